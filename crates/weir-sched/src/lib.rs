@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Schedulers, shapers and queues as pure state machines: no clock, no I/O, no allocation a packet.
+//!
+//! A [`Scheduler`] owns a bounded queue for each of its classes. The caller pushes packets in with
+//! [`Scheduler::enqueue`] and, whenever the link can take one, pulls the next with
+//! [`Scheduler::dequeue`]. Time is an argument; it may stand still, and where it goes back the
+//! latest instant seen is used instead.
+//!
+//! **The run loop: after every call that may change the answer, pull until the answer is not a
+//! packet; then sleep until the instant that it names, or until something is enqueued.**
+#![no_std]
+
+extern crate alloc;
+
+mod scheduler;
+
+pub use scheduler::{
+    Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
+    Packet, QueueConfig, Scheduler, WaitReason,
+};

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The contract of all schedulers: classes in, packets in, packets out.
+
+use core::fmt;
+
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+/// A queued packet: an opaque handle to its bytes, and what scheduling needs to know. 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The caller's handle, for example the index of a frame in a pool. Never interpreted here.
+    pub id: u32,
+    /// Accounted length in bytes (the layer and overhead of the port are in it), and ECN in bit 31.
+    length_and_ecn: u32,
+    /// When the packet entered the node.
+    pub arrived: Instant,
+}
+
+/// The index of a class. Dense: a scheduler hands out the least free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u32);
+
+/// What a class is owed and what it may hold. A simpler scheduler honours a part of it; its page
+/// says which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Share of what is left beyond the guarantees, relative to siblings; 1 ..= 1 000 000.
+    /// For strict priority: the level, the highest served first.
+    pub weight: u32,
+    /// Guaranteed rate while the class is backlogged; zero for none.
+    pub min_rate: BitRate,
+    /// Bound on the queueing delay of a packet of `delay_packet` bytes that arrives at a class
+    /// within its `min_rate`; `None`: what the rate alone gives.
+    pub delay: Option<Nanos>,
+    /// The length for which `delay` is promised.
+    pub delay_packet: ByteCount,
+    /// Upper limit; `None` for the link's own.
+    pub max_rate: Option<BitRate>,
+    /// How far `max_rate` may be exceeded at once after a pause.
+    pub burst: ByteCount,
+    /// Bounds of the class's queue.
+    pub queue: QueueConfig,
+}
+
+/// Bounds of one queue. Both hold; the packet that would break one is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// Most packets held, at least 1.
+    pub packets: u32,
+    /// Most bytes held (accounted length).
+    pub bytes: ByteCount,
+    /// Active queue management, or `None` for tail drop alone.
+    pub codel: Option<CodelConfig>,
+}
+
+/// Parameters of `CoDel` (RFC 8289).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodelConfig {
+    /// Standing delay that is tolerated (RFC 8289 §4.3: 5 ms).
+    pub target: Nanos,
+    /// Time within which the delay must once fall below the target (RFC 8289 §4.3: 100 ms).
+    pub interval: Nanos,
+    /// Mark packets that can carry ECN instead of dropping them.
+    pub ecn: bool,
+}
+
+/// The answer of [`Scheduler::dequeue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dequeue {
+    /// This packet is next on the link. `mark`: set its ECN field to "congestion experienced".
+    Send {
+        /// The class served.
+        class: ClassId,
+        /// Its packet; the scheduler has forgotten it.
+        packet: Packet,
+        /// Whether active queue management asks for a mark.
+        mark: bool,
+    },
+    /// Active queue management gave up this packet; call again.
+    Dropped {
+        /// The class charged.
+        class: ClassId,
+        /// The packet, for its handle to be freed.
+        packet: Packet,
+        /// Why.
+        reason: DropReason,
+    },
+    /// Packets are queued, none may leave before `until`. Exact: a call at `until` finds one.
+    Wait {
+        /// The next instant worth a call.
+        until: Instant,
+        /// What is waited for.
+        why: WaitReason,
+    },
+    /// Nothing is queued.
+    Idle,
+}
+
+/// Why packets wait although they are queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitReason {
+    /// The link is still sending the packet before (at its configured rate).
+    LinkBusy,
+    /// Every backlogged class, or a class above it, is at its upper limit.
+    UpperLimit,
+    /// A turn is held open until its last packet has left the wire (WRR, Algorithm 1).
+    TurnHeld,
+}
+
+/// Why a packet was dropped at or in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// The queue holds its bound of packets.
+    QueuePackets,
+    /// The queue would exceed its bound of bytes.
+    QueueBytes,
+    /// `CoDel`: the standing delay stayed above its target.
+    Codel,
+    /// The class does not exist, or holds classes instead of packets.
+    NoSuchQueue,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes (accounted length).
+    pub bytes: u64,
+}
+
+/// What happened at one class since it was added. Identities, in packets and in bytes, always:
+/// `offered = refused + enqueued` and `enqueued = sent + dropped + backlog`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Handed to [`Scheduler::enqueue`].
+    pub offered: Backlog,
+    /// Refused there.
+    pub refused: Backlog,
+    /// Accepted there.
+    pub enqueued: Backlog,
+    /// Dropped after acceptance, by active queue management.
+    pub dropped: Backlog,
+    /// Handed out to be sent.
+    pub sent: Backlog,
+    /// Of those, asked to be marked.
+    pub marked: u64,
+}
+
+/// A configuration that a scheduler cannot take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No class has this index.
+    NoSuchClass(ClassId),
+    /// All classes of the scheduler are taken; the bound is given.
+    TooManyClasses(u32),
+    /// This scheduler is flat: a class has no parent.
+    Flat,
+    /// The parent holds packets, so it cannot hold classes; or the class holds classes.
+    WrongKind(ClassId),
+    /// A value is out of its range: the key, the value, the bounds.
+    OutOfRange {
+        /// The field.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// Least allowed.
+        min: u64,
+        /// Most allowed.
+        max: u64,
+    },
+}
+
+/// A packet scheduler: who is next on one link.
+pub trait Scheduler {
+    /// Adds a class below `parent`, or at the top, and returns its index.
+    ///
+    /// # Errors
+    /// [`ConfigError`]; nothing has changed then.
+    fn add_class(
+        &mut self,
+        now: Instant,
+        parent: Option<ClassId>,
+        config: &ClassConfig,
+    ) -> Result<ClassId, ConfigError>;
+
+    /// Replaces a class's configuration. Queued packets stay, in order, even above a new bound.
+    ///
+    /// # Errors
+    /// [`ConfigError`]; nothing has changed then.
+    fn change_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        config: &ClassConfig,
+    ) -> Result<(), ConfigError>;
+
+    /// Removes a class without children; packets still queued go to `orphan`, in order.
+    ///
+    /// # Errors
+    /// [`ConfigError`]; nothing has changed then.
+    fn remove_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        orphan: &mut dyn FnMut(Packet),
+    ) -> Result<(), ConfigError>;
+
+    /// Appends a packet to its class's queue.
+    ///
+    /// # Errors
+    /// The reason of the refusal; the packet stays the caller's.
+    fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
+
+    /// The next packet, or when and why to ask again. The answer may change after `enqueue`, after
+    /// a change of configuration, and when its instant has come. Early calls are harmless.
+    fn dequeue(&mut self, now: Instant) -> Dequeue;
+
+    /// Charges bytes that the class sent elsewhere to its upper limit and those above it, so that
+    /// one limit holds over several schedulers. No effect where no limit is honoured.
+    fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount);
+
+    /// Everything queued.
+    fn backlog(&self) -> Backlog;
+
+    /// What one class has queued; zero for an unknown class.
+    fn class_backlog(&self, class: ClassId) -> Backlog;
+
+    /// Packets that the class's queue can still take, by its bound of packets.
+    fn room(&self, class: ClassId) -> u32;
+
+    /// The class's counters; zero for an unknown class.
+    fn counters(&self, class: ClassId) -> ClassCounters;
+}
+
+impl Packet {
+    /// Most bytes that a packet may have.
+    pub const MAX_BYTES: u32 = ECN_BIT - 1;
+
+    /// A packet of `bytes` accounted bytes (at most [`Packet::MAX_BYTES`], clipped).
+    #[must_use]
+    pub const fn new(id: u32, bytes: u32, arrived: Instant) -> Self {
+        let bytes = if bytes > Self::MAX_BYTES { Self::MAX_BYTES } else { bytes };
+        Self { id, length_and_ecn: bytes, arrived }
+    }
+
+    /// The same packet, known to carry an ECN-capable transport (RFC 3168 §5).
+    #[must_use]
+    pub const fn ecn_capable(mut self) -> Self {
+        self.length_and_ecn |= ECN_BIT;
+        self
+    }
+
+    /// Accounted length in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        self.length_and_ecn & Self::MAX_BYTES
+    }
+
+    /// Whether the packet may be marked instead of dropped.
+    #[must_use]
+    pub const fn is_ecn_capable(self) -> bool {
+        self.length_and_ecn & ECN_BIT != 0
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchClass(class) => write!(f, "class {} does not exist", class.0),
+            Self::TooManyClasses(bound) => write!(f, "all {bound} classes are taken"),
+            Self::Flat => f.write_str("this scheduler has one level: a class has no parent"),
+            Self::WrongKind(class) => {
+                write!(f, "class {} holds packets where classes are wanted, or vice versa", class.0)
+            }
+            Self::OutOfRange { key, value, min, max } => {
+                write!(f, "{key} is {value}, must be {min} to {max}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+const ECN_BIT: u32 = 1 << 31;

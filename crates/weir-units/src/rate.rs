@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Rates of bits and of packets, and the exact conversions between rate, time and amount.
+
+use core::fmt;
+
+use crate::{ByteCount, Nanos};
+
+/// Bits a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(u64);
+
+/// Packets a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketRate(u64);
+
+impl BitRate {
+    /// Nothing passes.
+    pub const ZERO: Self = Self(0);
+
+    /// `bps` bits a second.
+    #[must_use]
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// `mbps` million bits a second, saturating.
+    #[must_use]
+    pub const fn from_mbps(mbps: u64) -> Self {
+        Self(mbps.saturating_mul(1_000_000))
+    }
+
+    /// Bits a second.
+    #[must_use]
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+
+    /// Whether the rate is zero.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The time that `bytes` take at this rate, rounded up; [`Nanos::MAX`] at rate zero.
+    #[must_use]
+    pub const fn time_for_ceil(self, bytes: ByteCount) -> Nanos {
+        if self.0 == 0 {
+            return Nanos::MAX;
+        }
+        let bit_nanos = bytes.get() as u128 * BIT_NANOS_PER_BYTE_SECOND;
+        saturate(bit_nanos.div_ceil(self.0 as u128))
+    }
+
+    /// The whole bytes that pass in `time`, rounded down.
+    #[must_use]
+    pub const fn bytes_in_floor(self, time: Nanos) -> ByteCount {
+        let bytes = self.0 as u128 * time.as_nanos() as u128 / BIT_NANOS_PER_BYTE_SECOND;
+        ByteCount::new(saturate(bytes).as_nanos())
+    }
+
+    /// The sum; `None` above `u64::MAX` bits a second.
+    #[must_use]
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+}
+
+impl PacketRate {
+    /// Nothing passes.
+    pub const ZERO: Self = Self(0);
+
+    /// `pps` packets a second.
+    #[must_use]
+    pub const fn from_pps(pps: u64) -> Self {
+        Self(pps)
+    }
+
+    /// Packets a second.
+    #[must_use]
+    pub const fn as_pps(self) -> u64 {
+        self.0
+    }
+
+    /// The sum; `None` above `u64::MAX` packets a second.
+    #[must_use]
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+}
+
+/// The largest unit that shows the value exactly: `100Mbit`, `1500kbit`, `7bit`.
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0bit"),
+            n if n % 1_000_000_000 == 0 => write!(f, "{}Gbit", n / 1_000_000_000),
+            n if n % 1_000_000 == 0 => write!(f, "{}Mbit", n / 1_000_000),
+            n if n % 1_000 == 0 => write!(f, "{}kbit", n / 1_000),
+            n => write!(f, "{n}bit"),
+        }
+    }
+}
+
+/// The largest unit that shows the value exactly: `100kpps`, `1500pps`.
+impl fmt::Display for PacketRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0pps"),
+            n if n % 1_000_000 == 0 => write!(f, "{}Mpps", n / 1_000_000),
+            n if n % 1_000 == 0 => write!(f, "{}kpps", n / 1_000),
+            n => write!(f, "{n}pps"),
+        }
+    }
+}
+
+const fn saturate(value: u128) -> Nanos {
+    if value > u64::MAX as u128 {
+        Nanos::MAX
+    } else {
+        #[expect(clippy::cast_possible_truncation, reason = "compared with the maximum above")]
+        Nanos::new(value as u64)
+    }
+}
+
+/// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
+const BIT_NANOS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;

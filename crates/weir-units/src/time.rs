@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Instants and durations, in nanoseconds.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+
+/// A point in time: nanoseconds since an origin that the caller chooses. Covers 584 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+/// A length of time in nanoseconds, never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens; a wait for it never ends.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; zero if `earlier` is not earlier (a clock that went back).
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// `self − length`, not before the origin.
+    #[must_use]
+    pub const fn saturating_sub(self, length: Nanos) -> Self {
+        Self(self.0.saturating_sub(length.0))
+    }
+}
+
+impl Nanos {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+    /// The longest representable time.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `count` nanoseconds.
+    #[must_use]
+    pub const fn new(count: u64) -> Self {
+        Self(count)
+    }
+
+    /// `count` microseconds, saturating.
+    #[must_use]
+    pub const fn from_micros(count: u64) -> Self {
+        Self(count.saturating_mul(1_000))
+    }
+
+    /// `count` milliseconds, saturating.
+    #[must_use]
+    pub const fn from_millis(count: u64) -> Self {
+        Self(count.saturating_mul(1_000_000))
+    }
+
+    /// `count` seconds, saturating.
+    #[must_use]
+    pub const fn from_secs(count: u64) -> Self {
+        Self(count.saturating_mul(1_000_000_000))
+    }
+
+    /// The length in nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The sum, at most [`Nanos::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, at least zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// Saturates at [`Instant::FAR_FUTURE`].
+impl Add<Nanos> for Instant {
+    type Output = Self;
+    fn add(self, length: Nanos) -> Self {
+        Self(self.0.saturating_add(length.0))
+    }
+}
+
+impl AddAssign<Nanos> for Instant {
+    fn add_assign(&mut self, length: Nanos) {
+        *self = *self + length;
+    }
+}
+
+/// Saturates at zero, like [`Instant::saturating_since`].
+impl Sub for Instant {
+    type Output = Nanos;
+    fn sub(self, earlier: Self) -> Nanos {
+        self.saturating_since(earlier)
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// The largest unit that shows the value exactly: `1ms`, `1500us`, `7ns`.
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0s"),
+            n if n % 1_000_000_000 == 0 => write!(f, "{}s", n / 1_000_000_000),
+            n if n % 1_000_000 == 0 => write!(f, "{}ms", n / 1_000_000),
+            n if n % 1_000 == 0 => write!(f, "{}us", n / 1_000),
+            n => write!(f, "{n}ns"),
+        }
+    }
+}
