@@ -62,7 +62,9 @@ fn scaled(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64
     let unit = unit.strip_prefix(' ').unwrap_or(unit);
     let (_, scale) = units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || number.ends_with('.') || fraction.len() > MAX_FRACTION_DIGITS {
+    // A second point would survive the split; `u64::parse` checks the whole part by itself.
+    let digits = fraction.bytes().all(|c| c.is_ascii_digit());
+    if number.ends_with('.') || !digits || fraction.len() > MAX_FRACTION_DIGITS {
         return Err(error());
     }
     let whole: u64 = whole.parse().map_err(|_| error())?;
