@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What Weir does to a Linux host, through commands that a person could type and a few system
+//! calls: namespaces, links, offloads, reservations; and how each change is undone.
+//!
+//! No packet passes through here: the data plane's devices are opened by `weir-ports`.
+// System calls live here; each unsafe block carries its argument.
+#![allow(unsafe_code)]
+
+pub mod run;
