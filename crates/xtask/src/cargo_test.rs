@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `cargo test` with its output shown as it comes, and the results of all suites summed.
+//!
+//! A test that cannot run here (no root, no XDP, no namespaces) prints `SKIPPED name: reason` on a
+//! line of its own and returns. Cargo counts it as passed; here it counts as skipped, like an
+//! ignored one, and is named again at the end.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use crate::command;
+
+/// What all suites of a run came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Tests that ran and held.
+    pub(crate) passed: u64,
+    /// Tests that ran and did not hold.
+    pub(crate) failed: u64,
+    /// Tests that did not run, with their reasons.
+    pub(crate) skipped: Vec<String>,
+    /// Suites whose closing line was seen.
+    pub(crate) suites: u64,
+}
+
+impl Summary {
+    /// Takes one line of `cargo test`'s output into account.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        if let Some(reason) = line.trim_start().strip_prefix("SKIPPED ") {
+            self.skipped.push(reason.trim().to_string());
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            self.suites += 1;
+            self.passed += number_before(rest, " passed");
+            self.failed += number_before(rest, " failed");
+        } else if line.starts_with("test ") && line.contains(" ... ignored") {
+            let (name, reason) = line.split_once(" ... ").unwrap_or((line, ""));
+            self.skipped.push(format!("{}: {reason}", name.trim_start_matches("test ")));
+            // Not among the passed in the closing line; see `close`.
+            self.passed += 1;
+        }
+    }
+
+    /// Cargo counted the skipped among the passed.
+    pub(crate) fn close(&mut self) {
+        self.passed = self.passed.saturating_sub(self.skipped.len() as u64);
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let skipped = self.skipped.len();
+        write!(f, "{} passed, {} failed, {skipped} skipped", self.passed, self.failed)
+    }
+}
+
+/// All tests of the workspace, all suites even when one fails.
+pub(crate) fn all() -> (Summary, Result<(), String>) {
+    let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.args(["--", "--show-output"]);
+    counted(&mut command)
+}
+
+/// `cargo test` with these arguments, and the summary.
+pub(crate) fn some(arguments: &[String]) -> Result<(), String> {
+    let mut command = command::cargo(&["test"]);
+    command.args(arguments);
+    if !arguments.iter().any(|argument| argument == "--") {
+        command.args(["--", "--show-output"]);
+    }
+    let (summary, outcome) = counted(&mut command);
+    report(&summary);
+    outcome
+}
+
+/// The skipped by name, then the line that sums all up.
+pub(crate) fn report(summary: &Summary) {
+    if !summary.skipped.is_empty() {
+        println!("\n*** {} NOT RUN:", summary.skipped.len());
+        for skipped in &summary.skipped {
+            println!("***   SKIPPED {skipped}");
+        }
+    }
+    println!("\n{summary}");
+}
+
+fn counted(command: &mut Command) -> (Summary, Result<(), String>) {
+    let mut summary = Summary::default();
+    command::show(command);
+    let outcome = stream(command.stdout(Stdio::piped()), &mut summary);
+    summary.close();
+    (summary, outcome)
+}
+
+fn stream(command: &mut Command, summary: &mut Summary) -> Result<(), String> {
+    let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
+    if let Some(stdout) = child.stdout.take() {
+        let mut reader = BufReader::new(stdout);
+        let mut line = Vec::new();
+        // Bytes, not strings: a test may print what is no UTF-8.
+        while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            let mut out = std::io::stdout().lock();
+            // A closed terminal is no reason to leave the child alone.
+            let _ = out.write_all(&line).and_then(|()| out.flush());
+            summary.add_line(String::from_utf8_lossy(&line).trim_end());
+            line.clear();
+        }
+    }
+    let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("cargo test: {status}")) }
+}
+
+/// The number that ends right before `label`; 0 if there is none.
+fn number_before(text: &str, label: &str) -> u64 {
+    let Some(end) = text.find(label) else { return 0 };
+    let digits = text[..end].rsplit(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two suites: a skipped one that cargo calls passed, an ignored one, a failed one.
+    #[test]
+    fn sums_suites_and_moves_skipped_out_of_passed() {
+        let output = "\
+test a ... ok
+test b ... ignored, needs a second machine
+SKIPPED c: not root
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s
+";
+        let mut summary = Summary::default();
+        output.lines().for_each(|line| summary.add_line(line));
+        summary.close();
+        assert_eq!((summary.passed, summary.failed, summary.suites), (6, 2, 2));
+        assert_eq!(summary.skipped, ["b: ignored, needs a second machine", "c: not root"]);
+        assert_eq!(summary.to_string(), "6 passed, 2 failed, 2 skipped");
+    }
+}

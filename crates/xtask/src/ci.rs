@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Everything that must hold, in the order in which a failure is cheapest to see.
+//!
+//! All steps run even when one fails, so that one run names everything that is wrong.
+
+use std::time::Instant;
+
+use crate::cargo_test::{self, Summary};
+use crate::command::{cargo, run};
+use crate::{fuzz, no_std, tidy, tools};
+
+/// Runs all steps; `Err` names those that failed.
+pub(crate) fn all() -> Result<(), String> {
+    let mut steps = Steps::default();
+    steps.step("tidy", tidy::check_repository);
+    steps.step("format", || run(&mut cargo(&["fmt", "--all", "--check"])));
+    steps.step("lints", lints);
+    steps.step("no_std", no_std::prove);
+    let mut summary = Summary::default();
+    steps.step("tests", || {
+        let (counted, outcome) = cargo_test::all();
+        summary = counted;
+        outcome
+    });
+    steps.step("documents", documents);
+    steps.step("fuzz", || fuzz::run_all(&[]));
+    steps.step("verify", tools::verify_correctness);
+    steps.report(&summary)
+}
+
+fn lints() -> Result<(), String> {
+    run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn documents() -> Result<(), String> {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    run(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The steps so far, with how long each took and what it came to.
+#[derive(Default)]
+struct Steps(Vec<(&'static str, f64, Result<(), String>)>);
+
+impl Steps {
+    fn step(&mut self, name: &'static str, body: impl FnOnce() -> Result<(), String>) {
+        eprintln!("\n== {name}");
+        let start = Instant::now();
+        let outcome = body();
+        let seconds = start.elapsed().as_secs_f64();
+        match &outcome {
+            Ok(()) => eprintln!("== {name}: holds ({seconds:.1} s)"),
+            Err(message) => eprintln!("== {name}: FAILED ({seconds:.1} s): {message}"),
+        }
+        self.0.push((name, seconds, outcome));
+    }
+
+    fn report(&self, summary: &Summary) -> Result<(), String> {
+        println!();
+        for (name, seconds, outcome) in &self.0 {
+            let verdict = if outcome.is_ok() { "holds" } else { "FAILED" };
+            println!("{name:<12} {verdict:<7} {seconds:7.1} s");
+        }
+        cargo_test::report(summary);
+        let failed: Vec<_> = self.0.iter().filter(|step| step.2.is_err()).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = failed.iter().map(|step| step.0).collect();
+        Err(format!("failed: {}", names.join(", ")))
+    }
+}

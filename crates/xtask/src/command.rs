@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Child processes: shown before they run, judged by their exit status.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The top of the repository, from where this crate was built.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.ancestors().nth(2).unwrap_or(manifest).to_path_buf()
+}
+
+/// `cargo` with these arguments: the same one that runs us.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// Shows the command, runs it, and refuses any status but 0.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    show(command);
+    let status = command.status().map_err(|error| format!("{}: {error}", name(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command))) }
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{}: {error}", name(command)))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}: {}", line(command), output.status, reason.trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Prints the command as a person would type it.
+pub(crate) fn show(command: &Command) {
+    eprintln!("$ {}", line(command));
+}
+
+fn line(command: &Command) -> String {
+    let mut line = name(command);
+    for argument in command.get_args() {
+        line.push(' ');
+        line.push_str(&argument.to_string_lossy());
+    }
+    line
+}
+
+fn name(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    program.file_name().unwrap_or_else(|| command.get_program()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Short runs of the fuzz targets in `fuzz/`, a workspace of its own.
+//!
+//! libFuzzer's instrumentation is asked of the stable compiler by its LLVM flags, so no nightly
+//! toolchain and no cargo-fuzz is needed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{cargo, output, run};
+
+/// Every target in `fuzz/fuzz_targets`, for so many seconds each (30).
+pub(crate) fn run_all(arguments: &[String]) -> Result<(), String> {
+    let seconds = match arguments.first() {
+        None => SECONDS,
+        Some(text) => text.parse().map_err(|_| format!("fuzz: '{text}' is no count of seconds"))?,
+    };
+    let targets = targets(Path::new("fuzz/fuzz_targets"))?;
+    if targets.is_empty() {
+        return Err("fuzz/fuzz_targets: no target".to_string());
+    }
+    let host = host_triple()?;
+    let mut build = cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    run(build.args(["--target", &host]).env("RUSTFLAGS", FLAGS))?;
+    let mut failed = Vec::new();
+    for target in &targets {
+        if let Err(message) = run_one(target, &host, seconds) {
+            eprintln!("{message}");
+            failed.push(target.as_str());
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("fuzz: failed: {}", failed.join(", "))) }
+}
+
+fn run_one(target: &str, host: &str, seconds: u32) -> Result<(), String> {
+    let corpus = PathBuf::from("fuzz/corpus").join(target);
+    let artifacts = PathBuf::from("fuzz/artifacts").join(target);
+    for directory in [&corpus, &artifacts] {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    let program = PathBuf::from("fuzz/target").join(host).join("release").join(target);
+    let mut command = Command::new(program);
+    command.arg(&corpus);
+    // Inputs worth keeping are under version control; new finds go to the first directory.
+    let seeds = PathBuf::from("fuzz/seeds").join(target);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    command.args([format!("-max_total_time={seconds}"), "-print_final_stats=1".to_string()]);
+    run(&mut command)
+}
+
+/// Names of the targets: the files of the directory without their extension, sorted.
+fn targets(directory: &Path) -> Result<Vec<String>, String> {
+    let problem = |error| format!("{}: {error}", directory.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(problem)? {
+        let path = entry.map_err(problem)?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn host_triple() -> Result<String, String> {
+    let version = output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_string).ok_or_else(|| "rustc -vV: no line 'host: '".to_string())
+}
+
+/// Long enough for some millions of small inputs; the whole run stays within its 40 minutes.
+const SECONDS: u32 = 30;
+
+/// What cargo-fuzz sets, less the sanitizers, which want a nightly compiler.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+    --cfg fuzzing -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";

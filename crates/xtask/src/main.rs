@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a developer runs, in one program: `cargo xtask COMMAND`, or `./x COMMAND` on a machine
+//! that may lack Debian packages.
+//!
+//! Every command prints the command lines that it runs, so that any of them can be repeated by
+//! hand. The exit status is 0 if all held, 1 if something did not, 2 for a wrong call; `demo` and
+//! `verify` pass on the status of the program that they run.
+
+use std::process::ExitCode;
+
+mod cargo_test;
+mod ci;
+mod command;
+mod fuzz;
+mod no_std;
+mod tidy;
+mod tools;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = match arguments.split_first() {
+        Some((name, rest)) => (name.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    if let Err(error) = std::env::set_current_dir(command::root()) {
+        eprintln!("xtask: {}: {error}", command::root().display());
+        return ExitCode::FAILURE;
+    }
+    let outcome = match name {
+        "ci" => ci::all(),
+        "test" if rest.is_empty() => ci::all(),
+        "test" => cargo_test::some(rest),
+        "tidy" => tidy::check_repository(),
+        "no-std" => no_std::prove(),
+        "fuzz" => fuzz::run_all(rest),
+        "bench" => tools::bench(rest),
+        "bless" => tools::bless(rest),
+        "demo" | "verify" | "weir" => return tools::weir(name, rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("xtask: no command named '{name}'\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const HELP: &str = "\
+usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
+
+  demo [ARGS]       build weir for release and run `weir demo`
+  verify [ARGS]     build weir for release and run `weir verify`
+  weir ARGS         build weir for release and run it with these arguments
+  test              everything that must hold: what continuous integration runs
+  test ARGS         `cargo test ARGS` alone, with the same summary
+  ci                the same as `test` without arguments
+  tidy              the rules of style that a program can check
+  no-std            the proof that the pure crates need no operating system
+  fuzz [SECONDS]    every fuzz target for that long (30)
+  bench [ARGS]      `cargo bench ARGS`; results under out/bench/
+  bless             rewrite goldens and generated documents, then show what changed
+  help              this text
+";

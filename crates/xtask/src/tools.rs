@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The built program, benches, and the rewriting of goldens.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::command::{cargo, run, show};
+
+/// Builds `weir` for release and runs it: `demo` and `verify` with their name in front, `weir` with
+/// the arguments alone. The status is the program's own.
+pub(crate) fn weir(name: &str, arguments: &[String]) -> ExitCode {
+    let subcommand = if name == "weir" { None } else { Some(name) };
+    if let Err(message) = build_weir() {
+        eprintln!("xtask: {message}");
+        return ExitCode::FAILURE;
+    }
+    let mut command = Command::new(weir_path());
+    command.args(subcommand).args(arguments);
+    show(&command);
+    match command.status() {
+        Ok(status) => {
+            // No code: a signal ended it. Any code of a Unix process fits in a byte.
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            ExitCode::from(code.unwrap_or(1))
+        }
+        Err(error) => {
+            eprintln!("xtask: weir: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The part of `weir verify` that judges correctness, not speed.
+pub(crate) fn verify_correctness() -> Result<(), String> {
+    build_weir()?;
+    run(Command::new(weir_path()).args(["verify", "first-light", "--correctness"]))
+}
+
+/// `cargo bench` with these arguments.
+pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
+    let mut command = cargo(&["bench"]);
+    if arguments.is_empty() {
+        command.args(["--workspace", "--benches"]);
+    }
+    run(command.args(arguments))
+}
+
+/// Runs the tests with `WEIR_BLESS=1`, under which a test that compares with a stored text writes
+/// it instead, and shows what changed. The commit says why each change is right.
+pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
+    let mut command = cargo(&["test"]);
+    if arguments.is_empty() {
+        command.arg("--workspace");
+    }
+    run(command.args(arguments).env("WEIR_BLESS", "1"))?;
+    run(Command::new("git").args(["--no-pager", "diff", "--stat"]))
+}
+
+fn build_weir() -> Result<(), String> {
+    run(&mut cargo(&["build", "--release", "--package", "weir"]))
+}
+
+fn weir_path() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    PathBuf::from(target).join("release").join("weir")
+}
