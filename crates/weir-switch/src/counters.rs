@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is counted, and the identities that the counts obey.
+
+use crate::reason::Reason;
+
+/// Packets and bytes (layer 2, without FCS and without the slice's tag).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What happened to the frames of one interface in one direction, since the interface exists.
+///
+/// For a vif, `send` counts what it handed in, `receive` what was meant for it. For a port,
+/// `receive` counts what came in from its wire and `send` what went out on it. Always, in packets
+/// and in bytes:
+///
+/// - `received + copies = Σ dropped + enqueued`
+/// - `enqueued = sent + dropped_after + backlog`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that arrived for this interface and direction, early drops included.
+    pub received: Tally,
+    /// Further copies of them, made for flooding.
+    pub copies: Tally,
+    /// Dropped before a queue, by [`Reason`].
+    pub dropped: [Tally; Reason::COUNT],
+    /// Taken into a queue.
+    pub enqueued: Tally,
+    /// Dropped after that, by active queue management.
+    pub dropped_after: Tally,
+    /// Handed on.
+    pub sent: Tally,
+    /// Of those, marked "congestion experienced"; packets.
+    pub marked: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            received: Tally::default(),
+            copies: Tally::default(),
+            dropped: [Tally::default(); Reason::COUNT],
+            enqueued: Tally::default(),
+            dropped_after: Tally::default(),
+            sent: Tally::default(),
+            marked: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// Counts one packet of `bytes` bytes.
+    pub(crate) fn add(&mut self, bytes: u16) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    /// Both parts summed.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+
+    /// Both parts subtracted, at least zero.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+impl Counters {
+    /// Drops before a queue, for one reason.
+    #[must_use]
+    pub const fn dropped_for(&self, reason: Reason) -> Tally {
+        self.dropped[reason as usize]
+    }
+
+    /// All drops before a queue.
+    #[must_use]
+    pub fn dropped_total(&self) -> Tally {
+        self.dropped.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally))
+    }
+
+    /// What is queued, by the second identity.
+    #[must_use]
+    pub const fn backlog(&self) -> Tally {
+        self.enqueued.minus(self.sent.plus(self.dropped_after))
+    }
+
+    /// Whether both identities hold for a `backlog` that was counted on its own.
+    #[must_use]
+    pub fn balanced(&self, backlog: Tally) -> bool {
+        self.received.plus(self.copies) == self.dropped_total().plus(self.enqueued)
+            && self.enqueued == self.sent.plus(self.dropped_after).plus(backlog)
+    }
+
+    /// Counts a drop before a queue.
+    pub(crate) fn drop(&mut self, reason: Reason, bytes: u16) {
+        self.dropped[reason as usize].add(bytes);
+    }
+}
