@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The domain types: a node, its ports, and the slices, routers and vifs that share them.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use core::ops::{Index, IndexMut};
+
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+use crate::{Direction, MacAddr, Prefix, Queue, Share};
+
+/// Everything that one node is asked to do. References are indexes into its own vectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The node itself.
+    pub node: Node,
+    /// Its ports, at least one.
+    pub ports: Vec<Port>,
+    /// The tenants.
+    pub slices: Vec<Slice>,
+    /// Groups of vifs inside a slice.
+    pub routers: Vec<Router>,
+    /// The tenants' interfaces.
+    pub vifs: Vec<Vif>,
+}
+
+/// An index into [`Policy::ports`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u32);
+
+/// An index into [`Policy::slices`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceId(pub u32);
+
+/// An index into [`Policy::routers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouterId(pub u32);
+
+/// An index into [`Policy::vifs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VifId(pub u32);
+
+/// The node and its worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The node's name.
+    pub name: String,
+    /// What the worker does when nothing is due.
+    pub idle: Idle,
+    /// The CPU that the worker runs on; `None`: chosen at start.
+    pub worker_cpu: Option<u32>,
+    /// How the worker's CPU time is protected.
+    pub reservation: Reservation,
+    /// Frames in the pool.
+    pub frames: u32,
+    /// Bytes of a frame in the pool, headroom included.
+    pub frame_size: FrameSize,
+    /// How far guarantees may exceed what there is.
+    pub overbooking: Overbooking,
+    /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
+    pub capacity: Option<PacketRate>,
+}
+
+/// A port: a link of the node, and a bridge for the vifs that hang on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The port's name.
+    pub name: String,
+    /// The Linux device, or the path of a pcap file.
+    pub device: String,
+    /// How the device is driven; never [`Kind::Host`].
+    pub kind: Kind,
+    /// The rate at which the port sends, and at which its vifs receive from it.
+    pub rate: BitRate,
+    /// What a byte count includes.
+    pub layer: Layer,
+    /// Bytes added to each packet's length, [`Port::OVERHEAD_MIN`] to [`Port::OVERHEAD_MAX`].
+    pub overhead: i32,
+    /// The scheduler of the port.
+    pub scheduler: SchedulerKind,
+    /// Lateness that the port may make up for while packets wait.
+    pub catch_up: Nanos,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The slice's name.
+    pub name: String,
+    /// The VLAN that its frames carry on every port, 1 to [`Slice::VLAN_MAX`]; `None`: untagged.
+    pub vlan: Option<u16>,
+    /// From its vifs.
+    pub send: Share,
+    /// Towards its vifs.
+    pub receive: Share,
+}
+
+/// A tenant's router: some vifs of one slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Router {
+    /// The router's name.
+    pub name: String,
+    /// Its slice.
+    pub slice: SliceId,
+    /// From its vifs.
+    pub send: Share,
+    /// Towards its vifs.
+    pub receive: Share,
+}
+
+/// A tenant's interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vif {
+    /// The tenant's name for it.
+    pub name: String,
+    /// Its slice.
+    pub slice: SliceId,
+    /// Its router, of the same slice; `None`: directly below the slice.
+    pub router: Option<RouterId>,
+    /// The port on whose bridge it hangs.
+    pub port: PortId,
+    /// The Linux device on the host's side, or the path of a pcap file.
+    pub device: String,
+    /// How the device is driven.
+    pub kind: Kind,
+    /// Source addresses allowed, static in the bridge; empty: any, learned up to `macs_max`.
+    pub macs: Vec<MacAddr>,
+    /// IP source addresses allowed, in ARP and ND too; empty: any.
+    pub addresses: Vec<IpAddr>,
+    /// Most addresses that the bridge learns from this vif.
+    pub macs_max: u32,
+    /// Limit of broadcast, multicast and unknown frames; `None` for none.
+    pub storm: Option<PacketRate>,
+    /// Bound on the queueing delay of a sent packet of `delay_packet` bytes, within `min_rate`.
+    pub delay: Option<Nanos>,
+    /// The length for which `delay` is promised.
+    pub delay_packet: ByteCount,
+    /// From the vif.
+    pub send: Share,
+    /// The queue of what the vif sends.
+    pub send_queue: Queue,
+    /// Towards the vif.
+    pub receive: Share,
+    /// The queue of what the vif receives.
+    pub receive_queue: Queue,
+    /// The first that matches decides; a frame that none matches passes.
+    pub filter: Vec<Filter>,
+}
+
+/// One rule of a vif's filter: all of its conditions hold, or it does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// What happens to a frame that matches.
+    pub action: Action,
+    /// Only this direction; `None`: both.
+    pub direction: Option<Direction>,
+    /// Source or destination MAC address.
+    pub mac: Option<MacAddr>,
+    /// VLAN of a tag that the frame carries on the vif's side.
+    pub vlan: Option<u16>,
+    /// Source address.
+    pub src: Option<Prefix>,
+    /// Destination address.
+    pub dst: Option<Prefix>,
+    /// IP protocol number.
+    pub protocol: Option<u8>,
+    /// TCP or UDP port, source or destination.
+    pub port: Option<u16>,
+}
+
+/// What a filter does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Pass, whatever later rules say.
+    Accept,
+    /// Drop, counted.
+    Drop,
+}
+
+/// What the worker does when nothing is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Idle {
+    /// Sleep until the next event: costs little, wakes some tens of microseconds late.
+    Sleep,
+    /// Look again at once: exact, costs a core.
+    Spin,
+}
+
+/// How the worker's CPU time is protected from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reservation {
+    /// Bound to its CPU.
+    Pinned,
+    /// Bound, and real-time (`SCHED_FIFO`). Only with [`Idle::Sleep`].
+    Fifo,
+    /// A budget of `SCHED_DEADLINE`.
+    Deadline,
+    /// None.
+    None,
+}
+
+/// How a device is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The best that the device supports.
+    Auto,
+    /// `AF_XDP`.
+    Xdp,
+    /// `AF_PACKET`.
+    Packet,
+    /// A TAP device, made by Weir.
+    Tap,
+    /// In memory, for tests and benches.
+    Memory,
+    /// Frames from and to pcap files.
+    Pcap,
+    /// The host's own stack. Vifs only.
+    Host,
+}
+
+/// What a byte count includes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// The wire: layer 2 and 24 bytes of preamble, FCS and gap, frames padded to 60 bytes.
+    L1,
+    /// The frame without FCS.
+    L2,
+    /// The frame's payload.
+    L3,
+}
+
+/// The scheduler of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchedulerKind {
+    /// Hierarchical fair service curves: honours everything.
+    Hfsc,
+    /// Weighted round robin.
+    Wrr,
+    /// Deficit round robin.
+    Drr,
+    /// Weighted fair queueing.
+    Wfq,
+    /// Strict priority.
+    Strict,
+    /// First in, first out.
+    Fifo,
+}
+
+/// Bytes of a frame in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FrameSize {
+    /// 2048 bytes, for packets of up to 1518.
+    B2048,
+    /// 4096 bytes, for packets of up to 3518.
+    B4096,
+}
+
+/// How far guarantees may exceed what there is, in thousandths: 1000 is "not at all".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Overbooking(u32);
+
+impl Policy {
+    /// A node without ports or tenants, all values at their defaults.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            node: Node::new(name),
+            ports: Vec::new(),
+            slices: Vec::new(),
+            routers: Vec::new(),
+            vifs: Vec::new(),
+        }
+    }
+
+    /// Adds a port.
+    pub fn add_port(&mut self, port: Port) -> PortId {
+        self.ports.push(port);
+        PortId(last(self.ports.len()))
+    }
+
+    /// Adds a slice.
+    pub fn add_slice(&mut self, slice: Slice) -> SliceId {
+        self.slices.push(slice);
+        SliceId(last(self.slices.len()))
+    }
+
+    /// Adds a router.
+    pub fn add_router(&mut self, router: Router) -> RouterId {
+        self.routers.push(router);
+        RouterId(last(self.routers.len()))
+    }
+
+    /// Adds a vif.
+    pub fn add_vif(&mut self, vif: Vif) -> VifId {
+        self.vifs.push(vif);
+        VifId(last(self.vifs.len()))
+    }
+
+    /// The ports with their ids.
+    pub fn ports(&self) -> impl Iterator<Item = (PortId, &Port)> {
+        (0..).map(PortId).zip(&self.ports)
+    }
+
+    /// The slices with their ids.
+    pub fn slices(&self) -> impl Iterator<Item = (SliceId, &Slice)> {
+        (0..).map(SliceId).zip(&self.slices)
+    }
+
+    /// The routers with their ids.
+    pub fn routers(&self) -> impl Iterator<Item = (RouterId, &Router)> {
+        (0..).map(RouterId).zip(&self.routers)
+    }
+
+    /// The vifs with their ids.
+    pub fn vifs(&self) -> impl Iterator<Item = (VifId, &Vif)> {
+        (0..).map(VifId).zip(&self.vifs)
+    }
+}
+
+impl Node {
+    /// A node with all values at their defaults.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_string(),
+            idle: Idle::Sleep,
+            worker_cpu: None,
+            reservation: Reservation::Pinned,
+            frames: Self::FRAMES_DEFAULT,
+            frame_size: FrameSize::B2048,
+            overbooking: Overbooking::NONE,
+            capacity: None,
+        }
+    }
+
+    /// `frames` where none is given and the queues need no more: 32 MiB.
+    pub const FRAMES_DEFAULT: u32 = 16_384;
+}
+
+impl Port {
+    /// A port of `rate` on the device of the same name, all other values at their defaults.
+    #[must_use]
+    pub fn new(name: &str, rate: BitRate) -> Self {
+        Self {
+            name: name.to_string(),
+            device: name.to_string(),
+            kind: Kind::Auto,
+            rate,
+            layer: Layer::L2,
+            overhead: 0,
+            scheduler: SchedulerKind::Hfsc,
+            catch_up: Self::CATCH_UP_DEFAULT,
+        }
+    }
+
+    /// Least `overhead`: no layer of a frame's headers is longer.
+    pub const OVERHEAD_MIN: i32 = -64;
+    /// Largest `overhead`: ample for stacked tunnels.
+    pub const OVERHEAD_MAX: i32 = 256;
+    /// `catch_up` where none is given: beyond the usual lateness of a sleeping worker.
+    pub const CATCH_UP_DEFAULT: Nanos = Nanos::from_millis(1);
+}
+
+impl Slice {
+    /// An untagged slice with no guarantee and no limit.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let (send, receive) = (Share::default(), Share::default());
+        Self { name: name.to_string(), vlan: None, send, receive }
+    }
+
+    /// The share of one direction.
+    #[must_use]
+    pub const fn share(&self, direction: Direction) -> &Share {
+        match direction {
+            Direction::Send => &self.send,
+            Direction::Receive => &self.receive,
+        }
+    }
+
+    /// Largest VLAN: 4095 is reserved (IEEE 802.1Q-2018, table 9-2).
+    pub const VLAN_MAX: u16 = 4094;
+}
+
+impl Router {
+    /// A router of `slice` with no guarantee and no limit.
+    #[must_use]
+    pub fn new(name: &str, slice: SliceId) -> Self {
+        let (send, receive) = (Share::default(), Share::default());
+        Self { name: name.to_string(), slice, send, receive }
+    }
+
+    /// The share of one direction.
+    #[must_use]
+    pub const fn share(&self, direction: Direction) -> &Share {
+        match direction {
+            Direction::Send => &self.send,
+            Direction::Receive => &self.receive,
+        }
+    }
+}
+
+impl Vif {
+    /// A vif of `slice` on `port`, on the device of the same name, with no guarantee and no limit.
+    #[must_use]
+    pub fn new(name: &str, slice: SliceId, port: PortId) -> Self {
+        Self {
+            name: name.to_string(),
+            slice,
+            router: None,
+            port,
+            device: name.to_string(),
+            kind: Kind::Auto,
+            macs: Vec::new(),
+            addresses: Vec::new(),
+            macs_max: Self::MACS_MAX_DEFAULT,
+            storm: None,
+            delay: None,
+            delay_packet: Self::DELAY_PACKET_DEFAULT,
+            send: Share::default(),
+            send_queue: Queue::default(),
+            receive: Share::default(),
+            receive_queue: Queue::default(),
+            filter: Vec::new(),
+        }
+    }
+
+    /// The share of one direction.
+    #[must_use]
+    pub const fn share(&self, direction: Direction) -> &Share {
+        match direction {
+            Direction::Send => &self.send,
+            Direction::Receive => &self.receive,
+        }
+    }
+
+    /// The queue of one direction.
+    #[must_use]
+    pub const fn queue(&self, direction: Direction) -> &Queue {
+        match direction {
+            Direction::Send => &self.send_queue,
+            Direction::Receive => &self.receive_queue,
+        }
+    }
+
+    /// `macs_max` where none is given: a guest with a few containers or a bridge of its own.
+    pub const MACS_MAX_DEFAULT: u32 = 8;
+    /// `delay_packet` where none is given: the largest standard frame.
+    pub const DELAY_PACKET_DEFAULT: ByteCount = ByteCount::new(1518);
+}
+
+impl Filter {
+    /// A rule that matches every frame in both directions.
+    #[must_use]
+    pub const fn new(action: Action) -> Self {
+        Self {
+            action,
+            direction: None,
+            mac: None,
+            vlan: None,
+            src: None,
+            dst: None,
+            protocol: None,
+            port: None,
+        }
+    }
+}
+
+impl FrameSize {
+    /// Bytes of the chunk.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::B2048 => 2048,
+            Self::B4096 => 4096,
+        }
+    }
+
+    /// The longest packet held, without FCS: what headroom and metadata leave, rounded to a
+    /// standard frame.
+    #[must_use]
+    pub const fn packet_max(self) -> ByteCount {
+        match self {
+            Self::B2048 => ByteCount::new(1518),
+            Self::B4096 => ByteCount::new(3518),
+        }
+    }
+}
+
+impl Overbooking {
+    /// Guarantees fit.
+    pub const NONE: Self = Self(1000);
+    /// Most: 100 times.
+    pub const MAX: Self = Self(100_000);
+
+    /// `thousandths` of what there is, clipped to 1000 ..= 100 000.
+    #[must_use]
+    pub fn from_thousandths(thousandths: u32) -> Self {
+        Self(thousandths.clamp(Self::NONE.0, Self::MAX.0))
+    }
+
+    /// Thousandths.
+    #[must_use]
+    pub const fn thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// The most that may be promised of `amount`, rounded down.
+    #[must_use]
+    pub fn of_floor(self, amount: u64) -> u64 {
+        let product = u128::from(amount) * u128::from(self.0) / 1000;
+        u64::try_from(product).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Overbooking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// `policy[id]` for each kind of id. Panics for an id of another policy, like a vector.
+macro_rules! indexed {
+    ($($id:ty => $field:ident: $item:ty),*) => {$(
+        impl Index<$id> for Policy {
+            type Output = $item;
+            fn index(&self, id: $id) -> &$item {
+                &self.$field[id.0 as usize]
+            }
+        }
+
+        impl IndexMut<$id> for Policy {
+            fn index_mut(&mut self, id: $id) -> &mut $item {
+                &mut self.$field[id.0 as usize]
+            }
+        }
+    )*};
+}
+
+indexed!(
+    PortId => ports: Port,
+    SliceId => slices: Slice,
+    RouterId => routers: Router,
+    VifId => vifs: Vif
+);
+
+/// The index of the last of `length` items. Above `u32::MAX` items, which the checks refuse long
+/// before, it is not an item's.
+fn last(length: usize) -> u32 {
+    u32::try_from(length.wrapping_sub(1)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What one vif, router or slice is owed and may take in one direction, and its queue.
+
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+/// A direction, always the tenant's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the vif towards ports and other vifs.
+    Send,
+    /// Towards the vif.
+    Receive,
+}
+
+/// Guarantees and limits of one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Share of what is left beyond the guarantees, relative to siblings; 1 to
+    /// [`Share::PRIORITY_MAX`].
+    pub priority: u32,
+    /// Guaranteed rate on the port that a packet leaves by; zero for none. At a router or slice zero
+    /// stands for the sum of its members: see [`crate::Policy::slice_min_rate`].
+    pub min_rate: BitRate,
+    /// Upper limit; `None` for the port's own rate.
+    pub rate: Option<BitRate>,
+    /// Guaranteed share of the node's packet capacity; zero for none.
+    pub min_pps: PacketRate,
+    /// Upper limit of packets; `None` for none.
+    pub max_pps: Option<PacketRate>,
+    /// How far `rate` may be exceeded at once after a pause.
+    pub burst: ByteCount,
+}
+
+/// Bounds of a vif's queue in one direction. Both hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Most packets held, 1 to [`Queue::PACKETS_MAX`].
+    pub packets: u32,
+    /// Most bytes held.
+    pub bytes: ByteCount,
+    /// Active queue management, or `None` for tail drop alone.
+    pub codel: Option<Codel>,
+}
+
+/// Parameters of `CoDel` (RFC 8289).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codel {
+    /// Standing delay that is tolerated.
+    pub target: Nanos,
+    /// Time within which the delay must once fall below the target.
+    pub interval: Nanos,
+    /// Mark packets that can carry ECN instead of dropping them.
+    pub ecn: bool,
+}
+
+impl Direction {
+    /// Both, for loops.
+    pub const ALL: [Self; 2] = [Self::Send, Self::Receive];
+
+    /// The key of the direction: `send` or `receive`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+impl Share {
+    /// Largest `priority`.
+    pub const PRIORITY_MAX: u32 = 1_000_000;
+
+    /// The burst of a share that names none: the larger of 2 frames and 1 ms at `rate`. Less than
+    /// two frames would hold a sender below its rate, since a frame cannot be sent by halves.
+    #[must_use]
+    pub fn default_burst(rate: Option<BitRate>, frame: ByteCount) -> ByteCount {
+        let frames = ByteCount::new(frame.get().saturating_mul(2));
+        let at_rate = rate.map_or(ByteCount::ZERO, |r| r.bytes_in_floor(Nanos::from_millis(1)));
+        frames.max(at_rate)
+    }
+
+    /// How far `max_pps` may be exceeded at once: the larger of [`Share::BURST_PACKETS`] and 1 ms
+    /// at that rate.
+    #[must_use]
+    pub fn burst_packets(&self) -> u64 {
+        let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / 1_000);
+        at_rate.max(Self::BURST_PACKETS)
+    }
+
+    /// A batch of the worker: packets of one batch carry one time stamp, so a smaller bucket would
+    /// refuse packets that came evenly spaced.
+    pub const BURST_PACKETS: u64 = 64;
+}
+
+impl Queue {
+    /// Largest `packets`.
+    pub const PACKETS_MAX: u32 = 65_536;
+    /// `packets` where none is given: 3 ms of 1500-byte frames at 1 Gb/s.
+    pub const PACKETS_DEFAULT: u32 = 256;
+    /// `bytes` where none is given: 256 frames of 1536 bytes.
+    pub const BYTES_DEFAULT: ByteCount = ByteCount::new(384 << 10);
+}
+
+/// No guarantee, no limit, priority 1, a burst of two frames of 1518 bytes.
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            priority: 1,
+            min_rate: BitRate::ZERO,
+            rate: None,
+            min_pps: PacketRate::ZERO,
+            max_pps: None,
+            burst: Self::default_burst(None, ByteCount::new(1518)),
+        }
+    }
+}
+
+/// 256 packets, 384 KiB, tail drop.
+impl Default for Queue {
+    fn default() -> Self {
+        Self { packets: Self::PACKETS_DEFAULT, bytes: Self::BYTES_DEFAULT, codel: None }
+    }
+}
+
+/// The values of RFC 8289 §4.3, with marking.
+impl Default for Codel {
+    fn default() -> Self {
+        Self { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), ecn: true }
+    }
+}
