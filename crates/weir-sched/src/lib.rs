@@ -12,9 +12,17 @@
 
 extern crate alloc;
 
+mod codel;
+mod link_clock;
+mod queue;
 mod scheduler;
+mod token_bucket;
 
+pub use codel::{Codel, Verdict};
+pub use link_clock::LinkClock;
+pub use queue::{Popped, QueueTable};
 pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
-    Packet, QueueConfig, Scheduler, WaitReason,
+    LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
 };
+pub use token_bucket::TokenBucket;

@@ -20,6 +20,20 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u32);
 
+/// The link that a scheduler serves, and the bounds of its tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// The link's rate; `None` for a link without one (traffic that stays inside the node).
+    pub rate: Option<BitRate>,
+    /// How much lateness of the caller a backlogged link makes up for; see [`crate::LinkClock`].
+    pub catch_up: Nanos,
+    /// Most classes.
+    pub classes_max: u32,
+    /// Most packets held by all classes together. Give it the frames of the pool, and it is never
+    /// what refuses a packet.
+    pub packets_max: u32,
+}
+
 /// What a class is owed and what it may hold. A simpler scheduler honours a part of it; its page
 /// says which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +113,8 @@ pub enum Dequeue {
 /// Why packets wait although they are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitReason {
-    /// The link is still sending the packet before (at its configured rate).
+    /// The link is still sending the packet before (at its configured rate). It is free at the
+    /// instant given; whether some class may send then, is decided then.
     LinkBusy,
     /// Every backlogged class, or a class above it, is at its upper limit.
     UpperLimit,
@@ -114,6 +129,8 @@ pub enum DropReason {
     QueuePackets,
     /// The queue would exceed its bound of bytes.
     QueueBytes,
+    /// The scheduler holds [`LinkConfig::packets_max`] packets.
+    AllQueues,
     /// `CoDel`: the standing delay stayed above its target.
     Codel,
     /// The class does not exist, or holds classes instead of packets.
@@ -217,8 +234,14 @@ pub trait Scheduler {
     fn dequeue(&mut self, now: Instant) -> Dequeue;
 
     /// Charges bytes that the class sent elsewhere to its upper limit and those above it, so that
-    /// one limit holds over several schedulers. No effect where no limit is honoured.
+    /// one limit holds over several schedulers. No effect where no limit is honoured. Puts off a
+    /// wait for an upper limit that was answered before.
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount);
+
+    /// Changes the link's rate from the next packet on. No effect on those that do not know it.
+    fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        let _ = (now, rate);
+    }
 
     /// Everything queued.
     fn backlog(&self) -> Backlog;
@@ -231,6 +254,35 @@ pub trait Scheduler {
 
     /// The class's counters; zero for an unknown class.
     fn counters(&self, class: ClassId) -> ClassCounters;
+}
+
+impl ClassConfig {
+    /// Most that [`ClassConfig::weight`] may be.
+    pub const WEIGHT_MAX: u32 = 1_000_000;
+
+    /// Checks the ranges that hold for every scheduler.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] for the first value outside.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let queue_bytes_max = u64::from(u32::MAX);
+        in_range("weight", self.weight.into(), 1, Self::WEIGHT_MAX.into())?;
+        in_range("queue.packets", self.queue.packets.into(), 1, QueueConfig::PACKETS_MAX.into())?;
+        in_range("queue.bytes", self.queue.bytes.get(), 1, queue_bytes_max)?;
+        if let Some(rate) = self.max_rate {
+            in_range("max_rate", rate.as_bps(), 1, u64::MAX)?;
+        }
+        if let Some(codel) = self.queue.codel {
+            in_range("codel.interval", codel.interval.as_nanos(), 1, u64::MAX)?;
+            in_range("codel.target", codel.target.as_nanos(), 0, codel.interval.as_nanos())?;
+        }
+        Ok(())
+    }
+}
+
+impl QueueConfig {
+    /// Most that [`QueueConfig::packets`] may be.
+    pub const PACKETS_MAX: u32 = 1 << 24;
 }
 
 impl Packet {
@@ -264,6 +316,35 @@ impl Packet {
     }
 }
 
+/// Weight 1, no guarantee, no limit, two full Ethernet frames of burst.
+impl Default for ClassConfig {
+    fn default() -> Self {
+        Self {
+            weight: 1,
+            min_rate: BitRate::ZERO,
+            delay: None,
+            delay_packet: ByteCount::new(1518),
+            max_rate: None,
+            burst: ByteCount::new(2 * 1518),
+            queue: QueueConfig::default(),
+        }
+    }
+}
+
+/// 256 packets, room for 256 full frames, tail drop: 3 ms of backlog at 1 Gbit.
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self { packets: 256, bytes: ByteCount::new(384 << 10), codel: None }
+    }
+}
+
+/// The values of RFC 8289 §4.3, with marks.
+impl Default for CodelConfig {
+    fn default() -> Self {
+        Self { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), ecn: true }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -281,5 +362,12 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for ConfigError {}
+
+fn in_range(key: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if value < min || value > max {
+        return Err(ConfigError::OutOfRange { key, value, min, max });
+    }
+    Ok(())
+}
 
 const ECN_BIT: u32 = 1 << 31;

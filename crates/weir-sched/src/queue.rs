@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The queues of all classes of a scheduler, with their bounds and counters.
+
+use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use weir_units::Instant;
+
+use crate::codel::{Codel, Verdict};
+use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, QueueConfig};
+
+/// Many bounded queues over one slab of packets.
+///
+/// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
+/// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
+/// packet, 128 a class. A scheduler decides which queue is next and leaves the rest to this.
+#[derive(Clone, Debug)]
+pub struct QueueTable {
+    queues: Vec<Queue>,
+    ledgers: Vec<Ledger>,
+    nodes: Vec<Node>,
+    /// Head of the list of free nodes.
+    free: u32,
+    /// Freed indexes of classes, the least first.
+    free_classes: BinaryHeap<Reverse<u32>>,
+    classes_max: u32,
+    packets_max: u32,
+    /// Sum of the bounds of all queues, in packets: what the slab should hold.
+    bounds: u64,
+    total: Backlog,
+}
+
+/// What [`QueueTable::pop`] found at the head of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Popped {
+    /// This packet leaves. `mark`: set "congestion experienced".
+    Send {
+        /// The packet.
+        packet: Packet,
+        /// Whether `CoDel` asks for a mark.
+        mark: bool,
+    },
+    /// `CoDel` gave up this packet. The queue is not empty: it never gives up the last one.
+    Dropped(Packet),
+    /// The queue is empty, or does not exist.
+    Empty,
+}
+
+/// What every packet touches: one cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Queue {
+    head: u32,
+    tail: u32,
+    packets: u32,
+    /// Zero marks a class that does not exist.
+    packets_max: u32,
+    bytes: u64,
+    bytes_max: u32,
+    managed: bool,
+    enqueued: Backlog,
+    sent: Backlog,
+}
+
+/// What few packets touch.
+#[derive(Clone, Debug, Default)]
+struct Ledger {
+    refused: Backlog,
+    dropped: Backlog,
+    marked: u64,
+    codel: Option<Box<Codel>>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    packet: Packet,
+    next: u32,
+}
+
+impl QueueTable {
+    /// No queues yet; room for at most `classes_max`, and `packets_max` packets in all of them.
+    #[must_use]
+    pub fn new(classes_max: u32, packets_max: u32) -> Self {
+        Self {
+            queues: Vec::new(),
+            ledgers: Vec::new(),
+            nodes: Vec::new(),
+            free: NIL,
+            free_classes: BinaryHeap::new(),
+            classes_max,
+            packets_max,
+            bounds: 0,
+            total: Backlog::default(),
+        }
+    }
+
+    /// Adds an empty queue under the least free index.
+    ///
+    /// # Errors
+    /// [`ConfigError::TooManyClasses`].
+    pub fn add(&mut self, config: &QueueConfig) -> Result<ClassId, ConfigError> {
+        let index = match self.free_classes.pop() {
+            Some(Reverse(index)) => index,
+            None => {
+                let index = u32::try_from(self.queues.len()).unwrap_or(NIL);
+                if index >= self.classes_max {
+                    return Err(ConfigError::TooManyClasses(self.classes_max));
+                }
+                self.queues.push(Queue::absent());
+                self.ledgers.push(Ledger::default());
+                index
+            }
+        };
+        self.configure(index as usize, config);
+        Ok(ClassId(index))
+    }
+
+    /// Replaces a queue's bounds. Packets stay, in order, even above a new bound.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoSuchClass`].
+    pub fn change(&mut self, class: ClassId, config: &QueueConfig) -> Result<(), ConfigError> {
+        self.check(class)?;
+        self.configure(class.0 as usize, config);
+        Ok(())
+    }
+
+    /// Removes a queue; its packets go to `orphan`, in order, its counters are forgotten.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoSuchClass`].
+    pub fn remove(
+        &mut self,
+        class: ClassId,
+        orphan: &mut dyn FnMut(Packet),
+    ) -> Result<(), ConfigError> {
+        self.check(class)?;
+        while let Some(packet) = self.unlink(class.0 as usize) {
+            orphan(packet);
+        }
+        let index = class.0 as usize;
+        self.bounds -= u64::from(self.queues[index].packets_max);
+        self.queues[index] = Queue::absent();
+        self.ledgers[index] = Ledger::default();
+        self.free_classes.push(Reverse(class.0));
+        Ok(())
+    }
+
+    /// Appends a packet. Says whether the queue was empty before.
+    ///
+    /// # Errors
+    /// Which bound refused it; the refusal is counted, unless no such queue exists.
+    #[inline]
+    pub fn push(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
+        let Some(queue) = self.queues.get_mut(class.0 as usize) else {
+            return Err(DropReason::NoSuchQueue);
+        };
+        let bytes = u64::from(packet.bytes());
+        let fits = queue.bytes + bytes <= u64::from(queue.bytes_max);
+        if queue.packets >= queue.packets_max || !fits || self.free == NIL {
+            let reason = self.why_full(class);
+            self.refuse(class, packet);
+            return Err(reason);
+        }
+        let new = self.free;
+        let node = &mut self.nodes[new as usize];
+        self.free = node.next;
+        *node = Node { packet, next: NIL };
+        let was_empty = queue.packets == 0;
+        let tail = core::mem::replace(&mut queue.tail, new);
+        queue.packets += 1;
+        queue.bytes += bytes;
+        queue.enqueued.count(bytes);
+        self.total.count(bytes);
+        if was_empty {
+            queue.head = new;
+        } else {
+            self.nodes[tail as usize].next = new;
+        }
+        Ok(was_empty)
+    }
+
+    /// Counts a packet as offered to the class and refused.
+    pub fn refuse(&mut self, class: ClassId, packet: Packet) {
+        if self.exists(class) {
+            self.ledgers[class.0 as usize].refused.count(u64::from(packet.bytes()));
+        }
+    }
+
+    /// Takes the packet at the head, or lets `CoDel` drop it.
+    #[inline]
+    pub fn pop(&mut self, now: Instant, class: ClassId) -> Popped {
+        let index = class.0 as usize;
+        let Some(packet) = self.unlink(index) else { return Popped::Empty };
+        let queue = &mut self.queues[index];
+        let verdict = if queue.managed {
+            let behind = queue.bytes;
+            let codel = self.ledgers[index].codel.as_mut();
+            codel.map_or(Verdict::Send, |codel| codel.verdict(now, packet, behind))
+        } else {
+            Verdict::Send
+        };
+        let bytes = u64::from(packet.bytes());
+        if verdict == Verdict::Drop {
+            self.ledgers[index].dropped.count(bytes);
+            return Popped::Dropped(packet);
+        }
+        queue.sent.count(bytes);
+        let mark = verdict == Verdict::Mark;
+        if mark {
+            self.ledgers[index].marked += 1;
+        }
+        Popped::Send { packet, mark }
+    }
+
+    /// The packet at the head.
+    #[inline]
+    #[must_use]
+    pub fn head(&self, class: ClassId) -> Option<Packet> {
+        let queue = self.queues.get(class.0 as usize)?;
+        (queue.packets > 0).then(|| self.nodes[queue.head as usize].packet)
+    }
+
+    /// Whether the queue has no packet or does not exist.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self, class: ClassId) -> bool {
+        self.queues.get(class.0 as usize).is_none_or(|queue| queue.packets == 0)
+    }
+
+    /// Whether the class exists.
+    #[must_use]
+    pub fn exists(&self, class: ClassId) -> bool {
+        self.queues.get(class.0 as usize).is_some_and(|queue| queue.packets_max > 0)
+    }
+
+    /// An error unless the class exists.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoSuchClass`].
+    pub fn check(&self, class: ClassId) -> Result<(), ConfigError> {
+        if self.exists(class) { Ok(()) } else { Err(ConfigError::NoSuchClass(class)) }
+    }
+
+    /// Everything queued.
+    #[must_use]
+    pub const fn total(&self) -> Backlog {
+        self.total
+    }
+
+    /// What one class has queued; zero for an unknown class.
+    #[must_use]
+    pub fn backlog(&self, class: ClassId) -> Backlog {
+        self.queues.get(class.0 as usize).map_or_else(Backlog::default, Queue::backlog)
+    }
+
+    /// Packets that the class can still take, by its own bound of packets and the table's.
+    #[must_use]
+    pub fn room(&self, class: ClassId) -> u32 {
+        let Some(queue) = self.queues.get(class.0 as usize) else { return 0 };
+        let free = self.nodes.len() as u64 - self.total.packets;
+        let free = u32::try_from(free).unwrap_or(u32::MAX);
+        queue.packets_max.saturating_sub(queue.packets).min(free)
+    }
+
+    /// The class's counters; zero for an unknown class.
+    #[must_use]
+    pub fn counters(&self, class: ClassId) -> ClassCounters {
+        let index = class.0 as usize;
+        let (Some(queue), Some(ledger)) = (self.queues.get(index), self.ledgers.get(index)) else {
+            return ClassCounters::default();
+        };
+        ClassCounters {
+            offered: ledger.refused.plus(queue.enqueued),
+            refused: ledger.refused,
+            enqueued: queue.enqueued,
+            dropped: ledger.dropped,
+            sent: queue.sent,
+            marked: ledger.marked,
+        }
+    }
+
+    /// Packets that the slab holds room for; grows with the bounds of the queues.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
+    #[inline]
+    fn unlink(&mut self, index: usize) -> Option<Packet> {
+        let queue = self.queues.get_mut(index)?;
+        if queue.packets == 0 {
+            return None;
+        }
+        let head = queue.head;
+        let node = &mut self.nodes[head as usize];
+        let packet = node.packet;
+        queue.head = core::mem::replace(&mut node.next, self.free);
+        self.free = head;
+        let bytes = u64::from(packet.bytes());
+        queue.packets -= 1;
+        queue.bytes -= bytes;
+        self.total.packets -= 1;
+        self.total.bytes -= bytes;
+        Some(packet)
+    }
+
+    fn configure(&mut self, index: usize, config: &QueueConfig) {
+        let queue = &mut self.queues[index];
+        let bound = config.packets.max(1);
+        self.bounds = self.bounds - u64::from(queue.packets_max) + u64::from(bound);
+        queue.packets_max = bound;
+        queue.bytes_max = u32::try_from(config.bytes.get()).unwrap_or(u32::MAX);
+        queue.managed = config.codel.is_some();
+        let codel = &mut self.ledgers[index].codel;
+        match (codel.as_mut(), config.codel) {
+            (Some(codel), Some(config)) => codel.set_config(config),
+            (_, config) => *codel = config.map(|config| Box::new(Codel::new(config))),
+        }
+        self.grow();
+    }
+
+    fn grow(&mut self) {
+        let wanted = self.bounds.min(u64::from(self.packets_max));
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let old = self.nodes.len();
+        if wanted <= old {
+            return;
+        }
+        let packet = Packet::new(0, 0, Instant::ZERO);
+        self.nodes.resize(wanted, Node { packet, next: NIL });
+        // New nodes in ascending order, so that a burst walks memory forwards.
+        for index in (old..wanted).rev() {
+            self.nodes[index].next = self.free;
+            self.free = u32::try_from(index).unwrap_or(NIL);
+        }
+    }
+
+    #[cold]
+    fn why_full(&self, class: ClassId) -> DropReason {
+        match &self.queues[class.0 as usize] {
+            queue if queue.packets_max == 0 => DropReason::NoSuchQueue,
+            queue if queue.packets >= queue.packets_max => DropReason::QueuePackets,
+            _ if self.free == NIL => DropReason::AllQueues,
+            _ => DropReason::QueueBytes,
+        }
+    }
+}
+
+impl Queue {
+    const fn absent() -> Self {
+        let none = Backlog { packets: 0, bytes: 0 };
+        Self {
+            head: NIL,
+            tail: NIL,
+            packets: 0,
+            packets_max: 0,
+            bytes: 0,
+            bytes_max: 0,
+            managed: false,
+            enqueued: none,
+            sent: none,
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: u64::from(self.packets), bytes: self.bytes }
+    }
+}
+
+impl Backlog {
+    /// Counts one packet of that length.
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+
+    /// The sum.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// No node.
+const NIL: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use weir_units::{ByteCount, Nanos};
+
+    fn bound(packets: u32, bytes: u64) -> QueueConfig {
+        QueueConfig { packets, bytes: ByteCount::new(bytes), codel: None }
+    }
+
+    fn packet(id: u32, bytes: u32) -> Packet {
+        Packet::new(id, bytes, Instant::ZERO)
+    }
+
+    fn drain(table: &mut QueueTable, class: ClassId) -> Vec<u32> {
+        let mut ids = vec![];
+        while let Popped::Send { packet, .. } = table.pop(Instant::ZERO, class) {
+            ids.push(packet.id);
+        }
+        ids
+    }
+
+    #[test]
+    fn each_bound_refuses_with_its_reason() {
+        let mut table = QueueTable::new(3, 5);
+        let a = table.add(&bound(2, 10_000)).unwrap();
+        let b = table.add(&bound(9, 100)).unwrap();
+        assert_eq!(table.push(a, packet(1, 60)), Ok(true));
+        assert_eq!(table.push(a, packet(2, 60)), Ok(false));
+        assert_eq!(table.push(a, packet(3, 60)), Err(DropReason::QueuePackets));
+        assert_eq!(table.push(b, packet(4, 60)), Ok(true));
+        assert_eq!(table.push(b, packet(5, 41)), Err(DropReason::QueueBytes));
+        assert_eq!(table.push(b, packet(6, 40)), Ok(false));
+        assert_eq!(table.push(b, packet(7, 0)), Ok(false));
+        assert_eq!((table.room(a), table.room(b)), (0, 0), "five packets are all there may be");
+        assert_eq!(table.push(b, packet(8, 0)), Err(DropReason::AllQueues));
+        assert_eq!(table.push(ClassId(2), packet(9, 1)), Err(DropReason::NoSuchQueue));
+        assert_eq!(table.total(), Backlog { packets: 5, bytes: 220 });
+        assert_eq!(table.counters(b).refused, Backlog { packets: 2, bytes: 41 });
+        assert_eq!(drain(&mut table, a), [1, 2]);
+        assert_eq!(drain(&mut table, b), [4, 6, 7]);
+    }
+
+    #[test]
+    fn the_least_free_index_is_taken_next() {
+        let mut table = QueueTable::new(3, 100);
+        for expected in 0..3 {
+            assert_eq!(table.add(&bound(1, 100)), Ok(ClassId(expected)));
+        }
+        assert_eq!(table.add(&bound(1, 100)), Err(ConfigError::TooManyClasses(3)));
+        for class in [2, 0] {
+            table.remove(ClassId(class), &mut |_| ()).unwrap();
+        }
+        assert_eq!(table.push(ClassId(0), packet(1, 1)), Err(DropReason::NoSuchQueue));
+        let again = table.remove(ClassId(0), &mut |_| ());
+        assert_eq!(again, Err(ConfigError::NoSuchClass(ClassId(0))));
+        assert_eq!(table.add(&bound(1, 100)), Ok(ClassId(0)));
+        assert_eq!(table.add(&bound(1, 100)), Ok(ClassId(2)));
+    }
+
+    #[test]
+    fn a_lower_bound_keeps_what_is_queued_and_removal_hands_it_back() {
+        let mut table = QueueTable::new(2, 100);
+        let class = table.add(&bound(4, 1000)).unwrap();
+        for id in 0..4 {
+            table.push(class, packet(id, 10)).unwrap();
+        }
+        table.change(class, &bound(2, 5)).unwrap();
+        assert_eq!(table.room(class), 0);
+        assert_eq!(table.backlog(class), Backlog { packets: 4, bytes: 40 });
+        let mut orphans = vec![];
+        table.remove(class, &mut |packet| orphans.push(packet.id)).unwrap();
+        assert_eq!(orphans, [0, 1, 2, 3]);
+        assert_eq!(table.total(), Backlog::default());
+    }
+
+    #[test]
+    fn codel_drops_are_counted_and_never_empty_a_queue() {
+        let mut table = QueueTable::new(1, 100);
+        let target = Nanos::new(10);
+        let codel = crate::CodelConfig { target, interval: Nanos::new(100), ecn: false };
+        let class = table.add(&QueueConfig { codel: Some(codel), ..bound(50, 50_000) }).unwrap();
+        for id in 0..50 {
+            table.push(class, packet(id, 100)).unwrap();
+        }
+        let (mut sent, mut dropped, mut now) = (0, 0, 0);
+        loop {
+            now += 40;
+            match table.pop(Instant::from_nanos(now), class) {
+                Popped::Send { .. } => sent += 1,
+                Popped::Dropped(_) => {
+                    dropped += 1;
+                    assert!(!table.is_empty(class));
+                }
+                Popped::Empty => break,
+            }
+        }
+        assert!(dropped > 5 && sent > 5, "both happen: {dropped} {sent}");
+        let counters = table.counters(class);
+        assert_eq!(counters.dropped, Backlog { packets: dropped, bytes: dropped * 100 });
+        assert_eq!(counters.sent, Backlog { packets: sent, bytes: sent * 100 });
+        assert_eq!(counters.enqueued.packets, sent + dropped);
+    }
+}
