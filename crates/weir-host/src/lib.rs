@@ -6,4 +6,15 @@
 // System calls live here; each unsafe block carries its argument.
 #![allow(unsafe_code)]
 
+pub mod error;
+pub mod journal;
+pub mod netns;
+pub mod process;
 pub mod run;
+pub mod state;
+pub mod undo;
+
+pub use error::HostError;
+pub use journal::Journal;
+pub use state::StateDir;
+pub use undo::Undo;

@@ -1,2 +1,482 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Commands of the host, as a person could type them.
+//! Commands of the host, as a person could type them, each in bounded time.
+//!
+//! A [`Command`] is a value: it can be printed (dry run), stored (undo journal), compared (tests)
+//! and run by a [`Platform`], of which there are two: [`Host`] runs it, [`Recorder`] notes it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// One command line, with its standard input and the namespace it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// `ip`, `tc`, `bridge`, `ethtool`, `sysctl`, …: found by PATH.
+    program: String,
+    args: Vec<String>,
+    /// What the command reads: the lines of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<String>,
+    /// The named network namespace in which it runs; none: that of this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    /// The time it may take, in milliseconds.
+    limit_ms: u64,
+}
+
+impl Command {
+    /// `program` with `args`, at most [`LIMIT`].
+    pub fn new<S: AsRef<str>>(program: &str, args: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            program: program.to_owned(),
+            args: args.into_iter().map(|arg| arg.as_ref().to_owned()).collect(),
+            input: None,
+            namespace: None,
+            limit_ms: millis(LIMIT),
+        }
+    }
+
+    /// A command line split at white space: `Command::line("ip link set up0 up")`.
+    pub fn line(text: &str) -> Self {
+        let mut words = text.split_whitespace();
+        let program = words.next().unwrap_or_default().to_owned();
+        Self::new(&program, words)
+    }
+
+    /// `program -batch -`, one line of input for each of `lines`; stops at the first that fails.
+    pub fn batch<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
+        let mut command = Self::new(program, ["-batch", "-"]);
+        command.input =
+            Some(lines.into_iter().map(|line| format!("{}\n", line.as_ref())).collect());
+        command
+    }
+
+    /// As [`Command::batch`], but the lines after one that fails are tried as well.
+    pub fn batch_force<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
+        let mut command = Self::batch(program, lines);
+        command.args.insert(0, "-force".to_owned());
+        command
+    }
+
+    /// The same command inside the named network namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, name: &str) -> Self {
+        self.namespace = Some(name.to_owned());
+        self
+    }
+
+    /// The same command, inside the namespace if there is one.
+    #[must_use]
+    pub fn maybe_in_namespace(mut self, name: Option<&str>) -> Self {
+        self.namespace = name.map(str::to_owned);
+        self
+    }
+
+    /// The same command with this much time.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit_ms = millis(limit);
+        self
+    }
+
+    /// What is executed. `ip`, `tc` and `bridge` enter a namespace themselves; anything else goes
+    /// through `nsenter --net=`, since `ip netns exec` would hide the cgroups.
+    pub fn argv(&self) -> Vec<String> {
+        let mut argv = Vec::with_capacity(self.args.len() + 3);
+        match &self.namespace {
+            Some(name) if matches!(self.program.as_str(), "ip" | "tc" | "bridge") => {
+                argv.extend([self.program.clone(), "-n".to_owned(), name.clone()]);
+            }
+            Some(name) => {
+                argv.extend(["nsenter".to_owned(), format!("--net=/run/netns/{name}")]);
+                argv.push(self.program.clone());
+            }
+            None => argv.push(self.program.clone()),
+        }
+        argv.extend(self.args.iter().cloned());
+        argv
+    }
+
+    /// The lines of the batch, or none.
+    pub fn input_lines(&self) -> impl Iterator<Item = &str> {
+        self.input.as_deref().unwrap_or_default().lines()
+    }
+
+    /// Whether there is nothing to do: a batch without lines.
+    pub fn is_empty_batch(&self) -> bool {
+        self.input.as_deref() == Some("")
+    }
+
+    /// The line of a batch that `stderr` blames ("Command failed -:3").
+    fn blamed_line(&self, stderr: &str) -> Option<&str> {
+        let number = stderr.lines().find_map(|line| line.strip_prefix("Command failed -:"))?;
+        self.input_lines().nth(number.trim().parse::<usize>().ok()?.checked_sub(1)?)
+    }
+}
+
+/// As it is typed in a shell, with the lines of a batch in a here-document.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.argv().iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            match word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {
+                true => write!(f, "{space}'{}'", word.replace('\'', "'\\''"))?,
+                false => write!(f, "{space}{word}")?,
+            }
+        }
+        match &self.input {
+            Some(input) => write!(f, " <<'END'\n{input}END"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whatever runs commands: the host, or a recorder in its place.
+pub trait Platform {
+    /// Runs the command to its end and gives its standard output.
+    ///
+    /// # Errors
+    /// It could not be started, took longer than its limit, or ended with a status other than 0.
+    fn run(&self, command: &Command) -> Result<String, RunError>;
+}
+
+/// The JSON that a command prints; no output at all reads as an empty list.
+///
+/// # Errors
+/// As [`Platform::run`]; [`Failure::Json`] if the output is not what was expected.
+pub fn json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result<T, RunError> {
+    let output = on.run(command)?;
+    let text = if output.trim().is_empty() { "[]" } else { output.as_str() };
+    serde_json::from_str(text).map_err(|error| RunError {
+        command: command.to_string(),
+        failure: Failure::Json(error.to_string()),
+    })
+}
+
+/// The machine itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host {
+    /// A file descriptor that the commands keep open: the lock of a journal. A command that
+    /// outlives a killed parent then holds the lock until its last change is made.
+    lock: Option<RawFd>,
+}
+
+impl Host {
+    /// Runs commands that keep the lock behind `lock` for as long as they run.
+    pub const fn holding(lock: RawFd) -> Self {
+        Self { lock: Some(lock) }
+    }
+
+    fn spawn(&self, command: &Command) -> io::Result<Child> {
+        let argv = command.argv();
+        let mut words = argv.iter();
+        let mut process = std::process::Command::new(words.next().map_or("", String::as_str));
+        process.args(words).env("LC_ALL", "C");
+        process.stdin(if command.input.is_some() { Stdio::piped() } else { Stdio::null() });
+        process.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (lock, parent) = (self.lock, std::process::id());
+        // SAFETY: the closure runs between fork and exec and makes async-signal-safe calls only
+        // (prctl, getppid, fcntl), without allocation; it captures plain numbers.
+        unsafe {
+            process.pre_exec(move || {
+                die_with(parent)?;
+                match lock {
+                    Some(fd) if libc::fcntl(fd, libc::F_SETFD, 0) < 0 => {
+                        Err(io::Error::last_os_error())
+                    }
+                    _ => Ok(()),
+                }
+            });
+        }
+        process.spawn()
+    }
+}
+
+impl Platform for Host {
+    fn run(&self, command: &Command) -> Result<String, RunError> {
+        let fail = |failure| RunError { command: command.to_string(), failure };
+        if command.is_empty_batch() {
+            return Ok(String::new());
+        }
+        let child = self.spawn(command).map_err(|error| fail(Failure::Start(error.to_string())))?;
+        let limit = Duration::from_millis(command.limit_ms);
+        let done = finish(child, command.input.as_deref(), limit)
+            .map_err(|error| fail(Failure::Start(error.to_string())))?;
+        match done.status {
+            Some(status) if status.success() => Ok(done.stdout),
+            Some(status) => Err(fail(Failure::Status {
+                status: status.to_string(),
+                line: command.blamed_line(&done.stderr).map(str::to_owned),
+                stderr: done.stderr,
+            })),
+            None => Err(fail(Failure::Timeout(limit))),
+        }
+    }
+}
+
+/// A platform for tests: notes each command, answers from a queue, empty when it has run out.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    commands: RefCell<Vec<Command>>,
+    answers: RefCell<VecDeque<Result<String, RunError>>>,
+}
+
+impl Recorder {
+    /// Answers the first commands with `answers`, in order.
+    pub fn answering(answers: impl IntoIterator<Item = Result<String, RunError>>) -> Self {
+        let answers = RefCell::new(answers.into_iter().collect());
+        Self { commands: RefCell::default(), answers }
+    }
+
+    /// The commands so far, in order.
+    pub fn commands(&self) -> Vec<Command> {
+        self.commands.borrow().clone()
+    }
+}
+
+impl Platform for Recorder {
+    fn run(&self, command: &Command) -> Result<String, RunError> {
+        self.commands.borrow_mut().push(command.clone());
+        self.answers.borrow_mut().pop_front().unwrap_or_else(|| Ok(String::new()))
+    }
+}
+
+/// A command that did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunError {
+    /// The command as typed.
+    pub command: String,
+    /// What went wrong.
+    pub failure: Failure,
+}
+
+/// What went wrong with a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It could not be started: not installed, or no such namespace.
+    Start(String),
+    /// It ended with another status than 0, or by a signal.
+    Status {
+        /// As in "exit status: 2".
+        status: String,
+        /// The line of a batch that failed.
+        line: Option<String>,
+        /// What it wrote to standard error.
+        stderr: String,
+    },
+    /// It was ended because it took longer than this.
+    Timeout(Duration),
+    /// Its output is not the JSON that was expected.
+    Json(String),
+}
+
+impl RunError {
+    /// Whether the command failed because what it should change is not there (any more), or is
+    /// already as it should be: for an undo, as good as done.
+    pub fn is_gone(&self) -> bool {
+        let Failure::Status { stderr, .. } = &self.failure else { return false };
+        let mut complaints =
+            stderr.lines().filter(|l| !l.trim().is_empty() && !l.starts_with("Command failed"));
+        complaints.all(|line| GONE.iter().any(|text| line.contains(text)))
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = self.command.split(" <<'END'").next().unwrap_or_default();
+        match &self.failure {
+            Failure::Start(error) => write!(f, "`{command}` could not be started: {error}"),
+            Failure::Status { status, line, stderr } => {
+                write!(f, "`{command}` failed ({status})")?;
+                if let Some(line) = line {
+                    write!(f, " at `{line}`")?;
+                }
+                write!(f, ": {}", stderr.trim())
+            }
+            Failure::Timeout(limit) => {
+                write!(f, "`{command}` took longer than {} ms and was ended", limit.as_millis())
+            }
+            Failure::Json(error) => write!(f, "`{command}` printed no valid JSON: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Asks the kernel to end this process with `parent`, which just forked it. Async-signal-safe: for `pre_exec`.
+///
+/// # Errors
+/// The parent is already gone, or prctl was refused.
+pub(crate) fn die_with(parent: u32) -> io::Result<()> {
+    // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number and touches no memory of ours.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The parent may have died between fork and prctl; then init or a reaper has adopted us, and
+    // the signal would never come.
+    // SAFETY: getppid has no arguments and cannot fail.
+    match u32::try_from(unsafe { libc::getppid() }) {
+        Ok(now) if now == parent => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+/// What a command left behind; no status if it was ended at its limit.
+struct Done {
+    status: Option<std::process::ExitStatus>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Feeds, reads and reaps a child; ends it at `limit`.
+fn finish(mut child: Child, input: Option<&str>, limit: Duration) -> io::Result<Done> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    thread::scope(|scope| {
+        let stdout = scope.spawn(|| read_all(stdout));
+        let stderr = scope.spawn(|| read_all(stderr));
+        scope.spawn(move || {
+            if let (Some(mut pipe), Some(text)) = (stdin, input) {
+                // A command that stops reading says why by its status.
+                let _ = pipe.write_all(text.as_bytes());
+            }
+        });
+        let status = match ends_within(&child, limit) {
+            Ok(true) => Some(child.wait()?),
+            Ok(false) | Err(_) => {
+                child.kill()?;
+                child.wait()?;
+                None
+            }
+        };
+        let join = |reader: thread::ScopedJoinHandle<'_, String>| reader.join().unwrap_or_default();
+        Ok(Done { status, stdout: join(stdout), stderr: join(stderr) })
+    })
+}
+
+fn read_all(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        // What was read before an error is still worth showing.
+        let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Waits on the child's process descriptor; false if it still runs after `limit`.
+fn ends_within(child: &Child, limit: Duration) -> io::Result<bool> {
+    // SAFETY: pidfd_open takes a process id and flags; the child is not reaped yet, so that its
+    // id cannot belong to another process.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let millis = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    loop {
+        // SAFETY: one pollfd, valid for the call, with a descriptor that is open.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, millis) };
+        match ready {
+            0 => return Ok(false),
+            1.. => return Ok(true),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time a command may take unless it says otherwise: deleting a namespace with hundreds of
+/// links takes a second or two on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// More output than this is not read: 4096 links as detailed JSON stay below 8 MB.
+const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+
+/// What `ip`, `tc`, `bridge` and `nsenter` say of a thing that is not there.
+const GONE: &[&str] = &[
+    "Cannot find device",
+    "No such file or directory",
+    "No such process",
+    "No such device",
+    "Cannot find specified qdisc",
+    "Cannot delete qdisc with handle of zero",
+    "Invalid handle",
+    "Cannot assign requested address",
+    "not found",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_printed_as_it_is_typed() {
+        let ip = Command::batch("ip", ["link set up0 up"]).in_namespace("demo-gold");
+        assert_eq!(ip.to_string(), "ip -n demo-gold -batch - <<'END'\nlink set up0 up\nEND");
+        let ethtool = Command::line("ethtool -K up0 gro off").in_namespace("demo-sw");
+        let line = "nsenter --net=/run/netns/demo-sw ethtool -K up0 gro off";
+        assert_eq!(ethtool.to_string(), line);
+        assert_eq!(Command::new("echo", ["a b", "it's"]).to_string(), "echo 'a b' 'it'\\''s'");
+    }
+
+    #[test]
+    fn an_error_names_command_status_line_and_stderr() {
+        let error = Host::default().run(&Command::line("ls /no/such/file")).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("`ls /no/such/file` failed (exit status: 2): ls:"), "{text}");
+        assert!(error.is_gone());
+        let batch = Command::batch("ip", ["link show lo", "link show no-such-0"]);
+        let text = Host::default().run(&batch).unwrap_err().to_string();
+        assert!(text.contains("at `link show no-such-0`"), "{text}");
+        let error = Host::default().run(&Command::line("no-such-program")).unwrap_err();
+        assert!(matches!(error.failure, Failure::Start(_)));
+        assert!(!error.is_gone());
+    }
+
+    #[test]
+    fn a_command_ends_at_its_limit() {
+        let sleep = Command::line("sleep 100").limit(Duration::from_millis(50));
+        let error = Host::default().run(&sleep).unwrap_err();
+        assert_eq!(error.failure, Failure::Timeout(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn input_larger_than_a_pipe_is_fed_while_output_is_read() {
+        let lines: Vec<String> = (0..40_000).map(|n| format!("line {n}")).collect();
+        let mut command = Command::batch("cat", &lines);
+        command.args.clear();
+        let output = Host::default().run(&command).unwrap();
+        assert_eq!(output.lines().count(), 40_000);
+    }
+
+    #[test]
+    fn json_is_read_back_and_nothing_is_an_empty_list() {
+        let links: Vec<serde_json::Value> =
+            json(&Host::default(), &Command::line("ip -j link show lo")).unwrap();
+        assert_eq!(links[0]["ifname"], "lo");
+        let recorder = Recorder::default();
+        let none: Vec<u32> = json(&recorder, &Command::line("tc -j qdisc")).unwrap();
+        assert!(none.is_empty());
+        assert_eq!(recorder.commands(), [Command::line("tc -j qdisc")]);
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Processes by an identity that is never reused: process id and start time.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+
+/// A process, told apart from a later one with the same id by its start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Process id.
+    pub pid: u32,
+    /// Start, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    pub start_ticks: u64,
+}
+
+impl Identity {
+    /// The calling process.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    pub fn own() -> Result<Self, HostError> {
+        let pid = std::process::id();
+        Self::of(pid)
+            .ok_or_else(|| HostError::Refused(format!("/proc/{pid}/stat: no such process")))
+    }
+
+    /// The process that has this id now; none if there is none.
+    pub fn of(pid: u32) -> Option<Self> {
+        let (_, start_ticks) = state_and_start(pid)?;
+        Some(Self { pid, start_ticks })
+    }
+
+    /// Whether it still runs. A zombie does not: it makes no more changes.
+    pub fn is_alive(&self) -> bool {
+        matches!(state_and_start(self.pid),
+            Some((state, start)) if start == self.start_ticks && !matches!(state, 'Z' | 'X'))
+    }
+
+    fn signal(&self, signal: i32) {
+        if let (true, Ok(pid)) = (self.is_alive(), libc::pid_t::try_from(self.pid)) {
+            // SAFETY: kill takes two numbers; the identity was compared just now, and an id is
+            // reused only after the whole id space was gone through.
+            unsafe { libc::kill(pid, signal) };
+        }
+    }
+}
+
+/// Ends the processes: SIGTERM, then SIGKILL to what is left after `patience`.
+///
+/// # Errors
+/// One is still there `patience` after SIGKILL (it hangs in the kernel).
+pub fn end_all(processes: &[Identity], patience: Duration) -> Result<(), HostError> {
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        for process in processes {
+            process.signal(signal);
+        }
+        let until = Instant::now() + patience;
+        while processes.iter().any(Identity::is_alive) {
+            if Instant::now() >= until {
+                break;
+            }
+            thread::sleep(POLL);
+        }
+    }
+    match processes.iter().find(|process| process.is_alive()) {
+        Some(left) => Err(HostError::Refused(format!(
+            "process {} does not end: still there {} ms after SIGKILL",
+            left.pid,
+            patience.as_millis()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Whether this process has the rights of root (effective user 0).
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The ids of all processes.
+pub(crate) fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn state_and_start(pid: u32) -> Option<(char, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; the fields after its last ')' are plain, and the
+    // first of them is field 3.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(22 - 4)?.parse().ok()?))
+}
+
+/// How often an ending process is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn an_identity_outlives_its_process_and_is_not_taken_over() {
+        let own = Identity::own().unwrap();
+        assert!(own.is_alive());
+        assert!(!Identity { start_ticks: own.start_ticks + 1, ..own }.is_alive());
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let identity = Identity::of(child.id()).unwrap();
+        assert!(identity.is_alive());
+        end_all(&[identity], Duration::from_secs(2)).unwrap();
+        assert!(!identity.is_alive());
+        child.wait().unwrap();
+        assert_eq!(Identity::of(child.id()), None);
+    }
+}
