@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The undo journal: every change of the host is written down with its way back, on disk, before
+//! it is made; so that `kill -9` at any moment leaves nothing that cannot be undone.
+//!
+//! A journal is a file of JSON lines in the state folder. Whoever changes the host holds its lock;
+//! the kernel lets go of it when the holder dies. A journal whose lock is free and that was not
+//! *kept* is stale: [`clean`] goes back all its ways, and so does the next start.
+//!
+//! **The order is: [`Journal::record`], then the change.** A crash between the two leaves a way
+//! back from something that never happened, which every [`Undo`] takes calmly.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+use crate::process::Identity;
+use crate::run::{Host, Platform};
+use crate::state::StateDir;
+use crate::undo::Undo;
+
+/// An open journal: this process holds its lock.
+#[derive(Debug)]
+pub struct Journal {
+    state: StateDir,
+    path: PathBuf,
+    file: File,
+    content: Content,
+    next_sequence: u64,
+}
+
+/// What an undo did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UndoReport {
+    /// Names of the journals that were gone through.
+    pub journals: Vec<String>,
+    /// The changes that were undone, in that order.
+    pub undone: Vec<String>,
+    /// The changes that could not be undone, with the reason; they stay in their journal.
+    pub failed: Vec<String>,
+    /// Journals that were left alone, with the reason.
+    pub left: Vec<String>,
+}
+
+/// Which journals [`clean`] undoes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those whose owner died.
+    Stale,
+    /// Also those that were kept when their owner ended: labs that are up.
+    All,
+}
+
+impl Journal {
+    /// Opens the journal `name`, making it if there is none, and takes its lock, waiting at most
+    /// `patience` for another holder.
+    ///
+    /// # Errors
+    /// Another process holds the lock; the file cannot be made, read or written.
+    pub fn open(state: &StateDir, name: &str, patience: Duration) -> Result<Self, HostError> {
+        let folder = state.journals();
+        let path = folder.join(format!("{name}.{EXTENSION}"));
+        let until = Instant::now() + patience;
+        loop {
+            let made = fs::create_dir_all(&folder);
+            made.map_err(|error| HostError::io("make the folder", &folder, error))?;
+            let options = OpenOptions::new().read(true).append(true).create(true).open(&path);
+            let file = match options {
+                // Another process removed the folder, empty as it was, just now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                other => other.map_err(|error| HostError::io("open the journal", &path, error))?,
+            };
+            if lock(&file).map_err(|error| HostError::io("lock the journal", &path, error))? {
+                if !is_still(&file, &path) {
+                    continue;
+                }
+                return Self::take_over(state.clone(), path, file);
+            }
+            if Instant::now() >= until {
+                return Err(HostError::Refused(format!(
+                    "{name} is in the hands of {}: it holds {}",
+                    holder(&path),
+                    path.display()
+                )));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Reads what an earlier owner wrote and notes the new one.
+    fn take_over(state: StateDir, path: PathBuf, file: File) -> Result<Self, HostError> {
+        let content = Content::read(&path)?;
+        let next_sequence = content.changes.last().map_or(1, |change| change.sequence + 1);
+        let mut journal = Self { state, path, file, content, next_sequence };
+        if journal.content.torn {
+            // The line after a torn one begins on a line of its own.
+            journal.append_bytes(b"\n")?;
+        }
+        let owner = Identity::own()?;
+        journal.append(&Line::Owner { owner, boot: boot_id(), command: command_line() })?;
+        journal.content.kept = false;
+        sync_folder(&journal.state.journals());
+        Ok(journal)
+    }
+
+    /// Writes down, on disk, how to undo the change `what` that the caller makes next.
+    ///
+    /// # Errors
+    /// The journal is full, or cannot be written: then the change must not be made.
+    pub fn record(&mut self, what: &str, undo: Undo) -> Result<(), HostError> {
+        if self.content.changes.len() >= CHANGES_MAX {
+            return Err(HostError::Refused(format!(
+                "journal {}: {CHANGES_MAX} changes, the most it holds",
+                self.path.display()
+            )));
+        }
+        let (sequence, what) = (self.next_sequence, what.to_owned());
+        let change = Change { sequence, what, undo, boot_ended: false };
+        self.append(&Line::Change(change.clone()))?;
+        self.next_sequence += 1;
+        self.content.changes.push(change);
+        Ok(())
+    }
+
+    /// Lets the changes stand when this process ends, until somebody undoes them by name.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn keep(&mut self) -> Result<(), HostError> {
+        self.append(&Line::Keep)?;
+        self.content.kept = true;
+        Ok(())
+    }
+
+    /// Undoes the changes that were recorded since [`Journal::mark`] gave `mark`, last first.
+    ///
+    /// # Errors
+    /// The journal cannot be written. What could not be undone is in the report.
+    pub fn undo_since(&mut self, on: &dyn Platform, mark: u64) -> Result<UndoReport, HostError> {
+        let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
+        let mut left = Vec::new();
+        while let Some(change) = self.content.changes.pop() {
+            if change.sequence < mark {
+                self.content.changes.push(change);
+                break;
+            }
+            let skip = change.boot_ended && change.undo.ends_with_boot();
+            match if skip { Ok(()) } else { change.undo.apply(on) } {
+                Ok(()) => {
+                    self.append(&Line::Undone { sequence: change.sequence })?;
+                    report.undone.push(change.what);
+                }
+                Err(error) => {
+                    report.failed.push(format!("{}: {error}", change.what));
+                    left.push(change);
+                }
+            }
+        }
+        self.content.changes.extend(left.into_iter().rev());
+        Ok(report)
+    }
+
+    /// Undoes everything, last change first, and removes the journal if nothing is left of it.
+    ///
+    /// # Errors
+    /// The journal cannot be written or removed. What could not be undone is in the report.
+    pub fn undo_all(mut self, on: &dyn Platform) -> Result<UndoReport, HostError> {
+        let report = self.undo_since(on, 0)?;
+        if report.failed.is_empty() {
+            let removed = fs::remove_file(&self.path);
+            removed.map_err(|error| HostError::io("remove the journal", &self.path, error))?;
+            self.state.remove_if_empty();
+        }
+        Ok(report)
+    }
+
+    /// The place that the next change will have, for [`Journal::undo_since`].
+    pub const fn mark(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Whether no change is written down.
+    pub const fn is_empty(&self) -> bool {
+        self.content.changes.is_empty()
+    }
+
+    /// Whether this undo is written down already, so that an adopted change is not noted twice.
+    pub fn holds(&self, undo: &Undo) -> bool {
+        self.content.changes.iter().any(|change| change.undo == *undo)
+    }
+
+    /// The host, with this journal's lock in the hands of every command while it runs.
+    pub fn host(&self) -> Host {
+        Host::holding(self.file.as_raw_fd())
+    }
+
+    /// The name it was opened by.
+    pub fn name(&self) -> String {
+        name_of(&self.path)
+    }
+
+    fn append(&mut self, line: &Line) -> Result<(), HostError> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(|error| HostError::io("write the journal", &self.path, error.into()))?;
+        text.push(b'\n');
+        self.append_bytes(&text)
+    }
+
+    fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), HostError> {
+        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        written.map_err(|error| HostError::io("write the journal", &self.path, error))
+    }
+}
+
+/// Opens the journal `name` for a fresh start: what a dead owner of the same name left is undone.
+///
+/// # Errors
+/// As [`Journal::open`]; or something of the dead owner could not be undone.
+pub fn open_clean(
+    state: &StateDir,
+    name: &str,
+    patience: Duration,
+) -> Result<(Journal, UndoReport), HostError> {
+    let mut journal = Journal::open(state, name, patience)?;
+    let host = journal.host();
+    let report = journal.undo_since(&host, 0)?;
+    match report.failed.first() {
+        Some(first) => Err(HostError::Refused(format!("{name}: left by an earlier run: {first}"))),
+        None => Ok((journal, report)),
+    }
+}
+
+/// Undoes every journal whose owner is gone (`weir clean`).
+///
+/// # Errors
+/// The state folder cannot be read. What could not be undone is in the report.
+pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
+    let mut total = UndoReport::default();
+    for path in files(state)? {
+        let name = name_of(&path);
+        // Opening would make a new owner of it; look first.
+        let content = Content::read(&path)?;
+        if content.kept && scope == Scope::Stale {
+            total.left.push(format!("{name}: kept by its owner"));
+            continue;
+        }
+        let journal = match Journal::open(state, &name, Duration::ZERO) {
+            Ok(journal) => journal,
+            Err(error @ HostError::Refused(_)) => {
+                total.left.push(error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let host = journal.host();
+        let report = journal.undo_all(&host)?;
+        total.journals.extend(report.journals);
+        total.undone.extend(report.undone);
+        total.failed.extend(report.failed);
+    }
+    state.remove_if_empty();
+    Ok(total)
+}
+
+/// The names of all journals, sorted.
+///
+/// # Errors
+/// The state folder cannot be read.
+pub fn list(state: &StateDir) -> Result<Vec<String>, HostError> {
+    Ok(files(state)?.iter().map(|path| name_of(path)).collect())
+}
+
+/// One line of a journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// Who makes the changes that follow.
+    Owner { owner: Identity, boot: String, command: String },
+    /// A change that is about to be made.
+    Change(Change),
+    /// The change of this number is undone.
+    Undone { sequence: u64 },
+    /// The changes so far outlive their owner.
+    Keep,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Change {
+    sequence: u64,
+    what: String,
+    undo: Undo,
+    /// It was made before the last boot: what it changed in the kernel is gone.
+    #[serde(skip)]
+    boot_ended: bool,
+}
+
+/// What the lines of a journal come to.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    owner: Option<Identity>,
+    /// The lines read last were written before the last boot.
+    boot_ended: bool,
+    kept: bool,
+    changes: Vec<Change>,
+    /// The file ends inside a line: its writer died before the change it was to describe.
+    torn: bool,
+}
+
+impl Content {
+    fn read(path: &Path) -> Result<Self, HostError> {
+        let mut content = Self::default();
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(content),
+            Err(error) => return Err(HostError::io("read the journal", path, error)),
+        };
+        let mut reader = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line);
+            if read.map_err(|error| HostError::io("read the journal", path, error))? == 0 {
+                return Ok(content);
+            }
+            content.torn = line.last() != Some(&b'\n');
+            // A line that does not parse was torn by a crash before its change was made: the
+            // write is one call, and the change waits for its sync.
+            if let Ok(line) = serde_json::from_slice(&line) {
+                content.add(line);
+            }
+        }
+    }
+
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Owner { owner, boot, .. } => {
+                self.owner = Some(owner);
+                self.boot_ended = boot != boot_id();
+                self.kept = false;
+            }
+            Line::Change(change) => {
+                self.changes.push(Change { boot_ended: self.boot_ended, ..change });
+            }
+            Line::Undone { sequence } => self.changes.retain(|c| c.sequence != sequence),
+            Line::Keep => self.kept = true,
+        }
+    }
+}
+
+/// Takes the lock; false if another has it.
+fn lock(file: &File) -> io::Result<bool> {
+    // SAFETY: flock takes an open descriptor and a flag.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// Whether the locked file is the one that the path names: not one that was removed meanwhile.
+fn is_still(file: &File, path: &Path) -> bool {
+    let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    let (held, named) = (file.metadata().map(identity), fs::metadata(path).map(identity));
+    matches!((held, named), (Ok(held), Ok(named)) if held == named)
+}
+
+fn holder(path: &Path) -> String {
+    match Content::read(path).ok().and_then(|content| content.owner) {
+        Some(owner) => format!("process {}", owner.pid),
+        None => "another process".to_owned(),
+    }
+}
+
+fn files(state: &StateDir) -> Result<Vec<PathBuf>, HostError> {
+    let folder = state.journals();
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(HostError::io("list the journals in", &folder, error)),
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    paths.sort();
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Makes the journal's own name survive a power cut; without it the file could be lost.
+fn sync_folder(folder: &Path) {
+    // A file system that cannot sync a folder (tmpfs) loses it with the changes themselves.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn command_line() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
+}
+
+const EXTENSION: &str = "jsonl";
+
+/// The most changes of one journal: a lab of a thousand nodes needs a few thousand.
+const CHANGES_MAX: usize = 100_000;
+
+/// How often a held lock is tried again.
+const POLL: Duration = Duration::from_millis(10);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The folder where Weir notes what it changed: `/run/weir`, or `$WEIR_STATE`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The state folder. It is made when something is written and goes when nothing is left in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// `$WEIR_STATE` if it is set, else `/run/weir`, which a reboot empties.
+    pub fn from_env() -> Self {
+        Self(std::env::var_os("WEIR_STATE").map_or_else(|| PathBuf::from(DEFAULT), PathBuf::from))
+    }
+
+    /// This folder: for tests.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The folder of the undo journals.
+    pub fn journals(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
+    /// Removes the folders that are empty.
+    pub(crate) fn remove_if_empty(&self) {
+        // Fails exactly where something is left, and then it should.
+        let _ = fs::remove_dir(self.journals());
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Cleared at boot, as the changes themselves are.
+const DEFAULT: &str = "/run/weir";

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The ways back: what undoes one change of the host, as data that survives a crash.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+use crate::netns;
+use crate::process::{self, Identity};
+use crate::run::{Command, Platform};
+
+/// What undoes one change. Each may be applied before the change was made, after it, and again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Undo {
+    /// Run these commands; what is not there any more counts as undone.
+    Run(Vec<Command>),
+    /// End the processes inside and delete the namespace with all that is in it.
+    DeleteNamespace(String),
+    /// End a process that was started.
+    EndProcess(Identity),
+    /// Remove a file, or an empty folder (a control group).
+    Remove(PathBuf),
+    /// Write this back into a file that exists in any case: a kernel variable.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What it held.
+        content: String,
+        /// The namespace whose variable it is; none: that of this process.
+        namespace: Option<String>,
+    },
+}
+
+impl Undo {
+    /// One command.
+    pub fn run(command: Command) -> Self {
+        Self::Run(vec![command])
+    }
+
+    /// Goes this way back.
+    ///
+    /// # Errors
+    /// Something is still there and does not go.
+    pub fn apply(&self, on: &dyn Platform) -> Result<(), HostError> {
+        match self {
+            Self::Run(commands) => {
+                let mut first = Ok(());
+                for command in commands {
+                    match on.run(command) {
+                        Err(error) if !error.is_gone() && first.is_ok() => {
+                            first = Err(error.into())
+                        }
+                        _ => {}
+                    }
+                }
+                first
+            }
+            Self::DeleteNamespace(name) => netns::delete(on, name),
+            Self::EndProcess(identity) => process::end_all(&[*identity], PATIENCE),
+            Self::Remove(path) => tolerate(match fs::symlink_metadata(path) {
+                Ok(meta) if meta.is_dir() => fs::remove_dir(path),
+                Ok(_) => fs::remove_file(path),
+                Err(error) => Err(error),
+            })
+            .map_err(|error| HostError::io("remove", path, error)),
+            Self::Write { path, content, namespace } => {
+                let write = || tolerate(fs::write(path, content));
+                match namespace {
+                    Some(name) if !netns::exists(name) => Ok(()),
+                    Some(name) => netns::in_namespace(name, write)?
+                        .map_err(|error| HostError::io("write", path, error)),
+                    None => write().map_err(|error| HostError::io("write", path, error)),
+                }
+            }
+        }
+    }
+
+    /// Whether a reboot undoes it too: all but files on a disk.
+    pub const fn ends_with_boot(&self) -> bool {
+        !matches!(self, Self::Remove(_))
+    }
+}
+
+/// What is gone needs no undoing.
+fn tolerate(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// How long a process may take to end before it is killed.
+const PATIENCE: Duration = Duration::from_secs(2);
