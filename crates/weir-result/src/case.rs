@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A case: one value, one bound, one verdict, all of which follow from series.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Rule, RuleError, Series};
+
+/// One claim with its verdict. Made by [`crate::ResultFile::judge`] alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Unique in its file; a row of a table of requirements is `TABLE.ROW`.
+    pub(crate) id: String,
+    /// What is claimed, for a person.
+    pub(crate) name: String,
+    /// What the rule gives for the series.
+    pub(crate) value: f64,
+    /// Unit of the value; it follows from the rule and the series.
+    pub(crate) unit: String,
+    /// What the value is held against.
+    pub(crate) bound: Bound,
+    /// Whether the value keeps the bound.
+    pub(crate) holds: bool,
+    /// How the value follows from the series.
+    pub(crate) rule: Rule,
+    /// The series that the rule takes, in its order.
+    pub(crate) series: Vec<String>,
+    /// Samples left out at the beginning of each series.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) skip: usize,
+    /// Samples taken of each series after those; all that are left if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) take: Option<usize>,
+}
+
+/// A case before it is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// Unique in the file.
+    pub id: String,
+    /// What is claimed, for a person.
+    pub name: String,
+    /// How the value follows from the series.
+    pub rule: Rule,
+    /// What the value is held against.
+    pub bound: Bound,
+    /// The series that the rule takes, in its order.
+    pub series: Vec<String>,
+    /// Samples left out at the beginning of each series.
+    pub skip: usize,
+    /// Samples taken of each series after those; all that are left if `None`.
+    pub take: Option<usize>,
+}
+
+/// What a value is held against: `value OP bound`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// The comparison.
+    pub op: Comparison,
+    /// The bound, in the case's unit.
+    pub value: f64,
+}
+
+/// How a value is compared with its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Comparison {
+    /// The value must be at least the bound.
+    #[serde(rename = ">=")]
+    AtLeast,
+    /// The value must be at most the bound.
+    #[serde(rename = "<=")]
+    AtMost,
+    /// The value must equal the bound: for counts.
+    #[serde(rename = "==")]
+    Equal,
+}
+
+impl Claim {
+    /// A claim about no series yet.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, rule: Rule, bound: Bound) -> Self {
+        let series = Vec::new();
+        Self { id: id.into(), name: name.into(), rule, bound, series, skip: 0, take: None }
+    }
+
+    /// The series that it is about, in the rule's order.
+    #[must_use]
+    pub fn of(mut self, series: &[impl AsRef<str>]) -> Self {
+        self.series = series.iter().map(|name| name.as_ref().to_string()).collect();
+        self
+    }
+
+    /// Leaves out that many samples at the beginning of each series.
+    #[must_use]
+    pub const fn skip(mut self, samples: usize) -> Self {
+        self.skip = samples;
+        self
+    }
+
+    /// Takes only that many samples of each series, after those skipped.
+    #[must_use]
+    pub const fn take(mut self, samples: usize) -> Self {
+        self.take = Some(samples);
+        self
+    }
+
+    /// The case, with its value from `series`, which are those it names.
+    pub(crate) fn judge(self, series: &[&Series]) -> Result<Case, RuleError> {
+        let Self { id, name, rule, bound, series: names, skip, take } = self;
+        let unit = rule.unit(series)?;
+        let value = rule.apply(&windows(series, skip, take))?;
+        let holds = bound.is_kept_by(value);
+        Ok(Case { id, name, value, unit, bound, holds, rule, series: names, skip, take })
+    }
+}
+
+impl Case {
+    /// Unique in its file.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What is claimed, for a person.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the rule gives for the series, in [`Self::unit`].
+    pub const fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Unit of value and bound.
+    pub fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// What the value is held against.
+    pub const fn bound(&self) -> Bound {
+        self.bound
+    }
+
+    /// Whether the value keeps the bound.
+    pub const fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// How the value follows from the series.
+    pub const fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Names of the series that the rule takes, in its order.
+    pub fn series(&self) -> &[String] {
+        &self.series
+    }
+
+    /// The claim that this is the verdict on.
+    pub fn claim(&self) -> Claim {
+        Claim {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            rule: self.rule,
+            bound: self.bound,
+            series: self.series.clone(),
+            skip: self.skip,
+            take: self.take,
+        }
+    }
+}
+
+impl Bound {
+    /// The value must be at least this.
+    pub const fn at_least(value: f64) -> Self {
+        Self { op: Comparison::AtLeast, value }
+    }
+
+    /// The value must be at most this.
+    pub const fn at_most(value: f64) -> Self {
+        Self { op: Comparison::AtMost, value }
+    }
+
+    /// The value must be exactly this.
+    pub const fn equal(value: f64) -> Self {
+        Self { op: Comparison::Equal, value }
+    }
+
+    /// Whether `value` keeps the bound.
+    #[expect(clippy::float_cmp, reason = "equality is for counts, which a double holds exactly")]
+    pub fn is_kept_by(self, value: f64) -> bool {
+        match self.op {
+            Comparison::AtLeast => value >= self.value,
+            Comparison::AtMost => value <= self.value,
+            Comparison::Equal => value == self.value,
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::AtLeast => "≥",
+            Self::AtMost => "≤",
+            Self::Equal => "=",
+        })
+    }
+}
+
+/// The samples of each series that a case is about.
+fn windows<'a>(series: &[&'a Series], skip: usize, take: Option<usize>) -> Vec<&'a [f64]> {
+    let window = |series: &'a Series| {
+        let rest = series.samples.get(skip..).unwrap_or_default();
+        take.and_then(|take| rest.get(..take)).unwrap_or(rest)
+    };
+    series.iter().map(|series| window(series)).collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
+}

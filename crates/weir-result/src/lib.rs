@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The one result format: raw samples, and verdicts that anybody can recompute from them.
+//!
+//! A [`ResultFile`] holds named [`Series`] of raw samples and [`Case`]s. A case has a value, a
+//! bound, and whether it holds; its value comes from the series by a named [`Rule`] and in no other
+//! way: [`ResultFile::judge`] is the only constructor, and reading a file recomputes all of them.
+//!
+//! Pure: no clock, no files. The caller says where and when it ran ([`Origin`]) and writes the
+//! text of [`ResultFile::to_json`] wherever it belongs. `docs/results.md` defines every rule.
+//!
+//! ```
+//! use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series};
+//!
+//! let mut result = ResultFile::new(Origin { command: "weir demo".into(), ..Origin::default() });
+//! result.add_series("gold", Series::sampled("bit/s", 1.0, vec![21e6, 30e6, 31e6]))?;
+//! let worst = Claim::new("demo.gold", "gold, worst second", Rule::Min, Bound::at_least(29.7e6));
+//! let case = result.judge(worst.of(&["gold"]).skip(1))?;
+//! assert_eq!((case.value(), case.holds()), (30e6, true));
+//! assert_eq!(result.exit_status(), 0);
+//! # Ok::<(), weir_result::ResultError>(())
+//! ```
+
+mod case;
+mod display;
+mod error;
+mod file;
+mod reference;
+mod rule;
+mod series;
+mod stats;
+
+pub use case::{Bound, Case, Claim, Comparison};
+pub use display::quantity;
+pub use error::{ResultError, RuleError};
+pub use file::{Format, Machine, Origin, ResultFile};
+pub use reference::{rules_reference, schema};
+pub use rule::Rule;
+pub use series::Series;
