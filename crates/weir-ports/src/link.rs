@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the kernel knows of a device: index, queues, counters. Asked through rtnetlink and ethtool,
+//! which answer for the network namespace of the calling thread, as `/sys` may not.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::{io, ptr};
+
+use crate::error::PortError;
+
+/// The index of a device in this network namespace.
+pub(crate) fn ifindex(name: &str) -> Result<u32, PortError> {
+    let text = CString::new(name).map_err(|_| PortError::bound(name, "a zero byte in a name"))?;
+    // SAFETY: a string that ends in zero and lives until the call returns.
+    match unsafe { libc::if_nametoindex(text.as_ptr()) } {
+        0 => Err(PortError::last(name, "find the device")),
+        index => Ok(index),
+    }
+}
+
+/// How many queues the device receives on now, at least 1.
+pub(crate) fn receive_queues(name: &str, ifindex: u32) -> Result<u32, PortError> {
+    let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
+    // A driver without the command (a tap) says how many queues it was made with.
+    match ethtool(name, ptr::from_mut(&mut channels).cast()) {
+        Ok(()) => Ok((channels.rx + channels.combined).clamp(1, QUEUES_MAX)),
+        Err(_) => {
+            let queues = attribute(ifindex, libc::IFLA_NUM_RX_QUEUES)
+                .map_err(|error| PortError::system(name, "read its queues", error))?;
+            let queues = queues.get(..4).and_then(|bytes| bytes.try_into().ok());
+            Ok(queues.map_or(1, u32::from_ne_bytes).clamp(1, QUEUES_MAX))
+        }
+    }
+}
+
+/// Frames that the device dropped on transmission since it was made (`tx_dropped`).
+pub(crate) fn dropped_on_transmit(ifindex: u32) -> io::Result<u64> {
+    let statistics = attribute(ifindex, libc::IFLA_STATS64)?;
+    let word = statistics.get(TX_DROPPED * 8..).and_then(|bytes| bytes.first_chunk::<8>());
+    word.map(|bytes| u64::from_ne_bytes(*bytes))
+        .ok_or_else(|| io::Error::other("the kernel gave no statistics"))
+}
+
+/// Runs an ethtool command; `command` points to its struct.
+pub(crate) fn ethtool(name: &str, command: *mut libc::c_char) -> io::Result<()> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = command;
+    // SAFETY: the request names the device and points to a live struct that begins with its
+    // command and is as long as that command says, which is each caller's business.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    crate::sys::check(result)
+}
+
+/// An interface request for a device.
+pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
+    if name.len() >= libc::IFNAMSIZ {
+        let message = format!("{name}: {} bytes in a name; at most 15", name.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    // SAFETY: an array and a union of plain data; zero is a value of each.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte.cast_signed();
+    }
+    Ok(request)
+}
+
+/// A socket that closes on `exec`.
+pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before it is owned.
+    let socket = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    crate::sys::check(socket)?;
+    // SAFETY: just opened, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+/// One attribute of a device, as rtnetlink gives it.
+fn attribute(ifindex: u32, wanted: u16) -> io::Result<Vec<u8>> {
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let mut ask = Vec::with_capacity(HEADER + LINK_MESSAGE);
+    ask.extend(ASK_LENGTH.to_ne_bytes());
+    ask.extend(libc::RTM_GETLINK.to_ne_bytes());
+    ask.extend(NLM_F_REQUEST.to_ne_bytes());
+    ask.extend([0; 8]); // sequence, port
+    ask.extend([0; 4]); // family, type
+    ask.extend(ifindex.to_ne_bytes());
+    ask.extend([0; 8]); // flags, change
+    let mut answer = vec![0; 65_536];
+    let length = exchange(socket.as_fd(), &ask, &mut answer)?;
+    let answer = &answer[..length.min(answer.len())];
+    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    if kind == Some(NLMSG_ERROR) {
+        let code = answer.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok());
+        return Err(io::Error::from_raw_os_error(-code.map_or(-libc::EINVAL, i32::from_ne_bytes)));
+    }
+    let mut rest = answer.get(HEADER + LINK_MESSAGE..).unwrap_or_default();
+    while let Some((head, _)) = rest.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let kind = u16::from_ne_bytes([head[2], head[3]]);
+        let Some(value) = rest.get(4..length) else { break };
+        if kind == wanted {
+            return Ok(value.to_vec());
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Err(io::Error::other("the kernel did not answer that about the device"))
+}
+
+fn exchange(socket: BorrowedFd<'_>, ask: &[u8], answer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffers live until the calls return, and their lengths are given.
+    let length = unsafe {
+        let sent = libc::send(socket.as_raw_fd(), ask.as_ptr().cast(), ask.len(), 0);
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
+    };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// `struct ethtool_channels` of `linux/ethtool.h`.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct EthtoolChannels {
+    command: u32,
+    rx_max: u32,
+    tx_max: u32,
+    other_max: u32,
+    combined_max: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// Position of `tx_dropped` in `struct rtnl_link_stats64`.
+const TX_DROPPED: usize = 7;
+
+/// `struct nlmsghdr` and `struct ifinfomsg`.
+const HEADER: usize = 16;
+const LINK_MESSAGE: usize = 16;
+const ASK_LENGTH: u32 = 32;
+const _: () = assert!(HEADER + LINK_MESSAGE == ASK_LENGTH as usize);
+
+/// libc has both as an `int`; in the header they are 16 bits.
+const NLM_F_REQUEST: u16 = 1;
+const NLMSG_ERROR: u16 = 2;
+
+/// More than any device in use has; a bound on the sockets of one device.
+const QUEUES_MAX: u32 = 256;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The gates: how many frames each vif and direction may still bring in, shared with the kernel.
+//!
+//! The worker grants, the data-plane program counts what it lets in and what it drops. A frame is
+//! *in flight* from when the gate let it in until the worker received it; a grant is stated from
+//! what was received, so the credit given is also the bound of what a tenant has in flight, and a
+//! flood towards one tenant cannot fill the receive ring for all.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_switch::Tally;
+
+use crate::error::PortError;
+use crate::memory_map::Mapping;
+
+/// The gates of a data plane. Shared by the worker and its ports; all updates are relaxed atomics.
+#[derive(Debug)]
+pub struct Gates {
+    map: Mapping,
+    local: Box<[Local]>,
+}
+
+/// The index of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GateId(pub u32);
+
+/// What a gate has counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateCounters {
+    /// Frames let in, and their bytes.
+    pub accepted: Tally,
+    /// Frames dropped before the copy, and their bytes.
+    pub dropped: Tally,
+}
+
+/// The twin of `struct gate` in `bpf/weir.h`.
+#[repr(C, align(64))]
+struct Shared {
+    granted: AtomicU64,
+    reserved: [u64; 7],
+    accepted_packets: AtomicU64,
+    accepted_bytes: AtomicU64,
+    dropped_packets: AtomicU64,
+    dropped_bytes: AtomicU64,
+    reserved_too: [u64; 4],
+}
+
+#[derive(Debug, Default)]
+struct Local {
+    /// Frames let in that the worker has received, or given up.
+    received: AtomicU64,
+    /// `accepted` at the last [`Gates::settle`].
+    settled_at: AtomicU64,
+}
+
+impl Gates {
+    /// Maps the array of `count` gates. All are shut: nothing was granted yet.
+    pub(super) fn map(array: BorrowedFd<'_>, count: u32) -> Result<Self, PortError> {
+        let map = Mapping::shared(array, 0, count as usize * size_of::<Shared>())
+            .map_err(|error| PortError::system("gates", "map the array", error))?;
+        let local = (0..count).map(|_| Local::default()).collect();
+        Ok(Self { map, local })
+    }
+
+    /// Lets `credit` frames be in flight, those already in flight included. A gate that does not
+    /// exist takes no grant.
+    pub fn grant(&self, gate: GateId, credit: u32) {
+        if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
+            let received = local.received.load(Ordering::Relaxed);
+            shared.granted.store(received.saturating_add(u64::from(credit)), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the gate off its hinges: everything passes, counted.
+    pub fn open(&self, gate: GateId) {
+        if let Some(shared) = self.shared(gate) {
+            shared.granted.store(u64::MAX, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the worker holds `frames` more that this gate let in. The XDP ports call it.
+    pub fn note_received(&self, gate: GateId, frames: u64) {
+        if let Some(local) = self.local(gate) {
+            // One worker writes, so a load and a store do.
+            let received = local.received.load(Ordering::Relaxed) + frames;
+            local.received.store(received, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives up frames that were let in and never arrived (a full ring, an empty pool), so that
+    /// their credit returns. To be called every 10 ms or so while the device's receive ring is
+    /// empty: what has not moved between two calls is gone.
+    pub fn settle(&self, gate: GateId) {
+        if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
+            let accepted = shared.accepted_packets.load(Ordering::Relaxed);
+            if local.settled_at.swap(accepted, Ordering::Relaxed) == accepted {
+                local.received.store(accepted, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Frames let in and not received.
+    #[must_use]
+    pub fn in_flight(&self, gate: GateId) -> u64 {
+        let received = self.local(gate).map_or(0, |local| local.received.load(Ordering::Relaxed));
+        self.counters(gate).accepted.packets.saturating_sub(received)
+    }
+
+    /// What the gate has counted; zero for one that does not exist.
+    #[must_use]
+    pub fn counters(&self, gate: GateId) -> GateCounters {
+        let Some(shared) = self.shared(gate) else { return GateCounters::default() };
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        GateCounters {
+            accepted: Tally {
+                packets: read(&shared.accepted_packets),
+                bytes: read(&shared.accepted_bytes),
+            },
+            dropped: Tally {
+                packets: read(&shared.dropped_packets),
+                bytes: read(&shared.dropped_bytes),
+            },
+        }
+    }
+
+    /// How many gates there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.local.len()).unwrap_or(u32::MAX)
+    }
+
+    fn local(&self, gate: GateId) -> Option<&Local> {
+        self.local.get(gate.0 as usize)
+    }
+
+    fn shared(&self, gate: GateId) -> Option<&Shared> {
+        if gate.0 as usize >= self.local.len() {
+            return None;
+        }
+        // SAFETY: the mapping holds as many `Shared` as `local` has entries, checked above; it is
+        // aligned to a page. All fields that anybody writes are atomics.
+        Some(unsafe { &*self.map.start().cast::<Shared>().add(gate.0 as usize) })
+    }
+}
+
+const _: () = assert!(size_of::<Shared>() == 128, "struct gate in bpf/weir.h has 128 bytes");

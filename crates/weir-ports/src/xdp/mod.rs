@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A port over AF_XDP: one socket for each receive queue, and the data-plane program before them.
+
+mod gate;
+mod plane;
+mod ring;
+mod socket;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use weir_switch::Frame;
+
+pub use gate::{GateCounters, GateId, Gates};
+pub use plane::{AttachMode, DataPlane, Faults, PlaneLimits, Role};
+
+use crate::error::PortError;
+use crate::link;
+use crate::pool::{BindMode, Pool};
+use crate::port::{Port, PortStatistics};
+use plane::DeviceEntry;
+use socket::{Socket, SocketConfig};
+
+/// A device, all its receive queues, and the attached program.
+///
+/// Frames leave by the socket of queue 0 only, which keeps them in order. A device should have a
+/// queueing discipline (see [`Port::needs_qdisc`]), else a full one drops instead of waiting.
+#[derive(Debug)]
+pub struct XdpPort {
+    name: String,
+    ifindex: u32,
+    sockets: Vec<Socket>,
+    /// The socket to be read first in the next call, so that no queue is starved.
+    turn: usize,
+    entry: DeviceEntry,
+    gates: Arc<Gates>,
+    link: OwnedFd,
+    attached: AttachMode,
+    bound: BindMode,
+    counted: PortStatistics,
+    dropped_before: u64,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpConfig {
+    /// The Linux device.
+    pub device: String,
+    /// Whose it is.
+    pub role: Role,
+    /// Entries of each ring: a power of two, 64 ..= 32 768.
+    pub ring: u32,
+    /// Chunks kept ready for receiving, over all queues; each has 64 at least.
+    pub fill: u32,
+    /// Most frames handed to the device and not yet sent, 1 ..= `ring`.
+    pub transmit_limit: u32,
+    /// Let the device read and write the pool itself if its driver can.
+    pub zero_copy: bool,
+}
+
+impl XdpConfig {
+    /// The usual sizes for a device.
+    #[must_use]
+    pub fn new(device: &str, role: Role) -> Self {
+        Self {
+            device: device.to_owned(),
+            role,
+            ring: 2048,
+            fill: 1024,
+            transmit_limit: 256,
+            zero_copy: false,
+        }
+    }
+}
+
+impl XdpPort {
+    /// Binds to every receive queue of the device, then attaches the program.
+    ///
+    /// # Errors
+    /// The device is not there, is in use by another program, a bound is broken, or a step fails.
+    pub fn open(
+        config: &XdpConfig,
+        plane: &mut DataPlane,
+        pool: &mut Pool,
+    ) -> Result<Self, PortError> {
+        let name = &config.device;
+        if !config.ring.is_power_of_two() || !(64..=32_768).contains(&config.ring) {
+            let message = format!("ring is {}; a power of two from 64 to 32768", config.ring);
+            return Err(PortError::bound(name, message));
+        }
+        let ifindex = link::ifindex(name)?;
+        let (sockets, bound) = open_sockets(config, ifindex, pool)?;
+        match Self::enter(config, ifindex, &sockets, plane, pool) {
+            Ok((entry, link, attached)) => Ok(Self {
+                name: name.clone(),
+                ifindex,
+                sockets,
+                turn: 0,
+                entry,
+                gates: Arc::clone(plane.gates()),
+                link,
+                attached,
+                bound,
+                counted: PortStatistics::default(),
+                dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
+            }),
+            Err(error) => {
+                sockets.into_iter().for_each(|socket| socket.close(pool));
+                Err(error)
+            }
+        }
+    }
+
+    /// Detaches the program, closes the sockets and returns their chunks. Dropping the port does
+    /// the first two only.
+    pub fn close(self, plane: &mut DataPlane, pool: &mut Pool) {
+        drop(self.link);
+        plane.remove_device(self.ifindex, &self.entry);
+        self.sockets.into_iter().for_each(|socket| socket.close(pool));
+    }
+
+    /// The index by which [`DataPlane::set_station`] and [`DataPlane::faults`] know the device.
+    #[must_use]
+    pub fn device_index(&self) -> u32 {
+        self.entry.index
+    }
+
+    /// Whether the program runs in the driver.
+    #[must_use]
+    pub fn attached(&self) -> AttachMode {
+        self.attached
+    }
+
+    /// Whether frames are copied.
+    #[must_use]
+    pub fn bound(&self) -> BindMode {
+        self.bound
+    }
+
+    /// Receive queues served.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Frames received on each queue.
+    pub fn received_by_queue(&self) -> impl Iterator<Item = u64> {
+        self.sockets.iter().map(Socket::received)
+    }
+
+    /// The descriptor of each queue, for a poll on all of them.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    fn enter(
+        config: &XdpConfig,
+        ifindex: u32,
+        sockets: &[Socket],
+        plane: &mut DataPlane,
+        pool: &Pool,
+    ) -> Result<(DeviceEntry, OwnedFd, AttachMode), PortError> {
+        let name = &config.device;
+        let queues = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
+        let index = plane.take_device(name)?;
+        let socket_base = plane.take_sockets(name, queues)?;
+        let frame_max = pool.frame_max();
+        let entry = DeviceEntry { role: config.role, socket_base, queues, index, frame_max };
+        let entered = (socket_base..)
+            .zip(sockets)
+            .try_for_each(|(index, socket)| plane.set_socket(index, socket.as_fd()));
+        let attached = entered
+            .and_then(|()| plane.set_device(ifindex, &entry))
+            .and_then(|()| plane.attach(name, ifindex));
+        match attached {
+            Ok((link, mode)) => Ok((entry, link, mode)),
+            Err(error) => {
+                plane.remove_device(ifindex, &entry);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells the gates which frames have arrived: a vif's are all its own, a port's carry a mark.
+    fn note(&self, pool: &mut Pool, frames: &[Frame]) {
+        match self.entry.role {
+            Role::Vif(gate) => self.gates.note_received(gate, frames.len() as u64),
+            Role::Port(flood) => {
+                for frame in frames {
+                    let word = pool.take_word_before(*frame).unwrap_or(0);
+                    let marked = word & GATE_MARK_MASK == GATE_MARK;
+                    let gate = if marked { GateId(word & !GATE_MARK_MASK) } else { flood };
+                    self.gates.note_received(gate, 1);
+                }
+            }
+        }
+    }
+}
+
+impl Port for XdpPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn receive(&mut self, pool: &mut Pool, max: usize, out: &mut Vec<Frame>) -> usize {
+        let first = out.len();
+        for step in 0..self.sockets.len() {
+            let left = max - (out.len() - first);
+            let index = (self.turn + step) % self.sockets.len();
+            if left == 0 {
+                break;
+            }
+            self.sockets[index].receive(pool, left, out);
+        }
+        self.turn = (self.turn + 1) % self.sockets.len().max(1);
+        let frames = &out[first..];
+        if !frames.is_empty() {
+            self.counted.received.packets += frames.len() as u64;
+            self.counted.received.bytes += frames.iter().map(|f| u64::from(f.len)).sum::<u64>();
+            self.note(pool, frames);
+        }
+        frames.len()
+    }
+
+    fn transmit_room(&mut self, pool: &mut Pool) -> usize {
+        self.sockets.first_mut().map_or(0, |socket| socket.transmit_room(pool) as usize)
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
+        let Some(socket) = self.sockets.first_mut() else { return Err(frame) };
+        socket.transmit(pool, frame)?;
+        self.counted.transmitted.packets += 1;
+        self.counted.transmitted.bytes += u64::from(frame.len);
+        Ok(())
+    }
+
+    fn flush(&mut self, _pool: &mut Pool) -> io::Result<usize> {
+        match self.sockets.first_mut() {
+            Some(socket) => socket.kick().map(|pending| pending as usize),
+            None => Ok(0),
+        }
+    }
+
+    fn pending(&mut self) -> usize {
+        self.sockets.first_mut().map_or(0, |socket| socket.pending() as usize)
+    }
+
+    fn needs_qdisc(&self) -> bool {
+        self.bound == BindMode::Copy
+    }
+
+    fn statistics(&mut self) -> PortStatistics {
+        let mut sum = self.counted;
+        for socket in &self.sockets {
+            // A failure here (the device was deleted) leaves the counts that we have ourselves.
+            if let Ok(kernel) = socket.statistics() {
+                sum.receive_dropped += kernel.rx_dropped;
+                sum.receive_ring_full += kernel.rx_ring_full;
+                sum.receive_no_chunk += kernel.rx_fill_ring_empty_descs;
+                sum.transmit_invalid += kernel.tx_invalid_descs;
+            }
+            sum.transmit_refused += socket.busy_losses();
+            sum.transmit_outstanding += u64::from(socket.outstanding());
+        }
+        let dropped = link::dropped_on_transmit(self.ifindex).unwrap_or(self.dropped_before);
+        sum.device_dropped = dropped.saturating_sub(self.dropped_before);
+        sum
+    }
+}
+
+/// One socket a queue. Zero copy is tried first if asked for, and all or none of the queues have
+/// it.
+fn open_sockets(
+    config: &XdpConfig,
+    ifindex: u32,
+    pool: &mut Pool,
+) -> Result<(Vec<Socket>, BindMode), PortError> {
+    if config.zero_copy {
+        // Whatever the driver's reason to refuse, copying works.
+        if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, pool) {
+            return Ok((sockets, BindMode::ZeroCopy));
+        }
+    }
+    Ok((open_queues(config, ifindex, BindMode::Copy, pool)?, BindMode::Copy))
+}
+
+fn open_queues(
+    config: &XdpConfig,
+    ifindex: u32,
+    mode: BindMode,
+    pool: &mut Pool,
+) -> Result<Vec<Socket>, PortError> {
+    let queues = link::receive_queues(&config.device, ifindex)?;
+    let fill = (config.fill / queues.max(1)).max(FILL_MIN);
+    let mut sockets: Vec<Socket> = Vec::new();
+    for queue in 0..queues {
+        let device = &config.device;
+        let wanted = SocketConfig { device, ifindex, queue, mode, ring: config.ring, fill };
+        match Socket::open(&wanted, pool) {
+            Ok(mut socket) => {
+                socket.limit_outstanding(config.transmit_limit);
+                sockets.push(socket);
+            }
+            Err(error) => {
+                sockets.into_iter().for_each(|socket| socket.close(pool));
+                return Err(error);
+            }
+        }
+    }
+    Ok(sockets)
+}
+
+/// `GATE_MARK` of `bpf/weir.h`; the other 16 bits are the gate.
+const GATE_MARK: u32 = 0x57e1_0000;
+const GATE_MARK_MASK: u32 = 0xffff_0000;
+
+/// The kernel's receive loop handles 64 frames at a time.
+const FILL_MIN: u32 = 64;

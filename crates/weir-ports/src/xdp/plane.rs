@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The data-plane program in the kernel, its maps, and its attachment to devices.
+//!
+//! Nothing is pinned: program, maps and links live as long as this process holds their
+//! descriptors, so that even a killed process leaves nothing behind.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, ptr, thread};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, libbpf_sys};
+
+use super::gate::{GateId, Gates};
+use crate::error::PortError;
+use crate::memory_map::Mapping;
+
+/// The loaded program and its tables.
+#[derive(Debug)]
+pub struct DataPlane {
+    xdp: OwnedFd,
+    devices: MapHandle,
+    stations: MapHandle,
+    sockets: MapHandle,
+    gates: Arc<Gates>,
+    faults: Mapping,
+    free_devices: Vec<u32>,
+    free_sockets: Vec<bool>,
+    limits: PlaneLimits,
+}
+
+/// Sizes of the tables, fixed while the program is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaneLimits {
+    /// Gates: one for each vif and direction, and one a port; 1 ..= 65 536.
+    pub gates: u32,
+    /// Devices at a time, 1 ..= 65 535.
+    pub devices: u32,
+    /// Sockets at a time: the sum of the devices' receive queues.
+    pub sockets: u32,
+    /// Addresses of vifs that ports know.
+    pub stations: u32,
+}
+
+/// Whose device it is, and by which gate its frames enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A tenant's: everything enters by this gate (the vif's `send`).
+    Vif(GateId),
+    /// The network's: frames for a known station enter by its gate (that vif's `receive`), all
+    /// others, unknown or to a group, by this one.
+    Port(GateId),
+}
+
+/// How a program is attached to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes a buffer of the frame.
+    Native,
+    /// In the kernel's receive path; any device, slower.
+    Generic,
+}
+
+/// Frames of a device that no gate answers for, dropped and counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Shorter than an Ethernet header, or than the tag it announces.
+    pub malformed: u64,
+    /// Longer than a chunk of the pool holds.
+    pub oversize: u64,
+    /// Arrived on a queue without a socket.
+    pub no_socket: u64,
+}
+
+/// The twin of `struct device` in `bpf/weir.h`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceEntry {
+    pub(super) role: Role,
+    pub(super) socket_base: u32,
+    pub(super) queues: u32,
+    pub(super) index: u32,
+    pub(super) frame_max: u32,
+}
+
+impl DataPlane {
+    /// Loads the program with tables of those sizes. Needs `CAP_BPF` and `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    /// A limit out of bounds, or the kernel refuses the program.
+    pub fn load(limits: PlaneLimits) -> Result<Self, PortError> {
+        for (name, value, most) in [
+            ("gates", limits.gates, 1 << 16),
+            ("devices", limits.devices, (1 << 16) - 1),
+            ("sockets", limits.sockets, 1 << 16),
+            ("stations", limits.stations, 1 << 24),
+        ] {
+            if value == 0 || value > most {
+                let message = format!("{value} {name}; there may be 1 to {most}");
+                return Err(PortError::bound("data plane", message));
+            }
+        }
+        let mut open = ObjectBuilder::default()
+            .name("weir")
+            .and_then(|builder| builder.open_memory(OBJECT))
+            .map_err(|error| failed("open the program", &error))?;
+        for mut map in open.maps_mut() {
+            let entries = match map.name().to_str() {
+                Some("devices") => limits.devices,
+                Some("stations") => limits.stations,
+                Some("gates") => limits.gates,
+                Some("faults") => limits.devices,
+                Some("sockets") => limits.sockets,
+                _ => continue,
+            };
+            map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
+        }
+        let object = open.load().map_err(|error| failed("load the program", &error))?;
+        let map = |name: &str| {
+            let map = object.maps().find(|map| map.name() == name);
+            let map =
+                map.ok_or_else(|| PortError::bound("data plane", format!("no map {name}")))?;
+            MapHandle::try_from(&map).map_err(|error| failed("keep a map", &error))
+        };
+        let program = |name: &str| {
+            let program = object.progs().find(|program| program.name() == name);
+            let program = program
+                .ok_or_else(|| PortError::bound("data plane", format!("no program {name}")))?;
+            let kept = program.as_fd().try_clone_to_owned();
+            kept.map_err(|error| PortError::system("data plane", "keep the program", error))
+        };
+        let gates = Arc::new(Gates::map(map("gates")?.as_fd(), limits.gates)?);
+        let faults = Mapping::shared(map("faults")?.as_fd(), 0, limits.devices as usize * FAULTS)
+            .map_err(|error| PortError::system("faults", "map the array", error))?;
+        Ok(Self {
+            xdp: program("weir_xdp")?,
+            devices: map("devices")?,
+            stations: map("stations")?,
+            sockets: map("sockets")?,
+            gates,
+            faults,
+            free_devices: (0..limits.devices).rev().collect(),
+            free_sockets: vec![true; limits.sockets as usize],
+            limits,
+        })
+    }
+
+    /// Frames that a port receives in `vlan` (0: untagged) for `mac` enter by `gate` from now on.
+    /// `device` is the port's [`super::XdpPort::device_index`].
+    ///
+    /// # Errors
+    /// The table is full, or the kernel refuses.
+    pub fn set_station(
+        &mut self,
+        device: u32,
+        vlan: u16,
+        mac: [u8; 6],
+        gate: GateId,
+    ) -> Result<(), PortError> {
+        let key = station_key(device, vlan, mac);
+        let set = self.stations.update(&key, &gate.0.to_ne_bytes(), MapFlags::ANY);
+        set.map_err(|error| {
+            let bound = self.limits.stations;
+            PortError::bound("stations", format!("one more than {bound}? {error}"))
+        })
+    }
+
+    /// Frames for that station are unknown from now on. One that is not there is no error.
+    pub fn remove_station(&mut self, device: u32, vlan: u16, mac: [u8; 6]) {
+        // The only failure is that there is nothing to remove.
+        let _ = self.stations.delete(&station_key(device, vlan, mac));
+    }
+
+    /// The gates, to be granted and read.
+    #[must_use]
+    pub fn gates(&self) -> &Arc<Gates> {
+        &self.gates
+    }
+
+    /// What was dropped on a device without a gate; zero for a device that is not there.
+    #[must_use]
+    pub fn faults(&self, device: u32) -> Faults {
+        if device >= self.limits.devices {
+            return Faults::default();
+        }
+        let word = |index: usize| {
+            let at = device as usize * FAULTS + index * 8;
+            // SAFETY: the device's entry is inside the mapping, checked above, and holds eight
+            // aligned words; the kernel updates them atomically.
+            unsafe {
+                let word = self.faults.start().add(at).cast();
+                std::sync::atomic::AtomicU64::from_ptr(word)
+            }
+            .load(std::sync::atomic::Ordering::Relaxed)
+        };
+        Faults { malformed: word(0), oversize: word(1), no_socket: word(2) }
+    }
+
+    /// An unused index of a device.
+    pub(super) fn take_device(&mut self, name: &str) -> Result<u32, PortError> {
+        self.free_devices.pop().ok_or_else(|| {
+            PortError::bound(name, format!("more than {} devices", self.limits.devices))
+        })
+    }
+
+    /// The first of `count` unused socket indexes in a row.
+    pub(super) fn take_sockets(&mut self, name: &str, count: u32) -> Result<u32, PortError> {
+        let run = count.max(1) as usize;
+        let start = self.free_sockets.windows(run).position(|window| window.iter().all(|f| *f));
+        let Some(start) = start else {
+            let message = format!("{count} more than {} sockets", self.limits.sockets);
+            return Err(PortError::bound(name, message));
+        };
+        self.free_sockets[start..start + run].fill(false);
+        Ok(u32::try_from(start).unwrap_or(u32::MAX))
+    }
+
+    /// Routes a socket index to a socket.
+    pub(super) fn set_socket(&self, index: u32, socket: BorrowedFd<'_>) -> Result<(), PortError> {
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let set = self.sockets.update(&index.to_ne_bytes(), &value, MapFlags::ANY);
+        set.map_err(|error| failed("enter a socket", &error))
+    }
+
+    /// Tells the program what a device is.
+    pub(super) fn set_device(&self, ifindex: u32, entry: &DeviceEntry) -> Result<(), PortError> {
+        let (kind, gate) = match entry.role {
+            Role::Vif(gate) => (0, gate.0),
+            Role::Port(gate) => (1, gate.0),
+        };
+        let words = [kind, gate, entry.socket_base, entry.queues, entry.index, entry.frame_max];
+        let mut value = [0; 24];
+        for (place, word) in value.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
+        set.map_err(|error| failed("enter a device", &error))
+    }
+
+    /// Forgets a device whose attachment has ended.
+    pub(super) fn remove_device(&mut self, ifindex: u32, entry: &DeviceEntry) {
+        // What is not there need not be removed.
+        let _ = self.devices.delete(&ifindex.to_ne_bytes());
+        for index in entry.socket_base..entry.socket_base + entry.queues {
+            let _ = self.sockets.delete(&index.to_ne_bytes());
+            if let Some(free) = self.free_sockets.get_mut(index as usize) {
+                *free = true;
+            }
+        }
+        self.free_devices.push(entry.index);
+    }
+
+    /// Attaches the program to a device until the link is dropped; native if the driver can.
+    pub(super) fn attach(
+        &self,
+        name: &str,
+        ifindex: u32,
+    ) -> Result<(OwnedFd, AttachMode), PortError> {
+        let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for (mode, flags) in
+            [(AttachMode::Native, XDP_FLAGS_DRV_MODE), (AttachMode::Generic, XDP_FLAGS_SKB_MODE)]
+        {
+            match link(self.xdp.as_fd(), ifindex, libbpf_sys::BPF_XDP, flags) {
+                Ok(link) => return Ok((link, mode)),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    let step = "attach: another XDP program is there; detach it and try again";
+                    return Err(PortError::system(name, step, error));
+                }
+                Err(error) => refused = error,
+            }
+        }
+        Err(PortError::system(name, "attach the XDP program", refused))
+    }
+}
+
+/// A link that holds `program` at a device's hook; retried for a second while the hook is taken,
+/// as it is for some 10 ms after its holder was killed.
+pub(crate) fn link(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    hook: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+    let mut tries = 0;
+    loop {
+        // SAFETY: the options live until the call returns and state their size.
+        let link = unsafe {
+            let options = ptr::from_ref(&options);
+            libbpf_sys::bpf_link_create(program.as_raw_fd(), target, hook, options)
+        };
+        if link >= 0 {
+            // SAFETY: just made, owned by nobody else.
+            return Ok(unsafe { OwnedFd::from_raw_fd(link) });
+        }
+        tries += 1;
+        if link != -libc::EBUSY || tries == ATTACH_TRIES {
+            return Err(io::Error::from_raw_os_error(-link));
+        }
+        thread::sleep(ATTACH_PAUSE);
+    }
+}
+
+fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError {
+    PortError::system("data plane", step, io::Error::other(error.to_string()))
+}
+
+/// `struct station_key` of `bpf/weir.h`.
+fn station_key(device: u32, vlan: u16, mac: [u8; 6]) -> [u8; 12] {
+    let mut key = [0; 12];
+    // Device indexes are below 65 536 by `PlaneLimits`; a larger one names no device.
+    key[..2].copy_from_slice(&u16::try_from(device).unwrap_or(u16::MAX).to_ne_bytes());
+    key[2..4].copy_from_slice(&vlan.to_ne_bytes());
+    key[4..10].copy_from_slice(&mac);
+    key
+}
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir.bpf.o"));
+
+/// `sizeof(struct faults)` in `bpf/weir.h`.
+const FAULTS: usize = 64;
+
+/// From `linux/if_link.h`.
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+const ATTACH_TRIES: u32 = 100;
+const ATTACH_PAUSE: Duration = Duration::from_millis(10);

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One AF_XDP socket: a device's receive queue, with its four rings over the shared pool.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, mem, thread};
+
+use weir_switch::{Frame, FramePool};
+
+use super::ring::{ConsumerRing, ProducerRing};
+use crate::error::PortError;
+use crate::pool::{BindMode, Borrower, Pool};
+use crate::sys;
+
+/// A bound socket. Chunks it holds return to the pool through [`Self::close`].
+#[derive(Debug)]
+pub(super) struct Socket {
+    descriptor: Arc<OwnedFd>,
+    borrower: Borrower,
+    mode: BindMode,
+    fill: ProducerRing<u64>,
+    completion: ConsumerRing<u64>,
+    rx: ConsumerRing<libc::xdp_desc>,
+    tx: ProducerRing<libc::xdp_desc>,
+    /// Chunks to keep ready for receiving.
+    fill_target: u32,
+    filled: u32,
+    received: u64,
+    /// Frames handed to the kernel and not yet completed.
+    outstanding: u32,
+    tx_limit: u32,
+    busy_losses: u64,
+}
+
+/// What to bind to, and how large.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SocketConfig<'a> {
+    pub(super) device: &'a str,
+    pub(super) ifindex: u32,
+    pub(super) queue: u32,
+    pub(super) mode: BindMode,
+    /// Entries of each ring, a power of two.
+    pub(super) ring: u32,
+    /// Chunks kept ready for receiving, at most `ring`.
+    pub(super) fill: u32,
+}
+
+impl Socket {
+    /// Opens, maps and binds; retries for a second while a dead process's socket is in the way.
+    pub(super) fn open(config: &SocketConfig<'_>, pool: &mut Pool) -> Result<Self, PortError> {
+        let name = config.device;
+        // SAFETY: no pointers; the result is checked before it is owned.
+        let descriptor =
+            unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if descriptor < 0 {
+            return Err(PortError::last(name, "open an AF_XDP socket"));
+        }
+        // SAFETY: just opened, owned by nobody else.
+        let descriptor = Arc::new(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        let anchor = pool.anchor(config.mode);
+        if anchor.is_none() {
+            register(descriptor.as_fd(), pool, name)?;
+        }
+        for option in [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
+        ] {
+            sys::set_option(descriptor.as_fd(), libc::SOL_XDP, option, &config.ring)
+                .map_err(|error| PortError::system(name, "size an AF_XDP ring", error))?;
+        }
+        let offsets: libc::xdp_mmap_offsets =
+            sys::option(descriptor.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+                .map_err(|error| PortError::system(name, "read the AF_XDP offsets", error))?;
+        let (fd, size) = (descriptor.as_fd(), config.ring);
+        let fill = ProducerRing::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.fr, size, name)?;
+        let completion =
+            ConsumerRing::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, size, name)?;
+        let rx = ConsumerRing::map(fd, page(libc::XDP_PGOFF_RX_RING), offsets.rx, size, name)?;
+        let tx = ProducerRing::map(fd, page(libc::XDP_PGOFF_TX_RING), offsets.tx, size, name)?;
+        bind(fd, config, anchor.as_deref())?;
+        if anchor.is_none() {
+            pool.add_anchor(config.mode, &descriptor);
+        }
+        let borrower = pool
+            .new_borrower()
+            .ok_or_else(|| PortError::bound(name, "more than 65535 AF_XDP sockets"))?;
+        let mut socket = Self {
+            descriptor,
+            borrower,
+            mode: config.mode,
+            fill,
+            completion,
+            rx,
+            tx,
+            fill_target: config.fill.min(config.ring),
+            filled: 0,
+            received: 0,
+            outstanding: 0,
+            tx_limit: config.ring,
+            busy_losses: 0,
+        };
+        socket.refill(pool);
+        Ok(socket)
+    }
+
+    /// Appends up to `max` received frames to `out`, never beyond its capacity.
+    pub(super) fn receive(&mut self, pool: &mut Pool, max: usize, out: &mut Vec<Frame>) -> usize {
+        let max = max.min(out.capacity() - out.len());
+        let mut count = 0;
+        while count < max {
+            let Some(entry) = self.rx.pop() else { break };
+            self.filled = self.filled.saturating_sub(1);
+            if let Some(frame) = pool.take_back(entry.addr, entry.len, self.borrower) {
+                out.push(frame);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.rx.release();
+            self.received += count as u64;
+        }
+        // Also when nothing came: the pool may have been empty the last time.
+        if self.filled < self.fill_target {
+            self.refill(pool);
+        }
+        count
+    }
+
+    /// Frees what was sent; how many frames can be handed over now.
+    pub(super) fn transmit_room(&mut self, pool: &mut Pool) -> u32 {
+        let mut reaped = false;
+        while let Some(address) = self.completion.pop() {
+            reaped = true;
+            self.outstanding = self.outstanding.saturating_sub(1);
+            if let Some(frame) = pool.take_back(address, 0, self.borrower) {
+                pool.free(frame.id);
+            }
+        }
+        if reaped {
+            self.completion.release();
+        }
+        self.tx_limit.saturating_sub(self.outstanding)
+    }
+
+    /// Puts a frame into the transmit ring; the kernel sees it at the next [`Self::kick`].
+    pub(super) fn transmit(&mut self, pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
+        let (addr, len) = (pool.address(frame), u32::from(frame.len));
+        if self.outstanding >= self.tx_limit {
+            return Err(frame);
+        }
+        if !self.tx.push(libc::xdp_desc { addr, len, options: 0 }) {
+            return Err(frame);
+        }
+        pool.lend(frame.id, self.borrower);
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Lets the kernel send. What the device cannot take now stays in the ring; a later kick goes
+    /// on with it. Returns the frames that stay.
+    pub(super) fn kick(&mut self) -> io::Result<u32> {
+        self.tx.submit();
+        let mut pending = self.tx.pending();
+        for _ in 0..KICKS_MAX {
+            if pending == 0 || (self.mode == BindMode::ZeroCopy && !self.tx.needs_wakeup()) {
+                return Ok(pending);
+            }
+            let result = sys::send_nothing(self.descriptor.as_fd());
+            let after = self.tx.pending();
+            if let Err(error) = result {
+                match error.raw_os_error() {
+                    // The device is full, or 32 frames were sent and more are left.
+                    Some(libc::EAGAIN | libc::ENOBUFS) => {}
+                    // In copy mode: one frame was taken from the ring and dropped by the device.
+                    Some(libc::EBUSY) => self.busy_losses += u64::from(after < pending),
+                    _ => return Err(error),
+                }
+            }
+            if after == pending {
+                return Ok(after);
+            }
+            pending = after;
+        }
+        Ok(pending)
+    }
+
+    /// Frames in the transmit ring that the kernel has not taken.
+    pub(super) fn pending(&mut self) -> u32 {
+        self.tx.pending()
+    }
+
+    /// Limits the frames handed over and not completed, 1 ..= ring size.
+    pub(super) fn limit_outstanding(&mut self, frames: u32) {
+        self.tx_limit = frames.clamp(1, self.tx_limit);
+    }
+
+    /// Frames handed over and not completed.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Frames received since the socket was opened.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Frames that the device dropped after it had taken them.
+    pub(super) fn busy_losses(&self) -> u64 {
+        self.busy_losses
+    }
+
+    /// The kernel's counters of this socket.
+    pub(super) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
+        sys::option(self.descriptor.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
+    }
+
+    /// Takes the socket out of the kernel's hands and frees every chunk it held.
+    pub(super) fn close(self, pool: &mut Pool) {
+        let Self { descriptor, borrower, fill, completion, rx, tx, .. } = self;
+        drop((descriptor, fill, completion, rx, tx));
+        // In copy mode frames under way are copies; in zero-copy mode closing ends the transfer.
+        pool.forget(borrower);
+    }
+
+    fn refill(&mut self, pool: &mut Pool) {
+        while self.filled < self.fill_target {
+            let Some(id) = pool.alloc() else { break };
+            let address = pool.address(Frame { id, offset: 0, len: 0 });
+            if !self.fill.push(address) {
+                pool.free(id);
+                break;
+            }
+            pool.lend(id, self.borrower);
+            self.filled += 1;
+        }
+        self.fill.submit();
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Makes the pool's memory known to the kernel; later sockets share it through this one.
+fn register(socket: BorrowedFd<'_>, pool: &Pool, name: &str) -> Result<(), PortError> {
+    let memory = pool.memory();
+    // SAFETY: all fields are integers; zero is a valid value for each of them.
+    let mut region: libc::xdp_umem_reg = unsafe { mem::zeroed() };
+    region.addr = memory.start() as u64;
+    region.len = memory.len() as u64;
+    region.chunk_size = u32::try_from(pool.chunk_size()).unwrap_or(0);
+    sys::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
+        .map_err(|error| PortError::system(name, "register the frame pool", error))
+}
+
+fn bind(
+    socket: BorrowedFd<'_>,
+    config: &SocketConfig<'_>,
+    anchor: Option<&OwnedFd>,
+) -> Result<(), PortError> {
+    let mode = match config.mode {
+        BindMode::Copy => libc::XDP_COPY,
+        BindMode::ZeroCopy => libc::XDP_ZEROCOPY,
+    };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: u16::try_from(libc::AF_XDP).unwrap_or(0),
+        // A sharing socket takes the other flags from the one it shares with, or is refused.
+        sxdp_flags: anchor.map_or(mode | libc::XDP_USE_NEED_WAKEUP, |_| libc::XDP_SHARED_UMEM),
+        sxdp_ifindex: config.ifindex,
+        sxdp_queue_id: config.queue,
+        sxdp_shared_umem_fd: anchor.map_or(0, |fd| fd.as_raw_fd().unsigned_abs()),
+    };
+    for _ in 0..BIND_TRIES {
+        match sys::bind(socket, &address) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.raw_os_error() != Some(libc::EBUSY) => {
+                return Err(PortError::system(config.device, "bind an AF_XDP socket", error));
+            }
+            Err(_) => thread::sleep(BIND_PAUSE),
+        }
+    }
+    let busy = io::Error::from_raw_os_error(libc::EBUSY);
+    Err(PortError::system(config.device, "bind an AF_XDP socket (queue in use)", busy))
+}
+
+/// The kernel's page constants have two types in libc.
+fn page(constant: libc::off_t) -> u64 {
+    constant.unsigned_abs()
+}
+
+/// A queue is freed some 10 ms after its owner was killed; a second covers a loaded machine.
+const BIND_TRIES: u32 = 100;
+const BIND_PAUSE: Duration = Duration::from_millis(10);
+
+/// The kernel sends 32 frames a call, so this empties the largest ring that makes sense; a bound
+/// because a device that frees places as fast as we fill them must not keep the worker here.
+const KICKS_MAX: u32 = 64;

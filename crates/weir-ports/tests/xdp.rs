@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! AF_XDP ports on real veth pairs, in a network namespace of each test.
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::{UNICAST, eventually, number, numbered, plane, pool, private_network, send_raw};
+use common::{udp, veth};
+use weir_ports::{AttachMode, DataPlane, GateId, Pool, Port, Role, XdpConfig, XdpPort};
+use weir_switch::{Frame, FramePool};
+
+/// Every frame crosses, unchanged and in order, in both directions.
+#[test]
+fn frames_cross_both_ways() {
+    if !private_network("frames_cross_both_ways") {
+        return;
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut ends = chain(&mut plane, &mut pool);
+    for (from, to) in [(0, 3), (3, 0)] {
+        for first in (0..1000).step_by(50) {
+            for number in first..first + 50 {
+                send(&mut ends[from], &mut pool, &numbered(UNICAST, number, 60 + number as usize));
+            }
+            let mut expected = first;
+            eventually("50 frames", || {
+                forward(&mut ends, &mut pool);
+                for frame in take(&mut ends[to], &mut pool) {
+                    assert_eq!(frame, numbered(UNICAST, expected, 60 + expected as usize));
+                    expected += 1;
+                }
+                expected == first + 50
+            });
+        }
+        assert_eq!(ends[to].statistics().received.packets, 1000);
+        assert_eq!(ends[to].attached(), AttachMode::Native);
+    }
+    ends.into_iter().for_each(|end| end.close(&mut plane, &mut pool));
+    assert_eq!(pool.free_frames(), pool.chunks() as usize, "every chunk came back");
+}
+
+/// A gate lets in exactly what was granted and counts the rest, in packets and bytes.
+#[test]
+fn the_gate_drops_exactly_what_was_not_granted() {
+    if !private_network("the_gate_drops_exactly_what_was_not_granted") {
+        return;
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    veth("a0", "a1", 1);
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut receiver = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let gates = plane.gates().clone();
+    for (granted, offered) in [(10, 100), (0, 50), (64, 64), (100, 20)] {
+        let before = gates.counters(GateId(1));
+        assert_eq!(gates.in_flight(GateId(1)), 0);
+        gates.grant(GateId(1), granted);
+        for number in 0..offered {
+            send(&mut sender, &mut pool, &numbered(UNICAST, number, 100));
+        }
+        let mut frames = Vec::new();
+        eventually("all are decided", || {
+            frames.extend(take(&mut receiver, &mut pool));
+            let now = gates.counters(GateId(1));
+            let decided = now.accepted.packets + now.dropped.packets
+                - before.accepted.packets
+                - before.dropped.packets;
+            decided == u64::from(offered) && gates.in_flight(GateId(1)) == 0
+        });
+        let passed = granted.min(offered);
+        assert_eq!(frames.len(), passed as usize);
+        assert!(frames.iter().zip(0..).all(|(frame, expected)| number(frame) == expected));
+        let now = gates.counters(GateId(1));
+        assert_eq!(now.dropped.packets - before.dropped.packets, u64::from(offered - passed));
+        assert_eq!(now.dropped.bytes - before.dropped.bytes, 100 * u64::from(offered - passed));
+        assert_eq!(now.accepted.bytes - before.accepted.bytes, 100 * u64::from(passed));
+    }
+}
+
+/// A hundred thousand frames through a peer that is slower: the port waits, nothing is lost.
+#[test]
+fn a_full_peer_loses_nothing() {
+    if !private_network("a_full_peer_loses_nothing") {
+        return;
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    veth("a0", "a1", 1);
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    // The sink is the gate itself: it counts every frame and lets none in.
+    let _sink = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    plane.gates().grant(GateId(1), 0);
+    let mut sent = 0;
+    let mut waits = 0;
+    while sent < 100_000 {
+        let room = sender.transmit_room(&mut pool).min(100_000 - sent);
+        for _ in 0..room {
+            let frame = pool.copy_in(&numbered(UNICAST, 0, 60)).unwrap();
+            sender.transmit(&mut pool, frame).unwrap();
+        }
+        sent += room;
+        waits += usize::from(sender.flush(&mut pool).unwrap() > 0);
+    }
+    let dropped = || plane.gates().counters(GateId(1)).dropped.packets;
+    eventually("all frames arrive", || {
+        sender.flush(&mut pool).unwrap();
+        sender.transmit_room(&mut pool);
+        dropped() == 100_000
+    });
+    let statistics = sender.statistics();
+    println!("waited {waits} times; {statistics:?}");
+    assert_eq!(statistics.transmitted.packets, 100_000);
+    assert_eq!((statistics.device_dropped, statistics.transmit_refused), (0, 0));
+    assert_eq!(statistics.transmit_invalid, 0);
+}
+
+/// Frames for a station enter by its gate, all others by the port's own; tags tell slices apart.
+#[test]
+fn a_port_classifies_by_vlan_and_station() {
+    if !private_network("a_port_classifies_by_vlan_and_station") {
+        return;
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    veth("a0", "a1", 1);
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut port = open("a1", Role::Port(GateId(1)), &mut plane, &mut pool);
+    let device = port.device_index();
+    plane.set_station(device, 0, UNICAST, GateId(2)).unwrap();
+    plane.set_station(device, 100, UNICAST, GateId(3)).unwrap();
+    let tagged = |vlan: u16| {
+        let mut frame = numbered(UNICAST, 0, 60);
+        frame.splice(12..12, [0x81, 0, (vlan >> 8) as u8 | 0x20, vlan as u8]);
+        frame
+    };
+    let mut truncated = tagged(100);
+    truncated.truncate(16);
+    let cases = [
+        (numbered(UNICAST, 0, 60), 2),
+        (tagged(100), 3),
+        (tagged(101), 1),
+        (numbered([2, 0, 0, 0, 7, 7], 0, 60), 1),
+        (numbered([0xff; 6], 0, 60), 1),
+    ];
+    let gates = plane.gates().clone();
+    (0..4).for_each(|gate| gates.grant(GateId(gate), 1000));
+    for (frame, gate) in cases {
+        let before = gates.counters(GateId(gate)).accepted.packets;
+        send(&mut sender, &mut pool, &frame);
+        let mut got = Vec::new();
+        eventually("the frame arrives", || {
+            got.extend(take(&mut port, &mut pool));
+            !got.is_empty()
+        });
+        assert_eq!(got, [frame]);
+        assert_eq!(gates.counters(GateId(gate)).accepted.packets, before + 1, "gate {gate}");
+        assert_eq!(gates.in_flight(GateId(gate)), 0, "the mark names gate {gate}");
+    }
+    send(&mut sender, &mut pool, &truncated);
+    eventually("the truncated frame is counted", || plane.faults(device).malformed == 1);
+    plane.remove_station(device, 100, UNICAST);
+    let before = gates.counters(GateId(1)).accepted.packets;
+    send(&mut sender, &mut pool, &tagged(100));
+    eventually("unknown now", || gates.counters(GateId(1)).accepted.packets == before + 1);
+}
+
+/// A device with four queues: what arrives on any of them is received.
+#[test]
+fn every_receive_queue_is_served() {
+    if !private_network("every_receive_queue_is_served") {
+        return;
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    veth("a0", "a1", 4);
+    let mut receiver = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    plane.gates().open(GateId(1));
+    let frames: Vec<_> = (0..400).map(|number| udp(number, 1024 + number as u16)).collect();
+    send_raw("a0", &frames);
+    let mut got = Vec::new();
+    eventually("all frames", || {
+        got.extend(take(&mut receiver, &mut pool));
+        got.len() == frames.len()
+    });
+    let by_queue = receiver.received_by_queue().collect::<Vec<_>>();
+    assert_eq!(by_queue.len(), 4);
+    assert!(by_queue.iter().all(|count| *count > 0), "{by_queue:?}");
+    assert_eq!(by_queue.iter().sum::<u64>(), 400);
+    got.sort();
+    assert_eq!(got, frames);
+}
+
+fn open(device: &str, role: Role, plane: &mut DataPlane, pool: &mut Pool) -> XdpPort {
+    XdpPort::open(&XdpConfig { fill: 512, ..XdpConfig::new(device, role) }, plane, pool).unwrap()
+}
+
+/// `a0 — a1 = b1 — b0`: the middle two are forwarded by [`forward`]; all gates are open.
+fn chain(plane: &mut DataPlane, pool: &mut Pool) -> Vec<XdpPort> {
+    veth("a0", "a1", 1);
+    veth("b0", "b1", 1);
+    let devices = ["a0", "a1", "b1", "b0"];
+    let ends = devices.iter().zip(0..).map(|(device, gate)| {
+        plane.gates().open(GateId(gate));
+        open(device, Role::Vif(GateId(gate)), plane, pool)
+    });
+    ends.collect()
+}
+
+fn forward(ends: &mut [XdpPort], pool: &mut Pool) {
+    for (from, to) in [(1, 2), (2, 1)] {
+        let room = ends[to].transmit_room(pool).min(64);
+        let mut frames: Vec<Frame> = Vec::with_capacity(64);
+        ends[from].receive(pool, room, &mut frames);
+        for frame in frames {
+            ends[to].transmit(pool, frame).unwrap();
+        }
+        ends[to].flush(pool).unwrap();
+    }
+}
+
+fn send(port: &mut XdpPort, pool: &mut Pool, bytes: &[u8]) {
+    eventually("room to send", || port.transmit_room(pool) > 0);
+    let frame = pool.copy_in(bytes).unwrap();
+    port.transmit(pool, frame).unwrap();
+    eventually("the device takes it", || port.flush(pool).unwrap() == 0);
+}
+
+fn take(port: &mut XdpPort, pool: &mut Pool) -> Vec<Vec<u8>> {
+    let mut frames = Vec::with_capacity(64);
+    port.receive(pool, 64, &mut frames);
+    let copies = frames.iter().map(|frame| pool.data(*frame).to_vec()).collect();
+    frames.iter().for_each(|frame| pool.free(frame.id));
+    copies
+}
