@@ -159,6 +159,7 @@ impl From<DropReason> for Reason {
         match reason {
             DropReason::QueuePackets => Self::QueuePackets,
             DropReason::QueueBytes => Self::QueueBytes,
+            DropReason::AllQueues => Self::PoolShare,
             DropReason::Codel => Self::Codel,
             DropReason::NoSuchQueue => Self::Removed,
         }
