@@ -13,12 +13,14 @@
 extern crate alloc;
 
 mod codel;
+mod hfsc;
 mod link_clock;
 mod queue;
 mod scheduler;
 mod token_bucket;
 
 pub use codel::{Codel, Verdict};
+pub use hfsc::Hfsc;
 pub use link_clock::LinkClock;
 pub use queue::{Popped, QueueTable};
 pub use scheduler::{

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Service curves in exact integers: a line is the instant at which it reaches the service so far.
+//!
+//! The paper keeps a runtime curve as a polygon through (time, bytes) and takes the minimum of two
+//! polygons when a class becomes active again (§IV-B, Fig. 7). Here every line of the curve is kept
+//! by its inverse at the present service `c`: the instant `D⁻¹(c)`, with the exact fraction of a
+//! nanosecond. The minimum of two parallel lines is then the later of two instants, `n` bytes of
+//! service move the instant by `n / rate`, and nothing is ever rounded, lost or overflown by age.
+
+use weir_units::{BitRate, ByteCount, Nanos};
+
+/// A rate as a fraction in lowest terms: `nanos` for `bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slope {
+    nanos: u64,
+    bytes: u64,
+}
+
+/// A line of slope `s`: it reaches the service so far at `whole + part / s.bytes` nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    whole: u64,
+    part: u64,
+}
+
+/// A real-time service curve of one or two pieces (§III-A, Fig. 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ServiceCurve {
+    first: Slope,
+    second: Slope,
+    /// How far the second line lies from the origin, in time: before it if concave, else after it.
+    offset: u64,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One piece.
+    Linear,
+    /// Steep first: the lower envelope of two lines. Low delay.
+    Concave,
+    /// Flat first: the upper envelope of two lines. Gives way at first, for others' low delay.
+    Convex,
+}
+
+/// The deadline curve of one class, and with it the eligible curve (§IV-B).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Runtime {
+    first: Line,
+    /// The second line, moved to the origin: [`ServiceCurve::offset`] is applied when it is read.
+    second: Line,
+}
+
+impl Slope {
+    /// `rate`, or `None` for zero.
+    pub(super) fn of_rate(rate: BitRate) -> Option<Self> {
+        Self::reduced(BIT_NANOS_PER_BYTE_SECOND, rate.as_bps().min(BPS_MAX))
+    }
+
+    /// `bytes` in `nanos`; `None` if one of them is zero.
+    pub(super) fn reduced(nanos: u64, bytes: u64) -> Option<Self> {
+        if nanos == 0 || bytes == 0 {
+            return None;
+        }
+        let divisor = greatest_common_divisor(nanos, bytes);
+        Some(Self { nanos: nanos / divisor, bytes: bytes / divisor })
+    }
+
+    /// The time for `count` bytes: whole nanoseconds and the rest in units of 1 / `self.bytes`.
+    pub(super) fn time_for(self, count: u64) -> (u64, u64) {
+        match count.checked_mul(self.nanos) {
+            Some(product) => (product / self.bytes, product % self.bytes),
+            None => self.time_for_wide(count),
+        }
+    }
+
+    #[cold]
+    fn time_for_wide(self, count: u64) -> (u64, u64) {
+        let product = u128::from(count) * u128::from(self.nanos);
+        let bytes = u128::from(self.bytes);
+        let whole = u64::try_from(product / bytes).unwrap_or(u64::MAX);
+        // A remainder is below its divisor, which came from a u64.
+        (whole, u64::try_from(product % bytes).unwrap_or(0))
+    }
+
+    /// The bytes that pass in `nanos`, rounded up.
+    fn bytes_in_ceil(self, nanos: u64) -> u64 {
+        let bytes = u128::from(nanos) * u128::from(self.bytes);
+        u64::try_from(bytes.div_ceil(u128::from(self.nanos))).unwrap_or(u64::MAX)
+    }
+}
+
+impl Line {
+    /// A line that reaches the service so far at `nanos`.
+    pub(super) const fn at(nanos: u64) -> Self {
+        Self { whole: nanos, part: 0 }
+    }
+
+    /// Not before `now`: the minimum with the same line begun at `now` and the service so far.
+    pub(super) fn raise(&mut self, now: u64) {
+        if self.whole < now {
+            *self = Self::at(now);
+        }
+    }
+
+    /// `count` bytes of service later.
+    #[must_use]
+    pub(super) fn after(self, slope: Slope, count: u64) -> Self {
+        let (whole, part) = slope.time_for(count);
+        let part = part + self.part;
+        let carry = part >= slope.bytes;
+        Self {
+            whole: self.whole.saturating_add(whole).saturating_add(u64::from(carry)),
+            part: if carry { part - slope.bytes } else { part },
+        }
+    }
+
+    /// The instant, rounded up to whole nanoseconds.
+    pub(super) const fn ceil(self) -> u64 {
+        self.whole.saturating_add((self.part > 0) as u64)
+    }
+
+    /// `time` (of [`Slope::time_for`]) before the instant, rounded up; at least zero.
+    pub(super) const fn before_ceil(self, time: (u64, u64)) -> u64 {
+        let whole = self.whole.saturating_add((self.part > time.1) as u64);
+        whole.saturating_sub(time.0)
+    }
+
+    /// The same distance from `now` in bytes, at another slope.
+    #[must_use]
+    pub(super) fn rescaled(self, now: u64, from: Slope, to: Slope) -> Self {
+        if from == to {
+            return self;
+        }
+        let at = self.ceil();
+        let bytes = from.bytes_in_ceil(at.abs_diff(now));
+        if at > now {
+            Self::at(now).after(to, bytes)
+        } else {
+            Self::at(now.saturating_sub(to.time_for(bytes).0))
+        }
+    }
+}
+
+impl ServiceCurve {
+    /// `min_rate`; with a delay `bytes` within `delay` first (both above zero).
+    /// `None` for a rate of zero: no guarantee.
+    pub(super) fn new(min_rate: BitRate, delay: Option<(Nanos, ByteCount)>) -> Option<Self> {
+        let second = Slope::of_rate(min_rate)?;
+        let linear = Self { first: second, second, offset: 0, shape: Shape::Linear };
+        let Some((delay, bytes)) = delay else { return Some(linear) };
+        let first = Slope::reduced(delay.as_nanos(), bytes.get())?;
+        let (whole, _) = second.time_for(bytes.get());
+        let delay = delay.as_nanos();
+        // Rounded so that the second line is up to a nanosecond late, never early: the sum of the
+        // curves stays below the link.
+        Some(if whole > delay {
+            Self { first, second, offset: whole - delay, shape: Shape::Concave }
+        } else if whole < delay {
+            Self { first, second, offset: delay - whole, shape: Shape::Convex }
+        } else {
+            linear
+        })
+    }
+}
+
+impl Runtime {
+    /// The class becomes active at `now`: the minimum with the curve begun at `now` (eq. 7).
+    pub(super) fn activate(&mut self, curve: &ServiceCurve, now: u64) {
+        match curve.shape {
+            Shape::Linear => self.first.raise(now),
+            Shape::Concave => {
+                self.first.raise(now);
+                self.second.raise(now);
+            }
+            Shape::Convex => {
+                let reached = self.second.ceil().saturating_add(curve.offset);
+                if reached.min(self.first.ceil()) <= now {
+                    *self = Self { first: Line::at(now), second: Line::at(now) };
+                }
+            }
+        }
+    }
+
+    /// The eligible time of the packet at the head: `E⁻¹(c)`, rounded up (eqs 10 and 11).
+    pub(super) fn eligible(&self, curve: &ServiceCurve) -> u64 {
+        match curve.shape {
+            Shape::Linear => self.first.ceil(),
+            Shape::Concave => {
+                self.first.ceil().max(self.second.ceil().saturating_sub(curve.offset))
+            }
+            Shape::Convex => self.second.ceil(),
+        }
+    }
+
+    /// The deadline of `count` bytes at the head: `D⁻¹(c + count)`, rounded up (eq. 8).
+    pub(super) fn deadline(&self, curve: &ServiceCurve, count: u64) -> u64 {
+        let first = self.first.after(curve.first, count).ceil();
+        match curve.shape {
+            Shape::Linear => first,
+            Shape::Concave => {
+                let second = self.second.after(curve.second, count).ceil();
+                first.max(second.saturating_sub(curve.offset))
+            }
+            Shape::Convex => {
+                let second = self.second.after(curve.second, count).ceil();
+                first.min(second.saturating_add(curve.offset))
+            }
+        }
+    }
+
+    /// `count` bytes were served by the real-time criterion.
+    pub(super) fn serve(&mut self, curve: &ServiceCurve, count: u64) {
+        self.first = self.first.after(curve.first, count);
+        if curve.shape != Shape::Linear {
+            self.second = self.second.after(curve.second, count);
+        }
+    }
+
+    /// Gives up `nanos` of the claim on the past.
+    pub(super) fn forgive(&mut self, nanos: u64) {
+        self.first.whole = self.first.whole.saturating_add(nanos);
+        self.second.whole = self.second.whole.saturating_add(nanos);
+    }
+
+    /// Exchanges the curve: what is owed, or was had ahead, stays the same in bytes.
+    pub(super) fn change(&mut self, now: u64, from: &ServiceCurve, to: &ServiceCurve) {
+        self.first = self.first.rescaled(now, from.first, to.first);
+        self.second = match from.shape {
+            // The second line was not kept: it lies where the first does.
+            Shape::Linear => self.first,
+            _ => self.second.rescaled(now, from.second, to.second),
+        };
+    }
+}
+
+const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Two fractions below this add up without overflow; 2⁶² bits a second pass for no limit at all.
+const BPS_MAX: u64 = 1 << 62;
+
+/// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
+const BIT_NANOS_PER_BYTE_SECOND: u64 = 8 * 1_000_000_000;

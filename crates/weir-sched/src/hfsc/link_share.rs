@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The link-sharing criterion: from the root down, the child with the least virtual time (§IV-C).
+//!
+//! A child's virtual time advances by `bytes / weight` with *all* its service, real-time included,
+//! so weights divide the whole and a guarantee is a floor under that, not on top. What is in a
+//! heap may be out of date in one way only: too early. It is mended when it comes to the top.
+
+use super::Hfsc;
+use super::heap::{NoPlaces, is_before};
+use super::tree::{NONE, ROOT};
+
+impl Hfsc {
+    /// Enters `node`, and the classes above it, among those that have something to send.
+    pub(super) fn share_insert(&mut self, mut node: u32) {
+        loop {
+            let this = &mut self.nodes[node as usize];
+            if this.shares || this.parked {
+                return;
+            }
+            let branch = &mut self.branches[this.parent];
+            // What a class did not use while it was away is gone: it begins with the others.
+            if is_before(this.virtual_time, branch.virtual_now)
+                || this.virtual_time.wrapping_sub(branch.virtual_now) > lead_max(this.weight)
+            {
+                this.virtual_time = branch.virtual_now;
+                this.virtual_part = 0;
+            }
+            this.shares = true;
+            branch.shares.push(this.virtual_time, node, &mut NoPlaces);
+            if branch.node == NONE {
+                return;
+            }
+            node = branch.node;
+        }
+    }
+
+    /// The leaf that may send at `now` with the least virtual time at each level.
+    pub(super) fn share_pick(&mut self, now: u64) -> Option<u32> {
+        let mut at = ROOT;
+        loop {
+            let Some(top) = self.branches[at].shares.top() else {
+                if at == ROOT {
+                    return None;
+                }
+                // Nothing below may send: this class leaves its parent's heap, where it is on top.
+                let node = self.branches[at].node;
+                at = self.nodes[node as usize].parent;
+                self.share_pop(at);
+                continue;
+            };
+            let node = &self.nodes[top.id as usize];
+            if is_before(top.key, node.virtual_time) {
+                let key = node.virtual_time;
+                self.branches[at].shares.raise_top(key, &mut NoPlaces);
+            } else if node.branch == NONE && self.is_empty(top.id) {
+                self.share_pop(at);
+            } else if !self.fits(top.id, now) {
+                self.share_pop(at);
+                self.park(top.id);
+            } else if self.nodes[top.id as usize].branch == NONE {
+                return Some(top.id);
+            } else {
+                at = self.nodes[top.id as usize].branch;
+            }
+        }
+    }
+
+    /// Charges `bytes` sent at `now` to `leaf` and all above it.
+    pub(super) fn account(&mut self, mut node: u32, now: u64, bytes: u32) {
+        loop {
+            let this = &mut self.nodes[node as usize];
+            if this.limit != NONE {
+                self.limits[this.limit].charge(now, u64::from(bytes));
+            }
+            let branch = &mut self.branches[this.parent];
+            if let Some(top) = branch.shares.top()
+                && is_before(branch.virtual_now, top.key)
+            {
+                branch.virtual_now = top.key;
+            }
+            let weight = u64::from(this.weight);
+            let scaled = (u64::from(bytes) << VIRTUAL_BITS) + u64::from(this.virtual_part);
+            this.virtual_time = this.virtual_time.wrapping_add(scaled / weight);
+            // Less than the weight, which is 32 bits wide.
+            this.virtual_part = u32::try_from(scaled % weight).unwrap_or(0);
+            let lead = this.virtual_time.wrapping_sub(branch.virtual_now);
+            let most = u128::from(LEAD_BYTES.max(bytes)) << VIRTUAL_BITS;
+            if lead <= u64::MAX / 2 && u128::from(lead) * u128::from(weight) > most {
+                let most = u64::try_from(most / u128::from(weight)).unwrap_or(0);
+                this.virtual_time = branch.virtual_now.wrapping_add(most);
+            }
+            if branch.node == NONE {
+                return;
+            }
+            node = branch.node;
+        }
+    }
+
+    /// Gives `node` another weight; its lead stays the same in bytes. It is in no heap.
+    pub(super) fn reweigh(&mut self, node: u32, weight: u32) {
+        let this = &mut self.nodes[node as usize];
+        let virtual_now = self.branches[this.parent].virtual_now;
+        let lead = this.virtual_time.wrapping_sub(virtual_now);
+        if this.weight > 0 && lead <= u64::MAX / 2 {
+            let lead = u128::from(lead) * u128::from(this.weight) / u128::from(weight);
+            let lead = u64::try_from(lead).unwrap_or(0);
+            this.virtual_time = virtual_now.wrapping_add(lead.min(lead_max(weight)));
+        }
+        this.virtual_part = 0;
+        this.weight = weight;
+    }
+
+    fn share_pop(&mut self, branch: u32) {
+        if let Some(top) = self.branches[branch].shares.pop(&mut NoPlaces) {
+            self.nodes[top.id as usize].shares = false;
+        }
+    }
+}
+
+/// Most that a class which was away may be ahead: one packet of any length, or [`LEAD_BYTES`].
+fn lead_max(weight: u32) -> u64 {
+    (u64::from(crate::Packet::MAX_BYTES) << VIRTUAL_BITS) / u64::from(weight)
+}
+
+/// Virtual time of a byte at weight 1. A packet of one byte at the greatest weight, 10⁶, still
+/// moves virtual time by 1; and 2³¹ bytes, the longest packet, by 2⁵¹, a fraction of the circle.
+const VIRTUAL_BITS: u32 = 20;
+
+/// Most that real-time service may put a class ahead of its siblings. Without a bound, a class that
+/// used nothing but its guarantee for an hour would get nothing else for the next (§II: no
+/// punishment); 64 KiB are 43 full frames, more than the bursts of real-time service between which
+/// a class's share must be remembered.
+const LEAD_BYTES: u32 = 64 << 10;

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The real-time criterion: of all eligible leaves, the one with the earliest deadline (§IV-B).
+//!
+//! Unlike the paper's flat structure this one follows the tree, so that a class at its upper limit
+//! takes all claims below it away at once and brings them back at once. The upper limit holds for
+//! real-time service too (the paper has no upper limits): while the minimums below a class sum up
+//! to no more than its limit, that limit only ever delays a claim by one packet.
+
+use weir_units::Instant;
+
+use super::tree::{NONE, Place, ROOT, STALE};
+use super::{Hfsc, Wake};
+
+impl Hfsc {
+    /// `leaf` has become backlogged at `now`.
+    pub(super) fn claim_start(&mut self, leaf: u32, now: u64) {
+        let node = &self.nodes[leaf as usize];
+        if node.claim == NONE {
+            return;
+        }
+        let claim = &mut self.claims[node.claim];
+        claim.runtime.activate(&claim.curve, now);
+        claim.bytes = STALE;
+        if node.place == Place::Nowhere {
+            self.claim_place(leaf, now);
+        }
+    }
+
+    /// Sets a backlogged leaf's claim among the eligible ones, or a wake-up for when it will be.
+    pub(super) fn claim_place(&mut self, leaf: u32, now: u64) {
+        let node = &mut self.nodes[leaf as usize];
+        let (parent, index) = (node.parent, node.claim);
+        let Some(bytes) = self.head_bytes(leaf) else { return };
+        if index == NONE {
+            return;
+        }
+        let claim = &mut self.claims[index];
+        let eligible = claim.runtime.eligible(&claim.curve);
+        if eligible > now {
+            self.nodes[leaf as usize].place = Place::Waiting;
+            self.wakes.push(eligible, Wake::Eligible.of(leaf), &mut super::heap::NoPlaces);
+            return;
+        }
+        claim.bytes = bytes;
+        let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
+        self.nodes[leaf as usize].place = Place::Queued;
+        self.branches[parent].claims.push(deadline, leaf, &mut self.places);
+        self.claim_announce(parent);
+    }
+
+    /// Lets the classes above know of a claim below `branch` that may be the earliest now.
+    pub(super) fn claim_announce(&mut self, mut branch: u32) {
+        while branch != ROOT {
+            let Some(top) = self.branches[branch].claims.top() else { return };
+            let node = self.branches[branch].node;
+            if self.nodes[node as usize].parked {
+                return;
+            }
+            let parent = self.nodes[node as usize].parent;
+            let place = self.places[node as usize];
+            let claims = &mut self.branches[parent].claims;
+            if place == NONE {
+                claims.push(top.key, node, &mut self.places);
+            } else if claims.key_at(place as usize) > top.key {
+                claims.rekey(place as usize, top.key, &mut self.places);
+            } else {
+                return;
+            }
+            branch = parent;
+        }
+    }
+
+    /// The eligible leaf that may send at `now` with the earliest deadline.
+    pub(super) fn claim_pick(&mut self, now: u64) -> Option<u32> {
+        let mut at = ROOT;
+        loop {
+            let Some(top) = self.branches[at].claims.top() else {
+                if at == ROOT {
+                    return None;
+                }
+                let node = self.branches[at].node;
+                self.claim_pop(self.nodes[node as usize].parent);
+                at = ROOT;
+                continue;
+            };
+            let branch = self.nodes[top.id as usize].branch;
+            if branch == NONE && !self.claim_holds(top.id, top.key, at, now) {
+                at = ROOT;
+            } else if !self.fits(top.id, now) {
+                self.claim_pop(at);
+                self.park(top.id);
+                if branch == NONE {
+                    self.nodes[top.id as usize].place = Place::Limited;
+                }
+                at = ROOT;
+            } else if branch == NONE {
+                return Some(top.id);
+            } else {
+                match self.branches[branch].claims.top() {
+                    Some(below) if below.key > top.key => {
+                        self.branches[at].claims.raise_top(below.key, &mut self.places);
+                        at = ROOT;
+                    }
+                    _ => at = branch,
+                }
+            }
+        }
+    }
+
+    /// `leaf`, on top of its parent's claims, has sent `bytes` by this criterion.
+    pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32) {
+        let (parent, index) = {
+            let node = &self.nodes[leaf as usize];
+            (node.parent, node.claim)
+        };
+        let head = self.head_bytes(leaf);
+        let claim = &mut self.claims[index];
+        let key = self.branches[parent].claims.top().map_or(now, |top| top.key);
+        let late = now.saturating_sub(key.saturating_add(LATE_MAX));
+        if late > 0 {
+            claim.runtime.forgive(late);
+        }
+        claim.runtime.serve(&claim.curve, u64::from(bytes));
+        match head {
+            Some(bytes) if claim.runtime.eligible(&claim.curve) <= now => {
+                claim.bytes = bytes;
+                let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
+                self.branches[parent].claims.raise_top(deadline, &mut self.places);
+                if deadline < key {
+                    self.claim_announce(parent);
+                }
+            }
+            _ => {
+                self.claim_pop(parent);
+                self.nodes[leaf as usize].place = Place::Nowhere;
+                self.claim_place(leaf, now);
+            }
+        }
+    }
+
+    /// Whether the leaf on top of `branch` still has the claim that its key says. If not, mends it.
+    fn claim_holds(&mut self, leaf: u32, key: u64, branch: u32, now: u64) -> bool {
+        let Some(bytes) = self.head_bytes(leaf) else {
+            self.claim_pop(branch);
+            self.nodes[leaf as usize].place = Place::Nowhere;
+            return false;
+        };
+        let claim = &mut self.claims[self.nodes[leaf as usize].claim];
+        if claim.runtime.eligible(&claim.curve) > now {
+            self.claim_pop(branch);
+            self.claim_place(leaf, now);
+            return false;
+        }
+        if claim.bytes == bytes {
+            return true;
+        }
+        // A shorter packet keeps the deadline of the longer one that link-sharing took: it has had
+        // more service than its curve asks for.
+        claim.bytes = bytes;
+        let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
+        if deadline <= key {
+            return true;
+        }
+        self.branches[branch].claims.raise_top(deadline, &mut self.places);
+        false
+    }
+
+    fn claim_pop(&mut self, branch: u32) {
+        if let Some(top) = self.branches[branch].claims.pop(&mut self.places) {
+            self.places[top.id as usize] = NONE;
+        }
+    }
+
+    fn head_bytes(&self, leaf: u32) -> Option<u32> {
+        self.queues.head(crate::ClassId(leaf)).map(crate::Packet::bytes)
+    }
+
+    /// The latest instant seen: time does not go back.
+    pub(super) fn advance(&mut self, now: Instant) -> u64 {
+        self.now = self.now.max(now.as_nanos());
+        self.now
+    }
+}
+
+/// A claim more than this past its deadline is given up: it means that the link was slower than
+/// configured or the caller was away, and catching up must not shut the others out for long.
+const LATE_MAX: u64 = 100_000_000;

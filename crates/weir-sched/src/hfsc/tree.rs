@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The tree of classes as tables: nodes by class index, and beside them what only some have.
+
+use alloc::vec::Vec;
+
+use super::curve::{Runtime, ServiceCurve};
+use super::heap::Heap;
+
+/// What every class has.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// Virtual time: service over weight, on a circle ([`super::link_share`]).
+    pub(super) virtual_time: u64,
+    /// The rest of the last division by the weight.
+    pub(super) virtual_part: u32,
+    /// Share relative to siblings; zero marks a class that does not exist.
+    pub(super) weight: u32,
+    /// The branch that the class hangs on.
+    pub(super) parent: u32,
+    /// Its own branch if it holds classes, else [`NONE`].
+    pub(super) branch: u32,
+    /// Index of its upper limit, or [`NONE`].
+    pub(super) limit: u32,
+    /// Index of its real-time claim, or [`NONE`].
+    pub(super) claim: u32,
+    /// Whether an entry of its parent's `shares` stands for it.
+    pub(super) shares: bool,
+    /// Whether it waits for its upper limit: a wake-up is set.
+    pub(super) parked: bool,
+    /// Where its claim is.
+    pub(super) place: Place,
+}
+
+/// Where the real-time claim of a leaf is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nowhere: no claim, or nothing queued.
+    Nowhere,
+    /// Waiting to become eligible: a wake-up is set.
+    Waiting,
+    /// Eligible: in its parent's `claims`, by deadline.
+    Queued,
+    /// Eligible, but at its upper limit; comes back with that wake-up.
+    Limited,
+}
+
+/// What a class with classes below has, and the root.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Branch {
+    /// The class, [`NONE`] for the root.
+    pub(super) node: u32,
+    /// Children that have something to send, by virtual time. Keys may be early, never late.
+    pub(super) shares: Heap<true>,
+    /// The virtual time that a child begins at: follows the least one served, never goes back.
+    pub(super) virtual_now: u64,
+    /// Children with an eligible claim, by deadline. Keys may be early.
+    pub(super) claims: Heap<false>,
+    /// Children, active or not.
+    pub(super) children: u32,
+    /// Longest packet seen below: what an upper limit here must have room for.
+    pub(super) largest: u32,
+}
+
+/// The real-time service of a leaf.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) curve: ServiceCurve,
+    pub(super) runtime: Runtime,
+    /// The packet length that the deadline in force was computed for; [`STALE`] for none.
+    pub(super) bytes: u32,
+}
+
+/// A table with stable indexes; a freed one is used again.
+#[derive(Clone, Debug)]
+pub(super) struct Slab<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl Node {
+    /// A class that does not exist.
+    pub(super) const ABSENT: Self = Self {
+        virtual_time: 0,
+        virtual_part: 0,
+        weight: 0,
+        parent: ROOT,
+        branch: NONE,
+        limit: NONE,
+        claim: NONE,
+        shares: false,
+        parked: false,
+        place: Place::Nowhere,
+    };
+}
+
+impl<T> Slab<T> {
+    pub(super) const fn new() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+
+    /// Stores `item`; at most as many as there are classes, so a u32 counts them.
+    pub(super) fn insert(&mut self, item: T) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.items[index as usize] = item;
+            return index;
+        }
+        self.items.push(item);
+        u32::try_from(self.items.len() - 1).unwrap_or(NONE)
+    }
+
+    /// Frees `index`; the item stays until the index is used again.
+    pub(super) fn remove(&mut self, index: u32) {
+        self.free.push(index);
+    }
+}
+
+impl<T> core::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    fn index(&self, index: u32) -> &T {
+        &self.items[index as usize]
+    }
+}
+
+impl<T> core::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.items[index as usize]
+    }
+}
+
+/// No index.
+pub(super) const NONE: u32 = u32::MAX;
+/// The root's branch.
+pub(super) const ROOT: u32 = 0;
+/// No packet is as long.
+pub(super) const STALE: u32 = u32::MAX;
