@@ -7,7 +7,9 @@
 #![allow(unsafe_code)]
 
 pub mod error;
+pub mod inspect;
 pub mod journal;
+pub mod lab;
 pub mod netns;
 pub mod process;
 pub mod run;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The undo journal on a real file system, without root.
+// A test may panic.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

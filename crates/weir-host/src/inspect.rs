@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The host as `ip -j` and `tc -j` describe it.
+
+use serde::Deserialize;
+
+use crate::error::HostError;
+use crate::run::{Command, Platform, json};
+
+/// A network device, as `ip -d -j addr show` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct LinkView {
+    /// Its number in its namespace.
+    pub ifindex: u32,
+    /// Its name.
+    pub ifname: String,
+    /// The number of its peer, in the peer's namespace.
+    #[serde(default)]
+    pub link_index: Option<u32>,
+    /// The name of its peer, where that is in the same namespace.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// As in `UP`, `LOWER_UP`.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// Largest packet in bytes at layer 3.
+    pub mtu: u32,
+    /// Name of the bridge that it is a port of.
+    #[serde(default)]
+    pub master: Option<String>,
+    /// Its MAC address.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// Readers and programs that asked for all frames.
+    #[serde(default)]
+    pub promiscuity: u32,
+    /// Kind of its root queueing discipline.
+    #[serde(default)]
+    pub qdisc: Option<String>,
+    /// What kind of virtual device it is.
+    #[serde(default)]
+    pub linkinfo: Option<LinkInfo>,
+    /// Its addresses.
+    #[serde(default)]
+    pub addr_info: Vec<AddressView>,
+    /// The XDP program on it.
+    #[serde(default)]
+    pub xdp: Option<serde_json::Value>,
+    /// Transmit queues.
+    #[serde(default)]
+    pub num_tx_queues: u32,
+    /// Receive queues.
+    #[serde(default)]
+    pub num_rx_queues: u32,
+}
+
+/// What kind of virtual device a link is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct LinkInfo {
+    /// As in `veth`, `bridge`, `tun`.
+    #[serde(default)]
+    pub info_kind: Option<String>,
+}
+
+/// An address of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct AddressView {
+    /// `inet` or `inet6`.
+    pub family: String,
+    /// The address.
+    #[serde(default)]
+    pub local: String,
+    /// Bits of the network part.
+    pub prefixlen: u8,
+    /// The broadcast address.
+    #[serde(default)]
+    pub broadcast: Option<String>,
+    /// The other end of a point-to-point link.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// `global`, `link` or `host`.
+    pub scope: String,
+    /// As in `eth0:1`.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// Added by the kernel, with a lifetime, from a router's announcement or by DHCP.
+    #[serde(default)]
+    pub dynamic: bool,
+}
+
+/// A queueing discipline, as `tc -j qdisc show` prints it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct QdiscView {
+    /// `tbf`, `pfifo`, `noqueue`, …
+    pub kind: String,
+    /// As in `1:`.
+    #[serde(default)]
+    pub handle: String,
+    /// The device.
+    pub dev: String,
+    /// Whether it is the device's first.
+    #[serde(default)]
+    pub root: bool,
+    /// The class it hangs on.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// Its parameters.
+    #[serde(default)]
+    pub options: serde_json::Value,
+}
+
+impl LinkView {
+    /// Whether the flag is set.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|name| name == flag)
+    }
+
+    /// Whether it is a virtual device of that kind.
+    pub fn is(&self, kind: &str) -> bool {
+        let info = self.linkinfo.as_ref().and_then(|info| info.info_kind.as_deref());
+        info == Some(kind)
+    }
+}
+
+/// The devices of a namespace (none: this process's), with their addresses.
+///
+/// # Errors
+/// `ip` failed.
+pub fn links(on: &dyn Platform, namespace: Option<&str>) -> Result<Vec<LinkView>, HostError> {
+    let command = Command::line("ip -d -j addr show").maybe_in_namespace(namespace);
+    Ok(json(on, &command)?)
+}
+
+/// The device of that name in this process's namespace.
+///
+/// # Errors
+/// There is none, or `ip` failed.
+pub fn link(on: &dyn Platform, device: &str) -> Result<LinkView, HostError> {
+    let command = Command::new("ip", ["-d", "-j", "addr", "show", "dev", device]);
+    let links: Vec<LinkView> = json(on, &command)?;
+    let found = links.into_iter().find(|link| link.ifname == device);
+    found.ok_or_else(|| HostError::Refused(format!("device {device}: there is none")))
+}
+
+/// The queueing disciplines of a namespace (none: this process's).
+///
+/// # Errors
+/// `tc` failed.
+pub fn qdiscs(on: &dyn Platform, namespace: Option<&str>) -> Result<Vec<QdiscView>, HostError> {
+    let command = Command::line("tc -j qdisc show").maybe_in_namespace(namespace);
+    Ok(json(on, &command)?)
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The lab: a network of namespaces and veth pairs on one machine, from a topology, and back
+//! without a trace.
+//!
+//! Everything of a lab is inside namespaces of its own, so the way back is to delete these; the
+//! undo journal `lab-NAME` says which. [`Lab::up`] is idempotent: it adopts what is there and
+//! repairs what is missing.
+
+mod build;
+mod parse;
+mod read;
+mod status;
+mod topology;
+
+use std::time::Duration;
+
+pub use read::{Problem, Problems};
+pub use status::{Item, State, Status};
+pub use topology::{Bridge, Cidr, End, HEADER_BYTES, Link, Mac, Node, Topology, default_burst};
+
+use crate::error::HostError;
+use crate::inspect;
+use crate::journal::{Journal, UndoReport};
+use crate::netns::{self, Namespace};
+use crate::run::{Command, Host, Platform};
+use crate::state::StateDir;
+use crate::undo::Undo;
+
+/// A lab that is up, in the hands of this process. It goes down when this value is dropped,
+/// unless it was [kept](Lab::keep).
+#[derive(Debug)]
+pub struct Lab {
+    topology: Topology,
+    /// Taken by `down` and `keep`.
+    journal: Option<Journal>,
+}
+
+impl Lab {
+    /// Brings the lab up, or repairs what is up of it.
+    ///
+    /// # Errors
+    /// A namespace of that name belongs to somebody else; another process is at work on this lab;
+    /// a command failed: then what this call made is undone.
+    pub fn up(topology: Topology, state: &StateDir) -> Result<Self, HostError> {
+        let journal = Journal::open(state, &journal_name(&topology.name), PATIENCE)?;
+        let mark = journal.mark();
+        let mut lab = Self { topology, journal: Some(journal) };
+        match lab.make() {
+            Ok(()) => Ok(lab),
+            Err(error) => Err(lab.give_up(mark, error)),
+        }
+    }
+
+    /// Leaves the lab up when this process ends, until [`down`].
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn keep(mut self) -> Result<(), HostError> {
+        self.journal.take().map_or(Ok(()), |mut journal| journal.keep())
+    }
+
+    /// Takes the lab down.
+    ///
+    /// # Errors
+    /// The journal cannot be written. What could not be undone is in the report.
+    pub fn down(mut self) -> Result<UndoReport, HostError> {
+        self.take_down()
+    }
+
+    /// What is up of it.
+    ///
+    /// # Errors
+    /// A command failed.
+    pub fn status(&self) -> Result<Status, HostError> {
+        status(&self.topology)
+    }
+
+    /// The topology.
+    pub const fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The namespace of the node of that name.
+    ///
+    /// # Errors
+    /// The topology has no such node, or its namespace is gone.
+    pub fn namespace(&self, node: &str) -> Result<Namespace, HostError> {
+        let lab = &self.topology.name;
+        let node = self.topology.node(node);
+        let node = node.ok_or_else(|| HostError::Refused(format!("lab {lab}: no such node")))?;
+        Namespace::open(&self.topology.namespace(node))
+    }
+
+    fn make(&mut self) -> Result<(), HostError> {
+        if self
+            .topology
+            .links
+            .iter()
+            .flat_map(|link| &link.ends)
+            .any(|end| end.delay > weir_units::Nanos::ZERO)
+        {
+            return Err(HostError::Refused("delay: this build has no delay line".to_owned()));
+        }
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let host = journal.host();
+        make_namespaces(&self.topology, journal)?;
+        let topology = &self.topology;
+        let actual = read_actual(topology, &host)?;
+        for node in 0..topology.nodes.len() {
+            host.run(&build::quiet(topology, node))?;
+        }
+        for command in build::make_links(topology, &actual) {
+            // One end of a pair takes the other with it.
+            host.run(&command).or_else(|error| error.is_gone().then(String::new).ok_or(error))?;
+        }
+        for node in 0..topology.nodes.len() {
+            host.run(&build::configure(topology, node, &actual))?;
+            host.run(&build::shape(topology, node))?;
+            for command in build::offloads(topology, node) {
+                host.run(&command)?;
+            }
+            if let Some(command) = build::sysctls(topology, node) {
+                host.run(&command)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes what a failed `up` made, and gives the error with what could not be undone.
+    fn give_up(mut self, mark: u64, error: HostError) -> HostError {
+        let Some(mut journal) = self.journal.take() else { return error };
+        let host = journal.host();
+        let undone = journal.undo_since(&host, mark);
+        let undone = match undone {
+            Ok(report) if journal.is_empty() => journal.undo_all(&host).map(|_| report),
+            Ok(report) => journal.keep().map(|()| report),
+            Err(error) => Err(error),
+        };
+        match undone {
+            Ok(report) if report.failed.is_empty() => error,
+            Ok(report) => {
+                HostError::Refused(format!("{error}; left: {}", report.failed.join("; ")))
+            }
+            Err(undo) => HostError::Refused(format!("{error}; and the way back failed: {undo}")),
+        }
+    }
+
+    fn take_down(&mut self) -> Result<UndoReport, HostError> {
+        let Some(journal) = self.journal.take() else { return Ok(UndoReport::default()) };
+        let host = journal.host();
+        journal.undo_all(&host)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            eprintln!("lab {}: {error}; `weir clean` tries again", self.topology.name);
+        }
+    }
+}
+
+/// Takes down the lab of that name, whoever brought it up.
+///
+/// # Errors
+/// Another process is at work on it; the journal cannot be written. What could not be undone is
+/// in the report; a lab that is not up gives an empty one.
+pub fn down(name: &str, state: &StateDir) -> Result<UndoReport, HostError> {
+    let journal = Journal::open(state, &journal_name(name), PATIENCE)?;
+    let host = journal.host();
+    journal.undo_all(&host)
+}
+
+/// What is up of a lab, whoever brought it up.
+///
+/// # Errors
+/// A command failed.
+pub fn status(topology: &Topology) -> Result<Status, HostError> {
+    let host = Host::default();
+    let actual = read_actual(topology, &host)?;
+    let mut qdiscs = Vec::new();
+    for node in &topology.nodes {
+        let namespace = topology.namespace(node);
+        let there = netns::is_whole(&namespace);
+        qdiscs.push(if there { inspect::qdiscs(&host, Some(&namespace))? } else { Vec::new() });
+    }
+    Ok(Status::compare(topology, &actual, &qdiscs))
+}
+
+/// Makes the namespaces that are missing, all by one command.
+fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), HostError> {
+    let mut lines = Vec::new();
+    for node in &topology.nodes {
+        let name = topology.namespace(node);
+        let undo = Undo::DeleteNamespace(name.clone());
+        let (ours, exists) = (journal.holds(&undo), netns::exists(&name));
+        if exists && !ours {
+            return Err(HostError::Refused(format!(
+                "namespace {name} is there already and not of lab {}: delete it, or name the lab \
+                 otherwise",
+                topology.name
+            )));
+        }
+        if exists && netns::is_whole(&name) {
+            continue;
+        }
+        if exists {
+            // What `ip netns add`, killed half-way, left behind.
+            lines.push(format!("netns del {name}"));
+        }
+        if !ours {
+            journal.record(&format!("ip netns add {name}"), undo)?;
+        }
+        lines.push(format!("netns add {name}"));
+    }
+    journal.host().run(&Command::batch("ip", lines))?;
+    Ok(())
+}
+
+fn read_actual(topology: &Topology, host: &Host) -> Result<build::Actual, HostError> {
+    let mut actual = Vec::new();
+    for node in &topology.nodes {
+        let name = topology.namespace(node);
+        let there = netns::is_whole(&name);
+        actual.push(if there { inspect::links(host, Some(&name))? } else { Vec::new() });
+    }
+    Ok(actual)
+}
+
+/// The journal of a lab.
+fn journal_name(lab: &str) -> String {
+    format!("lab-{lab}")
+}
+
+/// How long another process may be at work on the same lab.
+const PATIENCE: Duration = Duration::from_secs(10);

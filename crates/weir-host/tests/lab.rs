@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The lab on real namespaces: up, adopted, repaired, down, killed.
+// A test may panic.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{TestState, is_root};
+use weir_host::lab::{self, Lab, State, Topology};
+use weir_host::netns;
+use weir_host::run::{Command, Host, Platform};
+
+/// Two tenants and a wire at a bridge, 10 Mbit/s on the wire.
+fn topology(tag: &str) -> Topology {
+    let text = r#"
+        name = "set-by-the-test"
+        [[node]]
+        name = "a"
+        [[node]]
+        name = "b"
+        [[node]]
+        name = "sw"
+        sysctls = { "net.ipv4.ip_forward" = 1 }
+        [[link]]
+        a = { at = "a:eth0", mac = "02:00:00:00:00:01", addresses = ["10.9.0.1/24"] }
+        b = "sw:a0"
+        queues = 2
+        [[link]]
+        a.at = "b:eth0"
+        a.mac = "02:00:00:00:00:02"
+        a.addresses = ["10.9.0.2/24"]
+        a.neighbours = { "10.9.0.1" = "02:00:00:00:00:01" }
+        b = { at = "sw:b0", rate = "10Mbit" }
+        offloads = false
+        [[bridge]]
+        node = "sw"
+        name = "br0"
+        members = ["a0", "b0"]
+    "#;
+    Topology::parse(text).unwrap().named(&format!("{tag}-{}", std::process::id()))
+}
+
+fn run(line: &str) -> String {
+    Host::default().run(&Command::line(line)).unwrap()
+}
+
+fn namespaces_of(topology: &Topology) -> Vec<String> {
+    let prefix = format!("{}-", topology.name);
+    netns::list().unwrap().into_iter().filter(|name| name.starts_with(&prefix)).collect()
+}
+
+#[test]
+fn a_lab_comes_up_carries_packets_and_goes_without_a_trace() {
+    let name = "a_lab_comes_up_carries_packets_and_goes_without_a_trace";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("updown");
+    let topology = topology("ud");
+    assert_eq!(lab::status(&topology).unwrap().items[0].state, State::Missing);
+    let lab = Lab::up(topology.clone(), &test.state).unwrap();
+    let status = lab.status().unwrap();
+    assert!(status.up, "{status}");
+
+    let a = lab.namespace("a").unwrap();
+    let mut ping = std::process::Command::new("ping");
+    ping.args(["-c", "3", "-i", "0.01", "-W", "1", "10.9.0.2"]).stdout(std::process::Stdio::null());
+    assert!(a.spawn(ping).unwrap().wait().unwrap().success());
+    let inside = a.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
+    assert!(inside.contains("eth0:"), "{inside}");
+
+    // Nothing that nobody sent: without IPv6, and with neighbours asked for at most once.
+    let forward = netns::in_namespace(&format!("{}-sw", topology.name), || {
+        std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
+    });
+    assert_eq!(forward.unwrap().trim(), "1");
+    let features =
+        run(&format!("nsenter --net=/run/netns/{}-b ethtool --json -k eth0", topology.name));
+    let features: serde_json::Value = serde_json::from_str(&features).unwrap();
+    assert_eq!(features[0]["tcp-segmentation-offload"]["active"], false);
+
+    let report = lab.down().unwrap();
+    assert_eq!((report.undone.len(), report.failed.len()), (3, 0), "{report:?}");
+    assert!(namespaces_of(&topology).is_empty());
+    assert!(!test.path.exists());
+    assert!(lab::down(&topology.name, &test.state).unwrap().undone.is_empty(), "twice is once");
+}
+
+#[test]
+fn a_kept_lab_is_adopted_and_its_damage_repaired() {
+    let name = "a_kept_lab_is_adopted_and_its_damage_repaired";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("repair");
+    let topology = topology("rp");
+    Lab::up(topology.clone(), &test.state).unwrap().keep().unwrap();
+    assert!(lab::status(&topology).unwrap().up, "a kept lab outlives its maker");
+
+    let before = run(&format!("ip -n {}-a -j link show eth0", topology.name));
+    Lab::up(topology.clone(), &test.state).unwrap().keep().unwrap();
+    let after = run(&format!("ip -n {}-a -j link show eth0", topology.name));
+    assert_eq!(before, after, "a second `up` leaves what is there alone");
+
+    run(&format!("ip -n {}-sw link del b0", topology.name));
+    run(&format!("ip -n {}-sw link set a0 nomaster mtu 1400 down", topology.name));
+    run(&format!("tc -n {}-a qdisc del dev eth0 root", topology.name));
+    let status = lab::status(&topology).unwrap();
+    let missing = status.items.iter().filter(|item| item.state == State::Missing).count();
+    let differs = status.items.iter().filter(|item| item.state == State::Differs).count();
+    assert_eq!((missing, differs), (2, 3), "{status}");
+    Lab::up(topology.clone(), &test.state).unwrap().keep().unwrap();
+    let status = lab::status(&topology).unwrap();
+    assert!(status.up, "{status}");
+
+    assert_eq!(lab::down(&topology.name, &test.state).unwrap().undone.len(), 3);
+    assert!(namespaces_of(&topology).is_empty() && !test.path.exists());
+}
+
+#[test]
+fn a_stranger_s_namespace_is_refused_and_what_was_made_is_undone() {
+    let name = "a_stranger_s_namespace_is_refused_and_what_was_made_is_undone";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("stranger");
+    let topology = topology("st");
+    let stranger = format!("{}-b", topology.name);
+    netns::create(&Host::default(), &stranger).unwrap();
+    let error = Lab::up(topology.clone(), &test.state).unwrap_err().to_string();
+    let left = namespaces_of(&topology);
+    netns::delete(&Host::default(), &stranger).unwrap();
+    assert!(error.contains(&format!("namespace {stranger} is there already")), "{error}");
+    assert_eq!(left, [stranger]);
+    assert!(!test.path.exists());
+}
+
+#[test]
+fn going_down_ends_the_processes_inside() {
+    let name = "going_down_ends_the_processes_inside";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("inside");
+    let lab = Lab::up(topology("in"), &test.state).unwrap();
+    let mut sleep = std::process::Command::new("sleep");
+    sleep.arg("100");
+    let mut child = lab.namespace("a").unwrap().spawn(sleep).unwrap();
+    drop(lab);
+    assert!(!child.wait().unwrap().success(), "ended by a signal");
+}
+
+#[test]
+fn the_topologies_of_the_repository_are_valid() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab");
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let topology = Topology::parse(&text).map_err(|e| format!("{}: {e}", path.display()));
+            assert!(!topology.unwrap().links.is_empty());
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+}
