@@ -1,27 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Style as a program. Strict: there is no list of exceptions.
+//! Style as a program. Strict: no list of exceptions, and each rule has a test that breaks it.
+//!
+//! A rule is a function from a [`File`], or from all of them, to its [`Problem`]s. It sees text
+//! alone, so its test hands it a text.
 
+use std::fmt;
 use std::process::Command;
 
 use crate::command;
 
-/// Checks every file that git knows.
+mod commits;
+mod documents;
+mod functions;
+mod mask;
+mod promises;
+mod purity;
+mod repository;
+mod source;
+
+/// A file that git knows or would take.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    /// From the top of the repository.
+    pub(crate) path: String,
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// Its text; empty if it is none.
+    pub(crate) text: String,
+}
+
+/// What is wrong where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) path: String,
+    /// Counted from 1.
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+impl File {
+    #[cfg(test)]
+    pub(crate) fn of(path: &str, text: &str) -> Self {
+        Self { path: path.to_string(), size: text.len() as u64, text: text.to_string() }
+    }
+
+    pub(crate) fn has_extension(&self, extensions: &[&str]) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        name.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
+    }
+
+    /// A shell script, by its name or by its first line.
+    pub(crate) fn is_script(&self) -> bool {
+        self.has_extension(&["sh"]) || self.text.starts_with("#!")
+    }
+
+    pub(crate) fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
+        Problem { path: self.path.clone(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Checks every file of the work tree, and the form of the latest commits.
 pub(crate) fn check_repository() -> Result<(), String> {
-    let listed = command::output(Command::new("git").arg("ls-files"))?;
-    let mut problems = 0;
-    for path in listed.lines() {
-        let Ok(text) = std::fs::read_to_string(path) else { continue };
-        let source = [".rs", ".c", ".h", ".ts", ".sh"].iter().any(|end| path.ends_with(end));
-        if source && !text.lines().take(2).any(|line| line.contains("SPDX-License-Identifier:")) {
-            eprintln!("{path}:1: no SPDX line");
-            problems += 1;
-        }
-        for (index, line) in text.lines().enumerate() {
-            if source && line.chars().count() > 100 {
-                eprintln!("{path}:{}: {} columns, at most 100", index + 1, line.chars().count());
-                problems += 1;
-            }
+    let files = files()?;
+    let mut problems = Vec::new();
+    for file in &files {
+        for rule in FILE_RULES {
+            problems.extend(rule(file));
         }
     }
-    if problems == 0 { Ok(()) } else { Err(format!("tidy: {problems} problems")) }
+    problems.extend(documents::links(&files));
+    problems.extend(promises::promises(&files));
+    problems.extend(commits::latest()?);
+    problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    match problems.len() {
+        0 => Ok(()),
+        count => Err(format!("tidy: {count} problems in {} files", files.len())),
+    }
+}
+
+/// Those that look at one file.
+const FILE_RULES: &[fn(&File) -> Vec<Problem>] = &[
+    source::columns,
+    source::licence,
+    source::file_length,
+    source::left_over,
+    functions::function_length,
+    purity::unsafe_code,
+    purity::pure_crates,
+    purity::declared_no_std,
+    documents::one_title,
+    documents::changelog,
+    repository::blobs,
+    repository::machine_paths,
+    repository::registries,
+];
+
+fn files() -> Result<Vec<File>, String> {
+    let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let listed = command::output(Command::new("git").args(arguments))?;
+    // A file that was removed but not yet from the index is listed, and not there.
+    let files = listed.lines().filter_map(|path| {
+        let bytes = std::fs::read(path).ok()?;
+        let size = bytes.len() as u64;
+        let text = String::from_utf8(bytes).unwrap_or_default();
+        Some(File { path: path.to_string(), size, text })
+    });
+    let mut files: Vec<_> = files.collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup_by(|a, b| a.path == b.path);
+    Ok(files)
 }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The form of commit messages: `component: Imperative subject`, a blank line, a body.
+
+use std::process::Command;
+
+use super::Problem;
+use crate::command;
+
+/// The latest commits, as many as there are and at most [`COMMITS`]; merges apart.
+pub(crate) fn latest() -> Result<Vec<Problem>, String> {
+    let count = format!("-{COMMITS}");
+    // The end of a message is marked by a byte that no message holds.
+    let arguments = ["log", &count, "--no-merges", "--format=%h%n%B%x00"];
+    let log = command::output(Command::new("git").args(arguments))?;
+    let commits = log.split('\0').map(str::trim_start).filter(|commit| !commit.is_empty());
+    Ok(commits
+        .flat_map(|commit| {
+            let (hash, message) = commit.split_once('\n').unwrap_or((commit, ""));
+            let problem =
+                move |(line, message)| Problem { path: format!("commit {hash}"), line, message };
+            form(message.trim_end()).into_iter().map(problem)
+        })
+        .collect())
+}
+
+/// What is wrong with a message, by line.
+fn form(message: &str) -> Vec<(usize, String)> {
+    let mut problems = Vec::new();
+    let mut lines = message.lines();
+    let subject = lines.next().unwrap_or_default();
+    let columns = subject.chars().count();
+    if columns > SUBJECT_MAX {
+        problems.push((1, format!("subject of {columns} columns, at most {SUBJECT_MAX}")));
+    }
+    if !has_form(subject) {
+        problems.push((1, format!("subject '{subject}' is not 'component: Imperative …'")));
+    }
+    if lines.next().is_some_and(|second| !second.is_empty()) {
+        problems.push((2, "the line behind the subject must be empty".to_string()));
+    }
+    for (index, line) in lines.enumerate() {
+        let columns = line.chars().count();
+        // An address cannot be wrapped.
+        if columns > BODY_MAX && !line.contains("://") {
+            problems.push((index + 3, format!("{columns} columns, at most {BODY_MAX}")));
+        }
+    }
+    problems
+}
+
+/// `component[, component]: Word …`, the word capital and in the imperative, no full stop.
+fn has_form(subject: &str) -> bool {
+    let Some((components, what)) = subject.split_once(": ") else { return false };
+    let component = |name: &str| {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_./".contains(c);
+        !name.is_empty() && name.chars().all(good)
+    };
+    let verb = what.split(' ').next().unwrap_or_default();
+    let other_mood = verb.ends_with("ing") || verb.ends_with("ed");
+    components.split(", ").all(component)
+        && verb.starts_with(|c: char| c.is_uppercase())
+        && (!other_mood || IMPERATIVES.contains(&verb))
+        && !what.ends_with('.')
+}
+
+const COMMITS: usize = 100;
+const SUBJECT_MAX: usize = 65;
+const BODY_MAX: usize = 72;
+
+/// Imperatives that look like another mood.
+const IMPERATIVES: &[&str] =
+    &["Bring", "Embed", "Exceed", "Feed", "Need", "Ping", "Seed", "Shed", "Speed", "Spring"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_messages_pass() {
+        for message in [
+            "units, sched: Lay down the units\n\nWhy, and how big.",
+            "lock: Update",
+            ".ci/run: Feed the cache",
+            "x: Y\n\nhttps://example.org/an/address/that/is/longer/than/seventy-two/columns/by/far",
+        ] {
+            assert_eq!(form(message), [], "{message}");
+        }
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let long = format!("a: B{}", "c".repeat(62));
+        assert_eq!(form(&long), [(1, "subject of 66 columns, at most 65".to_string())]);
+        for subject in
+            ["no component", "a: lower", "A: Upper", "a: Added x", "a: Adding x", "a: B."]
+        {
+            let message = format!("subject '{subject}' is not 'component: Imperative …'");
+            assert_eq!(form(subject), [(1, message)]);
+        }
+        let second = "the line behind the subject must be empty".to_string();
+        assert_eq!(form("a: B\nc"), [(2, second)]);
+        let wide = format!("a: B\n\nok\n{}", "c".repeat(73));
+        assert_eq!(form(&wide), [(4, "73 columns, at most 72".to_string())]);
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! PROMISES.md: every promise names what holds it, and that exists.
+
+use super::{File, Problem};
+
+/// A promise is an entry of a list. It ends with `*pending*`, or with `Held by` and, in backticks,
+/// the names of tests (`fn NAME` under `#[test]`) or of cases (`"NAME"` in a source).
+pub(crate) fn promises(files: &[File]) -> Vec<Problem> {
+    let Some(file) = files.iter().find(|file| file.path == "PROMISES.md") else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    for (line, promise) in entries(&file.text) {
+        if promise.trim_end().ends_with("*pending*") {
+            continue;
+        }
+        let Some((_, holders)) = promise.rsplit_once("Held by ") else {
+            problems.push(file.problem(line, "a promise without 'Held by `TEST`' or '*pending*'"));
+            continue;
+        };
+        let names: Vec<_> = holders.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            problems.push(file.problem(line, "'Held by' names no test in backticks"));
+        }
+        for name in names.into_iter().filter(|name| !exists(files, name)) {
+            problems.push(file.problem(line, format!("there is no test or case '{name}'")));
+        }
+    }
+    problems
+}
+
+/// Entries of the document's lists, each in one line, with the number of its first.
+fn entries(text: &str) -> Vec<(usize, String)> {
+    let mut entries: Vec<(usize, String)> = Vec::new();
+    let mut open = false;
+    for (index, line) in text.lines().enumerate() {
+        if let Some(first) = line.strip_prefix("- ") {
+            entries.push((index + 1, first.to_string()));
+            open = true;
+        } else if line.trim().is_empty() || !line.starts_with("  ") {
+            open = false;
+        } else if open && let Some((_, entry)) = entries.last_mut() {
+            entry.push(' ');
+            entry.push_str(line.trim());
+        }
+    }
+    entries
+}
+
+fn exists(files: &[File], name: &str) -> bool {
+    let sources = || files.iter().filter(|file| file.has_extension(&["rs"]));
+    let case = format!("\"{name}\"");
+    let function = format!("fn {name}(");
+    sources().any(|file| {
+        let tests = file.text.match_indices(&function).any(|(at, _)| {
+            // Between the attribute and the name stand other attributes and comments at most.
+            let before = &file.text[..at];
+            before.rfind("#[test]").is_some_and(|attribute| !before[attribute..].contains('}'))
+        });
+        tests || (name.contains('.') && file.text.contains(&case))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_names_what_holds_it() {
+        let source = "#[test]\nfn is_held() {}\n\nfn no_test() {}\nlet id = \"first-light.2\";\n";
+        let check = |promise: &str| {
+            let files = [File::of("PROMISES.md", promise), File::of("a.rs", source)];
+            promises(&files).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(check("- It holds. Held by `is_held`\n  and `first-light.2`.\n"), [""; 0]);
+        assert_eq!(check("- It will.\n  *pending*\n"), [""; 0]);
+        let unnamed = "PROMISES.md:1: a promise without 'Held by `TEST`' or '*pending*'";
+        assert_eq!(check("- It holds.\n"), [unnamed]);
+        let none = "PROMISES.md:2: there is no test or case 'no_test'";
+        assert_eq!(check("\n- It holds. Held by `no_test`.\n"), [none]);
+        let other = check("- It holds. Held by `is_held` and `first-light.3`.\n");
+        assert_eq!(other, ["PROMISES.md:1: there is no test or case 'first-light.3'"]);
+        assert_eq!(check("- It holds. Held by nobody.\n").len(), 1);
+    }
+}
