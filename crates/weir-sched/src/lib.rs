@@ -12,19 +12,39 @@
 
 extern crate alloc;
 
+mod any;
 mod codel;
+mod drr;
+mod fifo;
+mod flat;
+mod heap;
 mod hfsc;
+mod limit;
 mod link_clock;
+mod minimum;
+mod paced;
 mod queue;
+mod ring;
 mod scheduler;
+mod strict;
 mod token_bucket;
+mod wfq;
+mod wrr;
 
+pub use any::{AnyScheduler, SchedulerKind, UnknownScheduler};
 pub use codel::{Codel, Verdict};
+pub use drr::{DeficitRounds, Drr};
+pub use fifo::{ArrivalOrder, Fifo};
+pub use flat::{Discipline, Flat, Pick};
 pub use hfsc::Hfsc;
 pub use link_clock::LinkClock;
+pub use paced::Paced;
 pub use queue::{Popped, QueueTable};
 pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
     LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
 };
+pub use strict::{HighestFirst, StrictPriority};
 pub use token_bucket::TokenBucket;
+pub use wfq::{FairShares, Wfq};
+pub use wrr::{PacketRounds, Wrr};

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A scheduler chosen when it is made, by name.
+
+use core::fmt;
+use core::str::FromStr;
+
+use weir_units::{BitRate, ByteCount, Instant};
+
+use crate::{
+    Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, Drr, Fifo,
+    Hfsc, LinkConfig, Packet, Scheduler, StrictPriority, Wfq, Wrr,
+};
+
+/// The schedulers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchedulerKind {
+    /// [`Fifo`]
+    Fifo,
+    /// [`StrictPriority`]
+    Strict,
+    /// [`Wrr`]
+    Wrr,
+    /// [`Drr`]
+    Drr,
+    /// [`Wfq`]
+    Wfq,
+    /// [`Hfsc`]
+    Hfsc,
+}
+
+/// One of the schedulers; a match a call instead of a pointer.
+#[derive(Clone, Debug)]
+pub enum AnyScheduler {
+    /// [`Fifo`]
+    Fifo(Fifo),
+    /// [`StrictPriority`]
+    Strict(StrictPriority),
+    /// [`Wrr`]
+    Wrr(Wrr),
+    /// [`Drr`]
+    Drr(Drr),
+    /// [`Wfq`]
+    Wfq(Wfq),
+    /// [`Hfsc`]
+    Hfsc(Hfsc),
+}
+
+/// A name that is not one of [`SchedulerKind`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownScheduler;
+
+impl SchedulerKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Fifo, Self::Strict, Self::Wrr, Self::Drr, Self::Wfq, Self::Hfsc];
+
+    /// The name, as in a policy.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Strict => "strict",
+            Self::Wrr => "wrr",
+            Self::Drr => "drr",
+            Self::Wfq => "wfq",
+            Self::Hfsc => "hfsc",
+        }
+    }
+}
+
+impl AnyScheduler {
+    /// A scheduler of that kind without classes.
+    #[must_use]
+    pub fn new(kind: SchedulerKind, link: &LinkConfig) -> Self {
+        match kind {
+            SchedulerKind::Fifo => Self::Fifo(Fifo::new(link)),
+            SchedulerKind::Strict => Self::Strict(StrictPriority::new(link)),
+            SchedulerKind::Wrr => Self::Wrr(Wrr::new(link)),
+            SchedulerKind::Drr => Self::Drr(Drr::new(link)),
+            SchedulerKind::Wfq => Self::Wfq(Wfq::new(link)),
+            SchedulerKind::Hfsc => Self::Hfsc(Hfsc::new(link)),
+        }
+    }
+
+    /// Which kind it is.
+    #[must_use]
+    pub const fn kind(&self) -> SchedulerKind {
+        match self {
+            Self::Fifo(_) => SchedulerKind::Fifo,
+            Self::Strict(_) => SchedulerKind::Strict,
+            Self::Wrr(_) => SchedulerKind::Wrr,
+            Self::Drr(_) => SchedulerKind::Drr,
+            Self::Wfq(_) => SchedulerKind::Wfq,
+            Self::Hfsc(_) => SchedulerKind::Hfsc,
+        }
+    }
+}
+
+/// Calls a method of whichever scheduler it is.
+macro_rules! each {
+    ($any:expr, $scheduler:ident => $call:expr) => {
+        match $any {
+            AnyScheduler::Fifo($scheduler) => $call,
+            AnyScheduler::Strict($scheduler) => $call,
+            AnyScheduler::Wrr($scheduler) => $call,
+            AnyScheduler::Drr($scheduler) => $call,
+            AnyScheduler::Wfq($scheduler) => $call,
+            AnyScheduler::Hfsc($scheduler) => $call,
+        }
+    };
+}
+
+impl Scheduler for AnyScheduler {
+    fn add_class(
+        &mut self,
+        now: Instant,
+        parent: Option<ClassId>,
+        config: &ClassConfig,
+    ) -> Result<ClassId, ConfigError> {
+        each!(self, scheduler => scheduler.add_class(now, parent, config))
+    }
+
+    fn change_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        config: &ClassConfig,
+    ) -> Result<(), ConfigError> {
+        each!(self, scheduler => scheduler.change_class(now, class, config))
+    }
+
+    fn remove_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        orphan: &mut dyn FnMut(Packet),
+    ) -> Result<(), ConfigError> {
+        each!(self, scheduler => scheduler.remove_class(now, class, orphan))
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        each!(self, scheduler => scheduler.enqueue(now, class, packet))
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Instant) -> Dequeue {
+        each!(self, scheduler => scheduler.dequeue(now))
+    }
+
+    fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
+        each!(self, scheduler => scheduler.charge(now, class, bytes));
+    }
+
+    fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        each!(self, scheduler => scheduler.set_link_rate(now, rate));
+    }
+
+    fn backlog(&self) -> Backlog {
+        each!(self, scheduler => scheduler.backlog())
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        each!(self, scheduler => scheduler.class_backlog(class))
+    }
+
+    fn room(&self, class: ClassId) -> u32 {
+        each!(self, scheduler => scheduler.room(class))
+    }
+
+    fn counters(&self, class: ClassId) -> ClassCounters {
+        each!(self, scheduler => scheduler.counters(class))
+    }
+}
+
+impl FromStr for SchedulerKind {
+    type Err = UnknownScheduler;
+
+    fn from_str(name: &str) -> Result<Self, UnknownScheduler> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or(UnknownScheduler)
+    }
+}
+
+impl fmt::Display for SchedulerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for UnknownScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown scheduler; known are")?;
+        for (n, kind) in SchedulerKind::ALL.into_iter().enumerate() {
+            write!(f, "{} {kind}", if n == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for UnknownScheduler {}

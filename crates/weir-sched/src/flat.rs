@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What all schedulers of one level share: queues, upper limits, and the loop around a discipline.
+
+use core::fmt;
+
+use weir_units::{BitRate, ByteCount, Instant};
+
+use crate::limit::Limits;
+use crate::{
+    Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, LinkConfig,
+    Packet, Popped, QueueTable, Scheduler, WaitReason,
+};
+
+/// A scheduler of one level: the discipline `D` decides who is next, the rest is here.
+#[derive(Clone)]
+pub struct Flat<D> {
+    queues: QueueTable,
+    limits: Limits,
+    /// The latest instant seen; one that goes back is replaced by it.
+    latest: Instant,
+    discipline: D,
+}
+
+/// Who is next among the classes that have packets and are not at their limit (*active* ones).
+pub trait Discipline {
+    /// The state for a link without classes.
+    fn new(link: &LinkConfig) -> Self;
+
+    /// Whether upper limits mean anything here.
+    const LIMITS: bool = true;
+
+    /// A class was added (it has no packets) or changed (it may be active).
+    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &QueueTable);
+
+    /// A class is removed; it is not active any more.
+    fn remove(&mut self, class: u32);
+
+    /// The link's rate changed.
+    fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        let _ = (now, rate);
+    }
+
+    /// A packet was queued.
+    fn enqueued(&mut self, class: u32, bytes: u32) {
+        let _ = (class, bytes);
+    }
+
+    /// The class became active; `head` is the length of its first packet.
+    fn activate(&mut self, now: Instant, class: u32, head: u32);
+
+    /// The class is not active any more although it has packets: at its limit, or removed.
+    fn deactivate(&mut self, class: u32);
+
+    /// The class to serve, always an active one.
+    fn pick(&mut self, now: Instant, queues: &QueueTable) -> Pick;
+
+    /// The class just picked sent a packet; `head` is the length of its next, if there is one.
+    fn sent(&mut self, now: Instant, class: u32, bytes: u32, head: Option<u32>);
+
+    /// The class just picked gave up a packet; `head` is the length of its next.
+    fn dropped(&mut self, class: u32, head: u32) {
+        let _ = (class, head);
+    }
+}
+
+/// The answer of [`Discipline::pick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// This class.
+    Class(u32),
+    /// Nobody before this instant.
+    Wait(Instant, WaitReason),
+    /// No class is active.
+    Nobody,
+}
+
+impl<D: Discipline> Flat<D> {
+    /// A scheduler without classes.
+    #[must_use]
+    pub fn new(link: &LinkConfig) -> Self {
+        Self {
+            queues: QueueTable::new(link.classes_max, link.packets_max),
+            limits: Limits::new(),
+            latest: Instant::ZERO,
+            discipline: D::new(link),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn discipline_mut(&mut self) -> &mut D {
+        &mut self.discipline
+    }
+
+    #[inline]
+    fn observe(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn activate(&mut self, now: Instant, class: u32) {
+        if let Some(head) = self.queues.head(ClassId(class)) {
+            self.discipline.activate(now, class, head.bytes());
+        }
+    }
+
+    /// Serves the class picked; `None` if it is at its limit instead.
+    #[inline]
+    fn serve(&mut self, now: Instant, class: u32) -> Option<Dequeue> {
+        let id = ClassId(class);
+        if D::LIMITS {
+            let head = self.queues.head(id).map_or(0, Packet::bytes);
+            if self.limits.hold(now, class, head) {
+                self.discipline.deactivate(class);
+                return None;
+            }
+        }
+        match self.queues.pop(now, id) {
+            Popped::Send { packet, mark } => {
+                self.limits.charge(now, class, u64::from(packet.bytes()));
+                let head = self.queues.head(id).map(Packet::bytes);
+                self.discipline.sent(now, class, packet.bytes(), head);
+                Some(Dequeue::Send { class: id, packet, mark })
+            }
+            Popped::Dropped(packet) => {
+                let head = self.queues.head(id).map_or(0, Packet::bytes);
+                self.discipline.dropped(class, head);
+                Some(Dequeue::Dropped { class: id, packet, reason: DropReason::Codel })
+            }
+            Popped::Empty => {
+                debug_assert!(false, "an active class has a packet");
+                self.discipline.deactivate(class);
+                None
+            }
+        }
+    }
+}
+
+impl<D: Discipline> Scheduler for Flat<D> {
+    fn add_class(
+        &mut self,
+        now: Instant,
+        parent: Option<ClassId>,
+        config: &ClassConfig,
+    ) -> Result<ClassId, ConfigError> {
+        config.check()?;
+        if parent.is_some() {
+            return Err(ConfigError::Flat);
+        }
+        let now = self.observe(now);
+        let class = self.queues.add(&config.queue)?;
+        if D::LIMITS {
+            self.limits.configure(now, class.0, config);
+        }
+        self.discipline.configure(class.0, config, &self.queues);
+        Ok(class)
+    }
+
+    fn change_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        config: &ClassConfig,
+    ) -> Result<(), ConfigError> {
+        config.check()?;
+        let now = self.observe(now);
+        self.queues.change(class, &config.queue)?;
+        let freed = D::LIMITS && self.limits.configure(now, class.0, config);
+        self.discipline.configure(class.0, config, &self.queues);
+        if freed {
+            self.activate(now, class.0);
+        }
+        Ok(())
+    }
+
+    fn remove_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        orphan: &mut dyn FnMut(Packet),
+    ) -> Result<(), ConfigError> {
+        self.queues.check(class)?;
+        self.observe(now);
+        let parked = self.limits.remove(class.0);
+        if !parked && !self.queues.is_empty(class) {
+            self.discipline.deactivate(class.0);
+        }
+        self.discipline.remove(class.0);
+        self.queues.remove(class, orphan)
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        let now = self.observe(now);
+        let was_empty = self.queues.push(class, packet)?;
+        self.discipline.enqueued(class.0, packet.bytes());
+        if was_empty {
+            self.discipline.activate(now, class.0, packet.bytes());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Instant) -> Dequeue {
+        let now = self.observe(now);
+        while let Some(class) = self.limits.release(now) {
+            self.activate(now, class);
+        }
+        // Each turn of the loop serves a class or parks one; a parked one does not come back.
+        loop {
+            match self.discipline.pick(now, &self.queues) {
+                Pick::Class(class) => {
+                    if let Some(answer) = self.serve(now, class) {
+                        return answer;
+                    }
+                }
+                Pick::Wait(until, why) => return Dequeue::Wait { until, why },
+                Pick::Nobody => {
+                    let queues = &self.queues;
+                    let bytes = |class| queues.head(ClassId(class)).map_or(0, Packet::bytes);
+                    let until = self.limits.next(now, bytes);
+                    let why = WaitReason::UpperLimit;
+                    return until.map_or(Dequeue::Idle, |until| Dequeue::Wait { until, why });
+                }
+            }
+        }
+    }
+
+    fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
+        let now = self.observe(now);
+        self.limits.charge(now, class.0, bytes.get());
+    }
+
+    fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        let now = self.observe(now);
+        self.discipline.set_link_rate(now, rate);
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queues.total()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.queues.backlog(class)
+    }
+
+    fn room(&self, class: ClassId) -> u32 {
+        self.queues.room(class)
+    }
+
+    fn counters(&self, class: ClassId) -> ClassCounters {
+        self.queues.counters(class)
+    }
+}
+
+impl<D: fmt::Debug> fmt::Debug for Flat<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the queues, which may hold a million packets.
+        let mut shown = f.debug_struct("Flat");
+        shown.field("backlog", &self.queues.total()).field("latest", &self.latest);
+        shown.field("discipline", &self.discipline).finish_non_exhaustive()
+    }
+}

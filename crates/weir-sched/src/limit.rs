@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Upper limits of the flat schedulers: a bucket a class, and who waits for which instant.
+
+use alloc::vec::Vec;
+
+use weir_units::Instant;
+
+use crate::heap::MinHeap;
+use crate::{ClassConfig, TokenBucket};
+
+/// A class that its limit keeps from sending is *parked*: out of the discipline's hands until the
+/// exact instant at which its next packet conforms.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    limits: Vec<Option<Limit>>,
+    /// How many classes have one: without any, no packet pays for this.
+    limited: usize,
+    /// By the instant known when they were parked. A charge from elsewhere makes the true one
+    /// later: mended at the top.
+    parked: MinHeap<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Limit {
+    /// In bits, so that no rate is rounded.
+    bucket: TokenBucket,
+    parked: bool,
+}
+
+impl Limits {
+    pub(crate) const fn new() -> Self {
+        Self { limits: Vec::new(), limited: 0, parked: MinHeap::new() }
+    }
+
+    /// Takes over a class's limit. Says whether the class was parked and now is not.
+    pub(crate) fn configure(&mut self, now: Instant, class: u32, config: &ClassConfig) -> bool {
+        let index = class as usize;
+        if self.limits.len() <= index {
+            self.limits.resize_with(index + 1, || None);
+            self.parked.reserve(index + 1);
+        }
+        let slot = &mut self.limits[index];
+        let was_parked = slot.as_mut().is_some_and(|limit| core::mem::take(&mut limit.parked));
+        self.limited -= usize::from(slot.is_some());
+        let burst = config.burst.get().saturating_mul(BITS);
+        match (slot.as_mut(), config.max_rate) {
+            (Some(limit), Some(rate)) => limit.bucket.set_rate(now, rate.as_bps(), burst),
+            (None, Some(rate)) => {
+                let bucket = TokenBucket::new(rate.as_bps(), burst, now);
+                *slot = Some(Limit { bucket, parked: false });
+            }
+            (_, None) => *slot = None,
+        }
+        self.limited += usize::from(slot.is_some());
+        if was_parked {
+            self.parked.remove(class);
+        }
+        was_parked
+    }
+
+    /// Forgets a class. Says whether it was parked.
+    pub(crate) fn remove(&mut self, class: u32) -> bool {
+        let Some(limit) = self.limits.get_mut(class as usize).and_then(Option::take) else {
+            return false;
+        };
+        self.limited -= 1;
+        if limit.parked {
+            self.parked.remove(class);
+        }
+        limit.parked
+    }
+
+    /// Parks the class unless its next packet conforms. Says whether it did park it.
+    #[inline]
+    pub(crate) fn hold(&mut self, now: Instant, class: u32, bytes: u32) -> bool {
+        if self.limited == 0 {
+            return false;
+        }
+        let Some(Some(limit)) = self.limits.get_mut(class as usize) else { return false };
+        let Err(until) = limit.bucket.ready(now, u64::from(bytes) * BITS) else { return false };
+        limit.parked = true;
+        self.parked.push(until, class);
+        true
+    }
+
+    /// Takes bytes from the class's bucket, below zero if need be.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: Instant, class: u32, bytes: u64) {
+        if self.limited == 0 {
+            return;
+        }
+        if let Some(Some(limit)) = self.limits.get_mut(class as usize) {
+            limit.bucket.take(now, bytes.saturating_mul(BITS));
+        }
+    }
+
+    /// The next class whose wait may be over; it is not parked any more.
+    #[inline]
+    pub(crate) fn release(&mut self, now: Instant) -> Option<u32> {
+        let (until, _) = self.parked.peek()?;
+        if until > now {
+            return None;
+        }
+        let (_, class) = self.parked.pop()?;
+        if let Some(Some(limit)) = self.limits.get_mut(class as usize) {
+            limit.parked = false;
+        }
+        Some(class)
+    }
+
+    /// When the first parked class can send, given the length of a class's next packet.
+    pub(crate) fn next(&mut self, now: Instant, bytes: impl Fn(u32) -> u32) -> Option<Instant> {
+        loop {
+            let (known, class) = self.parked.peek()?;
+            let limit = self.limits.get(class as usize).and_then(Option::as_ref)?;
+            match limit.bucket.ready(now, u64::from(bytes(class)) * BITS) {
+                Err(until) if until > known => self.parked.replace_top(until),
+                _ => return Some(known),
+            }
+        }
+    }
+}
+
+/// In a byte.
+const BITS: u64 = 8;
