@@ -14,6 +14,7 @@ pub mod netns;
 pub mod process;
 pub mod run;
 pub mod state;
+pub mod traffic;
 pub mod undo;
 
 pub use error::HostError;

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * A generator of frames: run by bpf_prog_test_run with live frames, once for each frame that the
+ * kernel has at hand. It turns the frame into the next one of a stream that is due and redirects it
+ * to the stream's device, or drops it when none is due.
+ *
+ * Each stream is paced by a due time that carries its remainder, so that its rate is exact; after a
+ * time without the processor it catches up, but never by more than `catch_up_ns`. A stream without a
+ * rate is always due; several of them share by weight.
+ *
+ * Frames come back from the receiver with whatever it wrote into them: all headers are written anew.
+ */
+#include "traffic.h"
+
+#define STREAMS_MAX 1024
+#define DEVICES_MAX 64
+/* Streams looked at in one run; the next run goes on where this one stopped. */
+#define SCAN_MAX 16
+#define SIZES_MAX 16
+#define HEADERS_UNTAGGED 42
+#define HEADERS_TAGGED 46
+
+/* All fields are 64 bits wide, so that user space reads and writes an array of words. */
+struct stream {
+	/* Set before the run. */
+	__u64 id;
+	__u64 device;     /* index into `devices` */
+	__u64 start_ns;
+	__u64 end_ns;     /* 0: none */
+	__u64 limit;      /* frames; 0: none */
+	__u64 numerator;  /* a unit takes numerator / denominator ns */
+	__u64 denominator; /* 0: not paced */
+	__u64 by_bytes;   /* unit is a byte instead of a frame */
+	__u64 catch_up_ns;
+	__u64 weight;     /* frames in a row, at least 1 */
+	__u64 sizes_count; /* 0: uniform between sizes[0] and sizes[1] */
+	__u64 sizes[SIZES_MAX];
+	__u64 tagged;
+	__u64 flows;      /* source ports in turn; at most 1: one */
+	__u64 port;       /* first source port */
+	__u64 checksum;   /* sum of the IPv4 header's words without the total length */
+	__u8 headers[48];
+	/* Kept by the program. */
+	__u64 due_ns;
+	__u64 remainder;  /* of the division numerator / denominator */
+	__u64 packets;    /* sent; also the next sequence number */
+	__u64 bytes;
+	__u64 skipped_ns; /* given up because it exceeded catch_up_ns */
+	__u64 size_next;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAMS_MAX);
+	__type(key, __u32);
+	__type(value, struct stream);
+} streams SEC(".maps");
+
+struct ring {
+	struct cell cells[CELLS];
+};
+
+/* The ring of each stream. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAMS_MAX);
+	__type(key, __u32);
+	__type(value, struct ring);
+} rings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, DEVICES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} devices SEC(".maps");
+
+/* Words, like the streams. */
+const volatile struct {
+	__u64 streams;
+	__u64 frame_bytes; /* length of the frames as the kernel makes them */
+	__u64 cell_ns;
+} settings = { 1, 1514, 10000000 };
+
+/* Only one processor runs the program at a time. */
+__u32 cursor;
+__u64 turn_left;
+
+static __always_inline int is_due(struct stream *s, __u64 now)
+{
+	if (now < s->start_ns || (s->end_ns && now >= s->end_ns))
+		return 0;
+	if (s->limit && s->packets >= s->limit)
+		return 0;
+	return !s->denominator || now >= s->due_ns;
+}
+
+static __always_inline __u32 next_size(struct stream *s)
+{
+	if (s->sizes_count) {
+		__u64 i = s->size_next;
+		s->size_next = i + 1 >= s->sizes_count ? 0 : i + 1;
+		return s->sizes[i & (SIZES_MAX - 1)];
+	}
+	/* 32 random bits scaled to the span: no division. */
+	__u64 span = s->sizes[1] - s->sizes[0] + 1;
+	return s->sizes[0] + ((span * bpf_get_prandom_u32()) >> 32);
+}
+
+static __always_inline void write_payload(void *at, struct stream *s, __u64 now)
+{
+	__u64 order = HEADER_VERSION << 56 | (s->packets & SEQUENCE_MASK) << 16 | (s->id & 0xffff);
+	*(__u32 *)at = bpf_htonl(HEADER_MAGIC);
+	/* The time first: its two upper bytes lie where the stream goes. */
+	*(__u64 *)(at + 10) = bpf_cpu_to_be64(now);
+	*(__u64 *)(at + 4) = bpf_cpu_to_be64(order);
+}
+
+static __always_inline void write_network(void *ip, struct stream *s, __u32 length)
+{
+	__u64 sum = s->checksum + length;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	*(__u16 *)(ip + 2) = bpf_htons(length);
+	*(__u16 *)(ip + 10) = bpf_htons(~sum & 0xffff);
+	*(__u16 *)(ip + 24) = bpf_htons(length - 20);
+	if (s->flows > 1)
+		*(__u16 *)(ip + 20) = bpf_htons(s->port + s->packets % s->flows);
+}
+
+static __always_inline int write_frame(struct xdp_md *ctx, struct stream *s, __u32 size, __u64 now)
+{
+	int change = (int)size - (int)settings.frame_bytes;
+	if (change && bpf_xdp_adjust_tail(ctx, change))
+		return -1;
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	if (s->tagged) {
+		if (data + HEADERS_TAGGED + HEADER_BYTES > end)
+			return -1;
+		__builtin_memcpy(data, s->headers, HEADERS_TAGGED);
+		write_network(data + 18, s, size - 18);
+		write_payload(data + HEADERS_TAGGED, s, now);
+		return 0;
+	}
+	if (data + HEADERS_UNTAGGED + HEADER_BYTES > end)
+		return -1;
+	__builtin_memcpy(data, s->headers, HEADERS_UNTAGGED);
+	write_network(data + 14, s, size - 14);
+	write_payload(data + HEADERS_UNTAGGED, s, now);
+	return 0;
+}
+
+static __always_inline void advance(struct stream *s, __u32 size, __u64 now)
+{
+	s->packets += 1;
+	s->bytes += size;
+	if (!s->denominator)
+		return;
+	__u64 late_from = now > s->catch_up_ns ? now - s->catch_up_ns : 0;
+	if (s->due_ns < late_from) {
+		s->skipped_ns += late_from - s->due_ns;
+		s->due_ns = late_from;
+	}
+	__u64 amount = s->remainder + s->numerator * (s->by_bytes ? size : 1);
+	s->due_ns += amount / s->denominator;
+	s->remainder = amount % s->denominator;
+}
+
+static __always_inline int send(struct xdp_md *ctx, __u32 index, struct stream *s, __u64 now)
+{
+	__u32 size = next_size(s);
+	if (write_frame(ctx, s, size, now))
+		return XDP_DROP;
+	int action = bpf_redirect_map(&devices, s->device, XDP_DROP);
+	if (action != XDP_REDIRECT)
+		return XDP_DROP;
+	advance(s, size, now);
+	__u64 number = now / settings.cell_ns + 1;
+	struct ring *ring = bpf_map_lookup_elem(&rings, &index);
+	if (ring)
+		cell_count(&ring->cells[number & (CELLS - 1)], number, 1, size);
+	return action;
+}
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	for (int i = 0; i < SCAN_MAX; i++) {
+		__u32 index = cursor;
+		struct stream *s = bpf_map_lookup_elem(&streams, &index);
+		if (s && is_due(s, now)) {
+			if (!turn_left)
+				turn_left = s->weight;
+			turn_left -= 1;
+			if (!turn_left)
+				cursor = index + 1 < settings.streams ? index + 1 : 0;
+			return send(ctx, index, s, now);
+		}
+		cursor = index + 1 < settings.streams ? index + 1 : 0;
+		turn_left = 0;
+	}
+	return XDP_DROP;
+}
+
+/* GPL: the kernel gives bpf_ktime_get_ns and others to such programs only. */
+char _license[] SEC("license") = "Dual MIT/GPL";

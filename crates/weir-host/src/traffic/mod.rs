@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Traffic for experiments: senders and receivers whose packets carry stream, sequence and time, so
+//! that the receiver alone can say what was lost, reordered or late.
+//!
+//! A run is described by a value ([`SendSpec`], [`ReceiveSpec`]), which its result echoes. It ends
+//! after its length, when a flag is set, or when all is sent; [`stop_on_signals`] gives a flag that
+//! SIGINT and SIGTERM set. All times in results are of `CLOCK_MONOTONIC`, one clock for all
+//! namespaces of a machine, and the cells of all series begin at multiples of their width: what two
+//! ends counted lies side by side.
+//!
+//! The XDP generator and sink count frames on the device; sockets are there for what needs the
+//! stack (TCP, many connections) and as a second opinion.
+
+mod bpf;
+mod check;
+mod device;
+mod error;
+mod frame;
+mod generator;
+mod header;
+mod histogram;
+mod result;
+mod rings;
+mod sink;
+mod spec;
+mod stop;
+mod thread;
+
+use std::sync::atomic::AtomicBool;
+
+pub use error::TrafficError;
+pub use header::{HEADER_BYTES, Header};
+pub use histogram::{Delays, Histogram};
+pub use result::{
+    CELLS_MAX, Connection, Order, ReceiveResult, Received, Record, SendResult, Sent, Series,
+    Source, Span, Totals,
+};
+pub use spec::{
+    Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
+    SendSpec, SinkSpec, SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
+};
+pub use stop::{OnProgress, Progress, stop_on_signals};
+
+/// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,
+/// so the caller's namespace, processors and priority stay as they are.
+///
+/// # Errors
+/// The specification is out of bounds, a device or namespace is missing, or the system refuses.
+pub fn send(
+    spec: &SendSpec,
+    stop: &AtomicBool,
+    progress: OnProgress<'_>,
+) -> Result<SendResult, TrafficError> {
+    spec.check()?;
+    thread::run_inside(&spec.run, || match &spec.method {
+        SendMethod::Xdp(xdp) => generator::send(spec, xdp, stop, progress),
+        SendMethod::Udp(_) | SendMethod::Tcp(_) => {
+            Err(TrafficError::Device("sockets cannot send yet: use xdp".to_owned()))
+        }
+    })
+}
+
+/// Receives until the run is over or `stop` is set. Blocks; works on threads of its own. The first
+/// call of `progress` says that packets are counted from now on.
+///
+/// # Errors
+/// The specification is out of bounds, a device or namespace is missing, or the system refuses.
+pub fn receive(
+    spec: &ReceiveSpec,
+    stop: &AtomicBool,
+    progress: OnProgress<'_>,
+) -> Result<ReceiveResult, TrafficError> {
+    spec.check()?;
+    thread::run_inside(&spec.run, || match &spec.method {
+        ReceiveMethod::Sink(sink) => sink::receive(spec, sink, stop, progress),
+        ReceiveMethod::Sockets(_) => {
+            Err(TrafficError::Device("sockets cannot receive yet: use sink".to_owned()))
+        }
+    })
+}

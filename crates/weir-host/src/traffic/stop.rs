@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a run ends: by its length, by a flag, or by SIGINT and SIGTERM that set the flag.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::TrafficError;
+use super::result::Span;
+use super::spec::RunSpec;
+use super::thread::{monotonic_ns, sleep_until, wall_ns};
+
+/// What the progress function is told: when the run is ready to send or receive (all zeros), and
+/// then every interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed_ns: u64,
+    /// Packets sent or received so far.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The progress function.
+pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
+
+/// Makes SIGINT and SIGTERM set a flag, and gives the flag. The second signal ends the process in
+/// the way that the system provides.
+///
+/// # Errors
+/// The system refused to handle the signals.
+pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        handle(signal, stop_handler, libc::SA_RESETHAND)?;
+    }
+    Ok(&STOP)
+}
+
+/// Makes `signal` call `handler`, without restart of the system call that it interrupts.
+///
+/// # Errors
+/// The system refused.
+pub(super) fn handle(
+    signal: i32,
+    handler: extern "C" fn(i32),
+    flags: i32,
+) -> Result<(), TrafficError> {
+    // SAFETY: all zeros is a valid action; the fields that matter are set below.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = flags;
+    // SAFETY: `action` is valid; the handlers in this module touch an atomic or nothing.
+    if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
+        return Err(TrafficError::last_os(format!("handle signal {signal}")));
+    }
+    Ok(())
+}
+
+/// The course of a run: wakes up in time for the next progress call and for the end.
+pub(super) struct Course<'a> {
+    stop: &'a AtomicBool,
+    progress: OnProgress<'a>,
+    start_ns: u64,
+    start_unix_ns: u64,
+    end_ns: u64,
+    interval_ns: u64,
+    report_ns: u64,
+}
+
+impl<'a> Course<'a> {
+    /// A course that begins at `start_ns` or now, whichever is later, and is ready.
+    pub(super) fn begin(
+        run: &RunSpec,
+        start_ns: Option<u64>,
+        stop: &'a AtomicBool,
+        progress: OnProgress<'a>,
+    ) -> Self {
+        let now = monotonic_ns();
+        let start_ns = start_ns.map_or(now, |start| start.max(now));
+        let length = run.duration_ms.map(|ms| ms.saturating_mul(1_000_000));
+        let end_ns = length.map_or(u64::MAX, |length| start_ns.saturating_add(length));
+        let interval_ns = run.interval_ms.saturating_mul(1_000_000).max(1);
+        progress(Progress::default());
+        Self {
+            stop,
+            progress,
+            start_ns,
+            start_unix_ns: wall_ns().saturating_add(start_ns.saturating_sub(now)),
+            end_ns,
+            interval_ns,
+            report_ns: start_ns.saturating_add(interval_ns),
+        }
+    }
+
+    pub(super) const fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// `u64::MAX` if the run has no end of its own.
+    pub(super) const fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// Whether the run is over at `now_ns`.
+    pub(super) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.end_ns || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a report is due at `now_ns`; if so `count` gives packets and bytes for it.
+    pub(super) fn report(&mut self, now_ns: u64, count: impl FnOnce() -> (u64, u64)) {
+        if now_ns < self.report_ns {
+            return;
+        }
+        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
+        let intervals = elapsed_ns / self.interval_ns + 1;
+        self.report_ns = self.start_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
+        let (packets, bytes) = count();
+        (self.progress)(Progress { elapsed_ns, packets, bytes });
+    }
+
+    /// Sleeps until something is to be done, at most [`NAP_NS`]: so long may the flag wait.
+    pub(super) fn nap(&self) {
+        let now = monotonic_ns();
+        sleep_until((now + NAP_NS).min(self.end_ns).min(self.report_ns));
+    }
+
+    /// From the start to now, or to the end of the run if it reached that.
+    pub(super) fn span(&self) -> Span {
+        let end_ns = monotonic_ns().min(self.end_ns);
+        Span { start_ns: self.start_ns, end_ns, start_unix_ns: self.start_unix_ns }
+    }
+}
+
+extern "C" fn stop_handler(_signal: i32) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+const NAP_NS: u64 = 10_000_000;

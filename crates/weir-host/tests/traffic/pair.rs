@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two namespaces joined by a veth pair, gone when the value is.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use weir_host::traffic::{self, Rate, ReceiveResult, ReceiveSpec, SendSpec, Verdict};
+
+/// Namespace `a` with device `wa` (02:00:00:00:00:0a, 198.18.0.1) and namespace `b` with device `wb`
+/// (02:00:00:00:00:0b, 198.18.0.2), joined.
+pub(crate) struct Pair {
+    pub(crate) a: String,
+    pub(crate) b: String,
+}
+
+impl Pair {
+    /// `None` without root, after saying so.
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        if run("id", &["-u"]).1.trim() != "0" {
+            eprintln!("SKIPPED {name}: needs root for network namespaces and BPF");
+            return None;
+        }
+        let id = std::process::id();
+        let pair = Self { a: format!("wt-{name}-a{id}"), b: format!("wt-{name}-b{id}") };
+        ip(&format!("netns add {}", pair.a));
+        ip(&format!("netns add {}", pair.b));
+        ip(&format!(
+            "-n {} link add name wa address {MAC_A} type veth peer name wb address {MAC_B} netns {}",
+            pair.a, pair.b
+        ));
+        for (netns, device, address) in [(&pair.a, "wa", IP_A), (&pair.b, "wb", IP_B)] {
+            ip(&format!("-n {netns} address add {address}/24 dev {device}"));
+            ip(&format!("-n {netns} link set lo up"));
+            // No link-local IPv6 address: the kernel sends no frames of its own.
+            ip(&format!("-n {netns} link set {device} addrgenmode none"));
+            ip(&format!("-n {netns} link set {device} up"));
+        }
+        Some(pair)
+    }
+
+    /// Frames of one stream from `wa` to `wb`.
+    pub(crate) fn xdp_spec(
+        &self,
+        stream: u16,
+        rate: Option<Rate>,
+        frame_bytes: u16,
+        count: Option<u64>,
+        duration_ms: u64,
+    ) -> SendSpec {
+        let text = serde_json::json!({
+            "run": {"netns": self.a, "duration_ms": duration_ms},
+            "method": {"xdp": {"streams": [{
+                "stream": stream, "device": "wa", "rate": rate, "count": count,
+                "sizes": {"fixed": frame_bytes}, "destination_mac": MAC_B,
+            }]}},
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    /// A sink on `wb`.
+    pub(crate) fn sink_spec(&self, verdict: Verdict) -> ReceiveSpec {
+        let text = serde_json::json!({
+            "run": {"netns": self.b},
+            "method": {"sink": {"device": "wb", "verdict": verdict}},
+        });
+        serde_json::from_value(text).unwrap()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for netns in [&self.a, &self.b] {
+            run("ip", &["netns", "del", netns]);
+        }
+    }
+}
+
+/// What `spec` received while `f` ran, and what `f` gave.
+pub(crate) fn receive_during<T>(spec: &ReceiveSpec, f: impl FnOnce() -> T) -> (T, ReceiveResult) {
+    let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let receiver = scope
+            .spawn(|| traffic::receive(spec, &stop, &mut |_| ready.store(true, Ordering::Release)));
+        while !ready.load(Ordering::Acquire) && !receiver.is_finished() {
+            thread::yield_now();
+        }
+        let answer = f();
+        thread::sleep(std::time::Duration::from_millis(50));
+        stop.store(true, Ordering::Relaxed);
+        (answer, receiver.join().unwrap().unwrap())
+    })
+}
+
+pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn ip(arguments: &str) {
+    let (good, text) = run("ip", &arguments.split(' ').collect::<Vec<_>>());
+    assert!(good, "ip {arguments}: {text}");
+}
+
+pub(crate) const MAC_A: &str = "02:00:00:00:00:0a";
+pub(crate) const MAC_B: &str = "02:00:00:00:00:0b";
+pub(crate) const IP_A: &str = "198.18.0.1";
+pub(crate) const IP_B: &str = "198.18.0.2";
