@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The policy of one node: which ports it has, which tenants share them, and what each is owed.
 //!
-//! A policy is data. It can be built in Rust:
+//! A policy is data. It is read from a TOML document, every key of which is described in
+//! `docs/policy.md`:
+//!
+//! ```
+//! let policy = weir_policy::parse(r#"
+//! version = 1
+//! [[port]]
+//! name = "up0"
+//! rate = "100Mbit"
+//! [[slice]]
+//! name = "gold"
+//! [[vif]]
+//! name = "gold.0"
+//! slice = "gold"
+//! send = { min_rate = "130Mbit" }
+//! "#);
+//! assert_eq!(
+//!     policy.unwrap_err().to_string(),
+//!     "5:8: port \"up0\".rate: the slices' send.min_rate add up to 130Mbit, at most 100Mbit fit"
+//! );
+//! ```
+//!
+//! Or it is built in Rust, and checked by the same rules:
 //!
 //! ```
 //! use weir_policy::{Policy, Port, Slice, Vif};
@@ -14,6 +36,8 @@
 //! vif.send.min_rate = BitRate::from_mbps(30);
 //! let vif = policy.add_vif(vif);
 //! assert_eq!(policy[vif].port, up);
+//! assert_eq!(policy.check(), Ok(()));
+//! assert_eq!(weir_policy::parse(&policy.to_toml()), Ok(policy));
 //! ```
 //!
 //! Not here: what a device can do, what a host looks like, how a policy is enforced.
@@ -22,12 +46,33 @@
 extern crate alloc;
 
 mod address;
+mod check;
+mod document;
+mod fit;
+mod format;
+mod guarantee;
 mod model;
+mod problem;
+mod read;
+mod reference;
+mod resolve;
+mod schema;
 mod share;
+mod suggest;
+mod walk;
+mod write;
 
 pub use address::{MacAddr, ParseAddressError, Prefix};
+pub use document::{
+    ADDRESSES_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX, SLICES_MAX, VIFS_MAX,
+};
+pub use guarantee::Guarantees;
 pub use model::{
     Action, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
     Reservation, Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
+pub use problem::{Problem, Problems};
+pub use read::parse;
+pub use reference::reference;
+pub use schema::schema;
 pub use share::{Codel, Direction, Queue, Share};

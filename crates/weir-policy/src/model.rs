@@ -7,6 +7,8 @@ use core::fmt;
 use core::net::IpAddr;
 use core::ops::{Index, IndexMut};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::{Direction, MacAddr, Prefix, Queue, Share};
@@ -171,7 +173,8 @@ pub struct Filter {
 }
 
 /// What a filter does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Pass, whatever later rules say.
     Accept,
@@ -180,7 +183,8 @@ pub enum Action {
 }
 
 /// What the worker does when nothing is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Idle {
     /// Sleep until the next event: costs little, wakes some tens of microseconds late.
     Sleep,
@@ -189,20 +193,22 @@ pub enum Idle {
 }
 
 /// How the worker's CPU time is protected from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Reservation {
     /// Bound to its CPU.
     Pinned,
-    /// Bound, and real-time (`SCHED_FIFO`). Only with [`Idle::Sleep`].
+    /// Bound, and real-time (`SCHED_FIFO`). Only where the worker sleeps when idle.
     Fifo,
     /// A budget of `SCHED_DEADLINE`.
     Deadline,
-    /// None.
+    /// No protection.
     None,
 }
 
 /// How a device is driven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The best that the device supports.
     Auto,
@@ -221,7 +227,8 @@ pub enum Kind {
 }
 
 /// What a byte count includes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Layer {
     /// The wire: layer 2 and 24 bytes of preamble, FCS and gap, frames padded to 60 bytes.
     L1,
@@ -232,7 +239,8 @@ pub enum Layer {
 }
 
 /// The scheduler of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum SchedulerKind {
     /// Hierarchical fair service curves: honours everything.
     Hfsc,

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What one vif, router or slice is owed and may take in one direction, and its queue.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 /// A direction, always the tenant's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From the vif towards ports and other vifs.
     Send,
@@ -19,7 +24,7 @@ pub struct Share {
     /// [`Share::PRIORITY_MAX`].
     pub priority: u32,
     /// Guaranteed rate on the port that a packet leaves by; zero for none. At a router or slice zero
-    /// stands for the sum of its members: see [`crate::Policy::slice_min_rate`].
+    /// stands for the sum of its members: see [`crate::Guarantees`].
     pub min_rate: BitRate,
     /// Upper limit; `None` for the port's own rate.
     pub rate: Option<BitRate>,

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What must hold between the values of a policy, beyond the bounds of each: addresses, limits,
+//! queues and the frame pool. Sums of guarantees are checked in `fit`.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use weir_units::ByteCount;
+
+use crate::document::FRAMES_MAX;
+use crate::fit::check_sums;
+use crate::format::quoted;
+use crate::read::Finding;
+use crate::{
+    Direction, Filter, Idle, Kind, MacAddr, Policy, PortId, Queue, Reservation, Share, Vif,
+};
+
+/// Adds what is wrong with `policy`. References that nothing has are left alone: they were
+/// reported when they were resolved.
+pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
+    check_node(policy, findings);
+    check_devices(policy, findings);
+    check_vlans(policy, findings);
+    check_macs(policy, findings);
+    let packet = policy.node.frame_size.packet_max();
+    for direction in Direction::ALL {
+        for (index, slice) in policy.slices.iter().enumerate() {
+            check_share(("slice", index), direction, slice.share(direction), packet, findings);
+        }
+        for (index, router) in policy.routers.iter().enumerate() {
+            check_share(("router", index), direction, router.share(direction), packet, findings);
+        }
+        for (index, vif) in policy.vifs.iter().enumerate() {
+            check_share(("vif", index), direction, vif.share(direction), packet, findings);
+            check_queue(index, direction, vif.queue(direction), packet, findings);
+        }
+    }
+    for (index, vif) in policy.vifs.iter().enumerate() {
+        check_router(policy, index, vif, findings);
+        check_addresses(index, vif, findings);
+        for (number, rule) in vif.filter.iter().enumerate() {
+            check_rule(index, number, rule, findings);
+        }
+    }
+    check_sums(policy, findings);
+}
+
+/// Frames that all queues and devices may hold at once.
+pub(crate) fn frames_needed(policy: &Policy) -> u64 {
+    let queued = |vif: &Vif| {
+        // To the port and to other vifs wait apart.
+        2 * u64::from(vif.send_queue.packets) + u64::from(vif.receive_queue.packets)
+    };
+    let queues: u64 = policy.vifs.iter().map(queued).sum();
+    queues + devices(policy) * FRAMES_PER_DEVICE
+}
+
+fn devices(policy: &Policy) -> u64 {
+    (policy.ports.len() + policy.vifs.len()) as u64
+}
+
+fn check_node(policy: &Policy, findings: &mut Vec<Finding>) {
+    let node = &policy.node;
+    if node.idle == Idle::Spin && node.reservation == Reservation::Fifo {
+        let message = "\"fifo\" needs idle = \"sleep\": a spinning real-time thread is throttled";
+        findings.push(Finding::new("node", 0, "reservation", message));
+    }
+    let needed = frames_needed(policy);
+    if u64::from(node.frames) < needed {
+        let devices = devices(policy);
+        let queues = needed - devices * FRAMES_PER_DEVICE;
+        let why = format!(
+            "{needed} that queues ({queues}) and {devices} devices ({FRAMES_PER_DEVICE} each) may \
+             hold"
+        );
+        let message = if node.frames < FRAMES_MAX {
+            format!("{} is less than the {why}", node.frames)
+        } else {
+            format!("at most {FRAMES_MAX} fit, less than the {why}; lower queue.packets")
+        };
+        findings.push(Finding::new("node", 0, "frames", message));
+    }
+}
+
+fn check_devices(policy: &Policy, findings: &mut Vec<Finding>) {
+    let ports = policy.ports.iter().enumerate();
+    let ports = ports.map(|(index, port)| ("port", index, &port.name, &port.device, port.kind));
+    let vifs = policy.vifs.iter().enumerate();
+    let vifs = vifs.map(|(index, vif)| ("vif", index, &vif.name, &vif.device, vif.kind));
+    let mut owners: BTreeMap<&str, String> = BTreeMap::new();
+    for (table, index, name, device, kind) in ports.chain(vifs) {
+        if table == "port" && kind == Kind::Host {
+            findings.push(Finding::new(table, index, "kind", "\"host\" is for vifs only"));
+        }
+        // A missing name was reported already.
+        if device.is_empty() {
+            continue;
+        }
+        let on_linux = !matches!(kind, Kind::Memory | Kind::Pcap);
+        if on_linux && !is_linux_device(device) {
+            let message = format!(
+                "{} is no device name: 1 to {DEVICE_MAX} bytes without space, slash and colon",
+                quoted(device)
+            );
+            findings.push(Finding::new(table, index, "device", message));
+        }
+        let this = format!("{table} {}", quoted(name));
+        match owners.get(device.as_str()) {
+            // The name is taken, which was reported already, and the device follows from it.
+            Some(owner) if *owner == this => {}
+            Some(owner) => {
+                let message = format!("{} is already the device of {owner}", quoted(device));
+                findings.push(Finding::new(table, index, "device", message));
+            }
+            None => drop(owners.insert(device, this)),
+        }
+    }
+}
+
+fn check_vlans(policy: &Policy, findings: &mut Vec<Finding>) {
+    let mut owners: BTreeMap<u16, &str> = BTreeMap::new();
+    for (index, slice) in policy.slices.iter().enumerate() {
+        let Some(vlan) = slice.vlan else { continue };
+        match owners.get(&vlan) {
+            Some(owner) => {
+                let message = format!("{vlan} is already the VLAN of slice {}", quoted(owner));
+                findings.push(Finding::new("slice", index, "vlan", message));
+            }
+            None => drop(owners.insert(vlan, &slice.name)),
+        }
+    }
+}
+
+/// Addresses are those of stations, and unique where frames could be taken for one another: on one
+/// port, in one VLAN.
+fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
+    let mut owners: BTreeMap<(PortId, Option<u16>, MacAddr), &str> = BTreeMap::new();
+    for (index, vif) in policy.vifs.iter().enumerate() {
+        let Some(slice) = policy.slices.get(vif.slice.0 as usize) else { continue };
+        for (number, mac) in vif.macs.iter().enumerate() {
+            let key = format!("mac.{number}");
+            if mac.is_multicast() || mac.is_zero() {
+                let what = if mac.is_zero() { "zero" } else { "a group address" };
+                findings.push(Finding::new("vif", index, key, format!("{mac} is {what}")));
+                continue;
+            }
+            match owners.get(&(vif.port, slice.vlan, *mac)) {
+                Some(owner) => {
+                    let message = format!("{mac} is already an address of vif {}", quoted(owner));
+                    findings.push(Finding::new("vif", index, key, message));
+                }
+                None => drop(owners.insert((vif.port, slice.vlan, *mac), &vif.name)),
+            }
+        }
+    }
+}
+
+fn check_router(policy: &Policy, index: usize, vif: &Vif, findings: &mut Vec<Finding>) {
+    let router = vif.router.and_then(|id| policy.routers.get(id.0 as usize));
+    let slice = |id: crate::SliceId| policy.slices.get(id.0 as usize);
+    let Some(router) = router else { return };
+    let (Some(of_vif), Some(of_router)) = (slice(vif.slice), slice(router.slice)) else { return };
+    if vif.slice != router.slice {
+        let message = format!(
+            "{} is of slice {}, the vif of slice {}",
+            quoted(&router.name),
+            quoted(&of_router.name),
+            quoted(&of_vif.name)
+        );
+        findings.push(Finding::new("vif", index, "router", message));
+    }
+}
+
+fn check_addresses(index: usize, vif: &Vif, findings: &mut Vec<Finding>) {
+    for (number, address) in vif.addresses.iter().enumerate() {
+        let what = if address.is_unspecified() {
+            "unspecified"
+        } else if address.is_multicast() || is_broadcast(*address) {
+            "a group address"
+        } else if vif.addresses.iter().take(number).any(|earlier| earlier == address) {
+            "already in the list"
+        } else {
+            continue;
+        };
+        let key = format!("addresses.{number}");
+        findings.push(Finding::new("vif", index, key, format!("{address} is {what}")));
+    }
+}
+
+fn check_share(
+    (table, index): (&'static str, usize),
+    direction: Direction,
+    share: &Share,
+    packet: ByteCount,
+    findings: &mut Vec<Finding>,
+) {
+    let name = direction.name();
+    if let Some(rate) = share.rate.filter(|rate| share.min_rate > *rate) {
+        let message = format!("{} is more than its rate, {rate}", share.min_rate);
+        findings.push(Finding::new(table, index, format!("{name}.min_rate"), message));
+    }
+    if let Some(limit) = share.max_pps.filter(|limit| share.min_pps > *limit) {
+        let message = format!("{} is more than its max_pps, {limit}", share.min_pps);
+        findings.push(Finding::new(table, index, format!("{name}.min_pps"), message));
+    }
+    if share.rate.is_some() && share.burst < packet {
+        let message = format!("{} is less than one packet, {packet}", share.burst);
+        findings.push(Finding::new(table, index, format!("{name}.burst"), message));
+    }
+}
+
+fn check_queue(
+    vif: usize,
+    direction: Direction,
+    queue: &Queue,
+    packet: ByteCount,
+    findings: &mut Vec<Finding>,
+) {
+    let name = direction.name();
+    if queue.bytes < packet {
+        let message = format!("{} is less than one packet, {packet}", queue.bytes);
+        findings.push(Finding::new("vif", vif, format!("{name}.queue.bytes"), message));
+    }
+    if let Some(codel) = queue.codel.filter(|codel| codel.target >= codel.interval) {
+        let message = format!("{} is not less than the interval, {}", codel.target, codel.interval);
+        findings.push(Finding::new("vif", vif, format!("{name}.queue.target"), message));
+    }
+}
+
+fn check_rule(vif: usize, number: usize, rule: &Filter, findings: &mut Vec<Finding>) {
+    if let (Some(src), Some(dst)) = (rule.src, rule.dst)
+        && src.address().is_ipv4() != dst.address().is_ipv4()
+    {
+        let message = format!("{dst} is of another family than src, {src}");
+        findings.push(Finding::new("vif", vif, format!("filter.{number}.dst"), message));
+    }
+    if rule.port.is_some() && !rule.protocol.is_some_and(|number| PORTED.contains(&number)) {
+        let message = "needs protocol = \"tcp\", \"udp\" or \"sctp\"";
+        findings.push(Finding::new("vif", vif, format!("filter.{number}.port"), message));
+    }
+}
+
+fn is_broadcast(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(v4) if v4.is_broadcast())
+}
+
+/// As the kernel's `dev_valid_name` has it.
+fn is_linux_device(name: &str) -> bool {
+    let bad = |byte: u8| byte == b'/' || byte == b':' || byte.is_ascii_whitespace();
+    (1..=DEVICE_MAX).contains(&name.len()) && name != "." && name != ".." && !name.bytes().any(bad)
+}
+
+/// `IFNAMSIZ` less the terminating zero.
+const DEVICE_MAX: usize = 15;
+/// Protocols with ports where TCP has them: TCP, UDP, SCTP.
+const PORTED: [u8; 3] = [6, 17, 132];
+/// Frames in a device's rings: half a small ring towards it, half from it.
+const FRAMES_PER_DEVICE: u64 = 256;

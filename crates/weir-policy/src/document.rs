@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The document as it is written: one field a key. The schema, the reference page, the reader
+//! and the writer all follow from these types; the comments are what the reference page says.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+use crate::address::{MacAddr, Prefix};
+use crate::format::{Factor, Protocol, Text};
+use crate::model::{Action, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
+use crate::share::{Codel, Direction, Queue, Share};
+
+/// What one node is asked to do: its ports, its tenants, and what each of them is owed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Weir policy")]
+pub(crate) struct Document {
+    /// Version of this format.
+    #[schemars(required, range(min = 1, max = 1))]
+    pub(crate) version: Option<u32>,
+    /// The node and its worker.
+    pub(crate) node: Option<NodeTable>,
+    /// The links of the node, each with a bridge for the vifs that hang on it.
+    #[schemars(required, length(min = 1, max = PORTS_MAX))]
+    pub(crate) port: Option<Vec<PortTable>>,
+    /// The tenants.
+    #[schemars(length(max = SLICES_MAX))]
+    pub(crate) slice: Option<Vec<SliceTable>>,
+    /// Tenants' routers: groups of vifs inside a slice.
+    #[schemars(length(max = ROUTERS_MAX))]
+    pub(crate) router: Option<Vec<RouterTable>>,
+    /// The tenants' interfaces.
+    #[schemars(length(max = VIFS_MAX))]
+    pub(crate) vif: Option<Vec<VifTable>>,
+}
+
+/// The node and its worker.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "node")]
+pub(crate) struct NodeTable {
+    /// The node's name, in reports and metrics.
+    #[schemars(extend("format" = "name", "default" = "node"))]
+    pub(crate) name: Option<String>,
+    /// What the worker does when nothing is due.
+    #[schemars(extend("default" = "sleep"))]
+    pub(crate) idle: Option<Idle>,
+    /// The CPU that the worker runs on.
+    #[schemars(range(max = CPU_MAX), extend("x-default" = "chosen at start"))]
+    pub(crate) worker_cpu: Option<u32>,
+    /// How the worker's CPU time is protected from others.
+    #[schemars(extend("default" = "pinned"))]
+    pub(crate) reservation: Option<Reservation>,
+    /// Frames in the pool that all devices share. Must hold what all queues may hold and 256 for
+    /// each port and vif; a vif's `send` queue counts twice, since frames to the port and frames
+    /// to other vifs wait apart.
+    #[schemars(range(min = 64, max = FRAMES_MAX))]
+    #[schemars(extend("x-default" = "what is needed, at least 16384"))]
+    pub(crate) frames: Option<u32>,
+    /// Bytes of a frame in the pool: 2048 for packets of up to 1518 bytes, 4096 for up to 3518.
+    #[schemars(extend("enum" = [2048, 4096], "default" = 2048))]
+    pub(crate) frame_size: Option<u32>,
+    /// How far guarantees may exceed what there is: 1 is not at all.
+    #[schemars(range(min = 1, max = 100), extend("default" = 1))]
+    pub(crate) overbooking: Option<Factor>,
+    /// Packets a second that the node was measured to carry. The sums of `min_pps` are held
+    /// against it; unknown if absent.
+    #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX))]
+    pub(crate) capacity: Option<Text<PacketRate>>,
+}
+
+/// A link of the node, with a bridge for the vifs that hang on it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "port")]
+pub(crate) struct PortTable {
+    /// The port's name, unique among ports.
+    #[schemars(required, extend("format" = "name"))]
+    pub(crate) name: Option<String>,
+    /// The Linux device, or for `pcap` the path of the file.
+    #[schemars(extend("format" = "device", "x-default" = "the name"))]
+    pub(crate) device: Option<String>,
+    /// How the device is driven.
+    #[schemars(extend("default" = "auto"))]
+    pub(crate) kind: Option<Kind>,
+    /// The link's rate: frames leave at this rate, and vifs receive from the port at this rate.
+    #[schemars(required, extend("x-minimum" = 1_000, "x-maximum" = BPS_MAX))]
+    pub(crate) rate: Option<Text<BitRate>>,
+    /// What a byte count includes.
+    #[schemars(extend("default" = "l2"))]
+    pub(crate) layer: Option<Layer>,
+    /// Bytes added to the length of each packet, for what the link adds or does not count.
+    #[schemars(range(min = Port::OVERHEAD_MIN, max = Port::OVERHEAD_MAX), extend("default" = 0))]
+    pub(crate) overhead: Option<i32>,
+    /// Who is next on the link. `hfsc` honours every guarantee; the others a part.
+    #[schemars(extend("default" = "hfsc"))]
+    pub(crate) scheduler: Option<SchedulerKind>,
+    /// Lateness of the worker that the port makes up for while packets wait.
+    #[schemars(extend("default" = Port::CATCH_UP_DEFAULT.to_string()))]
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
+    pub(crate) catch_up: Option<Text<Nanos>>,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "slice")]
+pub(crate) struct SliceTable {
+    /// The slice's name, unique among slices.
+    #[schemars(required, extend("format" = "name"))]
+    pub(crate) name: Option<String>,
+    /// The VLAN that the slice's frames carry on every port, unique among slices; vifs see
+    /// untagged frames.
+    #[schemars(range(min = 1, max = Slice::VLAN_MAX), extend("x-default" = "untagged"))]
+    pub(crate) vlan: Option<u16>,
+    /// Guarantees and limits of what its vifs send together, on each port.
+    pub(crate) send: Option<ShareTable>,
+    /// Guarantees and limits of what its vifs receive together, from each port.
+    pub(crate) receive: Option<ShareTable>,
+}
+
+/// A tenant's router: a group of vifs inside a slice.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "router")]
+pub(crate) struct RouterTable {
+    /// The router's name, unique among routers.
+    #[schemars(required, extend("format" = "name"))]
+    pub(crate) name: Option<String>,
+    /// The slice that it belongs to.
+    #[schemars(required, extend("format" = "name"))]
+    pub(crate) slice: Option<String>,
+    /// Guarantees and limits of what its vifs send together, on each port.
+    pub(crate) send: Option<ShareTable>,
+    /// Guarantees and limits of what its vifs receive together, from each port.
+    pub(crate) receive: Option<ShareTable>,
+}
+
+/// A tenant's interface.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "vif")]
+pub(crate) struct VifTable {
+    /// The tenant's name for the interface, unique among vifs.
+    #[schemars(required, extend("format" = "name"))]
+    pub(crate) name: Option<String>,
+    /// The slice that it belongs to.
+    #[schemars(required, extend("format" = "name"))]
+    pub(crate) slice: Option<String>,
+    /// The router that it belongs to, of the same slice.
+    #[schemars(extend("format" = "name", "x-default" = "none"))]
+    pub(crate) router: Option<String>,
+    /// The port on whose bridge it hangs.
+    #[schemars(extend("format" = "name", "x-default" = "the only port"))]
+    pub(crate) port: Option<String>,
+    /// The Linux device on the host's side, or for `pcap` the path of the file.
+    #[schemars(extend("format" = "device", "x-default" = "the name"))]
+    pub(crate) device: Option<String>,
+    /// How the device is driven.
+    #[schemars(extend("default" = "auto"))]
+    pub(crate) kind: Option<Kind>,
+    /// The MAC addresses that it may send from, known to the bridge from the start.
+    #[schemars(length(max = MACS_MAX), extend("x-default" = "any, learned up to `macs_max`"))]
+    pub(crate) mac: Option<Vec<Text<MacAddr>>>,
+    /// The IP addresses that it may send from, in ARP and neighbour discovery too.
+    #[schemars(length(max = ADDRESSES_MAX), extend("x-default" = "any"))]
+    pub(crate) addresses: Option<Vec<Text<IpAddr>>>,
+    /// Most MAC addresses that the bridge learns from it.
+    #[schemars(range(min = 1, max = MACS_MAX), extend("default" = Vif::MACS_MAX_DEFAULT))]
+    pub(crate) macs_max: Option<u32>,
+    /// Limit of the broadcast, multicast and unknown frames that it sends.
+    #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX, "x-default" = "none"))]
+    pub(crate) storm: Option<Text<PacketRate>>,
+    /// Bound on the queueing delay of a packet of `delay_packet` bytes that it sends within
+    /// `send.min_rate`. Checked against the port.
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND))]
+    #[schemars(extend("x-default" = "what `send.min_rate` alone gives"))]
+    pub(crate) delay: Option<Text<Nanos>>,
+    /// The length for which `delay` is promised.
+    #[schemars(extend("default" = Vif::DELAY_PACKET_DEFAULT.to_string()))]
+    #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
+    pub(crate) delay_packet: Option<Text<ByteCount>>,
+    /// Guarantees, limits and queue of what it sends.
+    pub(crate) send: Option<VifShareTable>,
+    /// Guarantees, limits and queue of what it receives.
+    pub(crate) receive: Option<VifShareTable>,
+    /// Rules; the first that matches decides, and a frame that none matches passes.
+    #[schemars(length(max = FILTERS_MAX))]
+    pub(crate) filter: Option<Vec<FilterTable>>,
+}
+
+/// Guarantees and limits of a slice or router in one direction.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "share")]
+pub(crate) struct ShareTable {
+    /// Share of what is left beyond the guarantees, relative to the others at the same level.
+    #[schemars(range(min = 1, max = Share::PRIORITY_MAX), extend("default" = 1))]
+    pub(crate) priority: Option<u32>,
+    /// Guaranteed rate, a share of the port. Must hold its members' guarantees together.
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = BPS_MAX))]
+    #[schemars(extend("x-default" = "the sum of its members'"))]
+    pub(crate) min_rate: Option<Text<BitRate>>,
+    /// Upper limit.
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = BPS_MAX, "x-default" = "the port's"))]
+    pub(crate) rate: Option<Text<BitRate>>,
+    /// Guaranteed packets a second, a share of the node's `capacity`.
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = PPS_MAX))]
+    #[schemars(extend("x-default" = "the sum of its members'"))]
+    pub(crate) min_pps: Option<Text<PacketRate>>,
+    /// Upper limit of packets a second.
+    #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX, "x-default" = "none"))]
+    pub(crate) max_pps: Option<Text<PacketRate>>,
+    /// How far `rate` may be exceeded at once after a pause; at least one packet.
+    #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
+    #[schemars(extend("x-default" = "the larger of 2 packets and 1 ms at `rate`"))]
+    pub(crate) burst: Option<Text<ByteCount>>,
+}
+
+/// Guarantees, limits and queue of a vif in one direction.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "vif-share")]
+pub(crate) struct VifShareTable {
+    /// Share of what is left beyond the guarantees, relative to the others at the same level.
+    #[schemars(range(min = 1, max = Share::PRIORITY_MAX), extend("default" = 1))]
+    pub(crate) priority: Option<u32>,
+    /// Guaranteed rate, a share of the port.
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = BPS_MAX, "default" = "0bit"))]
+    pub(crate) min_rate: Option<Text<BitRate>>,
+    /// Upper limit.
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = BPS_MAX, "x-default" = "the port's"))]
+    pub(crate) rate: Option<Text<BitRate>>,
+    /// Guaranteed packets a second, a share of the node's `capacity`.
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = PPS_MAX, "default" = "0pps"))]
+    pub(crate) min_pps: Option<Text<PacketRate>>,
+    /// Upper limit of packets a second.
+    #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX, "x-default" = "none"))]
+    pub(crate) max_pps: Option<Text<PacketRate>>,
+    /// How far `rate` may be exceeded at once after a pause; at least one packet.
+    #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
+    #[schemars(extend("x-default" = "the larger of 2 packets and 1 ms at `rate`"))]
+    pub(crate) burst: Option<Text<ByteCount>>,
+    /// Bounds of the queue.
+    pub(crate) queue: Option<QueueTable>,
+}
+
+/// Bounds of one queue, and active queue management. `target`, `interval` and `ecn` need
+/// `aqm = "codel"`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "queue")]
+pub(crate) struct QueueTable {
+    /// Most packets held.
+    #[schemars(range(min = 1, max = Queue::PACKETS_MAX))]
+    #[schemars(extend("default" = Queue::PACKETS_DEFAULT))]
+    pub(crate) packets: Option<u32>,
+    /// Most bytes held; at least one packet.
+    #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
+    #[schemars(extend("default" = Queue::BYTES_DEFAULT.to_string()))]
+    pub(crate) bytes: Option<Text<ByteCount>>,
+    /// Active queue management.
+    #[schemars(extend("default" = "none"))]
+    pub(crate) aqm: Option<Aqm>,
+    /// Standing delay that CoDel tolerates.
+    #[schemars(extend("default" = Codel::default().target.to_string()))]
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND))]
+    pub(crate) target: Option<Text<Nanos>>,
+    /// Time within which the delay must once fall below `target`.
+    #[schemars(extend("default" = Codel::default().interval.to_string()))]
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = 10 * SECOND))]
+    pub(crate) interval: Option<Text<Nanos>>,
+    /// Mark packets that can carry ECN instead of dropping them.
+    #[schemars(extend("default" = Codel::default().ecn))]
+    pub(crate) ecn: Option<bool>,
+}
+
+/// Active queue management.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Aqm {
+    /// Drop at the bounds only.
+    None,
+    /// CoDel (RFC 8289).
+    Codel,
+}
+
+/// One rule. All of its conditions hold, or it does not match.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "filter")]
+pub(crate) struct FilterTable {
+    /// What happens to a frame that matches.
+    #[schemars(required)]
+    pub(crate) action: Option<Action>,
+    /// Only frames of this direction.
+    #[schemars(extend("x-default" = "both"))]
+    pub(crate) direction: Option<Direction>,
+    /// Source or destination MAC address.
+    #[schemars(extend("x-default" = "any"))]
+    pub(crate) mac: Option<Text<MacAddr>>,
+    /// VLAN of a tag that the frame carries on the vif's side.
+    #[schemars(range(min = 1, max = Slice::VLAN_MAX), extend("x-default" = "any"))]
+    pub(crate) vlan: Option<u16>,
+    /// Source address.
+    #[schemars(extend("x-default" = "any"))]
+    pub(crate) src: Option<Text<Prefix>>,
+    /// Destination address, of the same family as `src`.
+    #[schemars(extend("x-default" = "any"))]
+    pub(crate) dst: Option<Text<Prefix>>,
+    /// IP protocol.
+    #[schemars(extend("type" = ["string", "integer"], "x-default" = "any"))]
+    pub(crate) protocol: Option<Text<Protocol>>,
+    /// Source or destination port; needs `protocol` tcp, udp or sctp.
+    #[schemars(range(min = 1), extend("x-default" = "any"))]
+    pub(crate) port: Option<u16>,
+}
+
+/// Ports of a node: more NICs than a server has.
+pub const PORTS_MAX: usize = 64;
+/// Slices of a node: as many as there are VLANs.
+pub const SLICES_MAX: usize = 4094;
+/// Routers of a node.
+pub const ROUTERS_MAX: usize = 8192;
+/// Vifs of a node: its frames fit in the pool with queues of 85 packets a direction.
+pub const VIFS_MAX: usize = 8192;
+/// MAC addresses of a vif, named or learned.
+pub const MACS_MAX: usize = 1024;
+/// IP addresses of a vif.
+pub const ADDRESSES_MAX: usize = 256;
+/// Filter rules of a vif; they are looked through in order.
+pub const FILTERS_MAX: usize = 256;
+/// Frames in the pool: 8 GiB of 2048 bytes.
+pub const FRAMES_MAX: u32 = 4 << 20;
+
+/// 10 Tbit/s, in bits a second: sums of [`VIFS_MAX`] such rates stay far below 2⁶⁴.
+const BPS_MAX: u64 = 10_000_000_000_000;
+/// 10 Gpps, in packets a second: beyond minimal frames at a terabit.
+const PPS_MAX: u64 = 10_000_000_000;
+/// 1 GiB.
+const BYTES_MAX: u64 = 1 << 30;
+/// A second, in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+/// Linux is built for at most 8192 CPUs.
+const CPU_MAX: u32 = 8191;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the document to the policy: defaults filled in, names resolved to indexes.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use weir_units::{BitRate, ByteCount, PacketRate};
+
+use crate::check::frames_needed;
+use crate::document::{
+    Aqm, Document, FRAMES_MAX, FilterTable, NodeTable, PortTable, QueueTable, RouterTable,
+    ShareTable, SliceTable, VifShareTable, VifTable,
+};
+use crate::format::{Text, quoted};
+use crate::read::Finding;
+use crate::suggest::nearest;
+use crate::{
+    Action, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Router,
+    RouterId, Share, Slice, SliceId, Vif,
+};
+
+/// The policy that `document` describes. A reference that does not resolve becomes an index that
+/// no item has.
+pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Policy {
+    let node = document.node.clone().unwrap_or_default();
+    let ports = document.port.as_deref().unwrap_or_default();
+    let slices = document.slice.as_deref().unwrap_or_default();
+    let routers = document.router.as_deref().unwrap_or_default();
+    let vifs = document.vif.as_deref().unwrap_or_default();
+    let mut resolver = Resolver {
+        ports: names("port", ports.iter().map(|port| &port.name), findings),
+        slices: names("slice", slices.iter().map(|slice| &slice.name), findings),
+        routers: names("router", routers.iter().map(|router| &router.name), findings),
+        packet: frame_size(&node).packet_max(),
+        findings,
+    };
+    names("vif", vifs.iter().map(|vif| &vif.name), resolver.findings);
+    let mut policy = Policy {
+        node: resolver.node(&node),
+        ports: ports.iter().map(port).collect(),
+        slices: slices.iter().map(|slice| resolver.slice(slice)).collect(),
+        routers: routers.iter().enumerate().map(|(i, one)| resolver.router(i, one)).collect(),
+        vifs: vifs.iter().enumerate().map(|(i, one)| resolver.vif(i, one)).collect(),
+    };
+    let needed = frames_needed(&policy);
+    policy.node.frames = node.frames.unwrap_or_else(|| {
+        let needed = u32::try_from(needed).unwrap_or(u32::MAX);
+        needed.clamp(Node::FRAMES_DEFAULT, FRAMES_MAX)
+    });
+    policy
+}
+
+struct Resolver<'f> {
+    ports: BTreeMap<String, u32>,
+    slices: BTreeMap<String, u32>,
+    routers: BTreeMap<String, u32>,
+    /// The longest packet: what two of them take is the least default burst.
+    packet: ByteCount,
+    findings: &'f mut Vec<Finding>,
+}
+
+impl Resolver<'_> {
+    fn node(&mut self, table: &NodeTable) -> Node {
+        let base = Node::new(table.name.as_deref().unwrap_or("node"));
+        Node {
+            idle: table.idle.unwrap_or(base.idle),
+            worker_cpu: table.worker_cpu,
+            reservation: table.reservation.unwrap_or(base.reservation),
+            frame_size: frame_size(table),
+            overbooking: table
+                .overbooking
+                .map_or(base.overbooking, |factor| Overbooking::from_thousandths(factor.0)),
+            capacity: table.capacity.map(|text| text.0),
+            ..base
+        }
+    }
+
+    fn slice(&self, table: &SliceTable) -> Slice {
+        Slice {
+            name: table.name.clone().unwrap_or_default(),
+            vlan: table.vlan,
+            send: self.share(table.send.as_ref()),
+            receive: self.share(table.receive.as_ref()),
+        }
+    }
+
+    fn router(&mut self, index: usize, table: &RouterTable) -> Router {
+        Router {
+            name: table.name.clone().unwrap_or_default(),
+            slice: SliceId(self.slice_named("router", index, table.slice.as_deref())),
+            send: self.share(table.send.as_ref()),
+            receive: self.share(table.receive.as_ref()),
+        }
+    }
+
+    fn vif(&mut self, index: usize, table: &VifTable) -> Vif {
+        let slice = SliceId(self.slice_named("vif", index, table.slice.as_deref()));
+        let router = table.router.as_deref().map(|name| {
+            let found = find(&self.routers, "router", name);
+            RouterId(self.or_report("vif", index, "router", found))
+        });
+        let port = PortId(self.port_named(index, table.port.as_deref()));
+        let base = Vif::new(table.name.as_deref().unwrap_or_default(), slice, port);
+        let filter = table.filter.as_deref().unwrap_or_default();
+        Vif {
+            router,
+            device: table.device.clone().unwrap_or_else(|| base.device.clone()),
+            kind: table.kind.unwrap_or(base.kind),
+            macs: values(table.mac.as_deref()),
+            addresses: values(table.addresses.as_deref()),
+            macs_max: table.macs_max.unwrap_or(base.macs_max),
+            storm: table.storm.map(|text| text.0),
+            delay: table.delay.map(|text| text.0),
+            delay_packet: table.delay_packet.map_or(base.delay_packet, |text| text.0),
+            send: self.vif_share(table.send.as_ref()),
+            send_queue: self.queue(index, "send", table.send.as_ref()),
+            receive: self.vif_share(table.receive.as_ref()),
+            receive_queue: self.queue(index, "receive", table.receive.as_ref()),
+            filter: filter.iter().map(rule).collect(),
+            ..base
+        }
+    }
+
+    fn vif_share(&self, table: Option<&VifShareTable>) -> Share {
+        let table = table.map(|table| ShareTable {
+            priority: table.priority,
+            min_rate: table.min_rate,
+            rate: table.rate,
+            min_pps: table.min_pps,
+            max_pps: table.max_pps,
+            burst: table.burst,
+        });
+        self.share(table.as_ref())
+    }
+
+    fn share(&self, table: Option<&ShareTable>) -> Share {
+        let nothing = ShareTable::default();
+        let table = table.unwrap_or(&nothing);
+        let rate = table.rate.map(|text| text.0);
+        let burst = table.burst.map(|text| text.0);
+        Share {
+            priority: table.priority.unwrap_or(1),
+            min_rate: table.min_rate.map_or(BitRate::ZERO, |text| text.0),
+            rate,
+            min_pps: table.min_pps.map_or(PacketRate::ZERO, |text| text.0),
+            max_pps: table.max_pps.map(|text| text.0),
+            burst: burst.unwrap_or_else(|| Share::default_burst(rate, self.packet)),
+        }
+    }
+
+    fn queue(&mut self, vif: usize, direction: &str, table: Option<&VifShareTable>) -> Queue {
+        let nothing = QueueTable::default();
+        let table = table.and_then(|table| table.queue.as_ref()).unwrap_or(&nothing);
+        let base = Codel::default();
+        let codel = (table.aqm == Some(Aqm::Codel)).then(|| Codel {
+            target: table.target.map_or(base.target, |text| text.0),
+            interval: table.interval.map_or(base.interval, |text| text.0),
+            ecn: table.ecn.unwrap_or(base.ecn),
+        });
+        let given = [
+            ("target", table.target.is_some()),
+            ("interval", table.interval.is_some()),
+            ("ecn", table.ecn.is_some()),
+        ];
+        for (key, _) in given.iter().filter(|(_, given)| *given && codel.is_none()) {
+            let key = format!("{direction}.queue.{key}");
+            self.findings.push(Finding::new("vif", vif, key, "needs aqm = \"codel\""));
+        }
+        Queue {
+            packets: table.packets.unwrap_or(Queue::PACKETS_DEFAULT),
+            bytes: table.bytes.map_or(Queue::BYTES_DEFAULT, |text| text.0),
+            codel,
+        }
+    }
+
+    fn slice_named(&mut self, table: &'static str, index: usize, name: Option<&str>) -> u32 {
+        // A missing name was reported already.
+        let Some(name) = name else { return NOWHERE };
+        let found = find(&self.slices, "slice", name);
+        self.or_report(table, index, "slice", found)
+    }
+
+    fn port_named(&mut self, index: usize, name: Option<&str>) -> u32 {
+        let found = match (name, self.ports.len()) {
+            (Some(name), _) => find(&self.ports, "port", name),
+            (None, 1) => Ok(0),
+            // A document without a port was reported already.
+            (None, 0) => Ok(NOWHERE),
+            (None, count) => Err(format!("is missing, and there are {count} ports")),
+        };
+        self.or_report("vif", index, "port", found)
+    }
+
+    fn or_report(
+        &mut self,
+        table: &'static str,
+        index: usize,
+        key: &str,
+        found: Result<u32, String>,
+    ) -> u32 {
+        found.unwrap_or_else(|message| {
+            self.findings.push(Finding::new(table, index, key, message));
+            NOWHERE
+        })
+    }
+}
+
+/// The index of each name; a name that is taken is reported.
+fn names<'n>(
+    table: &'static str,
+    list: impl Iterator<Item = &'n Option<String>>,
+    findings: &mut Vec<Finding>,
+) -> BTreeMap<String, u32> {
+    let mut indexes = BTreeMap::new();
+    for (index, name) in list.enumerate() {
+        let Some(name) = name else { continue };
+        let id = u32::try_from(index).unwrap_or(NOWHERE);
+        if indexes.contains_key(name) {
+            let message = format!("{} is already the name of a {table}", quoted(name));
+            findings.push(Finding::new(table, index, "name", message));
+        } else {
+            indexes.insert(name.clone(), id);
+        }
+    }
+    indexes
+}
+
+fn find(names: &BTreeMap<String, u32>, table: &str, name: &str) -> Result<u32, String> {
+    names.get(name).copied().ok_or_else(|| {
+        let hint = nearest(name, names.keys().map(String::as_str));
+        let hint = hint.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+        format!("there is no {table} {}{hint}", quoted(name))
+    })
+}
+
+fn frame_size(table: &NodeTable) -> FrameSize {
+    if table.frame_size == Some(4096) { FrameSize::B4096 } else { FrameSize::B2048 }
+}
+
+fn port(table: &PortTable) -> Port {
+    // A missing name or rate was reported already.
+    let name = table.name.as_deref().unwrap_or_default();
+    let base = Port::new(name, table.rate.map_or(BitRate::ZERO, |text| text.0));
+    Port {
+        device: table.device.clone().unwrap_or_else(|| name.to_string()),
+        kind: table.kind.unwrap_or(base.kind),
+        layer: table.layer.unwrap_or(base.layer),
+        overhead: table.overhead.unwrap_or(base.overhead),
+        scheduler: table.scheduler.unwrap_or(base.scheduler),
+        catch_up: table.catch_up.map_or(base.catch_up, |text| text.0),
+        ..base
+    }
+}
+
+fn rule(table: &FilterTable) -> Filter {
+    Filter {
+        action: table.action.unwrap_or(Action::Drop),
+        direction: table.direction,
+        mac: table.mac.map(|text| text.0),
+        vlan: table.vlan,
+        src: table.src.map(|text| text.0),
+        dst: table.dst.map(|text| text.0),
+        protocol: table.protocol.map(|text| text.0.0),
+        port: table.port,
+    }
+}
+
+fn values<T: Copy>(texts: Option<&[Text<T>]>) -> Vec<T> {
+    texts.unwrap_or_default().iter().map(|text| text.0).collect()
+}
+
+/// The index of nothing: no table has that many items.
+const NOWHERE: u32 = u32::MAX;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The JSON Schema of the document, derived from its types.
+
+use alloc::string::ToString;
+
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::document::Document;
+
+/// The JSON Schema (draft 2020-12) of a policy document.
+///
+/// Beyond the standard's keywords: `format` names the way a text is written (`bit-rate`,
+/// `packet-rate`, `size`, `time`, `mac`, `ip`, `prefix`, `protocol`, `name`, `device`); `x-minimum`
+/// and `x-maximum` bound such a value in base units (bits or packets a second, bytes,
+/// nanoseconds); `x-default` says in words what holds where the key is absent.
+#[must_use]
+pub fn schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = generator.into_root_schema_for::<Document>().to_value();
+    tidy(&mut schema);
+    schema
+}
+
+/// TOML has no null: an optional key is one that may be absent. And the width of an integer says
+/// nothing beside its bounds.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("format").and_then(Value::as_str).is_some_and(|f| f.contains("int")) {
+                map.remove("format");
+            }
+            if let Some(Value::Array(types)) = map.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    map.insert("type".to_string(), only);
+                }
+            }
+            if let Some(Value::Array(mut choices)) = map.remove("anyOf") {
+                choices.retain(|choice| choice.get("type").is_none_or(|name| name != "null"));
+                match choices.as_mut_slice() {
+                    [Value::Object(only)] => map.append(only),
+                    _ => drop(map.insert("anyOf".to_string(), Value::Array(choices))),
+                }
+            }
+            map.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Holds a parsed text against the schema: reports everything that does not fit and hands on the
+//! rest, so that the types can be filled from it without a further error.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde_json::{Map, Value};
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use crate::format;
+use crate::suggest::nearest;
+
+/// Something that does not fit, at a place in the text.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    pub(crate) span: Range<usize>,
+    pub(crate) key: String,
+    pub(crate) message: String,
+}
+
+/// The walk over one document.
+pub(crate) struct Walk<'s> {
+    root: &'s Value,
+    pub(crate) misfits: Vec<Misfit>,
+}
+
+impl<'s> Walk<'s> {
+    pub(crate) fn new(root: &'s Value) -> Self {
+        Self { root, misfits: Vec::new() }
+    }
+
+    /// What fits of the whole document.
+    pub(crate) fn document(&mut self, table: &DeTable<'_>) -> Value {
+        Value::Object(self.table(self.root, table, &(0..0), ""))
+    }
+
+    fn value(&mut self, node: &Value, value: &Spanned<DeValue<'_>>, key: &str) -> Option<Value> {
+        let node = self.resolve(node);
+        let span = value.span();
+        let result = match (value.get_ref(), node.get("format").and_then(Value::as_str)) {
+            (DeValue::String(text), Some(format)) => written(node, format, text),
+            (DeValue::Integer(number), Some("protocol")) => {
+                written(node, "protocol", &number.to_string())
+            }
+            (DeValue::String(text), None) if accepts(node, "string") => choice(node, text),
+            (DeValue::Integer(number), _) if accepts(node, "integer") => {
+                i128::from_str_radix(number.as_str(), number.radix())
+                    .map_err(|_| format!("{number} is out of all bounds"))
+                    .and_then(|number| integer(node, number))
+            }
+            (DeValue::Integer(_) | DeValue::Float(_), _) if accepts(node, "number") => {
+                factor(node, &number_text(value.get_ref()))
+            }
+            (DeValue::Boolean(flag), _) if accepts(node, "boolean") => Ok(Value::Bool(*flag)),
+            (DeValue::Table(table), _) if accepts(node, "object") => {
+                Ok(Value::Object(self.table(node, table, &span, key)))
+            }
+            (DeValue::Array(items), _) if accepts(node, "array") => {
+                self.array(node, items, &span, key).map(Value::Array)
+            }
+            (other, _) => Err(wrong_type(node, other)),
+        };
+        result.map_err(|message| self.report(span, key, message)).ok()
+    }
+
+    fn table(
+        &mut self,
+        node: &Value,
+        table: &DeTable<'_>,
+        span: &Range<usize>,
+        key: &str,
+    ) -> Map<String, Value> {
+        let mut fitting = Map::new();
+        let Some(properties) = node.get("properties").and_then(Value::as_object) else {
+            return fitting;
+        };
+        for (name, value) in table {
+            let path = join(key, name.get_ref());
+            match properties.get(name.get_ref().as_ref()) {
+                Some(property) => {
+                    if let Some(value) = self.value(property, value, &path) {
+                        fitting.insert(name.get_ref().to_string(), value);
+                    }
+                }
+                // Enough is told, and a suggestion for each of a million keys takes its time.
+                None if self.misfits.len() > UNKNOWN_MAX => {
+                    self.report(name.span(), &path, "unknown key".to_string());
+                }
+                None => {
+                    let message = self.unknown(properties, name.get_ref());
+                    self.report(name.span(), &path, message);
+                }
+            }
+        }
+        let required = node.get("required").and_then(Value::as_array);
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !table.contains_key(name) {
+                self.report(span.clone(), &join(key, name), "is missing".to_string());
+            }
+        }
+        fitting
+    }
+
+    fn array(
+        &mut self,
+        node: &Value,
+        items: &DeArray<'_>,
+        span: &Range<usize>,
+        key: &str,
+    ) -> Result<Vec<Value>, String> {
+        let bound = |name| node.get(name)?.as_u64().and_then(|bound| usize::try_from(bound).ok());
+        if let Some(most) = bound("maxItems").filter(|most| items.len() > *most) {
+            return Err(format!("has {} entries, at most {most}", items.len()));
+        }
+        if let Some(least) = bound("minItems").filter(|least| items.len() < *least) {
+            self.report(
+                span.clone(),
+                key,
+                format!("has {} entries, at least {least}", items.len()),
+            );
+        }
+        let Some(item_node) = node.get("items") else { return Ok(Vec::new()) };
+        let is_table = accepts(self.resolve(item_node), "object");
+        let mut fitting = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let value = self.value(item_node, item, &element(key, index, item.get_ref()));
+            // A table that does not fit keeps its place: others refer to it by index.
+            let placeholder = || is_table.then(|| Value::Object(Map::new()));
+            fitting.extend(value.or_else(placeholder));
+        }
+        // A value has nothing to stand in its place, and what follows would seem to stand there.
+        let whole = fitting.len() == items.len();
+        Ok(if whole { fitting } else { Vec::new() })
+    }
+
+    /// The definition that a `$ref` names, or the node itself.
+    fn resolve<'n>(&self, node: &'n Value) -> &'n Value
+    where
+        's: 'n,
+    {
+        let name = node.get("$ref").and_then(Value::as_str);
+        let definition = name.and_then(|name| name.strip_prefix("#/$defs/"));
+        definition.and_then(|name| self.root.get("$defs")?.get(name)).unwrap_or(node)
+    }
+
+    fn unknown(&self, properties: &Map<String, Value>, name: &str) -> String {
+        if let Some(near) = nearest(name, properties.keys().map(String::as_str)) {
+            return format!("unknown key; did you mean \"{near}\"?");
+        }
+        let holds = |node: &Value| {
+            let inner = self.resolve(node).get("properties");
+            inner.and_then(Value::as_object).is_some_and(|inner| inner.contains_key(name))
+        };
+        let holders: Vec<_> = properties.iter().filter(|(_, node)| holds(node)).collect();
+        let names: Vec<_> = holders.iter().map(|(holder, _)| holder.as_str()).collect();
+        if !names.is_empty() {
+            return format!("unknown key here; it belongs in {}", names.join(" or "));
+        }
+        let known: Vec<_> = properties.keys().map(String::as_str).collect();
+        format!("unknown key; known here: {}", known.join(", "))
+    }
+
+    fn report(&mut self, span: Range<usize>, key: &str, message: String) {
+        self.misfits.push(Misfit { span, key: key.to_string(), message });
+    }
+}
+
+/// The key of an array's element: `vif "gold.0"`, or `vif 3` (from 1) if it has no name.
+pub(crate) fn element(key: &str, index: usize, item: &DeValue<'_>) -> String {
+    let name = item.as_table().and_then(|table| table.get("name"));
+    match name.and_then(|name| name.get_ref().as_str()) {
+        Some(name) => format!("{key} {}", format::quoted(name)),
+        None => format!("{key} {}", index + 1),
+    }
+}
+
+fn join(key: &str, name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let name = match name.bytes().all(bare) && !name.is_empty() && name.len() <= KEY_SHOWN {
+        true => name.to_string(),
+        false => format::quoted(name),
+    };
+    if key.is_empty() { name } else { format!("{key}.{name}") }
+}
+
+fn accepts(node: &Value, wanted: &str) -> bool {
+    match node.get("type") {
+        Some(Value::String(name)) => name == wanted,
+        Some(Value::Array(names)) => names.iter().any(|name| name == wanted),
+        // A set of named choices.
+        _ => wanted == "string" && node.get("oneOf").is_some(),
+    }
+}
+
+/// A text of one of the formats.
+fn written(node: &Value, format: &str, text: &str) -> Result<Value, String> {
+    let base = format::read(format, text)?;
+    let bound = |name| node.get(name).and_then(Value::as_u64);
+    if let Some(least) = bound("x-minimum").filter(|least| base < *least) {
+        return Err(format!("{text} is less than {}", format::shown(format, least)));
+    }
+    if let Some(most) = bound("x-maximum").filter(|most| base > *most) {
+        return Err(format!("{text} is more than {}", format::shown(format, most)));
+    }
+    Ok(Value::String(text.to_string()))
+}
+
+/// One of named choices.
+fn choice(node: &Value, text: &str) -> Result<Value, String> {
+    let names = choices(node);
+    if names.contains(&text) {
+        return Ok(Value::String(text.to_string()));
+    }
+    Err(format!("{} is not one of {}", format::quoted(text), names.join(", ")))
+}
+
+pub(crate) fn choices(node: &Value) -> Vec<&str> {
+    let named = node.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+    let bare = node.get("enum").and_then(Value::as_array).into_iter().flatten();
+    named.filter_map(|one| one.get("const")).chain(bare).filter_map(Value::as_str).collect()
+}
+
+fn integer(node: &Value, number: i128) -> Result<Value, String> {
+    let bound = |name| node.get(name).and_then(Value::as_i64).map(i128::from);
+    if let Some(allowed) = node.get("enum").and_then(Value::as_array)
+        && !allowed.iter().any(|one| one.as_i64().map(i128::from) == Some(number))
+    {
+        let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+        return Err(format!("{number} is not one of {}", allowed.join(", ")));
+    }
+    if let Some(least) = bound("minimum").filter(|least| number < *least) {
+        return Err(format!("{number} is less than {least}"));
+    }
+    if let Some(most) = bound("maximum").filter(|most| number > *most) {
+        return Err(format!("{number} is more than {most}"));
+    }
+    i64::try_from(number).map(Value::from).map_err(|_| format!("{number} is out of all bounds"))
+}
+
+/// A number with at most three decimals, in thousandths.
+fn factor(node: &Value, text: &str) -> Result<Value, String> {
+    let wrong = || format!("{text} is not a number with at most three decimals");
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let whole = whole.strip_prefix('+').unwrap_or(whole);
+    if !digits(whole.strip_prefix('-').unwrap_or(whole)) || !digits(fraction) || fraction.len() > 3
+    {
+        return Err(wrong());
+    }
+    let thousandths: i128 = format!("{whole}{fraction:0<3}").parse().map_err(|_| wrong())?;
+    let bound = |name| node.get(name).and_then(Value::as_i64).map(i128::from);
+    if let Some(least) = bound("minimum").filter(|least| thousandths < least * 1000) {
+        return Err(format!("{text} is less than {least}"));
+    }
+    if let Some(most) = bound("maximum").filter(|most| thousandths > most * 1000) {
+        return Err(format!("{text} is more than {most}"));
+    }
+    i64::try_from(thousandths).map(Value::from).map_err(|_| wrong())
+}
+
+fn number_text(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| number.to_string(), |number| number.to_string()),
+        DeValue::Float(number) => number.as_str().to_string(),
+        _ => String::new(),
+    }
+}
+
+fn wrong_type(node: &Value, value: &DeValue<'_>) -> String {
+    let is = match value {
+        DeValue::String(text) => format!("{} is a text", format::quoted(text)),
+        DeValue::Integer(number) => format!("{number} is an integer"),
+        DeValue::Float(number) => format!("{} is a number", number.as_str()),
+        DeValue::Boolean(flag) => format!("{flag} is a truth value"),
+        DeValue::Datetime(_) => "is a date".to_string(),
+        DeValue::Array(_) => "is an array".to_string(),
+        DeValue::Table(_) => "is a table".to_string(),
+    };
+    let wanted = match node.get("format").and_then(Value::as_str) {
+        Some(format) => format!("{}, in quotes", format::wanted(format)),
+        None if accepts(node, "object") => "a table".to_string(),
+        None if accepts(node, "array") => "an array".to_string(),
+        None if accepts(node, "integer") => "an integer".to_string(),
+        None if accepts(node, "number") => "a number".to_string(),
+        None if accepts(node, "boolean") => "true or false".to_string(),
+        None => format!("one of {}", choices(node).join(", ")),
+    };
+    format!("{is}, must be {wanted}")
+}
+
+/// Longest unknown key that a message repeats bare.
+const KEY_SHOWN: usize = 60;
+/// Unknown keys that get a suggestion; ten times what is shown of all problems.
+const UNKNOWN_MAX: usize = 1000;

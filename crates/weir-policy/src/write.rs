@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From policy to document: every value, defaults included, as TOML.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::document::{
+    Aqm, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
+    SliceTable, VifShareTable, VifTable,
+};
+use crate::format::{Factor, Protocol, Text};
+use crate::{Filter, Node, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, parse};
+
+impl Policy {
+    /// The policy as a document, with every default written out. [`parse`] reads back an equal
+    /// policy, if the policy is sound.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let document = Document {
+            version: Some(1),
+            node: Some(node(&self.node)),
+            port: Some(self.ports.iter().map(port).collect()),
+            slice: some(self.slices.iter().map(slice).collect()),
+            router: some(self.routers.iter().map(|router| self.router_table(router)).collect()),
+            vif: some(self.vifs.iter().map(|vif| self.vif_table(vif)).collect()),
+        };
+        // The document holds tables, arrays, texts and integers only: none of them can fail.
+        toml::to_string(&document).unwrap_or_else(|error| format!("# not written: {error}\n"))
+    }
+
+    /// Checks a policy that was built in Rust, by the same rules as a document: it is written and
+    /// read back.
+    ///
+    /// # Errors
+    /// [`Problems`], with lines and columns of [`Policy::to_toml`].
+    pub fn check(&self) -> Result<(), Problems> {
+        parse(&self.to_toml()).map(drop)
+    }
+
+    fn router_table(&self, router: &Router) -> RouterTable {
+        RouterTable {
+            name: Some(router.name.clone()),
+            slice: Some(self.slice_name(router.slice.0)),
+            send: Some(share(&router.send)),
+            receive: Some(share(&router.receive)),
+        }
+    }
+
+    fn vif_table(&self, vif: &Vif) -> VifTable {
+        let router = vif.router.map(|id| {
+            let router = self.routers.get(id.0 as usize);
+            router.map_or_else(|| nameless(id.0), |router| router.name.clone())
+        });
+        let port = self.ports.get(vif.port.0 as usize);
+        VifTable {
+            name: Some(vif.name.clone()),
+            slice: Some(self.slice_name(vif.slice.0)),
+            router,
+            port: Some(port.map_or_else(|| nameless(vif.port.0), |port| port.name.clone())),
+            device: Some(vif.device.clone()),
+            kind: Some(vif.kind),
+            mac: texts(&vif.macs),
+            addresses: texts(&vif.addresses),
+            macs_max: Some(vif.macs_max),
+            storm: vif.storm.map(Text),
+            delay: vif.delay.map(Text),
+            delay_packet: Some(Text(vif.delay_packet)),
+            send: Some(vif_share(&vif.send, &vif.send_queue)),
+            receive: Some(vif_share(&vif.receive, &vif.receive_queue)),
+            filter: some(vif.filter.iter().map(rule).collect()),
+        }
+    }
+
+    fn slice_name(&self, id: u32) -> String {
+        let slice = self.slices.get(id as usize);
+        slice.map_or_else(|| nameless(id), |slice| slice.name.clone())
+    }
+}
+
+/// Stands for a reference to nothing; the check says that there is no such name.
+fn nameless(id: u32) -> String {
+    format!("number-{id}")
+}
+
+fn node(node: &Node) -> NodeTable {
+    NodeTable {
+        name: Some(node.name.clone()),
+        idle: Some(node.idle),
+        worker_cpu: node.worker_cpu,
+        reservation: Some(node.reservation),
+        frames: Some(node.frames),
+        frame_size: Some(node.frame_size.bytes()),
+        overbooking: Some(Factor(node.overbooking.thousandths())),
+        capacity: node.capacity.map(Text),
+    }
+}
+
+fn port(port: &Port) -> PortTable {
+    PortTable {
+        name: Some(port.name.clone()),
+        device: Some(port.device.clone()),
+        kind: Some(port.kind),
+        rate: Some(Text(port.rate)),
+        layer: Some(port.layer),
+        overhead: Some(port.overhead),
+        scheduler: Some(port.scheduler),
+        catch_up: Some(Text(port.catch_up)),
+    }
+}
+
+fn slice(slice: &Slice) -> SliceTable {
+    SliceTable {
+        name: Some(slice.name.clone()),
+        vlan: slice.vlan,
+        send: Some(share(&slice.send)),
+        receive: Some(share(&slice.receive)),
+    }
+}
+
+fn share(share: &Share) -> ShareTable {
+    ShareTable {
+        priority: Some(share.priority),
+        min_rate: Some(Text(share.min_rate)),
+        rate: share.rate.map(Text),
+        min_pps: Some(Text(share.min_pps)),
+        max_pps: share.max_pps.map(Text),
+        burst: Some(Text(share.burst)),
+    }
+}
+
+fn vif_share(of: &Share, queue: &Queue) -> VifShareTable {
+    let share = share(of);
+    VifShareTable {
+        priority: share.priority,
+        min_rate: share.min_rate,
+        rate: share.rate,
+        min_pps: share.min_pps,
+        max_pps: share.max_pps,
+        burst: share.burst,
+        queue: Some(QueueTable {
+            packets: Some(queue.packets),
+            bytes: Some(Text(queue.bytes)),
+            aqm: Some(if queue.codel.is_some() { Aqm::Codel } else { Aqm::None }),
+            target: queue.codel.map(|codel| Text(codel.target)),
+            interval: queue.codel.map(|codel| Text(codel.interval)),
+            ecn: queue.codel.map(|codel| codel.ecn),
+        }),
+    }
+}
+
+fn rule(rule: &Filter) -> FilterTable {
+    FilterTable {
+        action: Some(rule.action),
+        direction: rule.direction,
+        mac: rule.mac.map(Text),
+        vlan: rule.vlan,
+        src: rule.src.map(Text),
+        dst: rule.dst.map(Text),
+        protocol: rule.protocol.map(|number| Text(Protocol(number))),
+        port: rule.port,
+    }
+}
+
+fn texts<T: Copy>(values: &[T]) -> Option<Vec<Text<T>>> {
+    some(values.iter().copied().map(Text).collect())
+}
+
+/// An empty list is left out: absent and empty mean the same.
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    if list.is_empty() { None } else { Some(list) }
+}
+
+impl core::fmt::Display for Policy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.to_toml())
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Goal: what is written about the document is true. Method: the files in `docs/` are compared
+//! with what the types give (`WEIR_BLESS=1` writes them), and every default that the schema names
+//! is compared with the effective policy.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+fn same_as_checked_in(name: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    if std::env::var_os("WEIR_BLESS").is_some_and(|value| value == "1") {
+        fs::write(&path, text).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == text, "docs/{name} is out of date: WEIR_BLESS=1 cargo test -p weir-policy");
+}
+
+#[test]
+fn the_reference_page_is_checked_in() {
+    same_as_checked_in("policy.md", &weir_policy::reference());
+}
+
+#[test]
+fn the_schema_is_checked_in() {
+    let text = serde_json::to_string_pretty(&weir_policy::schema()).unwrap();
+    same_as_checked_in("policy.schema.json", &(text + "\n"));
+}
+
+#[test]
+fn every_key_of_the_reference_has_a_meaning() {
+    let schema = weir_policy::schema();
+    let mut keys = 0;
+    for node in schema["$defs"].as_object().unwrap().values().chain([&schema]) {
+        for (key, property) in node["properties"].as_object().into_iter().flatten() {
+            keys += 1;
+            assert!(
+                property["description"].as_str().is_some_and(|text| text.ends_with('.')),
+                "{key}"
+            );
+        }
+    }
+    assert!(keys > 60, "{keys}");
+}
+
+#[test]
+fn defaults_are_what_the_schema_says() {
+    let policy = weir_policy::parse(
+        "version = 1\n\
+         port = [{ name = \"up0\", rate = \"1Gbit\" }]\n\
+         slice = [{ name = \"gold\" }]\n\
+         router = [{ name = \"vr1\", slice = \"gold\" }]\n\
+         vif = [{ name = \"a\", slice = \"gold\", send = { queue = { aqm = \"codel\" } } }]\n",
+    );
+    let effective: Value = toml::from_str(&policy.unwrap().to_toml()).unwrap();
+    let schema = weir_policy::schema();
+    let vif = &effective["vif"][0];
+    let mut compared = 0;
+    for (name, table) in [
+        ("node", &effective["node"]),
+        ("port", &effective["port"][0]),
+        ("share", &effective["slice"][0]["send"]),
+        ("share", &effective["router"][0]["receive"]),
+        ("vif", vif),
+        ("vif-share", &vif["send"]),
+        ("queue", &vif["send"]["queue"]),
+    ] {
+        for (key, property) in schema["$defs"][name]["properties"].as_object().unwrap() {
+            let Some(default) = property.get("default") else { continue };
+            // Set above, since the keys beside it need it.
+            if key == "aqm" {
+                continue;
+            }
+            compared += 1;
+            match (default.as_f64(), table[key].as_f64()) {
+                (Some(default), Some(value)) => assert!((default - value).abs() < 1e-9, "{key}"),
+                _ => assert_eq!(default, &table[key], "{name}.{key}"),
+            }
+        }
+    }
+    assert!(compared > 20, "{compared}");
+}
