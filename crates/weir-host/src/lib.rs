@@ -6,6 +6,7 @@
 // System calls live here; each unsafe block carries its argument.
 #![allow(unsafe_code)]
 
+pub mod bpf;
 pub mod error;
 pub mod inspect;
 pub mod journal;
@@ -13,6 +14,7 @@ pub mod lab;
 pub mod netns;
 pub mod process;
 pub mod run;
+pub mod snapshot;
 pub mod state;
 pub mod traffic;
 pub mod undo;

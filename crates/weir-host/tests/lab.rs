@@ -5,10 +5,14 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::{TestState, is_root};
+use weir_host::journal::{self, Scope};
 use weir_host::lab::{self, Lab, State, Topology};
 use weir_host::netns;
 use weir_host::run::{Command, Host, Platform};
+use weir_host::snapshot::{Snapshot, settle};
 
 /// Two tenants and a wire at a bridge, 10 Mbit/s on the wire.
 fn topology(tag: &str) -> Topology {
@@ -164,4 +168,64 @@ fn the_topologies_of_the_repository_are_valid() {
         }
     }
     assert!(found > 0);
+}
+
+/// The part of the process that is killed: makes the lab, over and over, until it is.
+#[test]
+fn child_that_is_killed() {
+    let Ok(folder) = std::env::var("WEIR_TEST_KILLED_STATE") else { return };
+    let name = std::env::var("WEIR_TEST_KILLED_LAB").unwrap();
+    let state = weir_host::StateDir::at(folder);
+    loop {
+        let lab = Lab::up(topology("x").named(&name), &state).unwrap();
+        drop(lab);
+    }
+}
+
+/// Goal: no moment of a `kill -9` leaves anything behind. Method: ten processes that bring the
+/// same lab up and down without end are killed after 5, 18, 31, … ms; every second time the next
+/// one takes over what is left, then it is cleaned, and a snapshot compared.
+#[test]
+fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
+    let name = "killed_at_any_moment_a_lab_is_cleaned_without_a_trace";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("killed");
+    let topology = topology("kl");
+    let host = Host::default();
+    let ours = |line: &str| line.contains(&topology.name) || line.contains("weir-test-killed");
+    let before = Snapshot::take(&host, &test.state).unwrap();
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let mut found_something = 0;
+    for round in 0..10 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "child_that_is_killed", "--nocapture"]);
+        child.env("WEIR_TEST_KILLED_STATE", &test.path);
+        child.env("WEIR_TEST_KILLED_LAB", &topology.name);
+        child.stdout(std::process::Stdio::null());
+        let mut child = child.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(5 + 13 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if round % 2 == 1 {
+            Lab::up(topology.clone(), &test.state).unwrap().keep().unwrap();
+            assert!(lab::status(&topology).unwrap().up, "adopted and repaired");
+            assert!(!lab::down(&topology.name, &test.state).unwrap().undone.is_empty());
+        } else {
+            // An orphan may hold the lock for the moment that its last change takes.
+            let deadline = Instant::now() + Duration::from_secs(5);
+            loop {
+                let report = journal::clean(&test.state, Scope::Stale).unwrap();
+                assert!(report.failed.is_empty(), "{report:?}");
+                found_something += usize::from(!report.undone.is_empty());
+                if report.left.is_empty() || Instant::now() > deadline {
+                    break;
+                }
+            }
+        }
+        let left = settle(&host, &test.state, &before, PATIENCE, ours).unwrap();
+        assert!(left.is_empty(), "round {round}:\n{left}");
+    }
+    assert!(found_something > 0, "the kills hit nothing, so nothing was shown");
 }

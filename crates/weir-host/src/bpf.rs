@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The BPF objects that the kernel holds, whoever loaded them.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// One kind of BPF object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A loaded program.
+    Program,
+    /// A map.
+    Map,
+    /// An attachment.
+    Link,
+}
+
+/// A BPF object of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is.
+    pub kind: Kind,
+    /// Its number, which is not used again until the counter wraps.
+    pub id: u32,
+    /// Its name, to 15 bytes; links have none.
+    pub name: String,
+}
+
+/// All objects of a kind, by number; empty where the right to see them is missing.
+pub fn list(kind: Kind) -> Vec<Object> {
+    let mut objects = Vec::new();
+    let mut id = 0;
+    while objects.len() < OBJECTS_MAX {
+        let mut attr = [id, 0, 0, 0];
+        if bpf(kind.next_id(), &mut attr).is_err() {
+            break;
+        }
+        id = attr[1];
+        // Gone between the two calls: not there.
+        if let Some(name) = name_of(kind, id) {
+            objects.push(Object { kind, id, name });
+        }
+    }
+    objects
+}
+
+impl Kind {
+    const fn next_id(self) -> i32 {
+        match self {
+            Self::Program => 11,
+            Self::Map => 12,
+            Self::Link => 31,
+        }
+    }
+
+    const fn fd_by_id(self) -> i32 {
+        match self {
+            Self::Program => 13,
+            Self::Map => 14,
+            Self::Link => 30,
+        }
+    }
+
+    /// Where `bpf_prog_info`, `bpf_map_info` (linux/bpf.h) keep the name.
+    const fn name_offset(self) -> Option<usize> {
+        match self {
+            Self::Program => Some(64),
+            Self::Map => Some(24),
+            Self::Link => None,
+        }
+    }
+}
+
+fn name_of(kind: Kind, id: u32) -> Option<String> {
+    let fd = bpf(kind.fd_by_id(), &mut [id, 0, 0, 0]).ok()?;
+    // SAFETY: the call just made this descriptor and gave it to us alone.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let Some(offset) = kind.name_offset() else { return Some(String::new()) };
+    let mut info = [0_u8; INFO_BYTES as usize];
+    let address = info.as_mut_ptr() as u64;
+    let number = u32::try_from(fd.as_raw_fd()).ok()?;
+    let half = |shift: u32| u32::try_from((address >> shift) & u64::from(u32::MAX)).ok();
+    // The attributes hold the address in the machine's own order of bytes.
+    let [first, second] = if cfg!(target_endian = "little") { [0, 32] } else { [32, 0] };
+    bpf(OBJ_GET_INFO_BY_FD, &mut [number, INFO_BYTES, half(first)?, half(second)?]).ok()?;
+    let name = CStr::from_bytes_until_nul(&info[offset..offset + NAME_BYTES]).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// The system call with the first 16 bytes of its attributes; the rest is zero.
+fn bpf(command: i32, attr: &mut [u32; 4]) -> io::Result<RawFd> {
+    // SAFETY: every command used here reads and writes the first 16 bytes of the union at most,
+    // and takes the length that it is given. `OBJ_GET_INFO_BY_FD` holds the address and length of
+    // a buffer of its caller, which outlives the call; the kernel writes no more than the length.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), size_of::<[u32; 4]>()) };
+    match RawFd::try_from(answer) {
+        Ok(answer) if answer >= 0 => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+const OBJ_GET_INFO_BY_FD: i32 = 15;
+/// The kernel fills what fits; the names are within the first 80 bytes.
+const INFO_BYTES: u32 = 128;
+/// BPF_OBJ_NAME_LEN.
+const NAME_BYTES: usize = 16;
+/// More objects than this are not listed.
+const OBJECTS_MAX: usize = 100_000;
