@@ -250,8 +250,8 @@ pub(crate) struct VifShareTable {
     pub(crate) queue: Option<QueueTable>,
 }
 
-/// Bounds of one queue, and active queue management. `target`, `interval` and `ecn` need
-/// `aqm = "codel"`.
+/// Bounds of one queue, and active queue management. `target`, `interval` and `ecn` belong to
+/// CoDel and are refused without it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "queue")]

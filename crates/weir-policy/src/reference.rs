@@ -28,14 +28,16 @@ pub fn reference() -> String {
         let _ = write!(page, "\n### {name}\n\n");
         for one in node.get("oneOf").and_then(Value::as_array).into_iter().flatten() {
             let value = one.get("const").and_then(Value::as_str).unwrap_or_default();
-            let _ = writeln!(page, "- `\"{value}\"`: {}", description(one));
+            wrap(&mut page, &format!("- `\"{value}\"`: {}", description(one)));
         }
     }
     page
 }
 
 fn section(page: &mut String, root: &Value, title: &str, node: &Value) {
-    let _ = write!(page, "\n## {title}\n\n{}\n\n", description(node));
+    let _ = write!(page, "\n## {title}\n\n");
+    wrap(page, &description(node));
+    page.push('\n');
     page.push_str("| key | type | range | default | meaning |\n|---|---|---|---|---|\n");
     let none = Map::new();
     let properties = node.get("properties").and_then(Value::as_object).unwrap_or(&none);
@@ -126,6 +128,26 @@ fn description(node: &Value) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Adds the text in lines of at most [`WIDTH`] characters.
+fn wrap(page: &mut String, text: &str) {
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > WIDTH {
+            // A list entry goes on below its text.
+            let indent = if text.starts_with("- ") { "\n  " } else { "\n" };
+            page.push_str(indent);
+            column = indent.len() - 1;
+        } else if column > 0 {
+            page.push(' ');
+            column += 1;
+        }
+        page.push_str(word);
+        column += length;
+    }
+    page.push('\n');
+}
+
 /// The sets of choices that several keys may use.
 fn choices(root: &Value) -> Vec<(String, &Value)> {
     let definitions = root.get("$defs").and_then(Value::as_object).into_iter().flatten();
@@ -146,6 +168,9 @@ fn anchor(title: &str) -> String {
     title.chars().filter(|c| !"`[]\".=".contains(*c)).collect::<String>().replace(' ', "-")
 }
 
+/// As everywhere in the repository.
+const WIDTH: usize = 100;
+
 const TABLES: &[(&str, &str)] = &[
     ("`[node]`", "node"),
     ("`[[port]]`", "port"),
@@ -161,8 +186,7 @@ const TABLES: &[(&str, &str)] = &[
 const INTRODUCTION: &str = "\
 # The policy document
 
-<!-- Written by the types of weir-policy; change those, then run `WEIR_BLESS=1 cargo test -p \
-weir-policy`. -->
+<!-- Written from the types of weir-policy; change those, then run `./x bless`. -->
 
 One TOML file says what a node is asked to do. Every problem in it is reported at once, with line,
 column, key, value and bound; a key that is not listed here is refused.

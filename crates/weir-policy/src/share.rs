@@ -23,8 +23,8 @@ pub struct Share {
     /// Share of what is left beyond the guarantees, relative to siblings; 1 to
     /// [`Share::PRIORITY_MAX`].
     pub priority: u32,
-    /// Guaranteed rate on the port that a packet leaves by; zero for none. At a router or slice zero
-    /// stands for the sum of its members: see [`crate::Guarantees`].
+    /// Guaranteed rate on the port that a packet leaves by; zero for none. At a router or slice
+    /// zero stands for the sum of its members: see [`crate::Guarantees`].
     pub min_rate: BitRate,
     /// Upper limit; `None` for the port's own rate.
     pub rate: Option<BitRate>,

@@ -2,6 +2,7 @@
 //! Goal: what a user reads when a policy is wrong (or right) is exactly what was meant.
 //! Method: every `cases/*.toml` is parsed; the answer is compared with the `.expect` beside it.
 //! With `WEIR_BLESS=1` the answers are written instead; read the difference before it is committed.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs;
 use std::path::PathBuf;

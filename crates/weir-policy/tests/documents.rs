@@ -2,6 +2,7 @@
 //! Goal: what is written about the document is true. Method: the files in `docs/` are compared
 //! with what the types give (`WEIR_BLESS=1` writes them), and every default that the schema names
 //! is compared with the effective policy.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Goal: no text makes the reader panic, run away or contradict itself. Method: mutations of the
 //! cases from a fixed seed; and the texts that cost a naive reader most, in size and depth.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a panic is how a test fails"
+)]
 
 use std::fs;
 use std::path::PathBuf;
