@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Goal: what is written about the document is true. Method: the files in `docs/` are compared
-//! with what the types give (`WEIR_BLESS=1` writes them), and every default that the schema names
-//! is compared with the effective policy.
+//! with what the types give (`WEIR_BLESS=1` writes them), every default that the schema names is
+//! compared with the effective policy, and every policy of the repository is read.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs;
@@ -81,4 +81,22 @@ fn defaults_are_what_the_schema_says() {
         }
     }
     assert!(compared > 20, "{compared}");
+}
+
+#[test]
+fn every_policy_of_the_repository_is_sound() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut read = 0;
+    for folder in ["examples", "lab/policies"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|end| end != "toml") {
+                continue;
+            }
+            read += 1;
+            let answer = weir_policy::parse(&fs::read_to_string(&path).unwrap());
+            assert!(answer.is_ok(), "{}:\n{}", path.display(), answer.unwrap_err());
+        }
+    }
+    assert!(read >= 3, "{read}");
 }
