@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Charts of results: rates over time, bars beside each other, distributions of delay.
+//!
+//! A chart is data ([`Lines`], [`Bars`], [`Distribution`]); drawing it gives an [`Svg`], and that
+//! a PNG. Nothing here reads or writes a file. Colours can be told apart by people who see fewer of
+//! them (Okabe and Ito 2008), every curve carries its name beside it, and the paper is white, so
+//! that a chart reads the same on a light and on a dark page.
+//!
+//! ```
+//! use weir_plot::{Line, Lines, Panel};
+//!
+//! let gold = Line::new("gold", vec![30e6, 29e6, 31e6]).guaranteed(30e6);
+//! let chart = Lines {
+//!     title: "Under Weir".into(),
+//!     unit: "bit/s".into(),
+//!     interval_s: 1.0,
+//!     panels: vec![Panel { title: String::new(), lines: vec![gold] }],
+//! };
+//! let svg = chart.draw()?;
+//! assert!(svg.as_str().contains("gold"));
+//! assert!(svg.to_png(2.0)?.starts_with(b"\x89PNG"));
+//! # Ok::<(), weir_plot::PlotError>(())
+//! ```
+
+mod bars;
+mod distribution;
+mod lines;
+mod style;
+mod svg;
+
+pub use bars::{Bar, Bars, Group};
+pub use distribution::{Curve, Distribution};
+pub use lines::{Line, Lines, Panel};
+pub use svg::{PlotError, Svg};

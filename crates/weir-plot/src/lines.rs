@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Quantities over time, in panels beside each other that share their axes.
+
+use plotters::chart::ChartBuilder;
+use plotters::element::{DashedPathElement, PathElement};
+use plotters::style::text_anchor::{HPos, VPos};
+use plotters::style::{Color, TRANSPARENT};
+
+use crate::style::{
+    AXIS, GRID, INK, LABEL, Paper, SMALL, SOFT, TITLE, bold, colour, headroom, letters, magnitude,
+    on_paper, plain, refused, spread, width, write,
+};
+use crate::svg::{PlotError, Svg};
+
+/// A chart of quantities over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// What it shows, in one line.
+    pub title: String,
+    /// Unit of all samples, as in a series: `bit/s`.
+    pub unit: String,
+    /// Seconds that each sample covers; it is drawn in the middle of them.
+    pub interval_s: f64,
+    /// Beside each other, from left to right.
+    pub panels: Vec<Panel>,
+}
+
+/// One of the panels of a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// What tells it from the others; may be empty.
+    pub title: String,
+    /// One for each tenant; the k-th has the same colour in every panel.
+    pub lines: Vec<Line>,
+}
+
+/// One quantity over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    name: String,
+    samples: Vec<f64>,
+    guarantee: Option<f64>,
+}
+
+impl Line {
+    /// A line with its name at its end.
+    pub fn new(name: impl Into<String>, samples: Vec<f64>) -> Self {
+        Self { name: name.into(), samples, guarantee: None }
+    }
+
+    /// With a dashed line at what is guaranteed.
+    #[must_use]
+    pub const fn guaranteed(mut self, guarantee: f64) -> Self {
+        self.guarantee = Some(guarantee);
+        self
+    }
+}
+
+impl Lines {
+    /// Draws the chart.
+    ///
+    /// # Errors
+    /// No panel, no sample, or a sample that is no finite number.
+    pub fn draw(&self) -> Result<Svg, PlotError> {
+        let frame = self.frame()?;
+        let columns = u32::try_from(self.panels.len()).unwrap_or(u32::MAX);
+        let size = (PANEL_WIDTH.saturating_mul(columns).min(WIDTH_MAX), HEIGHT);
+        on_paper(size, |paper| {
+            let (left, top) = (HPos::Left, VPos::Top);
+            write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), (left, top))?;
+            if self.lines().any(|line| line.guarantee.is_some()) {
+                let key = letters(SMALL, SOFT);
+                write(paper, "dashed: guaranteed", (MARGIN, 36), &key, (left, top))?;
+            }
+            let body = paper.margin(HEAD, 0, 0, 0);
+            let parts = body.split_evenly((1, self.panels.len()));
+            for (panel, part) in self.panels.iter().zip(&parts) {
+                panel.draw(paper, part, &frame)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.panels.iter().flat_map(|panel| &panel.lines)
+    }
+
+    /// What all panels share.
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
+    fn frame(&self) -> Result<Frame, PlotError> {
+        let mut greatest = 0.0_f64;
+        let mut longest = 0;
+        for line in self.lines() {
+            let values = line.samples.iter().copied().chain(line.guarantee);
+            for value in values {
+                if !value.is_finite() {
+                    return Err(PlotError::NotFinite(line.name.clone()));
+                }
+                greatest = greatest.max(value);
+            }
+            longest = longest.max(line.samples.len());
+        }
+        if longest == 0 {
+            return Err(PlotError::Empty("no line has a sample"));
+        }
+        if !self.interval_s.is_finite() || self.interval_s <= 0.0 {
+            return Err(PlotError::NotFinite("interval_s".to_string()));
+        }
+        let (divisor, unit) = magnitude(greatest, &self.unit);
+        let names = self.lines().map(|line| width(&line.name, LABEL)).max().unwrap_or(0);
+        Ok(Frame {
+            divisor,
+            unit,
+            interval_s: self.interval_s,
+            seconds: longest as f64 * self.interval_s,
+            top: headroom(greatest / divisor),
+            names: names + 14,
+        })
+    }
+}
+
+/// What all panels of a chart share.
+struct Frame {
+    divisor: f64,
+    unit: String,
+    interval_s: f64,
+    seconds: f64,
+    top: f64,
+    /// Pixels that the longest name takes.
+    names: i32,
+}
+
+impl Panel {
+    fn draw(&self, paper: &Paper<'_>, part: &Paper<'_>, frame: &Frame) -> Result<(), PlotError> {
+        let mut chart = ChartBuilder::on(part)
+            .margin_top(46)
+            .margin_right(frame.names)
+            .margin_left(MARGIN - 8)
+            .set_label_area_size(plotters::chart::LabelAreaPosition::Left, 42)
+            .set_label_area_size(plotters::chart::LabelAreaPosition::Bottom, 48)
+            .build_cartesian_2d(0.0..frame.seconds, 0.0..frame.top)
+            .map_err(refused)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(AXIS)
+            .x_labels(7)
+            .y_labels(6)
+            .x_label_formatter(&plain)
+            .y_label_formatter(&plain)
+            .label_style(letters(SMALL, SOFT))
+            .x_desc("seconds")
+            .axis_desc_style(letters(SMALL, SOFT))
+            .draw()
+            .map_err(refused)?;
+        for (index, line) in self.lines.iter().enumerate() {
+            let ink = colour(index);
+            if let Some(guarantee) = line.guarantee {
+                let height = guarantee / frame.divisor;
+                let path = [(0.0, height), (frame.seconds, height)];
+                let dashes = DashedPathElement::new(path, 7, 5, ink.mix(0.75).stroke_width(2));
+                chart.draw_series([dashes]).map_err(refused)?;
+            }
+            let path = PathElement::new(line.points(frame), ink.stroke_width(3));
+            chart.draw_series([path]).map_err(refused)?;
+        }
+        let corner = |x: f64, y: f64| chart.backend_coord(&(x, y));
+        let (left, top) = corner(0.0, frame.top);
+        let (right, bottom) = corner(frame.seconds, 0.0);
+        let above = (HPos::Left, VPos::Bottom);
+        write(paper, &self.title, (left, top - 22), &bold(LABEL, INK), above)?;
+        write(paper, &frame.unit, (left, top - 5), &letters(SMALL, SOFT), above)?;
+        let ends = self
+            .lines
+            .iter()
+            .map(|line| line.points(frame).last().map_or(bottom, |(x, y)| corner(*x, *y).1));
+        let heights = spread(&ends.collect::<Vec<_>>(), 18, top + 4, bottom - 4);
+        for (index, (line, height)) in self.lines.iter().zip(heights).enumerate() {
+            let style = letters(LABEL, colour(index));
+            write(paper, &line.name, (right + 6, height), &style, (HPos::Left, VPos::Center))?;
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    /// Each sample in the middle of its interval, in units of the axes.
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
+    fn points(&self, frame: &Frame) -> Vec<(f64, f64)> {
+        let middle = |index: usize| (index as f64 + 0.5) * frame.interval_s;
+        let samples = self.samples.iter().enumerate();
+        samples.map(|(index, sample)| (middle(index), sample / frame.divisor)).collect()
+    }
+}
+
+const PANEL_WIDTH: u32 = 520;
+const WIDTH_MAX: u32 = 8000;
+const HEIGHT: u32 = 420;
+const MARGIN: i32 = 20;
+/// Pixels of the title and the key.
+const HEAD: i32 = 50;

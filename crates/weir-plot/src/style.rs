@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What all charts share: paper, ink, colours, letters, magnitudes.
+
+use plotters::backend::SVGBackend;
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
+use plotters::element::Text;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{FontFamily, FontStyle, IntoFont, RGBColor, TextStyle, WHITE};
+
+use crate::svg::{PlotError, Svg};
+
+/// A white sheet. Pixels are those of the SVG.
+pub(crate) type Paper<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+pub(crate) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+pub(crate) const SOFT: RGBColor = RGBColor(0x5f, 0x5f, 0x5f);
+pub(crate) const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
+pub(crate) const AXIS: RGBColor = RGBColor(0x8a, 0x8a, 0x8a);
+
+/// Sizes of letters in plotters' measure: 1.24 of a pixel of the SVG.
+pub(crate) const TITLE: f64 = 21.0;
+pub(crate) const LABEL: f64 = 16.0;
+pub(crate) const SMALL: f64 = 14.0;
+
+/// The k-th colour, of those that people who see fewer colours tell apart too; yellow, which is
+/// hard to read on white, is left out.
+pub(crate) fn colour(index: usize) -> RGBColor {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// Draws on a white sheet of that size.
+pub(crate) fn on_paper(
+    size: (u32, u32),
+    draw: impl FnOnce(&Paper<'_>) -> Result<(), PlotError>,
+) -> Result<Svg, PlotError> {
+    let mut text = String::new();
+    {
+        let paper = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        paper.fill(&WHITE).map_err(refused)?;
+        draw(&paper)?;
+        paper.present().map_err(refused)?;
+    }
+    Ok(Svg(text))
+}
+
+/// Letters of that size and colour.
+pub(crate) fn letters(size: f64, colour: RGBColor) -> TextStyle<'static> {
+    (FontFamily::Name(FAMILIES), size).into_font().color(&colour)
+}
+
+/// The same, bold.
+pub(crate) fn bold(size: f64, colour: RGBColor) -> TextStyle<'static> {
+    (FontFamily::Name(FAMILIES), size, FontStyle::Bold).into_font().color(&colour)
+}
+
+/// Writes `text` so that the named point of its box lies at `at`.
+pub(crate) fn write(
+    paper: &Paper<'_>,
+    text: &str,
+    at: (i32, i32),
+    style: &TextStyle<'_>,
+    anchor: (HPos, VPos),
+) -> Result<(), PlotError> {
+    let style = style.pos(Pos::new(anchor.0, anchor.1));
+    paper.draw(&Text::new(text.to_string(), at, style)).map_err(refused)
+}
+
+/// A divisor for a whole axis, and the unit with its prefix: 100e6 bit/s is 100 of `Mbit/s`.
+pub(crate) fn magnitude(greatest: f64, unit: &str) -> (f64, String) {
+    if unit == "1" || greatest <= 0.0 {
+        return (1.0, if unit == "1" { String::new() } else { unit.to_string() });
+    }
+    let prefixes: &[(f64, &str)] = if unit == "s" {
+        &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
+    } else {
+        &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]
+    };
+    let fits = prefixes.iter().find(|(divisor, _)| greatest >= *divisor);
+    let (divisor, prefix) = fits.copied().unwrap_or((1.0, ""));
+    (divisor, format!("{prefix}{unit}"))
+}
+
+/// The end of an axis from 0: a little above `greatest`.
+pub(crate) fn headroom(greatest: f64) -> f64 {
+    if greatest > 0.0 { greatest * 1.06 } else { 1.0 }
+}
+
+/// Moves labels apart that would lie on each other: at least `distance` between neighbours, none
+/// above `top` unless there are too many. Order is kept.
+pub(crate) fn spread(heights: &[i32], distance: i32, top: i32, bottom: i32) -> Vec<i32> {
+    let mut order: Vec<usize> = (0..heights.len()).collect();
+    order.sort_by_key(|index| (heights[*index], *index));
+    let mut placed = heights.to_vec();
+    let mut floor = top;
+    for index in &order {
+        placed[*index] = placed[*index].max(floor);
+        floor = placed[*index] + distance;
+    }
+    let mut ceiling = bottom;
+    for index in order.iter().rev() {
+        placed[*index] = placed[*index].min(ceiling);
+        ceiling = placed[*index] - distance;
+    }
+    placed
+}
+
+/// A number without zeros that say nothing.
+pub(crate) fn plain(value: &f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+pub(crate) fn refused<E: std::error::Error + Send + Sync>(
+    error: DrawingAreaErrorKind<E>,
+) -> PlotError {
+    PlotError::Draw(error.to_string())
+}
+
+/// Pixels from a length that is small and not negative.
+#[expect(clippy::cast_possible_truncation, reason = "paper is some hundred pixels wide")]
+pub(crate) fn pixels(length: f64) -> i32 {
+    length.round().clamp(-1e6, 1e6) as i32
+}
+
+/// About the width in pixels of a text of that size.
+#[expect(clippy::cast_precision_loss, reason = "a label is short")]
+pub(crate) fn width(text: &str, size: f64) -> i32 {
+    pixels(text.chars().count() as f64 * size / 1.24 * 0.62)
+}
+
+const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
+
+/// Okabe and Ito 2008, darker ones first.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xb8, 0x86, 0x00),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_moved_apart_in_order() {
+        assert_eq!(spread(&[100, 102, 20], 15, 0, 200), [100, 115, 20]);
+        assert_eq!(spread(&[198, 199], 15, 0, 200), [185, 200]);
+        assert_eq!(spread(&[50], 15, 0, 200), [50]);
+    }
+
+    #[test]
+    fn an_axis_has_one_prefix() {
+        assert_eq!(magnitude(1e8, "bit/s"), (1e6, "Mbit/s".to_string()));
+        assert_eq!(magnitude(0.02, "s"), (1e-3, "ms".to_string()));
+        assert_eq!(magnitude(0.0, "bit/s"), (1.0, "bit/s".to_string()));
+        assert_eq!(magnitude(1e8, "1"), (1.0, String::new()));
+    }
+}

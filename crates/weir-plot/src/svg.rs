@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A drawn chart, and its picture in pixels.
+
+use std::fmt;
+use std::sync::Arc;
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{Options, Tree, fontdb};
+
+/// A drawn chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Svg(pub(crate) String);
+
+/// Why there is no chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlotError {
+    /// There is nothing to draw.
+    Empty(&'static str),
+    /// A number that has no place on paper.
+    NotFinite(String),
+    /// The picture would be empty or too large; the scale that was asked for.
+    Scale(String),
+    /// The drawing library refused.
+    Draw(String),
+}
+
+impl Svg {
+    /// The text of the SVG file.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The bytes of a PNG file, `scale` times as large as the SVG says: 2 for a sharp screen.
+    ///
+    /// # Errors
+    /// A scale that gives no picture, or one of more than 64 million pixels.
+    pub fn to_png(&self, scale: f32) -> Result<Vec<u8>, PlotError> {
+        let mut fonts = fontdb::Database::new();
+        // The font comes along: a machine may have none, and text would be left out silently.
+        fonts.load_font_data(FONT.to_vec());
+        fonts.set_sans_serif_family(FONT_FAMILY);
+        let options = Options {
+            fontdb: Arc::new(fonts),
+            font_family: FONT_FAMILY.to_string(),
+            ..Options::default()
+        };
+        let draw = |error: &dyn fmt::Display| PlotError::Draw(error.to_string());
+        let tree = Tree::from_str(&self.0, &options).map_err(|error| draw(&error))?;
+        let size = tree.size().to_int_size();
+        let size = size
+            .scale_by(scale)
+            .filter(|size| u64::from(size.width()) * u64::from(size.height()) <= PIXELS_MAX);
+        let pixmap = size.and_then(|size| Pixmap::new(size.width(), size.height()));
+        let mut pixmap = pixmap.ok_or_else(|| PlotError::Scale(scale.to_string()))?;
+        resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixmap.as_mut());
+        pixmap.encode_png().map_err(|error| draw(&error))
+    }
+}
+
+impl std::error::Error for PlotError {}
+
+impl fmt::Display for PlotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty(what) => write!(f, "nothing to draw: {what}"),
+            Self::NotFinite(name) => write!(f, "'{name}' has a sample that is no finite number"),
+            Self::Scale(scale) => write!(f, "a scale of {scale} gives no picture"),
+            Self::Draw(reason) => write!(f, "cannot draw: {reason}"),
+        }
+    }
+}
+
+pub(crate) const FONT_FAMILY: &str = "DejaVu Sans";
+
+/// Latin, Greek and mathematics of DejaVu Sans, 27 kB; its licence lies beside it.
+const FONT: &[u8] = include_bytes!("../font/DejaVuSans-subset.ttf");
+
+const PIXELS_MAX: u64 = 64_000_000;

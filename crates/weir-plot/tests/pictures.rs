@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! That what was handed in can be seen: names in the text, colours and letters in the pixels.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use resvg::tiny_skia::Pixmap;
+use weir_plot::{Bar, Bars, Curve, Distribution, Group, Line, Lines, Panel, PlotError, Svg};
+
+fn lines(lines: Vec<Line>) -> Result<Svg, PlotError> {
+    let panel = |title: &str| Panel { title: title.to_string(), lines: lines.clone() };
+    let (title, unit) = ("A title".to_string(), "bit/s".to_string());
+    Lines { title, unit, interval_s: 1.0, panels: vec![panel("left"), panel("right")] }.draw()
+}
+
+fn bars(value: f64) -> Result<Svg, PlotError> {
+    let bar = |name: &str, value| Bar { name: name.to_string(), value };
+    let bars = vec![bar("bridge", value), bar("Weir", value)];
+    let group = Group { name: "gold".to_string(), guarantee: Some(30e6), bars };
+    let (title, unit) = ("A title".to_string(), "bit/s".to_string());
+    Bars { title, unit, groups: vec![group] }.draw()
+}
+
+fn distribution(samples: Vec<f64>) -> Result<Svg, PlotError> {
+    let curves = vec![Curve { name: "Weir".to_string(), samples }];
+    let (title, quantity) = ("A title".to_string(), "delay".to_string());
+    Distribution { title, quantity, unit: "s".to_string(), curves }.draw()
+}
+
+/// How many pixels of a picture have a colour, and how many of its title are nearly black.
+fn inks(svg: &Svg) -> (usize, usize) {
+    let picture = Pixmap::decode_png(&svg.to_png(1.0).unwrap()).unwrap();
+    let channels = |p: &resvg::tiny_skia::PremultipliedColorU8| [p.red(), p.green(), p.blue()];
+    let all: Vec<_> = picture.pixels().iter().map(channels).collect();
+    let spread = |c: &&[u8; 3]| c.iter().max().unwrap() - c.iter().min().unwrap() > 80;
+    let dark = |c: &&[u8; 3]| c.iter().all(|channel| *channel < 0x50);
+    let title = &all[..usize::try_from(picture.width()).unwrap() * 34];
+    (all.iter().filter(spread).count(), title.iter().filter(dark).count())
+}
+
+#[test]
+fn every_chart_shows_its_names_colours_and_letters() {
+    let gold = Line::new("gold", vec![10e6, 20e6, 30e6]).guaranteed(25e6);
+    for (svg, words) in [
+        (
+            lines(vec![gold]).unwrap(),
+            vec!["A title", "gold", "left", "right", "Mbit/s", "guaranteed"],
+        ),
+        (bars(20e6).unwrap(), vec!["A title", "gold", "bridge", "20.0", "guaranteed"]),
+        (distribution(vec![1e-3, 2e-3]).unwrap(), vec!["A title", "Weir: p99 2 ms", "50 %"]),
+    ] {
+        for word in words {
+            assert!(svg.as_str().contains(word), "no '{word}' in {}", svg.as_str());
+        }
+        let (coloured, dark) = inks(&svg);
+        assert!(coloured > 300, "only {coloured} coloured pixels");
+        // A title without letters is what a machine without fonts would get.
+        assert!(dark > 30, "only {dark} dark pixels in the title: are there letters?");
+    }
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_by_name() {
+    assert!(matches!(lines(Vec::new()), Err(PlotError::Empty(_))));
+    assert!(matches!(lines(vec![Line::new("gold", Vec::new())]), Err(PlotError::Empty(_))));
+    let nan = lines(vec![Line::new("gold", vec![f64::NAN])]).unwrap_err();
+    assert_eq!(nan.to_string(), "'gold' has a sample that is no finite number");
+    assert!(matches!(bars(-1.0), Err(PlotError::NotFinite(_))));
+    assert!(matches!(distribution(vec![0.0]), Err(PlotError::Empty(_))));
+    let svg = bars(1.0).unwrap();
+    assert!(matches!(svg.to_png(0.0), Err(PlotError::Scale(_))));
+    assert!(matches!(svg.to_png(1e6), Err(PlotError::Scale(_))));
+}
+
+#[test]
+fn a_name_is_text_and_never_markup() {
+    let svg = lines(vec![Line::new("a<b>&\"c", vec![1.0, 2.0])]).unwrap();
+    assert!(!svg.as_str().contains("<b>"));
+    assert!(svg.to_png(1.0).is_ok());
+}
