@@ -21,21 +21,22 @@ pub struct Tally {
 /// - `received + copies = Σ dropped + enqueued`
 /// - `enqueued = sent + dropped_after + backlog`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
 pub struct Counters {
     /// Frames that arrived for this interface and direction, early drops included.
     pub received: Tally,
-    /// Further copies of them, made for flooding.
-    pub copies: Tally,
-    /// Dropped before a queue, by [`Reason`].
-    pub dropped: [Tally; Reason::COUNT],
     /// Taken into a queue.
     pub enqueued: Tally,
-    /// Dropped after that, by active queue management.
-    pub dropped_after: Tally,
     /// Handed on.
     pub sent: Tally,
+    /// Dropped between the two, by active queue management.
+    pub dropped_after: Tally,
+    /// Further copies of what was received, made for flooding.
+    pub copies: Tally,
     /// Of those, marked "congestion experienced"; packets.
     pub marked: u64,
+    /// Dropped before a queue, by [`Reason`].
+    pub dropped: [Tally; Reason::COUNT],
 }
 
 impl Default for Counters {
@@ -99,6 +100,13 @@ impl Counters {
     pub fn balanced(&self, backlog: Tally) -> bool {
         self.received.plus(self.copies) == self.dropped_total().plus(self.enqueued)
             && self.enqueued == self.sent.plus(self.dropped_after).plus(backlog)
+    }
+
+    /// Counts frames that were dropped before they came here.
+    pub(crate) fn drop_many(&mut self, reason: Reason, packets: u64, bytes: u64) {
+        let dropped = Tally { packets, bytes };
+        self.received = self.received.plus(dropped);
+        self.dropped[reason as usize] = self.dropped[reason as usize].plus(dropped);
     }
 
     /// Counts a drop before a queue.

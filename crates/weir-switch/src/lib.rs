@@ -10,12 +10,39 @@
 //! the congestion mark.
 #![no_std]
 
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod accounting;
+mod apply;
+mod checksum;
 mod counters;
+mod egress;
+mod fdb;
+mod filter;
+mod frame;
+mod ingress;
+mod police;
 mod pool;
 mod reason;
+mod remap;
+mod shares;
+mod spoof;
+mod state;
+mod storm;
+mod switch;
+mod tree;
 mod types;
+mod vlan;
 
+pub use accounting::Accounting;
+pub use checksum::complete as complete_checksum;
 pub use counters::{Counters, Tally};
+pub use frame::{ArpSender, Ethernet, Fragment, Ip, mark_congestion};
 pub use pool::{Frame, FramePool};
 pub use reason::Reason;
-pub use types::{Direction, IfaceId, Transmit};
+pub use switch::{Switch, SwitchError};
+pub use types::{IfaceId, Transmit};
+pub use vlan::{pop as pop_vlan, push as push_vlan};
+pub use weir_policy::Direction;

@@ -24,6 +24,23 @@ pub trait FramePool {
     /// Bytes of the chunk before the frame that may be written (the frame can grow into them).
     fn room_before(&self, frame: Frame) -> usize;
 
+    /// Copies the bytes of one frame into another of the same length, in another chunk; whether
+    /// both lie inside their chunks.
+    fn copy(&mut self, from: Frame, to: Frame) -> bool {
+        let mut buffer = [0; 256];
+        let length = usize::from(from.len);
+        if from.len != to.len || self.data(from).len() != length || self.data(to).len() != length {
+            return false;
+        }
+        for start in (0..length).step_by(buffer.len()) {
+            let end = length.min(start + buffer.len());
+            let part = &mut buffer[..end - start];
+            part.copy_from_slice(&self.data(from)[start..end]);
+            self.data(to)[start..end].copy_from_slice(part);
+        }
+        true
+    }
+
     /// Takes a free chunk; `None` if there is none.
     fn alloc(&mut self) -> Option<u32>;
 

@@ -10,15 +10,6 @@ use crate::pool::Frame;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IfaceId(pub u32);
 
-/// A direction, as the tenant sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// From the vif towards ports and other vifs.
-    Send,
-    /// Towards the vif.
-    Receive,
-}
-
 /// The answer to "what is next for this interface?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {

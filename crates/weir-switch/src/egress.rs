@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The way out: the next frame of a port's tree, or of what was scheduled for a vif.
+
+use weir_policy::Direction;
+use weir_sched::{Packet, WaitReason};
+use weir_units::Instant;
+
+use crate::frame::mark_congestion;
+use crate::pool::{Frame, FramePool};
+use crate::state::{NO_FRAME, Slot, Stage, VifState, tree_index};
+use crate::switch::Switch;
+use crate::tree::{Served, TreeKind};
+use crate::types::{IfaceId, Transmit};
+use crate::vlan;
+
+impl Switch {
+    /// The next frame for an interface, or exactly when and why to ask again. Called only while
+    /// its device can take a frame: nothing is dropped after this. Early calls are harmless.
+    pub fn transmit<P: FramePool>(&mut self, now: Instant, to: IfaceId, pool: &mut P) -> Transmit {
+        match self.vif_of(to) {
+            Some(vif) => self.transmit_to_vif(now, vif, pool),
+            None if (to.0 as usize) < self.ports.len() => self.transmit_to_port(now, to.0, pool),
+            None => Transmit::Idle,
+        }
+    }
+
+    /// Moves what is due from the trees of all ports to the vifs it is for: see
+    /// [`Switch::ready`]. Bounded, in local frames, to [`LOCAL_BATCH`] a port.
+    pub fn advance<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
+        for port in (0u32..).take(self.ports.len()) {
+            self.advance_port(now, port, pool);
+        }
+    }
+
+    /// The vifs with a frame that waits for nothing but their device, in order.
+    pub fn ready(&self) -> impl Iterator<Item = IfaceId> + '_ {
+        let first = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
+        (0u32..).zip(&self.ready).flat_map(move |(word, bits)| {
+            let mut bits = *bits;
+            core::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(IfaceId(first + word * 64 + bit))
+            })
+        })
+    }
+
+    /// The next vif with a frame that waits for nothing but its device, from `from` on. For loops
+    /// that transmit as they go.
+    #[must_use]
+    pub fn next_ready(&self, from: IfaceId) -> Option<IfaceId> {
+        let first = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
+        let start = from.0.saturating_sub(first);
+        let mut word = (start / 64) as usize;
+        let mut bits = self.ready.get(word)? & (u64::MAX << (start % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.ready.get(word)?;
+        }
+        let bit = bits.trailing_zeros();
+        Some(IfaceId(first + u32::try_from(word).unwrap_or(u32::MAX) * 64 + bit))
+    }
+
+    /// When something is due: the least instant at which a tree may give a frame. `None` if
+    /// nothing is queued in any. Frames that only wait for a vif's device are [`Switch::ready`],
+    /// and have no instant. May change with every call of a method that takes `&mut self`.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Instant> {
+        let least = self.trees.iter().map(crate::tree::Tree::next).min();
+        least.filter(|next| *next < Instant::FAR_FUTURE)
+    }
+
+    fn transmit_to_port<P: FramePool>(
+        &mut self,
+        now: Instant,
+        port: u32,
+        pool: &mut P,
+    ) -> Transmit {
+        let tree = tree_index(port, TreeKind::Send);
+        loop {
+            match self.trees[tree].dequeue(now) {
+                Served::Send { vif, packet, mark } => {
+                    if let Some(frame) = self.leave_by_port(now, port, vif, packet, mark, pool) {
+                        return Transmit::Frame(frame);
+                    }
+                }
+                Served::Dropped { vif, packet } => {
+                    let wire = self.release_sender(vif, packet, pool);
+                    let counters = &mut self.counters[port as usize][Direction::Send as usize];
+                    counters.dropped_after.add(wire);
+                }
+                Served::Wait { until, why } => return Transmit::Wait { until, why },
+                Served::Idle => return Transmit::Idle,
+            }
+        }
+    }
+
+    /// A frame of a vif leaves by its port.
+    #[inline]
+    fn leave_by_port<P: FramePool>(
+        &mut self,
+        now: Instant,
+        port: u32,
+        vif: u32,
+        packet: Packet,
+        mark: bool,
+        pool: &mut P,
+    ) -> Option<Frame> {
+        let slot = *self.slots.get(packet.id as usize)?;
+        self.queued = self.queued.saturating_sub(1);
+        let mut frame = slot.frame(packet.id);
+        let at = vif as usize;
+        let counters = &mut self.counters[port as usize][Direction::Send as usize];
+        counters.sent.add(frame.len);
+        counters.marked += u64::from(mark);
+        let Some(state) = self.vifs.get_mut(at) else { return Some(frame) };
+        state.sending = state.sending.saturating_sub(1);
+        let (wanted, limited) = (state.vlan, state.send_limited);
+        let counters = self.vif_counters(at, Direction::Send);
+        counters.sent.add(VifState::own_length(slot));
+        counters.marked += u64::from(mark);
+        if limited {
+            self.charge_sender(now, at, packet.bytes(), TreeKind::Local);
+        }
+        if mark {
+            mark_congestion(pool.data(frame));
+        }
+        if wanted != slot.vlan {
+            let Some(retagged) = retag(pool, frame, slot.vlan, wanted) else {
+                self.removed += 1;
+                pool.free(frame.id);
+                return None;
+            };
+            frame = retagged;
+        }
+        Some(frame)
+    }
+
+    fn transmit_to_vif<P: FramePool>(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        pool: &mut P,
+    ) -> Transmit {
+        let port = self.vifs[vif].port;
+        if self.vifs[vif].stage.is_empty() {
+            self.advance_port(now, port, pool);
+        }
+        let Some((slot, frame)) = self.unstage(vif) else {
+            if self.vifs[vif].receiving == 0 {
+                return Transmit::Idle;
+            }
+            return self.wait_of_vif(port);
+        };
+        self.queued = self.queued.saturating_sub(1);
+        let state = &mut self.vifs[vif];
+        state.receiving = state.receiving.saturating_sub(1);
+        self.vif_counters(vif, Direction::Receive).sent.add(slot.len);
+        Transmit::Frame(frame)
+    }
+
+    /// The earlier wait of the two trees that feed a vif.
+    fn wait_of_vif(&self, port: u32) -> Transmit {
+        let receive = &self.trees[tree_index(port, TreeKind::Receive)];
+        let local = &self.trees[tree_index(port, TreeKind::Local)];
+        let first = if receive.next() <= local.next() { receive } else { local };
+        match first.waiting() {
+            Served::Wait { until, why } => Transmit::Wait { until, why },
+            // Frames are held, so a tree has them; it may give one at any time.
+            _ => Transmit::Wait { until: first.next(), why: WaitReason::LinkBusy },
+        }
+    }
+
+    fn advance_port<P: FramePool>(&mut self, now: Instant, port: u32, pool: &mut P) {
+        let tree = tree_index(port, TreeKind::Receive);
+        while self.trees[tree].next() <= now {
+            match self.trees[tree].dequeue(now) {
+                Served::Send { vif, packet, mark } => {
+                    self.reach_vif(now, vif as usize, packet, mark, pool);
+                }
+                Served::Dropped { vif, packet } => {
+                    self.give_up(vif as usize, Direction::Receive, packet, pool);
+                }
+                Served::Wait { .. } | Served::Idle => break,
+            }
+        }
+        let tree = tree_index(port, TreeKind::Local);
+        for _ in 0..LOCAL_BATCH {
+            if self.trees[tree].next() > now {
+                break;
+            }
+            match self.trees[tree].dequeue(now) {
+                Served::Send { vif, packet, mark } => {
+                    self.cross(now, vif as usize, packet, mark, pool);
+                }
+                Served::Dropped { vif, packet } => {
+                    self.give_up_local(vif as usize, packet, pool);
+                }
+                Served::Wait { .. } | Served::Idle => break,
+            }
+        }
+    }
+
+    /// A frame from a port has been scheduled for a vif.
+    fn reach_vif<P: FramePool>(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        packet: Packet,
+        mark: bool,
+        pool: &mut P,
+    ) {
+        let Some(state) = self.vifs.get(vif) else { return self.lose(packet, pool) };
+        let (limited, chain) = (state.receive_limited, state.receive_chain);
+        if limited {
+            if self.ports[state.port as usize].nested {
+                self.police.charge_bytes(now, chain, packet.bytes());
+            }
+            self.charge_receiver(now, vif, packet.bytes(), false);
+        }
+        self.mark(vif, Direction::Receive, packet, mark, pool);
+        self.stage(vif, packet.id);
+    }
+
+    /// A frame of one vif has been scheduled for another.
+    fn cross<P: FramePool>(
+        &mut self,
+        now: Instant,
+        from: usize,
+        packet: Packet,
+        mark: bool,
+        pool: &mut P,
+    ) {
+        let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
+        let to = slot.to as usize;
+        if from >= self.vifs.len() {
+            return self.lose(packet, pool);
+        }
+        if to >= self.vifs.len() {
+            // The receiver was taken away by a change of policy.
+            self.removed += 1;
+            return self.give_up(from, Direction::Send, packet, pool);
+        }
+        let sender = &mut self.vifs[from];
+        sender.sending = sender.sending.saturating_sub(1);
+        let limited = sender.send_limited;
+        if limited {
+            self.charge_sender(now, from, packet.bytes(), TreeKind::Send);
+        }
+        if self.vifs[to].receive_limited {
+            self.charge_receiver(now, to, packet.bytes(), true);
+        }
+        self.vif_counters(from, Direction::Send).sent.add(slot.len);
+        self.mark(from, Direction::Send, packet, mark, pool);
+        let counters = self.vif_counters(to, Direction::Receive);
+        counters.received.add(slot.len);
+        counters.enqueued.add(slot.len);
+        self.stage(to, packet.id);
+    }
+
+    /// Charges what a vif sent through one tree to the others that share its limits.
+    fn charge_sender(&mut self, now: Instant, vif: usize, bytes: u32, other: TreeKind) {
+        let state = &self.vifs[vif];
+        let class = if other == TreeKind::Send { state.send } else { state.local };
+        let (start, end) = state.send_charges;
+        self.trees[tree_index(state.port, other)].charge(now, class, bytes);
+        self.charge_range(now, start, end, bytes);
+    }
+
+    /// Charges what a vif was given to the other trees that share its limits; `local`: to that of
+    /// its own port too.
+    fn charge_receiver(&mut self, now: Instant, vif: usize, bytes: u32, local: bool) {
+        let state = &self.vifs[vif];
+        let (start, end) = state.receive_charges;
+        if local {
+            let tree = tree_index(state.port, TreeKind::Receive);
+            self.trees[tree].charge(now, state.receive, bytes);
+        }
+        self.charge_range(now, start, end, bytes);
+    }
+
+    fn charge_range(&mut self, now: Instant, start: u32, end: u32, bytes: u32) {
+        for (tree, class) in self.charges.get(start as usize..end as usize).unwrap_or(&[]) {
+            if let Some(tree) = self.trees.get_mut(*tree as usize) {
+                tree.charge(now, *class, bytes);
+            }
+        }
+    }
+
+    /// Marks a frame, if asked to.
+    fn mark<P: FramePool>(
+        &mut self,
+        vif: usize,
+        direction: Direction,
+        packet: Packet,
+        mark: bool,
+        pool: &mut P,
+    ) {
+        if mark {
+            self.vif_counters(vif, direction).marked += 1;
+            if let Some(slot) = self.slots.get(packet.id as usize) {
+                mark_congestion(pool.data(slot.frame(packet.id)));
+            }
+        }
+    }
+
+    /// Appends a frame to those that wait for a vif's device.
+    fn stage(&mut self, vif: usize, id: u32) {
+        let Stage { head, tail } = self.vifs[vif].stage;
+        if let Some(slot) = self.slots.get_mut(tail as usize).filter(|_| head != NO_FRAME) {
+            slot.next = id;
+        }
+        let head = if head == NO_FRAME { id } else { head };
+        self.vifs[vif].stage = Stage { head, tail: id };
+        if let Some(word) = self.ready.get_mut(vif / 64) {
+            *word |= 1 << (vif % 64);
+        }
+    }
+
+    /// Takes the first of them.
+    fn unstage(&mut self, vif: usize) -> Option<(Slot, Frame)> {
+        let Stage { head, tail } = self.vifs[vif].stage;
+        let slot = *self.slots.get(head as usize)?;
+        if slot.next == NO_FRAME || head == tail {
+            self.vifs[vif].stage = Stage::EMPTY;
+            if let Some(word) = self.ready.get_mut(vif / 64) {
+                *word &= !(1 << (vif % 64));
+            }
+        } else {
+            self.vifs[vif].stage.head = slot.next;
+        }
+        Some((slot, slot.frame(head)))
+    }
+
+    /// Active queue management gave up a frame that was queued for a vif's port.
+    fn release_sender<P: FramePool>(&mut self, vif: u32, packet: Packet, pool: &mut P) -> u16 {
+        let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
+        self.give_up(vif as usize, Direction::Send, packet, pool);
+        slot.len
+    }
+
+    fn give_up<P: FramePool>(
+        &mut self,
+        vif: usize,
+        direction: Direction,
+        packet: Packet,
+        pool: &mut P,
+    ) {
+        let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
+        if let Some(state) = self.vifs.get_mut(vif) {
+            let held = match direction {
+                Direction::Send => &mut state.sending,
+                Direction::Receive => &mut state.receiving,
+            };
+            *held = held.saturating_sub(1);
+            let bytes = VifState::own_length(slot);
+            self.vif_counters(vif, direction).dropped_after.add(bytes);
+        }
+        self.queued = self.queued.saturating_sub(1);
+        pool.free(packet.id);
+    }
+
+    fn give_up_local<P: FramePool>(&mut self, from: usize, packet: Packet, pool: &mut P) {
+        let to = self.slots.get(packet.id as usize).map_or(usize::MAX, |slot| slot.to as usize);
+        if let Some(receiver) = self.vifs.get_mut(to) {
+            receiver.receiving = receiver.receiving.saturating_sub(1);
+        }
+        self.give_up(from, Direction::Send, packet, pool);
+    }
+
+    /// A packet whose vif does not exist: cannot be, and is not worth a panic.
+    fn lose<P: FramePool>(&mut self, packet: Packet, pool: &mut P) {
+        debug_assert!(false, "a class without a vif");
+        self.queued = self.queued.saturating_sub(1);
+        self.removed += 1;
+        pool.free(packet.id);
+    }
+}
+
+/// Gives a frame that was queued before a change of policy the tag that its slice has now. `None`
+/// if it has no room for one: better lost than seen by another slice.
+#[cold]
+fn retag<P: FramePool>(pool: &mut P, frame: Frame, has: u16, wanted: u16) -> Option<Frame> {
+    let bare = if has == 0 { frame } else { vlan::pop(pool, frame).ok()? };
+    if wanted == 0 { Some(bare) } else { vlan::push(pool, bare, wanted).ok() }
+}
+
+/// Local frames that one call moves on a port: a burst between two vifs does not keep the worker
+/// from its ports for more than some microseconds.
+pub(crate) const LOCAL_BATCH: usize = 64;

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which interface a MAC address lives behind: one table, keyed by (domain, MAC).
+//!
+//! A *domain* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
+//! from source fields up to a bound an interface, forgotten after [`AGE`] of silence, and moved
+//! between a port and a vif only after [`SETTLE`] of silence; between two vifs they never move.
+//! Whatever claims an address that is alive elsewhere is a spoof or a loop, and refused.
+//!
+//! Open addressing with linear probing at most half full, and a bound on the probes: crafted
+//! addresses fill their own bound, never the table, and never slow a lookup beyond [`PROBES`].
+//! Nothing is allocated after construction.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_units::{Instant, Nanos};
+
+use crate::reason::Reason;
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Fdb {
+    entries: Box<[Entry]>,
+    shift: u32,
+    /// Where the sweep for aged entries goes on.
+    sweep: usize,
+    /// Learned entries an interface, and how many it may have.
+    learned: Vec<(u32, u32)>,
+}
+
+/// What [`Fdb::learn`] needs to know of the interface that a frame came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The interface.
+    pub(crate) iface: u32,
+    /// Whether it is a port.
+    pub(crate) port: bool,
+    /// Whether its addresses are given, so that none is learned.
+    pub(crate) fixed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Domain in the upper 16 bits, MAC in the lower 48; [`FREE`] if unused.
+    key: u64,
+    iface: u32,
+    port: bool,
+    fixed: bool,
+    seen: Instant,
+}
+
+impl Fdb {
+    /// A table for interfaces that may each have so many learned addresses, and `fixed` more.
+    #[must_use]
+    pub(crate) fn new(bounds: &[u32], fixed: usize) -> Self {
+        let wanted = bounds.iter().map(|bound| *bound as usize).sum::<usize>() + fixed;
+        let size = (wanted * 2).next_power_of_two().clamp(64, TABLE_MAX);
+        Self {
+            entries: vec![Entry::FREE; size].into_boxed_slice(),
+            shift: u64::BITS - size.trailing_zeros(),
+            sweep: 0,
+            learned: bounds.iter().map(|bound| (0, *bound)).collect(),
+        }
+    }
+
+    /// Enters an address that is given by the policy. Whether there was room.
+    pub(crate) fn fix(&mut self, domain: u16, mac: u64, iface: u32) -> bool {
+        let entry = Entry { fixed: true, iface, key: key(domain, mac), ..Entry::FREE };
+        match self.find(entry.key) {
+            Ok(at) => {
+                self.forget_count(at);
+                self.entries[at] = entry;
+                true
+            }
+            Err(Some(free)) => {
+                self.entries[free] = entry;
+                true
+            }
+            Err(None) => false,
+        }
+    }
+
+    /// Takes over a learned address of another table, as long as there is room for it.
+    pub(crate) fn restore(&mut self, domain: u16, mac: u64, source: Source, seen: Instant) {
+        let key = key(domain, mac);
+        if self.find(key).is_err() && !source.fixed {
+            // Beyond the bound it is forgotten, and learned again if it still may be.
+            let _ = self.insert(seen, key, source);
+        }
+    }
+
+    /// Notes that a frame from `mac` came in from `source`.
+    ///
+    /// # Errors
+    /// [`Reason::SpoofedMac`] if the interface's addresses are given and this is none of them,
+    /// [`Reason::Moved`] if the address is alive elsewhere, [`Reason::MacsFull`] at the bound.
+    #[inline]
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        domain: u16,
+        mac: u64,
+        source: Source,
+    ) -> Result<(), Reason> {
+        let key = key(domain, mac);
+        match self.find(key) {
+            Ok(at) if self.entries[at].iface == source.iface => {
+                let entry = &mut self.entries[at];
+                // Written at most once a second, so that the hot path leaves the line clean.
+                if now.saturating_since(entry.seen) >= REFRESH {
+                    entry.seen = now;
+                }
+                Ok(())
+            }
+            Ok(at) => self.move_to(now, at, source),
+            Err(_) if source.fixed => Err(Reason::SpoofedMac),
+            Err(_) => self.insert(now, key, source),
+        }
+    }
+
+    /// Forgets aged entries among the next `slots` places of the table.
+    pub(crate) fn expire(&mut self, now: Instant, slots: usize) {
+        for _ in 0..slots.min(self.entries.len()) {
+            let at = self.sweep;
+            let entry = &self.entries[at];
+            if entry.key != FREE && !entry.fixed && now.saturating_since(entry.seen) >= AGE {
+                // What moves into this place is looked at next time.
+                self.remove(at);
+            } else {
+                self.sweep = (at + 1) & (self.entries.len() - 1);
+            }
+        }
+    }
+
+    /// The interface behind which an address lives.
+    #[inline]
+    #[must_use]
+    pub(crate) fn lookup(&self, now: Instant, domain: u16, mac: u64) -> Option<u32> {
+        let entry = &self.entries[self.find(key(domain, mac)).ok()?];
+        let alive = entry.fixed || now.saturating_since(entry.seen) < AGE;
+        alive.then_some(entry.iface)
+    }
+
+    /// Every entry that is in use: domain, MAC, interface, whether it is given, when last seen.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, u64, u32, bool, Instant)> + '_ {
+        self.entries.iter().filter(|entry| entry.key != FREE).map(|entry| {
+            let [d0, d1, ..] = entry.key.to_be_bytes();
+            let domain = u16::from_be_bytes([d0, d1]);
+            (domain, entry.key & MAC_BITS, entry.iface, entry.fixed, entry.seen)
+        })
+    }
+
+    /// Learned addresses of an interface.
+    #[cfg(test)]
+    pub(crate) fn learned(&self, iface: u32) -> u32 {
+        self.learned.get(iface as usize).map_or(0, |(count, _)| *count)
+    }
+
+    /// The place of a key, or a free place for it within the bound of probes.
+    #[inline]
+    fn find(&self, key: u64) -> Result<usize, Option<usize>> {
+        let mask = self.entries.len() - 1;
+        let mut at = self.home(key);
+        for _ in 0..PROBES {
+            let found = self.entries[at].key;
+            if found == key {
+                return Ok(at);
+            }
+            if found == FREE {
+                return Err(Some(at));
+            }
+            at = (at + 1) & mask;
+        }
+        Err(None)
+    }
+
+    /// Fibonacci hashing: the upper bits of a product with 2⁶⁴/φ, folded first so that domain and
+    /// vendor bits reach them.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        let mixed = (key ^ (key >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        #[expect(clippy::cast_possible_truncation, reason = "shifted below the table's size")]
+        return (mixed >> self.shift) as usize;
+    }
+
+    #[cold]
+    fn insert(&mut self, now: Instant, key: u64, source: Source) -> Result<(), Reason> {
+        self.expire(now, SWEEP);
+        let Some((count, bound)) = self.learned.get_mut(source.iface as usize) else {
+            return Err(Reason::Unknown);
+        };
+        if *count >= *bound {
+            return Err(Reason::MacsFull);
+        }
+        *count += 1;
+        // The sweep may have moved things: look again.
+        let Err(Some(at)) = self.find(key) else {
+            self.learned[source.iface as usize].0 -= 1;
+            return Err(Reason::MacsFull);
+        };
+        let Source { iface, port, fixed } = source;
+        self.entries[at] = Entry { key, iface, port, fixed, seen: now };
+        Ok(())
+    }
+
+    /// An address shows up at another interface than before.
+    #[cold]
+    fn move_to(&mut self, now: Instant, at: usize, source: Source) -> Result<(), Reason> {
+        let entry = self.entries[at];
+        if source.fixed {
+            return Err(Reason::SpoofedMac);
+        }
+        let silent = now.saturating_since(entry.seen);
+        let settled = (entry.port || source.port) && silent >= SETTLE;
+        if entry.fixed || !(settled || silent >= AGE) {
+            return Err(Reason::Moved);
+        }
+        let key = entry.key;
+        self.remove(at);
+        self.insert(now, key, source)
+    }
+
+    fn forget_count(&mut self, at: usize) {
+        let Entry { iface, fixed, .. } = self.entries[at];
+        if let (false, Some((count, _))) = (fixed, self.learned.get_mut(iface as usize)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Removes an entry and shifts its followers back, so that no lookup meets a hole.
+    fn remove(&mut self, at: usize) {
+        self.forget_count(at);
+        let mask = self.entries.len() - 1;
+        let mut hole = at;
+        let mut next = (hole + 1) & mask;
+        while self.entries[next].key != FREE {
+            let home = self.home(self.entries[next].key);
+            if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(hole) & mask) {
+                self.entries[hole] = self.entries[next];
+                hole = next;
+            }
+            next = (next + 1) & mask;
+        }
+        self.entries[hole] = Entry::FREE;
+    }
+}
+
+impl Entry {
+    const FREE: Self =
+        Self { key: FREE, iface: u32::MAX, port: false, fixed: false, seen: Instant::ZERO };
+}
+
+fn key(domain: u16, mac: u64) -> u64 {
+    (u64::from(domain) << 48) | (mac & MAC_BITS)
+}
+
+/// Learned addresses are forgotten after this silence (IEEE 802.1Q §8.8.3 recommends 300 s).
+pub(crate) const AGE: Nanos = Nanos::from_secs(300);
+/// An address moves between a port and a vif, as in a migration, after this silence; a frame that
+/// loops is back sooner.
+pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
+/// How stale `seen` may get.
+const REFRESH: Nanos = Nanos::from_secs(1);
+/// Most places looked at for one key. At half load an honest run is shorter than 30 with
+/// probability 1 − 10⁻⁶.
+const PROBES: usize = 64;
+/// Places swept for aged entries when an address is learned.
+const SWEEP: usize = 16;
+/// Largest table: 96 MiB.
+const TABLE_MAX: usize = 1 << 22;
+/// All ones is the broadcast address in domain 65 535, which is nobody's source.
+const FREE: u64 = u64::MAX;
+const MAC_BITS: u64 = 0xffff_ffff_ffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const PORT: Source = Source { iface: 0, port: true, fixed: false };
+
+    fn vif(iface: u32) -> Source {
+        Source { iface, port: false, fixed: false }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Nanos::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_vif_learns_up_to_its_bound() {
+        let mut fdb = Fdb::new(&[16, 2, 2], 0);
+        assert_eq!(fdb.learn(at(0), 0, 1, vif(1)), Ok(()));
+        assert_eq!(fdb.learn(at(0), 0, 2, vif(1)), Ok(()));
+        assert_eq!(fdb.learn(at(0), 0, 3, vif(1)), Err(Reason::MacsFull));
+        assert_eq!(fdb.learn(at(0), 0, 3, vif(2)), Ok(()));
+        assert_eq!((fdb.learned(1), fdb.learned(2)), (2, 1));
+        assert_eq!(fdb.lookup(at(0), 0, 1), Some(1));
+        assert_eq!(fdb.lookup(at(0), 1, 1), None, "another domain");
+    }
+
+    #[test]
+    fn an_address_moves_only_when_its_old_place_is_silent() {
+        let mut fdb = Fdb::new(&[16, 2, 2], 0);
+        fdb.learn(at(10), 0, 7, vif(1)).unwrap();
+        assert_eq!(fdb.learn(at(11), 0, 7, PORT), Err(Reason::Moved), "a loop is back at once");
+        assert_eq!(fdb.learn(at(200), 0, 7, vif(2)), Err(Reason::Moved), "never vif to vif");
+        assert_eq!(fdb.learn(at(12), 0, 7, PORT), Ok(()), "a guest that moved away");
+        assert_eq!((fdb.learned(0), fdb.learned(1)), (1, 0));
+        assert_eq!(fdb.learn(at(13), 0, 7, vif(2)), Err(Reason::Moved));
+        assert_eq!(fdb.learn(at(14), 0, 7, vif(2)), Ok(()), "a guest that arrived");
+        assert_eq!(fdb.learn(at(314), 0, 7, vif(1)), Ok(()), "forgotten after its age");
+    }
+
+    #[test]
+    fn given_addresses_never_move_and_admit_no_other() {
+        let mut fdb = Fdb::new(&[16, 0, 2], 1);
+        let fixed = Source { iface: 1, port: false, fixed: true };
+        assert!(fdb.fix(0, 7, 1));
+        assert_eq!(fdb.learn(at(0), 0, 7, fixed), Ok(()));
+        assert_eq!(fdb.learn(at(0), 0, 8, fixed), Err(Reason::SpoofedMac));
+        assert_eq!(fdb.learn(at(900), 0, 7, PORT), Err(Reason::Moved));
+        assert_eq!(fdb.lookup(at(9_000), 0, 7), Some(1));
+    }
+
+    #[test]
+    fn aged_addresses_make_room() {
+        let mut fdb = Fdb::new(&[0, 4], 0);
+        for mac in 1..=4 {
+            fdb.learn(at(0), 0, mac, vif(1)).unwrap();
+        }
+        assert_eq!(fdb.learn(at(299), 0, 9, vif(1)), Err(Reason::MacsFull));
+        assert_eq!(fdb.lookup(at(300), 0, 1), None);
+        for _ in 0..2 {
+            fdb.expire(at(300), 64);
+        }
+        assert_eq!(fdb.learned(1), 0);
+        assert_eq!(fdb.learn(at(300), 0, 9, vif(1)), Ok(()));
+    }
+
+    proptest! {
+        /// The table answers like an obvious map, whatever is learned and however time passes.
+        #[test]
+        fn the_table_is_a_map(steps in prop::collection::vec((0u64..40, 0u32..4, 0u64..100), 1..300)) {
+            let mut fdb = Fdb::new(&[64, 64, 64, 64], 0);
+            let mut map: BTreeMap<u64, (u32, Instant)> = BTreeMap::new();
+            let mut now = at(0);
+            for (mac, iface, wait) in steps {
+                now += Nanos::from_secs(wait);
+                let known = map.get(&mac).filter(|(_, seen)| now - *seen < AGE).copied();
+                let moves = known.is_some_and(|(old, _)| old != iface);
+                let settled = known.is_some_and(|(old, seen)| {
+                    (old == 0 || iface == 0) && now - seen >= SETTLE
+                });
+                let source = Source { iface, port: iface == 0, fixed: false };
+                let answer = fdb.learn(now, 3, mac * 0x0001_0001, source);
+                if moves && !settled {
+                    prop_assert_eq!(answer, Err(Reason::Moved));
+                } else {
+                    prop_assert_eq!(answer, Ok(()));
+                    map.insert(mac, (iface, now));
+                }
+                for (mac, (iface, seen)) in &map {
+                    let expected = (now - *seen < AGE).then_some(*iface);
+                    prop_assert_eq!(fdb.lookup(now, 3, mac * 0x0001_0001), expected);
+                }
+            }
+            let total: u32 = (0..4).map(|iface| fdb.learned(iface)).sum();
+            prop_assert_eq!(total as usize, fdb.iter().count());
+        }
+    }
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each class of a tree is configured with, derived from the policy of one port.
+//!
+//! A scheduler guarantees a rate to a leaf; a weight divides what is left. A `min_rate` of a slice
+//! or router that its members' own do not use up is therefore handed down to its vifs, by their
+//! priorities. While some of them are idle, the others hold it through the weights: among siblings
+//! of which one has such a rest, a weight is `min_rate` plus the priority's part of what is left
+//! beyond all minimums, so that the weight alone gives each sibling its minimum.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_policy::{Direction, Policy, PortId, Queue, Share};
+use weir_sched::{ClassConfig, CodelConfig, QueueConfig};
+use weir_units::{BitRate, ByteCount};
+
+/// The configuration of every class that a port's tree may have, by the policy's indexes.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    /// Of a slice, if it has a vif on the port.
+    pub(crate) slices: Vec<Option<ClassConfig>>,
+    /// Of a router, likewise.
+    pub(crate) routers: Vec<Option<ClassConfig>>,
+    /// Of a vif that hangs on the port.
+    pub(crate) vifs: Vec<Option<ClassConfig>>,
+}
+
+/// Minimums in bits a second, after handing down.
+struct Minimums {
+    vifs: Vec<u64>,
+    routers: Vec<u64>,
+    slices: Vec<u64>,
+    /// Whether a rest was handed down to more than one vif.
+    shared_routers: Vec<bool>,
+    shared_slices: Vec<bool>,
+}
+
+impl Shares {
+    /// The shares of one direction. `minimums`: whether guarantees are given; the tree of local
+    /// traffic has no link of its own to guarantee a part of.
+    pub(crate) fn of(policy: &Policy, port: PortId, direction: Direction, minimums: bool) -> Self {
+        let least =
+            if minimums { Minimums::of(policy, port, direction) } else { Minimums::none(policy) };
+        let mut shares = Self::plain(policy, port, direction, &least);
+        shares.weigh(policy, port, direction, &least);
+        shares
+    }
+
+    fn plain(policy: &Policy, port: PortId, direction: Direction, least: &Minimums) -> Self {
+        let mut slices = vec![None; policy.slices.len()];
+        let mut routers = vec![None; policy.routers.len()];
+        let mut vifs = vec![None; policy.vifs.len()];
+        for (id, vif) in policy.vifs().filter(|(_, vif)| vif.port == port) {
+            let at = id.0 as usize;
+            let mut config = class(vif.share(direction), least.vifs[at]);
+            config.queue = queue(vif.queue(direction));
+            if direction == Direction::Send && least.vifs[at] > 0 {
+                config.delay = vif.delay;
+                config.delay_packet = vif.delay_packet;
+            }
+            vifs[at] = Some(config);
+            if let Some(router) = vif.router {
+                let at = router.0 as usize;
+                routers[at] = Some(class(policy[router].share(direction), least.routers[at]));
+            }
+            let at = vif.slice.0 as usize;
+            slices[at] = Some(class(policy[vif.slice].share(direction), least.slices[at]));
+        }
+        Self { slices, routers, vifs }
+    }
+
+    /// Replaces the weights of siblings where a shared minimum hangs on them.
+    fn weigh(&mut self, policy: &Policy, port: PortId, direction: Direction, least: &Minimums) {
+        if least.shared_slices.contains(&true) {
+            let base = policy[port].rate.as_bps();
+            let members = self.slices.iter_mut().zip(&least.slices);
+            reweigh(base, members.filter_map(|(c, m)| c.as_mut().map(|c| (c, *m))));
+        }
+        for (slice, base) in least.slices.iter().enumerate() {
+            let inside = |id: weir_policy::SliceId| id.0 as usize == slice;
+            let mut routers = policy.routers().filter(|(_, router)| inside(router.slice));
+            if !routers.any(|(id, _)| least.shared_routers[id.0 as usize]) {
+                continue;
+            }
+            let of_slice = policy[weir_policy::SliceId(u32::try_from(slice).unwrap_or(0))]
+                .share(direction)
+                .min_rate
+                .as_bps();
+            let base = (*base).max(of_slice);
+            let at_router = self.routers.iter_mut().enumerate().filter_map(|(at, config)| {
+                let own = policy.routers.get(at).is_some_and(|router| inside(router.slice));
+                config.as_mut().filter(|_| own).map(|config| (config, least.routers[at]))
+            });
+            let at_vif = self.vifs.iter_mut().enumerate().filter_map(|(at, config)| {
+                let vif = policy.vifs.get(at);
+                let own = vif.is_some_and(|vif| inside(vif.slice) && vif.router.is_none());
+                config.as_mut().filter(|_| own).map(|config| (config, least.vifs[at]))
+            });
+            reweigh(base, at_router.chain(at_vif));
+        }
+    }
+}
+
+impl Minimums {
+    fn none(policy: &Policy) -> Self {
+        Self {
+            vifs: vec![0; policy.vifs.len()],
+            routers: vec![0; policy.routers.len()],
+            slices: vec![0; policy.slices.len()],
+            shared_routers: vec![false; policy.routers.len()],
+            shared_slices: vec![false; policy.slices.len()],
+        }
+    }
+
+    fn of(policy: &Policy, port: PortId, direction: Direction) -> Self {
+        let mut least = Self::none(policy);
+        let here: Vec<usize> =
+            (0..policy.vifs.len()).filter(|at| policy.vifs[*at].port == port).collect();
+        let share = |at: usize| policy.vifs[at].share(direction);
+        for at in &here {
+            least.vifs[*at] = share(*at).min_rate.as_bps();
+        }
+        for (id, router) in policy.routers() {
+            let own = |at: &&usize| policy.vifs[**at].router == Some(id);
+            let members: Vec<usize> = here.iter().filter(own).copied().collect();
+            let wanted = router.share(direction).min_rate.as_bps();
+            let at = id.0 as usize;
+            least.shared_routers[at] = hand_down(wanted, &members, &mut least.vifs, share);
+            least.routers[at] = members.iter().map(|at| least.vifs[*at]).sum::<u64>().max(wanted);
+        }
+        for (id, slice) in policy.slices() {
+            let own = |at: &&usize| policy.vifs[**at].slice == id;
+            let members: Vec<usize> = here.iter().filter(own).copied().collect();
+            let wanted = slice.share(direction).min_rate.as_bps();
+            let at = id.0 as usize;
+            least.shared_slices[at] = hand_down(wanted, &members, &mut least.vifs, share);
+            least.slices[at] = members.iter().map(|at| least.vifs[*at]).sum::<u64>().max(wanted);
+        }
+        least
+    }
+}
+
+/// Raises the minimums of `members` so that they sum up to `wanted`, by priority and within each
+/// one's limit. Whether there was something to hand down to more than one.
+fn hand_down<'a>(
+    wanted: u64,
+    members: &[usize],
+    vifs: &mut [u64],
+    share: impl Fn(usize) -> &'a Share,
+) -> bool {
+    let rest = wanted.saturating_sub(members.iter().map(|at| vifs[*at]).sum());
+    let priorities: u128 = members.iter().map(|at| u128::from(share(*at).priority)).sum();
+    if rest == 0 || priorities == 0 {
+        return false;
+    }
+    for at in members {
+        let part = u128::from(rest) * u128::from(share(*at).priority) / priorities;
+        let part = u64::try_from(part).unwrap_or(rest);
+        let limit = share(*at).rate.map_or(u64::MAX, BitRate::as_bps);
+        vifs[*at] = vifs[*at].saturating_add(part).min(limit.max(vifs[*at]));
+    }
+    members.len() > 1
+}
+
+/// Weights of siblings that alone give each its minimum: see the module's documentation.
+fn reweigh<'a>(base: u64, members: impl Iterator<Item = (&'a mut ClassConfig, u64)>) {
+    let members: Vec<_> = members.collect();
+    let least: u128 = members.iter().map(|(_, min)| u128::from(*min)).sum();
+    let priorities: u128 = members.iter().map(|(config, _)| u128::from(config.weight)).sum();
+    let base = u128::from(base).max(least).max(1);
+    for (config, min) in members {
+        let excess = (base - least) * u128::from(config.weight) / priorities.max(1);
+        let weight = (u128::from(min) + excess) * u128::from(Share::PRIORITY_MAX) / base;
+        config.weight = u32::try_from(weight).unwrap_or(Share::PRIORITY_MAX).max(1);
+    }
+}
+
+fn class(share: &Share, least: u64) -> ClassConfig {
+    ClassConfig {
+        weight: share.priority,
+        min_rate: BitRate::from_bps(least),
+        delay: None,
+        delay_packet: ByteCount::ZERO,
+        max_rate: share.rate,
+        burst: share.burst,
+        queue: queue(&Queue::default()),
+    }
+}
+
+fn queue(queue: &Queue) -> QueueConfig {
+    QueueConfig {
+        packets: queue.packets,
+        bytes: queue.bytes,
+        codel: queue.codel.map(|codel| CodelConfig {
+            target: codel.target,
+            interval: codel.interval,
+            ecn: codel.ecn,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_policy::{Port, Router, Slice, SliceId, Vif};
+
+    fn node() -> (Policy, PortId, SliceId) {
+        let mut policy = Policy::new("n");
+        let port = policy.add_port(Port::new("p", BitRate::from_mbps(100)));
+        let slice = policy.add_slice(Slice::new("s"));
+        (policy, port, slice)
+    }
+
+    #[test]
+    fn a_slice_hands_its_minimum_down_by_priority_and_within_limits() {
+        let (mut policy, port, slice) = node();
+        policy[slice].send.min_rate = BitRate::from_mbps(40);
+        for (name, priority, min) in [("a", 1, 10), ("b", 2, 0)] {
+            let mut vif = Vif::new(name, slice, port);
+            vif.send.priority = priority;
+            vif.send.min_rate = BitRate::from_mbps(min);
+            policy.add_vif(vif);
+        }
+        let shares = Shares::of(&policy, port, Direction::Send, true);
+        let min = |at: usize| shares.vifs[at].as_ref().unwrap().min_rate.as_bps();
+        assert_eq!((min(0), min(1)), (20_000_000, 20_000_000));
+        policy.vifs[1].send.rate = Some(BitRate::from_mbps(15));
+        let shares = Shares::of(&policy, port, Direction::Send, true);
+        assert_eq!(shares.vifs[1].as_ref().unwrap().min_rate, BitRate::from_mbps(15));
+        let local = Shares::of(&policy, port, Direction::Send, false);
+        assert_eq!(local.vifs[0].as_ref().unwrap().min_rate, BitRate::ZERO);
+    }
+
+    #[test]
+    fn weights_alone_give_a_shared_minimum() {
+        let (mut policy, port, slice) = node();
+        let other = policy.add_slice(Slice::new("t"));
+        policy[slice].send.min_rate = BitRate::from_mbps(40);
+        policy[other].send.priority = 3;
+        for (name, slice) in [("a", slice), ("b", slice), ("c", other)] {
+            policy.add_vif(Vif::new(name, slice, port));
+        }
+        let shares = Shares::of(&policy, port, Direction::Send, true);
+        let weight = |at: usize| shares.slices[at].as_ref().unwrap().weight;
+        // 40 + 60 · 1/4 of 100, and 60 · 3/4 of 100.
+        assert_eq!((weight(0), weight(1)), (550_000, 450_000));
+    }
+
+    #[test]
+    fn without_a_shared_minimum_a_weight_is_the_priority() {
+        let (mut policy, port, slice) = node();
+        let router = policy.add_router(Router::new("r", slice));
+        policy[router].send.min_rate = BitRate::from_mbps(40);
+        policy[router].send.priority = 7;
+        let mut vif = Vif::new("a", slice, port);
+        vif.router = Some(router);
+        policy.add_vif(vif);
+        let shares = Shares::of(&policy, port, Direction::Send, true);
+        assert_eq!(shares.routers[0].as_ref().unwrap().weight, 7);
+        assert_eq!(shares.vifs[0].as_ref().unwrap().min_rate, BitRate::from_mbps(40));
+        assert_eq!(shares.slices[0].as_ref().unwrap().weight, 1);
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Limits what is flooded: broadcast, multicast and unknown destinations.
+//!
+//! From a vif, frames are counted, by its `storm` key. From a port, copies are counted, since the
+//! work and the frames that a broadcast costs grow with the vifs it reaches.
+
+use weir_policy::Vif;
+use weir_sched::TokenBucket;
+use weir_units::Instant;
+
+/// The limit of one interface.
+#[derive(Clone, Debug)]
+pub(crate) struct Storm(Option<TokenBucket>);
+
+impl Storm {
+    /// The limit of a vif; none if its policy names none.
+    #[must_use]
+    pub(crate) fn of_vif(now: Instant, vif: &Vif) -> Self {
+        Self(vif.storm.map(|limit| {
+            let burst = (limit.as_pps() / 10).max(BURST_LEAST);
+            TokenBucket::new(limit.as_pps(), burst, now)
+        }))
+    }
+
+    /// The limit of a port whose broadcasts reach up to `vifs` vifs.
+    #[must_use]
+    pub(crate) fn of_port(now: Instant, vifs: u64) -> Self {
+        let burst = (PORT_COPIES / 100).max(vifs.saturating_mul(2));
+        Self(Some(TokenBucket::new(PORT_COPIES, burst, now)))
+    }
+
+    /// Takes over what another limit of the same interface has spent.
+    #[must_use]
+    pub(crate) fn continued(mut self, now: Instant, before: &Self) -> Self {
+        if let (Some(fresh), Some(before)) = (&mut self.0, &before.0) {
+            let spent = before.available(now);
+            fresh.take(now, fresh.available(now).saturating_sub(spent));
+        }
+        self
+    }
+
+    /// Whether `count` more may pass now; they are counted then.
+    pub(crate) fn admit(&mut self, now: Instant, count: u64) -> bool {
+        self.0.as_mut().is_none_or(|bucket| bucket.try_take(now, count).is_ok())
+    }
+}
+
+/// Least burst: a guest that starts announces each of its addresses at once.
+const BURST_LEAST: u64 = 16;
+/// Copies a second that a port's broadcasts may make: an eighth of what one core switches. A port
+/// with 100 vifs still takes 2000 broadcasts a second.
+const PORT_COPIES: u64 = 200_000;
