@@ -130,13 +130,20 @@ pub fn links(on: &dyn Platform, namespace: Option<&str>) -> Result<Vec<LinkView>
     Ok(json(on, &command)?)
 }
 
-/// The device of that name in this process's namespace.
+/// The device of that name in a namespace (none: this process's).
 ///
 /// # Errors
 /// There is none, or `ip` failed.
-pub fn link(on: &dyn Platform, device: &str) -> Result<LinkView, HostError> {
+pub fn link_in(
+    on: &dyn Platform,
+    namespace: Option<&str>,
+    device: &str,
+) -> Result<LinkView, HostError> {
     let command = Command::new("ip", ["-d", "-j", "addr", "show", "dev", device]);
-    let links: Vec<LinkView> = json(on, &command)?;
+    let links: Vec<LinkView> = match json(on, &command.maybe_in_namespace(namespace)) {
+        Err(error) if error.is_gone() => Vec::new(),
+        other => other?,
+    };
     let found = links.into_iter().find(|link| link.ifname == device);
     found.ok_or_else(|| HostError::Refused(format!("device {device}: there is none")))
 }

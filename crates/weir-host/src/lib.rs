@@ -8,6 +8,7 @@
 
 pub mod bpf;
 pub mod error;
+pub mod host;
 pub mod inspect;
 pub mod journal;
 pub mod lab;

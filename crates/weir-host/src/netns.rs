@@ -145,6 +145,19 @@ pub fn list() -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
+/// The name of the namespace that the calling thread is in; none for one that has no name.
+///
+/// # Errors
+/// The folder of names cannot be read.
+pub fn current() -> Result<Option<String>, HostError> {
+    let own = fs::metadata(OWN).map_err(|error| HostError::io("read", OWN, error))?;
+    let is_own = |name: &String| {
+        let there = fs::metadata(path_of(name));
+        there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
+    };
+    Ok(list()?.into_iter().find(is_own))
+}
+
 /// The processes whose main thread is inside, without this one.
 ///
 /// # Errors
@@ -194,6 +207,9 @@ fn enter(fd: i32) -> io::Result<()> {
 
 /// Where `ip netns` keeps its names.
 const FOLDER: &str = "/run/netns";
+
+/// The namespace of the calling thread.
+const OWN: &str = "/proc/thread-self/ns/net";
 
 /// The longest name; file names go to 255, ours leave room for what is put around them.
 pub const NAME_LEN_MAX: usize = 64;

@@ -78,6 +78,14 @@ pub fn end_all(processes: &[Identity], patience: Duration) -> Result<(), HostErr
     }
 }
 
+/// Asks a child to end: SIGTERM. It has not been waited for, so its id is its own.
+pub fn terminate(child: &std::process::Child) {
+    if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+        // SAFETY: kill takes two numbers; a child that was not waited for keeps its id.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
+
 /// Whether this process has the rights of root (effective user 0).
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no arguments and cannot fail.

@@ -82,6 +82,13 @@ impl Command {
         self
     }
 
+    /// The same command with an option before all its words: `ip -6 …`.
+    #[must_use]
+    pub fn with_option(mut self, option: &str) -> Self {
+        self.args.insert(0, option.to_owned());
+        self
+    }
+
     /// The same command with this much time.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {

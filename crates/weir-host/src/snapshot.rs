@@ -46,10 +46,7 @@ impl Snapshot {
         add_namespace(&mut lines, on, None)?;
         for name in netns::list()? {
             lines.insert(format!("namespace {name}"));
-            match add_namespace(&mut lines, on, Some(&name)) {
-                Err(error) if netns::exists(&name) && netns::is_whole(&name) => return Err(error),
-                _ => {}
-            }
+            add_foreign_namespace(&mut lines, on, &name)?;
         }
         for (kind, word) in [(Kind::Program, "program"), (Kind::Map, "map"), (Kind::Link, "link")] {
             for object in bpf::list(kind) {
@@ -121,6 +118,26 @@ impl fmt::Display for Difference {
         self.gone.iter().try_for_each(|line| writeln!(f, "- {line}"))?;
         self.new.iter().try_for_each(|line| writeln!(f, "+ {line}"))
     }
+}
+
+/// A namespace that may go away while it is looked at; whoever deletes it ends our command.
+fn add_foreign_namespace(
+    lines: &mut BTreeSet<String>,
+    on: &dyn Platform,
+    name: &str,
+) -> Result<(), HostError> {
+    let mut tries = 3;
+    while let Err(error) = add_namespace(lines, on, Some(name)) {
+        tries -= 1;
+        thread::sleep(POLL);
+        if !netns::is_whole(name) {
+            break;
+        }
+        if tries == 0 {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 fn add_namespace(

@@ -25,15 +25,6 @@ pub enum Undo {
     EndProcess(Identity),
     /// Remove a file, or an empty folder (a control group).
     Remove(PathBuf),
-    /// Write this back into a file that exists in any case: a kernel variable.
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What it held.
-        content: String,
-        /// The namespace whose variable it is; none: that of this process.
-        namespace: Option<String>,
-    },
 }
 
 impl Undo {
@@ -68,15 +59,6 @@ impl Undo {
                 Err(error) => Err(error),
             })
             .map_err(|error| HostError::io("remove", path, error)),
-            Self::Write { path, content, namespace } => {
-                let write = || tolerate(fs::write(path, content));
-                match namespace {
-                    Some(name) if !netns::exists(name) => Ok(()),
-                    Some(name) => netns::in_namespace(name, write)?
-                        .map_err(|error| HostError::io("write", path, error)),
-                    None => write().map_err(|error| HostError::io("write", path, error)),
-                }
-            }
         }
     }
 
