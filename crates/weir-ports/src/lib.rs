@@ -11,18 +11,34 @@
 // This crate is where the system calls are; each block states its argument.
 #![allow(unsafe_code)]
 
+mod any;
+mod capture;
+mod discard;
 mod error;
+mod intake;
 mod link;
+mod memory;
 mod memory_map;
+mod messages;
+mod packet;
 mod pool;
 mod port;
+pub mod segment;
 mod sys;
+mod tap;
+mod wait;
 mod xdp;
 
+pub use any::AnyPort;
+pub use capture::{CapturePort, CaptureReader, CaptureWriter, Captured};
 pub use error::PortError;
+pub use memory::MemoryPort;
+pub use packet::{PacketConfig, PacketPort};
 pub use pool::{BindMode, Pool};
 pub use port::{Port, PortStatistics};
 pub use sys::now;
+pub use tap::{TapConfig, TapPort};
+pub use wait::{Idle, Waiter, Woken};
 pub use xdp::{
     AttachMode, DataPlane, Faults, GateCounters, GateId, Gates, PlaneLimits, Role, XdpConfig,
     XdpPort,

@@ -17,6 +17,12 @@ pub fn now() -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
+/// Nanoseconds since 1970, for time stamps in files.
+pub(crate) fn wall_clock_nanos() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Sets a socket option to a plain value.
 pub(crate) fn set_option<T: Copy>(
     socket: BorrowedFd<'_>,
@@ -85,5 +91,7 @@ pub(crate) unsafe trait Plain: Copy {}
 unsafe impl Plain for libc::xdp_mmap_offsets {}
 // SAFETY: integers only.
 unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: an integer.
 unsafe impl Plain for u32 {}

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! AF_XDP ports on real veth pairs, in a network namespace of each test.
 #![allow(unsafe_code)]
+// Numbers of test frames are small.
+#![allow(clippy::cast_possible_truncation, clippy::unwrap_used)]
 
 mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::{UNICAST, eventually, number, numbered, plane, pool, private_network, send_raw};
 use common::{udp, veth};
@@ -228,3 +234,45 @@ fn take(port: &mut XdpPort, pool: &mut Pool) -> Vec<Vec<u8>> {
     frames.iter().for_each(|frame| pool.free(frame.id));
     copies
 }
+
+/// A killed process leaves no program attached, and its device can be opened again at once.
+#[test]
+fn a_killed_holder_leaves_nothing_behind() {
+    if let Ok(device) = std::env::var(HOLDER) {
+        let (mut plane, mut pool) = (plane(), pool());
+        let _port = open(&device, Role::Vif(GateId(0)), &mut plane, &mut pool);
+        println!("held");
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    if !private_network("a_killed_holder_leaves_nothing_behind") {
+        return;
+    }
+    veth("a0", "a1", 1);
+    let (mut plane, mut pool) = (plane(), pool());
+    for _ in 0..3 {
+        // This test once more, as a process of its own in the same network namespace.
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_killed_holder_leaves_nothing_behind", "--nocapture"])
+            .env(HOLDER, "a1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.ends_with("held")));
+        assert!(attached("a1"), "the scenario happened");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
+        port.close(&mut plane, &mut pool);
+        assert!(!attached("a1"));
+        assert_eq!(pool.free_frames(), pool.chunks() as usize);
+    }
+}
+
+fn attached(device: &str) -> bool {
+    let output = Command::new("ip").args(["-d", "link", "show", device]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).contains("xdp")
+}
+
+const HOLDER: &str = "WEIR_TEST_HOLDER";

@@ -15,6 +15,8 @@ use weir_switch::Frame;
 pub use gate::{GateCounters, GateId, Gates};
 pub use plane::{AttachMode, DataPlane, Faults, PlaneLimits, Role};
 
+pub(crate) use plane::link as link_program;
+
 use crate::error::PortError;
 use crate::link;
 use crate::pool::{BindMode, Pool};
@@ -117,6 +119,12 @@ impl XdpPort {
     pub fn close(self, plane: &mut DataPlane, pool: &mut Pool) {
         drop(self.link);
         plane.remove_device(self.ifindex, &self.entry);
+        self.sockets.into_iter().for_each(|socket| socket.close(pool));
+    }
+
+    /// As [`Self::close`], when the data plane is gone already.
+    pub(crate) fn close_alone(self, pool: &mut Pool) {
+        drop(self.link);
         self.sockets.into_iter().for_each(|socket| socket.close(pool));
     }
 

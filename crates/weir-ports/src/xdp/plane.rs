@@ -19,6 +19,7 @@ use crate::memory_map::Mapping;
 #[derive(Debug)]
 pub struct DataPlane {
     xdp: OwnedFd,
+    discard: OwnedFd,
     devices: MapHandle,
     stations: MapHandle,
     sockets: MapHandle,
@@ -133,6 +134,7 @@ impl DataPlane {
             .map_err(|error| PortError::system("faults", "map the array", error))?;
         Ok(Self {
             xdp: program("weir_xdp")?,
+            discard: program("weir_discard")?,
             devices: map("devices")?,
             stations: map("stations")?,
             sockets: map("sockets")?,
@@ -193,6 +195,11 @@ impl DataPlane {
             .load(std::sync::atomic::Ordering::Relaxed)
         };
         Faults { malformed: word(0), oversize: word(1), no_socket: word(2) }
+    }
+
+    /// The program that keeps the kernel's stack from seeing a device that a packet socket reads.
+    pub(crate) fn discard_program(&self) -> BorrowedFd<'_> {
+        self.discard.as_fd()
     }
 
     /// An unused index of a device.

@@ -2,10 +2,12 @@
 //! Devices for tests: a network namespace a test thread, which goes when the thread ends.
 #![allow(dead_code, unreachable_pub, missing_docs, unsafe_code)]
 // Not inside a `mod tests`, so the relaxation for tests must be said.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 
+use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use weir_ports::{DataPlane, PlaneLimits, Pool};
@@ -15,7 +17,9 @@ use weir_ports::{DataPlane, PlaneLimits, Pool};
 pub fn private_network(test: &str) -> bool {
     // SAFETY: no pointers; affects the calling thread only.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        println!("SKIPPED {test}: needs root: {}", std::io::Error::last_os_error());
+        // Written past the test harness, which keeps what a passing test prints to itself.
+        let error = std::io::Error::last_os_error();
+        writeln!(std::io::stderr(), "SKIPPED {test}: needs root: {error}").unwrap();
         return false;
     }
     true
@@ -38,6 +42,13 @@ pub fn veth(a: &str, b: &str, queues: u32) {
         run(&format!("ip link set {device} up"));
         // With a queueing discipline a full veth stops instead of dropping.
         run(&format!("tc qdisc replace dev {device} root pfifo"));
+    }
+    // Until the kernel has noticed the carrier, the device's queueing swallows everything.
+    for device in [a, b] {
+        eventually("the carrier", || {
+            let link = Command::new("ip").args(["-o", "link", "show", device]).output().unwrap();
+            String::from_utf8_lossy(&link.stdout).contains("state UP")
+        });
     }
 }
 
@@ -111,4 +122,67 @@ pub fn udp(number: u32, source_port: u16) -> Vec<u8> {
     frame[36..42].copy_from_slice(&[0, 9, 0, 66, 0, 0]);
     frame[42..46].copy_from_slice(&number.to_be_bytes());
     frame
+}
+
+/// A network namespace of its own, in which closures run; it goes with the value.
+pub struct Namespace {
+    jobs: mpsc::Sender<Job>,
+    thread: i32,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Namespace {
+    pub fn new() -> Self {
+        let (jobs, todo) = mpsc::channel::<Job>();
+        let (ready, started) = mpsc::channel();
+        std::thread::spawn(move || {
+            // SAFETY: no pointers; affects this thread only, and says which it is.
+            let thread = unsafe {
+                assert_eq!(libc::unshare(libc::CLONE_NEWNET), 0);
+                libc::gettid()
+            };
+            ready.send(thread).unwrap();
+            todo.into_iter().for_each(|job| job());
+        });
+        let thread = started.recv().unwrap();
+        Self { jobs, thread }
+    }
+
+    /// Moves a device here, gives it an address, and brings it up.
+    pub fn take(&self, device: &str, address: &str) {
+        run(&format!("ip link set {device} netns {}", self.thread));
+        let (device, address) = (device.to_owned(), address.to_owned());
+        self.run(move || {
+            run(&format!("ip addr add {address} dev {device}"));
+            run(&format!("ip link set {device} up"));
+            run("ip link set lo up");
+        })
+        .recv()
+        .unwrap();
+    }
+
+    /// Runs a closure there; its result arrives in the channel.
+    pub fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> mpsc::Receiver<T> {
+        let (done, result) = mpsc::channel();
+        self.jobs
+            .send(Box::new(move || {
+                // A test that has failed meanwhile no longer listens.
+                let _ = done.send(job());
+            }))
+            .unwrap();
+        result
+    }
+}
+
+/// A counter of `/proc/net/snmp` in the calling thread's namespace.
+pub fn snmp(protocol: &str, counter: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with(&format!("{protocol}: ")));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|name| name == counter).unwrap();
+    values.split(' ').nth(at).unwrap().parse().unwrap()
 }

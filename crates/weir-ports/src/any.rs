@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A port of any kind, dispatched without a table of functions.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use weir_switch::Frame;
+
+use crate::capture::CapturePort;
+use crate::memory::MemoryPort;
+use crate::packet::PacketPort;
+use crate::pool::Pool;
+use crate::port::{Port, PortStatistics};
+use crate::tap::TapPort;
+use crate::xdp::{DataPlane, XdpPort};
+
+/// A port of any kind.
+#[derive(Debug)]
+pub enum AnyPort {
+    /// Over AF_XDP.
+    Xdp(XdpPort),
+    /// Over a packet socket.
+    Packet(Box<PacketPort>),
+    /// A TAP device.
+    Tap(Box<TapPort>),
+    /// One end of a pair in memory.
+    Memory(MemoryPort),
+    /// Capture files.
+    Capture(Box<CapturePort>),
+}
+
+/// The same call on whatever port it is.
+macro_rules! on_port {
+    ($self:expr, $port:ident => $call:expr) => {
+        match $self {
+            AnyPort::Xdp($port) => $call,
+            AnyPort::Packet($port) => $call,
+            AnyPort::Tap($port) => $call,
+            AnyPort::Memory($port) => $call,
+            AnyPort::Capture($port) => $call,
+        }
+    };
+}
+
+impl AnyPort {
+    /// Closes the port and returns its chunks to the pool.
+    pub fn close(self, plane: Option<&mut DataPlane>, pool: &mut Pool) {
+        match self {
+            Self::Xdp(port) => match plane {
+                Some(plane) => port.close(plane, pool),
+                // Without its data plane there is nothing to forget it there.
+                None => port.close_alone(pool),
+            },
+            Self::Packet(port) => port.close(pool),
+            Self::Tap(port) => port.close(pool),
+            Self::Memory(port) => port.close(pool),
+            Self::Capture(_) => {}
+        }
+    }
+
+    /// Calls `each` with every descriptor that becomes readable when frames arrive. A port in
+    /// memory and a file have none: they are asked each time round.
+    ///
+    /// # Errors
+    /// The first error of `each`.
+    pub fn descriptors(
+        &self,
+        mut each: impl FnMut(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self {
+            Self::Xdp(port) => port.descriptors().try_for_each(each),
+            Self::Packet(port) => each(port.descriptor()),
+            Self::Tap(port) => each(port.descriptor()),
+            Self::Memory(_) | Self::Capture(_) => Ok(()),
+        }
+    }
+
+    /// What kind it is, in one word of the policy's language.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Xdp(_) => "xdp",
+            Self::Packet(_) => "packet",
+            Self::Tap(_) => "tap",
+            Self::Memory(_) => "memory",
+            Self::Capture(_) => "pcap",
+        }
+    }
+}
+
+impl Port for AnyPort {
+    fn name(&self) -> &str {
+        on_port!(self, port => port.name())
+    }
+
+    fn receive(&mut self, pool: &mut Pool, max: usize, out: &mut Vec<Frame>) -> usize {
+        on_port!(self, port => port.receive(pool, max, out))
+    }
+
+    fn transmit_room(&mut self, pool: &mut Pool) -> usize {
+        on_port!(self, port => port.transmit_room(pool))
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
+        on_port!(self, port => port.transmit(pool, frame))
+    }
+
+    fn flush(&mut self, pool: &mut Pool) -> io::Result<usize> {
+        on_port!(self, port => port.flush(pool))
+    }
+
+    fn pending(&mut self) -> usize {
+        on_port!(self, port => port.pending())
+    }
+
+    fn needs_qdisc(&self) -> bool {
+        on_port!(self, port => port.needs_qdisc())
+    }
+
+    fn statistics(&mut self) -> PortStatistics {
+        on_port!(self, port => port.statistics())
+    }
+}

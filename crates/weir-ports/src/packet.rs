@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A port over a packet socket (packet(7)): any device, where XDP is missing.
+//!
+//! The kernel hands over what its own stack would see, so offloads show: tags that were stripped
+//! are put back, unfinished checksums finished, super-frames cut into frames of the wire. The
+//! stack itself must not see the frames too: a program at the device's ingress hook, which runs
+//! after the packet socket has its copy, drops them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use weir_switch::{Frame, FramePool};
+
+use crate::discard::Discard;
+use crate::error::PortError;
+use crate::intake::Intake;
+use crate::messages::{Messages, SendResult};
+use crate::pool::Pool;
+use crate::port::{Port, PortStatistics};
+use crate::xdp::DataPlane;
+use crate::{link, sys};
+
+/// A device read and written through a packet socket.
+#[derive(Debug)]
+pub struct PacketPort {
+    name: String,
+    ifindex: u32,
+    socket: OwnedFd,
+    discard: Option<Discard>,
+    messages: Messages,
+    intake: Intake,
+    queue: VecDeque<Frame>,
+    counted: PortStatistics,
+    dropped_before: u64,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketConfig {
+    /// The Linux device.
+    pub device: String,
+    /// Bytes that may wait in the socket, the kernel's own overhead included.
+    pub receive_buffer: u32,
+    /// Frames that may wait here for the device, 1 ..= 4096.
+    pub transmit_limit: u32,
+}
+
+impl PacketConfig {
+    /// The usual sizes for a device.
+    #[must_use]
+    pub fn new(device: &str) -> Self {
+        Self { device: device.to_owned(), receive_buffer: 8 << 20, transmit_limit: 256 }
+    }
+}
+
+impl PacketPort {
+    /// Opens the device. With `plane`, the kernel's own stack is kept from seeing its frames.
+    ///
+    /// # Errors
+    /// The device is not there, a bound is broken, or a step fails.
+    pub fn open(config: &PacketConfig, plane: Option<&DataPlane>) -> Result<Self, PortError> {
+        let name = &config.device;
+        if !(1..=4096).contains(&config.transmit_limit) {
+            let message = format!("transmit_limit is {}; 1 to 4096", config.transmit_limit);
+            return Err(PortError::bound(name, message));
+        }
+        let ifindex = link::ifindex(name)?;
+        // Protocol 0: nothing is received before the socket is bound to its device.
+        let socket = link::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
+            .map_err(|error| PortError::system(name, "open a packet socket", error))?;
+        for (option, step) in [
+            (PACKET_VNET_HDR, "ask a packet socket for offload headers"),
+            (libc::PACKET_AUXDATA, "ask a packet socket for stripped tags"),
+            (libc::PACKET_QDISC_BYPASS, "bypass the device's queueing"),
+            (PACKET_IGNORE_OUTGOING, "ignore what leaves by the device"),
+        ] {
+            sys::set_option(socket.as_fd(), libc::SOL_PACKET, option, &1_u32)
+                .map_err(|error| PortError::system(name, step, error))?;
+        }
+        let buffer = config.receive_buffer;
+        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &buffer)
+            .map_err(|error| PortError::system(name, "size the receive buffer", error))?;
+        enter(name, ifindex, socket.as_fd())?;
+        let discard = match plane {
+            Some(plane) => Some(Discard::attach(plane.discard_program(), name, ifindex)?),
+            None => None,
+        };
+        Ok(Self {
+            name: name.clone(),
+            ifindex,
+            socket,
+            discard,
+            messages: Messages::new(),
+            intake: Intake::new(),
+            queue: VecDeque::with_capacity(config.transmit_limit as usize),
+            counted: PortStatistics::default(),
+            dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
+        })
+    }
+
+    /// Closes the socket and returns the port's chunks. What waits to be sent is lost.
+    pub fn close(mut self, pool: &mut Pool) {
+        self.messages.release(pool);
+        self.queue.drain(..).for_each(|frame| pool.free(frame.id));
+    }
+
+    /// Whether the kernel's own stack is kept from seeing the device's frames.
+    #[must_use]
+    pub fn hides_from_stack(&self) -> bool {
+        self.discard.is_some()
+    }
+
+    /// The descriptor, for a poll.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reading clears the kernel's counters, so they are added up here.
+    fn count_losses(&mut self) {
+        let read = sys::option::<libc::tpacket_stats>(
+            self.socket.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+        );
+        if let Ok(read) = read {
+            self.counted.receive_ring_full += u64::from(read.tp_drops);
+        }
+    }
+}
+
+impl Port for PacketPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn receive(&mut self, pool: &mut Pool, max: usize, out: &mut Vec<Frame>) -> usize {
+        let first = out.len();
+        let most = out.capacity().min(first.saturating_add(max));
+        while self.intake.drain(pool, most, out) && out.len() < most {
+            if self.messages.is_empty() {
+                self.messages.read(self.socket.as_fd(), pool, most - out.len());
+            }
+            let Some(message) = self.messages.next(pool) else { break };
+            match message.frame {
+                Some(frame) => {
+                    let rest = self.messages.rest(&message);
+                    self.intake.take(&message.header, frame, rest, pool, out);
+                }
+                None => self.intake.drop_one(),
+            }
+        }
+        let frames = &out[first..];
+        self.counted.received.packets += frames.len() as u64;
+        self.counted.received.bytes += frames.iter().map(|f| u64::from(f.len)).sum::<u64>();
+        frames.len()
+    }
+
+    fn transmit_room(&mut self, _pool: &mut Pool) -> usize {
+        self.queue.capacity() - self.queue.len()
+    }
+
+    fn transmit(&mut self, _pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
+        if self.queue.len() == self.queue.capacity() {
+            return Err(frame);
+        }
+        self.queue.push_back(frame);
+        self.counted.transmitted.packets += 1;
+        self.counted.transmitted.bytes += u64::from(frame.len);
+        Ok(())
+    }
+
+    fn flush(&mut self, pool: &mut Pool) -> io::Result<usize> {
+        while !self.queue.is_empty() {
+            let result = self.messages.send(self.socket.as_fd(), pool, &self.queue);
+            let (done, goes_on) = match result {
+                SendResult::Sent(count) => (count, true),
+                SendResult::Full => (0, false),
+                SendResult::Unfit => {
+                    self.counted.transmit_invalid += 1;
+                    (1, true)
+                }
+                SendResult::Failed(error) => return Err(error),
+            };
+            for frame in self.queue.drain(..done.min(self.queue.len())) {
+                pool.free(frame.id);
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(self.queue.len())
+    }
+
+    fn pending(&mut self) -> usize {
+        self.queue.len()
+    }
+
+    fn statistics(&mut self) -> PortStatistics {
+        self.count_losses();
+        let dropped = link::dropped_on_transmit(self.ifindex).unwrap_or(self.dropped_before);
+        PortStatistics {
+            receive_dropped: self.intake.dropped(),
+            device_dropped: dropped.saturating_sub(self.dropped_before),
+            transmit_outstanding: self.queue.len() as u64,
+            ..self.counted
+        }
+    }
+}
+
+/// Binds to the device, which from then on delivers everything, also what is not for its address.
+fn enter(name: &str, ifindex: u32, socket: BorrowedFd<'_>) -> Result<(), PortError> {
+    let ifindex = i32::try_from(ifindex).unwrap_or(0);
+    let membership = libc::packet_mreq {
+        mr_ifindex: ifindex,
+        mr_type: MR_PROMISC,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+        .map_err(|error| PortError::system(name, "receive frames for all addresses", error))?;
+    let address = libc::sockaddr_ll {
+        sll_family: AF_PACKET,
+        sll_protocol: ETH_P_ALL.to_be(),
+        sll_ifindex: ifindex,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    sys::bind(socket, &address)
+        .map_err(|error| PortError::system(name, "bind a packet socket", error))
+}
+
+/// From `linux/if_packet.h`; libc lacks the first two on some targets and has the rest as `int`.
+const PACKET_VNET_HDR: i32 = 15;
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+const MR_PROMISC: u16 = 1;
+const AF_PACKET: u16 = 17;
+const ETH_P_ALL: u16 = 3;

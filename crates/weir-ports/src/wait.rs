@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Waiting for the next packet or the next due time, whichever comes first.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use weir_units::{Instant, Nanos};
+
+use crate::error::PortError;
+use crate::sys;
+
+/// How a worker without work passes the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Never sleeps: the least lateness, a whole core. Not under a real-time policy, whose
+    /// throttling would stop the worker for milliseconds.
+    Spin,
+    /// Sleeps until a packet arrives or `margin` before the due time, then returns early and lets
+    /// the worker come round again. Zero sleeps the whole time.
+    Sleep {
+        /// How long before the due time the worker is awake.
+        margin: Nanos,
+    },
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// There is something to receive.
+    Packets,
+    /// The time has come, or will within the margin.
+    Time,
+    /// A signal arrived.
+    Signal,
+}
+
+/// A set of descriptors to wait on. Waiting does not allocate.
+#[derive(Debug)]
+pub struct Waiter {
+    epoll: OwnedFd,
+    idle: Idle,
+}
+
+impl Idle {
+    /// Sleep, but be awake for the last 50 µs: waking up takes 5 to 50 µs, and lateness then is
+    /// that of spinning.
+    pub const HYBRID: Self = Self::Sleep { margin: Nanos::new(50_000) };
+}
+
+impl Waiter {
+    /// A waiter for the calling thread, whose timers are set to their least slack (1 ns instead of
+    /// the usual 50 µs).
+    ///
+    /// # Errors
+    /// The kernel is out of descriptors.
+    pub fn new(idle: Idle) -> Result<Self, PortError> {
+        // SAFETY: no pointers. A kernel that refuses costs lateness only.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+        // SAFETY: no pointers; the result is checked before it is owned.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(PortError::last("waiter", "make an epoll descriptor"));
+        }
+        // SAFETY: just made, owned by nobody else.
+        Ok(Self { epoll: unsafe { OwnedFd::from_raw_fd(epoll) }, idle })
+    }
+
+    /// Wakes up when `descriptor` has something to read, from now on.
+    ///
+    /// # Errors
+    /// It is watched already, or cannot be.
+    pub fn add(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, descriptor, EPOLLIN)
+    }
+
+    /// Stops or resumes watching, for a port that is not read for a while: else its waiting frames
+    /// would end every wait at once.
+    ///
+    /// # Errors
+    /// It was never added.
+    pub fn watch(&mut self, descriptor: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, descriptor, if on { EPOLLIN } else { 0 })
+    }
+
+    /// Forgets a descriptor; a closed one is forgotten by itself.
+    ///
+    /// # Errors
+    /// It was never added.
+    pub fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, descriptor, 0)
+    }
+
+    /// Changes how time is passed.
+    pub fn set_idle(&mut self, idle: Idle) {
+        self.idle = idle;
+    }
+
+    /// Waits until `until` ([`Instant::FAR_FUTURE`]: without end), or until there is something to
+    /// receive. May return early; the caller's loop comes round again. Returns at once when
+    /// spinning, or when `until` has come.
+    pub fn wait(&mut self, now: Instant, until: Instant) -> Woken {
+        let Idle::Sleep { margin } = self.idle else {
+            std::hint::spin_loop();
+            return Woken::Time;
+        };
+        let left = until.saturating_since(now).saturating_sub(margin);
+        if left == Nanos::ZERO {
+            std::hint::spin_loop();
+            return Woken::Time;
+        }
+        self.sleep(left, until == Instant::FAR_FUTURE)
+    }
+
+    fn sleep(&mut self, left: Nanos, for_ever: bool) -> Woken {
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(left.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX),
+            // Below 10⁹ by the remainder.
+            tv_nsec: libc::c_long::try_from(left.as_nanos() % 1_000_000_000).unwrap_or(0),
+        };
+        let timeout = if for_ever { std::ptr::null() } else { &raw const timeout };
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: one event and the timeout live until the call returns; no signal mask is given.
+        // By number, since the C library may be older than the kernel (Linux 5.11).
+        let ready = unsafe {
+            let events = &raw mut event;
+            let mask = std::ptr::null::<libc::sigset_t>();
+            let epoll = self.epoll.as_raw_fd();
+            libc::syscall(libc::SYS_epoll_pwait2, epoll, events, 1, timeout, mask, 0)
+        };
+        match ready {
+            0 => Woken::Time,
+            1.. => Woken::Packets,
+            // EINTR; a caller that finds nothing to do waits again.
+            _ => Woken::Signal,
+        }
+    }
+
+    fn control(&self, operation: i32, descriptor: BorrowedFd<'_>, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: 0 };
+        // SAFETY: the event lives until the call returns.
+        let result = unsafe {
+            let epoll = self.epoll.as_raw_fd();
+            libc::epoll_ctl(epoll, operation, descriptor.as_raw_fd(), &raw mut event)
+        };
+        sys::check(result)
+    }
+}
+
+/// `EPOLLIN` of `linux/eventpoll.h`; an `int` in libc.
+const EPOLLIN: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::now;
+
+    #[test]
+    fn a_wait_ends_with_the_time_or_with_a_packet() {
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO }).unwrap();
+        waiter.add(near.as_fd()).unwrap();
+        let start = now();
+        let until = start + Nanos::from_millis(3);
+        assert_eq!(waiter.wait(start, until), Woken::Time);
+        assert!(now() >= until, "not before its time");
+        far.write_all(&[1]).unwrap();
+        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
+        waiter.watch(near.as_fd(), false).unwrap();
+        assert_eq!(waiter.wait(now(), now() + Nanos::from_millis(1)), Woken::Time);
+        waiter.watch(near.as_fd(), true).unwrap();
+        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
+        near.read_exact(&mut [0]).unwrap();
+        waiter.remove(near.as_fd()).unwrap();
+        assert!(waiter.remove(near.as_fd()).is_err());
+    }
+
+    #[test]
+    fn the_margin_and_spinning_return_early() {
+        let mut waiter = Waiter::new(Idle::HYBRID).unwrap();
+        let start = now();
+        assert_eq!(waiter.wait(start, start + Nanos::from_micros(50)), Woken::Time);
+        assert_eq!(waiter.wait(start, start), Woken::Time);
+        waiter.set_idle(Idle::Spin);
+        let far = start + Nanos::from_secs(100);
+        assert_eq!(waiter.wait(start, far), Woken::Time);
+        assert!(now().saturating_since(start) < Nanos::from_secs(50));
+    }
+}
