@@ -59,6 +59,7 @@ mod resolve;
 mod schema;
 mod share;
 mod suggest;
+mod unheld;
 mod walk;
 mod write;
 
@@ -76,3 +77,4 @@ pub use read::parse;
 pub use reference::reference;
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, Share};
+pub use unheld::{Held, Unheld};
