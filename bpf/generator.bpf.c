@@ -5,10 +5,11 @@
  * to the stream's device, or drops it when none is due.
  *
  * Each stream is paced by a due time that carries its remainder, so that its rate is exact; after a
- * time without the processor it catches up, but never by more than `catch_up_ns`. A stream without a
- * rate is always due; several of them share by weight.
+ * time without the processor it catches up, but never by more than `catch_up_ns`. A stream without
+ * a rate is always due; several of them share by weight.
  *
- * Frames come back from the receiver with whatever it wrote into them: all headers are written anew.
+ * Frames come back from the receiver with whatever it wrote into them: all headers are written
+ * anew.
  */
 #include "traffic.h"
 

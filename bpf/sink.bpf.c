@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A sink: counts every frame that arrives at a device by its source (MAC address and VLAN), and every
- * measured UDP packet by its stream: packets, bytes, lost, reordered, duplicated, delay; both in
- * cells of time. Then the frame goes on to the stack or is dropped.
+ * A sink: counts every frame that arrives at a device by its source (MAC address and VLAN), and
+ * every measured UDP packet by its stream: packets, bytes, lost, reordered, duplicated, delay; both
+ * in cells of time. Then the frame goes on to the stack or is dropped.
  *
  * Sequence numbers are kept as in RFC 4737: a number above the highest one opens a gap, whose
  * packets count as lost until they arrive; then they count as reordered instead. A number that was
- * seen before is a duplicate. Numbers more than WINDOW below the highest cannot be told apart: stale.
+ * seen before is a duplicate. Numbers more than WINDOW below the highest cannot be told apart:
+ * stale.
  *
  * Any number of processors may run it: what belongs to a stream or source is under its own lock.
  */

@@ -105,13 +105,14 @@ impl Problems {
         self.sizes("udp.sizes", &udp.sizes, least, SOCKET_FRAME_MAX);
         self.rate("udp.rate", udp.rate);
         self.count("udp.count", udp.count);
-        self.families("udp.from", udp.from.map(|from| from.is_ipv4()), udp.to.is_ipv4());
+        if udp.from.is_some_and(|from| from.is_ipv4() != udp.to.is_ipv4()) {
+            self.0.push("udp.from and udp.to are of different address families".to_owned());
+        }
     }
 
     fn tcp(&mut self, tcp: &TcpSend) {
         self.within("tcp.connections", tcp.connections, 1..=CONNECTIONS_MAX);
         self.rate("tcp.rate_bps", tcp.rate_bps.map(Rate::Bps));
-        self.families("tcp.from", tcp.from.map(|from| from.is_ipv4()), tcp.to.is_ipv4());
     }
 
     fn xdp(&mut self, xdp: &XdpSend) {
@@ -167,12 +168,6 @@ impl Problems {
         }
         if let FrameSizes::Uniform { min, max } = sizes {
             self.within(&format!("{key}.max"), *max, *min..=most.max(*min));
-        }
-    }
-
-    fn families(&mut self, key: &str, from_is_ipv4: Option<bool>, to_is_ipv4: bool) {
-        if from_is_ipv4.is_some_and(|from| from != to_is_ipv4) {
-            self.0.push(format!("{key} and the destination are of different address families"));
         }
     }
 }

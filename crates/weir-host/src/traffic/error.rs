@@ -3,6 +3,8 @@
 
 use std::{fmt, io};
 
+use crate::HostError;
+
 /// Why a send or receive did not run, or ended early.
 #[derive(Debug)]
 pub enum TrafficError {
@@ -15,6 +17,8 @@ pub enum TrafficError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A namespace could not be entered.
+    Host(HostError),
     /// A device that cannot do what was asked, and what to do about it.
     Device(String),
 }
@@ -39,6 +43,7 @@ impl fmt::Display for TrafficError {
         match self {
             Self::Invalid(problems) => f.write_str(&problems.join("; ")),
             Self::System { action, source } => write!(f, "cannot {action}: {source}"),
+            Self::Host(error) => error.fmt(f),
             Self::Device(text) => f.write_str(text),
         }
     }
@@ -48,7 +53,14 @@ impl std::error::Error for TrafficError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::System { source, .. } => Some(source),
+            Self::Host(error) => Some(error),
             Self::Invalid(_) | Self::Device(_) => None,
         }
+    }
+}
+
+impl From<HostError> for TrafficError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
     }
 }

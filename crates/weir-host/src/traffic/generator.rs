@@ -15,6 +15,8 @@ use std::thread::{self, JoinHandle};
 use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts, xdp_md};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, Xdp, XdpFlags};
 
+use crate::netns::enter_for_good;
+
 use super::bpf::{self, Aligned};
 use super::error::TrafficError;
 use super::frame;
@@ -22,7 +24,7 @@ use super::result::{SendResult, Sent, Series};
 use super::rings;
 use super::spec::{FrameSizes, Mac, Rate, RunSpec, SendSpec, XdpSend, XdpStream};
 use super::stop::{Course, OnProgress, handle};
-use super::thread::{device_index, enter_netns, monotonic_ns, sleep_until};
+use super::thread::{device_index, monotonic_ns, sleep_until};
 
 /// Sends the streams of `xdp` until the run is over or all counts are sent. Runs in the namespace
 /// of the calling thread.
@@ -126,7 +128,7 @@ impl Generator {
         let fd = program.as_fd();
         let enter = || {
             if let Some(name) = &stream.netns {
-                enter_netns(name)?;
+                enter_for_good(name)?;
             }
             let name = &stream.device;
             let device = device_index(name)?;

@@ -19,12 +19,19 @@ mod frame;
 mod generator;
 mod header;
 mod histogram;
+mod pace;
 mod result;
 mod rings;
+mod sequence;
 mod sink;
+mod socket;
+mod sockets;
 mod spec;
 mod stop;
+mod tcp_receive;
+mod tcp_send;
 mod thread;
+mod udp_send;
 
 use std::sync::atomic::AtomicBool;
 
@@ -54,9 +61,8 @@ pub fn send(
     spec.check()?;
     thread::run_inside(&spec.run, || match &spec.method {
         SendMethod::Xdp(xdp) => generator::send(spec, xdp, stop, progress),
-        SendMethod::Udp(_) | SendMethod::Tcp(_) => {
-            Err(TrafficError::Device("sockets cannot send yet: use xdp".to_owned()))
-        }
+        SendMethod::Udp(udp) => udp_send::send(spec, udp, stop, progress),
+        SendMethod::Tcp(tcp) => tcp_send::send(spec, tcp, stop, progress),
     })
 }
 
@@ -73,8 +79,6 @@ pub fn receive(
     spec.check()?;
     thread::run_inside(&spec.run, || match &spec.method {
         ReceiveMethod::Sink(sink) => sink::receive(spec, sink, stop, progress),
-        ReceiveMethod::Sockets(_) => {
-            Err(TrafficError::Device("sockets cannot receive yet: use sink".to_owned()))
-        }
+        ReceiveMethod::Sockets(sockets) => sockets::receive(spec, sockets, stop, progress),
     })
 }

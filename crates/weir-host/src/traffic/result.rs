@@ -57,7 +57,7 @@ pub struct Sent {
     pub stream: u16,
     /// Packets handed to the device or socket; the next sequence number.
     pub packets: u64,
-    /// Their layer-2 bytes; for TCP the bytes of the records.
+    /// Their layer-2 bytes; for TCP the bytes of the records that the kernel took.
     pub bytes: u64,
     /// Packets that the kernel refused (no buffer): not sent, not numbered.
     pub refused: u64,

@@ -80,7 +80,8 @@ pub struct UdpSend {
     pub buffer_bytes: Option<u32>,
 }
 
-/// A bulk of records over TCP connections.
+/// A bulk of records of 1400 bytes over TCP connections, each beginning with a header. At the end
+/// of the run what is still on the way has 100 ms, then the connections are reset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpSend {
@@ -88,9 +89,6 @@ pub struct TcpSend {
     pub stream: u16,
     /// Where to.
     pub to: SocketAddr,
-    /// Source address; the kernel's choice if absent.
-    #[serde(default)]
-    pub from: Option<IpAddr>,
     /// Connections, 1 to 10 000.
     #[serde(default = "one")]
     pub connections: u32,

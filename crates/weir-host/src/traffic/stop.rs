@@ -119,8 +119,13 @@ impl<'a> Course<'a> {
 
     /// Sleeps until something is to be done, at most [`NAP_NS`]: so long may the flag wait.
     pub(super) fn nap(&self) {
-        let now = monotonic_ns();
-        sleep_until((now + NAP_NS).min(self.end_ns).min(self.report_ns));
+        self.nap_until(u64::MAX);
+    }
+
+    /// As [`Course::nap`], but not beyond `due_ns`.
+    pub(super) fn nap_until(&self, due_ns: u64) {
+        let latest = monotonic_ns().saturating_add(NAP_NS);
+        sleep_until(latest.min(due_ns).min(self.end_ns).min(self.report_ns));
     }
 
     /// From the start to now, or to the end of the run if it reached that.
@@ -135,4 +140,4 @@ extern "C" fn stop_handler(_signal: i32) {
 }
 
 static STOP: AtomicBool = AtomicBool::new(false);
-const NAP_NS: u64 = 10_000_000;
+pub(super) const NAP_NS: u64 = 10_000_000;

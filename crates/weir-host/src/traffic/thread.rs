@@ -3,9 +3,9 @@
 //! processors, its priority.
 
 use std::ffi::CString;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::{mem, thread};
+
+use crate::netns::enter_for_good;
 
 use super::error::TrafficError;
 use super::spec::RunSpec;
@@ -21,7 +21,7 @@ pub(super) fn run_inside<T: Send>(
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
             if let Some(name) = &run.netns {
-                enter_netns(name)?;
+                enter_for_good(name)?;
             }
             set_processors(&run.cpus)?;
             set_nice(run.nice)?;
@@ -29,21 +29,6 @@ pub(super) fn run_inside<T: Send>(
         });
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
-}
-
-/// Moves the calling thread into a named namespace for good.
-///
-/// # Errors
-/// There is no such namespace, or the thread may not enter it.
-pub(super) fn enter_netns(name: &str) -> Result<(), TrafficError> {
-    let action = || format!("enter the network namespace {name}");
-    let file = File::open(format!("/run/netns/{name}"))
-        .map_err(|error| TrafficError::system(action(), error))?;
-    // SAFETY: `file` is open; setns changes the calling thread alone.
-    if unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-        return Err(TrafficError::last_os(action()));
-    }
-    Ok(())
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of the BPF programs too.

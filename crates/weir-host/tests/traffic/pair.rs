@@ -7,8 +7,8 @@ use std::thread;
 
 use weir_host::traffic::{self, Rate, ReceiveResult, ReceiveSpec, SendSpec, Verdict};
 
-/// Namespace `a` with device `wa` (02:00:00:00:00:0a, 198.18.0.1) and namespace `b` with device `wb`
-/// (02:00:00:00:00:0b, 198.18.0.2), joined.
+/// Namespace `a` with device `wa` (02:00:00:00:00:0a, 198.18.0.1), joined to namespace `b` with
+/// device `wb` (02:00:00:00:00:0b, 198.18.0.2).
 pub(crate) struct Pair {
     pub(crate) a: String,
     pub(crate) b: String,
@@ -25,10 +25,8 @@ impl Pair {
         let pair = Self { a: format!("wt-{name}-a{id}"), b: format!("wt-{name}-b{id}") };
         ip(&format!("netns add {}", pair.a));
         ip(&format!("netns add {}", pair.b));
-        ip(&format!(
-            "-n {} link add name wa address {MAC_A} type veth peer name wb address {MAC_B} netns {}",
-            pair.a, pair.b
-        ));
+        let peer = format!("peer name wb address {MAC_B} netns {}", pair.b);
+        ip(&format!("-n {} link add name wa address {MAC_A} type veth {peer}", pair.a));
         for (netns, device, address) in [(&pair.a, "wa", IP_A), (&pair.b, "wb", IP_B)] {
             ip(&format!("-n {netns} address add {address}/24 dev {device}"));
             ip(&format!("-n {netns} link set lo up"));
@@ -56,6 +54,24 @@ impl Pair {
             }]}},
         });
         serde_json::from_value(text).unwrap()
+    }
+
+    /// A sender in namespace `a`.
+    pub(crate) fn send_spec(&self, method: &serde_json::Value, duration_ms: u64) -> SendSpec {
+        let run = serde_json::json!({"netns": self.a, "duration_ms": duration_ms});
+        serde_json::from_value(serde_json::json!({"run": run, "method": method})).unwrap()
+    }
+
+    /// A UDP socket on port 9000 and a TCP socket on port 9001 in namespace `b`.
+    pub(crate) fn sockets_spec(&self) -> ReceiveSpec {
+        let sockets = serde_json::json!({"udp": ["0.0.0.0:9000"], "tcp": ["0.0.0.0:9001"]});
+        let text = serde_json::json!({"run": {"netns": self.b}, "method": {"sockets": sockets}});
+        serde_json::from_value(text).unwrap()
+    }
+
+    /// Runs a command in namespace `a` and gives its status and output.
+    pub(crate) fn run_in_a(&self, command: &[&str]) -> (bool, String) {
+        run("ip", &[&["netns", "exec", &self.a], command].concat())
     }
 
     /// A sink on `wb`.

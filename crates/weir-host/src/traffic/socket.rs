@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! System calls on sockets that the standard library lacks: options, batches, readiness.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Sets an option at the level of sockets.
+///
+/// # Errors
+/// The system refuses.
+pub(super) fn set_option<T>(socket: &impl AsFd, option: i32, value: &T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    // SAFETY: `value` is valid for reading `length` bytes.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const *value).cast(),
+            length,
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Packets that the kernel dropped because the socket's buffer was full; 0 if it does not say.
+pub(super) fn dropped(socket: &impl AsFd) -> u64 {
+    let mut memory = [0_u32; SK_MEMINFO_VARS];
+    let mut length = libc::socklen_t::try_from(size_of_val(&memory)).unwrap_or(0);
+    // SAFETY: `memory` is valid for writing `length` bytes.
+    unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            memory.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    memory.last().copied().map_or(0, u64::from)
+}
+
+/// Bytes that a TCP socket was given and that the other end has not acknowledged.
+pub(super) fn unacknowledged(socket: &impl AsFd) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ writes one int, which `bytes` is.
+    unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    u64::try_from(bytes).unwrap_or(0)
+}
+
+/// Lets the process open as many files as the system allows it to.
+pub(super) fn allow_many_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing, then for reading.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Sends messages of two parts each on a connected socket; gives how many went.
+///
+/// # Errors
+/// None went.
+pub(super) fn send_batch(socket: &impl AsFd, messages: &[[&[u8]; 2]]) -> io::Result<usize> {
+    // SAFETY: all zeros is a valid message header, and a valid buffer of length zero.
+    let (mut headers, mut buffers): ([libc::mmsghdr; BATCH], [[libc::iovec; 2]; BATCH]) =
+        unsafe { (mem::zeroed(), mem::zeroed()) };
+    let count = messages.len().min(BATCH);
+    for ((header, buffers), parts) in headers.iter_mut().zip(&mut buffers).zip(messages) {
+        for (buffer, part) in buffers.iter_mut().zip(parts) {
+            buffer.iov_base = part.as_ptr().cast_mut().cast();
+            buffer.iov_len = part.len();
+        }
+        header.msg_hdr.msg_iov = buffers.as_mut_ptr();
+        header.msg_hdr.msg_iovlen = buffers.len() as _;
+    }
+    let length = u32::try_from(count).unwrap_or(0);
+    // SAFETY: `length` headers are filled in; they point to `buffers`, which point to `messages`;
+    // the kernel only reads what they point to. All outlive the call.
+    let answer =
+        unsafe { libc::sendmmsg(socket.as_fd().as_raw_fd(), headers.as_mut_ptr(), length, 0) };
+    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives into `buffers` of equal length without waiting; gives the length of each message.
+///
+/// # Errors
+/// Nothing is there (`WouldBlock`), or the socket failed.
+pub(super) fn receive_batch(
+    socket: BorrowedFd<'_>,
+    buffers: &mut [u8],
+    length: usize,
+) -> io::Result<impl Iterator<Item = usize> + use<>> {
+    // SAFETY: all zeros is a valid message header, and a valid buffer of length zero.
+    let (mut headers, mut vectors): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
+        unsafe { (mem::zeroed(), mem::zeroed()) };
+    let mut count = 0;
+    let chunks = buffers.chunks_exact_mut(length.max(1));
+    for ((header, vector), chunk) in headers.iter_mut().zip(&mut vectors).zip(chunks) {
+        vector.iov_base = chunk.as_mut_ptr().cast();
+        vector.iov_len = chunk.len();
+        header.msg_hdr.msg_iov = &raw mut *vector;
+        header.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    // SAFETY: `count` headers are filled in; they point to `vectors`, which point to chunks of
+    // `buffers` that do not overlap. All outlive the call.
+    let answer = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    let received = usize::try_from(answer).map_err(|_| io::Error::last_os_error())?;
+    Ok(headers.into_iter().take(received).map(|header| header.msg_len as usize))
+}
+
+/// Readiness of many sockets.
+pub(super) struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: takes a flag only.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call made this descriptor, and nobody else has it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Watches a socket; `wait` gives `token` for it.
+    pub(super) fn add(&self, socket: &impl AsFd, events: i32, token: usize) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: token as u64 };
+        // SAFETY: both descriptors are open and `event` is valid for reading.
+        let answer = unsafe {
+            libc::epoll_ctl(
+                self.0.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                socket.as_fd().as_raw_fd(),
+                &raw mut event,
+            )
+        };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Waits at most `timeout` (whole ms, rounded up) and gives the tokens that are ready.
+    pub(super) fn wait(&self, timeout: Duration) -> impl Iterator<Item = usize> + use<> {
+        let millis = timeout.as_nanos().div_ceil(1_000_000);
+        let millis = i32::try_from(millis).unwrap_or(i32::MAX);
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
+        let room = i32::try_from(events.len()).unwrap_or(0);
+        // SAFETY: `events` is valid for writing `room` events.
+        let count =
+            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), room, millis) };
+        // Less than zero: a signal came, which is as good as nothing ready.
+        let count = usize::try_from(count).unwrap_or(0);
+        events.into_iter().take(count).filter_map(|event| usize::try_from(event.u64).ok())
+    }
+}
+
+/// Messages, or events, a system call.
+pub(super) const BATCH: usize = 32;
+/// `SO_MEMINFO` and the number of its values, the last of which counts drops
+/// (`linux/sock_diag.h`).
+const SO_MEMINFO: i32 = 55;
+const SK_MEMINFO_VARS: usize = 9;

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The receiver through kernel sockets: UDP datagrams and TCP connections, counted as the sink
+//! counts frames, on one thread.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::error::TrafficError;
+use super::header::Header;
+use super::histogram::Histogram;
+use super::result::{Connection, ReceiveResult, Received, Record, Series, Totals};
+use super::sequence::Sequence;
+use super::socket::{self, BATCH, Epoll};
+use super::spec::{ReceiveSpec, SocketsSpec};
+use super::stop::{Course, NAP_NS, OnProgress};
+use super::tcp_receive::{Chunk, Incoming};
+use super::thread::monotonic_ns;
+use super::udp_send::overhead;
+
+/// Receives until the run is over. The progress function's first call comes when all sockets are
+/// bound.
+///
+/// # Errors
+/// An address cannot be bound.
+pub(super) fn receive(
+    spec: &ReceiveSpec,
+    sockets: &SocketsSpec,
+    stop: &AtomicBool,
+    progress: OnProgress<'_>,
+) -> Result<ReceiveResult, TrafficError> {
+    let mut receiver = Receiver::open(sockets)?;
+    let mut course = Course::begin(&spec.run, None, stop, progress);
+    let mut counts = Counts::new(spec, course.start_ns());
+    loop {
+        let now = monotonic_ns();
+        course.report(now, || (counts.totals.packets, counts.totals.bytes));
+        if course.is_over(now) {
+            break;
+        }
+        let nap = NAP_NS.min(course.end_ns() - now);
+        for token in receiver.epoll.wait(Duration::from_nanos(nap)) {
+            receiver.serve(token, &mut counts);
+        }
+    }
+    let span = course.span();
+    counts.totals.socket_dropped = receiver.udp.iter().map(|udp| socket::dropped(&udp.0)).sum();
+    let open = receiver.tcp.values().map(Incoming::summary);
+    let connections = receiver.ended.into_iter().chain(open).collect();
+    Ok(ReceiveResult {
+        spec: spec.clone(),
+        span,
+        mode: "sockets".to_owned(),
+        streams: counts.streams.into_values().map(|counted| counted.end(span.end_ns)).collect(),
+        sources: Vec::new(),
+        connections,
+        totals: counts.totals,
+        records: counts.records,
+    })
+}
+
+/// The sockets. Tokens: UDP sockets, then listeners, then connections.
+struct Receiver {
+    epoll: Epoll,
+    /// Each with the bytes of a frame before the payload.
+    udp: Vec<(UdpSocket, usize)>,
+    listeners: Vec<TcpListener>,
+    tcp: BTreeMap<usize, Incoming>,
+    ended: Vec<Connection>,
+    token_next: usize,
+    buffer: Vec<u8>,
+}
+
+impl Receiver {
+    fn open(sockets: &SocketsSpec) -> Result<Self, TrafficError> {
+        socket::allow_many_files();
+        let epoll = Epoll::new().map_err(|error| TrafficError::system("wait", error))?;
+        let mut receiver = Self {
+            epoll,
+            udp: Vec::new(),
+            listeners: Vec::new(),
+            tcp: BTreeMap::new(),
+            ended: Vec::new(),
+            token_next: sockets.udp.len() + sockets.tcp.len(),
+            buffer: vec![0; BATCH * DATAGRAM_BYTES],
+        };
+        let failed =
+            |address| move |error| TrafficError::system(format!("listen on {address}"), error);
+        let buffer = i32::try_from(sockets.buffer_bytes.unwrap_or(BUFFER_BYTES));
+        for address in &sockets.udp {
+            let udp = UdpSocket::bind(address).map_err(failed(address))?;
+            // FORCE goes above the system's bound, which needs root; if that is missing, the
+            // bound holds and what it costs is counted as dropped.
+            let buffer = buffer.unwrap_or(i32::MAX);
+            if socket::set_option(&udp, libc::SO_RCVBUFFORCE, &buffer).is_err() {
+                socket::set_option(&udp, libc::SO_RCVBUF, &buffer).map_err(failed(address))?;
+            }
+            let token = receiver.udp.len();
+            receiver.epoll.add(&udp, libc::EPOLLIN, token).map_err(failed(address))?;
+            receiver.udp.push((udp, overhead(address.ip())));
+        }
+        for address in &sockets.tcp {
+            let listener = TcpListener::bind(address).map_err(failed(address))?;
+            listener.set_nonblocking(true).map_err(failed(address))?;
+            let token = receiver.udp.len() + receiver.listeners.len();
+            receiver.epoll.add(&listener, libc::EPOLLIN, token).map_err(failed(address))?;
+            receiver.listeners.push(listener);
+        }
+        Ok(receiver)
+    }
+
+    fn serve(&mut self, token: usize, counts: &mut Counts<'_>) {
+        if let Some((udp, overhead)) = self.udp.get(token) {
+            read_udp(udp, *overhead, &mut self.buffer, counts);
+            return;
+        }
+        if token < self.udp.len() + self.listeners.len() {
+            // A connection that is gone before it was accepted, or no file left: the next one may
+            // do better; the other end sees the failure.
+            let _ = self.accept(token);
+            return;
+        }
+        let Some(incoming) = self.tcp.get_mut(&token) else { return };
+        let Some(chunk) = incoming.read(&mut self.buffer) else { return };
+        if chunk.bytes == 0 {
+            self.ended.extend(self.tcp.remove(&token).map(|incoming| incoming.summary()));
+            return;
+        }
+        counts.add_tcp(monotonic_ns(), &chunk);
+    }
+
+    fn accept(&mut self, token: usize) -> io::Result<()> {
+        let Some(listener) = self.listeners.get(token - self.udp.len()) else { return Ok(()) };
+        let (stream, peer) = listener.accept()?;
+        if self.tcp.len() + self.ended.len() >= CONNECTIONS_MAX {
+            // Closing it is the answer.
+            return Ok(());
+        }
+        let incoming = Incoming::new(stream, peer.to_string())?;
+        self.epoll.add(incoming.socket(), libc::EPOLLIN, self.token_next)?;
+        self.tcp.insert(self.token_next, incoming);
+        self.token_next += 1;
+        Ok(())
+    }
+}
+
+fn read_udp(socket: &UdpSocket, overhead: usize, buffer: &mut [u8], counts: &mut Counts<'_>) {
+    // A few batches, then the other sockets have their turn.
+    for _ in 0..8 {
+        match socket::receive_batch(socket.as_fd(), buffer, DATAGRAM_BYTES) {
+            Ok(lengths) => {
+                let now = monotonic_ns();
+                let mut count = 0;
+                for (length, datagram) in lengths.zip(buffer.chunks_exact(DATAGRAM_BYTES)) {
+                    let payload = datagram.get(..length).unwrap_or(datagram);
+                    counts.add_udp(now, payload, (overhead + length) as u64);
+                    count += 1;
+                }
+                if count < BATCH {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// What arrived.
+struct Counts<'a> {
+    spec: &'a ReceiveSpec,
+    start_ns: u64,
+    streams: BTreeMap<u16, Counted>,
+    totals: Totals,
+    records: Vec<Record>,
+}
+
+impl<'a> Counts<'a> {
+    const fn new(spec: &'a ReceiveSpec, start_ns: u64) -> Self {
+        let totals = Totals {
+            packets: 0,
+            bytes: 0,
+            malformed: 0,
+            stream_unknown: 0,
+            sources_full: 0,
+            records_full: 0,
+            socket_dropped: 0,
+        };
+        Self { spec, start_ns, streams: BTreeMap::new(), totals, records: Vec::new() }
+    }
+
+    fn add_udp(&mut self, now_ns: u64, payload: &[u8], bytes: u64) {
+        self.totals.packets += 1;
+        self.totals.bytes += bytes;
+        let Some(header) = Header::parse(payload) else {
+            self.totals.malformed += 1;
+            return;
+        };
+        let Some(counted) = self.stream(header.stream) else { return };
+        counted.sequence.add(header.sequence);
+        counted.delays.add(header.delay_ns(now_ns));
+        counted.add(now_ns, 1, bytes);
+        if let Some(wanted) = self.spec.record.filter(|wanted| wanted.stream == header.stream) {
+            if self.records.len() < wanted.packets_max as usize {
+                let sequence = header.sequence;
+                self.records.push(Record { time_ns: now_ns, sequence, bytes });
+            } else {
+                self.totals.records_full += 1;
+            }
+        }
+    }
+
+    /// The numbers of TCP's records say nothing: TCP loses and swaps none.
+    fn add_tcp(&mut self, now_ns: u64, chunk: &Chunk) {
+        let records = chunk.headers.len() as u64;
+        self.totals.packets += records;
+        self.totals.bytes += chunk.bytes;
+        let Some(counted) = chunk.stream.and_then(|number| self.stream(number)) else { return };
+        chunk.headers.iter().for_each(|header| counted.delays.add(header.delay_ns(now_ns)));
+        counted.add(now_ns, records, chunk.bytes);
+    }
+
+    fn stream(&mut self, number: u16) -> Option<&mut Counted> {
+        if number >= self.spec.streams_max {
+            self.totals.stream_unknown += 1;
+            return None;
+        }
+        let (start_ns, cell_ns) = (self.start_ns, self.spec.run.cell_ns());
+        Some(self.streams.entry(number).or_insert_with(|| Counted {
+            received: Received {
+                stream: number,
+                series: Series::new(start_ns, cell_ns),
+                ..Received::default()
+            },
+            sequence: Sequence::default(),
+            delays: Histogram::new(),
+        }))
+    }
+}
+
+/// A stream while it is counted.
+struct Counted {
+    received: Received,
+    sequence: Sequence,
+    delays: Histogram,
+}
+
+impl Counted {
+    fn add(&mut self, now_ns: u64, packets: u64, bytes: u64) {
+        let received = &mut self.received;
+        if received.bytes == 0 {
+            received.first_ns = now_ns;
+        }
+        received.last_ns = now_ns;
+        received.packets += packets;
+        received.bytes += bytes;
+        received.series.add(now_ns, packets, bytes);
+    }
+
+    fn end(mut self, end_ns: u64) -> Received {
+        self.received.series.extend_to(end_ns);
+        Received { order: self.sequence.order(), delays: self.delays.delays(), ..self.received }
+    }
+}
+
+/// The largest datagram that a sender makes is shorter; of a longer one the rest is cut off.
+const DATAGRAM_BYTES: usize = 9_216;
+/// Connections that the result tells of; later ones are closed at once.
+const CONNECTIONS_MAX: usize = 65_536;
+const BUFFER_BYTES: u32 = 4 << 20;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TCP through kernel sockets: records of equal length over any number of connections, as fast as
+//! each connection takes them or at a rate that they share in turn.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::error::TrafficError;
+use super::header::{HEADER_BYTES, Header};
+use super::pace::Pace;
+use super::result::{SendResult, Sent, Series};
+use super::socket::{self, Epoll};
+use super::spec::{Rate, SendSpec, TcpSend};
+use super::stop::{Course, NAP_NS, OnProgress};
+use super::thread::{monotonic_ns, sleep_until};
+
+/// Connects, then sends until the run is over.
+///
+/// # Errors
+/// A connection could not be made, or all of them ended.
+pub(super) fn send(
+    spec: &SendSpec,
+    tcp: &TcpSend,
+    stop: &AtomicBool,
+    progress: OnProgress<'_>,
+) -> Result<SendResult, TrafficError> {
+    let failed = |error| TrafficError::system(format!("send to {}", tcp.to), error);
+    let mut connections = connect(tcp)?;
+    let epoll = Epoll::new().map_err(failed)?;
+    for (token, connection) in connections.iter().enumerate() {
+        // Edge-triggered: told once each time that it can take more.
+        let events = libc::EPOLLOUT | libc::EPOLLET;
+        epoll.add(&connection.stream, events, token).map_err(failed)?;
+    }
+    let mut course = Course::begin(&spec.run, spec.start_ns, stop, progress);
+    let mut pace = Pace::new(tcp.rate_bps.map(Rate::Bps), course.start_ns());
+    let mut sent = Sent {
+        stream: tcp.stream,
+        series: Series::new(course.start_ns(), spec.run.cell_ns()),
+        ..Sent::default()
+    };
+    sleep_until(course.start_ns());
+    let mut writable = Writable::new(connections.len());
+    loop {
+        let now = monotonic_ns();
+        course.report(now, || (sent.packets, sent.bytes));
+        if course.is_over(now) {
+            break;
+        }
+        if let Err(due) = pace.ready(now) {
+            course.nap_until(due);
+            continue;
+        }
+        let Some(token) = writable.take() else {
+            epoll.wait(Duration::from_nanos(NAP_NS)).for_each(|token| writable.put(token));
+            continue;
+        };
+        let Some(connection) = connections.get_mut(token) else { continue };
+        let records = if tcp.rate_bps.is_some() { 1 } else { RECORDS };
+        match connection.write(tcp.stream, now, records) {
+            Ok((packets, bytes)) => {
+                sent.skipped_ns += pace.sent(now, bytes);
+                sent.packets += packets;
+                sent.bytes += bytes;
+                sent.series.add(now, packets, bytes);
+                writable.put(token);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => writable.wait_for(token),
+            Err(error) if error.kind() == ErrorKind::Interrupted => writable.put(token),
+            Err(error) => return Err(failed(error)),
+        }
+        if writable.is_round() {
+            epoll.wait(Duration::ZERO).for_each(|token| writable.put(token));
+        }
+    }
+    let span = course.span();
+    end(&connections).map_err(failed)?;
+    sent.series.extend_to(span.end_ns);
+    Ok(SendResult { spec: spec.clone(), span, streams: vec![sent] })
+}
+
+struct Connection {
+    stream: TcpStream,
+    sequence: u64,
+    /// The end of a record that the socket took only the beginning of.
+    rest: Vec<u8>,
+}
+
+impl Connection {
+    /// Writes the rest of the last record, or `records` new ones. Gives the records begun and the
+    /// bytes written.
+    fn write(&mut self, stream: u16, now_ns: u64, records: usize) -> io::Result<(u64, u64)> {
+        if !self.rest.is_empty() {
+            let written = self.stream.write(&self.rest)?;
+            self.rest.drain(..written);
+            return Ok((0, written as u64));
+        }
+        let mut buffer = [0; RECORDS * RECORD_BYTES];
+        let records = records.min(RECORDS);
+        let (chunks, _) = buffer.as_chunks_mut::<RECORD_BYTES>();
+        for (sequence, record) in (self.sequence..).zip(chunks.iter_mut().take(records)) {
+            let header = Header { stream, sequence, time_ns: now_ns }.build();
+            record[..HEADER_BYTES].copy_from_slice(&header);
+        }
+        let written = self.stream.write(&buffer[..records * RECORD_BYTES])?;
+        let begun = written.div_ceil(RECORD_BYTES);
+        self.rest.extend_from_slice(&buffer[written..begun * RECORD_BYTES]);
+        self.sequence += begun as u64;
+        Ok((begun as u64, written as u64))
+    }
+}
+
+/// The connections that can take more, in turn.
+struct Writable {
+    turn: VecDeque<usize>,
+    /// Whether the connection is in `turn`.
+    queued: Vec<bool>,
+    /// Writes since the last look at the others.
+    writes: usize,
+}
+
+impl Writable {
+    fn new(count: usize) -> Self {
+        Self { turn: (0..count).collect(), queued: vec![true; count], writes: 0 }
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        let token = self.turn.pop_front()?;
+        self.wait_for(token);
+        self.writes += 1;
+        Some(token)
+    }
+
+    fn put(&mut self, token: usize) {
+        if self.queued.get_mut(token).is_some_and(|queued| !std::mem::replace(queued, true)) {
+            self.turn.push_back(token);
+        }
+    }
+
+    fn wait_for(&mut self, token: usize) {
+        if let Some(queued) = self.queued.get_mut(token) {
+            *queued = false;
+        }
+    }
+
+    /// Whether it is time to ask for others that have become writable.
+    fn is_round(&mut self) -> bool {
+        let round = self.writes >= WRITES_A_ROUND;
+        if round {
+            self.writes = 0;
+        }
+        round
+    }
+}
+
+fn connect(tcp: &TcpSend) -> Result<Vec<Connection>, TrafficError> {
+    if tcp.connections > 500 {
+        socket::allow_many_files();
+    }
+    let give_up_ns = monotonic_ns() + CONNECT_PATIENCE_NS;
+    let mut connections = Vec::new();
+    while connections.len() < tcp.connections as usize {
+        match TcpStream::connect_timeout(&tcp.to, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_nonblocking(true).map_err(|error| {
+                    TrafficError::system(format!("use a connection to {}", tcp.to), error)
+                })?;
+                connections.push(Connection { stream, sequence: 0, rest: Vec::new() });
+            }
+            // The receiver may be about to listen.
+            Err(error)
+                if error.kind() == ErrorKind::ConnectionRefused && monotonic_ns() < give_up_ns =>
+            {
+                sleep_until(monotonic_ns() + NAP_NS);
+            }
+            Err(error) => {
+                return Err(TrafficError::system(format!("connect to {}", tcp.to), error));
+            }
+        }
+    }
+    Ok(connections)
+}
+
+/// Ends the connections. What the other end did not take within a moment is thrown away with
+/// them: a run that is over sends no more.
+fn end(connections: &[Connection]) -> io::Result<()> {
+    let give_up_ns = monotonic_ns() + DRAIN_NS;
+    let is_idle = |one: &Connection| socket::unacknowledged(&one.stream) == 0;
+    while !connections.iter().all(is_idle) && monotonic_ns() < give_up_ns {
+        sleep_until(monotonic_ns() + DRAIN_NS / 20);
+    }
+    let abort = libc::linger { l_onoff: 1, l_linger: 0 };
+    let mut busy = connections.iter().filter(|one| !is_idle(one));
+    busy.try_for_each(|one| socket::set_option(&one.stream, libc::SO_LINGER, &abort))
+}
+
+/// Length of a record; a little below what a segment carries with MTU 1500.
+pub(super) const RECORD_BYTES: usize = 1_400;
+/// Records of one write: 44 KB, a few of which fill a default send buffer.
+const RECORDS: usize = 32;
+/// Often enough that no connection waits long, seldom enough to cost little.
+const WRITES_A_ROUND: usize = 16;
+const DRAIN_NS: u64 = 100_000_000;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_PATIENCE_NS: u64 = 3_000_000_000;
