@@ -6,21 +6,22 @@
 //! weights from the root down. An upper limit at any class takes it and all below out of both until
 //! the exact instant at which it fits again. See `docs/algorithms/hfsc.md`.
 
+mod configure;
 mod curve;
 mod heap;
 mod limit;
 mod link_share;
 mod real_time;
 mod tree;
+mod waking;
 
 use alloc::vec::Vec;
 
-use weir_units::{ByteCount, Instant, Nanos};
+use weir_units::{ByteCount, Instant};
 
-use self::curve::{Runtime, ServiceCurve};
-use self::heap::{Heap, NoPlaces};
+use self::heap::Heap;
 use self::limit::Limit;
-use self::tree::{Branch, Claim, NONE, Node, Place, ROOT, STALE, Slab};
+use self::tree::{Branch, Claim, NONE, Node, Slab};
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, LinkConfig,
     Packet, Popped, QueueTable, Scheduler, WaitReason,
@@ -43,13 +44,6 @@ pub struct Hfsc {
     quiet_until: u64,
 }
 
-/// What a wake-up is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wake {
-    Eligible = 0,
-    Fit = 1,
-}
-
 impl Hfsc {
     /// A tree without classes. The link's rate is not needed: pace it from outside.
     #[must_use]
@@ -67,97 +61,6 @@ impl Hfsc {
             now: 0,
             quiet_until: 0,
         }
-    }
-
-    /// Brings back what has become eligible or fits again by `now`.
-    fn wake(&mut self, now: u64) {
-        while let Some(top) = self.wakes.top() {
-            if top.key > now {
-                return;
-            }
-            self.wakes.pop(&mut NoPlaces);
-            let node = top.id >> 1;
-            let this = &mut self.nodes[node as usize];
-            if top.id & 1 == Wake::Eligible as u32 {
-                this.place = Place::Nowhere;
-                self.claim_place(node, now);
-                continue;
-            }
-            this.parked = false;
-            if self.fits(node, now) {
-                self.resume(node, now);
-            } else {
-                self.park(node);
-            }
-        }
-    }
-
-    /// Enters a class wherever it belongs by what it has queued.
-    fn resume(&mut self, node: u32, now: u64) {
-        let this = &mut self.nodes[node as usize];
-        if this.branch != NONE {
-            let branch = this.branch;
-            if !self.branches[branch].shares.is_empty() {
-                self.share_insert(node);
-            }
-            self.claim_announce(branch);
-            return;
-        }
-        if this.place == Place::Limited {
-            this.place = Place::Nowhere;
-        }
-        if this.place == Place::Nowhere {
-            self.claim_place(node, now);
-        }
-        if !self.is_empty(node) {
-            self.share_insert(node);
-        }
-    }
-
-    /// Takes a class out of everything, to be resumed.
-    fn withdraw(&mut self, node: u32) {
-        let this = &mut self.nodes[node as usize];
-        let parent = &mut self.branches[this.parent];
-        if core::mem::take(&mut this.shares) {
-            parent.shares.remove(node, &mut NoPlaces);
-        }
-        let place = core::mem::replace(&mut self.places[node as usize], NONE);
-        if place != NONE {
-            parent.claims.remove_at(place as usize, &mut self.places);
-        }
-        if core::mem::take(&mut this.parked) {
-            self.wakes.remove(Wake::Fit.of(node), &mut NoPlaces);
-        }
-        if core::mem::replace(&mut this.place, Place::Nowhere) == Place::Waiting {
-            self.wakes.remove(Wake::Eligible.of(node), &mut NoPlaces);
-        }
-        self.quiet_until = 0;
-    }
-
-    /// Sets a wake-up for when the class fits under its limit.
-    fn park(&mut self, node: u32) {
-        if !self.nodes[node as usize].parked {
-            let at = self.fits_at(node);
-            self.nodes[node as usize].parked = true;
-            self.wakes.push(at, Wake::Fit.of(node), &mut NoPlaces);
-        }
-    }
-
-    fn fits(&mut self, node: u32, now: u64) -> bool {
-        self.nodes[node as usize].limit == NONE || self.fits_at(node) <= now
-    }
-
-    fn fits_at(&mut self, node: u32) -> u64 {
-        let this = &self.nodes[node as usize];
-        let bytes = match this.branch {
-            NONE => self.queues.head(ClassId(node)).map_or(0, Packet::bytes),
-            branch => self.branches[branch].largest,
-        };
-        self.limits[this.limit].fits_at(bytes)
-    }
-
-    fn is_empty(&self, leaf: u32) -> bool {
-        self.queues.is_empty(ClassId(leaf))
     }
 
     /// Whom the two criteria choose at `now`, and whether the first one did.
@@ -182,73 +85,6 @@ impl Hfsc {
         }
         Dequeue::Idle
     }
-
-    fn configure(&mut self, node: u32, now: u64, config: &ClassConfig) {
-        self.reweigh(node, config.weight);
-        let this = &mut self.nodes[node as usize];
-        let delay = config.delay.map(|delay| (delay, config.delay_packet));
-        let curve = ServiceCurve::new(config.min_rate, delay);
-        match (this.claim, curve) {
-            (NONE, None) => (),
-            (NONE, Some(curve)) => {
-                let mut runtime = Runtime::default();
-                runtime.activate(&curve, now);
-                this.claim = self.claims.insert(Claim { curve, runtime, bytes: STALE });
-            }
-            (claim, None) => {
-                self.claims.remove(claim);
-                this.claim = NONE;
-            }
-            (claim, Some(curve)) => {
-                let claim = &mut self.claims[claim];
-                if claim.curve != curve {
-                    claim.runtime.change(now, &claim.curve, &curve);
-                    claim.curve = curve;
-                }
-                claim.bytes = STALE;
-            }
-        }
-        let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
-        match (this.limit, limit) {
-            (NONE, None) => (),
-            (NONE, Some(limit)) => this.limit = self.limits.insert(limit),
-            (limit, None) => {
-                self.limits.remove(limit);
-                this.limit = NONE;
-            }
-            (index, Some(mut limit)) => {
-                limit.inherit(now, &self.limits[index]);
-                self.limits[index] = limit;
-            }
-        }
-    }
-
-    /// The branch of `parent`; a leaf without packets becomes one.
-    fn branch_of(&mut self, parent: Option<ClassId>) -> Result<u32, ConfigError> {
-        let Some(parent) = parent else { return Ok(ROOT) };
-        self.queues.check(parent)?;
-        if self.nodes[parent.0 as usize].branch == NONE {
-            if !self.is_empty(parent.0) {
-                return Err(ConfigError::WrongKind(parent));
-            }
-            self.withdraw(parent.0);
-            let branch = Branch { node: parent.0, ..Branch::default() };
-            self.nodes[parent.0 as usize].branch = self.branches.insert(branch);
-        }
-        Ok(self.nodes[parent.0 as usize].branch)
-    }
-
-    /// A class left `branch`; one without children is a leaf again.
-    fn leave(&mut self, branch: u32) {
-        let this = &mut self.branches[branch];
-        this.children -= 1;
-        if this.children == 0 && branch != ROOT {
-            let node = this.node;
-            self.branches.remove(branch);
-            self.withdraw(node);
-            self.nodes[node as usize].branch = NONE;
-        }
-    }
 }
 
 impl Scheduler for Hfsc {
@@ -259,29 +95,7 @@ impl Scheduler for Hfsc {
         config: &ClassConfig,
     ) -> Result<ClassId, ConfigError> {
         let now = self.advance(now);
-        check(config)?;
-        let class = self.queues.add(&config.queue)?;
-        let branch = match self.branch_of(parent) {
-            Ok(branch) => branch,
-            Err(error) => {
-                self.queues.remove(class, &mut |_| ())?;
-                return Err(error);
-            }
-        };
-        if self.nodes.len() <= class.0 as usize {
-            self.nodes.push(Node::ABSENT);
-            self.places.push(NONE);
-        }
-        let this = &mut self.branches[branch];
-        this.children += 1;
-        // Room for every entry that may ever be there, so that no packet allocates.
-        this.shares.reserve(this.children as usize);
-        this.claims.reserve(this.children as usize);
-        self.wakes.reserve(2 * self.nodes.len());
-        let virtual_time = self.branches[branch].virtual_now;
-        self.nodes[class.0 as usize] = Node { parent: branch, virtual_time, ..Node::ABSENT };
-        self.configure(class.0, now, config);
-        Ok(class)
+        self.add(now, parent, config)
     }
 
     fn change_class(
@@ -291,13 +105,7 @@ impl Scheduler for Hfsc {
         config: &ClassConfig,
     ) -> Result<(), ConfigError> {
         let now = self.advance(now);
-        self.queues.check(class)?;
-        check(config)?;
-        self.queues.change(class, &config.queue)?;
-        self.withdraw(class.0);
-        self.configure(class.0, now, config);
-        self.resume(class.0, now);
-        Ok(())
+        self.change(now, class, config)
     }
 
     fn remove_class(
@@ -307,21 +115,7 @@ impl Scheduler for Hfsc {
         orphan: &mut dyn FnMut(Packet),
     ) -> Result<(), ConfigError> {
         self.advance(now);
-        self.queues.check(class)?;
-        if self.nodes[class.0 as usize].branch != NONE {
-            return Err(ConfigError::WrongKind(class));
-        }
-        self.queues.remove(class, orphan)?;
-        self.withdraw(class.0);
-        let node = core::mem::replace(&mut self.nodes[class.0 as usize], Node::ABSENT);
-        if node.claim != NONE {
-            self.claims.remove(node.claim);
-        }
-        if node.limit != NONE {
-            self.limits.remove(node.limit);
-        }
-        self.leave(node.parent);
-        Ok(())
+        self.remove(class, orphan)
     }
 
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
@@ -413,34 +207,9 @@ impl Scheduler for Hfsc {
     }
 }
 
-impl Wake {
-    const fn of(self, node: u32) -> u32 {
-        node << 1 | self as u32
-    }
-}
-
-fn check(config: &ClassConfig) -> Result<(), ConfigError> {
-    config.check()?;
-    let Some(delay) = config.delay else { return Ok(()) };
-    let key = "delay";
-    let (value, max) = (delay.as_nanos(), DELAY_MAX.as_nanos());
-    if value < 1 || value > max {
-        return Err(ConfigError::OutOfRange { key, value, min: 1, max });
-    }
-    let (key, value) = ("delay_packet", config.delay_packet.get());
-    let max = u64::from(Packet::MAX_BYTES);
-    if value < 1 || value > max {
-        return Err(ConfigError::OutOfRange { key, value, min: 1, max });
-    }
-    Ok(())
-}
-
 const fn wait_until(nanos: u64) -> Dequeue {
     Dequeue::Wait { until: Instant::from_nanos(nanos), why: WaitReason::UpperLimit }
 }
 
 /// A wake-up is an index and one bit.
 const CLASSES_MAX: u32 = 1 << 31;
-
-/// Longer than any queue should last; `bytes × delay` of the longest packet fits 64 bits below it.
-const DELAY_MAX: Nanos = Nanos::from_secs(8);

@@ -8,8 +8,9 @@
 
 use weir_units::Instant;
 
+use super::Hfsc;
 use super::tree::{NONE, Place, ROOT, STALE};
-use super::{Hfsc, Wake};
+use super::waking::Wake;
 
 impl Hfsc {
     /// `leaf` has become backlogged at `now`.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link in virtual time with a scheduler before it and sources before that.
 
+use std::collections::VecDeque;
+
 use weir_sched::{
     ClassConfig, ClassId, Dequeue, Hfsc, LinkClock, LinkConfig, Packet, QueueConfig, Scheduler,
 };
@@ -15,6 +17,18 @@ pub(crate) struct Testbed {
     sent: Vec<u64>,
     delays: Vec<Vec<u64>>,
     watched: Option<Watched>,
+    /// Everything sent: when it began, whose, how long.
+    pub(crate) log: Vec<Sent>,
+    /// What to let in and when, in order of time.
+    arrivals: VecDeque<(Instant, ClassId, u32)>,
+}
+
+/// One packet on the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: u64,
+    pub(crate) class: ClassId,
+    pub(crate) bytes: u32,
 }
 
 enum Source {
@@ -42,6 +56,10 @@ pub(crate) fn unpaced() -> LinkConfig {
     LinkConfig { rate: None, catch_up: Nanos::ZERO, classes_max: 1 << 20, packets_max: 1 << 22 }
 }
 
+fn ample() -> QueueConfig {
+    QueueConfig { packets: 4096, bytes: ByteCount::new(1 << 28), codel: None }
+}
+
 impl Testbed {
     pub(crate) fn new(rate: BitRate) -> Self {
         Self {
@@ -52,17 +70,24 @@ impl Testbed {
             sent: Vec::new(),
             delays: Vec::new(),
             watched: None,
+            log: Vec::new(),
+            arrivals: VecDeque::new(),
         }
     }
 
     pub(crate) fn add(&mut self, parent: Option<ClassId>, config: &ClassConfig) -> ClassId {
-        let queue = QueueConfig { packets: 64, ..QueueConfig::default() };
-        let config = ClassConfig { queue, ..config.clone() };
+        let config = ClassConfig { queue: ample(), ..config.clone() };
         let class = self.hfsc.add_class(self.now, parent, &config).unwrap();
         self.sources.push(Source::Silent);
         self.sent.push(0);
         self.delays.push(Vec::new());
         class
+    }
+
+    /// Changes a class, with a queue that holds all that a test sends.
+    pub(crate) fn change(&mut self, class: ClassId, config: &ClassConfig) {
+        let config = ClassConfig { queue: ample(), ..config.clone() };
+        self.hfsc.change_class(self.now, class, &config).unwrap();
     }
 
     /// Keeps the class backlogged with packets of that size.
@@ -76,6 +101,13 @@ impl Testbed {
     pub(crate) fn arrive_every(&mut self, class: ClassId, bytes: u32, every: u64) {
         let next = self.now.as_nanos() + every;
         self.sources[class.0 as usize] = Source::Periodic { bytes, every, next };
+    }
+
+    /// Lets in these packets (instant, class, bytes), sorted by time.
+    pub(crate) fn arrive(&mut self, arrivals: &[(u64, ClassId, u32)]) {
+        let arrivals =
+            arrivals.iter().map(|&(at, class, bytes)| (Instant::from_nanos(at), class, bytes));
+        self.arrivals.extend(arrivals);
     }
 
     pub(crate) fn watch(&mut self, class: ClassId, rate: BitRate) {
@@ -122,6 +154,7 @@ impl Testbed {
     fn send(&mut self, class: ClassId, packet: Packet) {
         self.link.sent(self.now, ByteCount::new(packet.bytes().into()));
         self.sent[class.0 as usize] += u64::from(packet.bytes());
+        self.log.push(Sent { at: self.now.as_nanos(), class, bytes: packet.bytes() });
         let waited = self.now.saturating_since(packet.arrived).as_nanos();
         if let Some(watched) = self.watched.as_mut().filter(|watched| watched.class == class) {
             watched.count(self.now, packet.bytes());
@@ -135,7 +168,13 @@ impl Testbed {
 
     /// Lets in what has arrived by now; says when the next arrives.
     fn arrivals(&mut self) -> Instant {
-        let mut earliest = u64::MAX;
+        while let Some(&(at, class, bytes)) =
+            self.arrivals.front().filter(|next| next.0 <= self.now)
+        {
+            self.arrivals.pop_front();
+            self.push(class, bytes, at);
+        }
+        let mut earliest = self.arrivals.front().map_or(u64::MAX, |next| next.0.as_nanos());
         for index in 0..self.sources.len() {
             while let Source::Periodic { bytes, every, next } = &mut self.sources[index] {
                 if *next > self.now.as_nanos() {

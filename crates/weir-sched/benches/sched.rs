@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Speed of every scheduler: nanoseconds and Mpps of one enqueue and one dequeue, on one core.
+//!
+//! `cargo bench -p weir-sched -- [ALGORITHM..] [--classes N] [--pairs N] [--repeat N]` prints one
+//! JSON line a case: the median of the repetitions, and the samples. Loads: `refill` puts a packet
+//! back into each class that was served, so that all stay backlogged; `random` enqueues to classes
+//! drawn at random, with a packet for every other class queued, so that they come and go.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a bench ends at the first thing that goes wrong"
+)]
+
+use std::time::Instant as Clock;
+
+use weir_sched::{ClassConfig, ClassId, Dequeue, Hfsc, LinkConfig, Packet, QueueConfig, Scheduler};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+/// Makes the scheduler of a case, with that many classes, ready to run.
+type Make = fn(&LinkConfig, u32) -> Box<dyn Run>;
+
+/// One case's run, generic code behind a vtable of whole runs.
+trait Run {
+    fn refill(&mut self, pairs: u64) -> f64;
+    fn random(&mut self, pairs: u64) -> f64;
+}
+
+/// What classes a case has.
+#[derive(Clone, Copy)]
+struct Shape {
+    tree: bool,
+    min: bool,
+}
+
+struct Bed<S> {
+    scheduler: S,
+    leaves: Vec<ClassId>,
+    /// Time in units of 1/100 ns.
+    centi: u64,
+    random: u64,
+    seed: u64,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let value = |key: &str| {
+        let at = args.iter().position(|arg| arg == key)?;
+        args.get(at + 1)?.parse::<u64>().ok()
+    };
+    let repeat = value("--repeat").unwrap_or(5);
+    let wanted = value("--classes");
+    for classes in [1u32, 64, 1024, 4096, 65_536, 1 << 20] {
+        if wanted.is_some_and(|wanted| wanted != u64::from(classes)) {
+            continue;
+        }
+        let pairs = value("--pairs").unwrap_or(2_000_000);
+        let named = args.iter().any(|arg| CASES.iter().any(|case| case.0 == arg));
+        for (name, make) in CASES {
+            if named && !args.iter().any(|arg| arg == name) {
+                continue;
+            }
+            let link = LinkConfig {
+                rate: None,
+                catch_up: Nanos::ZERO,
+                classes_max: 2 * classes + 2,
+                packets_max: 4 * classes + 1024,
+            };
+            let mut run = make(&link, classes);
+            run.refill(pairs / 4);
+            let samples = (0..repeat).map(|_| run.refill(pairs)).collect();
+            report(name, "refill", classes, samples);
+            let samples = (0..repeat).map(|_| run.random(pairs)).collect();
+            report(name, "random", classes, samples);
+        }
+    }
+}
+
+/// `classes` leaves, in a tree below √classes slices; with minimums of half the link in sum.
+fn bed<S: Scheduler + 'static>(mut scheduler: S, classes: u32, shape: Shape) -> Box<dyn Run> {
+    let rate = BitRate::from_bps(if shape.min { LINK_BPS / 2 / u64::from(classes) } else { 0 });
+    let queue = QueueConfig { packets: 64, bytes: ByteCount::new(1 << 20), codel: None };
+    let slices = if shape.tree { classes.isqrt().next_power_of_two() } else { 0 };
+    let mut parents = Vec::new();
+    for _ in 0..slices {
+        let config = ClassConfig { queue: queue.clone(), ..ClassConfig::default() };
+        parents.push(scheduler.add_class(Instant::ZERO, None, &config).unwrap());
+    }
+    let mut leaves = Vec::new();
+    for index in 0..classes {
+        let weight = 1 + index % 4;
+        let config =
+            ClassConfig { weight, min_rate: rate, queue: queue.clone(), ..ClassConfig::default() };
+        let parent = parents.get(index as usize % parents.len().max(1)).copied();
+        leaves.push(scheduler.add_class(Instant::ZERO, parent, &config).unwrap());
+    }
+    for _ in 0..2 {
+        for &leaf in &leaves {
+            scheduler.enqueue(Instant::ZERO, leaf, Packet::new(0, BYTES, Instant::ZERO)).unwrap();
+        }
+    }
+    Box::new(Bed { scheduler, leaves, centi: 0, random: 0, seed: 1 })
+}
+
+impl<S: Scheduler> Bed<S> {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.centi / 100)
+    }
+
+    fn dequeue(&mut self) -> ClassId {
+        self.centi += PACKET_CENTI;
+        match self.scheduler.dequeue(self.now()) {
+            Dequeue::Send { class, .. } => class,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl<S: Scheduler> Run for Bed<S> {
+    fn refill(&mut self, pairs: u64) -> f64 {
+        let start = Clock::now();
+        for _ in 0..pairs {
+            let class = self.dequeue();
+            let packet = Packet::new(7, BYTES, self.now());
+            self.scheduler.enqueue(self.now(), class, packet).unwrap();
+        }
+        nanos_each(start, pairs)
+    }
+
+    fn random(&mut self, pairs: u64) -> f64 {
+        let backlog = (self.leaves.len() as u64).div_ceil(2);
+        while self.scheduler.backlog().packets > backlog {
+            self.dequeue();
+        }
+        let start = Clock::now();
+        for _ in 0..pairs {
+            // xorshift64: deterministic, a few cycles.
+            self.seed ^= self.seed << 13;
+            self.seed ^= self.seed >> 7;
+            self.seed ^= self.seed << 17;
+            let leaf = ((u128::from(self.seed) * self.leaves.len() as u128) >> 64) as usize;
+            let packet = Packet::new(7, BYTES, self.now());
+            self.random +=
+                u64::from(self.scheduler.enqueue(self.now(), self.leaves[leaf], packet).is_err());
+            self.dequeue();
+        }
+        nanos_each(start, pairs)
+    }
+}
+
+fn nanos_each(start: Clock, pairs: u64) -> f64 {
+    start.elapsed().as_nanos() as f64 / pairs as f64
+}
+
+fn report(name: &str, load: &str, classes: u32, mut samples: Vec<f64>) {
+    samples.sort_by(f64::total_cmp);
+    let median = samples[samples.len() / 2];
+    let list: Vec<String> = samples.iter().map(|sample| format!("{sample:.1}")).collect();
+    println!(
+        "{{\"algorithm\":\"{name}\",\"load\":\"{load}\",\"classes\":{classes},\"packet_bytes\":{BYTES},\
+         \"ns\":{median:.1},\"mpps\":{:.2},\"samples_ns\":[{}]}}",
+        1000.0 / median,
+        list.join(",")
+    );
+}
+
+/// Name and maker. `min`: half of the link is promised, so that both criteria are at work.
+const CASES: [(&str, Make); 4] = [
+    ("hfsc-flat", |link, classes| bed(Hfsc::new(link), classes, Shape { tree: false, min: false })),
+    ("hfsc-tree", |link, classes| bed(Hfsc::new(link), classes, Shape { tree: true, min: false })),
+    ("hfsc-flat-min", |link, classes| {
+        bed(Hfsc::new(link), classes, Shape { tree: false, min: true })
+    }),
+    ("hfsc-tree-min", |link, classes| {
+        bed(Hfsc::new(link), classes, Shape { tree: true, min: true })
+    }),
+];
+/// Accounted length of every packet.
+const BYTES: u32 = 64;
+/// 100 Gb/s.
+const LINK_BPS: u64 = 100_000_000_000;
+/// What a packet takes on it: 5.12 ns.
+const PACKET_CENTI: u64 = 512;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Adding, changing and removing classes while packets are queued.
+//!
+//! A class is taken out of every structure, changed, and entered again: what it is owed and what it
+//! had ahead stays the same in bytes. This may search the structures; packets never do.
+
+use weir_units::Nanos;
+
+use super::Hfsc;
+use super::curve::{Runtime, ServiceCurve};
+use super::limit::Limit;
+use super::tree::{Branch, Claim, NONE, Node, ROOT, STALE};
+use crate::{ClassConfig, ClassId, ConfigError, Packet};
+
+impl Hfsc {
+    /// Adds a class, see [`crate::Scheduler::add_class`].
+    pub(super) fn add(
+        &mut self,
+        now: u64,
+        parent: Option<ClassId>,
+        config: &ClassConfig,
+    ) -> Result<ClassId, ConfigError> {
+        check(config)?;
+        let class = self.queues.add(&config.queue)?;
+        let branch = match self.branch_of(parent) {
+            Ok(branch) => branch,
+            Err(error) => {
+                self.queues.remove(class, &mut |_| ())?;
+                return Err(error);
+            }
+        };
+        if self.nodes.len() <= class.0 as usize {
+            self.nodes.push(Node::ABSENT);
+            self.places.push(NONE);
+        }
+        let this = &mut self.branches[branch];
+        this.children += 1;
+        // Room for every entry that may ever be there, so that no packet allocates.
+        this.shares.reserve(this.children as usize);
+        this.claims.reserve(this.children as usize);
+        self.wakes.reserve(2 * self.nodes.len());
+        let virtual_time = self.branches[branch].virtual_now;
+        self.nodes[class.0 as usize] = Node { parent: branch, virtual_time, ..Node::ABSENT };
+        self.configure(class.0, now, config);
+        Ok(class)
+    }
+
+    /// Changes a class, see [`crate::Scheduler::change_class`].
+    pub(super) fn change(
+        &mut self,
+        now: u64,
+        class: ClassId,
+        config: &ClassConfig,
+    ) -> Result<(), ConfigError> {
+        self.queues.check(class)?;
+        check(config)?;
+        self.queues.change(class, &config.queue)?;
+        self.withdraw(class.0);
+        self.configure(class.0, now, config);
+        self.resume(class.0, now);
+        Ok(())
+    }
+
+    /// Removes a class, see [`crate::Scheduler::remove_class`].
+    pub(super) fn remove(
+        &mut self,
+        class: ClassId,
+        orphan: &mut dyn FnMut(Packet),
+    ) -> Result<(), ConfigError> {
+        self.queues.check(class)?;
+        if self.nodes[class.0 as usize].branch != NONE {
+            return Err(ConfigError::WrongKind(class));
+        }
+        self.queues.remove(class, orphan)?;
+        self.withdraw(class.0);
+        let node = core::mem::replace(&mut self.nodes[class.0 as usize], Node::ABSENT);
+        if node.claim != NONE {
+            self.claims.remove(node.claim);
+        }
+        if node.limit != NONE {
+            self.limits.remove(node.limit);
+        }
+        self.leave(node.parent);
+        Ok(())
+    }
+
+    fn configure(&mut self, node: u32, now: u64, config: &ClassConfig) {
+        self.reweigh(node, config.weight);
+        let this = &mut self.nodes[node as usize];
+        let delay = config.delay.map(|delay| (delay, config.delay_packet));
+        let curve = ServiceCurve::new(config.min_rate, delay);
+        match (this.claim, curve) {
+            (NONE, None) => (),
+            (NONE, Some(curve)) => {
+                let mut runtime = Runtime::default();
+                runtime.activate(&curve, now);
+                this.claim = self.claims.insert(Claim { curve, runtime, bytes: STALE });
+            }
+            (claim, None) => {
+                self.claims.remove(claim);
+                this.claim = NONE;
+            }
+            (claim, Some(curve)) => {
+                let claim = &mut self.claims[claim];
+                if claim.curve != curve {
+                    claim.runtime.change(now, &claim.curve, &curve);
+                    claim.curve = curve;
+                }
+                claim.bytes = STALE;
+            }
+        }
+        let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
+        match (this.limit, limit) {
+            (NONE, None) => (),
+            (NONE, Some(limit)) => this.limit = self.limits.insert(limit),
+            (limit, None) => {
+                self.limits.remove(limit);
+                this.limit = NONE;
+            }
+            (index, Some(mut limit)) => {
+                limit.inherit(now, &self.limits[index]);
+                self.limits[index] = limit;
+            }
+        }
+    }
+
+    /// The branch of `parent`; a leaf without packets becomes one.
+    fn branch_of(&mut self, parent: Option<ClassId>) -> Result<u32, ConfigError> {
+        let Some(parent) = parent else { return Ok(ROOT) };
+        self.queues.check(parent)?;
+        if self.nodes[parent.0 as usize].branch == NONE {
+            if !self.is_empty(parent.0) {
+                return Err(ConfigError::WrongKind(parent));
+            }
+            self.withdraw(parent.0);
+            let branch = Branch { node: parent.0, ..Branch::default() };
+            self.nodes[parent.0 as usize].branch = self.branches.insert(branch);
+        }
+        Ok(self.nodes[parent.0 as usize].branch)
+    }
+
+    /// A class left `branch`; one without children is a leaf again.
+    fn leave(&mut self, branch: u32) {
+        let this = &mut self.branches[branch];
+        this.children -= 1;
+        if this.children == 0 && branch != ROOT {
+            let node = this.node;
+            self.branches.remove(branch);
+            self.withdraw(node);
+            self.nodes[node as usize].branch = NONE;
+        }
+    }
+}
+
+fn check(config: &ClassConfig) -> Result<(), ConfigError> {
+    config.check()?;
+    let Some(delay) = config.delay else { return Ok(()) };
+    let key = "delay";
+    let (value, max) = (delay.as_nanos(), DELAY_MAX.as_nanos());
+    if value < 1 || value > max {
+        return Err(ConfigError::OutOfRange { key, value, min: 1, max });
+    }
+    let (key, value) = ("delay_packet", config.delay_packet.get());
+    let max = u64::from(Packet::MAX_BYTES);
+    if value < 1 || value > max {
+        return Err(ConfigError::OutOfRange { key, value, min: 1, max });
+    }
+    Ok(())
+}
+
+/// Longer than any queue should last; `bytes × delay` of the longest packet fits 64 bits below it.
+const DELAY_MAX: Nanos = Nanos::from_secs(8);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Wake-ups: when a claim becomes eligible, and when a class fits under its upper limit again.
+//!
+//! A class that does not fit is found when it is about to be served, and *parked*: it leaves the
+//! heaps of its parent, and all below with it, until its wake-up.
+
+use super::Hfsc;
+use super::heap::NoPlaces;
+use super::tree::{NONE, Place};
+use crate::{ClassId, Packet};
+
+/// What a wake-up is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// Its claim becomes eligible.
+    Eligible = 0,
+    /// It fits under its limit.
+    Fit = 1,
+}
+
+impl Wake {
+    /// The entry of `node`.
+    pub(super) const fn of(self, node: u32) -> u32 {
+        node << 1 | self as u32
+    }
+}
+
+impl Hfsc {
+    /// Brings back what has become eligible or fits again by `now`.
+    pub(super) fn wake(&mut self, now: u64) {
+        while let Some(top) = self.wakes.top() {
+            if top.key > now {
+                return;
+            }
+            self.wakes.pop(&mut NoPlaces);
+            let node = top.id >> 1;
+            let this = &mut self.nodes[node as usize];
+            if top.id & 1 == Wake::Eligible as u32 {
+                this.place = Place::Nowhere;
+                self.claim_place(node, now);
+                continue;
+            }
+            this.parked = false;
+            if self.fits(node, now) {
+                self.resume(node, now);
+            } else {
+                self.park(node);
+            }
+        }
+    }
+
+    /// Enters a class wherever it belongs by what it has queued.
+    pub(super) fn resume(&mut self, node: u32, now: u64) {
+        let this = &mut self.nodes[node as usize];
+        if this.branch != NONE {
+            let branch = this.branch;
+            if !self.branches[branch].shares.is_empty() {
+                self.share_insert(node);
+            }
+            self.claim_announce(branch);
+            return;
+        }
+        if this.place == Place::Limited {
+            this.place = Place::Nowhere;
+        }
+        if this.place == Place::Nowhere {
+            self.claim_place(node, now);
+        }
+        if !self.is_empty(node) {
+            self.share_insert(node);
+        }
+    }
+
+    /// Takes a class out of everything, to be resumed.
+    pub(super) fn withdraw(&mut self, node: u32) {
+        let this = &mut self.nodes[node as usize];
+        let parent = &mut self.branches[this.parent];
+        if core::mem::take(&mut this.shares) {
+            parent.shares.remove(node, &mut NoPlaces);
+        }
+        let place = core::mem::replace(&mut self.places[node as usize], NONE);
+        if place != NONE {
+            parent.claims.remove_at(place as usize, &mut self.places);
+        }
+        if core::mem::take(&mut this.parked) {
+            self.wakes.remove(Wake::Fit.of(node), &mut NoPlaces);
+        }
+        if core::mem::replace(&mut this.place, Place::Nowhere) == Place::Waiting {
+            self.wakes.remove(Wake::Eligible.of(node), &mut NoPlaces);
+        }
+        self.quiet_until = 0;
+    }
+
+    /// Sets a wake-up for when the class fits under its limit.
+    pub(super) fn park(&mut self, node: u32) {
+        if !self.nodes[node as usize].parked {
+            let at = self.fits_at(node);
+            self.nodes[node as usize].parked = true;
+            self.wakes.push(at, Wake::Fit.of(node), &mut NoPlaces);
+        }
+    }
+
+    pub(super) fn fits(&mut self, node: u32, now: u64) -> bool {
+        self.nodes[node as usize].limit == NONE || self.fits_at(node) <= now
+    }
+
+    pub(super) fn fits_at(&mut self, node: u32) -> u64 {
+        let this = &self.nodes[node as usize];
+        let bytes = match this.branch {
+            NONE => self.queues.head(ClassId(node)).map_or(0, Packet::bytes),
+            branch => self.branches[branch].largest,
+        };
+        self.limits[this.limit].fits_at(bytes)
+    }
+
+    pub(super) fn is_empty(&self, leaf: u32) -> bool {
+        self.queues.is_empty(ClassId(leaf))
+    }
+}
