@@ -45,7 +45,7 @@ pub trait Discipline {
         let _ = (class, bytes);
     }
 
-    /// The class became active; `head` is the length of its first packet.
+    /// The class became active at `now`, which may lie in the past; `head` is the length of its first packet.
     fn activate(&mut self, now: Instant, class: u32, head: u32);
 
     /// The class is not active any more although it has packets: at its limit, or removed.
@@ -202,8 +202,8 @@ impl<D: Discipline> Scheduler for Flat<D> {
     #[inline]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);
-        while let Some(class) = self.limits.release(now) {
-            self.activate(now, class);
+        while let Some((since, class)) = self.limits.release(now) {
+            self.activate(since, class);
         }
         // Each turn of the loop serves a class or parks one; a parked one does not come back.
         loop {

@@ -32,7 +32,8 @@ impl Limits {
         Self { limits: Vec::new(), limited: 0, parked: MinHeap::new() }
     }
 
-    /// Takes over a class's limit. Says whether the class was parked and now is not.
+    /// Takes over a class's limit. Says whether the class was parked and now is not, because the
+    /// limit is another.
     pub(crate) fn configure(&mut self, now: Instant, class: u32, config: &ClassConfig) -> bool {
         let index = class as usize;
         if self.limits.len() <= index {
@@ -40,9 +41,13 @@ impl Limits {
             self.parked.reserve(index + 1);
         }
         let slot = &mut self.limits[index];
+        let burst = config.burst.get().saturating_mul(BITS).min(TokenBucket::BURST_MAX);
+        let old = slot.as_ref().map(|limit| (limit.bucket.rate(), limit.bucket.burst()));
+        if old == config.max_rate.map(|rate| (rate.as_bps(), burst)) {
+            return false;
+        }
         let was_parked = slot.as_mut().is_some_and(|limit| core::mem::take(&mut limit.parked));
         self.limited -= usize::from(slot.is_some());
-        let burst = config.burst.get().saturating_mul(BITS);
         match (slot.as_mut(), config.max_rate) {
             (Some(limit), Some(rate)) => limit.bucket.set_rate(now, rate.as_bps(), burst),
             (None, Some(rate)) => {
@@ -94,9 +99,9 @@ impl Limits {
         }
     }
 
-    /// The next class whose wait may be over; it is not parked any more.
+    /// The next class whose wait may be over, and since when; it is not parked any more.
     #[inline]
-    pub(crate) fn release(&mut self, now: Instant) -> Option<u32> {
+    pub(crate) fn release(&mut self, now: Instant) -> Option<(Instant, u32)> {
         let (until, _) = self.parked.peek()?;
         if until > now {
             return None;
@@ -105,7 +110,7 @@ impl Limits {
         if let Some(Some(limit)) = self.limits.get_mut(class as usize) {
             limit.parked = false;
         }
-        Some(class)
+        Some((until, class))
     }
 
     /// When the first parked class can send, given the length of a class's next packet.

@@ -40,6 +40,7 @@ impl Minimums {
             self.due.reserve(index + 1);
         }
         match &mut self.claims[index] {
+            Some(claim) if claim.clock.rate() == rate => return,
             Some(claim) => claim.clock.set_rate(rate),
             None if rate.is_zero() => return,
             slot => *slot = Some(Claim { clock: LinkClock::new(rate, CATCH_UP), listed: false }),

@@ -89,6 +89,9 @@ impl<S: Scheduler> Scheduler for Paced<S> {
     #[inline]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         let now = self.observe(now);
+        if self.inner.backlog().packets == 0 {
+            self.idle = Some(now);
+        }
         self.inner.enqueue(now, class, packet)?;
         self.wake(now);
         Ok(())

@@ -323,7 +323,9 @@ impl QueueTable {
     }
 
     fn grow(&mut self) {
-        let wanted = self.bounds.min(u64::from(self.packets_max));
+        // What is queued may exceed its bound, where that was lowered: it must not take the room
+        // of others.
+        let wanted = (self.bounds + self.total.packets).min(u64::from(self.packets_max));
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let old = self.nodes.len();
         if wanted <= old {

@@ -86,6 +86,18 @@ impl TokenBucket {
         u64::try_from(self.level_at(now)).unwrap_or(0) / NANOS_PER_SECOND
     }
 
+    /// Units a second.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Most units held, as clipped.
+    #[must_use]
+    pub const fn burst(&self) -> u64 {
+        self.full.unsigned_abs() / NANOS_PER_SECOND
+    }
+
     fn refill(&mut self, now: Instant) {
         self.level = self.level_at(now);
         self.updated = self.updated.max(now);

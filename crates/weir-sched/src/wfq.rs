@@ -108,8 +108,10 @@ impl Discipline for FairShares {
         let class = &mut self.classes[index];
         self.weights -= u64::from(class.weight);
         self.weights += u64::from(config.weight);
-        class.weight = config.weight;
-        class.remainder = 0;
+        if class.weight != config.weight {
+            class.weight = config.weight;
+            class.remainder = 0;
+        }
     }
 
     fn remove(&mut self, class: u32) {

@@ -103,7 +103,7 @@ impl PacketRounds {
         let emptied = holder.is_some_and(|class| !self.classes[class as usize].active);
         match queues.total().packets {
             0 => None,
-            _ if emptied && self.active > 0 => Some(WaitReason::TurnHeld),
+            _ if emptied => Some(WaitReason::TurnHeld),
             _ => Some(WaitReason::LinkBusy),
         }
     }
@@ -172,6 +172,9 @@ impl Discipline for PacketRounds {
         self.active += 1;
         let state = &mut self.classes[class as usize];
         state.active = true;
+        let rate = state.packet_rate();
+        self.least = self.least.min(rate).max(1);
+        self.next_least = self.next_least.min(rate).max(1);
         if !state.listed {
             state.listed = true;
             self.ring.push(class);

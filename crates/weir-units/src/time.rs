@@ -30,7 +30,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` is not earlier (a clock that went back).
+    /// The time from `earlier` to `self`; zero if `earlier` is the later one (a clock went back).
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Schedulers broken on purpose: a battery that passes them would prove nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weir_sched::{
+    AnyScheduler, Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason,
+    LinkConfig, Packet, Scheduler, SchedulerKind,
+};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+use crate::subject::{self, Subject};
+use crate::{limits, shares, storm};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    None,
+    /// Every 40th packet is taken and forgotten.
+    LosesPackets,
+    /// Says that a packet is another class's.
+    MixesClasses,
+    /// Counts sent bytes as one too many.
+    Miscounts,
+    /// Names an instant 1 ns too late.
+    WaitsTooLong,
+    /// Names an instant 1 ns too early.
+    WaitsTooShort,
+    /// Forgets upper limits.
+    IgnoresLimits,
+    /// Gives out an eighth more than the limit.
+    LimitsTooHigh,
+    /// Stays an eighth below the limit.
+    LimitsTooLow,
+    /// Treats all weights as one.
+    IgnoresWeights,
+    /// Treats all minimums as none.
+    IgnoresMinimums,
+    /// Resets the queue on a change.
+    ForgetsOnChange,
+    /// Believes a clock that goes back.
+    BelievesTheClock,
+    /// Answers every 7th call with a wait.
+    Hesitates,
+}
+
+struct Broken {
+    inner: AnyScheduler,
+    fault: Fault,
+    calls: u64,
+}
+
+/// Goal: each fault is caught by the law that is there for it. Method: the law alone, on a
+/// scheduler that is sound but for the fault; and on the same without it, which must pass.
+#[test]
+fn every_fault_is_caught() {
+    type Law = fn(&Subject);
+    let cases: &[(Fault, SchedulerKind, Law)] = &[
+        (Fault::LosesPackets, SchedulerKind::Drr, storm::conservation),
+        (Fault::MixesClasses, SchedulerKind::Drr, storm::conservation),
+        (Fault::Miscounts, SchedulerKind::Fifo, storm::conservation),
+        (Fault::ForgetsOnChange, SchedulerKind::Wrr, storm::conservation),
+        (Fault::WaitsTooLong, SchedulerKind::Wfq, limits::waits_are_exact),
+        (Fault::WaitsTooShort, SchedulerKind::Drr, limits::waits_are_exact),
+        (Fault::IgnoresLimits, SchedulerKind::Drr, limits::no_window_exceeds_the_limit),
+        (Fault::LimitsTooHigh, SchedulerKind::Wfq, limits::no_window_exceeds_the_limit),
+        (Fault::LimitsTooLow, SchedulerKind::Wfq, limits::the_limit_is_reached),
+        (Fault::IgnoresWeights, SchedulerKind::Drr, shares::fair_in_every_window),
+        (Fault::IgnoresWeights, SchedulerKind::Wfq, shares::fair_in_every_window),
+        (Fault::IgnoresWeights, SchedulerKind::Wrr, shares::a_new_weight_holds_from_the_next_round),
+        (
+            Fault::IgnoresWeights,
+            SchedulerKind::Hfsc,
+            shares::behind_its_rate_by_no_more_than_the_bound,
+        ),
+        (Fault::IgnoresWeights, SchedulerKind::Strict, shares::served_in_the_promised_order),
+        (Fault::IgnoresMinimums, SchedulerKind::Wrr, shares::minimums_hold),
+        (
+            Fault::BelievesTheClock,
+            SchedulerKind::Drr,
+            storm::time_that_goes_back_counts_as_the_latest,
+        ),
+        (Fault::Hesitates, SchedulerKind::Fifo, limits::work_is_conserved),
+        (Fault::Hesitates, SchedulerKind::Wrr, limits::a_turn_idles_for_one_packet_at_most),
+    ];
+    for (fault, kind, law) in cases {
+        assert!(passes(Fault::None, *kind, *law), "{kind} is sound, yet caught for {fault:?}");
+        assert!(!passes(*fault, *kind, *law), "{kind} with {fault:?} passes");
+    }
+}
+
+/// Goal: a law tells one scheduler from another. Method: FIFO in the place of a fair one.
+#[test]
+fn fifo_passes_for_no_fair_scheduler() {
+    for sound in [subject::drr(), subject::wfq(), subject::wrr(), subject::hfsc()] {
+        let posed = Subject { make: subject::fifo().make, ..sound };
+        let quiet = || shares::fair_in_every_window(&posed);
+        assert!(catch_unwind(AssertUnwindSafe(quiet)).is_err());
+    }
+}
+
+fn passes(fault: Fault, kind: SchedulerKind, law: fn(&Subject)) -> bool {
+    let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {
+        Box::new(Broken { inner: AnyScheduler::new(kind, link), fault, calls: 0 })
+    };
+    let subject = Subject { make: Box::new(make), ..subject::of(kind) };
+    catch_unwind(AssertUnwindSafe(|| law(&subject))).is_ok()
+}
+
+impl Broken {
+    fn spoil(&self, config: &ClassConfig) -> ClassConfig {
+        let mut config = config.clone();
+        let scale = |rate: BitRate, num: u64| BitRate::from_bps(rate.as_bps() / 8 * num);
+        match self.fault {
+            Fault::IgnoresLimits => config.max_rate = None,
+            Fault::LimitsTooHigh => config.max_rate = config.max_rate.map(|rate| scale(rate, 9)),
+            Fault::LimitsTooLow => config.max_rate = config.max_rate.map(|rate| scale(rate, 7)),
+            Fault::IgnoresWeights => config.weight = 1,
+            Fault::IgnoresMinimums => config.min_rate = BitRate::ZERO,
+            _ => {}
+        }
+        config
+    }
+}
+
+impl Scheduler for Broken {
+    fn add_class(
+        &mut self,
+        now: Instant,
+        parent: Option<ClassId>,
+        config: &ClassConfig,
+    ) -> Result<ClassId, ConfigError> {
+        self.inner.add_class(now, parent, &self.spoil(config))
+    }
+
+    fn change_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        config: &ClassConfig,
+    ) -> Result<(), ConfigError> {
+        if self.fault == Fault::ForgetsOnChange {
+            self.inner.remove_class(now, class, &mut |_| ())?;
+            return self.inner.add_class(now, None, config).map(|_| ());
+        }
+        self.inner.change_class(now, class, &self.spoil(config))
+    }
+
+    fn remove_class(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        orphan: &mut dyn FnMut(Packet),
+    ) -> Result<(), ConfigError> {
+        self.inner.remove_class(now, class, orphan)
+    }
+
+    fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        self.calls += 1;
+        if self.fault == Fault::LosesPackets && self.calls.is_multiple_of(40) {
+            return Ok(());
+        }
+        self.inner.enqueue(now, class, packet)
+    }
+
+    fn dequeue(&mut self, now: Instant) -> Dequeue {
+        self.calls += 1;
+        let nanosecond = Nanos::new(1);
+        match (self.fault, self.inner.dequeue(now)) {
+            (Fault::MixesClasses, Dequeue::Send { class, packet, mark })
+                if self.inner.class_backlog(ClassId(class.0 ^ 1)).packets > 0 =>
+            {
+                Dequeue::Send { class: ClassId(class.0 ^ 1), packet, mark }
+            }
+            (Fault::WaitsTooLong, Dequeue::Wait { until, why }) => {
+                Dequeue::Wait { until: until + nanosecond, why }
+            }
+            (Fault::WaitsTooShort, Dequeue::Wait { until, why }) => {
+                Dequeue::Wait { until: until.saturating_sub(nanosecond), why }
+            }
+            // The instant that the caller gave, taken for the present one.
+            (Fault::BelievesTheClock, Dequeue::Wait { why, .. }) => {
+                Dequeue::Wait { until: now + Nanos::from_secs(1), why }
+            }
+            (Fault::Hesitates, Dequeue::Send { packet, class, .. })
+                if self.calls.is_multiple_of(7) =>
+            {
+                // Back to the queue, and a lame excuse.
+                let _ = self.inner.enqueue(now, class, packet);
+                let why = weir_sched::WaitReason::LinkBusy;
+                Dequeue::Wait { until: now + nanosecond, why }
+            }
+            (_, answer) => answer,
+        }
+    }
+
+    fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
+        self.inner.charge(now, class, bytes);
+    }
+
+    fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        self.inner.set_link_rate(now, rate);
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.inner.backlog()
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Backlog {
+        self.inner.class_backlog(class)
+    }
+
+    fn room(&self, class: ClassId) -> u32 {
+        self.inner.room(class)
+    }
+
+    fn counters(&self, class: ClassId) -> ClassCounters {
+        let mut counters = self.inner.counters(class);
+        if self.fault == Fault::Miscounts && counters.sent.packets > 3 {
+            counters.sent.bytes += 1;
+        }
+        counters
+    }
+}

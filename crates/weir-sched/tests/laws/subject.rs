@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The schedulers under test, and what each promises.
+
+use weir_sched::{AnyScheduler, LinkConfig, Paced, Scheduler, SchedulerKind};
+
+/// A scheduler that can be made, and what it promises.
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) kind: SchedulerKind,
+    /// Whether it is behind a link's clock.
+    pub(crate) paced: bool,
+    pub(crate) make: Make,
+    pub(crate) promises: Promises,
+}
+
+/// Makes a scheduler for a link.
+pub(crate) type Make = Box<dyn Fn(&LinkConfig) -> Box<dyn Scheduler>>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Promises {
+    pub(crate) order: Order,
+    pub(crate) min_rate: bool,
+    pub(crate) max_rate: bool,
+    /// A packet leaves whenever one may, at whatever rate the link asks.
+    pub(crate) conserves_work: bool,
+}
+
+/// How service is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// By arrival.
+    Arrival,
+    /// By level.
+    Level,
+    /// By weight, in rounds of packets.
+    Rounds,
+    /// By weight, in rounds of bytes (Shreedhar and Varghese 1995).
+    Deficit,
+    /// By weight (Bennett and Zhang 1997).
+    WorstCaseFair,
+    /// By weight, with the bound of start-time fair queueing (Goyal, Vin, Cheng 1997).
+    StartTimeFair,
+}
+
+impl Order {
+    /// Whether weights are shares.
+    pub(crate) fn shares(self) -> bool {
+        !matches!(self, Self::Arrival | Self::Level)
+    }
+}
+
+fn subject(kind: SchedulerKind, order: Order, min_rate: bool) -> Subject {
+    let max_rate = order != Order::Arrival;
+    let conserves_work = order != Order::Rounds;
+    Subject {
+        name: kind.name(),
+        kind,
+        paced: false,
+        make: Box::new(move |link| Box::new(AnyScheduler::new(kind, link))),
+        promises: Promises { order, min_rate, max_rate, conserves_work },
+    }
+}
+
+impl Subject {
+    /// The same kind behind the link's clock.
+    pub(crate) fn paced(&self) -> Self {
+        let kind = self.kind;
+        let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {
+            Box::new(Paced::new(AnyScheduler::new(kind, link), link))
+        };
+        let promises = self.promises.clone();
+        Self { name: self.name, kind, paced: true, make: Box::new(make), promises }
+    }
+}
+
+/// The subject of a kind.
+pub(crate) fn of(kind: SchedulerKind) -> Subject {
+    match kind {
+        SchedulerKind::Fifo => fifo(),
+        SchedulerKind::Strict => strict(),
+        SchedulerKind::Wrr => wrr(),
+        SchedulerKind::Drr => drr(),
+        SchedulerKind::Wfq => wfq(),
+        SchedulerKind::Hfsc => hfsc(),
+    }
+}
+
+pub(crate) fn fifo() -> Subject {
+    subject(SchedulerKind::Fifo, Order::Arrival, false)
+}
+
+pub(crate) fn strict() -> Subject {
+    subject(SchedulerKind::Strict, Order::Level, false)
+}
+
+pub(crate) fn wrr() -> Subject {
+    subject(SchedulerKind::Wrr, Order::Rounds, true)
+}
+
+pub(crate) fn drr() -> Subject {
+    subject(SchedulerKind::Drr, Order::Deficit, false)
+}
+
+pub(crate) fn wfq() -> Subject {
+    subject(SchedulerKind::Wfq, Order::WorstCaseFair, false)
+}
+
+pub(crate) fn hfsc() -> Subject {
+    subject(SchedulerKind::Hfsc, Order::StartTimeFair, true)
+}
