@@ -8,6 +8,7 @@ extern crate std;
 
 extern crate weir_policy;
 extern crate weir_sched;
+extern crate weir_switch;
 extern crate weir_units;
 
 use core::alloc::{GlobalAlloc, Layout};
