@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a packet costs: 64-byte frames, 1024 classes in 32 slices, HFSC, one core, the frames
+//! rotating through 32 MiB so that no header is in the L2 cache when it is read.
+//!
+//! Prints one JSON line a case. Times are medians over batches of 32, so that another process on the
+//! core does not count; `mean_mpps` is by the clock. `cargo bench -p weir-switch --bench packets [-- SECONDS]`
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench may stop at a surprise")]
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant as Clock};
+
+use weir_policy::{Kind, MacAddr, Policy, Port, PortId, Router, Slice, Vif, VifId};
+use weir_switch::{Direction, Frame, FramePool, IfaceId, Reason, Switch, Transmit};
+use weir_units::{BitRate, Instant, Nanos};
+
+const CHUNK: usize = 2048;
+const FRAMES: u32 = 16_384;
+const HEADROOM: u16 = 128;
+const LENGTH: u16 = 60;
+const BATCH: usize = 32;
+const SLICES: u32 = 32;
+const VIFS: u32 = 32;
+/// Frames held in the queues throughout.
+const BACKLOG: usize = 4096;
+
+/// Chunks handed out in rotation, the longest unused first.
+struct Rotating {
+    bytes: Vec<u8>,
+    free: VecDeque<u32>,
+}
+
+impl Rotating {
+    fn new() -> Self {
+        Self { bytes: vec![0; FRAMES as usize * CHUNK], free: (0..FRAMES).collect() }
+    }
+
+    fn take(&mut self) -> Frame {
+        let id = self.free.pop_front().unwrap();
+        Frame { id, offset: HEADROOM, len: LENGTH }
+    }
+}
+
+impl FramePool for Rotating {
+    #[inline]
+    fn data(&mut self, frame: Frame) -> &mut [u8] {
+        let start = frame.id as usize * CHUNK + usize::from(frame.offset);
+        self.bytes.get_mut(start..start + usize::from(frame.len)).unwrap_or(&mut [])
+    }
+    #[inline]
+    fn room_before(&self, frame: Frame) -> usize {
+        usize::from(frame.offset)
+    }
+    fn alloc(&mut self) -> Option<u32> {
+        self.free.pop_front()
+    }
+    #[inline]
+    fn free(&mut self, id: u32) {
+        self.free.push_back(id);
+    }
+    fn chunks(&self) -> u32 {
+        FRAMES
+    }
+    fn chunk_size(&self) -> usize {
+        CHUNK
+    }
+    fn headroom(&self) -> u16 {
+        HEADROOM
+    }
+}
+
+/// 32 slices of 32 vifs, every second slice tagged and with a limit if `full`, each vif with a
+/// guarantee.
+fn policy(full: bool) -> Policy {
+    let mut policy = Policy::new("bench");
+    policy.node.frames = FRAMES;
+    let rate = BitRate::from_mbps(10_000);
+    let mut port = Port::new("up", rate);
+    port.kind = Kind::Memory;
+    policy.add_port(port);
+    for slice in 0..SLICES {
+        let mut config = Slice::new(&format!("s{slice}"));
+        config.vlan = full.then(|| u16::try_from(100 + slice).unwrap());
+        config.send.priority = 1 + slice % 3;
+        let id = policy.add_slice(config);
+        let router = full.then(|| policy.add_router(Router::new(&format!("r{slice}"), id)));
+        for at in 0..VIFS {
+            let mut vif = Vif::new(&format!("s{slice}.{at}"), id, PortId(0));
+            vif.kind = Kind::Memory;
+            vif.router = router;
+            vif.send.min_rate = BitRate::from_mbps(5);
+            vif.receive.min_rate = BitRate::from_mbps(5);
+            vif.send.priority = 1 + at % 4;
+            vif.macs = vec![MacAddr(mac(slice * VIFS + at))];
+            policy.add_vif(vif);
+        }
+    }
+    policy
+}
+
+fn mac(station: u32) -> [u8; 6] {
+    let [a, b, c, d] = station.to_be_bytes();
+    [2, 0, a, b, c, d]
+}
+
+/// An IPv4 UDP frame of 60 bytes, as a network card would have written it.
+fn write(pool: &mut Rotating, frame: Frame, to: u32, from: u32) {
+    let bytes = pool.data(frame);
+    bytes[..6].copy_from_slice(&mac(to));
+    bytes[6..12].copy_from_slice(&mac(from));
+    bytes[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+    bytes[36..42].copy_from_slice(&[0x13, 0x88, 0, 26, 0xab, 0xcd]);
+}
+
+struct Bench {
+    switch: Switch,
+    pool: Rotating,
+    now: Instant,
+    /// Nanoseconds a packet of each batch: handing in, taking out.
+    spent: [Vec<f64>; 2],
+    packets: u64,
+}
+
+impl Bench {
+    fn new(full: bool, checksums: bool) -> Self {
+        let policy = policy(full);
+        let mut switch = Switch::new(&policy, Instant::ZERO).unwrap();
+        for (vif, _) in policy.vifs() {
+            let iface = switch.vif_iface(vif);
+            switch.set_completes_checksums(iface, checksums);
+        }
+        let (now, spent) = (Instant::ZERO, [Vec::new(), Vec::new()]);
+        Self { switch, pool: Rotating::new(), now, spent, packets: 0 }
+    }
+
+    /// Hands in what vifs send, in the order in which they were served; takes as much at the port.
+    fn send(&mut self, seconds: u64) {
+        let gateway = 0xff_ffff;
+        // The gateway is known behind the port, in each slice.
+        for slice in 0..SLICES {
+            let mut hello = self.pool.take();
+            write(&mut self.pool, hello, 0xff_fffe, gateway);
+            if let Some(vlan) = self.switch.policy().slices[slice as usize].vlan {
+                hello = weir_switch::push_vlan(&mut self.pool, hello, vlan).unwrap();
+            }
+            self.switch.receive(self.now, IfaceId(0), hello, &mut self.pool);
+        }
+        let mut next: VecDeque<u32> =
+            (0..(BACKLOG + 4 * BATCH) as u32).map(|n| n * 769 % (SLICES * VIFS)).collect();
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut prime = BACKLOG / BATCH;
+        let end = Clock::now() + Duration::from_secs(seconds);
+        while prime > 0 || Clock::now() < end {
+            // What a device does: frames appear in memory. Not timed.
+            batch.clear();
+            for _ in 0..BATCH {
+                let vif = next.pop_front().unwrap();
+                let frame = self.pool.take();
+                write(&mut self.pool, frame, gateway, vif);
+                batch.push((self.switch.vif_iface(VifId(vif)), frame));
+            }
+            let start = Clock::now();
+            self.switch.receive_burst(self.now, &batch, &mut self.pool);
+            let middle = Clock::now();
+            if prime > 0 {
+                prime -= 1;
+                continue;
+            }
+            batch.clear();
+            for _ in 0..BATCH {
+                // At 10 Gb/s a frame takes 48 ns: the link is always just free.
+                self.now += Nanos::new(52);
+                match self.switch.transmit(self.now, IfaceId(0), &mut self.pool) {
+                    Transmit::Frame(frame) => batch.push((IfaceId(0), frame)),
+                    Transmit::Wait { .. } => {}
+                    Transmit::Idle => panic!("nothing queued: {}", self.drops()),
+                }
+            }
+            let stop = Clock::now();
+            self.note(middle - start, stop - middle, batch.len());
+            for (_, frame) in &batch {
+                let bytes = self.pool.data(*frame);
+                next.push_back(u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]));
+                self.pool.free(frame.id);
+            }
+            assert!(next.len() >= BATCH, "frames were lost");
+        }
+    }
+
+    /// Hands in what comes from the port for all vifs; takes it at each of them.
+    fn receive(&mut self, seconds: u64) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut out = Vec::with_capacity(BATCH * 4);
+        let mut vif = 0;
+        let end = Clock::now() + Duration::from_secs(seconds);
+        while Clock::now() < end {
+            batch.clear();
+            for _ in 0..BATCH {
+                vif = (vif + 769) % (SLICES * VIFS);
+                let frame = self.pool.take();
+                write(&mut self.pool, frame, vif, 0xff_ffff);
+                batch.push(frame);
+            }
+            let start = Clock::now();
+            self.switch.receive_batch(self.now, IfaceId(0), &batch, &mut self.pool);
+            let middle = Clock::now();
+            self.now += Nanos::new(52 * BATCH as u64);
+            self.switch.advance(self.now, &mut self.pool);
+            let mut at = IfaceId(0);
+            while let Some(iface) = self.switch.next_ready(at) {
+                while let Transmit::Frame(frame) =
+                    self.switch.transmit(self.now, iface, &mut self.pool)
+                {
+                    out.push(frame);
+                }
+                at = IfaceId(iface.0 + 1);
+            }
+            let stop = Clock::now();
+            self.note(middle - start, stop - middle, out.len());
+            for frame in out.drain(..) {
+                self.pool.free(frame.id);
+            }
+        }
+    }
+
+    /// What was dropped, and why.
+    fn drops(&self) -> String {
+        let mut text = format!("{:?}", self.switch);
+        for at in 0..=SLICES * VIFS {
+            for direction in Direction::ALL {
+                let counters = self.switch.counters(IfaceId(at), direction).unwrap();
+                for reason in Reason::ALL.into_iter() {
+                    let packets = counters.dropped_for(reason).packets;
+                    if packets > 0 && at < 4 {
+                        text += &format!(" {at} {direction:?} {reason} {packets};");
+                    }
+                }
+            }
+        }
+        text
+    }
+
+    fn note(&mut self, receive: Duration, transmit: Duration, packets: usize) {
+        if packets > 0 {
+            self.spent[0].push(receive.as_secs_f64() * 1e9 / BATCH as f64);
+            self.spent[1].push(transmit.as_secs_f64() * 1e9 / packets as f64);
+            self.packets += packets as u64;
+        }
+    }
+
+    fn report(mut self, case: &str) {
+        let mean = |times: &Vec<f64>| times.iter().sum::<f64>() / times.len() as f64;
+        let mean_mpps = 1e3 / self.spent.iter().map(mean).sum::<f64>();
+        let [receive, transmit] = [0, 1].map(|at| {
+            let times = &mut self.spent[at];
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        });
+        let mpps = 1e3 / (receive + transmit);
+        println!(
+            "{{\"case\":\"{case}\",\"mpps\":{mpps:.2},\"mean_mpps\":{mean_mpps:.2},\
+             \"receive_ns\":{receive:.1},\"transmit_ns\":{transmit:.1},\"packets\":{}}}",
+            self.packets
+        );
+    }
+}
+
+fn main() {
+    let seconds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(3);
+    for (name, full, checksums) in
+        [("send", false, false), ("send-checksums", false, true), ("send-full", true, true)]
+    {
+        let mut bench = Bench::new(full, checksums);
+        bench.send(seconds);
+        bench.report(name);
+    }
+    let mut bench = Bench::new(false, false);
+    bench.receive(seconds);
+    bench.report("receive");
+}
