@@ -7,11 +7,14 @@
 #![allow(unsafe_code)]
 
 pub mod bpf;
+pub mod cpu;
+pub mod doctor;
 pub mod error;
 pub mod host;
 pub mod inspect;
 pub mod journal;
 pub mod lab;
+pub mod machine;
 pub mod netns;
 pub mod process;
 pub mod run;

@@ -82,6 +82,25 @@ pub fn in_namespace<T: Send>(name: &str, f: impl FnOnce() -> T + Send) -> Result
     Namespace::open(name)?.run(f)
 }
 
+/// Runs `f` on a thread of its own inside a new namespace, which has no name and ends with the
+/// thread.
+///
+/// # Errors
+/// The right to make namespaces is missing, or `f` panicked.
+pub fn in_new<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T, HostError> {
+    let answer = thread::scope(|scope| {
+        let inside = scope.spawn(move || {
+            // SAFETY: unshare takes a flag and changes the calling thread only.
+            match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+                0 => Ok(f()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+        inside.join().unwrap_or_else(|_| Err(io::Error::other("the code inside panicked")))
+    });
+    answer.map_err(|error| HostError::io("make", "a network namespace", error))
+}
+
 /// Moves the calling thread into the namespace `name`, for as long as the thread lives.
 ///
 /// # Errors

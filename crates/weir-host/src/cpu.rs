@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A thread's own share of a processor: pinned, SCHED_FIFO, SCHED_DEADLINE or a nice value; read
+//! back from the kernel, given back on drop.
+
+use std::io;
+use std::marker::PhantomData;
+use std::thread;
+
+use serde::Serialize;
+use weir_units::Nanos;
+
+use crate::error::HostError;
+
+/// How the kernel schedules a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Among all others, by weight.
+    Normal {
+        /// From -20 (most) to 19.
+        nice: i32,
+    },
+    /// Before all normal threads, for as long as it wants to. Real-time throttling takes 5 % of
+    /// each second from a thread that spins: for workers that sleep.
+    Fifo {
+        /// 1 to 99.
+        priority: u32,
+    },
+    /// Before all others, for `runtime` in each `period`, no later than `deadline` into it.
+    Deadline {
+        /// At least 1024 ns.
+        runtime: Nanos,
+        /// From `runtime` to `period`.
+        deadline: Nanos,
+        /// At most about 4 s.
+        period: Nanos,
+    },
+}
+
+/// What a thread wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The only processor it runs on; none: any. The kernel refuses a pinned deadline thread
+    /// unless its cpuset has one processor and `sched_load_balance` is 0 at the root.
+    pub cpu: Option<u32>,
+    /// Its class.
+    pub class: Class,
+}
+
+/// What a thread has, as the kernel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The processors it may run on.
+    pub cpus: Vec<u32>,
+    /// Its class.
+    pub class: Class,
+}
+
+/// A reservation of the calling thread, which it cannot leave.
+#[derive(Debug)]
+pub struct Reservation {
+    granted: Granted,
+    before: Granted,
+    thread: PhantomData<*const ()>,
+}
+
+impl Reservation {
+    /// Gives the calling thread what it wants, until the value is dropped. Threads and processes
+    /// that it starts are ordinary ones.
+    ///
+    /// # Errors
+    /// The kernel refused it (the text names the wish); then the thread is as it was.
+    pub fn take(wish: Wish) -> Result<Self, HostError> {
+        let before = granted()?;
+        let granted = match set(wish) {
+            Ok(()) => granted(),
+            Err(error) => Err(error),
+        };
+        match granted {
+            Ok(granted) => Ok(Self { granted, before, thread: PhantomData }),
+            Err(error) => {
+                restore(&before);
+                Err(error)
+            }
+        }
+    }
+
+    /// What was granted, as the kernel says.
+    pub const fn granted(&self) -> &Granted {
+        &self.granted
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        restore(&self.before);
+    }
+}
+
+/// What the kernel would grant: the wish is tried on a thread that then ends.
+///
+/// # Errors
+/// As [`Reservation::take`].
+pub fn probe(wish: Wish) -> Result<Granted, HostError> {
+    thread::scope(|scope| {
+        let tried = scope.spawn(move || Ok(Reservation::take(wish)?.granted().clone()));
+        tried.join().unwrap_or_else(|_| Err(HostError::Refused("the probe panicked".to_owned())))
+    })
+}
+
+/// What the calling thread has.
+///
+/// # Errors
+/// A system call failed.
+pub fn granted() -> Result<Granted, HostError> {
+    let mut attr = Attr::default();
+    // SAFETY: sched_getattr writes at most the given size to the structure of that size.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, ATTR_BYTES, 0) };
+    if answer != 0 {
+        return Err(HostError::last_os("read the scheduling class of", "this thread"));
+    }
+    let class = match attr.policy {
+        SCHED_FIFO | SCHED_RR => Class::Fifo { priority: attr.priority },
+        SCHED_DEADLINE => Class::Deadline {
+            runtime: Nanos::new(attr.runtime_ns),
+            deadline: Nanos::new(attr.deadline_ns),
+            period: Nanos::new(attr.period_ns),
+        },
+        _ => Class::Normal { nice: attr.nice },
+    };
+    Ok(Granted { cpus: affinity()?, class })
+}
+
+fn set(wish: Wish) -> Result<(), HostError> {
+    if let Some(cpu) = wish.cpu {
+        set_affinity(&[cpu]).map_err(|error| {
+            HostError::Refused(format!("processor {cpu}: this thread cannot be pinned: {error}"))
+        })?;
+    }
+    set_class(wish.class).map_err(|error| {
+        let pinned = matches!((wish.cpu, wish.class), (Some(_), Class::Deadline { .. }));
+        let hint = if pinned { " (a pinned thread needs a cpuset of its own)" } else { "" };
+        HostError::Refused(format!("{}: not granted: {error}{hint}", text(wish.class)))
+    })
+}
+
+/// The class first: a deadline thread may not be pinned, and so not be unpinned either.
+fn restore(before: &Granted) {
+    // The thread had it before, so that the kernel has no ground to refuse it; if it does, the
+    // thread keeps what it has, which is no less.
+    let _ = set_class(before.class);
+    let _ = set_affinity(&before.cpus);
+}
+
+fn set_class(class: Class) -> io::Result<()> {
+    let mut attr = Attr { size: ATTR_BYTES, flags: SCHED_FLAG_RESET_ON_FORK, ..Attr::default() };
+    match class {
+        Class::Normal { nice } => {
+            attr.nice = nice;
+            attr.flags = 0;
+        }
+        Class::Fifo { priority } => {
+            attr.policy = SCHED_FIFO;
+            attr.priority = priority;
+        }
+        Class::Deadline { runtime, deadline, period } => {
+            attr.policy = SCHED_DEADLINE;
+            attr.runtime_ns = runtime.as_nanos();
+            attr.deadline_ns = deadline.as_nanos();
+            attr.period_ns = period.as_nanos();
+        }
+    }
+    // SAFETY: sched_setattr reads the structure, whose size is its first field.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attr, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn affinity() -> Result<Vec<u32>, HostError> {
+    let mut words = [0_u64; AFFINITY_WORDS];
+    // SAFETY: the kernel writes at most as many bytes as the array has; the rest stays zero.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&words), words.as_mut_ptr())
+    };
+    if answer < 0 {
+        return Err(HostError::last_os("read the processors of", "this thread"));
+    }
+    let cpus = (0_u32..).zip(words.iter().flat_map(|word| (0..64).map(move |bit| word >> bit & 1)));
+    Ok(cpus.filter(|(_, bit)| *bit == 1).map(|(cpu, _)| cpu).collect())
+}
+
+fn set_affinity(cpus: &[u32]) -> io::Result<()> {
+    let mut words = [0_u64; AFFINITY_WORDS];
+    for cpu in cpus {
+        let word = usize::try_from(cpu / 64).ok().and_then(|index| words.get_mut(index));
+        *word.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (cpu % 64);
+    }
+    // SAFETY: the kernel reads as many bytes as the array has.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&words), words.as_ptr())
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn text(class: Class) -> String {
+    match class {
+        Class::Normal { nice } => format!("nice {nice}"),
+        Class::Fifo { priority } => format!("SCHED_FIFO {priority}"),
+        Class::Deadline { runtime, deadline, period } => {
+            format!("SCHED_DEADLINE runtime {runtime} deadline {deadline} period {period}")
+        }
+    }
+}
+
+impl Serialize for Granted {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
+        serializer.serialize_str(&format!("{} on {}", text(self.class), cpus.join(",")))
+    }
+}
+
+/// `struct sched_attr` of linux/sched/types.h, first version.
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+const ATTR_BYTES: u32 = 48;
+const _: () = assert!(size_of::<Attr>() == ATTR_BYTES as usize);
+const SCHED_FIFO: u32 = 1;
+const SCHED_RR: u32 = 2;
+const SCHED_DEADLINE: u32 = 6;
+/// Without it a deadline thread could start no other, nor a command.
+const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
+/// 8192 processors, the most that Linux is built for.
+const AFFINITY_WORDS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::is_root;
+
+    #[test]
+    fn a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards() {
+        let before = granted().unwrap();
+        let cpu = *before.cpus.last().unwrap();
+        let pinned = Wish { cpu: Some(cpu), class: Class::Normal { nice: 5 } };
+        if let Ok(taken) = Reservation::take(pinned) {
+            assert_eq!(taken.granted().cpus, [cpu]);
+            assert_eq!(taken.granted().class, Class::Normal { nice: 5 });
+            drop(taken);
+        }
+        if is_root() {
+            assert_eq!(granted().unwrap(), before);
+        } else {
+            println!("SKIPPED the nice value given back: needs root");
+        }
+    }
+
+    #[test]
+    fn a_processor_that_is_none_is_refused_by_number() {
+        let before = granted().unwrap();
+        let wish = Wish { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
+        let error = Reservation::take(wish).unwrap_err().to_string();
+        assert!(error.starts_with("processor 100000: "), "{error}");
+        assert_eq!(granted().unwrap(), before);
+    }
+
+    #[test]
+    fn real_time_classes_are_read_back_and_impossible_ones_refused() {
+        if !is_root() {
+            println!("SKIPPED real_time_classes_are_read_back_and_impossible_ones_refused: root");
+            return;
+        }
+        let wish = |class| Wish { cpu: None, class };
+        let fifo = Class::Fifo { priority: 10 };
+        assert_eq!(probe(wish(fifo)).unwrap().class, fifo);
+        let [runtime, deadline, period] = [1, 10, 10].map(Nanos::from_millis);
+        let deadline_class = Class::Deadline { runtime, deadline, period };
+        assert_eq!(probe(wish(deadline_class)).unwrap().class, deadline_class);
+        let inverted = Class::Deadline { runtime: period, deadline: runtime, period };
+        let error = probe(wish(inverted)).unwrap_err().to_string();
+        assert!(error.starts_with("SCHED_DEADLINE runtime 10ms deadline 1ms"), "{error}");
+    }
+
+    #[test]
+    fn a_thread_with_a_reservation_starts_ordinary_children() {
+        if !is_root() {
+            println!("SKIPPED a_thread_with_a_reservation_starts_ordinary_children: root");
+            return;
+        }
+        let child = thread::spawn(|| {
+            let fifo = Wish { cpu: None, class: Class::Fifo { priority: 1 } };
+            let _taken = Reservation::take(fifo).unwrap();
+            thread::spawn(|| granted().unwrap().class).join().unwrap()
+        });
+        assert_eq!(child.join().unwrap(), Class::Normal { nice: 0 });
+    }
+}

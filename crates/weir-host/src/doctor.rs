@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What this host offers, found by trying: kernels differ, and a version says little.
+//!
+//! Everything is tried inside a network namespace without a name that ends with its thread, so
+//! that nothing is left and nothing of the host is touched.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+use weir_units::Nanos;
+
+use crate::cpu::{self, Class, Wish};
+use crate::error::HostError;
+use crate::inspect;
+use crate::machine;
+use crate::netns;
+use crate::process::is_root;
+use crate::run::{Command, Host, Platform, RunError, json};
+
+/// What a host offers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// As in `Linux 6.18.5`.
+    pub kernel: String,
+    /// Whether this process has the rights of root; without them most answers are no.
+    pub root: bool,
+    /// The programs that Weir runs, and whether they are installed.
+    pub commands: BTreeMap<&'static str, bool>,
+    /// Whether network namespaces can be made.
+    pub namespaces: bool,
+    /// Whether XDP programs can be loaded.
+    pub xdp: bool,
+    /// Whether AF_XDP sockets can be opened.
+    pub af_xdp: bool,
+    /// Whether AF_PACKET sockets can be opened.
+    pub af_packet: bool,
+    /// Whether TAP devices can be opened.
+    pub tap: bool,
+    /// Whether the kernel describes its types (BTF).
+    pub btf: bool,
+    /// Queueing disciplines by name.
+    pub qdiscs: BTreeMap<&'static str, bool>,
+    /// Kinds of virtual devices by name.
+    pub links: BTreeMap<&'static str, bool>,
+    /// Controllers of control groups, version 1.
+    pub cgroup_v1: Vec<String>,
+    /// Controllers of control groups, version 2; none if that tree is not mounted.
+    pub cgroup_v2: Option<Vec<String>>,
+    /// SCHED_FIFO as granted, or the refusal.
+    pub fifo: Result<cpu::Granted, String>,
+    /// SCHED_DEADLINE with 10 % as granted, or the refusal.
+    pub deadline: Result<cpu::Granted, String>,
+    /// The devices of this namespace.
+    pub devices: Vec<DeviceFacts>,
+}
+
+/// A device and what it leaves to later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// As in `veth`; none for hardware.
+    pub kind: Option<String>,
+    /// Receive queues.
+    pub queues: u32,
+    /// Largest packet in bytes at layer 3.
+    pub mtu: u32,
+    /// Whether an XDP program is attached.
+    pub xdp: bool,
+    /// Offloads that are on: checksums, segmentation, merging.
+    pub offloads: Vec<String>,
+}
+
+/// Tries everything; takes about half a second.
+///
+/// # Errors
+/// The devices of this namespace cannot be listed: without `ip` there is nothing to say.
+pub fn probe() -> Result<Facts, HostError> {
+    let host = Host::default();
+    let devices = devices(&host)?;
+    let inside = netns::in_new(|| (tried(QDISCS, has_qdisc), tried(LINKS, has_link), has_xdp()));
+    let namespaces = inside.is_ok();
+    let (qdiscs, links, xdp) = inside.unwrap_or_default();
+    let [runtime, period] = [1, 10].map(Nanos::from_millis);
+    let deadline = Class::Deadline { runtime, deadline: period, period };
+    Ok(Facts {
+        kernel: machine::kernel(),
+        root: is_root(),
+        commands: tried(COMMANDS, is_installed),
+        namespaces,
+        xdp,
+        af_xdp: can_open(libc::AF_XDP),
+        af_packet: can_open(libc::AF_PACKET),
+        tap: fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok(),
+        btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+        qdiscs,
+        links,
+        cgroup_v1: cgroup_v1(),
+        cgroup_v2: cgroup_v2(),
+        fifo: grant(Class::Fifo { priority: 1 }),
+        deadline: grant(deadline),
+        devices,
+    })
+}
+
+/// Whether the kernel has the queueing discipline. Tries it on the loopback device of a new
+/// namespace.
+pub fn offers_qdisc(kind: &'static str) -> bool {
+    netns::in_new(|| has_qdisc(kind)).unwrap_or(false)
+}
+
+fn tried(
+    names: &[&'static str],
+    works: impl Fn(&'static str) -> bool,
+) -> BTreeMap<&'static str, bool> {
+    names.iter().map(|name| (*name, works(name))).collect()
+}
+
+/// In a namespace of its own only.
+fn has_qdisc(kind: &'static str) -> bool {
+    let place = if matches!(kind, "clsact" | "ingress") { "" } else { "root " };
+    let options = match kind {
+        "tbf" => " rate 1mbit burst 10k limit 10k",
+        "netem" => " delay 1ms",
+        _ => "",
+    };
+    let tried = try_line(&format!("tc qdisc add dev lo {place}{kind}{options}"));
+    let _ = try_line("tc qdisc del dev lo root");
+    let Err(error) = tried else { return true };
+    // One that needs other options says so only after the kernel has found it.
+    let text = error.to_string();
+    !["is unknown", "Unknown qdisc", "could not be started", "not permitted"]
+        .iter()
+        .any(|no| text.contains(no))
+}
+
+/// In a namespace of its own only.
+fn has_link(kind: &'static str) -> bool {
+    let (below, options) = match kind {
+        // The loopback device carries neither.
+        "vlan" => ("link base0 ", " id 5"),
+        "macvlan" => ("link base0 ", ""),
+        "vxlan" => ("", " id 5 dstport 4789"),
+        "vrf" => ("", " table 5"),
+        _ => ("", ""),
+    };
+    if !below.is_empty() && try_line("ip link add name base0 type veth").is_err() {
+        return false;
+    }
+    let made = try_line(&format!("ip link add {below}name probe0 type {kind}{options}")).is_ok();
+    let _ = try_line("ip link del probe0");
+    let _ = try_line("ip link del base0");
+    made
+}
+
+fn try_line(line: &str) -> Result<String, RunError> {
+    Host::default().run(&Command::line(line))
+}
+
+/// Loads the smallest program there is: `return XDP_PASS`.
+fn has_xdp() -> bool {
+    let program: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
+    let licence = c"GPL";
+    let mut attr = [0_u64; 9];
+    // BPF_PROG_TYPE_XDP and two instructions, as the first two 32-bit fields lie in memory.
+    attr[0] = if cfg!(target_endian = "little") { 6 | 2 << 32 } else { 6 << 32 | 2 };
+    attr[1] = program.as_ptr() as u64;
+    attr[2] = licence.as_ptr() as u64;
+    // SAFETY: the attributes hold the addresses of two instructions and of a text with its zero,
+    // which outlive the call; the kernel reads the given number of bytes and writes none.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, attr.as_mut_ptr(), size_of_val(&attr))
+    };
+    owned(fd).is_ok()
+}
+
+fn can_open(family: i32) -> bool {
+    // SAFETY: socket takes three numbers.
+    owned(unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) }.into()).is_ok()
+}
+
+/// Takes the descriptor that a call just made, to close it.
+fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
+    match RawFd::try_from(fd) {
+        // SAFETY: the call gave this descriptor to us alone.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn grant(class: Class) -> Result<cpu::Granted, String> {
+    cpu::probe(Wish { cpu: None, class }).map_err(|error| error.to_string())
+}
+
+fn is_installed(program: &'static str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn devices(host: &Host) -> Result<Vec<DeviceFacts>, HostError> {
+    let mut devices = Vec::new();
+    for link in inspect::links(host, None)? {
+        let command = Command::new("ethtool", ["--json", "-k", &link.ifname]);
+        let features: Vec<Value> = json(host, &command).unwrap_or_default();
+        let table = features.first().and_then(Value::as_object);
+        // Only the groups: `tcp-segmentation-offload`, not each protocol's part of it.
+        let is_on = |name: &&str| {
+            table.is_some_and(|table| table.get(*name).is_some_and(|f| f["active"] == true))
+        };
+        let offloads = OFFLOADS.iter().copied().filter(is_on).map(str::to_owned).collect();
+        devices.push(DeviceFacts {
+            kind: link.linkinfo.as_ref().and_then(|info| info.info_kind.clone()),
+            queues: link.num_rx_queues,
+            mtu: link.mtu,
+            xdp: link.xdp.is_some(),
+            offloads,
+            name: link.ifname,
+        });
+    }
+    Ok(devices)
+}
+
+fn cgroup_v1() -> Vec<String> {
+    let text = fs::read_to_string("/proc/cgroups").unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    // Name, hierarchy (0: that of version 2), groups, enabled.
+    let of_v1 = lines.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (name, hierarchy) = (words.next()?, words.next()?);
+        (hierarchy != "0").then(|| name.to_owned())
+    });
+    of_v1.collect()
+}
+
+fn cgroup_v2() -> Option<Vec<String>> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let place = mounts.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.get(2) == Some(&"cgroup2")).then(|| words[1].to_owned())
+    })?;
+    let text = fs::read_to_string(Path::new(&place).join("cgroup.controllers")).ok()?;
+    Some(text.split_whitespace().map(str::to_owned).collect())
+}
+
+const BPF_PROG_LOAD: i32 = 5;
+
+const COMMANDS: &[&str] = &["ip", "tc", "bridge", "ethtool", "sysctl", "nsenter"];
+
+const QDISCS: &[&str] = &[
+    "pfifo", "bfifo", "tbf", "htb", "hfsc", "prio", "drr", "fq", "fq_codel", "cake", "netem",
+    "clsact", "ingress",
+];
+
+const LINKS: &[&str] =
+    &["veth", "bridge", "vlan", "vxlan", "macvlan", "ifb", "dummy", "vrf", "ip6tnl"];
+
+/// As `ethtool --json -k` names the groups.
+const OFFLOADS: &[&str] = &[
+    "rx-checksumming",
+    "tx-checksumming",
+    "scatter-gather",
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "large-receive-offload",
+    "rx-vlan-offload",
+    "tx-vlan-offload",
+    "receive-hashing",
+];
