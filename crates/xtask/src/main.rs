@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod bench;
 mod cargo_test;
 mod ci;
 mod command;
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::check_repository(),
         "no-std" => no_std::prove(),
         "fuzz" => fuzz::run_all(rest),
-        "bench" => tools::bench(rest),
+        "bench" => bench::bench(rest),
         "bless" => tools::bless(rest),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
         "help" | "--help" | "-h" => {
@@ -66,7 +67,9 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   tidy              the rules of style that a program can check
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)
-  bench [ARGS]      `cargo bench ARGS`; results under out/bench/
+  bench [NAME..] [--against REV] [-- ARGS]
+                    all benches, or those named, into out/bench/NAME/result.json; with --against
+                    in turn with the merge base of REV, and the ratios of both
   bless             rewrite goldens and generated documents, then show what changed
   help              this text
 ";

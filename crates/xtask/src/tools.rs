@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The built program, benches, and the rewriting of goldens.
+//! The built program, and the rewriting of goldens.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::bench;
 use crate::command::{cargo, run, show};
 
 /// Builds `weir` for release and runs it: `demo` and `verify` with their name in front, `weir` with
@@ -36,15 +37,6 @@ pub(crate) fn verify_correctness() -> Result<(), String> {
     run(Command::new(weir_path()).args(["verify", "first-light", "--correctness"]))
 }
 
-/// `cargo bench` with these arguments.
-pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
-    let mut command = cargo(&["bench"]);
-    if arguments.is_empty() {
-        command.args(["--workspace", "--benches"]);
-    }
-    run(command.args(arguments))
-}
-
 /// Runs the tests with `WEIR_BLESS=1`, under which a test that compares with a stored text writes
 /// it instead, and shows what changed. The commit says why each change is right.
 pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
@@ -57,7 +49,10 @@ pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
 }
 
 fn build_weir() -> Result<(), String> {
-    run(&mut cargo(&["build", "--release", "--package", "weir"]))
+    // Every result names the commit that made it; outside of a repository there is none.
+    let commit = bench::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
+    let mut build = cargo(&["build", "--release", "--package", "weir"]);
+    run(build.env("WEIR_COMMIT", commit))
 }
 
 fn weir_path() -> PathBuf {
