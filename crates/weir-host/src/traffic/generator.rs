@@ -72,6 +72,7 @@ pub(super) fn send(
     let span = course.span();
     run.stop()?;
     generator.collect(&mut sent, true)?;
+    generator.add_final_lateness(xdp, span.end_ns, &mut sent)?;
     for stream in &mut sent {
         stream.series.extend_to(span.end_ns);
     }
@@ -167,6 +168,23 @@ impl Generator {
             (sent.packets, sent.bytes, sent.skipped_ns) = (packets, bytes, skipped_ns);
             if with_series {
                 rings::collect(&bpf::read(&self.rings, index, MapFlags::ANY)?, &mut sent.series);
+            }
+        }
+        Ok(())
+    }
+
+    /// A stream that was late when the run ended gave up what it would have caught up with.
+    fn add_final_lateness(
+        &self,
+        xdp: &XdpSend,
+        end_ns: u64,
+        sent: &mut [Sent],
+    ) -> Result<(), TrafficError> {
+        for ((index, stream), sent) in (0..).zip(&xdp.streams).zip(sent) {
+            if stream.rate.is_some() && stream.count != Some(sent.packets) {
+                let words = bpf::read(&self.streams, index, MapFlags::ANY)?;
+                let due_ns = words.get(WORD_DUE).copied().unwrap_or(end_ns);
+                sent.skipped_ns += end_ns.saturating_sub(due_ns);
             }
         }
         Ok(())

@@ -33,6 +33,13 @@ impl Pace {
         clock.ready(Instant::from_nanos(now_ns)).map_err(Instant::as_nanos)
     }
 
+    /// How late the next packet is at `now_ns`, in ns.
+    pub(super) fn lateness_ns(&self, now_ns: u64) -> u64 {
+        self.clock.as_ref().map_or(0, |clock| {
+            Instant::from_nanos(now_ns).saturating_since(clock.busy_until()).as_nanos()
+        })
+    }
+
     /// A packet of `bytes` was sent. Gives the time that was given up, in ns, because the sender
     /// is later than it may catch up.
     pub(super) fn sent(&mut self, now_ns: u64, bytes: u64) -> u64 {

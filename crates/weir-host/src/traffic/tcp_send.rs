@@ -77,6 +77,7 @@ pub(super) fn send(
         }
     }
     let span = course.span();
+    sent.skipped_ns += pace.lateness_ns(span.end_ns);
     end(&connections).map_err(failed)?;
     sent.series.extend_to(span.end_ns);
     Ok(SendResult { spec: spec.clone(), span, streams: vec![sent] })

@@ -44,6 +44,9 @@ pub(super) fn send(
         }
     }
     let span = course.span();
+    if sender.left() > 0 {
+        sender.sent.skipped_ns += sender.pace.lateness_ns(span.end_ns);
+    }
     sender.sent.series.extend_to(span.end_ns);
     Ok(SendResult { spec: spec.clone(), span, streams: vec![sender.sent] })
 }

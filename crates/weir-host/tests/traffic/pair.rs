@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use weir_host::traffic::{self, Rate, ReceiveResult, ReceiveSpec, SendSpec, Verdict};
+use weir_host::traffic::{self, Header, Rate, ReceiveResult, ReceiveSpec, SendSpec, Verdict};
 
 /// Namespace `a` with device `wa` (02:00:00:00:00:0a, 198.18.0.1), joined to namespace `b` with
 /// device `wb` (02:00:00:00:00:0b, 198.18.0.2).
@@ -69,6 +69,18 @@ impl Pair {
         serde_json::from_value(text).unwrap()
     }
 
+    /// Sends a datagram of 60 bytes for each number, from `a` to port 9000 of `b`.
+    pub(crate) fn send_headers_from_a(&self, stream: u16, numbers: &[u64]) {
+        weir_host::netns::in_namespace(&self.a, || {
+            let socket = std::net::UdpSocket::bind((IP_A, 0)).unwrap();
+            for sequence in numbers {
+                let header = Header { stream, sequence: *sequence, time_ns: 0 };
+                socket.send_to(&header.build(), (IP_B, 9_000)).unwrap();
+            }
+        })
+        .unwrap();
+    }
+
     /// Runs a command in namespace `a` and gives its status and output.
     pub(crate) fn run_in_a(&self, command: &[&str]) -> (bool, String) {
         run("ip", &[&["netns", "exec", &self.a], command].concat())
@@ -105,6 +117,14 @@ pub(crate) fn receive_during<T>(spec: &ReceiveSpec, f: impl FnOnce() -> T) -> (T
         thread::sleep(std::time::Duration::from_millis(50));
         stop.store(true, Ordering::Relaxed);
         (answer, receiver.join().unwrap().unwrap())
+    })
+}
+
+/// Whether `f` comes true within 5 s.
+pub(crate) fn holds_within_a_while(f: impl Fn() -> bool) -> bool {
+    (0..250).any(|_| {
+        thread::sleep(std::time::Duration::from_millis(20));
+        f()
     })
 }
 
