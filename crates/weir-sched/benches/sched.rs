@@ -12,9 +12,13 @@
     reason = "a bench ends at the first thing that goes wrong"
 )]
 
+use std::fs;
 use std::time::Instant as Clock;
 
-use weir_sched::{ClassConfig, ClassId, Dequeue, Hfsc, LinkConfig, Packet, QueueConfig, Scheduler};
+use weir_sched::{
+    ClassConfig, ClassId, Dequeue, Drr, Fifo, Hfsc, LinkConfig, Packet, QueueConfig, Scheduler,
+    StrictPriority, Wfq, Wrr,
+};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 /// Makes the scheduler of a case, with that many classes, ready to run.
@@ -38,7 +42,6 @@ struct Bed<S> {
     leaves: Vec<ClassId>,
     /// Time in units of 1/100 ns.
     centi: u64,
-    random: u64,
     seed: u64,
 }
 
@@ -99,7 +102,7 @@ fn bed<S: Scheduler + 'static>(mut scheduler: S, classes: u32, shape: Shape) -> 
             scheduler.enqueue(Instant::ZERO, leaf, Packet::new(0, BYTES, Instant::ZERO)).unwrap();
         }
     }
-    Box::new(Bed { scheduler, leaves, centi: 0, random: 0, seed: 1 })
+    Box::new(Bed { scheduler, leaves, centi: 0, seed: 1 })
 }
 
 impl<S: Scheduler> Bed<S> {
@@ -109,22 +112,26 @@ impl<S: Scheduler> Bed<S> {
 
     fn dequeue(&mut self) -> ClassId {
         self.centi += PACKET_CENTI;
-        match self.scheduler.dequeue(self.now()) {
-            Dequeue::Send { class, .. } => class,
-            other => panic!("{other:?}"),
+        loop {
+            match self.scheduler.dequeue(self.now()) {
+                Dequeue::Send { class, .. } => return class,
+                // WRR holds its turn: the next call is at its end.
+                Dequeue::Wait { until, .. } => self.centi = until.as_nanos() * 100,
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
 
 impl<S: Scheduler> Run for Bed<S> {
     fn refill(&mut self, pairs: u64) -> f64 {
-        let start = Clock::now();
+        let start = Start::now();
         for _ in 0..pairs {
             let class = self.dequeue();
             let packet = Packet::new(7, BYTES, self.now());
             self.scheduler.enqueue(self.now(), class, packet).unwrap();
         }
-        nanos_each(start, pairs)
+        start.nanos_each(pairs)
     }
 
     fn random(&mut self, pairs: u64) -> f64 {
@@ -132,7 +139,7 @@ impl<S: Scheduler> Run for Bed<S> {
         while self.scheduler.backlog().packets > backlog {
             self.dequeue();
         }
-        let start = Clock::now();
+        let start = Start::now();
         for _ in 0..pairs {
             // xorshift64: deterministic, a few cycles.
             self.seed ^= self.seed << 13;
@@ -140,16 +147,37 @@ impl<S: Scheduler> Run for Bed<S> {
             self.seed ^= self.seed << 17;
             let leaf = ((u128::from(self.seed) * self.leaves.len() as u128) >> 64) as usize;
             let packet = Packet::new(7, BYTES, self.now());
-            self.random +=
-                u64::from(self.scheduler.enqueue(self.now(), self.leaves[leaf], packet).is_err());
-            self.dequeue();
+            // A class that is full refuses: the backlog stays as it is.
+            let class = self.leaves[leaf];
+            if self.scheduler.enqueue(self.now(), class, packet).is_ok() {
+                self.dequeue();
+            }
         }
-        nanos_each(start, pairs)
+        start.nanos_each(pairs)
     }
 }
 
-fn nanos_each(start: Clock, pairs: u64) -> f64 {
-    start.elapsed().as_nanos() as f64 / pairs as f64
+/// A stopwatch for this thread's time on the processor, so that a busy machine disturbs less.
+struct Start {
+    wall: Clock,
+    processor: Option<u64>,
+}
+
+impl Start {
+    fn now() -> Self {
+        Self { wall: Clock::now(), processor: processor_nanos() }
+    }
+
+    fn nanos_each(self, pairs: u64) -> f64 {
+        let wall = self.wall.elapsed().as_nanos();
+        let processor = processor_nanos().zip(self.processor).map(|(end, start)| end - start);
+        processor.map_or(wall as f64, |nanos| nanos as f64) / pairs as f64
+    }
+}
+
+/// What the kernel says that this thread has run, in nanoseconds; `None` where it does not say.
+fn processor_nanos() -> Option<u64> {
+    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
 fn report(name: &str, load: &str, classes: u32, mut samples: Vec<f64>) {
@@ -165,8 +193,13 @@ fn report(name: &str, load: &str, classes: u32, mut samples: Vec<f64>) {
 }
 
 /// Name and maker. `min`: half of the link is promised, so that both criteria are at work.
-const CASES: [(&str, Make); 4] = [
-    ("hfsc-flat", |link, classes| bed(Hfsc::new(link), classes, Shape { tree: false, min: false })),
+const CASES: [(&str, Make); 9] = [
+    ("fifo", |link, classes| bed(Fifo::new(link), classes, FLAT)),
+    ("strict", |link, classes| bed(StrictPriority::new(link), classes, FLAT)),
+    ("wrr", |link, classes| bed(Wrr::new(link), classes, FLAT)),
+    ("drr", |link, classes| bed(Drr::new(link), classes, FLAT)),
+    ("wfq", |link, classes| bed(Wfq::new(link), classes, FLAT)),
+    ("hfsc-flat", |link, classes| bed(Hfsc::new(link), classes, FLAT)),
     ("hfsc-tree", |link, classes| bed(Hfsc::new(link), classes, Shape { tree: true, min: false })),
     ("hfsc-flat-min", |link, classes| {
         bed(Hfsc::new(link), classes, Shape { tree: false, min: true })
@@ -175,6 +208,7 @@ const CASES: [(&str, Make); 4] = [
         bed(Hfsc::new(link), classes, Shape { tree: true, min: true })
     }),
 ];
+const FLAT: Shape = Shape { tree: false, min: false };
 /// Accounted length of every packet.
 const BYTES: u32 = 64;
 /// 100 Gb/s.

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HFSC: what its curves promise, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked so")]
-
-mod support;
-
-use support::testbed::{Testbed, frame_nanos};
+use crate::testbed::{Testbed, frame_nanos};
 use weir_sched::{ClassConfig, ClassId, Dequeue, Hfsc, Packet, Scheduler, WaitReason};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
@@ -104,7 +100,7 @@ fn a_wait_for_an_upper_limit_is_exact() {
         burst: ByteCount::new(burst),
         ..ClassConfig::default()
     };
-    let mut hfsc = Hfsc::new(&support::testbed::unpaced());
+    let mut hfsc = Hfsc::new(&crate::testbed::unpaced());
     let start = Instant::ZERO;
     let slice = hfsc.add_class(start, None, &limited(7, 3000)).unwrap();
     let leaf = hfsc.add_class(start, Some(slice), &limited(5, 1000)).unwrap();
@@ -299,7 +295,7 @@ fn changes_hold_from_the_next_packet() {
 /// bytes charged to the leaf take 3 ms to be worked off.
 #[test]
 fn bytes_sent_elsewhere_count_against_the_limits_above() {
-    let mut hfsc = Hfsc::new(&support::testbed::unpaced());
+    let mut hfsc = Hfsc::new(&crate::testbed::unpaced());
     let (max_rate, burst) = (Some(BitRate::from_mbps(8)), ByteCount::new(1000));
     let slice = ClassConfig { max_rate, burst, ..ClassConfig::default() };
     let slice = hfsc.add_class(Instant::ZERO, None, &slice).unwrap();

@@ -2,7 +2,6 @@
 //! HFSC on two cases that a person can work out on paper; `docs/algorithms/hfsc.md` does.
 //!
 //! The link carries 8 Gb/s: a byte takes a nanosecond.
-#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked so")]
 
 use std::fmt::Write;
 

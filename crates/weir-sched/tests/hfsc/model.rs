@@ -4,7 +4,6 @@
 //! The model knows queues and buckets, not who is next: packets of a class leave in order and none
 //! is lost by any change; nothing leaves above an upper limit on its path; nothing waits that could
 //! leave; a wait ends exactly. Time stands still and goes back now and then.
-#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked so")]
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HFSC against its theory, under random trees, curves and arrivals.
-#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked so")]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the oracle computes in floating point, with small positive numbers"
 )]
 
-mod support;
-
+use crate::gps::Gps;
+use crate::testbed::{Sent, Testbed};
 use proptest::prelude::*;
-use support::gps::Gps;
-use support::testbed::{Sent, Testbed};
 use weir_sched::{ClassConfig, ClassId};
 use weir_units::{BitRate, ByteCount, Nanos};
 
