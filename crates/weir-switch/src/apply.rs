@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weir_policy::{Direction, Policy};
+use weir_sched::Packet;
 use weir_units::Instant;
 
 use crate::counters::Counters;
@@ -122,6 +123,7 @@ impl Switch {
         for (index, mut tree) in fresh.into_iter().enumerate() {
             let (port, kind) = (index / TREES.len(), TREES[index % TREES.len()]);
             let port = weir_policy::PortId(u32::try_from(port).unwrap_or(u32::MAX));
+            let known = orphans.len();
             let before = places.get(&port.0).map(|before| tree_index(*before, kind));
             if let Some(mut before) = before.and_then(|at| old.get_mut(at)?.take()) {
                 let policies = (&self.policy, policy);
@@ -133,6 +135,9 @@ impl Switch {
                     before.move_into(now, &mut tree, remap, orphans);
                 }
             }
+            if let Some(port) = places.get(&port.0).filter(|_| kind == TreeKind::Send) {
+                self.drop_at_send_tree(*port, &orphans[known..]);
+            }
             trees.push(tree);
         }
         // Of ports that are gone.
@@ -140,6 +145,16 @@ impl Switch {
             tree.drain(now, |_, packet, kind| orphans.push((NO_VIF, kind, packet)));
         }
         trees
+    }
+
+    /// A port counts what its send tree took as its own, so it counts what that gave up too. By
+    /// the old index of the port, under which its counters still are.
+    fn drop_at_send_tree(&mut self, port: u32, orphans: &[(u32, TreeKind, Packet)]) {
+        let counters = &mut self.counters[port as usize][Direction::Send as usize];
+        for (_, _, packet) in orphans {
+            let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
+            counters.dropped_after.add(slot.len);
+        }
     }
 
     fn carry_addresses(

@@ -419,11 +419,13 @@ impl Switch {
             (group || !switch.vifs[vif].source.fixed).then_some(vif)
         };
         let count = (0..members).filter(|member| wants(self, *member).is_some()).count();
+        // The port counted it with its tag, which is gone by now.
+        let arrived = Frame { len: arrival.wire, ..arrival.frame };
         if count == 0 {
-            return self.drop_at_port(port, Reason::NoDestination, arrival.frame, pool);
+            return self.drop_at_port(port, Reason::NoDestination, arrived, pool);
         }
         if !self.storms[port as usize].admit(now, count as u64) {
-            return self.drop_at_port(port, Reason::Storm, arrival.frame, pool);
+            return self.drop_at_port(port, Reason::Storm, arrived, pool);
         }
         self.count_forwarded(port, arrival.wire);
         let mut last = None;
