@@ -20,6 +20,7 @@ mod link;
 mod memory;
 mod memory_map;
 mod messages;
+pub mod offload;
 mod packet;
 mod pool;
 mod port;

@@ -10,8 +10,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{UNICAST, eventually, number, numbered, plane, pool, private_network, send_raw};
-use common::{udp, veth};
+use common::{
+    Namespace, UNICAST, eventually, number, numbered, plane, pool, private_network, send_raw,
+};
+use common::{run, udp, veth};
+use weir_ports::offload::{Offload, Place, describe};
 use weir_ports::{AttachMode, DataPlane, GateId, Pool, Port, Role, XdpConfig, XdpPort};
 use weir_switch::{Frame, FramePool};
 
@@ -276,3 +279,68 @@ fn attached(device: &str) -> bool {
 }
 
 const HOLDER: &str = "WEIR_TEST_HOLDER";
+
+/// The offloads read as set, and a peer's segmentation goes off while the program is attached.
+#[test]
+fn offloads_are_read_and_suspended() {
+    if !private_network("offloads_are_read_and_suspended") {
+        return;
+    }
+    veth("a0", "a1", 1);
+    for (offload, name) in Offload::ALL.map(|offload| (offload, offload.name())) {
+        for on in [false, true] {
+            // `lro` is fixed on veth; what can be set must read as it was set.
+            let word = if on { "on" } else { "off" };
+            if offload != Offload::Lro {
+                run(&format!("ethtool -K a0 {name} {word}"));
+                assert_eq!(offload.read("a0").unwrap(), on, "{name} {word}");
+            }
+        }
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    let port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    for note in describe("a0", Place::PeerOfXdp).unwrap() {
+        println!("{note}");
+        assert_eq!(note.must_change(), note.offload == Offload::TxVlan);
+        if note.offload == Offload::Tso {
+            assert!(!note.on, "veth does not pass super-frames to a program");
+        }
+    }
+    port.close(&mut plane, &mut pool);
+    assert!(Offload::Tso.read("a0").unwrap(), "back again");
+    assert!(Offload::Tso.read("nothing").is_err());
+}
+
+/// A kernel's own sender on the peer, with all its offloads: frames of the wire arrive, though
+/// with unfinished checksums, and none is too long.
+#[test]
+fn a_tenants_super_frames_arrive_in_pieces() {
+    if !private_network("a_tenants_super_frames_arrive_in_pieces") {
+        return;
+    }
+    let tenant = Namespace::new();
+    veth("a0", "a1", 1);
+    tenant.take("a0", "10.9.0.1/24");
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    plane.gates().open(GateId(0));
+    tenant.run(|| {
+        run("ip neigh add 10.9.0.2 lladdr 02:00:00:00:01:01 dev a0");
+        let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+        let size = 1000;
+        // SAFETY: an int that lives until the call returns.
+        let result = unsafe {
+            let value = (&raw const size).cast();
+            let socket = std::os::fd::AsRawFd::as_raw_fd(&socket);
+            libc::setsockopt(socket, libc::SOL_UDP, libc::UDP_SEGMENT, value, 4)
+        };
+        assert_eq!(result, 0);
+        assert_eq!(socket.send_to(&vec![2; 40_000], "10.9.0.2:9").unwrap(), 40_000);
+    });
+    let mut frames = Vec::new();
+    eventually("forty datagrams", || {
+        frames.extend(take(&mut port, &mut pool).into_iter().filter(|frame| frame.len() == 1042));
+        frames.len() == 40
+    });
+    assert_eq!(plane.faults(port.device_index()).oversize, 0);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The offloads of a device, and what each means for a port on it.
+//!
+//! An offload lets the kernel hand on less than whole frames of the wire: without checksum, without
+//! tag, or many frames in one. A port either completes them, or they must be off.
+
+use std::fmt;
+use std::ptr;
+
+use crate::error::PortError;
+use crate::link;
+
+/// An offload, by its short name in `ethtool -K`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Offload {
+    /// `tx`: checksums are left to the device on transmission.
+    TxChecksum,
+    /// `tso`: TCP is segmented by the device.
+    Tso,
+    /// `gso`: super-frames are segmented just before the device.
+    Gso,
+    /// `gro`: received frames are joined before the stack.
+    Gro,
+    /// `lro`: received frames are joined by the device.
+    Lro,
+    /// `txvlan`: the device inserts the tag.
+    TxVlan,
+    /// `rxvlan`: the device takes the tag off.
+    RxVlan,
+}
+
+/// Where a device stands to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The device of an XDP port, with the program in its driver.
+    XdpNative,
+    /// The device of an XDP port, with the program in the kernel's receive path.
+    XdpGeneric,
+    /// The other end of a veth pair whose end here is an XDP port.
+    PeerOfXdp,
+    /// The device of a packet socket, or its peer, or a TAP device.
+    Packet,
+}
+
+/// What becomes of an offload that is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// It does not touch what the port sees.
+    Harmless,
+    /// Weir finishes what the offload left undone.
+    Completed,
+    /// The kernel keeps it off while the XDP program is attached.
+    Suspended,
+    /// It must be off before the port carries traffic.
+    TurnOff,
+}
+
+/// One line of what is to be known about a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffloadNote {
+    /// The device.
+    pub device: String,
+    /// The offload.
+    pub offload: Offload,
+    /// Whether it is on.
+    pub on: bool,
+    /// What becomes of it.
+    pub treatment: Treatment,
+    /// Why, in one clause.
+    pub why: &'static str,
+}
+
+impl Offload {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::TxChecksum, Self::Tso, Self::Gso, Self::Gro, Self::Lro, Self::TxVlan, Self::RxVlan];
+
+    /// The short name that `ethtool -K` takes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TxChecksum => "tx",
+            Self::Tso => "tso",
+            Self::Gso => "gso",
+            Self::Gro => "gro",
+            Self::Lro => "lro",
+            Self::TxVlan => "txvlan",
+            Self::RxVlan => "rxvlan",
+        }
+    }
+
+    /// Whether the device has it on now. A driver that does not know the offload has it off.
+    ///
+    /// # Errors
+    /// The device is not there.
+    pub fn read(self, device: &str) -> Result<bool, PortError> {
+        link::ifindex(device)?;
+        let (command, bits) = match self {
+            Self::TxChecksum => (ETHTOOL_GTXCSUM, 1),
+            Self::Tso => (ETHTOOL_GTSO, 1),
+            Self::Gso => (ETHTOOL_GGSO, 1),
+            Self::Gro => (ETHTOOL_GGRO, 1),
+            Self::Lro => (ETHTOOL_GFLAGS, ETH_FLAG_LRO),
+            Self::TxVlan => (ETHTOOL_GFLAGS, ETH_FLAG_TXVLAN),
+            Self::RxVlan => (ETHTOOL_GFLAGS, ETH_FLAG_RXVLAN),
+        };
+        // struct ethtool_value: command, data.
+        let mut value = [command, 0_u32];
+        let read = link::ethtool(device, ptr::from_mut(&mut value).cast());
+        Ok(read.is_ok() && value[1] & bits != 0)
+    }
+
+    /// What becomes of it at that place, if it is on, and why.
+    #[must_use]
+    pub fn treatment(self, place: Place) -> (Treatment, &'static str) {
+        use Treatment::{Completed, Harmless, Suspended, TurnOff};
+        match (place, self) {
+            (Place::XdpNative | Place::XdpGeneric, Self::RxVlan) => {
+                (TurnOff, "the tag must stand in the frame, where the program looks for it")
+            }
+            (Place::XdpNative | Place::XdpGeneric, Self::Lro) => {
+                (TurnOff, "a joined frame does not fit a chunk")
+            }
+            (Place::XdpNative, Self::Gro) => (Harmless, "it comes after the program"),
+            (Place::XdpGeneric, Self::Gro) => (TurnOff, "it joins frames before the program"),
+            (Place::XdpNative | Place::XdpGeneric, _) => (Harmless, "frames are sent complete"),
+            (Place::PeerOfXdp, Self::TxChecksum) => (Completed, "the switch finishes checksums"),
+            (Place::PeerOfXdp, Self::Tso | Self::Gso) => {
+                (Suspended, "veth segments first while its peer runs a program")
+            }
+            (Place::PeerOfXdp, Self::TxVlan) => {
+                (TurnOff, "the tag must stand in the frame, where the program looks for it")
+            }
+            (Place::PeerOfXdp, _) => (Harmless, "it concerns what the tenant receives"),
+            (Place::Packet, Self::RxVlan | Self::TxVlan) => (Completed, "the tag is put back"),
+            (Place::Packet, Self::TxChecksum) => (Completed, "the port finishes checksums"),
+            (Place::Packet, _) => (Completed, "the port cuts super-frames"),
+        }
+    }
+}
+
+/// All offloads of a device at that place.
+///
+/// # Errors
+/// The device is not there.
+pub fn describe(device: &str, place: Place) -> Result<Vec<OffloadNote>, PortError> {
+    let note = |offload: Offload| {
+        let (treatment, why) = offload.treatment(place);
+        let on = offload.read(device)?;
+        Ok(OffloadNote { device: device.to_owned(), offload, on, treatment, why })
+    };
+    Offload::ALL.into_iter().map(note).collect()
+}
+
+impl OffloadNote {
+    /// Whether something is to be done before the port carries traffic.
+    #[must_use]
+    pub fn must_change(&self) -> bool {
+        self.on && self.treatment == Treatment::TurnOff
+    }
+
+    /// The command that does it, as a person would type it; the undo has `on` in the end.
+    #[must_use]
+    pub fn command(&self) -> String {
+        format!("ethtool -K {} {} off", self.device, self.offload.name())
+    }
+}
+
+/// For example `up0: rxvlan is on; must be off: the tag must stand in the frame, …`.
+impl fmt::Display for OffloadNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (device, name) = (&self.device, self.offload.name());
+        if !self.on {
+            return write!(f, "{device}: {name} is off");
+        }
+        let what = match self.treatment {
+            Treatment::Harmless => "harmless",
+            Treatment::Completed => "completed",
+            Treatment::Suspended => "kept off by the kernel",
+            Treatment::TurnOff => "must be off",
+        };
+        write!(f, "{device}: {name} is on; {what}: {}", self.why)
+    }
+}
+
+/// From `linux/ethtool.h`. The old commands for single offloads are understood by every kernel.
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETH_FLAG_TXVLAN: u32 = 1 << 7;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+const ETH_FLAG_LRO: u32 = 1 << 15;
