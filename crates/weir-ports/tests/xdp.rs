@@ -15,7 +15,9 @@ use common::{
 };
 use common::{run, udp, veth};
 use weir_ports::offload::{Offload, Place, describe};
-use weir_ports::{AttachMode, DataPlane, GateId, Pool, Port, Role, XdpConfig, XdpPort};
+use weir_ports::{
+    AttachMode, DataPlane, GateId, Pool, Port, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+};
 use weir_switch::{Frame, FramePool};
 
 /// Every frame crosses, unchanged and in order, in both directions.
@@ -223,14 +225,14 @@ fn forward(ends: &mut [XdpPort], pool: &mut Pool) {
     }
 }
 
-fn send(port: &mut XdpPort, pool: &mut Pool, bytes: &[u8]) {
+fn send(port: &mut impl Port, pool: &mut Pool, bytes: &[u8]) {
     eventually("room to send", || port.transmit_room(pool) > 0);
     let frame = pool.copy_in(bytes).unwrap();
     port.transmit(pool, frame).unwrap();
     eventually("the device takes it", || port.flush(pool).unwrap() == 0);
 }
 
-fn take(port: &mut XdpPort, pool: &mut Pool) -> Vec<Vec<u8>> {
+fn take(port: &mut impl Port, pool: &mut Pool) -> Vec<Vec<u8>> {
     let mut frames = Vec::with_capacity(64);
     port.receive(pool, 64, &mut frames);
     let copies = frames.iter().map(|frame| pool.data(*frame).to_vec()).collect();
@@ -343,4 +345,57 @@ fn a_tenants_super_frames_arrive_in_pieces() {
         frames.len() == 40
     });
     assert_eq!(plane.faults(port.device_index()).oversize, 0);
+}
+
+/// A device whose driver has no XDP: the program runs in the kernel's receive path.
+#[test]
+fn a_driver_without_xdp_gets_the_generic_program() {
+    if !private_network("a_driver_without_xdp_gets_the_generic_program") {
+        return;
+    }
+    veth("a0", "a1", 1);
+    run("ip link add mv0 link a1 address 02:00:00:00:01:01 type macvlan mode private");
+    run("ip link set mv0 up");
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut port = open("mv0", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    assert_eq!((sender.attached(), port.attached()), (AttachMode::Native, AttachMode::Generic));
+    cross(&mut sender, &mut port, &plane, &mut pool);
+}
+
+/// The kernel's side of a TAP, as a guest's: AF_XDP on it, the guest's side read and written here.
+#[test]
+fn a_guests_tap_is_an_xdp_port() {
+    if !private_network("a_guests_tap_is_an_xdp_port") {
+        return;
+    }
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut guest = TapPort::open(&TapConfig::new("tap0")).unwrap();
+    std::fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "1").unwrap();
+    run("ip link set tap0 up");
+    run("tc qdisc replace dev tap0 root pfifo");
+    let mut port = open("tap0", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    assert_eq!(port.attached(), AttachMode::Native);
+    cross(&mut guest, &mut port, &plane, &mut pool);
+    cross(&mut port, &mut guest, &plane, &mut pool);
+    guest.close(&mut pool);
+    port.close(&mut plane, &mut pool);
+    assert_eq!(pool.free_frames(), pool.chunks() as usize);
+}
+
+/// A hundred frames from one port to the other, unchanged and in order.
+fn cross(from: &mut impl Port, to: &mut impl Port, plane: &DataPlane, pool: &mut Pool) {
+    plane.gates().open(GateId(1));
+    for number in 0..100 {
+        send(from, pool, &numbered(UNICAST, number, 60 + number as usize));
+    }
+    let mut expected = 0;
+    eventually("a hundred frames", || {
+        from.transmit_room(pool);
+        for frame in take(to, pool) {
+            assert_eq!(frame, numbered(UNICAST, expected, 60 + expected as usize));
+            expected += 1;
+        }
+        expected == 100
+    });
 }
