@@ -80,6 +80,11 @@ struct totals {
 	__u64 stream_unknown;   /* stream number beyond the table */
 	__u64 sources_full;     /* frames of sources for which there was no room */
 	__u64 records_full;     /* frames that were to be recorded when there was no room */
+	/* What the last frame needed, so that the next one need not divide or look it up. */
+	__u64 cell_number;
+	__u64 cell_begin_ns;
+	__u64 source_key;
+	__u64 source_after;     /* its index + 1; 0: none */
 };
 
 struct {
@@ -126,16 +131,19 @@ const volatile struct {
 	__u64 records_max;
 	__u64 record_stream;
 	__u64 drop;
-	__u64 frame_bytes_max; /* a longer one is a super-frame (generic mode, receive offload) */
-} settings = { 10000000, STREAMS_MAX, SOURCES_MAX, 0, 0, DROP_NONE, 1518 };
+	__u64 mtu; /* a longer packet is a super-frame (generic mode, receive offload) */
+} settings = { 10000000, STREAMS_MAX, SOURCES_MAX, 0, 0, DROP_NONE, 1500 };
 
 /* Sources seen so far. */
 __u32 source_count;
 
 struct packet {
+	__u64 now;
+	__u64 cell;      /* number of the cell that `now` is in */
 	__u64 source;    /* MAC address << 16 | VLAN */
 	__u64 bytes;
 	__u64 packets;   /* more than one for a super-frame */
+	__u64 link_bytes; /* length of the Ethernet header with its tag */
 	__u64 sequence;
 	__u64 sent_ns;
 	__u32 stream;
@@ -165,14 +173,15 @@ static __always_inline int read_transport(void *start, void *at, void *end, __u3
 		read_measured(at + 8, end, p);
 		return 1;
 	}
-	if (protocol != IP_TCP || p->bytes <= settings.frame_bytes_max)
+	__u64 frame_bytes_max = settings.mtu + p->link_bytes;
+	if (protocol != IP_TCP || p->bytes <= frame_bytes_max)
 		return 1;
 	if (at + 20 > end)
 		return 0;
 	__u64 headers = at - start + (*(__u8 *)(at + 12) >> 4) * 4;
-	if (headers >= settings.frame_bytes_max || headers >= p->bytes)
+	if (headers >= frame_bytes_max || headers >= p->bytes)
 		return 0;
-	__u64 payload_max = settings.frame_bytes_max - headers;
+	__u64 payload_max = frame_bytes_max - headers;
 	p->packets = (p->bytes - headers + payload_max - 1) / payload_max;
 	p->bytes += (p->packets - 1) * headers;
 	return 1;
@@ -195,6 +204,7 @@ static __always_inline int read_frame(struct xdp_md *ctx, struct packet *p)
 		type = *(__u16 *)(at + 2);
 		at += 4;
 	}
+	p->link_bytes = at - data;
 	p->source = (__u64)mac[0] << 56 | (__u64)mac[1] << 48 | (__u64)mac[2] << 40 |
 		    (__u64)mac[3] << 32 | (__u64)mac[4] << 24 | (__u64)mac[5] << 16 | vlan;
 	if (type == bpf_htons(ETH_IPV4)) {
@@ -299,19 +309,19 @@ static __always_inline void delay_count(struct stream *s, __u64 delay)
 	s->histogram[step_of(delay) & (STEPS - 1)] += 1;
 }
 
-static __always_inline void record(struct packet *p, __u64 now, __u32 index, struct totals *t)
+static __always_inline void record(struct packet *p, __u32 index, struct totals *t)
 {
 	struct record *r = bpf_map_lookup_elem(&records, &index);
 	if (index >= settings.records_max || !r) {
 		t->records_full += 1;
 		return;
 	}
-	r->time_ns = now;
+	r->time_ns = p->now;
 	r->sequence = p->sequence;
 	r->bytes = p->bytes;
 }
 
-static __always_inline void count_stream(struct packet *p, __u64 now, struct totals *t)
+static __always_inline void count_stream(struct packet *p, struct totals *t)
 {
 	__u32 index = p->stream;
 	struct stream *s = bpf_map_lookup_elem(&streams, &index);
@@ -319,7 +329,7 @@ static __always_inline void count_stream(struct packet *p, __u64 now, struct tot
 		t->stream_unknown += 1;
 		return;
 	}
-	__u64 number = now / settings.cell_ns + 1;
+	__u64 now = p->now;
 	bpf_spin_lock(&s->lock);
 	__u64 before = s->packets;
 	order_count(s, p->sequence);
@@ -329,14 +339,14 @@ static __always_inline void count_stream(struct packet *p, __u64 now, struct tot
 	s->packets += 1;
 	s->bytes += p->bytes;
 	delay_count(s, (now - p->sent_ns) & TIME_MASK);
-	cell_count(&s->cells[number & (CELLS - 1)], number, 1, p->bytes);
+	cell_count(&s->cells[p->cell & (CELLS - 1)], p->cell, 1, p->bytes);
 	bpf_spin_unlock(&s->lock);
 	if (settings.records_max && index == settings.record_stream)
-		record(p, now, before > 0xffffffff ? 0xffffffff : before, t);
+		record(p, before > 0xffffffff ? 0xffffffff : before, t);
 }
 
 /* The index of the source, which is made if it is new; `sources_max` if there is no room. */
-static __always_inline __u32 source_of(__u64 key)
+static __always_inline __u32 source_find(__u64 key)
 {
 	__u32 *known = bpf_map_lookup_elem(&source_index, &key);
 	if (known)
@@ -354,41 +364,54 @@ static __always_inline __u32 source_of(__u64 key)
 	return index;
 }
 
-static __always_inline void count_source(struct packet *p, __u64 now, struct totals *t)
+static __always_inline void count_source(struct packet *p, struct totals *t)
 {
-	__u32 index = source_of(p->source);
+	if (!t->source_after || t->source_key != p->source) {
+		t->source_key = p->source;
+		t->source_after = source_find(p->source) + 1;
+	}
+	__u32 index = t->source_after - 1;
 	struct source *s = bpf_map_lookup_elem(&sources, &index);
 	if (index >= settings.sources_max || !s) {
 		t->sources_full += 1;
 		return;
 	}
-	__u64 number = now / settings.cell_ns + 1;
 	bpf_spin_lock(&s->lock);
 	s->packets += p->packets;
 	s->bytes += p->bytes;
 	if (p->packets > 1)
 		s->super_frames += 1;
-	cell_count(&s->cells[number & (CELLS - 1)], number, p->packets, p->bytes);
+	cell_count(&s->cells[p->cell & (CELLS - 1)], p->cell, p->packets, p->bytes);
 	bpf_spin_unlock(&s->lock);
+}
+
+static __always_inline __u64 cell_of(__u64 now, struct totals *t)
+{
+	if (now - t->cell_begin_ns >= settings.cell_ns || !t->cell_number) {
+		t->cell_number = now / settings.cell_ns + 1;
+		t->cell_begin_ns = (t->cell_number - 1) * settings.cell_ns;
+	}
+	return t->cell_number;
 }
 
 SEC("xdp")
 int weir_sink(struct xdp_md *ctx)
 {
-	__u64 now = bpf_ktime_get_ns();
 	__u32 zero = 0;
 	struct totals *t = bpf_map_lookup_elem(&totals, &zero);
 	if (!t)
 		return XDP_PASS;
 	struct packet p = { .bytes = (__u64)ctx->data_end - ctx->data, .packets = 1 };
+	p.now = bpf_ktime_get_ns();
+	p.cell = cell_of(p.now, t);
 	if (!read_frame(ctx, &p))
 		t->malformed += 1;
 	t->packets += p.packets;
 	t->bytes += p.bytes;
 	if (settings.sources_max)
-		count_source(&p, now, t);
+		count_source(&p, t);
 	if (p.measured)
-		count_stream(&p, now, t);
+		count_stream(&p, t);
 	if (settings.drop == DROP_ALL || (settings.drop == DROP_STREAMS && p.measured))
 		return XDP_DROP;
 	return XDP_PASS;

@@ -268,37 +268,62 @@ fn what_cannot_work_is_refused_with_its_reason() {
     );
 }
 
-/// The test starts itself as a process that holds a sink and a generator, and kills it.
+/// More sockets than a poor man's limit, as fast as they take it.
 #[test]
-fn killed_with_9_nothing_stays() {
-    const PAIR: &str = "WEIR_TEST_HOLD";
-    if let Ok(names) = std::env::var(PAIR) {
-        let (a, b) = names.split_once(' ').unwrap();
-        let pair = std::mem::ManuallyDrop::new(Pair { a: a.to_owned(), b: b.to_owned() });
-        receive_during(&pair.sink_spec(Verdict::DropAll), || {
-            let spec = pair.xdp_spec(1, Some(Rate::Pps(1_000)), 60, None, 60_000);
-            traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
-        });
+fn many_sockets_flood_without_a_rate() {
+    let Some(pair) = Pair::new("flood") else { return };
+    let udp = json!({"stream": 1, "to": format!("{}:9000", pair::IP_B), "connections": 1_500,
+                     "sizes": {"fixed": 100}});
+    let send = pair.send_spec(&json!({ "udp": udp }), 300);
+    let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
+        traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+    });
+    let (sent, received) = (&sent.streams[0], &received.streams[0]);
+    assert!(sent.packets > 5_000, "{}", sent.packets);
+    assert_eq!((sent.refused, sent.bytes), (0, sent.packets * 100));
+    // What did not fit the receiving ring was lost on the way.
+    assert!(received.order.next <= sent.packets);
+    assert_eq!(received.packets + received.order.lost, received.order.next);
+}
+
+/// The test starts itself as a process that holds a sink and a generator, and ends it.
+#[test]
+fn however_the_process_ends_nothing_stays() {
+    if let Ok(names) = std::env::var(HOLD) {
+        hold(&names);
         return;
     }
     let Some(pair) = Pair::new("kill") else { return };
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["killed_with_9_nothing_stays", "--exact"])
-        .env(PAIR, format!("{} {}", pair.a, pair.b))
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let program = || {
-        let show = pair::run("ip", &["-n", &pair.b, "-d", "link", "show", "wb"]).1;
-        show.split_once("prog/xdp id ")?.1.split(' ').next()?.parse::<u32>().ok()
-    };
-    assert!(pair::holds_within_a_while(|| program().is_some()), "the child attached no sink");
-    let id = program().unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(pair::holds_within_a_while(|| program().is_none()), "the program is still attached");
-    let is_loaded = || libbpf_rs::ProgramHandle::from_prog_id(id).is_ok();
-    assert!(pair::holds_within_a_while(|| !is_loaded()), "the program is still loaded");
-    // The device is free for the next one.
-    receive_during(&pair.sink_spec(Verdict::DropAll), || ());
+    for (signal, ends_well) in [("KILL", false), ("TERM", true), ("INT", true)] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["however_the_process_ends_nothing_stays", "--exact"])
+            .env(HOLD, format!("{} {}", pair.a, pair.b))
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let program = || {
+            let show = pair::run("ip", &["-n", &pair.b, "-d", "link", "show", "wb"]).1;
+            show.split_once("prog/xdp id ")?.1.split(' ').next()?.parse::<u32>().ok()
+        };
+        assert!(pair::holds_within_a_while(|| program().is_some()), "the child attached no sink");
+        let id = program().unwrap();
+        assert!(pair::run("kill", &["-s", signal, &child.id().to_string()]).0);
+        assert_eq!(child.wait().unwrap().success(), ends_well, "SIG{signal}");
+        let is_loaded = || libbpf_rs::ProgramHandle::from_prog_id(id).is_ok();
+        assert!(pair::holds_within_a_while(|| program().is_none()), "still attached: {signal}");
+        assert!(pair::holds_within_a_while(|| !is_loaded()), "still loaded: {signal}");
+    }
 }
+
+/// Sends and receives until a signal comes.
+fn hold(names: &str) {
+    let stop = traffic::stop_on_signals().unwrap();
+    let (a, b) = names.split_once(' ').unwrap();
+    let pair = std::mem::ManuallyDrop::new(Pair { a: a.to_owned(), b: b.to_owned() });
+    receive_during(&pair.sink_spec(Verdict::DropAll), || {
+        let spec = pair.xdp_spec(1, Some(Rate::Pps(1_000)), 60, None, 60_000);
+        traffic::send(&spec, stop, &mut |_| ()).unwrap()
+    });
+}
+
+const HOLD: &str = "WEIR_TEST_HOLD";

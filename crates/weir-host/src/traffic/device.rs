@@ -12,7 +12,8 @@ use super::spec::Mac;
 /// # Errors
 /// No such device; the frames are too large for it.
 pub(super) fn describe(name: &str, frame_bytes: u16) -> Result<Mac, TrafficError> {
-    let limit = frame_bytes_max(name)?;
+    // The Ethernet header and one VLAN tag.
+    let limit = mtu(name)? + 18;
     if u32::from(frame_bytes) > limit {
         return Err(TrafficError::Device(format!(
             "frames of {frame_bytes} bytes do not fit device {name}: its MTU allows {limit}"
@@ -28,15 +29,15 @@ pub(super) fn describe(name: &str, frame_bytes: u16) -> Result<Mac, TrafficError
     Ok(Mac(mac))
 }
 
-/// The longest frame that the device carries: its MTU, the Ethernet header and one VLAN tag.
+/// The longest packet that the device carries, in bytes.
 ///
 /// # Errors
 /// No such device.
-pub(super) fn frame_bytes_max(name: &str) -> Result<u32, TrafficError> {
+pub(super) fn mtu(name: &str) -> Result<u32, TrafficError> {
     let request = ask(name, libc::SIOCGIFMTU)?;
     // SAFETY: SIOCGIFMTU fills in this member.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    Ok(u32::try_from(mtu).unwrap_or(0) + 18)
+    Ok(u32::try_from(mtu).unwrap_or(0))
 }
 
 fn ask(name: &str, what: libc::c_ulong) -> Result<libc::ifreq, TrafficError> {

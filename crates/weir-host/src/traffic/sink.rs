@@ -10,7 +10,7 @@ use libbpf_rs::libbpf_sys::{BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
 use super::bpf::{self, Aligned};
-use super::device::frame_bytes_max;
+use super::device::mtu;
 use super::error::TrafficError;
 use super::histogram::{Delays, nonempty_steps};
 use super::result::{Order, ReceiveResult, Received, Record, Series, Source, Totals};
@@ -100,7 +100,7 @@ impl Maps {
                 Verdict::DropMeasured => 1,
                 Verdict::DropAll => 2,
             },
-            u64::from(frame_bytes_max(&sink.device)?),
+            u64::from(mtu(&sink.device)?),
         ];
         let entries = [
             ("streams", streams),
