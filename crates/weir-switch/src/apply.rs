@@ -14,8 +14,8 @@ use crate::fdb::Source;
 use crate::police::Meter;
 use crate::pool::FramePool;
 use crate::remap::Remap;
-use crate::state::{self, Domain, Owner, Slot, Stage, VifState, tree_index};
-use crate::switch::{Switch, SwitchError, TREES, check, length_max, queued_max};
+use crate::state::{self, Domain, Owner, Room, Slot, Stage, VifState, tree_index};
+use crate::switch::{Switch, SwitchError, TREES, check, length_max};
 use crate::tree::{NO_VIF, Orphans, Tree, TreeKind};
 
 impl Switch {
@@ -49,7 +49,7 @@ impl Switch {
         self.charges = state::link(policy, &mut vifs, &trees);
         (self.trees, self.vifs, self.domains) = (trees, vifs, domains);
         self.policy = policy.clone();
-        (self.queued_max, self.length_max) = (queued_max(policy.node.frames), length_max(policy));
+        (self.room, self.length_max) = (Room::of(policy.node.frames), length_max(policy));
         self.mark_ready();
         for (vif, kind, packet) in orphans.iter().copied() {
             self.bury(vif as usize, kind, packet.id, pool);

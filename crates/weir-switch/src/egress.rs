@@ -77,6 +77,10 @@ impl Switch {
         pool: &mut P,
     ) -> Transmit {
         let tree = tree_index(port, TreeKind::Send);
+        if self.ports[port as usize].local_first {
+            let moved = self.advance_local(now, port, 1, pool);
+            self.ports[port as usize].local_first = moved == 0;
+        }
         loop {
             match self.trees[tree].dequeue(now) {
                 Served::Send { vif, packet, mark } => {
@@ -121,6 +125,7 @@ impl Switch {
         counters.marked += u64::from(mark);
         if limited {
             self.charge_sender(now, at, packet.bytes(), TreeKind::Local);
+            self.ports[port as usize].local_first = true;
         }
         if mark {
             mark_congestion(pool.data(frame));
@@ -184,10 +189,21 @@ impl Switch {
                 Served::Wait { .. } | Served::Idle => break,
             }
         }
+        self.advance_local(now, port, LOCAL_BATCH, pool);
+    }
+
+    /// Moves local frames to the vifs they are for; how many.
+    fn advance_local<P: FramePool>(
+        &mut self,
+        now: Instant,
+        port: u32,
+        most: usize,
+        pool: &mut P,
+    ) -> usize {
         let tree = tree_index(port, TreeKind::Local);
-        for _ in 0..LOCAL_BATCH {
+        for moved in 0..most {
             if self.trees[tree].next() > now {
-                break;
+                return moved;
             }
             match self.trees[tree].dequeue(now) {
                 Served::Send { vif, packet, mark } => {
@@ -196,9 +212,10 @@ impl Switch {
                 Served::Dropped { vif, packet } => {
                     self.give_up_local(vif as usize, packet, pool);
                 }
-                Served::Wait { .. } | Served::Idle => break,
+                Served::Wait { .. } | Served::Idle => return moved,
             }
         }
+        most
     }
 
     /// A frame from a port has been scheduled for a vif.

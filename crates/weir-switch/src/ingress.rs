@@ -244,7 +244,7 @@ impl Switch {
         pool: &mut P,
     ) -> Result<u16, Reason> {
         let state = &self.vifs[vif];
-        if state.sending + self.queued >= self.queued_max {
+        if self.room.left(self.queued, state.sending, state.send_floor) == 0 {
             return Err(Reason::PoolShare);
         }
         let (tag, class, port) = (state.vlan, state.send, state.port);
@@ -297,7 +297,7 @@ impl Switch {
     /// charged.
     fn check_local_room(&self, from: usize) -> Result<(), Reason> {
         let state = &self.vifs[from];
-        if state.sending + self.queued >= self.queued_max {
+        if self.room.left(self.queued, state.sending, state.send_floor) == 0 {
             return Err(Reason::PoolShare);
         }
         if self.trees[tree_index(state.port, TreeKind::Local)].room(state.local) == 0 {
@@ -505,7 +505,7 @@ impl Switch {
         if state.receiving >= state.receive_bound {
             return Err(Reason::QueuePackets);
         }
-        if state.receiving + self.queued >= self.queued_max {
+        if self.room.left(self.queued, state.receiving, state.receive_floor) == 0 {
             return Err(Reason::PoolShare);
         }
         self.police.admit(now, state.receive_chain, measure)

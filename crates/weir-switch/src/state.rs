@@ -27,6 +27,10 @@ pub(crate) struct PortState {
     pub(crate) nested: bool,
     /// Whether checksums of frames from it are completed.
     pub(crate) completes: bool,
+    /// Whether a local frame goes before the next frame of the port, which sent a limited one
+    /// last. A sender's limit is one for both; whoever is asked first when it opens would
+    /// otherwise always have it.
+    pub(crate) local_first: bool,
 }
 
 /// A vif, as far as every packet needs it.
@@ -56,6 +60,9 @@ pub(crate) struct VifState {
     pub(crate) receive_charges: (u32, u32),
     /// Most frames held towards it.
     pub(crate) receive_bound: u32,
+    /// Frames that it may hold however full the pool is.
+    pub(crate) send_floor: u32,
+    pub(crate) receive_floor: u32,
     /// Frames of its own in queues, and frames towards it in queues, local ones included.
     pub(crate) sending: u32,
     pub(crate) receiving: u32,
@@ -142,6 +149,7 @@ pub(crate) fn ports(policy: &Policy, domains: &[Domain]) -> Vec<PortState> {
             domains: places,
             nested: port.scheduler.nested(),
             completes: carries_unfinished(port.kind),
+            local_first: false,
         }
     };
     policy.ports().map(state).collect()
@@ -150,11 +158,16 @@ pub(crate) fn ports(policy: &Policy, domains: &[Domain]) -> Vec<PortState> {
 /// The vifs of a policy, all queues empty; classes and meters are filled in by others.
 pub(crate) fn vifs(policy: &Policy, domains: &[Domain]) -> Vec<VifState> {
     let first = policy.ports.len();
+    let all = policy.vifs.iter().flat_map(|vif| Direction::ALL.map(|direction| (vif, direction)));
+    let count = all.filter(|(vif, direction)| guaranteed(policy, vif, *direction)).count();
+    let reserve = Room::of(policy.node.frames).reserve;
+    let floor = u32::try_from(reserve as usize / count.max(1)).unwrap_or(0).max(1);
     let state = |(id, vif): (weir_policy::VifId, &weir_policy::Vif)| {
         let vlan = policy[vif.slice].vlan.unwrap_or(0);
         let place = |domain: &Domain| domain.port == vif.port.0 && domain.vlan == vlan;
         let domain = domains.iter().position(place);
         let router = vif.router.map(|router| &policy[router]);
+        let floor = |direction| if guaranteed(policy, vif, direction) { floor } else { 0 };
         let limited = |direction: Direction| {
             let limit = |share: &Share| share.rate.is_some();
             limit(vif.share(direction))
@@ -185,6 +198,8 @@ pub(crate) fn vifs(policy: &Policy, domains: &[Domain]) -> Vec<VifState> {
             send_charges: (0, 0),
             receive_charges: (0, 0),
             receive_bound: vif.receive_queue.packets,
+            send_floor: floor(Direction::Send),
+            receive_floor: floor(Direction::Receive),
             sending: 0,
             receiving: 0,
             stage: Stage::EMPTY,
@@ -314,6 +329,40 @@ pub(crate) enum Owner {
     Vif(u32),
     Router(u32),
     Slice(u32),
+}
+
+/// How the frames of the pool are divided. A quarter stays for the devices' rings, whatever is
+/// queued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// What the queues may hold together, but for the reserve.
+    pub(crate) shared: u32,
+    /// What the queues of vifs with a guarantee may hold beyond, in equal parts.
+    pub(crate) reserve: u32,
+}
+
+impl Room {
+    pub(crate) const fn of(frames: u32) -> Self {
+        let reserve = frames / 8;
+        Self { shared: frames - frames / 4 - reserve, reserve }
+    }
+
+    /// Frames that a queue may still take: down to an equal share of what is left, so that the
+    /// fuller the pool, the shorter the longest queues (Choudhury and Hahne, ToN 6(2), 1998).
+    #[inline]
+    pub(crate) const fn left(self, queued: u32, held: u32, floor: u32) -> u32 {
+        let shared = self.shared.saturating_sub(queued).saturating_sub(held);
+        let own = floor.saturating_sub(held);
+        if shared > own { shared } else { own }
+    }
+}
+
+/// Whether a vif is owed a rate, by itself or by what it belongs to.
+fn guaranteed(policy: &Policy, vif: &weir_policy::Vif, direction: Direction) -> bool {
+    let owed = |share: &Share| !share.min_rate.is_zero();
+    owed(vif.share(direction))
+        || owed(policy[vif.slice].share(direction))
+        || vif.router.is_some_and(|router| owed(policy[router].share(direction)))
 }
 
 /// Where a port's tree stands.

@@ -15,7 +15,7 @@ use crate::fdb::Fdb;
 use crate::police::Police;
 use crate::reason::Reason;
 use crate::state::{
-    self, Charges, Domain, Owner, PORT_MACS, PortState, Slot, VifState, tree_index,
+    self, Charges, Domain, Owner, PORT_MACS, PortState, Room, Slot, VifState, tree_index,
 };
 use crate::storm::Storm;
 use crate::tree::{Tree, TreeKind};
@@ -44,8 +44,8 @@ pub struct Switch {
     pub(crate) ready: Vec<u64>,
     /// Frames in queues and stages.
     pub(crate) queued: u32,
-    /// Frames that may be: the rest of the pool is for the devices' rings.
-    pub(crate) queued_max: u32,
+    /// How many may be.
+    pub(crate) room: Room,
     /// Longest frame, without a tag.
     pub(crate) length_max: u16,
     /// Frames of vifs and queues that a change of policy took away.
@@ -117,7 +117,7 @@ impl Switch {
             ready: vec![0; vifs.len().div_ceil(64)],
             vifs,
             queued: 0,
-            queued_max: queued_max(frames),
+            room: Room::of(frames),
             length_max: length_max(policy),
             removed: 0,
             policy: policy.clone(),
@@ -145,19 +145,19 @@ impl Switch {
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(state) = self.vifs.get(vif.0 as usize) else { return 0 };
         let tree = |kind| &self.trees[tree_index(state.port, kind)];
-        let (room, held, chain) = match direction {
+        let (room, held, floor, chain) = match direction {
             Direction::Send => {
                 let out = tree(TreeKind::Send).room(state.send);
                 let room = out.min(tree(TreeKind::Local).room(state.local));
-                (room, state.sending, state.send_chain)
+                (room, state.sending, state.send_floor, state.send_chain)
             }
             Direction::Receive => {
                 let bound = state.receive_bound.saturating_sub(state.receiving);
                 let room = tree(TreeKind::Receive).room(state.receive).min(bound);
-                (room, state.receiving, state.receive_chain)
+                (room, state.receiving, state.receive_floor, state.receive_chain)
             }
         };
-        let share = self.queued_max.saturating_sub(self.queued).saturating_sub(held);
+        let share = self.room.left(self.queued, held, floor);
         let tokens = self.police.packets_available(now, chain);
         room.min(share).min(u32::try_from(tokens).unwrap_or(u32::MAX))
     }
@@ -302,11 +302,6 @@ pub(crate) fn check(policy: &Policy) -> Result<(), SwitchError> {
     bound("ports", policy.ports.len(), PORTS_MAX)?;
     bound("vifs", policy.vifs.len(), VIFS_MAX)?;
     bound("frames", policy.node.frames as usize, FRAMES_MAX)
-}
-
-/// A quarter of the pool stays for the devices' rings, whatever is queued.
-pub(crate) const fn queued_max(frames: u32) -> u32 {
-    frames - frames / 4
 }
 
 pub(crate) fn length_max(policy: &Policy) -> u16 {

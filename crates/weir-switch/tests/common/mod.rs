@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "only tests use it")]
 
+pub mod sim;
+
 use weir_policy::{Kind, Policy, Port, PortId, Slice, SliceId, Vif, VifId};
 use weir_switch::{Counters, Direction, Frame, FramePool, IfaceId, Switch, Tally, Transmit};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
