@@ -18,13 +18,17 @@ fuzz_target!(|data: &[u8]| {
         pool: Pool::new(CHUNKS),
         now: Instant::ZERO,
     };
+    let mut changes = 0;
     while !input.is_empty() {
         match input.byte() % 8 {
             0 => run.now += Nanos::new(u64::from(input.number()) << (input.byte() % 16)),
             1..=4 => run.receive(&mut input),
             5 => drop(run.transmit(u32::from(input.byte()))),
             6 => run.serve(),
+            // A change costs as much as a hundred frames.
+            _ if changes == CHANGES_MAX => {}
             _ => {
+                changes += 1;
                 let policy = &policies[usize::from(input.byte()) % policies.len()];
                 run.switch.apply(run.now, policy, &mut run.pool).expect("a sound policy");
             }
@@ -197,6 +201,8 @@ fn policies() -> Vec<Policy> {
 
 /// Fewer than the queues could hold, so that the pool runs dry too.
 const CHUNKS: u32 = 64;
+/// Changes of policy in one input.
+const CHANGES_MAX: u32 = 8;
 /// More than there can be events for so few frames.
 const STEPS_MAX: u32 = 10_000;
 /// A station on the wire.
