@@ -8,6 +8,7 @@
 
 pub mod bpf;
 pub mod cpu;
+pub mod delay_line;
 pub mod doctor;
 pub mod error;
 pub mod host;

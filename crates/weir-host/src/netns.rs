@@ -60,6 +60,19 @@ impl Namespace {
             .map_err(|error| HostError::io("start in a namespace", command.get_program(), error))
     }
 
+    /// Starts a child inside that may outlive this process.
+    ///
+    /// # Errors
+    /// As [`Namespace::spawn`].
+    pub fn spawn_detached(&self, mut command: std::process::Command) -> Result<Child, HostError> {
+        let fd = self.file.as_raw_fd();
+        // SAFETY: as in `spawn`.
+        unsafe { command.pre_exec(move || enter(fd)) };
+        command
+            .spawn()
+            .map_err(|error| HostError::io("start in a namespace", command.get_program(), error))
+    }
+
     /// Runs `f` on a thread of its own inside the namespace and gives its answer.
     ///
     /// # Errors

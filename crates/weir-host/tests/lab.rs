@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The lab on real namespaces: up, adopted, repaired, down, killed.
 // A test may panic.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod common;
 
 use std::time::{Duration, Instant};
 
 use common::{TestState, is_root};
+use weir_host::delay_line::Pair;
 use weir_host::journal::{self, Scope};
 use weir_host::lab::{self, Lab, State, Topology};
 use weir_host::netns;
@@ -228,4 +229,101 @@ fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
         assert!(left.is_empty(), "round {round}:\n{left}");
     }
     assert!(found_something > 0, "the kills hit nothing, so nothing was shown");
+}
+
+/// Stands in for `weir lab delay-line`: the pairs are the arguments that look like one.
+#[test]
+fn delay_line_process() {
+    let pairs: Vec<Pair> = std::env::args().filter_map(|text| text.parse().ok()).collect();
+    if !pairs.is_empty() {
+        weir_host::delay_line::run(&pairs).unwrap();
+    }
+}
+
+fn delay_line() -> [std::ffi::OsString; 4] {
+    let own = std::env::current_exe().unwrap().into();
+    [own, "--exact".into(), "delay_line_process".into(), "--nocapture".into()]
+}
+
+/// 5 ms there and 3 ms back, between two nodes.
+fn delayed(tag: &str) -> Topology {
+    let text = r#"
+        name = "set-by-the-test"
+        node = [{ name = "a" }, { name = "b" }]
+        [[link]]
+        a = { at = "a:eth0", addresses = ["10.9.0.1/24"], delay = "5ms" }
+        b = { at = "b:eth0", addresses = ["10.9.0.2/24"], delay = "3ms" }
+    "#;
+    Topology::parse(text).unwrap().named(&format!("{tag}-{}", std::process::id()))
+}
+
+/// Goal: frames take as long as the topology says and arrive whole, super-frames of TCP too.
+#[test]
+fn a_delayed_link_delays_and_loses_nothing() {
+    let name = "a_delayed_link_delays_and_loses_nothing";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("delay");
+    let lab = Lab::up_with(delayed("dl"), &test.state, &delay_line()).unwrap();
+    assert!(lab.status().unwrap().up, "{}", lab.status().unwrap());
+    let a = lab.namespace("a").unwrap();
+    let b = lab.namespace("b").unwrap();
+
+    let mut ping = std::process::Command::new("ping");
+    ping.args(["-q", "-c", "20", "-i", "0.01", "10.9.0.2"]).stdout(std::process::Stdio::piped());
+    let output = a.spawn(ping).unwrap().wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("20 received"), "{text}");
+    let least: f64 =
+        text.split(" = ").nth(1).and_then(|t| t.split('/').next()).unwrap().parse().unwrap();
+    // 8 ms and never less; how much more depends on how busy the machine is.
+    assert!((8.0..12.0).contains(&least), "{text}");
+
+    let sent: Vec<u8> = (0..8_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let listener = b.run(|| std::net::TcpListener::bind("10.9.0.2:7000").unwrap()).unwrap();
+    let received = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut received = Vec::new();
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::Read::read_to_end(&mut stream, &mut received).unwrap();
+            received
+        });
+        a.run(|| {
+            let mut stream = std::net::TcpStream::connect("10.9.0.2:7000").unwrap();
+            std::io::Write::write_all(&mut stream, &sent).unwrap();
+        })
+        .unwrap();
+        reader.join().unwrap()
+    });
+    assert!(received == sent, "{} bytes of {}", received.len(), sent.len());
+}
+
+#[test]
+fn a_delay_line_is_adopted_restarted_and_ends_with_its_lab() {
+    let name = "a_delay_line_is_adopted_restarted_and_ends_with_its_lab";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("line");
+    let topology = delayed("ln");
+    let line = format!("{}-delay.line", topology.name);
+    let inside = || netns::processes_inside(&line).unwrap();
+    let up = || Lab::up_with(topology.clone(), &test.state, &delay_line()).unwrap().keep().unwrap();
+    up();
+    let first = inside();
+    assert_eq!(first.len(), 1);
+    up();
+    assert_eq!(inside(), first, "what runs is adopted");
+    weir_host::process::end_all(&first, Duration::from_secs(2)).unwrap();
+    assert!(!lab::status(&topology).unwrap().up);
+    up();
+    let second = inside();
+    assert!(second.len() == 1 && second != first && lab::status(&topology).unwrap().up);
+    lab::down(&topology.name, &test.state).unwrap();
+    assert!(!second[0].is_alive() && namespaces_of(&topology).is_empty());
+
+    let error = Lab::up_with(topology.clone(), &test.state, &["false".into()]).unwrap_err();
+    assert!(error.to_string().contains("`false` did not get ready"), "{error}");
+    assert!(namespaces_of(&topology).is_empty() && !test.path.exists(), "all of it is undone");
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The commands that make what a topology describes, given what is there already. Pure.
 
+use weir_units::{BitRate, Nanos};
+
 use super::topology::{End, Link, Topology};
 use crate::inspect::LinkView;
 use crate::run::Command;
@@ -83,20 +85,24 @@ pub(super) fn configure(topology: &Topology, node: usize, actual: &Actual) -> Co
 
 /// Sets the queue, and the rate if there is one, at each end in a node. A veth without a queue
 /// drops what its peer has no room for after the sender was told that it is sent; with one, the
-/// sender is held back.
-pub(super) fn shape(topology: &Topology, node: usize) -> Command {
+/// sender is held back. With `netem` the queue is also where frames are delayed.
+pub(super) fn shape(topology: &Topology, node: usize, netem: bool) -> Command {
     let mut lines = Vec::new();
     for (link, end) in topology.ends_of(node) {
-        let (device, queue) = (&end.device, end.queue);
+        let device = &end.device;
+        let queue = if netem && end.delay > Nanos::ZERO {
+            // What is under way counts against netem's limit.
+            let limit = end.queue.saturating_add(UNDER_WAY_MAX);
+            format!("netem limit {limit} delay {}us", end.delay.as_nanos().div_ceil(1000))
+        } else {
+            format!("pfifo limit {}", end.queue)
+        };
         match end.rate {
             Some(rate) => {
                 lines.push(format!("qdisc replace dev {device} {}", tbf(link, end, rate.as_bps())));
-                lines.push(format!(
-                    "qdisc replace dev {device} parent 1:1 handle 10: pfifo limit {queue}"
-                ));
+                lines.push(format!("qdisc replace dev {device} parent 1:1 handle 10: {queue}"));
             }
-            None => lines
-                .push(format!("qdisc replace dev {device} root handle 10: pfifo limit {queue}")),
+            None => lines.push(format!("qdisc replace dev {device} root handle 10: {queue}")),
         }
     }
     Command::batch("tc", lines).in_namespace(&namespace(topology, node))
@@ -132,7 +138,7 @@ fn namespace(topology: &Topology, node: usize) -> String {
 
 /// A token bucket at the root; its own byte limit is above what the packet queue inside holds.
 fn tbf(link: &Link, end: &End, bps: u64) -> String {
-    let rate = weir_units::BitRate::from_bps(bps);
+    let rate = BitRate::from_bps(bps);
     let burst = end.burst_at(rate, link.mtu).get();
     let limit = u64::from(end.queue).saturating_mul(u64::from(link.mtu) + 18).min(LIMIT_MAX);
     let limit = limit.max(burst);
@@ -141,6 +147,9 @@ fn tbf(link: &Link, end: &End, bps: u64) -> String {
 
 /// `tc` keeps the limit in 32 bits.
 const LIMIT_MAX: u64 = 1 << 30;
+
+/// Frames under way on a link that netem delays: 1 s at 250 kpps, as in our own delay line.
+const UNDER_WAY_MAX: u32 = 250_000;
 
 /// Ports forward at once; no queries and no reports of multicast.
 const BRIDGE_OPTIONS: &str = "forward_delay 0 stp_state 0 mcast_snooping 0";
@@ -215,13 +224,27 @@ mod tests {
         );
         // 2 ms at 100 Mbit/s are 25 000 bytes; 1000 packets of 1518 fit below the limit.
         assert_eq!(
-            shape(&topology, 1).to_string(),
+            shape(&topology, 1, false).to_string(),
             "tc -n t-sw -batch - <<'END'\n\
              qdisc replace dev a0 root handle 1: tbf rate 100000000bit burst 25000 limit 1518000\n\
              qdisc replace dev a0 parent 1:1 handle 10: pfifo limit 1000\n\
              END"
         );
-        assert!(shape(&topology, 0).to_string().contains("root handle 10: pfifo limit 1000"));
+        assert!(
+            shape(&topology, 0, false).to_string().contains("root handle 10: pfifo limit 1000")
+        );
+    }
+
+    #[test]
+    fn where_netem_is_it_delays_below_the_rate() {
+        let mut topology = topology();
+        for end in &mut topology.links[0].ends {
+            end.delay = Nanos::new(1_500_500);
+        }
+        let delayed = shape(&topology, 1, true).to_string();
+        assert!(delayed.contains("parent 1:1 handle 10: netem limit 251000 delay 1501us"));
+        let delayed = shape(&topology, 0, true).to_string();
+        assert!(delayed.contains("root handle 10: netem limit 251000 delay 1501us"));
     }
 
     #[test]

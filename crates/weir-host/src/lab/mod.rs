@@ -7,11 +7,14 @@
 //! repairs what is missing.
 
 mod build;
+mod delay;
 mod parse;
 mod read;
 mod status;
 mod topology;
 
+use std::ffi::OsString;
+use std::process::Child;
 use std::time::Duration;
 
 pub use read::{Problem, Problems};
@@ -33,6 +36,8 @@ pub struct Lab {
     topology: Topology,
     /// Taken by `down` and `keep`.
     journal: Option<Journal>,
+    /// The delay lines, if this process started them.
+    line: Option<Child>,
 }
 
 impl Lab {
@@ -42,10 +47,25 @@ impl Lab {
     /// A namespace of that name belongs to somebody else; another process is at work on this lab;
     /// a command failed: then what this call made is undone.
     pub fn up(topology: Topology, state: &StateDir) -> Result<Self, HostError> {
+        let own = std::env::current_exe();
+        let own = own.map_err(|error| HostError::io("find", "this program", error))?;
+        Self::up_with(topology, state, &[own.into(), "lab".into(), "delay-line".into()])
+    }
+
+    /// As [`Lab::up`], from a program other than `weir`: `delay_line` and its arguments stand in
+    /// for `weir lab delay-line`, which runs [`crate::delay_line::run`].
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub fn up_with(
+        topology: Topology,
+        state: &StateDir,
+        delay_line: &[OsString],
+    ) -> Result<Self, HostError> {
         let journal = Journal::open(state, &journal_name(&topology.name), PATIENCE)?;
         let mark = journal.mark();
-        let mut lab = Self { topology, journal: Some(journal) };
-        match lab.make() {
+        let mut lab = Self { topology, journal: Some(journal), line: None };
+        match lab.make(delay_line) {
             Ok(()) => Ok(lab),
             Err(error) => Err(lab.give_up(mark, error)),
         }
@@ -91,20 +111,12 @@ impl Lab {
         Namespace::open(&self.topology.namespace(node))
     }
 
-    fn make(&mut self) -> Result<(), HostError> {
-        if self
-            .topology
-            .links
-            .iter()
-            .flat_map(|link| &link.ends)
-            .any(|end| end.delay > weir_units::Nanos::ZERO)
-        {
-            return Err(HostError::Refused("delay: this build has no delay line".to_owned()));
-        }
+    fn make(&mut self, delay_line: &[OsString]) -> Result<(), HostError> {
+        let (built, delays) = delay::expand(&self.topology);
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let host = journal.host();
-        make_namespaces(&self.topology, journal)?;
-        let topology = &self.topology;
+        make_namespaces(&built, journal)?;
+        let topology = &built;
         let actual = read_actual(topology, &host)?;
         for node in 0..topology.nodes.len() {
             host.run(&build::quiet(topology, node))?;
@@ -115,7 +127,7 @@ impl Lab {
         }
         for node in 0..topology.nodes.len() {
             host.run(&build::configure(topology, node, &actual))?;
-            host.run(&build::shape(topology, node))?;
+            host.run(&build::shape(topology, node, delays.netem))?;
             for command in build::offloads(topology, node) {
                 host.run(&command)?;
             }
@@ -123,6 +135,7 @@ impl Lab {
                 host.run(&command)?;
             }
         }
+        self.line = delay::start(topology, &delays, delay_line)?;
         Ok(())
     }
 
@@ -148,7 +161,13 @@ impl Lab {
     fn take_down(&mut self) -> Result<UndoReport, HostError> {
         let Some(journal) = self.journal.take() else { return Ok(UndoReport::default()) };
         let host = journal.host();
-        journal.undo_all(&host)
+        let report = journal.undo_all(&host);
+        if let Some(mut line) = self.line.take() {
+            // It ended with its namespace; without waiting it would stay in the table of processes.
+            let _ = line.kill();
+            let _ = line.wait();
+        }
+        report
     }
 }
 
@@ -177,14 +196,19 @@ pub fn down(name: &str, state: &StateDir) -> Result<UndoReport, HostError> {
 /// A command failed.
 pub fn status(topology: &Topology) -> Result<Status, HostError> {
     let host = Host::default();
-    let actual = read_actual(topology, &host)?;
+    let (built, delays) = delay::expand(topology);
+    let actual = read_actual(&built, &host)?;
     let mut qdiscs = Vec::new();
-    for node in &topology.nodes {
-        let namespace = topology.namespace(node);
+    for node in &built.nodes {
+        let namespace = built.namespace(node);
         let there = netns::is_whole(&namespace);
         qdiscs.push(if there { inspect::qdiscs(&host, Some(&namespace))? } else { Vec::new() });
     }
-    Ok(Status::compare(topology, &actual, &qdiscs))
+    let mut status = Status::compare(&built, &actual, &qdiscs, delays.netem);
+    for pair in &delays.pairs {
+        status.add_line(pair, delay::is_running(&built, &delays));
+    }
+    Ok(status)
 }
 
 /// Makes the namespaces that are missing, all by one command.

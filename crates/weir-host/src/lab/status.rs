@@ -5,8 +5,11 @@ use std::fmt;
 
 use serde::Serialize;
 
+use weir_units::Nanos;
+
 use super::build::{Actual, find, is_whole};
 use super::topology::{End, Link, Topology};
+use crate::delay_line::Pair;
 use crate::inspect::QdiscView;
 
 /// A lab as it is, compared with its topology.
@@ -23,7 +26,7 @@ pub struct Status {
 /// One thing of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// `namespace`, `device` or `bridge`.
+    /// `namespace`, `device`, `bridge` or `delay`.
     pub kind: &'static str,
     /// The namespace, or NODE:DEVICE.
     pub name: String,
@@ -46,7 +49,12 @@ pub enum State {
 }
 
 impl Status {
-    pub(super) fn compare(topology: &Topology, actual: &Actual, qdiscs: &[Vec<QdiscView>]) -> Self {
+    pub(super) fn compare(
+        topology: &Topology,
+        actual: &Actual,
+        qdiscs: &[Vec<QdiscView>],
+        netem: bool,
+    ) -> Self {
         let mut items = Vec::new();
         for (index, node) in topology.nodes.iter().enumerate() {
             // Every namespace has a loopback device.
@@ -58,7 +66,9 @@ impl Status {
         for link in &topology.links {
             for end in &link.ends {
                 let of_node = qdiscs.get(end.node).map_or(&[][..], Vec::as_slice);
-                items.push(device(topology, link, end, actual, of_node));
+                let mut item = device(topology, link, end, actual);
+                item.compare_queue(end, of_node, netem);
+                items.push(item);
             }
         }
         for bridge in &topology.bridges {
@@ -80,15 +90,51 @@ impl Status {
         let up = items.iter().all(|item| item.state == State::Up);
         Self { lab: topology.name.clone(), up, items }
     }
+
+    /// Adds a delay line.
+    pub(super) fn add_line(&mut self, pair: &Pair, runs: bool) {
+        let state = if runs { State::Up } else { State::Missing };
+        let [a, b] = &pair.devices;
+        let [there, back] = pair.delays;
+        let (name, detail) = (format!("{a} {b}"), format!("{there} there, {back} back"));
+        self.items.push(Item { kind: "delay", name, state, detail });
+        self.up &= runs;
+    }
 }
 
-fn device(
-    topology: &Topology,
-    link: &Link,
-    end: &End,
-    actual: &Actual,
-    qdiscs: &[QdiscView],
-) -> Item {
+impl Item {
+    /// Compares the queue at the end of a link, if the device is there.
+    fn compare_queue(&mut self, end: &End, qdiscs: &[QdiscView], netem: bool) {
+        if self.state == State::Missing {
+            return;
+        }
+        let root = qdiscs.iter().find(|q| q.dev == end.device && q.root);
+        let kind = root.map_or("none", |root| root.kind.as_str());
+        let expected = match end.rate {
+            Some(_) => "tbf",
+            None if netem && end.delay > Nanos::ZERO => "netem",
+            None => "pfifo",
+        };
+        let rate = root.and_then(rate_bps);
+        let wanted = end.rate.map(|rate| rate.as_bps());
+        if kind != expected {
+            self.differ(&format!("queue {kind} instead of {expected}"));
+        } else if rate != wanted {
+            let text = |bps: Option<u64>| bps.map_or_else(|| "none".into(), |b| format!("{b}bit"));
+            self.differ(&format!("rate {} instead of {}", text(rate), text(wanted)));
+        }
+    }
+
+    fn differ(&mut self, what: &str) {
+        self.detail = match self.state {
+            State::Differs => format!("{}, {what}", self.detail),
+            _ => what.to_owned(),
+        };
+        self.state = State::Differs;
+    }
+}
+
+fn device(topology: &Topology, link: &Link, end: &End, actual: &Actual) -> Item {
     let name = format!("{}:{}", topology.nodes[end.node].name, end.device);
     let Some(view) = find(actual, end.node, &end.device) else {
         let detail = String::new();
@@ -117,27 +163,11 @@ fn device(
             differs.push(format!("without address {wanted}"));
         }
     }
-    let root = qdiscs.iter().find(|q| q.dev == end.device && q.root);
-    let (kind, expected) = (root.map_or("none", |root| root.kind.as_str()), root_kind(end));
-    if kind != expected {
-        differs.push(format!("queue {kind} instead of {expected}"));
-    }
-    let rate = root.and_then(rate_bps);
-    let wanted = end.rate.map(|rate| rate.as_bps());
-    if rate != wanted {
-        let text = |bps: Option<u64>| bps.map_or_else(|| "none".into(), |bps| format!("{bps}bit"));
-        differs.push(format!("rate {} instead of {}", text(rate), text(wanted)));
-    }
     let (state, detail) = match differs.is_empty() {
         true => (State::Up, end.rate.map(|rate| rate.to_string()).unwrap_or_default()),
         false => (State::Differs, differs.join(", ")),
     };
     Item { kind: "device", name, state, detail }
-}
-
-/// The queueing discipline at the root of an end.
-const fn root_kind(end: &End) -> &'static str {
-    if end.rate.is_some() { "tbf" } else { "pfifo" }
 }
 
 /// The rate of a token bucket; tc prints bytes a second.
