@@ -320,7 +320,8 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Asks the kernel to end this process with `parent`, which just forked it. Async-signal-safe: for `pre_exec`.
+/// Asks the kernel to end this process with `parent`, which just forked it.
+/// Async-signal-safe: for `pre_exec`.
 ///
 /// # Errors
 /// The parent is already gone, or prctl was refused.

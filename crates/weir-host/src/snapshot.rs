@@ -74,9 +74,9 @@ impl Snapshot {
     }
 }
 
-/// Which of the lines that `keep` still differ from `earlier` once the kernel has had time to finish: it takes devices and
-/// programs of a deleted namespace apart in the background. Ends at the first empty difference,
-/// or after `limit`.
+/// Which of the lines that `keep` still differ from `earlier` once the kernel has had time to
+/// finish: it takes devices and programs of a deleted namespace apart in the background. Ends at
+/// the first empty difference, or after `limit`.
 ///
 /// # Errors
 /// As [`Snapshot::take`].

@@ -21,7 +21,11 @@ fn topology(tag: &str) -> Topology {
         name = "set-by-the-test"
         [[node]]
         name = "host"
-        routes = ["10.7.2.0/24 via 10.7.1.254 metric 50", "default via 10.7.1.254", "2001:db8::/32 via fd07::fe"]
+        routes = [
+            "10.7.2.0/24 via 10.7.1.254 metric 50",
+            "default via 10.7.1.254",
+            "2001:db8::/32 via fd07::fe",
+        ]
         [[node]]
         name = "gate"
         [[node]]

@@ -69,7 +69,8 @@ fn check(take: &Take, link: &LinkView) -> Result<(), HostError> {
     }
     if let Some(master) = &link.master {
         return Err(HostError::Refused(format!(
-            "device {device}: it is a port of {master}; `ip link set dev {device} nomaster` frees it"
+            "device {device}: it is a port of {master}; \
+             `ip link set dev {device} nomaster` frees it"
         )));
     }
     let own = link.addr_info.iter().find(|address| address.scope == "global");
