@@ -48,7 +48,8 @@ fn run_one(target: &str, host: &str, seconds: u32) -> Result<(), String> {
         command.arg(seeds);
     }
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    command.args([format!("-max_total_time={seconds}"), "-print_final_stats=1".to_string()]);
+    command.arg(format!("-max_total_time={seconds}"));
+    command.args(["-verbosity=0", "-print_final_stats=1"]);
     run(&mut command)
 }
 
