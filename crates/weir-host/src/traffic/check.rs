@@ -222,6 +222,24 @@ mod tests {
         assert!(tagged.contains("63 is not within 64 to"), "{tagged}");
     }
 
+    /// Each example of the page is a specification that could run.
+    #[test]
+    fn the_examples_of_the_page_are_good() {
+        let page = include_str!("../../../../docs/traffic.md");
+        let examples = |kind: &str| -> Vec<&str> {
+            let fence = format!("```json {kind}\n");
+            let parts = page.split(&fence).skip(1);
+            parts.map(|part| part.split("```").next().unwrap()).collect()
+        };
+        for text in examples("send") {
+            serde_json::from_str::<SendSpec>(text).unwrap().check().unwrap();
+        }
+        for text in examples("receive") {
+            serde_json::from_str::<ReceiveSpec>(text).unwrap().check().unwrap();
+        }
+        assert_eq!((examples("send").len(), examples("receive").len()), (3, 2));
+    }
+
     #[test]
     fn all_problems_are_told_at_once() {
         let mut spec = xdp(r#""sizes": {"mix": []}, "vlan": 4095, "rate": {"pps": 0}"#);
