@@ -55,11 +55,19 @@ pub(crate) fn frames_needed(policy: &Policy) -> u64 {
         2 * u64::from(vif.send_queue.packets) + u64::from(vif.receive_queue.packets)
     };
     let queues: u64 = policy.vifs.iter().map(queued).sum();
-    queues + devices(policy) * FRAMES_PER_DEVICE
+    queues + rings(policy)
 }
 
-fn devices(policy: &Policy) -> u64 {
-    (policy.ports.len() + policy.vifs.len()) as u64
+/// Frames that devices may hold in their rings.
+fn rings(policy: &Policy) -> u64 {
+    let ports = policy.ports.iter().map(|port| port.kind);
+    let kinds = ports.chain(policy.vifs.iter().map(|vif| vif.kind));
+    let held = |kind| if is_on_linux(kind) { FRAMES_PER_DEVICE } else { FRAMES_IN_MEMORY };
+    kinds.map(held).sum()
+}
+
+const fn is_on_linux(kind: Kind) -> bool {
+    !matches!(kind, Kind::Memory | Kind::Pcap)
 }
 
 fn check_node(policy: &Policy, findings: &mut Vec<Finding>) {
@@ -70,12 +78,9 @@ fn check_node(policy: &Policy, findings: &mut Vec<Finding>) {
     }
     let needed = frames_needed(policy);
     if u64::from(node.frames) < needed {
-        let devices = devices(policy);
-        let queues = needed - devices * FRAMES_PER_DEVICE;
-        let why = format!(
-            "{needed} that queues ({queues}) and {devices} devices ({FRAMES_PER_DEVICE} each) may \
-             hold"
-        );
+        let rings = rings(policy);
+        let queues = needed - rings;
+        let why = format!("{needed} that queues ({queues}) and devices' rings ({rings}) may hold");
         let message = if node.frames < FRAMES_MAX {
             format!("{} is less than the {why}", node.frames)
         } else {
@@ -99,8 +104,7 @@ fn check_devices(policy: &Policy, findings: &mut Vec<Finding>) {
         if device.is_empty() {
             continue;
         }
-        let on_linux = !matches!(kind, Kind::Memory | Kind::Pcap);
-        if on_linux && !is_linux_device(device) {
+        if is_on_linux(kind) && !is_linux_device(device) {
             let message = format!(
                 "{} is no device name: 1 to {DEVICE_MAX} bytes without space, slash and colon",
                 quoted(device)
@@ -257,5 +261,7 @@ fn is_linux_device(name: &str) -> bool {
 const DEVICE_MAX: usize = 15;
 /// Protocols with ports where TCP has them: TCP, UDP, SCTP.
 const PORTED: [u8; 3] = [6, 17, 132];
-/// Frames in a device's rings: half a small ring towards it, half from it.
-const FRAMES_PER_DEVICE: u64 = 256;
+/// Frames in a device's rings: 1024 ready for receiving, 256 on their way out.
+const FRAMES_PER_DEVICE: u64 = 1280;
+/// Frames in the batch of a device that is none.
+const FRAMES_IN_MEMORY: u64 = 64;

@@ -56,9 +56,10 @@ pub(crate) struct NodeTable {
     /// How the worker's CPU time is protected from others.
     #[schemars(extend("default" = "pinned"))]
     pub(crate) reservation: Option<Reservation>,
-    /// Frames in the pool that all devices share. Must hold what all queues may hold and 256 for
-    /// each port and vif; a vif's `send` queue counts twice, since frames to the port and frames
-    /// to other vifs wait apart.
+    /// Frames in the pool that all devices share. Must hold what all queues may hold and what
+    /// is in the rings of devices: 1280 for each port and vif, 64 for one in memory or a file. A
+    /// vif's `send` queue counts twice, since frames to the port and frames to other vifs wait
+    /// apart.
     #[schemars(range(min = 64, max = FRAMES_MAX))]
     #[schemars(extend("x-default" = "what is needed, at least 16384"))]
     pub(crate) frames: Option<u32>,
@@ -327,7 +328,7 @@ pub const PORTS_MAX: usize = 64;
 pub const SLICES_MAX: usize = 4094;
 /// Routers of a node.
 pub const ROUTERS_MAX: usize = 8192;
-/// Vifs of a node: its frames fit in the pool with queues of 85 packets a direction.
+/// Vifs of a node; that many fit in the pool only in memory, some 2000 on devices.
 pub const VIFS_MAX: usize = 8192;
 /// MAC addresses of a vif, named or learned.
 pub const MACS_MAX: usize = 1024;
