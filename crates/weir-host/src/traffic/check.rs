@@ -163,7 +163,7 @@ impl Problems {
     fn sizes(&mut self, key: &str, sizes: &FrameSizes, least: u16, most: u16) {
         let list = sizes.list();
         self.within(&format!("{key}: length"), list.len(), 1..=SIZES_MAX);
-        for size in &list {
+        for size in list.iter().collect::<BTreeSet<_>>() {
             self.within(key, *size, least..=most);
         }
         if let FrameSizes::Uniform { min, max } = sizes {
