@@ -10,7 +10,7 @@ use weir_sched::{
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::subject::{self, Subject};
-use crate::{limits, shares, storm};
+use crate::{fluid, limits, shares, storm};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +74,8 @@ fn every_fault_is_caught() {
             shares::behind_its_rate_by_no_more_than_the_bound,
         ),
         (Fault::IgnoresWeights, SchedulerKind::Strict, shares::served_in_the_promised_order),
+        (Fault::IgnoresWeights, SchedulerKind::Wfq, fluid::near_the_fluid_at_any_time),
+        (Fault::IgnoresWeights, SchedulerKind::Drr, fluid::near_the_fluid_at_any_time),
         (Fault::IgnoresMinimums, SchedulerKind::Wrr, shares::minimums_hold),
         (
             Fault::BelievesTheClock,

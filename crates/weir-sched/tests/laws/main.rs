@@ -11,6 +11,9 @@
 
 mod audit;
 mod canary;
+mod fluid;
+#[path = "../support/gps.rs"]
+mod gps;
 mod limits;
 mod link;
 mod random;
@@ -30,7 +33,7 @@ macro_rules! each_law {
 /// A test for each law and scheduler.
 macro_rules! each_scheduler {
     ($($scheduler:ident)*) => { $( mod $scheduler {
-        use crate::{limits, shares, storm, subject};
+        use crate::{fluid, limits, shares, storm, subject};
         each_law! { $scheduler:
             storm::conservation, storm::time_that_goes_back_counts_as_the_latest,
             storm::a_change_to_the_same_changes_nothing, storm::time_may_stand_still,
@@ -40,7 +43,7 @@ macro_rules! each_scheduler {
             shares::a_new_weight_holds_from_the_next_round, limits::waits_are_exact,
             limits::no_window_exceeds_the_limit, limits::the_limit_is_reached,
             limits::work_is_conserved, limits::a_turn_idles_for_one_packet_at_most,
-            limits::a_paced_link_is_never_faster_nor_idle,
+            limits::a_paced_link_is_never_faster_nor_idle, fluid::near_the_fluid_at_any_time,
         }
     } )* };
 }

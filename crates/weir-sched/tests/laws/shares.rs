@@ -12,14 +12,14 @@ use crate::subject::{Order, Subject};
 
 /// A class that is kept backlogged from `from` on.
 #[derive(Clone)]
-struct Flow {
-    config: ClassConfig,
+pub(crate) struct Flow {
+    pub(crate) config: ClassConfig,
     length: Length,
     from: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Length {
+pub(crate) enum Length {
     Fixed(u32),
     /// 64 to 1518.
     Mixed,
@@ -27,10 +27,10 @@ enum Length {
 
 /// A packet as it began to be sent.
 #[derive(Clone, Copy)]
-struct Sent {
+pub(crate) struct Sent {
     at: u64,
-    flow: usize,
-    bytes: u64,
+    pub(crate) flow: usize,
+    pub(crate) bytes: u64,
 }
 
 /// Goal: FIFO serves by arrival, strict priority always the highest level. Method: random arrivals
@@ -222,7 +222,7 @@ fn assert_fair(subject: &Subject, flows: &[Flow], sent: &[Sent], what: &str) {
 }
 
 /// The most that `S_i/w_i − S_j/w_j` may vary, times `w_i · w_j`.
-fn pair_bound(order: Order, flows: &[Flow], i: usize, j: usize) -> i128 {
+pub(crate) fn pair_bound(order: Order, flows: &[Flow], i: usize, j: usize) -> i128 {
     let (wi, wj) = (weight(&flows[i]), weight(&flows[j]));
     let (li, lj) = (longest(&flows[i]), longest(&flows[j]));
     match order {
@@ -282,7 +282,7 @@ fn fair_index(flows: &[Flow], i: usize) -> i128 {
     own + ((1518 - own) * weight(&flows[i]) + total - 1) / total
 }
 
-fn weight(flow: &Flow) -> i128 {
+pub(crate) fn weight(flow: &Flow) -> i128 {
     flow.config.weight.into()
 }
 
@@ -312,7 +312,7 @@ fn flows(subject: &Subject, weights: &[u32]) -> Vec<Flow> {
     each.collect()
 }
 
-fn flow(weight: u32, length: Length) -> Flow {
+pub(crate) fn flow(weight: u32, length: Length) -> Flow {
     let queue = QueueConfig { packets: 50, bytes: ByteCount::new(100_000), codel: None };
     Flow { config: ClassConfig { weight, queue, ..ClassConfig::default() }, length, from: 0 }
 }
@@ -328,68 +328,94 @@ fn flood(subject: &Subject, flows: &[Flow], nanos: u64, seed: u64) -> Vec<Sent> 
     run.sent
 }
 
-/// A link with a scheduler, and sources that keep every queue at three packets.
-struct Run {
+/// A link with a scheduler, and sources that keep every queue filled.
+pub(crate) struct Run {
     audit: Audit,
-    flows: Vec<Flow>,
+    pub(crate) flows: Vec<Flow>,
     classes: Vec<ClassId>,
     lengths: Vec<Random>,
-    now: u64,
-    sent: Vec<Sent>,
+    /// How many packets each source keeps queued.
+    pub(crate) depth: usize,
+    pub(crate) now: u64,
+    pub(crate) sent: Vec<Sent>,
 }
 
 impl Run {
-    fn new(subject: &Subject, flows: &[Flow], seed: u64) -> Self {
+    pub(crate) fn new(subject: &Subject, flows: &[Flow], seed: u64) -> Self {
         let mut audit = Audit::new(subject, &link());
         let classes = flows.iter().map(|flow| audit.add(at(0), &flow.config)).collect();
         // The lengths follow the weight, not the place in the list.
         let lengths =
             flows.iter().map(|flow| Random::new(seed + 100 * u64::from(flow.config.weight)));
         let lengths = lengths.collect();
-        Self { audit, flows: flows.to_vec(), classes, lengths, now: 0, sent: Vec::new() }
+        let flows = flows.to_vec();
+        Self { audit, flows, classes, lengths, depth: 3, now: 0, sent: Vec::new() }
     }
 
     fn until(&mut self, end: u64) {
         while self.now < end {
             self.refill();
-            match self.audit.pull(at(self.now)) {
-                Dequeue::Send { class, packet, .. } => {
-                    let flow = self.classes.iter().position(|id| *id == class).unwrap();
-                    let bytes = u64::from(packet.bytes());
-                    self.sent.push(Sent { at: self.now, flow, bytes });
-                    // Whoever joins while the packet is on the wire does it at its own time.
-                    self.now += bytes;
-                    self.join();
-                }
-                answer => panic!("{answer:?} on a free link, with classes backlogged"),
-            }
+            self.step();
+            // Whoever joins while a packet is on the wire does it at its own time.
+            self.join();
         }
+    }
+
+    /// Sends the next packet; somebody must be backlogged.
+    pub(crate) fn step(&mut self) -> Sent {
+        match self.pull() {
+            Dequeue::Send { .. } => *self.sent.last().unwrap(),
+            answer => panic!("{answer:?} on a free link, with classes backlogged"),
+        }
+    }
+
+    /// Pulls on the free link; a packet sent takes its time.
+    pub(crate) fn pull(&mut self) -> Dequeue {
+        let answer = self.audit.pull(at(self.now));
+        if let Dequeue::Send { class, packet, .. } = answer {
+            let flow = self.classes.iter().position(|id| *id == class).unwrap();
+            let bytes = u64::from(packet.bytes());
+            self.sent.push(Sent { at: self.now, flow, bytes });
+            self.now += bytes;
+        }
+        answer
     }
 
     fn join(&mut self) {
         for (flow, class) in self.flows.iter().zip(&self.classes) {
             if flow.from < self.now && !self.audit.is_backlogged(*class) {
                 let bytes = u32::try_from(longest(flow)).unwrap();
-                self.audit.offer(
-                    at(flow.from.max(self.audit.latest.as_nanos())),
-                    *class,
-                    bytes,
-                    false,
-                );
+                let from = at(flow.from).max(self.audit.latest);
+                self.audit.offer(from, *class, bytes, false);
             }
         }
     }
 
-    fn refill(&mut self) {
+    /// Fills the queues of all sources that are awake; the packets that arrived.
+    pub(crate) fn refill(&mut self) -> Vec<(usize, u32)> {
+        let mut arrived = Vec::new();
         for flow in 0..self.flows.len() {
             let this = &self.flows[flow];
-            while this.from <= self.now && self.audit.queued(self.classes[flow]) < 3 {
+            while self.is_awake(flow) && self.audit.queued(self.classes[flow]) < self.depth {
                 let bytes = match this.length {
                     Length::Fixed(bytes) => bytes,
                     Length::Mixed => self.lengths[flow].length(),
                 };
                 self.audit.offer(at(self.now), self.classes[flow], bytes, false);
+                arrived.push((flow, bytes));
             }
+        }
+        arrived
+    }
+
+    pub(crate) fn is_awake(&self, flow: usize) -> bool {
+        self.flows[flow].from <= self.now
+    }
+
+    /// From now on only these sources send.
+    pub(crate) fn pause_all_but(&mut self, awake: &[usize]) {
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            flow.from = if awake.contains(&number) { 0 } else { u64::MAX };
         }
     }
 }
