@@ -2,7 +2,8 @@
 //! What Weir does to a Linux host, through commands that a person could type and a few system
 //! calls: namespaces, links, offloads, reservations; and how each change is undone.
 //!
-//! No packet passes through here: the data plane's devices are opened by `weir-ports`.
+//! The data plane's devices are opened by `weir-ports`; the packets that pass here are those that
+//! experiments make and count ([`traffic`]).
 // System calls live here; each unsafe block carries its argument.
 #![allow(unsafe_code)]
 

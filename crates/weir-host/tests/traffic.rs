@@ -8,6 +8,7 @@
 #[path = "traffic/pair.rs"]
 mod pair;
 
+use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::AtomicBool;
 
 use pair::{Pair, receive_during};
@@ -266,6 +267,29 @@ fn what_cannot_work_is_refused_with_its_reason() {
         too_long.contains("1600 bytes do not fit device wa: its MTU allows 1518"),
         "{too_long}"
     );
+}
+
+/// Sockets over the loopback device: for those who are not root.
+#[test]
+fn sockets_need_no_root() {
+    let run = json!({"duration_ms": 5_000});
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let sockets = json!({"udp": [udp], "tcp": [tcp]});
+    let receive = json!({"run": run, "method": {"sockets": sockets}});
+    let send = json!({"run": run, "method": {"udp": {"stream": 1, "to": udp, "connections": 3,
+        "rate": {"bps": 8_000_000}, "sizes": {"mix": [100, 1_000]}, "count": 1_000}}});
+    let (sent, received) = receive_during(&serde_json::from_value(receive).unwrap(), || {
+        let send = serde_json::from_value(send).unwrap();
+        traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+    });
+    let (sent, span, received) = (&sent.streams[0], sent.span, &received.streams[0]);
+    assert_eq!((sent.packets, sent.bytes), (1_000, 550_000));
+    assert_eq!((received.packets, received.bytes), (sent.packets, sent.bytes));
+    assert_eq!((received.order.lost, received.order.duplicated), (0, 0));
+    // 550 000 bytes at 1 MB/s, but for the last packet; a busy machine may take longer.
+    let took_ns = span.end_ns - span.start_ns;
+    assert!(took_ns >= 549_000_000, "{took_ns}");
 }
 
 /// More sockets than a poor man's limit, as fast as they take it.
