@@ -199,3 +199,73 @@ fn what_cannot_be_taken_is_refused_with_value_and_bound() {
     assert!(refused(view(address), 9000).contains("would lose its address 10.0.0.1/24"));
     assert_eq!(refused(Recorder::default(), 9000), "device eth0: there is none");
 }
+
+/// The part of the process that is killed: takes a host over and hands it back, until it is.
+#[test]
+fn child_that_is_killed() {
+    let Ok(folder) = std::env::var("WEIR_TEST_TAKEN_STATE") else { return };
+    let node = std::env::var("WEIR_TEST_TAKEN_NAMESPACE").unwrap();
+    let state = weir_host::StateDir::at(folder);
+    let host = Host::default();
+    loop {
+        let (mut journal, _) = journal::open_clean(&state, "node-killed", PATIENCE).unwrap();
+        take_all(&host, &mut journal, &node);
+        assert!(journal.undo_all(&host).unwrap().failed.is_empty());
+    }
+}
+
+/// As a node does whose host has a vif on its only NIC, and a tenant.
+fn take_all(host: &Host, journal: &mut Journal, node: &str) {
+    let vif = HostVif {
+        nic: "nic0".to_owned(),
+        host_device: "host0".to_owned(),
+        weir_device: "weir0".to_owned(),
+        namespace: Some(node.to_owned()),
+    };
+    apply(journal, &[host_vif(host, &vif).unwrap()]).unwrap();
+    for device in ["nic0", "weir0", "t0"] {
+        let take = Take { addresses_move: device == "nic0", ..take(device, node) };
+        apply(journal, &take_device(host, &take).unwrap()).unwrap();
+    }
+}
+
+/// Goal: no moment of a `kill -9` costs the host its addresses or leaves a change behind. Method:
+/// ten processes that take the same host over and hand it back without end are killed after 10,
+/// 27, 44, … ms; every second time the next one takes over what is left, then all is cleaned, the
+/// host must answer and a snapshot be as before.
+#[test]
+fn killed_at_any_moment_a_host_comes_back_as_it_was() {
+    let name = "killed_at_any_moment_a_host_comes_back_as_it_was";
+    if !is_root(name) {
+        return;
+    }
+    let test = TestState::new("taken");
+    let lab_state = TestState::new("taken-lab");
+    let lab = Lab::up(topology("tn"), &lab_state.state).unwrap();
+    let node = lab.namespace("host").unwrap().name().to_owned();
+    let host = Host::default();
+    let ours = |line: &str| line.contains(&node) || line.contains("weir-test-taken-");
+    let before = Snapshot::take(&host, &test.state).unwrap();
+    let mut undone = 0;
+    for round in 0..10 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "child_that_is_killed", "--nocapture"]);
+        child.env("WEIR_TEST_TAKEN_STATE", &test.path).env("WEIR_TEST_TAKEN_NAMESPACE", &node);
+        let mut child = child.stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(10 + 17 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // A last command of the dead may hold the lock for the moment that it takes.
+        let (mut journal, report) =
+            journal::open_clean(&test.state, "node-killed", PATIENCE).unwrap();
+        undone += report.undone.len();
+        if round % 2 == 1 {
+            take_all(&host, &mut journal, &node);
+        }
+        assert!(journal.undo_all(&host).unwrap().failed.is_empty());
+        let left = settle(&host, &test.state, &before, PATIENCE, ours).unwrap();
+        assert!(left.is_empty(), "round {round}:\n{left}");
+        assert!(ping(&lab, "gate", "10.7.1.1") && ping(&lab, "gate", "fd07::1"), "round {round}");
+    }
+    assert!(undone > 0, "the kills hit nothing, so nothing was shown");
+}
