@@ -327,3 +327,19 @@ fn a_delay_line_is_adopted_restarted_and_ends_with_its_lab() {
     assert!(error.to_string().contains("`false` did not get ready"), "{error}");
     assert!(namespaces_of(&topology).is_empty() && !test.path.exists(), "all of it is undone");
 }
+
+/// The page names every key that a topology may have, and its example is one.
+#[test]
+fn the_page_about_the_lab_is_complete() {
+    let page = include_str!("../../../docs/lab.md");
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    Topology::parse(example).map_err(|problems| problems.to_string()).unwrap();
+    let text = "nope = 1\n[[node]]\nnope = 1\n[[bridge]]\nnope = 1\n[[link]]\nnope = 1\na.nope = 1";
+    let problems = Topology::parse(text).unwrap_err().to_string();
+    let lists: Vec<&str> =
+        problems.lines().filter_map(|line| line.split("known: ").nth(1)).collect();
+    assert_eq!(lists.len(), 5, "{problems}");
+    for key in lists.iter().flat_map(|list| list.split(", ")) {
+        assert!(page.contains(&format!("`{key}`")), "docs/lab.md says nothing of `{key}`");
+    }
+}
