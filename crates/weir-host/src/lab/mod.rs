@@ -15,6 +15,7 @@ mod topology;
 
 use std::ffi::OsString;
 use std::process::Child;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 pub use read::{Problem, Problems};
@@ -25,7 +26,7 @@ use crate::error::HostError;
 use crate::inspect;
 use crate::journal::{Journal, UndoReport};
 use crate::netns::{self, Namespace};
-use crate::run::{Command, Host, Platform};
+use crate::run::{Command, Host, Platform, RunError};
 use crate::state::StateDir;
 use crate::undo::Undo;
 
@@ -118,23 +119,18 @@ impl Lab {
         make_namespaces(&built, journal)?;
         let topology = &built;
         let actual = read_actual(topology, &host)?;
-        for node in 0..topology.nodes.len() {
-            host.run(&build::quiet(topology, node))?;
-        }
+        at_each_node(topology, |node| host.run(&build::quiet(topology, node)).map(drop))?;
         for command in build::make_links(topology, &actual) {
             // One end of a pair takes the other with it.
             host.run(&command).or_else(|error| error.is_gone().then(String::new).ok_or(error))?;
         }
-        for node in 0..topology.nodes.len() {
+        at_each_node(topology, |node| {
             host.run(&build::configure(topology, node, &actual))?;
             host.run(&build::shape(topology, node, delays.netem))?;
-            for command in build::offloads(topology, node) {
-                host.run(&command)?;
-            }
-            if let Some(command) = build::sysctls(topology, node) {
-                host.run(&command)?;
-            }
-        }
+            let mut rest = build::offloads(topology, node);
+            rest.extend(build::sysctls(topology, node));
+            rest.iter().try_for_each(|command| host.run(command).map(drop))
+        })?;
         self.line = delay::start(topology, &delays, delay_line)?;
         Ok(())
     }
@@ -239,6 +235,30 @@ fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), Hos
     }
     journal.host().run(&Command::batch("ip", lines))?;
     Ok(())
+}
+
+/// Does something at each node, at several at once: most of the time goes by in starting commands.
+/// Gives the first error by node.
+fn at_each_node(
+    topology: &Topology,
+    work: impl Fn(usize) -> Result<(), RunError> + Sync,
+) -> Result<(), RunError> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers)
+            .map(|first| {
+                let work = &work;
+                let nodes = (first..topology.nodes.len()).step_by(workers);
+                scope.spawn(move || nodes.map(|node| (node, work(node))).find(|(_, r)| r.is_err()))
+            })
+            .collect();
+        // A panic in the work is one of the caller.
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let failed = threads.into_iter().filter_map(join).min_by_key(|(node, _)| *node);
+        failed.map_or(Ok(()), |(_, result)| result)
+    })
 }
 
 fn read_actual(topology: &Topology, host: &Host) -> Result<build::Actual, HostError> {
