@@ -107,7 +107,7 @@ impl<D: Discipline> Flat<D> {
     #[inline]
     fn serve(&mut self, now: Instant, class: u32) -> Option<Dequeue> {
         let id = ClassId(class);
-        if D::LIMITS {
+        if D::LIMITS && self.limits.any() {
             let head = self.queues.head(id).map_or(0, Packet::bytes);
             if self.limits.hold(now, class, head) {
                 self.discipline.deactivate(class);

@@ -78,9 +78,6 @@ impl Limits {
     /// Parks the class unless its next packet conforms. Says whether it did park it.
     #[inline]
     pub(crate) fn hold(&mut self, now: Instant, class: u32, bytes: u32) -> bool {
-        if self.limited == 0 {
-            return false;
-        }
         let Some(Some(limit)) = self.limits.get_mut(class as usize) else { return false };
         let Err(until) = limit.bucket.ready(now, u64::from(bytes) * BITS) else { return false };
         limit.parked = true;
@@ -88,10 +85,16 @@ impl Limits {
         true
     }
 
+    /// Whether any class has a limit.
+    #[inline]
+    pub(crate) const fn any(&self) -> bool {
+        self.limited > 0
+    }
+
     /// Takes bytes from the class's bucket, below zero if need be.
     #[inline]
     pub(crate) fn charge(&mut self, now: Instant, class: u32, bytes: u64) {
-        if self.limited == 0 {
+        if !self.any() {
             return;
         }
         if let Some(Some(limit)) = self.limits.get_mut(class as usize) {

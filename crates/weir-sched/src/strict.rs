@@ -24,18 +24,16 @@ pub struct HighestFirst {
     next: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    below_top: u32,
-    /// Grows with every service, so equal levels take turns.
-    number: u64,
-}
+/// Levels below the top in the upper half, and in the lower a number that grows with every
+/// service, so that equal levels take turns.
+type Rank = u128;
 
 impl HighestFirst {
     fn rank(&mut self, class: u32) -> Rank {
         self.next += 1;
         let level = self.levels[class as usize];
-        Rank { below_top: ClassConfig::WEIGHT_MAX.saturating_sub(level), number: self.next }
+        let below_top = ClassConfig::WEIGHT_MAX.saturating_sub(level);
+        Rank::from(below_top) << 64 | Rank::from(self.next)
     }
 }
 
