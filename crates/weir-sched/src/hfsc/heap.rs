@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// `WRAPPING`: keys are compared on a circle (virtual times); all lie within half of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heap<const WRAPPING: bool> {
-    entries: Vec<Entry>,
+    entries: Vec<Packed>,
 }
 
 /// One entry.
@@ -22,6 +22,9 @@ pub(super) struct Entry {
     /// What it stands for.
     pub(super) id: u32,
 }
+
+/// Key above id in one integer: one comparison without a branch orders both.
+type Packed = u128;
 
 /// Is told where an entry came to lie.
 pub(super) trait Places {
@@ -52,7 +55,7 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
 
     /// Adds an entry.
     pub(super) fn push(&mut self, key: u64, id: u32, places: &mut impl Places) {
-        let entry = Entry { key, id };
+        let entry = pack(key, id);
         self.entries.push(entry);
         self.rise(self.entries.len() - 1, entry, places);
     }
@@ -67,14 +70,14 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
     /// Gives the least entry a key that is not less.
     pub(super) fn raise_top(&mut self, key: u64, places: &mut impl Places) {
         if let Some(top) = self.top() {
-            self.sink(0, Entry { key, id: top.id }, places);
+            self.sink(0, pack(key, top.id), places);
         }
     }
 
     /// Gives the entry at `place` another key.
     pub(super) fn rekey(&mut self, place: usize, key: u64, places: &mut impl Places) {
         let Some(&old) = self.entries.get(place) else { return };
-        let entry = Entry { key, id: old.id };
+        let entry = pack(key, unpack(old).id);
         if Self::less(entry, old) {
             self.rise(place, entry, places);
         } else {
@@ -84,7 +87,7 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
 
     /// Removes the entry of `id`, found by a search.
     pub(super) fn remove(&mut self, id: u32, places: &mut impl Places) {
-        if let Some(place) = self.entries.iter().position(|entry| entry.id == id) {
+        if let Some(place) = self.entries.iter().position(|entry| unpack(*entry).id == id) {
             self.remove_at(place, places);
         }
     }
@@ -103,12 +106,12 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
 
     /// The least entry.
     pub(super) fn top(&self) -> Option<Entry> {
-        self.entries.first().copied()
+        self.entries.first().map(|entry| unpack(*entry))
     }
 
     /// The key of the entry at `place`; the greatest if there is none.
     pub(super) fn key_at(&self, place: usize) -> u64 {
-        self.entries.get(place).map_or(u64::MAX, |entry| entry.key)
+        self.entries.get(place).map_or(u64::MAX, |entry| unpack(*entry).key)
     }
 
     /// Whether nothing is in it.
@@ -116,7 +119,7 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
         self.entries.is_empty()
     }
 
-    fn rise(&mut self, mut place: usize, entry: Entry, places: &mut impl Places) {
+    fn rise(&mut self, mut place: usize, entry: Packed, places: &mut impl Places) {
         while place > 0 {
             let parent = (place - 1) / 4;
             let above = self.entries[parent];
@@ -129,40 +132,59 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
         self.set(place, entry, places);
     }
 
-    fn sink(&mut self, mut place: usize, entry: Entry, places: &mut impl Places) {
+    fn sink(&mut self, mut place: usize, entry: Packed, places: &mut impl Places) {
         loop {
             let first = place * 4 + 1;
-            let Some(children) = self.entries.get(first..) else { break };
-            let mut least = None;
-            for (index, &child) in children.iter().take(4).enumerate() {
-                if least.is_none_or(|(_, other)| Self::less(child, other)) {
-                    least = Some((first + index, child));
+            let (index, child) = match self.entries.get(first..first + 4) {
+                Some(&[a, b, c, d]) => {
+                    // Which child is least is a coin toss: selected, not branched on.
+                    let ab = Self::lesser((0, a), (1, b));
+                    let cd = Self::lesser((2, c), (3, d));
+                    Self::lesser(ab, cd)
                 }
-            }
-            match least {
-                Some((index, child)) if Self::less(child, entry) => {
-                    self.set(place, child, places);
-                    place = index;
+                _ => {
+                    let rest = self.entries.get(first..).unwrap_or_default();
+                    match rest.iter().copied().enumerate().reduce(Self::lesser) {
+                        Some(least) => least,
+                        None => break,
+                    }
                 }
-                _ => break,
+            };
+            if !Self::less(child, entry) {
+                break;
             }
+            self.set(place, child, places);
+            place = first + index;
         }
         self.set(place, entry, places);
     }
 
-    fn set(&mut self, place: usize, entry: Entry, places: &mut impl Places) {
+    fn set(&mut self, place: usize, entry: Packed, places: &mut impl Places) {
         self.entries[place] = entry;
         // At most as many entries as ids, which are u32.
         #[expect(clippy::cast_possible_truncation, reason = "entries are counted by u32 ids")]
-        places.put(entry.id, place as u32);
+        places.put(unpack(entry).id, place as u32);
     }
 
-    fn less(a: Entry, b: Entry) -> bool {
-        if a.key == b.key {
-            return a.id < b.id;
-        }
-        if WRAPPING { is_before(a.key, b.key) } else { a.key < b.key }
+    #[inline(always)]
+    fn lesser(a: (usize, Packed), b: (usize, Packed)) -> (usize, Packed) {
+        let second = Self::less(b.1, a.1);
+        (if second { b.0 } else { a.0 }, if second { b.1 } else { a.1 })
     }
+
+    #[inline(always)]
+    const fn less(a: Packed, b: Packed) -> bool {
+        if WRAPPING { a.wrapping_sub(b) > u128::MAX / 2 } else { a < b }
+    }
+}
+
+const fn pack(key: u64, id: u32) -> Packed {
+    (key as u128) << 64 | id as u128
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the inverse of `pack`")]
+const fn unpack(entry: Packed) -> Entry {
+    Entry { key: (entry >> 64) as u64, id: entry as u32 }
 }
 
 /// Whether `a` lies before `b` on the circle of 2⁶⁴, the shorter way round.

@@ -7,7 +7,7 @@
 
 use super::Hfsc;
 use super::heap::{NoPlaces, is_before};
-use super::tree::{NONE, ROOT};
+use super::tree::{NONE, Node, ROOT};
 
 impl Hfsc {
     /// Enters `node`, and the classes above it, among those that have something to send.
@@ -49,11 +49,11 @@ impl Hfsc {
                 continue;
             };
             let node = &self.nodes[top.id as usize];
-            if is_before(top.key, node.virtual_time) {
+            if node.branch == NONE && self.is_empty(top.id) {
+                self.share_pop(at);
+            } else if is_before(top.key, node.virtual_time) {
                 let key = node.virtual_time;
                 self.branches[at].shares.raise_top(key, &mut NoPlaces);
-            } else if node.branch == NONE && self.is_empty(top.id) {
-                self.share_pop(at);
             } else if !self.fits(top.id, now) {
                 self.share_pop(at);
                 self.park(top.id);
@@ -67,32 +67,40 @@ impl Hfsc {
 
     /// Charges `bytes` sent at `now` to `leaf` and all above it.
     pub(super) fn account(&mut self, mut node: u32, now: u64, bytes: u32) {
+        let mut backlogged = !self.is_empty(node);
         loop {
             let this = &mut self.nodes[node as usize];
             if this.limit != NONE {
                 self.limits[this.limit].charge(now, u64::from(bytes));
             }
             let branch = &mut self.branches[this.parent];
-            if let Some(top) = branch.shares.top()
+            let top = branch.shares.top();
+            if let Some(top) = top
                 && is_before(branch.virtual_now, top.key)
             {
                 branch.virtual_now = top.key;
             }
-            let weight = u64::from(this.weight);
-            let scaled = (u64::from(bytes) << VIRTUAL_BITS) + u64::from(this.virtual_part);
-            this.virtual_time = this.virtual_time.wrapping_add(scaled / weight);
-            // Less than the weight, which is 32 bits wide.
-            this.virtual_part = u32::try_from(scaled % weight).unwrap_or(0);
+            this.spend(bytes);
             let lead = this.virtual_time.wrapping_sub(branch.virtual_now);
-            let most = u128::from(LEAD_BYTES.max(bytes)) << VIRTUAL_BITS;
-            if lead <= u64::MAX / 2 && u128::from(lead) * u128::from(weight) > most {
-                let most = u64::try_from(most / u128::from(weight)).unwrap_or(0);
-                this.virtual_time = branch.virtual_now.wrapping_add(most);
+            let most = u64::from(LEAD_BYTES.max(bytes)) << VIRTUAL_BITS;
+            let weight = u64::from(this.weight);
+            if lead <= u64::MAX / 2 && u128::from(lead) * u128::from(weight) > u128::from(most) {
+                this.virtual_time = branch.virtual_now.wrapping_add(most / weight);
+            }
+            // On top, as after link-sharing, it is mended while it is at hand.
+            if top.is_some_and(|top| top.id == node) {
+                if backlogged {
+                    branch.shares.raise_top(this.virtual_time, &mut NoPlaces);
+                } else {
+                    branch.shares.pop(&mut NoPlaces);
+                    this.shares = false;
+                }
             }
             if branch.node == NONE {
                 return;
             }
             node = branch.node;
+            backlogged = !branch.shares.is_empty();
         }
     }
 
@@ -106,7 +114,7 @@ impl Hfsc {
             let lead = u64::try_from(lead).unwrap_or(0);
             this.virtual_time = virtual_now.wrapping_add(lead.min(lead_max(weight)));
         }
-        this.virtual_part = 0;
+        (this.virtual_part, this.step_bytes, this.step, this.step_part) = (0, 0, 0, 0);
         this.weight = weight;
     }
 
@@ -114,6 +122,25 @@ impl Hfsc {
         if let Some(top) = self.branches[branch].shares.pop(&mut NoPlaces) {
             self.nodes[top.id as usize].shares = false;
         }
+    }
+}
+
+impl Node {
+    /// Moves virtual time by `bytes / weight`.
+    #[inline]
+    fn spend(&mut self, bytes: u32) {
+        if self.step_bytes != bytes {
+            let (scaled, weight) = (u64::from(bytes) << VIRTUAL_BITS, u64::from(self.weight));
+            self.step_bytes = bytes;
+            self.step = scaled / weight;
+            // Less than the weight, which is 32 bits wide.
+            self.step_part = u32::try_from(scaled % weight).unwrap_or(0);
+        }
+        // Both are less than 2²⁰.
+        let part = self.virtual_part + self.step_part;
+        let carry = part >= self.weight;
+        self.virtual_part = if carry { part - self.weight } else { part };
+        self.virtual_time = self.virtual_time.wrapping_add(self.step + u64::from(carry));
     }
 }
 

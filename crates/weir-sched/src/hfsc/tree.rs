@@ -6,13 +6,19 @@ use alloc::vec::Vec;
 use super::curve::{Runtime, ServiceCurve};
 use super::heap::Heap;
 
-/// What every class has.
+/// What every class has: one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct Node {
     /// Virtual time: service over weight, on a circle ([`super::link_share`]).
     pub(super) virtual_time: u64,
-    /// The rest of the last division by the weight.
+    /// The rest of the divisions by the weight so far, less than the weight.
     pub(super) virtual_part: u32,
+    /// What a packet of `step_bytes` adds to both: most packets are as long as the one before, and
+    /// need no division.
+    pub(super) step: u64,
+    pub(super) step_part: u32,
+    pub(super) step_bytes: u32,
     /// Share relative to siblings; zero marks a class that does not exist.
     pub(super) weight: u32,
     /// The branch that the class hangs on.
@@ -82,6 +88,9 @@ impl Node {
     pub(super) const ABSENT: Self = Self {
         virtual_time: 0,
         virtual_part: 0,
+        step: 0,
+        step_part: 0,
+        step_bytes: 0,
         weight: 0,
         parent: ROOT,
         branch: NONE,
