@@ -7,6 +7,7 @@
 use weir_units::Nanos;
 
 use super::Hfsc;
+use super::calendar::Link;
 use super::curve::{Runtime, ServiceCurve};
 use super::limit::Limit;
 use super::tree::{Branch, Claim, NONE, Node, ROOT, STALE};
@@ -32,13 +33,15 @@ impl Hfsc {
         if self.nodes.len() <= class.0 as usize {
             self.nodes.push(Node::ABSENT);
             self.places.push(NONE);
+            self.share_links.push(Link::NONE);
+            self.wake_links.extend([Link::NONE; 2]);
         }
         let this = &mut self.branches[branch];
         this.children += 1;
         // Room for every entry that may ever be there, so that no packet allocates.
-        this.shares.reserve(this.children as usize);
+        this.shares.reserve(this.children as usize, &mut self.share_links);
         this.claims.reserve(this.children as usize);
-        self.wakes.reserve(2 * self.nodes.len());
+        self.wakes.reserve(2 * self.nodes.len(), &mut self.wake_links);
         let virtual_time = self.branches[branch].virtual_now;
         self.nodes[class.0 as usize] = Node { parent: branch, virtual_time, ..Node::ABSENT };
         self.configure(class.0, now, config);

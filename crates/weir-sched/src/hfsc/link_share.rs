@@ -6,7 +6,7 @@
 //! heap may be out of date in one way only: too early. It is mended when it comes to the top.
 
 use super::Hfsc;
-use super::heap::{NoPlaces, is_before};
+use super::heap::is_before;
 use super::tree::{NONE, Node, ROOT};
 
 impl Hfsc {
@@ -26,7 +26,7 @@ impl Hfsc {
                 this.virtual_part = 0;
             }
             this.shares = true;
-            branch.shares.push(this.virtual_time, node, &mut NoPlaces);
+            branch.shares.push(this.virtual_time, node, &mut self.share_links);
             if branch.node == NONE {
                 return;
             }
@@ -38,7 +38,7 @@ impl Hfsc {
     pub(super) fn share_pick(&mut self, now: u64) -> Option<u32> {
         let mut at = ROOT;
         loop {
-            let Some(top) = self.branches[at].shares.top() else {
+            let Some(top) = self.branches[at].shares.top(&self.share_links) else {
                 if at == ROOT {
                     return None;
                 }
@@ -53,7 +53,7 @@ impl Hfsc {
                 self.share_pop(at);
             } else if is_before(top.key, node.virtual_time) {
                 let key = node.virtual_time;
-                self.branches[at].shares.raise_top(key, &mut NoPlaces);
+                self.branches[at].shares.raise_top(key, &mut self.share_links);
             } else if !self.fits(top.id, now) {
                 self.share_pop(at);
                 self.park(top.id);
@@ -74,7 +74,7 @@ impl Hfsc {
                 self.limits[this.limit].charge(now, u64::from(bytes));
             }
             let branch = &mut self.branches[this.parent];
-            let top = branch.shares.top();
+            let top = branch.shares.top(&self.share_links);
             if let Some(top) = top
                 && is_before(branch.virtual_now, top.key)
             {
@@ -90,9 +90,9 @@ impl Hfsc {
             // On top, as after link-sharing, it is mended while it is at hand.
             if top.is_some_and(|top| top.id == node) {
                 if backlogged {
-                    branch.shares.raise_top(this.virtual_time, &mut NoPlaces);
+                    branch.shares.raise_top(this.virtual_time, &mut self.share_links);
                 } else {
-                    branch.shares.pop(&mut NoPlaces);
+                    branch.shares.pop(&mut self.share_links);
                     this.shares = false;
                 }
             }
@@ -119,7 +119,7 @@ impl Hfsc {
     }
 
     fn share_pop(&mut self, branch: u32) {
-        if let Some(top) = self.branches[branch].shares.pop(&mut NoPlaces) {
+        if let Some(top) = self.branches[branch].shares.pop(&mut self.share_links) {
             self.nodes[top.id as usize].shares = false;
         }
     }

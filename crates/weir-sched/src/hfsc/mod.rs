@@ -6,6 +6,8 @@
 //! weights from the root down. An upper limit at any class takes it and all below out of both until
 //! the exact instant at which it fits again. See `docs/algorithms/hfsc.md`.
 
+mod bits;
+mod calendar;
 mod configure;
 mod curve;
 mod heap;
@@ -19,7 +21,7 @@ use alloc::vec::Vec;
 
 use weir_units::{ByteCount, Instant};
 
-use self::heap::Heap;
+use self::calendar::{Calendar, Link};
 use self::limit::Limit;
 use self::tree::{Branch, Claim, NONE, Node, Slab};
 use crate::{
@@ -38,7 +40,11 @@ pub struct Hfsc {
     /// Where each class lies in its parent's `claims`, or [`NONE`].
     places: Vec<u32>,
     /// When classes become eligible or fit under their limit again.
-    wakes: Heap<false>,
+    wakes: Calendar<false>,
+    /// Of the `shares` of all branches, by class.
+    share_links: Vec<Link>,
+    /// Of `wakes`.
+    wake_links: Vec<Link>,
     now: u64,
     /// Nothing may leave before; zero when that is not known.
     quiet_until: u64,
@@ -57,7 +63,9 @@ impl Hfsc {
             claims: Slab::new(),
             limits: Slab::new(),
             places: Vec::new(),
-            wakes: Heap::default(),
+            wakes: Calendar::default(),
+            share_links: Vec::new(),
+            wake_links: Vec::new(),
             now: 0,
             quiet_until: 0,
         }
@@ -77,7 +85,7 @@ impl Hfsc {
         // Whatever is backlogged is below a limit with a wake-up; trying each instant in turn
         // finds the first at which all limits on some path fit. What is brought back too early
         // by that is sent away again if asked before.
-        while let Some(top) = self.wakes.top() {
+        while let Some(top) = self.wakes.top(&self.wake_links) {
             if self.pick(top.key).is_some() {
                 self.quiet_until = top.key;
                 return wait_until(top.key);

@@ -39,7 +39,7 @@ impl Hfsc {
         let eligible = claim.runtime.eligible(&claim.curve);
         if eligible > now {
             self.nodes[leaf as usize].place = Place::Waiting;
-            self.wakes.push(eligible, Wake::Eligible.of(leaf), &mut super::heap::NoPlaces);
+            self.wakes.push(eligible, Wake::Eligible.of(leaf), &mut self.wake_links);
             return;
         }
         claim.bytes = bytes;

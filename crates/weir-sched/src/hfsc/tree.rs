@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use super::calendar::Calendar;
 use super::curve::{Runtime, ServiceCurve};
 use super::heap::Heap;
 
@@ -56,7 +57,7 @@ pub(super) struct Branch {
     /// The class, [`NONE`] for the root.
     pub(super) node: u32,
     /// Children that have something to send, by virtual time. Keys may be early, never late.
-    pub(super) shares: Heap<true>,
+    pub(super) shares: Calendar<true>,
     /// The virtual time that a child begins at: follows the least one served, never goes back.
     pub(super) virtual_now: u64,
     /// Children with an eligible claim, by deadline. Keys may be early.

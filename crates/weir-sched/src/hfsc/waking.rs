@@ -5,7 +5,6 @@
 //! heaps of its parent, and all below with it, until its wake-up.
 
 use super::Hfsc;
-use super::heap::NoPlaces;
 use super::tree::{NONE, Place};
 use crate::{ClassId, Packet};
 
@@ -28,11 +27,11 @@ impl Wake {
 impl Hfsc {
     /// Brings back what has become eligible or fits again by `now`.
     pub(super) fn wake(&mut self, now: u64) {
-        while let Some(top) = self.wakes.top() {
+        while let Some(top) = self.wakes.top(&self.wake_links) {
             if top.key > now {
                 return;
             }
-            self.wakes.pop(&mut NoPlaces);
+            self.wakes.pop(&mut self.wake_links);
             let node = top.id >> 1;
             let this = &mut self.nodes[node as usize];
             if top.id & 1 == Wake::Eligible as u32 {
@@ -76,17 +75,17 @@ impl Hfsc {
         let this = &mut self.nodes[node as usize];
         let parent = &mut self.branches[this.parent];
         if core::mem::take(&mut this.shares) {
-            parent.shares.remove(node, &mut NoPlaces);
+            parent.shares.remove(node, &mut self.share_links);
         }
         let place = core::mem::replace(&mut self.places[node as usize], NONE);
         if place != NONE {
             parent.claims.remove_at(place as usize, &mut self.places);
         }
         if core::mem::take(&mut this.parked) {
-            self.wakes.remove(Wake::Fit.of(node), &mut NoPlaces);
+            self.wakes.remove(Wake::Fit.of(node), &mut self.wake_links);
         }
         if core::mem::replace(&mut this.place, Place::Nowhere) == Place::Waiting {
-            self.wakes.remove(Wake::Eligible.of(node), &mut NoPlaces);
+            self.wakes.remove(Wake::Eligible.of(node), &mut self.wake_links);
         }
         self.quiet_until = 0;
     }
@@ -96,7 +95,7 @@ impl Hfsc {
         if !self.nodes[node as usize].parked {
             let at = self.fits_at(node);
             self.nodes[node as usize].parked = true;
-            self.wakes.push(at, Wake::Fit.of(node), &mut NoPlaces);
+            self.wakes.push(at, Wake::Fit.of(node), &mut self.wake_links);
         }
     }
 

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A calendar before a heap: the least key of many in about constant time.
+//!
+//! Keys in the near future lie in buckets of equal width, each a list (R. Brown, "Calendar
+//! Queues", CACM 31(10), 1988); a bitmap finds the first bucket. Whatever a bucket cannot take goes
+//! to a heap, so how well the width fits decides the speed only.
+//!
+//! A calendar of *instants* is exact: the list of a bucket is short and looked through. One of
+//! *virtual times* is first-in first-out within a bucket, which is as wide as the spread of the keys
+//! over twice the number of entries: that much is added to the bound on fairness, a small part of
+//! the packet of the slowest class. Below [`ENTRIES_MIN`] entries all is in the heap, and exact.
+
+use alloc::vec::Vec;
+
+use super::bits::Bits;
+use super::heap::{Entry, Heap, NoPlaces, is_before};
+use super::tree::NONE;
+
+/// A priority queue of (key, id), least key first.
+///
+/// `CIRCULAR`: keys are virtual times, on a circle; else instants. An id is in at most one of the calendars that share a table of [`Link`]s.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calendar<const CIRCULAR: bool> {
+    buckets: Vec<Bucket>,
+    occupied: Bits,
+    /// Entries in buckets. All keys lie within one turn from `start`.
+    near: u32,
+    /// A bucket is 2 to this power wide.
+    shift: u32,
+    /// The first key of the bucket that the last entry was taken from.
+    start: u64,
+    far: Heap<CIRCULAR>,
+    /// The least entry and whether it is in a bucket, while that is known.
+    least: Option<(Entry, bool)>,
+    tuning: Tuning,
+}
+
+/// What a calendar keeps for each id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    key: u64,
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    head: u32,
+    tail: u32,
+}
+
+/// How the width has fitted since it was last changed.
+#[derive(Clone, Debug, Default)]
+struct Tuning {
+    pushes: u32,
+    /// Keys beyond the window: the buckets are too narrow.
+    beyond: u32,
+    /// Entries for which the list was full: the buckets are too wide.
+    crowded: u32,
+    /// The greatest distance of a key from the window's begin.
+    farthest: u64,
+}
+
+impl Link {
+    /// In no calendar.
+    pub(super) const NONE: Self = Self { key: 0, next: NONE };
+}
+
+impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
+    /// Room for `count` entries in all, so that no push allocates.
+    pub(super) fn reserve(&mut self, count: usize, links: &mut [Link]) {
+        self.far.reserve(count);
+        let buckets = if count < ENTRIES_MIN { 0 } else { 2 * count.next_power_of_two() };
+        if buckets > self.buckets.len() {
+            let all = self.unlink_all(links);
+            self.buckets = Vec::new();
+            self.buckets.resize(buckets, EMPTY);
+            self.occupied = Bits::new(buckets);
+            self.link_all(all, links);
+        }
+    }
+
+    /// Adds an entry.
+    #[inline]
+    pub(super) fn push(&mut self, key: u64, id: u32, links: &mut [Link]) {
+        self.tune(links);
+        if let Some((least, _)) = self.least
+            && Self::less(Entry { key, id }, least)
+        {
+            self.least = None;
+        }
+        if self.near == 0 {
+            self.start = key >> self.shift << self.shift;
+        }
+        self.insert(key, id, links);
+    }
+
+    /// The least entry.
+    #[inline]
+    pub(super) fn top(&mut self, links: &[Link]) -> Option<Entry> {
+        if self.least.is_none() {
+            let near = self.least_near(links);
+            self.least = match (near, self.far.top()) {
+                (Some(near), Some(far)) if Self::less(far, near) => Some((far, false)),
+                (Some(near), _) => Some((near, true)),
+                (None, far) => far.map(|far| (far, false)),
+            };
+        }
+        self.least.map(|(entry, _)| entry)
+    }
+
+    /// Removes the least entry.
+    #[inline]
+    pub(super) fn pop(&mut self, links: &mut [Link]) -> Option<Entry> {
+        let top = self.top(links)?;
+        let (_, is_near) = self.least.take()?;
+        if is_near {
+            self.unlink(top.id, links);
+            self.start = top.key >> self.shift << self.shift;
+        } else {
+            self.far.pop(&mut NoPlaces);
+        }
+        Some(top)
+    }
+
+    /// Gives the least entry a key that is not less.
+    #[inline]
+    pub(super) fn raise_top(&mut self, key: u64, links: &mut [Link]) {
+        if self.buckets.is_empty() {
+            self.least = None;
+            self.far.raise_top(key, &mut NoPlaces);
+        } else if let Some(top) = self.pop(links) {
+            self.push(key, top.id, links);
+        }
+    }
+
+    /// Removes the entry of `id`, wherever it is.
+    pub(super) fn remove(&mut self, id: u32, links: &mut [Link]) {
+        self.least = None;
+        if !self.unlink(id, links) {
+            self.far.remove(id, &mut NoPlaces);
+        }
+    }
+
+    /// Whether nothing is in it.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.near == 0 && self.far.is_empty()
+    }
+
+    /// Into its bucket if it fits there, else to the heap.
+    fn insert(&mut self, key: u64, id: u32, links: &mut [Link]) {
+        let turn = self.buckets.len() as u64;
+        let distance = key.wrapping_sub(self.start);
+        let beyond = distance >> self.shift >= turn;
+        // A key before the window is not far, only early.
+        if distance <= u64::MAX / 2 {
+            self.tuning.farthest = self.tuning.farthest.max(distance);
+        }
+        let place = self.place(key);
+        let Some(bucket) = self.buckets.get_mut(place) else {
+            self.far.push(key, id, &mut NoPlaces);
+            return;
+        };
+        let crowded = !CIRCULAR && Self::is_crowded(*bucket, links);
+        if beyond || crowded {
+            self.tuning.beyond += u32::from(beyond);
+            self.tuning.crowded += u32::from(!beyond);
+            self.far.push(key, id, &mut NoPlaces);
+            return;
+        }
+        links[id as usize] = Link { key, next: NONE };
+        if bucket.head == NONE {
+            bucket.head = id;
+            self.occupied.insert(place);
+        } else {
+            links[bucket.tail as usize].next = id;
+        }
+        bucket.tail = id;
+        self.near += 1;
+    }
+
+    /// Whether the list has [`LENGTH_MAX`] entries.
+    fn is_crowded(bucket: Bucket, links: &[Link]) -> bool {
+        let (mut id, mut length) = (bucket.head, 0);
+        while id != NONE && length < LENGTH_MAX {
+            id = links[id as usize].next;
+            length += 1;
+        }
+        length == LENGTH_MAX
+    }
+
+    /// The bucket of a key within the window.
+    #[expect(clippy::cast_possible_truncation, reason = "masked by a length in memory")]
+    const fn place(&self, key: u64) -> usize {
+        (key >> self.shift) as usize & self.buckets.len().wrapping_sub(1)
+    }
+
+    fn least_near(&self, links: &[Link]) -> Option<Entry> {
+        if self.near == 0 {
+            return None;
+        }
+        let from = self.place(self.start);
+        let place = self.occupied.next(from).or_else(|| self.occupied.next(0))?;
+        let mut id = self.buckets[place].head;
+        let mut least = Entry { key: links[id as usize].key, id };
+        if CIRCULAR {
+            return Some(least);
+        }
+        loop {
+            id = links[id as usize].next;
+            if id == NONE {
+                return Some(least);
+            }
+            let entry = Entry { key: links[id as usize].key, id };
+            if Self::less(entry, least) {
+                least = entry;
+            }
+        }
+    }
+
+    /// Takes `id` out of its bucket. Says whether it was in one.
+    fn unlink(&mut self, id: u32, links: &mut [Link]) -> bool {
+        let Link { key, next } = links[id as usize];
+        let place = self.place(key);
+        let Some(bucket) = self.buckets.get_mut(place) else { return false };
+        let mut before = NONE;
+        let mut at = bucket.head;
+        while at != id {
+            if at == NONE {
+                return false;
+            }
+            before = at;
+            at = links[at as usize].next;
+        }
+        if before == NONE {
+            bucket.head = next;
+        } else {
+            links[before as usize].next = next;
+        }
+        if bucket.tail == id {
+            bucket.tail = before;
+        }
+        if bucket.head == NONE {
+            self.occupied.remove(place);
+        }
+        self.near -= 1;
+        true
+    }
+
+    /// Makes the buckets as wide as the keys of late ask for. Amortized: it takes some steps for
+    /// each entry, after more pushes than there are entries.
+    #[inline]
+    fn tune(&mut self, links: &mut [Link]) {
+        self.tuning.pushes += 1;
+        let period = if self.shift == 0 { FIRST_TUNING } else { 2 * self.buckets.len() };
+        if self.tuning.pushes as usize > period {
+            self.retune(links);
+        }
+    }
+
+    #[cold]
+    fn retune(&mut self, links: &mut [Link]) {
+        let Tuning { pushes, beyond, crowded, farthest } = core::mem::take(&mut self.tuning);
+        if self.buckets.is_empty() {
+            return;
+        }
+        let turn = u64::BITS - (self.buckets.len() as u64).leading_zeros() - 1;
+        let fitting = (u64::BITS - farthest.leading_zeros()).saturating_sub(turn);
+        let shift = if self.shift == 0 || beyond > pushes / 8 {
+            fitting
+        } else if CIRCULAR {
+            // One step of reluctance, so that two scales in turn do not rebuild each time.
+            if fitting + 1 < self.shift { fitting } else { self.shift }
+        } else {
+            self.shift - u32::from(crowded > pushes / 8)
+        };
+        let shift = shift.clamp(1, SHIFT_MAX);
+        if shift != self.shift {
+            let all = self.unlink_all(links);
+            self.shift = shift;
+            self.link_all(all, links);
+        }
+    }
+
+    /// Empties the buckets into one list.
+    fn unlink_all(&mut self, links: &mut [Link]) -> u32 {
+        let (mut first, mut last, mut place) = (NONE, NONE, 0);
+        while let Some(occupied) = self.occupied.next(place) {
+            place = occupied;
+            self.occupied.remove(place);
+            let bucket = core::mem::replace(&mut self.buckets[place], EMPTY);
+            if last == NONE {
+                first = bucket.head;
+            } else {
+                links[last as usize].next = bucket.head;
+            }
+            last = bucket.tail;
+        }
+        self.near = 0;
+        self.least = None;
+        first
+    }
+
+    fn link_all(&mut self, mut all: u32, links: &mut [Link]) {
+        self.start = self.start >> self.shift << self.shift;
+        while all != NONE {
+            let Link { key, next } = links[all as usize];
+            self.insert(key, all, links);
+            all = next;
+        }
+        self.tuning = Tuning::default();
+    }
+
+    #[inline(always)]
+    const fn less(a: Entry, b: Entry) -> bool {
+        let before = if CIRCULAR { is_before(a.key, b.key) } else { a.key < b.key };
+        before | (a.key == b.key && a.id < b.id)
+    }
+}
+
+const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
+
+/// Below this many entries a heap has two levels and is as fast.
+const ENTRIES_MIN: usize = 17;
+
+/// The width is unknown until this many entries were seen.
+const FIRST_TUNING: usize = 256;
+
+/// A longer list is slower to look through than a heap.
+const LENGTH_MAX: u32 = 6;
+
+/// Buckets of 2⁴⁰ ns are 18 minutes wide, of 2⁴⁰ in virtual time a megabyte.
+const SHIFT_MAX: u32 = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+
+    /// Goal: the same order as a sorted set, through changes of scale and removals; for virtual times
+    /// over the seam of the circle, where entries may be taken early by a bucket's width. Method:
+    /// 100 000 operations, keys that only grow; from a point shortly below 2⁶⁴ for virtual times.
+    #[test]
+    fn instants_are_ordered_like_a_sorted_set() {
+        run::<false>(1_000);
+    }
+
+    #[test]
+    fn virtual_times_are_ordered_to_within_a_bucket() {
+        run::<true>(u64::MAX - 1_000_000);
+    }
+
+    fn run<const CIRCULAR: bool>(origin: u64) {
+        let mut calendar = Calendar::<CIRCULAR>::default();
+        let mut links = vec![Link::NONE; 300];
+        let mut model = BTreeSet::new();
+        let (mut seed, mut floor, mut beyond_heap) = (1u64, 0u64, 0);
+        calendar.reserve(40, &mut links);
+        for round in 0..100_000u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if round == 30_000 {
+                calendar.reserve(300, &mut links);
+            }
+            let ids = if round < 30_000 { 40 } else { 300 };
+            let id = (seed >> 33) as u32 % ids;
+            let key = floor + (seed >> 40) % (1 << (round / 10_000 + 4));
+            let known = model.iter().find(|entry: &&(u64, u32)| entry.1 == id).copied();
+            match (seed >> 60, known) {
+                (0..=8, None) => {
+                    calendar.push(origin.wrapping_add(key), id, &mut links);
+                    model.insert((key, id));
+                }
+                (9, Some(entry)) => {
+                    calendar.remove(id, &mut links);
+                    model.remove(&entry);
+                }
+                (10..=12, _) if !model.is_empty() => {
+                    let top = calendar.top(&links).unwrap();
+                    let old = top.key.wrapping_sub(origin);
+                    floor = floor.max(old);
+                    calendar.raise_top(origin.wrapping_add(key.max(old)), &mut links);
+                    assert!(model.remove(&(old, top.id)));
+                    model.insert((key.max(old), top.id));
+                }
+                (13.., _) => {
+                    if let Some(top) = calendar.pop(&mut links) {
+                        let old = top.key.wrapping_sub(origin);
+                        floor = floor.max(old);
+                        assert!(model.remove(&(old, top.id)));
+                    }
+                }
+                _ => (),
+            }
+            beyond_heap += u64::from(calendar.near > 0);
+            assert_eq!(calendar.is_empty(), model.is_empty());
+            let top = calendar.top(&links).map(|top| (top.key.wrapping_sub(origin), top.id));
+            if CIRCULAR {
+                let least = model.first().map_or(0, |least| least.0);
+                let early = top.map_or(0, |top| top.0) - least;
+                assert!(early < 1 << calendar.shift, "{early} of {}", calendar.shift);
+                assert!(calendar.shift < 10, "wider than the spread asks for");
+            } else {
+                assert_eq!(top, model.first().copied());
+            }
+        }
+        assert!(beyond_heap > 50_000, "buckets are used: {beyond_heap}");
+    }
+}
