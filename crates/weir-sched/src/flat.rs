@@ -45,7 +45,8 @@ pub trait Discipline {
         let _ = (class, bytes);
     }
 
-    /// The class became active at `now`, which may lie in the past; `head` is the length of its first packet.
+    /// The class became active at `now`, which may lie in the past; `head` is the length of its
+    /// first packet.
     fn activate(&mut self, now: Instant, class: u32, head: u32);
 
     /// The class is not active any more although it has packets: at its limit, or removed.

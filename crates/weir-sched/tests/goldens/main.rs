@@ -7,7 +7,8 @@
 //!   link 8Gbit               the configured rate: at 8Gbit a byte takes 1 ns
 //!   wire 32Gbit              what the wire really does, if another; then nothing paces but the
 //!                            scheduler itself
-//!   class a weight=2 ...     weight, min_rate, rate, burst, packets, bytes, codel=TARGET/INTERVAL/ecn
+//!   class a weight=2 ...     weight, min_rate, rate, burst, packets, bytes,
+//!                            codel=TARGET/INTERVAL/ecn
 //! input
 //!   at 0 a 1000 1000 300     packets of class a, by length; they are called a1, a2, a3
 //!   at 9 change a weight=3   a live change of the values named
@@ -16,8 +17,9 @@
 //!   0 send a1 1000           also: mark, drop, refuse REASON, wait UNTIL REASON
 //! ```
 //!
-//! All packets of an instant come before the first pull at it. The output must agree to the letter;
-//! beside it the runner checks what must hold in any case: the link's rate, and that nothing is lost.
+//! All packets of an instant come before the first pull at it. The output must agree to the
+//! letter; beside it the runner checks what must hold in any case: the link's rate, and that
+//! nothing is lost.
 
 #![expect(clippy::unwrap_used, reason = "tests; the lint spares only functions marked so")]
 #![expect(clippy::panic, reason = "a malformed case fails by panic")]

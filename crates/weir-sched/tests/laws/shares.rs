@@ -177,8 +177,8 @@ pub(crate) fn the_order_of_classes_does_not_matter(subject: &Subject) {
     }
 }
 
-/// Goal: a weight changed under load holds at once. Method: floods, weights changed half-way; before
-/// it the old bound holds, and from two rounds after it the new one.
+/// Goal: a weight changed under load holds at once. Method: floods, weights changed half-way; the
+/// old bound holds before it, and from two rounds after it the new one.
 pub(crate) fn a_new_weight_holds_from_the_next_round(subject: &Subject) {
     if !subject.promises.order.shares() {
         return;
