@@ -50,6 +50,7 @@ impl Switch {
         (self.trees, self.vifs, self.domains) = (trees, vifs, domains);
         self.policy = policy.clone();
         (self.room, self.length_max) = (Room::of(policy.node.frames), length_max(policy));
+        self.carry_taps(&remap);
         self.mark_ready();
         for (vif, kind, packet) in orphans.iter().copied() {
             self.bury(vif as usize, kind, packet.id, pool);
@@ -84,6 +85,7 @@ impl Switch {
             after.receiving = before.receiving;
             after.stage = before.stage;
             after.completes = before.completes;
+            after.tapped = before.tapped;
         }
     }
 
@@ -231,6 +233,14 @@ impl Switch {
             }
         }
         (self.ports, self.storms, self.counters) = (ports, storms, counters);
+    }
+
+    fn carry_taps(&mut self, remap: &Remap) {
+        self.taps.retain_mut(|tap| {
+            let vif = remap.vif(tap.vif as usize);
+            tap.vif = vif.unwrap_or(NO_VIF);
+            vif.is_some()
+        });
     }
 
     fn mark_ready(&mut self) {

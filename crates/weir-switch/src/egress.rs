@@ -160,6 +160,9 @@ impl Switch {
         self.queued = self.queued.saturating_sub(1);
         let state = &mut self.vifs[vif];
         state.receiving = state.receiving.saturating_sub(1);
+        if state.tapped {
+            self.capture(now, vif, Direction::Receive, pool.data(frame));
+        }
         self.vif_counters(vif, Direction::Receive).sent.add(slot.len);
         Transmit::Frame(frame)
     }

@@ -94,7 +94,11 @@ impl Switch {
         frame: Frame,
         pool: &mut P,
     ) {
-        let read = Ethernet::read(pool.data(frame));
+        let data = pool.data(frame);
+        if self.vifs[vif].tapped {
+            self.capture(now, vif, Direction::Send, data);
+        }
+        let read = Ethernet::read(data);
         let tagged = matches!(read, Ok(Ethernet { vlan: Some(_), .. }));
         let bytes = if tagged { frame.len - vlan::TAG } else { frame.len };
         self.vif_counters(vif, Direction::Send).received.add(bytes);

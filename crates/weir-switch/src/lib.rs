@@ -16,6 +16,7 @@ extern crate std;
 
 mod accounting;
 mod apply;
+mod capture;
 mod checksum;
 mod counters;
 mod egress;
@@ -23,6 +24,7 @@ mod fdb;
 mod filter;
 mod frame;
 mod ingress;
+pub mod pcapng;
 mod police;
 mod pool;
 mod reason;
@@ -37,6 +39,7 @@ mod types;
 mod vlan;
 
 pub use accounting::Accounting;
+pub use capture::{CaptureConfig, CaptureCounters, Captured};
 pub use checksum::complete as complete_checksum;
 pub use counters::{Counters, Tally};
 pub use frame::{ArpSender, Ethernet, Fragment, Ip, mark_congestion};

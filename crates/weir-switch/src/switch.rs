@@ -10,6 +10,7 @@ use weir_policy::{Direction, Policy, PortId, VifId};
 use weir_sched::{Backlog, ConfigError};
 use weir_units::Instant;
 
+use crate::capture::Tap;
 use crate::counters::Counters;
 use crate::fdb::Fdb;
 use crate::police::Police;
@@ -48,6 +49,7 @@ pub struct Switch {
     pub(crate) room: Room,
     /// Longest frame, without a tag.
     pub(crate) length_max: u16,
+    pub(crate) taps: Vec<Tap>,
     /// Frames of vifs and queues that a change of policy took away.
     pub(crate) removed: u64,
 }
@@ -119,6 +121,7 @@ impl Switch {
             queued: 0,
             room: Room::of(frames),
             length_max: length_max(policy),
+            taps: Vec::new(),
             removed: 0,
             policy: policy.clone(),
         })

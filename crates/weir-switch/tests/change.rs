@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A policy changes while traffic runs: nothing is lost or reordered by it, and the new values hold.
+
+mod common;
+
+use common::sim::{Source, by_second, in_order, run};
+use common::{PORT, Rig, UP, ether, mac, mark_of, node, tenant};
+use proptest::prelude::*;
+use weir_policy::{Codel, Policy, Router, SchedulerKind, VifId};
+use weir_switch::{Direction, Reason};
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Rig {
+    fn apply(&mut self, policy: &Policy) {
+        self.switch.apply(self.now, policy, &mut self.pool).unwrap();
+    }
+}
+
+/// Three tenants, the third tagged.
+fn three() -> (Policy, [VifId; 3]) {
+    let mut policy = node(BitRate::from_mbps(100));
+    let vifs = ["a", "b", "c"].map(|name| tenant(&mut policy, name).1);
+    policy.slices[2].vlan = Some(30);
+    (policy, vifs)
+}
+
+/// One change of anything that a policy says of these tenants, their queues' bounds aside.
+fn alter(policy: &mut Policy, what: u8, value: u32) {
+    let at = value as usize % 3;
+    let rate = BitRate::from_mbps(u64::from(value % 90 + 1));
+    let vif = &mut policy.vifs[at];
+    match what % 16 {
+        0 => vif.send.priority = value % 1000 + 1,
+        1 => vif.send.rate = (value % 4 > 0).then_some(rate),
+        2 => vif.send.min_rate = BitRate::from_mbps(u64::from(value % 30)),
+        3 => vif.send.burst = ByteCount::new(u64::from(value % 60_000) + 3036),
+        4 => vif.delay = (value % 2 > 0).then(|| Nanos::from_micros(u64::from(value % 900 + 100))),
+        5 => vif.receive.priority = value % 1000 + 1,
+        6 => vif.receive.min_rate = BitRate::from_mbps(u64::from(value % 30)),
+        7 => policy.slices[at].send.rate = (value % 4 > 0).then_some(rate),
+        8 => policy.slices[at].send.priority = value % 9 + 1,
+        9 => policy.slices[at].send.min_rate = BitRate::from_mbps(u64::from(value % 30)),
+        10 => policy.ports[0].rate = BitRate::from_mbps(u64::from(value % 900 + 10)),
+        11 => policy.slices[2].vlan = (value % 3 > 0).then_some(30 + value as u16 % 5),
+        12 => {
+            let slice = vif.slice;
+            let name = format!("r{value}");
+            vif.router = None;
+            policy.routers.clear();
+            policy.vifs.iter_mut().for_each(|vif| vif.router = None);
+            let router = policy.add_router(Router::new(&name, slice));
+            policy.vifs[at].router = (value % 3 > 0).then_some(router);
+        }
+        13 => {
+            let kinds = [SchedulerKind::Hfsc, SchedulerKind::Drr, SchedulerKind::Wfq];
+            policy.ports[0].scheduler = kinds[value as usize % 3];
+        }
+        14 => {
+            // Another tenant comes or goes, in front of the others.
+            let count = policy.slices.len();
+            if count > 3 {
+                policy.vifs.truncate(3);
+                policy.slices.truncate(3);
+            } else {
+                tenant(policy, &format!("new{value}"));
+            }
+        }
+        _ => policy.ports[0].overhead = (value % 24).cast_signed(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    /// Frames are handed in, taken and the policy changed in any order; every frame that was
+    /// queued comes out, in order, once, and only where its slice is.
+    #[test]
+    fn nothing_is_lost_or_reordered_by_any_change(
+        steps in prop::collection::vec((0u8..4, any::<u8>(), any::<u32>()), 1..120),
+    ) {
+        let (mut policy, vifs) = three();
+        let mut rig = Rig::new(&policy);
+        let mut counts = [0u32; 3];
+        let mut seen: [Vec<u32>; 3] = Default::default();
+        let note = |seen: &mut [Vec<u32>; 3], bytes: &[u8]| {
+            seen[bytes[11] as usize - 1].push(mark_of(bytes));
+        };
+        for (kind, what, value) in steps {
+            let at = value as usize % 3;
+            match kind {
+                0 | 1 => {
+                    for _ in 0..value % 8 {
+                        let bytes = ether(mac(9), mac(at as u32 + 1), 60 + what as usize, counts[at]);
+                        rig.put_vif(vifs[at], &bytes);
+                        counts[at] += 1;
+                    }
+                }
+                2 => {
+                    rig.wait(u64::from(value % 100_000));
+                    while let Some(bytes) = rig.take(UP) {
+                        note(&mut seen, &bytes);
+                    }
+                }
+                _ => {
+                    alter(&mut policy, what, value);
+                    rig.apply(&policy);
+                }
+            }
+            rig.check();
+        }
+        for (iface, _, bytes) in rig.drain() {
+            prop_assert_eq!(iface, UP);
+            note(&mut seen, &bytes);
+        }
+        prop_assert_eq!(rig.switch.removed(), 0);
+        prop_assert_eq!(rig.pool.taken(), 0);
+        for (at, seen) in seen.iter().enumerate() {
+            let counters = rig.vif_counters(vifs[at], Direction::Send);
+            let dropped = counters.dropped_total().packets;
+            prop_assert_eq!(seen.len() as u64 + dropped, u64::from(counts[at]));
+            prop_assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", seen);
+            if dropped == 0 {
+                prop_assert_eq!(seen.len(), counts[at] as usize);
+            }
+        }
+    }
+}
+
+/// Every change of priority takes hold at once, without a gap.
+#[test]
+fn priorities_swept_under_load_hold_within_each_second() {
+    let (mut policy, [a, b, _]) = three();
+    let mut rig = Rig::new(&policy);
+    let gateway = mac(0xff);
+    let source =
+        |vif: VifId| Source::new(rig.iface(vif), mac(vif.0 + 1), gateway, 1500, 90_000_000);
+    let mut sources = [source(a), source(b)];
+    let mut departures = Vec::new();
+    for second in 0..6u64 {
+        let (high, low) = (6 - second.min(5), second.min(5) + 1);
+        policy[a].send.priority = u32::try_from(high).unwrap();
+        policy.slices[0].send.priority = u32::try_from(high).unwrap();
+        policy.slices[1].send.priority = u32::try_from(low).unwrap();
+        rig.apply(&policy);
+        departures.extend(run(&mut rig, &mut sources, (second + 1) * SECOND));
+        let of = |source| by_second(&departures, source, second, second + 1)[0] * 8;
+        let (got, sum) = (of(0), of(0) + of(1));
+        let expected = (100_000_000 * high / (high + low)).min(90_000_000);
+        let other = 100_000_000 - expected;
+        if other <= 90_000_000 {
+            assert!(got.abs_diff(expected) <= 1_500_000, "{got} of {expected} in second {second}");
+        }
+        assert!(sum >= 98_000_000, "the link is full: {sum}");
+    }
+    assert!(in_order(&departures, 2));
+    rig.check();
+}
+
+#[test]
+fn a_vif_that_leaves_takes_only_its_own_frames() {
+    let (mut policy, [a, b, _]) = three();
+    let mut rig = Rig::new(&policy);
+    for mark in 0..10 {
+        rig.put_vif(a, &ether(mac(9), mac(1), 100, mark));
+        rig.put_vif(b, &ether(mac(9), mac(2), 100, mark));
+    }
+    rig.put(UP, &ether(mac(1), mac(9), 100, 99));
+    policy.vifs.remove(a.0 as usize);
+    rig.apply(&policy);
+    assert_eq!(rig.switch.removed(), 11);
+    rig.check();
+    let marks: Vec<u32> = rig.drain().iter().map(|(_, _, bytes)| mark_of(bytes)).collect();
+    assert_eq!(marks, (0..10).collect::<Vec<_>>());
+    assert_eq!(rig.pool.taken(), 0);
+    let counters = rig.vif_counters(VifId(0), Direction::Send);
+    assert_eq!(counters.sent.packets, 10, "the counters moved with b");
+}
+
+#[test]
+fn a_vif_in_another_slice_is_another_vif() {
+    let (mut policy, [a, ..]) = three();
+    let mut rig = Rig::new(&policy);
+    rig.put_vif(a, &ether(mac(9), mac(1), 100, 0));
+    policy[a].slice = policy.vifs[2].slice;
+    rig.apply(&policy);
+    assert!(rig.drain().is_empty(), "a frame of one slice does not leave as another's");
+    assert_eq!(rig.switch.removed(), 1);
+    rig.check();
+}
+
+#[test]
+fn local_frames_survive_changes_and_die_with_their_receiver() {
+    let mut policy = node(BitRate::from_mbps(100));
+    let slice = policy.add_slice(weir_policy::Slice::new("s"));
+    let vifs = ["a", "b", "c"].map(|name| common::vif(&mut policy, name, slice));
+    let mut rig = Rig::new(&policy);
+    for vif in vifs {
+        rig.put_vif(vif, &ether(mac(9), mac(vif.0 + 1), 60, 0));
+    }
+    rig.drain();
+    for mark in 0..6 {
+        rig.put_vif(vifs[2], &ether(mac(1 + mark % 2), mac(3), 60, mark));
+    }
+    policy.vifs.remove(0);
+    rig.apply(&policy);
+    rig.check();
+    let marks: Vec<u32> = rig.drain().iter().map(|(_, _, bytes)| mark_of(bytes)).collect();
+    assert_eq!(marks, [1, 3, 5], "those for b");
+    assert_eq!(rig.switch.removed(), 3);
+    assert_eq!(rig.pool.taken(), 0);
+    rig.check();
+}
+
+#[test]
+fn spent_tokens_stay_spent() {
+    let (mut policy, [a, ..]) = three();
+    policy[a].send.max_pps = Some(PacketRate::from_pps(100));
+    let mut rig = Rig::new(&policy);
+    let frame = ether(mac(9), mac(1), 60, 0);
+    for _ in 0..64 {
+        rig.put_vif(a, &frame);
+    }
+    policy[a].send.max_pps = Some(PacketRate::from_pps(200));
+    rig.apply(&policy);
+    rig.put_vif(a, &frame);
+    let dropped = rig.vif_counters(a, Direction::Send).dropped_for(Reason::VifPackets);
+    assert_eq!(dropped.packets, 1, "a change does not fill the bucket");
+}
+
+#[test]
+fn a_policy_that_a_scheduler_refuses_changes_nothing() {
+    let (policy, [a, ..]) = three();
+    let mut rig = Rig::new(&policy);
+    rig.put_vif(a, &ether(mac(9), mac(1), 60, 7));
+    let mut wrong = policy.clone();
+    wrong[a].send.priority = 0;
+    wrong[a].send_queue.codel = Some(Codel { interval: Nanos::ZERO, ..Codel::default() });
+    let refused = rig.switch.apply(rig.now, &wrong, &mut rig.pool);
+    assert!(refused.unwrap_err().to_string().starts_with("port 0: "));
+    wrong = policy.clone();
+    wrong[a].port = weir_policy::PortId(PORT.0 + 1);
+    let refused = rig.switch.apply(rig.now, &wrong, &mut rig.pool).unwrap_err();
+    assert_eq!(refused.to_string(), "vif.port: no entry has index 1");
+    assert_eq!(*rig.switch.policy(), policy);
+    assert_eq!(rig.drain().len(), 1);
+    rig.check();
+}
