@@ -2,9 +2,10 @@
 //! What a packet costs: 64-byte frames, 1024 classes in 32 slices, HFSC, one core, the frames
 //! rotating through 32 MiB so that no header is in the L2 cache when it is read.
 //!
-//! Prints one JSON line a case. Times are medians over batches of 32, so that another process on the
-//! core does not count; `mean_mpps` is by the clock. `cargo bench -p weir-switch --bench packets [-- SECONDS]`
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench may stop at a surprise")]
+//! Prints one JSON line a case. Times are medians over batches of 32, so that another process on
+//! the core does not count; `mean_mpps` is by the clock.
+//! `cargo bench -p weir-switch --bench packets [-- SECONDS]`
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may stop at a surprise")]
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};
@@ -145,7 +146,7 @@ impl Bench {
             self.switch.receive(self.now, IfaceId(0), hello, &mut self.pool);
         }
         let mut next: VecDeque<u32> =
-            (0..(BACKLOG + 4 * BATCH) as u32).map(|n| n * 769 % (SLICES * VIFS)).collect();
+            (0u32..).take(BACKLOG + 4 * BATCH).map(|n| n * 769 % (SLICES * VIFS)).collect();
         let mut batch = Vec::with_capacity(BATCH);
         let mut prime = BACKLOG / BATCH;
         let end = Clock::now() + Duration::from_secs(seconds);

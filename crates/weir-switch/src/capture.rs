@@ -143,10 +143,10 @@ impl Tap {
 
     fn note(&mut self, now: Instant, direction: Direction, data: &[u8]) {
         // A frame that has no Ethernet header matches no rule.
-        if let Ok(ethernet) = Ethernet::read(data) {
-            if !filter::passes(&self.config.filter, direction, data, &ethernet) {
-                return;
-            }
+        let rules = &self.config.filter;
+        let read = Ethernet::read(data);
+        if read.is_ok_and(|ethernet| !filter::passes(rules, direction, data, &ethernet)) {
+            return;
         }
         self.counters.seen += 1;
         if self.held == self.records.len() {

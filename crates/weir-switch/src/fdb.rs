@@ -343,7 +343,9 @@ mod tests {
     proptest! {
         /// The table answers like an obvious map, whatever is learned and however time passes.
         #[test]
-        fn the_table_is_a_map(steps in prop::collection::vec((0u64..40, 0u32..4, 0u64..100), 1..300)) {
+        fn the_table_is_a_map(
+            steps in prop::collection::vec((0u64..40, 0u32..4, 0u64..100), 1..300),
+        ) {
             let mut fdb = Fdb::new(&[64, 64, 64, 64], 0);
             let mut map: BTreeMap<u64, (u32, Instant)> = BTreeMap::new();
             let mut now = at(0);

@@ -67,8 +67,8 @@ impl Ethernet {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`Reason::Truncated`] if it does not fit, [`Reason::NestedTag`] if a second tag, or a service
-    /// tag, follows.
+    /// [`Reason::Truncated`] if it does not fit, [`Reason::NestedTag`] if a second tag, or a
+    /// service tag, follows.
     #[inline]
     pub fn read(frame: &[u8]) -> Result<Self, Reason> {
         let head = frame.first_chunk::<14>().ok_or(Reason::Truncated)?;

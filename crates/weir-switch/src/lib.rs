@@ -23,6 +23,8 @@ mod egress;
 mod fdb;
 mod filter;
 mod frame;
+mod from_port;
+mod from_vif;
 mod ingress;
 pub mod pcapng;
 mod police;

@@ -15,8 +15,8 @@ pub struct Frame {
 /// A fixed number of chunks of equal size.
 ///
 /// A chunk is either free, in the pool, or owned by exactly one [`Frame`]: in a device's ring or in
-/// a queue of the switch. No method panics, whatever the frame says: what lies outside a chunk reads
-/// as an empty frame.
+/// a queue of the switch. No method panics, whatever the frame says: what lies outside a chunk
+/// reads as an empty frame.
 pub trait FramePool {
     /// The frame's bytes; empty if they are not all inside a chunk.
     fn data(&mut self, frame: Frame) -> &mut [u8];

@@ -86,7 +86,8 @@ impl Switch {
     /// The switch that a policy describes, all queues empty.
     ///
     /// # Errors
-    /// [`SwitchError`]; a policy that passed its own checks gives none but [`SwitchError::TooMany`].
+    /// [`SwitchError`]; a policy that passed its own checks gives none but
+    /// [`SwitchError::TooMany`].
     pub fn new(policy: &Policy, now: Instant) -> Result<Self, SwitchError> {
         check(policy)?;
         let domains = state::domains(policy);
@@ -233,7 +234,7 @@ impl Switch {
         self.queued
     }
 
-    /// Frames that lost their queue to changes of policy.
+    /// Frames that lost their queue to changes of policy, or that no interface was charged with.
     #[must_use]
     pub const fn removed(&self) -> u64 {
         self.removed

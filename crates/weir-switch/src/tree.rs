@@ -55,8 +55,8 @@ pub(crate) enum Served {
     Idle,
 }
 
-/// Packets that lost their class by a change of policy, with the vif (new index, [`NO_VIF`] if it is
-/// gone) that they belonged to.
+/// Packets that lost their class by a change of policy, with the vif (new index, [`NO_VIF`] if it
+/// is gone) that they belonged to.
 pub(crate) type Orphans = Vec<(u32, TreeKind, Packet)>;
 
 impl Tree {

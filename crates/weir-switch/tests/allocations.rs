@@ -2,6 +2,7 @@
 //! Once it runs, the switch allocates nothing: counted by the allocator itself. One test, in a
 //! binary of its own, so that nothing else allocates meanwhile.
 #![allow(unsafe_code, reason = "an allocator that counts can only be written so")]
+#![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
 
 mod common;
 

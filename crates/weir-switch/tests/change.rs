@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A policy changes while traffic runs: nothing is lost or reordered by it, and the new values hold.
+//! A policy changes while traffic runs: nothing is lost or reordered by it, and the new values
+//! hold.
+#![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
 
 mod common;
 
@@ -91,7 +93,8 @@ proptest! {
             match kind {
                 0 | 1 => {
                     for _ in 0..value % 8 {
-                        let bytes = ether(mac(9), mac(at as u32 + 1), 60 + what as usize, counts[at]);
+                        let (station, length) = (at as u32 + 1, 60 + what as usize);
+                        let bytes = ether(mac(9), mac(station), length, counts[at]);
                         rig.put_vif(vifs[at], &bytes);
                         counts[at] += 1;
                     }
@@ -155,6 +158,26 @@ fn priorities_swept_under_load_hold_within_each_second() {
     }
     assert!(in_order(&departures, 2));
     rig.check();
+}
+
+#[test]
+fn queued_frames_leave_with_the_tag_that_their_slice_has_then() {
+    let (mut policy, [_, _, c]) = three();
+    let mut rig = Rig::new(&policy);
+    let frame = ether(mac(9), mac(3), 100, 5);
+    let mut expected = Vec::new();
+    for vlan in [None, Some(7), Some(8), None] {
+        policy.slices[2].vlan = vlan;
+        for _ in 0..2 {
+            rig.put_vif(c, &frame);
+        }
+        rig.apply(&policy);
+        rig.wait(20_000);
+        expected.push(vlan.map_or_else(|| frame.clone(), |vlan| common::tagged(&frame, vlan)));
+        assert_eq!(rig.take(UP).as_ref(), expected.last());
+        rig.check();
+    }
+    assert!(rig.drain().iter().all(|(.., bytes)| *bytes == frame));
 }
 
 #[test]

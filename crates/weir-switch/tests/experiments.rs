@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The promises to a tenant, in virtual time: exact, on any machine.
+#![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
 
 mod common;
 
@@ -197,6 +198,27 @@ fn one_limit_holds_over_the_port_and_the_neighbour() {
         assert!(*port > 0 && *neighbour > 0);
     }
     rig.check();
+}
+
+/// Active queue management works between neighbours too, and forgets no frame.
+#[test]
+fn local_frames_given_up_by_codel_are_accounted_for() {
+    let mut policy = node(BitRate::from_mbps(100));
+    let gold = policy.add_slice(Slice::new("gold"));
+    let (a, b) = (common::vif(&mut policy, "a", gold), common::vif(&mut policy, "b", gold));
+    policy[a].send.rate = Some(BitRate::from_mbps(10));
+    policy[a].send_queue.codel = Some(weir_policy::Codel::default());
+    let mut rig = rig(&policy);
+    rig.put_vif(b, &common::ether(mac(GATEWAY), mac(b.0 + 1), 60, 9));
+    rig.drain();
+    let mut sources = [Source::new(rig.iface(a), mac(a.0 + 1), mac(b.0 + 1), 1000, 12_000_000)];
+    run(&mut rig, &mut sources, 2 * SECOND);
+    let sent = rig.vif_counters(a, Direction::Send);
+    assert!(sent.dropped_after.packets > 5, "{:?}", sent.dropped_after);
+    rig.drain();
+    rig.check();
+    assert_eq!(rig.switch.waiting(b, Direction::Receive), 0);
+    assert_eq!(rig.pool.taken(), 0);
 }
 
 /// What a vif receives is limited as a whole: from its neighbour and from the port.

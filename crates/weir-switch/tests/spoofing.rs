@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a vif with given addresses may claim, in IPv4, ARP, IPv6 and ND, and what it may not.
+#![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
 
 mod common;
 

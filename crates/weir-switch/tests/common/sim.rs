@@ -131,7 +131,8 @@ pub fn by_second(departures: &[Departure], source: usize, from: u64, to: u64) ->
     let mut seconds = vec![0; usize::try_from(to - from).unwrap()];
     for departure in departures.iter().filter(|departure| departure.source == source) {
         let second = (departure.at / 1_000_000_000).checked_sub(from);
-        if let Some(place) = second.and_then(|second| seconds.get_mut(second as usize)) {
+        let place = second.and_then(|second| usize::try_from(second).ok());
+        if let Some(place) = place.and_then(|place| seconds.get_mut(place)) {
             *place += departure.length;
         }
     }
