@@ -248,6 +248,10 @@ mod tests {
     use super::*;
     use crate::process::is_root;
 
+    fn skipped(test: &str) {
+        println!("SKIPPED {test}: needs root");
+    }
+
     #[test]
     fn a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards() {
         let before = granted().unwrap();
@@ -261,7 +265,9 @@ mod tests {
         if is_root() {
             assert_eq!(granted().unwrap(), before);
         } else {
-            println!("SKIPPED the nice value given back: needs root");
+            skipped(
+                "a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards (nice given back)",
+            );
         }
     }
 
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn real_time_classes_are_read_back_and_impossible_ones_refused() {
         if !is_root() {
-            println!("SKIPPED real_time_classes_are_read_back_and_impossible_ones_refused: root");
+            skipped("real_time_classes_are_read_back_and_impossible_ones_refused");
             return;
         }
         let wish = |class| Wish { cpu: None, class };
@@ -294,7 +300,7 @@ mod tests {
     #[test]
     fn a_thread_with_a_reservation_starts_ordinary_children() {
         if !is_root() {
-            println!("SKIPPED a_thread_with_a_reservation_starts_ordinary_children: root");
+            skipped("a_thread_with_a_reservation_starts_ordinary_children");
             return;
         }
         let child = thread::spawn(|| {

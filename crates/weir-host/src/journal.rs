@@ -250,7 +250,7 @@ pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
             total.left.push(format!("{name}: kept by its owner"));
             continue;
         }
-        let journal = match Journal::open(state, &name, Duration::ZERO) {
+        let journal = match Journal::open(state, &name, content.patience()) {
             Ok(journal) => journal,
             Err(error @ HostError::Refused(_)) => {
                 total.left.push(error.to_string());
@@ -313,6 +313,15 @@ struct Content {
 }
 
 impl Content {
+    /// How long to wait for the lock of what should be stale: the last command of a dead owner
+    /// holds it until its change is made; of a living one only what it is just starting may.
+    fn patience(&self) -> Duration {
+        match self.owner {
+            Some(owner) if owner.is_alive() => PATIENCE_LIVING,
+            _ => PATIENCE_DEAD,
+        }
+    }
+
     fn read(path: &Path) -> Result<Self, HostError> {
         let mut content = Self::default();
         let file = match File::open(path) {
@@ -414,6 +423,12 @@ const EXTENSION: &str = "jsonl";
 
 /// The most changes of one journal: a lab of a thousand nodes needs a few thousand.
 const CHANGES_MAX: usize = 100_000;
+
+/// A process that was started a moment ago holds its parent's lock until it runs its own program.
+const PATIENCE_LIVING: Duration = Duration::from_millis(200);
+
+/// As long as the longest command of a lab may well take.
+const PATIENCE_DEAD: Duration = Duration::from_secs(10);
 
 /// How often a held lock is tried again.
 const POLL: Duration = Duration::from_millis(10);

@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{TestState, is_root};
 use weir_host::delay_line::Pair;
@@ -214,16 +214,9 @@ fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
             assert!(lab::status(&topology).unwrap().up, "adopted and repaired");
             assert!(!lab::down(&topology.name, &test.state).unwrap().undone.is_empty());
         } else {
-            // An orphan may hold the lock for the moment that its last change takes.
-            let deadline = Instant::now() + Duration::from_secs(5);
-            loop {
-                let report = journal::clean(&test.state, Scope::Stale).unwrap();
-                assert!(report.failed.is_empty(), "{report:?}");
-                found_something += usize::from(!report.undone.is_empty());
-                if report.left.is_empty() || Instant::now() > deadline {
-                    break;
-                }
-            }
+            let report = journal::clean(&test.state, Scope::Stale).unwrap();
+            assert!(report.failed.is_empty() && report.left.is_empty(), "{report:?}");
+            found_something += usize::from(!report.undone.is_empty());
         }
         let left = settle(&host, &test.state, &before, PATIENCE, ours).unwrap();
         assert!(left.is_empty(), "round {round}:\n{left}");
@@ -278,7 +271,7 @@ fn a_delayed_link_delays_and_loses_nothing() {
     let least: f64 =
         text.split(" = ").nth(1).and_then(|t| t.split('/').next()).unwrap().parse().unwrap();
     // 8 ms and never less; how much more depends on how busy the machine is.
-    assert!((8.0..12.0).contains(&least), "{text}");
+    assert!((8.0..30.0).contains(&least), "{text}");
 
     let sent: Vec<u8> = (0..8_000_000_u32).map(|n| (n % 251) as u8).collect();
     let listener = b.run(|| std::net::TcpListener::bind("10.9.0.2:7000").unwrap()).unwrap();

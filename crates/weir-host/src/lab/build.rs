@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The commands that make what a topology describes, given what is there already. Pure.
 
+use std::time::Duration;
+
 use weir_units::{BitRate, Nanos};
 
 use super::topology::{End, Link, Topology};
 use crate::inspect::LinkView;
-use crate::run::Command;
+use crate::run::{Command, LIMIT};
 
 /// The devices of each node, by the node's index; empty for a node that is not there.
 pub(super) type Actual = Vec<Vec<LinkView>>;
@@ -51,7 +53,8 @@ pub(super) fn make_links(topology: &Topology, actual: &Actual) -> Vec<Command> {
             a.device, b.device
         ));
     }
-    commands.push(Command::batch("ip", lines));
+    let limit = LIMIT + LINK_LIMIT * u32::try_from(lines.len()).unwrap_or(u32::MAX);
+    commands.push(Command::batch("ip", lines).limit(limit));
     commands
 }
 
@@ -144,6 +147,9 @@ fn tbf(link: &Link, end: &End, bps: u64) -> String {
     let limit = limit.max(burst);
     format!("root handle 1: tbf rate {bps}bit burst {burst} limit {limit}")
 }
+
+/// What a link may take to be made: ten times what it takes on a busy machine.
+const LINK_LIMIT: Duration = Duration::from_millis(50);
 
 /// `tc` keeps the limit in 32 bits.
 const LIMIT_MAX: u64 = 1 << 30;

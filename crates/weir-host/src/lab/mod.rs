@@ -26,7 +26,7 @@ use crate::error::HostError;
 use crate::inspect;
 use crate::journal::{Journal, UndoReport};
 use crate::netns::{self, Namespace};
-use crate::run::{Command, Host, Platform, RunError};
+use crate::run::{Command, Host, LIMIT, Platform, RunError};
 use crate::state::StateDir;
 use crate::undo::Undo;
 
@@ -233,7 +233,8 @@ fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), Hos
         }
         lines.push(format!("netns add {name}"));
     }
-    journal.host().run(&Command::batch("ip", lines))?;
+    let limit = LIMIT + NODE_LIMIT * u32::try_from(lines.len()).unwrap_or(u32::MAX);
+    journal.host().run(&Command::batch("ip", lines).limit(limit))?;
     Ok(())
 }
 
@@ -275,6 +276,9 @@ fn read_actual(topology: &Topology, host: &Host) -> Result<build::Actual, HostEr
 fn journal_name(lab: &str) -> String {
     format!("lab-{lab}")
 }
+
+/// What a namespace may take to be made: ten times what it takes on a busy machine.
+const NODE_LIMIT: Duration = Duration::from_millis(100);
 
 /// How long another process may be at work on the same lab.
 const PATIENCE: Duration = Duration::from_secs(10);
