@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Speed of every scheduler: nanoseconds and Mpps of one enqueue and one dequeue, on one core.
 //!
-//! `cargo bench -p weir-sched -- [ALGORITHM..] [--classes N] [--pairs N] [--repeat N]` prints one
-//! JSON line a case: the median of the repetitions, and the samples. Loads: `refill` puts a packet
-//! back into each class that was served, so that all stay backlogged; `random` enqueues to classes
-//! drawn at random, with a packet for every other class queued, so that they come and go.
+//! `./x bench sched -- [ALGORITHM..] [--classes N] [--pairs N] [--repeat N]`: one series a case,
+//! `ALGORITHM/LOAD/CLASSES`, one sample a repetition. Loads: `refill` puts a packet back into each
+//! class that was served, so that all stay backlogged; `random` enqueues to classes drawn at
+//! random, with a packet for every other class queued, so that they come and go.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -71,10 +71,10 @@ fn main() {
             };
             let mut run = make(&link, classes);
             run.refill(pairs / 4);
-            let samples = (0..repeat).map(|_| run.refill(pairs)).collect();
-            report(name, "refill", classes, samples);
-            let samples = (0..repeat).map(|_| run.random(pairs)).collect();
-            report(name, "random", classes, samples);
+            let samples: Vec<f64> = (0..repeat).map(|_| run.refill(pairs)).collect();
+            report(name, "refill", classes, &samples);
+            let samples: Vec<f64> = (0..repeat).map(|_| run.random(pairs)).collect();
+            report(name, "random", classes, &samples);
         }
     }
 }
@@ -180,16 +180,11 @@ fn processor_nanos() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-fn report(name: &str, load: &str, classes: u32, mut samples: Vec<f64>) {
-    samples.sort_by(f64::total_cmp);
-    let median = samples[samples.len() / 2];
-    let list: Vec<String> = samples.iter().map(|sample| format!("{sample:.1}")).collect();
-    println!(
-        "{{\"algorithm\":\"{name}\",\"load\":\"{load}\",\"classes\":{classes},\"packet_bytes\":{BYTES},\
-         \"ns\":{median:.1},\"mpps\":{:.2},\"samples_ns\":[{}]}}",
-        1000.0 / median,
-        list.join(",")
-    );
+/// One line a case, from which `./x bench` makes the result file.
+fn report(name: &str, load: &str, classes: u32, samples: &[f64]) {
+    let list: Vec<String> = samples.iter().map(|sample| format!("{sample:.1}e-9")).collect();
+    let samples = list.join(",");
+    println!("{{\"series\":\"{name}/{load}/{classes}\",\"unit\":\"s\",\"samples\":[{samples}]}}");
 }
 
 /// Name and maker. `min`: half of the link is promised, so that both criteria are at work.

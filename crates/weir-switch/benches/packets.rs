@@ -2,9 +2,8 @@
 //! What a packet costs: 64-byte frames, 1024 classes in 32 slices, HFSC, one core, the frames
 //! rotating through 32 MiB so that no header is in the L2 cache when it is read.
 //!
-//! Prints one JSON line a case. Times are medians over batches of 32, so that another process on
-//! the core does not count; `mean_mpps` is by the clock.
-//! `cargo bench -p weir-switch --bench packets [-- SECONDS]`
+//! Times are of batches of 32; the median counts, so that another process on the core does not.
+//! `./x bench packets [-- SECONDS]`
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may stop at a surprise")]
 
 use std::collections::VecDeque;
@@ -23,6 +22,10 @@ const SLICES: u32 = 32;
 const VIFS: u32 = 32;
 /// Frames held in the queues throughout.
 const BACKLOG: usize = 4096;
+/// What a core must do of the whole way of a small frame, classify and HFSC.
+const PACKETS_A_SECOND_MIN: f64 = 5e6;
+/// Batches that the result holds of each series.
+const SAMPLES_MAX: usize = 500;
 
 /// Chunks handed out in rotation, the longest unused first.
 struct Rotating {
@@ -118,7 +121,6 @@ struct Bench {
     now: Instant,
     /// Nanoseconds a packet of each batch: handing in, taking out.
     spent: [Vec<f64>; 2],
-    packets: u64,
 }
 
 impl Bench {
@@ -130,7 +132,7 @@ impl Bench {
             switch.set_completes_checksums(iface, checksums);
         }
         let (now, spent) = (Instant::ZERO, [Vec::new(), Vec::new()]);
-        Self { switch, pool: Rotating::new(), now, spent, packets: 0 }
+        Self { switch, pool: Rotating::new(), now, spent }
     }
 
     /// Hands in what vifs send, in the order in which they were served; takes as much at the port.
@@ -244,24 +246,26 @@ impl Bench {
         if packets > 0 {
             self.spent[0].push(receive.as_secs_f64() * 1e9 / BATCH as f64);
             self.spent[1].push(transmit.as_secs_f64() * 1e9 / packets as f64);
-            self.packets += packets as u64;
         }
     }
 
-    fn report(mut self, case: &str) {
-        let mean = |times: &Vec<f64>| times.iter().sum::<f64>() / times.len() as f64;
-        let mean_mpps = 1e3 / self.spent.iter().map(mean).sum::<f64>();
-        let [receive, transmit] = [0, 1].map(|at| {
-            let times = &mut self.spent[at];
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        });
-        let mpps = 1e3 / (receive + transmit);
-        println!(
-            "{{\"case\":\"{case}\",\"mpps\":{mpps:.2},\"mean_mpps\":{mean_mpps:.2},\
-             \"receive_ns\":{receive:.1},\"transmit_ns\":{transmit:.1},\"packets\":{}}}",
-            self.packets
-        );
+    /// Three lines, from which `./x bench` makes the result file: seconds a packet in and out, and
+    /// packets a second of both together; `least` of them, in the median, is a case.
+    fn report(&self, case: &str, least: Option<f64>) {
+        let [receive, transmit] = [0, 1].map(|at| self.spent[at].iter().map(|ns| ns * 1e-9));
+        let rates = receive.clone().zip(transmit.clone()).map(|(r, t)| 1.0 / (r + t));
+        let bound = least.map_or(String::new(), |least| format!(",\"at_least\":{least:e}"));
+        let series = |name: &str, unit: &str, bound: &str, samples: &[f64]| {
+            // All batches would be some millions.
+            let step = samples.len().div_ceil(SAMPLES_MAX).max(1);
+            let list: Vec<_> = samples.iter().step_by(step).map(|s| format!("{s:.4e}")).collect();
+            let samples = list.join(",");
+            let head = format!("\"series\":\"{case}/{name}\",\"unit\":\"{unit}\"");
+            println!("{{{head},\"samples\":[{samples}]{bound}}}");
+        };
+        series("receive", "s", "", &receive.collect::<Vec<_>>());
+        series("transmit", "s", "", &transmit.collect::<Vec<_>>());
+        series("both", "packet/s", &bound, &rates.collect::<Vec<_>>());
     }
 }
 
@@ -272,9 +276,9 @@ fn main() {
     {
         let mut bench = Bench::new(full, checksums);
         bench.send(seconds);
-        bench.report(name);
+        bench.report(name, (name == "send").then_some(PACKETS_A_SECOND_MIN));
     }
     let mut bench = Bench::new(false, false);
     bench.receive(seconds);
-    bench.report("receive");
+    bench.report("receive", None);
 }
