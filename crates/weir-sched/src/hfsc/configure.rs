@@ -58,6 +58,10 @@ impl Hfsc {
         self.queues.check(class)?;
         check(config)?;
         self.queues.change(class, &config.queue)?;
+        if self.is_configured(class.0, config) {
+            // Taking it out and entering it again would forget how far it lags behind its siblings.
+            return Ok(());
+        }
         self.withdraw(class.0);
         self.configure(class.0, now, config);
         self.resume(class.0, now);
@@ -85,6 +89,22 @@ impl Hfsc {
         }
         self.leave(node.parent);
         Ok(())
+    }
+
+    /// Whether weight, curve and limit are those of `config` already.
+    fn is_configured(&self, node: u32, config: &ClassConfig) -> bool {
+        let this = &self.nodes[node as usize];
+        let delay = config.delay.map(|delay| (delay, config.delay_packet));
+        let same_curve = match (this.claim, ServiceCurve::new(config.min_rate, delay)) {
+            (NONE, curve) => curve.is_none(),
+            (claim, curve) => curve.is_some_and(|curve| self.claims[claim].curve == curve),
+        };
+        let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
+        let same_limit = match (this.limit, limit) {
+            (NONE, limit) => limit.is_none(),
+            (index, limit) => limit.is_some_and(|limit| limit.is_like(&self.limits[index])),
+        };
+        this.weight == config.weight && same_curve && same_limit
     }
 
     fn configure(&mut self, node: u32, now: u64, config: &ClassConfig) {

@@ -30,6 +30,11 @@ impl Limit {
         Some(Self { slope, burst, full: Line::default(), bytes: 0, head_start })
     }
 
+    /// Whether rate and burst are the same.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.slope == other.slope && self.burst == other.burst
+    }
+
     /// The first instant at which `bytes` may leave.
     pub(super) fn fits_at(&mut self, bytes: u32) -> u64 {
         if bytes != self.bytes {
