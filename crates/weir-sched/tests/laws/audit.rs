@@ -155,8 +155,8 @@ impl Audit {
         self.scheduler.charge(now, class, ByteCount::new(bytes));
     }
 
+    /// Not an instant seen: it has no effect on those that do not know the rate.
     pub(crate) fn set_link_rate(&mut self, now: Instant, rate: BitRate) {
-        self.latest = self.latest.max(now);
         self.scheduler.set_link_rate(now, Some(rate));
     }
 
