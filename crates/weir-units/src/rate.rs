@@ -130,3 +130,45 @@ const fn saturate(value: u128) -> Nanos {
 
 /// 8 bits a byte × 10⁹ ns a second: bytes × this ÷ (bits a second) = nanoseconds.
 const BIT_NANOS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_rounded_up_and_amounts_down() {
+        let rate = BitRate::from_mbps(3000);
+        assert_eq!(rate.time_for_ceil(ByteCount::new(1)), Nanos::new(3));
+        assert_eq!(rate.time_for_ceil(ByteCount::new(3)), Nanos::new(8));
+        assert_eq!(rate.bytes_in_floor(Nanos::new(7)), ByteCount::new(2));
+        assert_eq!(rate.bytes_in_floor(Nanos::new(8)), ByteCount::new(3));
+    }
+
+    /// Goal: what fits into the time that an amount takes is that amount, and a nanosecond less is
+    /// too short. Method: amounts and rates at which a byte takes at least a nanosecond.
+    #[test]
+    fn time_and_amount_are_inverse() {
+        for bps in [1, 7, 999, 64_000, 1_000_003, 999_999_937, 8_000_000_000] {
+            let rate = BitRate::from_bps(bps);
+            for bytes in [1, 2, 64, 1517, 65_535] {
+                let amount = ByteCount::new(bytes);
+                let time = rate.time_for_ceil(amount);
+                assert_eq!(rate.bytes_in_floor(time), amount);
+                let before = time.saturating_sub(Nanos::new(1));
+                assert!(rate.bytes_in_floor(before) < amount, "{rate}: {amount} in {before}");
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_saturate() {
+        assert_eq!(BitRate::ZERO.time_for_ceil(ByteCount::ZERO), Nanos::MAX);
+        assert_eq!(BitRate::from_bps(1).time_for_ceil(ByteCount::new(u64::MAX)), Nanos::MAX);
+        assert_eq!(BitRate::from_bps(u64::MAX).bytes_in_floor(Nanos::MAX).get(), u64::MAX);
+        assert_eq!(BitRate::from_bps(u64::MAX).checked_add(BitRate::from_bps(1)), None);
+        assert_eq!(
+            PacketRate::from_pps(2).checked_add(PacketRate::from_pps(3)),
+            Some(PacketRate(5))
+        );
+    }
+}

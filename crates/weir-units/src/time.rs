@@ -132,3 +132,23 @@ impl fmt::Display for Nanos {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_goes_back_gives_no_negative_time() {
+        let (early, late) = (Instant::from_nanos(5), Instant::from_nanos(9));
+        assert_eq!(late - early, Nanos::new(4));
+        assert_eq!(early - late, Nanos::ZERO);
+        assert_eq!(early.saturating_sub(Nanos::from_secs(1)), Instant::ZERO);
+    }
+
+    #[test]
+    fn sums_saturate_at_the_far_future() {
+        assert_eq!(Instant::from_nanos(1) + Nanos::MAX, Instant::FAR_FUTURE);
+        assert_eq!(Nanos::from_secs(u64::MAX), Nanos::MAX);
+        assert_eq!(Nanos::MAX.saturating_add(Nanos::new(1)), Nanos::MAX);
+    }
+}
