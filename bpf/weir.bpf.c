@@ -5,60 +5,13 @@
  *
  * A vif's frames are its own, by device. A port's frames belong to the vif that has the
  * destination address in that VLAN; unknown and multicast ones share the port's flood gate.
+ * A vif and direction on the redirected path does not see user space at all (redirect.h).
  * No frame is ever passed to the kernel's own stack: the host is a vif like any other.
  */
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
 
-#include "weir.h"
-
-#define VLAN_ID_MASK 0x0fff
-
-struct vlan_header {
-	__be16 tci;
-	__be16 protocol;
-};
-
-/* Sizes of these maps are set before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct device);
-} devices SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct station_key);
-	__type(value, __u32);
-} stations SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct gate);
-} gates SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct faults);
-} faults SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} sockets SEC(".maps");
+#include "maps.h"
+#include "redirect.h"
 
 static __always_inline int count_fault(__u64 *counter)
 {
@@ -83,25 +36,32 @@ static __always_inline int enter(struct gate *gate, __u64 length)
 	return 0;
 }
 
-/* The gate of a frame that came in through a port, or -1 if the frame is cut short. */
-static __always_inline long station_gate(const struct device *device, void *data, void *end)
+/*
+ * The vif that a frame from a port is for, or NULL: unknown, to a group, or of the port's own side.
+ * `tagged` says whether a tag was read; -1 if the frame is cut short.
+ */
+static __always_inline struct station *find_station(const struct device *device, void *data,
+						    void *end, int *tagged)
 {
 	struct ethhdr *ethernet = data;
 	struct station_key key = {.device = device->index};
-	__u32 *gate;
+	struct station *station;
 
+	*tagged = 0;
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q)) {
 		struct vlan_header *vlan = (void *)(ethernet + 1);
 
+		*tagged = -1;
 		if ((void *)(vlan + 1) > end)
-			return -1;
+			return 0;
+		*tagged = 1;
 		key.vlan = bpf_ntohs(vlan->tci) & VLAN_ID_MASK;
 	}
 	if (ethernet->h_dest[0] & 1)
-		return device->gate;
+		return 0;
 	__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
-	gate = bpf_map_lookup_elem(&stations, &key);
-	return gate ? *gate : device->gate;
+	station = bpf_map_lookup_elem(&stations, &key);
+	return station && station->kind == STATION_VIF ? station : 0;
 }
 
 /* Tells the worker which gate let the frame in, so that it knows what each has in flight. */
@@ -125,8 +85,11 @@ int weir_xdp(struct xdp_md *ctx)
 	__u64 length = end - data;
 	struct device *device;
 	struct faults *fault;
+	struct station *station = 0;
 	struct gate *gate;
 	__u32 queue, index;
+	int tagged = 0;
+	long action = -1;
 
 	device = bpf_map_lookup_elem(&devices, &ifindex);
 	if (!device)
@@ -143,15 +106,21 @@ int weir_xdp(struct xdp_md *ctx)
 		return count_fault(&fault->no_socket);
 	index = device->gate;
 	if (device->kind == DEVICE_PORT) {
-		long found = station_gate(device, data, end);
-
-		if (found < 0)
+		station = find_station(device, data, end, &tagged);
+		if (tagged < 0)
 			return count_fault(&fault->malformed);
-		index = found;
+		if (station)
+			index = station->gate;
 	}
 	gate = bpf_map_lookup_elem(&gates, &index);
 	if (!gate)
 		return count_fault(&fault->no_socket);
+	if (device->kind == DEVICE_VIF)
+		action = redirect_from_vif(ctx, index, gate);
+	else if (station)
+		action = redirect_to_vif(ctx, station, gate, length, tagged);
+	if (action >= 0)
+		return action;
 	if (!enter(gate, length))
 		return XDP_DROP;
 	if (device->kind == DEVICE_PORT)

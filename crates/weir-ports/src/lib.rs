@@ -41,6 +41,6 @@ pub use sys::now;
 pub use tap::{TapConfig, TapPort};
 pub use wait::{Idle, Waiter, Woken};
 pub use xdp::{
-    AttachMode, DataPlane, Faults, GateCounters, GateId, Gates, PlaneLimits, Role, XdpConfig,
-    XdpPort,
+    AttachMode, BucketId, BucketLimit, DataPlane, Faults, GateCounters, GateId, Gates, PlaneLimits,
+    Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,
 };

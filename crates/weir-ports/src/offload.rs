@@ -38,6 +38,8 @@ pub enum Place {
     XdpGeneric,
     /// The other end of a veth pair whose end here is an XDP port.
     PeerOfXdp,
+    /// As [`Self::PeerOfXdp`], on the redirected path: nothing in user space finishes anything.
+    PeerOfRedirected,
     /// The device of a packet socket, or its peer, or a TAP device.
     Packet,
 }
@@ -53,6 +55,8 @@ pub enum Treatment {
     Suspended,
     /// It must be off before the port carries traffic.
     TurnOff,
+    /// It must be on before the port carries traffic.
+    TurnOn,
 }
 
 /// One line of what is to be known about a device.
@@ -113,7 +117,7 @@ impl Offload {
     /// What becomes of it at that place, if it is on, and why.
     #[must_use]
     pub fn treatment(self, place: Place) -> (Treatment, &'static str) {
-        use Treatment::{Completed, Harmless, Suspended, TurnOff};
+        use Treatment::{Completed, Harmless, Suspended, TurnOff, TurnOn};
         match (place, self) {
             (Place::XdpNative | Place::XdpGeneric, Self::RxVlan) => {
                 (TurnOff, "the tag must stand in the frame, where the program looks for it")
@@ -125,13 +129,21 @@ impl Offload {
             (Place::XdpGeneric, Self::Gro) => (TurnOff, "it joins frames before the program"),
             (Place::XdpNative | Place::XdpGeneric, _) => (Harmless, "frames are sent complete"),
             (Place::PeerOfXdp, Self::TxChecksum) => (Completed, "the switch finishes checksums"),
-            (Place::PeerOfXdp, Self::Tso | Self::Gso) => {
+            (Place::PeerOfRedirected, Self::TxChecksum) => {
+                (TurnOff, "a redirected frame's checksum is finished by nobody")
+            }
+            (Place::PeerOfXdp | Place::PeerOfRedirected, Self::Tso | Self::Gso) => {
                 (Suspended, "veth segments first while its peer runs a program")
             }
-            (Place::PeerOfXdp, Self::TxVlan) => {
+            (Place::PeerOfXdp | Place::PeerOfRedirected, Self::TxVlan) => {
                 (TurnOff, "the tag must stand in the frame, where the program looks for it")
             }
-            (Place::PeerOfXdp, _) => (Harmless, "it concerns what the tenant receives"),
+            (Place::PeerOfRedirected, Self::Gro) => {
+                (TurnOn, "without it a veth takes no redirects")
+            }
+            (Place::PeerOfXdp | Place::PeerOfRedirected, _) => {
+                (Harmless, "it concerns what the tenant receives")
+            }
             (Place::Packet, Self::RxVlan | Self::TxVlan) => (Completed, "the tag is put back"),
             (Place::Packet, Self::TxChecksum) => (Completed, "the port finishes checksums"),
             (Place::Packet, _) => (Completed, "the port cuts super-frames"),
@@ -156,13 +168,18 @@ impl OffloadNote {
     /// Whether something is to be done before the port carries traffic.
     #[must_use]
     pub fn must_change(&self) -> bool {
-        self.on && self.treatment == Treatment::TurnOff
+        match self.treatment {
+            Treatment::TurnOff => self.on,
+            Treatment::TurnOn => !self.on,
+            _ => false,
+        }
     }
 
-    /// The command that does it, as a person would type it; the undo has `on` in the end.
+    /// The command that does it, as a person would type it; the undo ends with the other word.
     #[must_use]
     pub fn command(&self) -> String {
-        format!("ethtool -K {} {} off", self.device, self.offload.name())
+        let word = if self.on { "off" } else { "on" };
+        format!("ethtool -K {} {} {word}", self.device, self.offload.name())
     }
 }
 
@@ -171,13 +188,16 @@ impl fmt::Display for OffloadNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (device, name) = (&self.device, self.offload.name());
         if !self.on {
-            return write!(f, "{device}: {name} is off");
+            let must = if self.must_change() { "; must be on: " } else { "" };
+            let why = if self.must_change() { self.why } else { "" };
+            return write!(f, "{device}: {name} is off{must}{why}");
         }
         let what = match self.treatment {
             Treatment::Harmless => "harmless",
             Treatment::Completed => "completed",
             Treatment::Suspended => "kept off by the kernel",
             Treatment::TurnOff => "must be off",
+            Treatment::TurnOn => "needed",
         };
         write!(f, "{device}: {name} is on; {what}: {}", self.why)
     }

@@ -38,7 +38,8 @@ pub struct GateCounters {
 #[repr(C, align(64))]
 struct Shared {
     granted: AtomicU64,
-    reserved: [u64; 7],
+    drained: AtomicU64,
+    reserved: [u64; 6],
     accepted_packets: AtomicU64,
     accepted_bytes: AtomicU64,
     dropped_packets: AtomicU64,
@@ -85,6 +86,17 @@ impl Gates {
             // One worker writes, so a load and a store do.
             let received = local.received.load(Ordering::Relaxed) + frames;
             local.received.store(received, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that of the frames received from this gate `backlog` are still in user space. A path
+    /// that was put on the redirected path engages with the first frame that finds none in flight
+    /// and this zero: a pause in the traffic as long as the worker's round. Where a flood leaves
+    /// no pause, [`Self::grant`] of 0 makes one, at the price of what arrives in it.
+    pub fn drained(&self, gate: GateId, backlog: u64) {
+        if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
+            let received = local.received.load(Ordering::Relaxed);
+            shared.drained.store(received.saturating_sub(backlog), Ordering::Relaxed);
         }
     }
 

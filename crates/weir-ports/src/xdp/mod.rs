@@ -3,6 +3,7 @@
 
 mod gate;
 mod plane;
+mod redirect;
 mod ring;
 mod socket;
 
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use weir_switch::Frame;
 
 pub use gate::{GateCounters, GateId, Gates};
-pub use plane::{AttachMode, DataPlane, Faults, PlaneLimits, Role};
+pub use plane::{AttachMode, DataPlane, Faults, PlaneLimits, Role, Route};
+pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 
 pub(crate) use plane::link as link_program;
 

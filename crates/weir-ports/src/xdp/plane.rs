@@ -10,8 +10,10 @@ use std::time::Duration;
 use std::{io, ptr, thread};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, libbpf_sys};
+use weir_units::Instant;
 
 use super::gate::{GateId, Gates};
+use super::redirect::{BucketId, BucketLimit, Redirect, RedirectCounters, Redirects};
 use crate::error::PortError;
 use crate::memory_map::Mapping;
 
@@ -23,7 +25,9 @@ pub struct DataPlane {
     devices: MapHandle,
     stations: MapHandle,
     sockets: MapHandle,
+    targets: MapHandle,
     gates: Arc<Gates>,
+    redirects: Redirects,
     faults: Mapping,
     free_devices: Vec<u32>,
     free_sockets: Vec<bool>,
@@ -51,6 +55,27 @@ pub enum Role {
     /// The network's: frames for a known station enter by its gate (that vif's `receive`), all
     /// others, unknown or to a group, by this one.
     Port(GateId),
+}
+
+/// Where the program redirects frames for an address to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// A vif on this bridge: its `receive` gate, its device index and slice.
+    Vif {
+        /// The gate of its `receive`.
+        gate: GateId,
+        /// Its device index.
+        device: u32,
+        /// Its slice.
+        slice: u32,
+    },
+    /// Behind the port, for one slice's vifs; the port's device index.
+    Remote {
+        /// The port's device index.
+        device: u32,
+        /// The slice whose VLAN it is in.
+        slice: u32,
+    },
 }
 
 /// How a program is attached to a device.
@@ -106,10 +131,10 @@ impl DataPlane {
             .map_err(|error| failed("open the program", &error))?;
         for mut map in open.maps_mut() {
             let entries = match map.name().to_str() {
-                Some("devices") => limits.devices,
+                Some("devices" | "faults" | "targets") => limits.devices,
                 Some("stations") => limits.stations,
-                Some("gates") => limits.gates,
-                Some("faults") => limits.devices,
+                Some("gates" | "paths" | "path_counts") => limits.gates,
+                Some("buckets") => limits.gates * BUCKETS_A_GATE,
                 Some("sockets") => limits.sockets,
                 _ => continue,
             };
@@ -130,6 +155,8 @@ impl DataPlane {
             kept.map_err(|error| PortError::system("data plane", "keep the program", error))
         };
         let gates = Arc::new(Gates::map(map("gates")?.as_fd(), limits.gates)?);
+        let tables = [map("paths")?, map("path_counts")?, map("buckets")?];
+        let redirects = Redirects::map(tables, limits.gates, limits.gates * BUCKETS_A_GATE)?;
         let faults = Mapping::shared(map("faults")?.as_fd(), 0, limits.devices as usize * FAULTS)
             .map_err(|error| PortError::system("faults", "map the array", error))?;
         Ok(Self {
@@ -138,7 +165,9 @@ impl DataPlane {
             devices: map("devices")?,
             stations: map("stations")?,
             sockets: map("sockets")?,
+            targets: map("targets")?,
             gates,
+            redirects,
             faults,
             free_devices: (0..limits.devices).rev().collect(),
             free_sockets: vec![true; limits.sockets as usize],
@@ -158,12 +187,82 @@ impl DataPlane {
         mac: [u8; 6],
         gate: GateId,
     ) -> Result<(), PortError> {
-        let key = station_key(device, vlan, mac);
-        let set = self.stations.update(&key, &gate.0.to_ne_bytes(), MapFlags::ANY);
-        set.map_err(|error| {
-            let bound = self.limits.stations;
-            PortError::bound("stations", format!("one more than {bound}? {error}"))
-        })
+        let target = NO_TARGET;
+        self.store_station(station_key(device, vlan, mac), &[STATION_VIF, gate.0, target, 0])
+    }
+
+    /// As [`Self::set_station`], and frames may be redirected there without user space. `bridge`
+    /// is the port's device index.
+    ///
+    /// # Errors
+    /// The table is full, or the kernel refuses.
+    pub fn set_route(
+        &mut self,
+        bridge: u32,
+        vlan: u16,
+        mac: [u8; 6],
+        route: Route,
+    ) -> Result<(), PortError> {
+        let words = match route {
+            Route::Vif { gate, device, slice } => [STATION_VIF, gate.0, device, slice],
+            Route::Remote { device, slice } => [STATION_REMOTE, 0, device, slice],
+        };
+        self.store_station(station_key(bridge, vlan, mac), &words)
+    }
+
+    /// When a frame was last redirected to that station; `None` if never since it was set. What
+    /// is used must not age out of the bridge's table.
+    #[must_use]
+    pub fn route_used(&self, bridge: u32, vlan: u16, mac: [u8; 6]) -> Option<Instant> {
+        let value = self.stations.lookup(&station_key(bridge, vlan, mac), MapFlags::ANY).ok()??;
+        let used = value.get(16..24)?.try_into().ok().map(u64::from_ne_bytes)?;
+        (used != 0).then(|| Instant::from_nanos(used))
+    }
+
+    /// Puts the vif and direction of a gate on the redirected path, or takes it off. The program
+    /// begins when all frames it let in have left user space: see [`Gates::drained`].
+    ///
+    /// # Errors
+    /// A bound is broken, or the gate does not exist.
+    pub fn set_redirect(
+        &mut self,
+        gate: GateId,
+        redirect: Option<&Redirect>,
+    ) -> Result<(), PortError> {
+        self.redirects.set(gate, redirect)
+    }
+
+    /// Whether the program redirects by now.
+    #[must_use]
+    pub fn redirects(&self, gate: GateId) -> bool {
+        self.redirects.engaged(gate)
+    }
+
+    /// What the redirected path of a gate has counted.
+    #[must_use]
+    pub fn redirect_counters(&self, gate: GateId) -> RedirectCounters {
+        self.redirects.counters(gate)
+    }
+
+    /// A bucket for redirected paths, full.
+    ///
+    /// # Errors
+    /// A bound is broken, or there is none left.
+    pub fn new_bucket(&mut self, limit: BucketLimit) -> Result<BucketId, PortError> {
+        self.redirects.new_bucket(limit)
+    }
+
+    /// Changes a bucket's rate and size; what was spent stays spent.
+    ///
+    /// # Errors
+    /// A bound is broken.
+    pub fn set_bucket(&mut self, bucket: BucketId, limit: BucketLimit) -> Result<(), PortError> {
+        self.redirects.set_bucket(bucket, limit)
+    }
+
+    /// Frees a bucket that no path names any more.
+    pub fn free_bucket(&mut self, bucket: BucketId) {
+        self.redirects.free_bucket(bucket);
     }
 
     /// Frames for that station are unknown from now on. One that is not there is no error.
@@ -240,13 +339,29 @@ impl DataPlane {
             place.copy_from_slice(&word.to_ne_bytes());
         }
         let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
-        set.map_err(|error| failed("enter a device", &error))
+        set.map_err(|error| failed("enter a device", &error))?;
+        let (index, target) = (entry.index.to_ne_bytes(), ifindex.to_ne_bytes());
+        let set = self.targets.update(&index, &target, MapFlags::ANY);
+        set.map_err(|error| failed("enter a device to redirect to", &error))
+    }
+
+    fn store_station(&self, key: [u8; 12], words: &[u32; 4]) -> Result<(), PortError> {
+        let mut value = [0; 24];
+        for (place, word) in value.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let set = self.stations.update(&key, &value, MapFlags::ANY);
+        set.map_err(|error| {
+            let bound = self.limits.stations;
+            PortError::bound("stations", format!("one more than {bound}? {error}"))
+        })
     }
 
     /// Forgets a device whose attachment has ended.
     pub(super) fn remove_device(&mut self, ifindex: u32, entry: &DeviceEntry) {
         // What is not there need not be removed.
         let _ = self.devices.delete(&ifindex.to_ne_bytes());
+        let _ = self.targets.delete(&entry.index.to_ne_bytes());
         for index in entry.socket_base..entry.socket_base + entry.queues {
             let _ = self.sockets.delete(&index.to_ne_bytes());
             if let Some(free) = self.free_sockets.get_mut(index as usize) {
@@ -327,6 +442,14 @@ fn station_key(device: u32, vlan: u16, mac: [u8; 6]) -> [u8; 12] {
 }
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir.bpf.o"));
+
+/// As in `bpf/weir.h`.
+const STATION_VIF: u32 = 0;
+const STATION_REMOTE: u32 = 1;
+const NO_TARGET: u32 = u32::MAX;
+
+/// Two of a vif's own for each direction; and there are no more routers and slices than vifs.
+const BUCKETS_A_GATE: u32 = 6;
 
 /// `sizeof(struct faults)` in `bpf/weir.h`.
 const FAULTS: usize = 64;

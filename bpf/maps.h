@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The tables of the data-plane program. Their sizes are set before it is loaded. */
+#ifndef WEIR_MAPS_H
+#define WEIR_MAPS_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir.h"
+
+#define VLAN_ID_MASK 0x0fff
+
+struct vlan_header {
+	__be16 tci;
+	__be16 protocol;
+};
+
+/* By ifindex. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct device);
+} devices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct station_key);
+	__type(value, struct station);
+} stations SEC(".maps");
+
+#define SHARED_ARRAY(name, entry)                                                                  \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
+		__uint(max_entries, 1);                                                            \
+		__uint(map_flags, BPF_F_MMAPABLE);                                                 \
+		__type(key, __u32);                                                                \
+		__type(value, struct entry);                                                       \
+	} name SEC(".maps")
+
+SHARED_ARRAY(gates, gate);
+SHARED_ARRAY(paths, path);
+SHARED_ARRAY(path_counts, path_counters);
+SHARED_ARRAY(buckets, bucket);
+SHARED_ARRAY(faults, faults);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+/* Devices to redirect to, by index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} targets SEC(".maps");
+
+#endif

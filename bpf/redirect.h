@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The redirected path: a vif and direction without a minimum to hold, without shaping or smoothing
+ * is policed here and leaves for its target device at once. Each function returns an XDP action,
+ * or -1 where user space must see the frame: unknown and group addresses, another slice's, a
+ * receiver that is not on this path, a path that still has frames in user space.
+ */
+#ifndef WEIR_REDIRECT_H
+#define WEIR_REDIRECT_H
+
+#include "maps.h"
+
+/* Time is counted in 1/256 ns, modulo 2^64: it wraps every 2.3 years, differences do not care. */
+#define TIME_SHIFT 8
+#define COST_SHIFT 16
+
+/* Deepest bucket, 18 minutes: what is further ahead is a time from before a wrap. */
+#define DEPTH_MAX (1ull << 48)
+
+/* More processors than this in the same bucket at the same instant: the frame is refused. */
+#define BUCKET_TRIES 8
+
+static __always_inline void count(struct tally *tally, __u64 bytes)
+{
+	__sync_fetch_and_add(&tally->packets, 1);
+	__sync_fetch_and_add(&tally->bytes, bytes);
+}
+
+/* Takes `time` from the bucket if it is there. Processors race: none spends the same credit. */
+static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now)
+{
+	__u64 depth = *(volatile __u64 *)&bucket->depth;
+
+	for (int i = 0; i < BUCKET_TRIES; i++) {
+		__u64 seen = *(volatile __u64 *)&bucket->full_at;
+		__u64 lacking = seen - now;
+
+		if ((__s64)lacking < 0 || lacking > DEPTH_MAX)
+			lacking = 0;
+		if (lacking + time > depth)
+			return 0;
+		if (__sync_val_compare_and_swap(&bucket->full_at, seen, now + lacking + time) ==
+		    seen)
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline struct bucket *path_bucket(const struct path *path, __u32 position)
+{
+	__u32 index = path->bucket[position];
+
+	if (!index)
+		return 0;
+	index--;
+	return bpf_map_lookup_elem(&buckets, &index);
+}
+
+/* Even positions count packets, odd ones bytes. Rounded up: never faster than the rate. */
+static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 position, __u64 bytes)
+{
+	__u64 units = position & 1 ? bytes : 1;
+
+	return (units * bucket->cost + (1 << COST_SHIFT) - 1) >> COST_SHIFT;
+}
+
+/* Charges every bucket of the path, or none; counts the first that refuses. */
+static __always_inline int police(const struct path *path, struct path_counters *counters,
+				  __u64 length, __u64 now)
+{
+	__u64 bytes = length + path->overhead;
+	struct bucket *bucket;
+	__u32 refused;
+
+	for (refused = 0; refused < PATH_BUCKETS; refused++) {
+		bucket = path_bucket(path, refused);
+		if (bucket && !take(bucket, bucket_time(bucket, refused, bytes), now))
+			break;
+	}
+	if (refused == PATH_BUCKETS)
+		return 1;
+	for (__u32 i = 0; i < PATH_BUCKETS; i++) {
+		if (i == refused)
+			break;
+		bucket = path_bucket(path, i);
+		if (bucket)
+			__sync_fetch_and_add(&bucket->full_at,
+					     -bucket_time(bucket, i, bytes));
+	}
+	/* The bound is known to hold; the verifier wants to see it. */
+	if (refused < PATH_BUCKETS)
+		count(&counters->policed[refused], length);
+	return 0;
+}
+
+/* Whether frames may overtake user space: from when nothing of the path is there any more. */
+static __always_inline int engaged(struct path *path, const struct gate *gate)
+{
+	if (!(*(volatile __u32 *)&path->flags & PATH_REDIRECT))
+		return 0;
+	if (*(volatile __u32 *)&path->engaged)
+		return 1;
+	if (*(volatile __u64 *)&gate->accepted_packets != *(volatile __u64 *)&gate->drained)
+		return 0;
+	*(volatile __u32 *)&path->engaged = 1;
+	return 1;
+}
+
+/* Six bytes as three halves: both sides are aligned to two. */
+static __always_inline int same_address(const __u8 *a, const __u8 *b)
+{
+	const __u16 *x = (const void *)a, *y = (const void *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
+static __always_inline int source_allowed(const struct path *path, const __u8 *source)
+{
+	if (!path->macs)
+		return 1;
+	for (__u32 i = 0; i < PATH_MACS; i++) {
+		if (i < path->macs && same_address(path->mac[i], source))
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int push_tag(struct xdp_md *ctx, __u16 vlan)
+{
+	struct vlan_header *tag;
+	__u8 addresses[12];
+	__be16 *protocol;
+	void *data;
+
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(addresses, data, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*tag)))
+		return -1;
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(struct ethhdr) + sizeof(*tag) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(data, addresses, sizeof(addresses));
+	protocol = data + sizeof(addresses);
+	protocol[0] = bpf_htons(ETH_P_8021Q);
+	protocol[1] = bpf_htons(vlan);
+	return 0;
+}
+
+static __always_inline int pop_tag(struct xdp_md *ctx)
+{
+	__u8 addresses[12];
+	void *data;
+
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(struct ethhdr) + sizeof(struct vlan_header) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(addresses, data, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, sizeof(struct vlan_header)))
+		return -1;
+	data = (void *)(long)ctx->data;
+	if (data + sizeof(addresses) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(data, addresses, sizeof(addresses));
+	return 0;
+}
+
+static __always_inline long send_to(struct station *station, struct path_counters *counters,
+				    __u64 length, __u64 now_ns)
+{
+	count(&counters->redirected, length);
+	station->used = now_ns;
+	return bpf_redirect_map(&targets, station->target, XDP_DROP);
+}
+
+/* A frame of a vif: to another vif of the bridge, or out by the port. */
+static __always_inline long redirect_from_vif(struct xdp_md *ctx, __u32 index, struct gate *gate)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct path_counters *counters, *other_counters;
+	struct ethhdr *ethernet = data;
+	struct path *path, *other;
+	struct station_key key = {};
+	struct station *station;
+	struct gate *other_gate;
+	__u64 length = end - data;
+	__u64 now_ns, now;
+
+	path = bpf_map_lookup_elem(&paths, &index);
+	counters = bpf_map_lookup_elem(&path_counts, &index);
+	if (!path || !counters || !engaged(path, gate) || (void *)(ethernet + 1) > end)
+		return -1;
+	/* A vif's frames carry no tag; user space counts those that do. */
+	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
+	    ethernet->h_proto == bpf_htons(ETH_P_8021AD))
+		return -1;
+	if (!source_allowed(path, ethernet->h_source)) {
+		count(&counters->spoofed, length);
+		return XDP_DROP;
+	}
+	now_ns = bpf_ktime_get_ns();
+	now = now_ns << TIME_SHIFT;
+	if (!police(path, counters, length, now))
+		return XDP_DROP;
+	if (ethernet->h_dest[0] & 1)
+		return -1;
+	key.device = path->device;
+	key.vlan = path->vlan;
+	__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
+	station = bpf_map_lookup_elem(&stations, &key);
+	if (!station || station->target == NO_TARGET || station->slice != path->slice)
+		return -1;
+	if (station->kind == STATION_REMOTE) {
+		if (path->vlan && push_tag(ctx, path->vlan))
+			return -1;
+		return send_to(station, counters, length, now_ns);
+	}
+	other = bpf_map_lookup_elem(&paths, &station->gate);
+	other_counters = bpf_map_lookup_elem(&path_counts, &station->gate);
+	other_gate = bpf_map_lookup_elem(&gates, &station->gate);
+	if (!other || !other_counters || !other_gate || !engaged(other, other_gate))
+		return -1;
+	if (!police(other, other_counters, length, now))
+		return XDP_DROP;
+	count(&other_counters->redirected, length);
+	return send_to(station, counters, length, now_ns);
+}
+
+/* A frame of a port whose receiver is known. `tagged`: it carries the slice's tag. */
+static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *station,
+					    struct gate *gate, __u64 length, int tagged)
+{
+	struct path_counters *counters;
+	struct path *path;
+	__u64 now_ns;
+
+	if (station->target == NO_TARGET)
+		return -1;
+	path = bpf_map_lookup_elem(&paths, &station->gate);
+	counters = bpf_map_lookup_elem(&path_counts, &station->gate);
+	if (!path || !counters || !engaged(path, gate))
+		return -1;
+	/* The tag is the port's own and counts for nobody. */
+	if (tagged)
+		length -= sizeof(struct vlan_header);
+	now_ns = bpf_ktime_get_ns();
+	if (!police(path, counters, length, now_ns << TIME_SHIFT))
+		return XDP_DROP;
+	if (tagged && pop_tag(ctx))
+		return -1;
+	return send_to(station, counters, length, now_ns);
+}
+
+#endif

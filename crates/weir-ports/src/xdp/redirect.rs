@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The redirected path: what the data-plane program polices and sends on by itself.
+//!
+//! A vif and direction without a minimum to hold, without smoothing and shaping needs no queue. Its
+//! frames are checked, charged to the buckets of vif, router and slice, and handed to the target
+//! device in the kernel. What the program cannot decide goes through user space as ever: unknown
+//! and group addresses, receivers that are not on this path.
+//!
+//! Nothing is reordered by switching it on: the program begins only when all frames that it let in
+//! before have left the switch, which the worker publishes with [`super::Gates::drained`].
+//!
+//! A redirected frame is not queued: a target that is full drops it, and says so nowhere but in
+//! its own statistics. A veth takes redirected frames only while its peer runs a program or has
+//! GRO on; and the sender's checksums must be finished (`ethtool -K DEV tx off`).
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use weir_switch::Tally;
+use weir_units::{BitRate, ByteCount, PacketRate};
+
+use super::gate::GateId;
+use crate::error::PortError;
+use crate::memory_map::Mapping;
+
+/// One vif and direction on the redirected path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Redirect {
+    /// The bridge it hangs on: the port's device index.
+    pub bridge: u32,
+    /// The slice's tag there, 0 for none.
+    pub vlan: u16,
+    /// The slice: stations of another one are not reached.
+    pub slice: u32,
+    /// Bytes that a frame counts beyond its own, −64 ..= 256.
+    pub overhead: i32,
+    /// Source addresses allowed, at most 4; none: any.
+    pub macs: Vec<[u8; 6]>,
+    /// What limits it.
+    pub buckets: [Option<BucketId>; 6],
+}
+
+/// A bucket in the kernel. The positions of a path are: packets and bits of the vif, packets and
+/// bits of the router, packets and bits of the slice; the latter are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BucketId(u32);
+
+/// How fast a bucket fills, and how much it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketLimit {
+    /// For an even position: frames.
+    Packets {
+        /// At least 1 a second.
+        rate: PacketRate,
+        /// At least 1.
+        burst: u64,
+    },
+    /// For an odd position: bytes.
+    Bits {
+        /// At least 1 kb/s.
+        rate: BitRate,
+        /// At least the longest frame.
+        burst: ByteCount,
+    },
+}
+
+/// What a redirected path has counted since its gate exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedirectCounters {
+    /// Frames sent on.
+    pub redirected: Tally,
+    /// Dropped for their source address.
+    pub spoofed: Tally,
+    /// Dropped by the bucket of the same position.
+    pub policed: [Tally; 6],
+}
+
+/// The tables of the path.
+#[derive(Debug)]
+pub(super) struct Redirects {
+    paths: MapHandle,
+    engaged: Mapping,
+    counters: Mapping,
+    buckets: Mapping,
+    gates: u32,
+    free_buckets: Vec<u32>,
+}
+
+impl Redirects {
+    /// Maps the tables of `gates` paths and `buckets` buckets.
+    pub(super) fn map(maps: [MapHandle; 3], gates: u32, buckets: u32) -> Result<Self, PortError> {
+        let [paths, counters, bucket_map] = maps;
+        let shared = |map: &MapHandle, entries: u32, size: usize| {
+            Mapping::shared(map.as_fd(), 0, entries as usize * size)
+                .map_err(|error| PortError::system("redirected path", "map a table", error))
+        };
+        Ok(Self {
+            engaged: shared(&paths, gates, PATH)?,
+            counters: shared(&counters, gates, COUNTERS)?,
+            buckets: shared(&bucket_map, buckets, BUCKET)?,
+            paths,
+            gates,
+            free_buckets: (0..buckets).rev().collect(),
+        })
+    }
+
+    pub(super) fn set(&self, gate: GateId, path: Option<&Redirect>) -> Result<(), PortError> {
+        let mut value = [0; PATH];
+        // Off first: the program must not see half of the new one.
+        self.store(gate, &value)?;
+        let Some(path) = path else { return Ok(()) };
+        if path.macs.len() > MACS_MAX {
+            let message = format!("{} source addresses; at most {MACS_MAX}", path.macs.len());
+            return Err(PortError::bound("redirected path", message));
+        }
+        if !(-64..=256).contains(&path.overhead) {
+            let message = format!("overhead is {}; -64 to 256", path.overhead);
+            return Err(PortError::bound("redirected path", message));
+        }
+        let bridge = u16::try_from(path.bridge).unwrap_or(u16::MAX);
+        value[8..10].copy_from_slice(&bridge.to_ne_bytes());
+        value[10..12].copy_from_slice(&path.vlan.to_ne_bytes());
+        value[12..16].copy_from_slice(&path.slice.to_ne_bytes());
+        value[16..20].copy_from_slice(&path.overhead.to_ne_bytes());
+        let macs = u32::try_from(path.macs.len()).unwrap_or(0);
+        value[20..24].copy_from_slice(&macs.to_ne_bytes());
+        for (place, mac) in value[24..48].chunks_exact_mut(6).zip(&path.macs) {
+            place.copy_from_slice(mac);
+        }
+        for (place, bucket) in value[48..72].chunks_exact_mut(4).zip(path.buckets) {
+            place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
+        }
+        self.store(gate, &value)?;
+        value[..4].copy_from_slice(&PATH_REDIRECT.to_ne_bytes());
+        self.store(gate, &value)
+    }
+
+    pub(super) fn engaged(&self, gate: GateId) -> bool {
+        // Two words of 32 bits, `flags` and `engaged`, read as one.
+        self.word(&self.engaged, gate.0, PATH, 0)
+            .is_some_and(|word| word.load(Ordering::Relaxed).to_ne_bytes()[4..] != [0; 4])
+    }
+
+    pub(super) fn counters(&self, gate: GateId) -> RedirectCounters {
+        let tally = |index: usize| {
+            let read = |at| {
+                let word = self.word(&self.counters, gate.0, COUNTERS, at);
+                word.map_or(0, |word| word.load(Ordering::Relaxed))
+            };
+            Tally { packets: read(2 * index), bytes: read(2 * index + 1) }
+        };
+        RedirectCounters {
+            redirected: tally(0),
+            spoofed: tally(1),
+            policed: std::array::from_fn(|index| tally(2 + index)),
+        }
+    }
+
+    pub(super) fn new_bucket(&mut self, limit: BucketLimit) -> Result<BucketId, PortError> {
+        let id = self.free_buckets.pop().map(BucketId);
+        let id = id.ok_or_else(|| PortError::bound("buckets", "all of the table are in use"))?;
+        match self.set_bucket(id, limit) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.free_buckets.push(id.0);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn set_bucket(&self, id: BucketId, limit: BucketLimit) -> Result<(), PortError> {
+        let (cost, burst) = match limit {
+            BucketLimit::Packets { rate, burst } => (cost(rate.as_pps(), 1)?, burst),
+            BucketLimit::Bits { rate, burst } => (cost(rate.as_bps(), 8)?, burst.get()),
+        };
+        let depth = (u128::from(cost) * u128::from(burst)) >> COST_SHIFT;
+        let depth = u64::try_from(depth).unwrap_or(DEPTH_MAX).min(DEPTH_MAX);
+        for (at, value) in [(0, cost), (1, depth)] {
+            if let Some(word) = self.word(&self.buckets, id.0, BUCKET, at) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called when no path names the bucket any more.
+    pub(super) fn free_bucket(&mut self, id: BucketId) {
+        self.free_buckets.push(id.0);
+    }
+
+    fn store(&self, gate: GateId, value: &[u8; PATH]) -> Result<(), PortError> {
+        let stored = self.paths.update(&gate.0.to_ne_bytes(), value, MapFlags::ANY);
+        stored.map_err(|error| {
+            let message = format!("gate {} of {}: {error}", gate.0, self.gates);
+            PortError::bound("redirected path", message)
+        })
+    }
+
+    /// Word `at` of an entry of `size` bytes.
+    fn word<'a>(
+        &self,
+        map: &'a Mapping,
+        entry: u32,
+        size: usize,
+        at: usize,
+    ) -> Option<&'a AtomicU64> {
+        let offset = (entry as usize).checked_mul(size)?.checked_add(at * 8)?;
+        if offset + 8 > map.len() || at * 8 >= size {
+            return None;
+        }
+        // SAFETY: inside the mapping, checked above, which is aligned to a page, and the offset to
+        // eight bytes. Both sides access these words atomically.
+        Some(unsafe { AtomicU64::from_ptr(map.start().add(offset).cast()) })
+    }
+}
+
+/// The time of one unit in 1/256 ns times 65 536, rounded up: never faster than the rate.
+fn cost(per_second: u64, units: u64) -> Result<u64, PortError> {
+    let second = 1_000_000_000_u128 << (TIME_SHIFT + COST_SHIFT);
+    let cost = (second * u128::from(units)).div_ceil(u128::from(per_second.max(1)));
+    let most = if units == 1 { 1 << 63 } else { COST_MAX };
+    u64::try_from(cost).ok().filter(|cost| per_second > 0 && *cost <= most).ok_or_else(|| {
+        let message = format!("a rate of {per_second} a second; at least 1 kb/s or 1 packet/s");
+        PortError::bound("bucket", message)
+    })
+}
+
+/// `sizeof` of the structs in `bpf/weir.h`.
+const PATH: usize = 128;
+const COUNTERS: usize = 128;
+const BUCKET: usize = 64;
+
+const PATH_REDIRECT: u32 = 1;
+const MACS_MAX: usize = 4;
+
+/// As in `bpf/redirect.h`.
+const TIME_SHIFT: u32 = 8;
+const COST_SHIFT: u32 = 16;
+const DEPTH_MAX: u64 = 1 << 48;
+
+/// With 131 072 bytes at once the program's product stays below 2⁶⁴.
+const COST_MAX: u64 = 1 << 47;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 Gb/s: a byte takes 8 ns; 3 packets a second do not divide a second and are rounded up.
+    #[test]
+    fn costs_are_exact_or_rounded_up() {
+        assert_eq!(cost(1_000_000_000, 8).unwrap(), 8 << 24);
+        let third = cost(3, 1).unwrap();
+        let second = 1_000_000_000_u64 << 24;
+        assert!(third * 3 >= second && (third - 1) * 3 < second);
+        assert!(cost(1000, 8).is_ok() && cost(0, 8).is_err() && cost(0, 1).is_err());
+        assert!(cost(900, 8).is_err(), "the program's product would overflow");
+    }
+
+    /// 64 bytes at 10 Gb/s are 51.2 ns; as the program rounds, 0 to 80 millionths more.
+    #[test]
+    fn the_error_of_short_frames_is_small() {
+        let cost = cost(10_000_000_000, 8).unwrap();
+        let time = (64 * cost).div_ceil(1 << COST_SHIFT);
+        let (time, exact) = (10 * time, 512 * 256);
+        assert!(time >= exact && (time - exact) * 1_000_000 <= 80 * exact, "{time}, {exact}");
+    }
+}
