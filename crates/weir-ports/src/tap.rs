@@ -190,8 +190,8 @@ impl Port for TapPort {
         self.queue.len()
     }
 
-    /// `receive_ring_full` is what the kernel wanted to send while the device's queue was full, which
-    /// the device counts as dropped on transmission.
+    /// `receive_ring_full` is what the kernel wanted to send while the device's queue was full,
+    /// which the device counts as dropped on transmission.
     fn statistics(&mut self) -> PortStatistics {
         let dropped = link::dropped_on_transmit(self.ifindex).unwrap_or(self.dropped_before);
         PortStatistics {

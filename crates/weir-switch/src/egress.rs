@@ -25,7 +25,7 @@ impl Switch {
     }
 
     /// Moves what is due from the trees of all ports to the vifs it is for: see
-    /// [`Switch::ready`]. Bounded, in local frames, to [`LOCAL_BATCH`] a port.
+    /// [`Switch::ready`]. Bounded, in local frames, to a batch a port.
     pub fn advance<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
         for port in (0u32..).take(self.ports.len()) {
             self.advance_port(now, port, pool);

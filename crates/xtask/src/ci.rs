@@ -40,7 +40,7 @@ fn lints() -> Result<(), String> {
 }
 
 fn documents() -> Result<(), String> {
-    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
