@@ -33,19 +33,23 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
     let at = value as usize % 3;
     let rate = BitRate::from_mbps(u64::from(value % 90 + 1));
     let vif = &mut policy.vifs[at];
+    let vlan = u16::try_from(value % 5).unwrap();
     match what % 16 {
         0 => vif.send.priority = value % 1000 + 1,
-        1 => vif.send.rate = (value % 4 > 0).then_some(rate),
+        1 => vif.send.rate = (!value.is_multiple_of(4)).then_some(rate),
         2 => vif.send.min_rate = BitRate::from_mbps(u64::from(value % 30)),
         3 => vif.send.burst = ByteCount::new(u64::from(value % 60_000) + 3036),
-        4 => vif.delay = (value % 2 > 0).then(|| Nanos::from_micros(u64::from(value % 900 + 100))),
+        4 => {
+            vif.delay =
+                (!value.is_multiple_of(2)).then(|| Nanos::from_micros(u64::from(value % 900 + 100)))
+        }
         5 => vif.receive.priority = value % 1000 + 1,
         6 => vif.receive.min_rate = BitRate::from_mbps(u64::from(value % 30)),
-        7 => policy.slices[at].send.rate = (value % 4 > 0).then_some(rate),
+        7 => policy.slices[at].send.rate = (!value.is_multiple_of(4)).then_some(rate),
         8 => policy.slices[at].send.priority = value % 9 + 1,
         9 => policy.slices[at].send.min_rate = BitRate::from_mbps(u64::from(value % 30)),
         10 => policy.ports[0].rate = BitRate::from_mbps(u64::from(value % 900 + 10)),
-        11 => policy.slices[2].vlan = (value % 3 > 0).then_some(30 + value as u16 % 5),
+        11 => policy.slices[2].vlan = (!value.is_multiple_of(3)).then_some(30 + vlan),
         12 => {
             let slice = vif.slice;
             let name = format!("r{value}");
@@ -53,7 +57,7 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
             policy.routers.clear();
             policy.vifs.iter_mut().for_each(|vif| vif.router = None);
             let router = policy.add_router(Router::new(&name, slice));
-            policy.vifs[at].router = (value % 3 > 0).then_some(router);
+            policy.vifs[at].router = (!value.is_multiple_of(3)).then_some(router);
         }
         13 => {
             let kinds = [SchedulerKind::Hfsc, SchedulerKind::Drr, SchedulerKind::Wfq];
@@ -93,7 +97,7 @@ proptest! {
             match kind {
                 0 | 1 => {
                     for _ in 0..value % 8 {
-                        let (station, length) = (at as u32 + 1, 60 + what as usize);
+                        let (station, length) = (value % 3 + 1, 60 + what as usize);
                         let bytes = ether(mac(9), mac(station), length, counts[at]);
                         rig.put_vif(vifs[at], &bytes);
                         counts[at] += 1;
