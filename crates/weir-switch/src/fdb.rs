@@ -40,7 +40,9 @@ pub(crate) struct Source {
     pub(crate) fixed: bool,
 }
 
+/// Two to a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Entry {
     /// Domain in the upper 16 bits, MAC in the lower 48; [`FREE`] if unused.
     key: u64,
@@ -267,7 +269,7 @@ const REFRESH: Nanos = Nanos::from_secs(1);
 const PROBES: usize = 64;
 /// Places swept for aged entries when an address is learned.
 const SWEEP: usize = 16;
-/// Largest table: 96 MiB.
+/// Largest table: 128 MiB.
 const TABLE_MAX: usize = 1 << 22;
 /// All ones is the broadcast address in domain 65 535, which is nobody's source.
 const FREE: u64 = u64::MAX;

@@ -10,8 +10,9 @@ use crate::frame::{Ethernet, is_group};
 use crate::police::Measure;
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
-use crate::state::{NO_FRAME, Slot};
+use crate::state::{NO_FRAME, Slot, tree_index};
 use crate::switch::Switch;
+use crate::tree::TreeKind;
 use crate::types::IfaceId;
 
 /// A frame that passed the checks of its interface, untagged.
@@ -54,7 +55,7 @@ impl Switch {
         frames: &[Frame],
         pool: &mut P,
     ) {
-        touch(frames.iter().copied(), pool);
+        self.fetch(now, frames.iter().map(|frame| (from, *frame)), pool);
         for frame in frames {
             self.receive(now, from, *frame, pool);
         }
@@ -68,10 +69,71 @@ impl Switch {
         frames: &[(IfaceId, Frame)],
         pool: &mut P,
     ) {
-        touch(frames.iter().map(|(_, frame)| *frame), pool);
+        self.fetch(now, frames.iter().copied(), pool);
         for (from, frame) in frames {
             self.receive(now, *from, *frame, pool);
         }
+    }
+
+    /// Reads, for all frames at once, what each will need: its header first, then what the header
+    /// leads to. Within a pass the loads do not depend on each other, so the core waits for them
+    /// together. A prefetch instruction is out of reach of safe code.
+    fn fetch<P: FramePool>(
+        &self,
+        now: Instant,
+        frames: impl Iterator<Item = (IfaceId, Frame)> + Clone,
+        pool: &mut P,
+    ) {
+        let mut sum = 0u32;
+        for (_, frame) in frames.clone() {
+            sum ^= u32::from(pool.data(frame).first().copied().unwrap_or(0));
+        }
+        core::hint::black_box(sum);
+        for (from, frame) in frames {
+            sum ^= self.slots.get(frame.id as usize).map_or(0, |slot| slot.next);
+            sum ^= match self.vif_of(from) {
+                Some(vif) => self.fetch_sender(now, vif, frame, pool),
+                None => self.fetch_receiver(now, from.0, frame, pool),
+            };
+        }
+        core::hint::black_box(sum);
+    }
+
+    /// What a frame from a vif needs.
+    #[inline]
+    fn fetch_sender<P: FramePool>(
+        &self,
+        now: Instant,
+        vif: usize,
+        frame: Frame,
+        pool: &mut P,
+    ) -> u32 {
+        let Ok(ethernet) = Ethernet::read(pool.data(frame)) else { return 0 };
+        let state = &self.vifs[vif];
+        let known = self.fdb.lookup(now, state.domain, ethernet.source);
+        let counted = self.counters[self.ports.len() + vif][0].received.packets;
+        let room = self.trees[tree_index(state.port, TreeKind::Send)].room(state.send);
+        room ^ u32::from(counted == 1) ^ known.unwrap_or(0)
+    }
+
+    /// What a frame from a port needs.
+    #[inline]
+    fn fetch_receiver<P: FramePool>(
+        &self,
+        now: Instant,
+        port: u32,
+        frame: Frame,
+        pool: &mut P,
+    ) -> u32 {
+        let Some(state) = self.ports.get(port as usize) else { return 0 };
+        let Ok(ethernet) = Ethernet::read(pool.data(frame)) else { return 0 };
+        let domain = state.domains.get(usize::from(ethernet.vlan.unwrap_or(0)));
+        let iface = domain.and_then(|domain| self.fdb.lookup(now, *domain, ethernet.destination));
+        let Some(vif) = iface.and_then(|iface| self.vif_of(IfaceId(iface))) else { return 0 };
+        let state = &self.vifs[vif];
+        let counted = self.counters[self.ports.len() + vif][1].received.packets;
+        let room = self.trees[tree_index(state.port, TreeKind::Receive)].room(state.receive);
+        room ^ state.receiving ^ u32::from(counted == 1)
     }
 
     /// Whether a vif may be given a frame: its filter, its bounds, its policers.
@@ -148,16 +210,6 @@ pub(crate) fn check_ethernet(
 pub(crate) fn packet(id: u32, bytes: u32, now: Instant, ecn: bool) -> Packet {
     let packet = Packet::new(id, bytes, now);
     if ecn { packet.ecn_capable() } else { packet }
-}
-
-/// Reads a byte of each frame, all at once: the loads do not depend on each other, so the core
-/// waits for them together. A prefetch instruction is out of reach of safe code.
-fn touch<P: FramePool>(frames: impl Iterator<Item = Frame>, pool: &mut P) {
-    let mut sum = 0u8;
-    for frame in frames {
-        sum ^= pool.data(frame).first().copied().unwrap_or(0);
-    }
-    core::hint::black_box(sum);
 }
 
 /// A copy of a frame in a chunk of its own, if the pool has one.

@@ -33,20 +33,23 @@ pub(crate) struct PortState {
     pub(crate) local_first: bool,
 }
 
-/// A vif, as far as every packet needs it.
+/// A vif, as far as every packet needs it: what it sends needs the first cache line, what it
+/// receives the second.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct VifState {
     pub(crate) port: u32,
     pub(crate) slice: u32,
     pub(crate) domain: u16,
     /// The tag of its slice; 0 for none.
     pub(crate) vlan: u16,
-    pub(crate) source: Source,
     pub(crate) send: ClassId,
-    pub(crate) receive: ClassId,
-    pub(crate) local: ClassId,
     pub(crate) send_chain: Chain,
-    pub(crate) receive_chain: Chain,
+    /// Frames of its own in queues.
+    pub(crate) sending: u32,
+    /// Frames of its own that it may hold however full the pool is.
+    pub(crate) send_floor: u32,
+    pub(crate) source: Source,
     /// Whether it must be looked at beyond its Ethernet header.
     pub(crate) has_addresses: bool,
     pub(crate) has_filter: bool,
@@ -55,20 +58,23 @@ pub(crate) struct VifState {
     /// Whether a bit rate limits it, its router or its slice, by direction.
     pub(crate) send_limited: bool,
     pub(crate) receive_limited: bool,
+    pub(crate) local: ClassId,
+    pub(crate) receive: ClassId,
+    pub(crate) receive_chain: Chain,
+    /// Most frames held towards it.
+    pub(crate) receive_bound: u32,
+    /// Frames towards it in queues, local ones included.
+    pub(crate) receiving: u32,
+    /// Frames towards it that may be held however full the pool is.
+    pub(crate) receive_floor: u32,
+    /// Frames that were scheduled for it and wait for its device: a list through the slots.
+    pub(crate) stage: Stage,
     /// Where its charges stand in [`Charges`]: what it sends, and what it receives.
     pub(crate) send_charges: (u32, u32),
     pub(crate) receive_charges: (u32, u32),
-    /// Most frames held towards it.
-    pub(crate) receive_bound: u32,
-    /// Frames that it may hold however full the pool is.
-    pub(crate) send_floor: u32,
-    pub(crate) receive_floor: u32,
-    /// Frames of its own in queues, and frames towards it in queues, local ones included.
-    pub(crate) sending: u32,
-    pub(crate) receiving: u32,
-    /// Frames that were scheduled for it and wait for its device: a list through the slots.
-    pub(crate) stage: Stage,
 }
+
+const _: () = assert!(size_of::<VifState>() == 128, "two cache lines");
 
 /// A list of frames through the slots.
 #[derive(Clone, Copy, Debug)]
