@@ -358,9 +358,13 @@ fn a_driver_without_xdp_gets_the_generic_program() {
     run("ip link set mv0 up");
     let (mut plane, mut pool) = (plane(), pool());
     let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    let mut port = open("mv0", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let mut port = open("mv0", Role::Port(GateId(1)), &mut plane, &mut pool);
     assert_eq!((sender.attached(), port.attached()), (AttachMode::Native, AttachMode::Generic));
+    plane.set_station(port.device_index(), 0, UNICAST, GateId(2)).unwrap();
+    plane.gates().open(GateId(2));
     cross(&mut sender, &mut port, &plane, &mut pool);
+    assert_eq!(plane.gates().counters(GateId(2)).accepted.packets, 100);
+    assert_eq!(plane.gates().in_flight(GateId(2)), 0, "the mark gets through");
 }
 
 /// The kernel's side of a TAP, as a guest's: AF_XDP on it, the guest's side read and written here.
@@ -398,4 +402,38 @@ fn cross(from: &mut impl Port, to: &mut impl Port, plane: &DataPlane, pool: &mut
         }
         expected == 100
     });
+}
+
+/// Frames that a gate let in and an empty pool lost: counted, and their credit comes back.
+#[test]
+fn credit_of_lost_frames_returns() {
+    if !private_network("credit_of_lost_frames_returns") {
+        return;
+    }
+    veth("a0", "a1", 1);
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let config = XdpConfig { fill: 64, ..XdpConfig::new("a1", Role::Vif(GateId(1))) };
+    let mut receiver = XdpPort::open(&config, &mut plane, &mut pool).unwrap();
+    let gates = plane.gates().clone();
+    gates.grant(GateId(1), 100);
+    for number in 0..100 {
+        send(&mut sender, &mut pool, &numbered(UNICAST, number, 60));
+    }
+    eventually("all are let in", || gates.counters(GateId(1)).accepted.packets == 100);
+    let mut got = take(&mut receiver, &mut pool).len();
+    eventually("the ring is empty", || {
+        let more = take(&mut receiver, &mut pool).len();
+        got += more;
+        more == 0
+    });
+    assert_eq!(got, 64, "as many as there were chunks");
+    assert_eq!(gates.in_flight(GateId(1)), 36);
+    gates.settle(GateId(1));
+    assert_eq!(gates.in_flight(GateId(1)), 36, "they may still be on their way");
+    gates.settle(GateId(1));
+    assert_eq!(gates.in_flight(GateId(1)), 0);
+    let statistics = receiver.statistics();
+    let lost = statistics.receive_no_chunk + statistics.receive_dropped;
+    assert!(lost >= 36, "{statistics:?}");
 }

@@ -73,7 +73,7 @@ impl XdpConfig {
             ring: 2048,
             fill: 1024,
             transmit_limit: 256,
-            zero_copy: false,
+            zero_copy: true,
         }
     }
 }
