@@ -20,6 +20,10 @@ pub(crate) enum Discard {
     Hook(TcHook),
 }
 
+// SAFETY: what is not `Send` in it is the pointer to the name of a queueing discipline, which
+// is never set here: the hook is made for a device and an attach point alone.
+unsafe impl Send for Discard {}
+
 impl Discard {
     /// Attaches a classifier that drops everything.
     pub(crate) fn attach(

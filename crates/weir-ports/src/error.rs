@@ -25,7 +25,9 @@ pub enum PortError {
 }
 
 impl PortError {
-    pub(crate) fn system(name: &str, step: &'static str, source: io::Error) -> Self {
+    /// A system call for device, file or setting `name` failed at that step.
+    #[must_use]
+    pub fn system(name: &str, step: &'static str, source: io::Error) -> Self {
         Self::System { name: name.to_owned(), step, source }
     }
 
@@ -34,7 +36,8 @@ impl PortError {
         Self::system(name, step, io::Error::last_os_error())
     }
 
-    pub(crate) fn bound(name: &str, message: impl Into<String>) -> Self {
+    /// A value of device, file or setting `name` is out of its range.
+    pub fn bound(name: &str, message: impl Into<String>) -> Self {
         Self::Bound { name: name.to_owned(), message: message.into() }
     }
 

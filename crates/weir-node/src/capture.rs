@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Captures: a copy of a vif's frames as pcapng, for as long as somebody reads it.
+//!
+//! The switch keeps what it copied in a bounded ring; the worker takes it from there every few
+//! milliseconds and hands it on in blocks. A reader that is too slow loses whole blocks, counted in
+//! the statistics that pcapng has for this; it never slows the worker.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use weir_policy::{Action, Direction, Filter, Policy, VifId};
+use weir_switch::{CaptureConfig, CaptureCounters, Switch, pcapng};
+
+use crate::clock;
+
+/// What to copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureRequest {
+    /// The vif.
+    pub vif: String,
+    /// Bytes kept of each frame, at most [`CaptureConfig::SNAPLEN_MAX`].
+    pub snaplen: u16,
+    /// Only frames from the vif (`send`) or towards it (`receive`).
+    #[serde(default)]
+    pub direction: Option<String>,
+    /// Only frames with this MAC address.
+    #[serde(default)]
+    pub mac: Option<String>,
+    /// Only frames with this VLAN on the vif's side.
+    #[serde(default)]
+    pub vlan: Option<u16>,
+    /// Only frames from this address or network.
+    #[serde(default)]
+    pub src: Option<String>,
+    /// Only frames to this address or network.
+    #[serde(default)]
+    pub dst: Option<String>,
+    /// Only this TCP or UDP port.
+    #[serde(default)]
+    pub port: Option<u16>,
+}
+
+/// The captures that are being read, at most [`CAPTURES_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    active: Vec<Active>,
+}
+
+#[derive(Debug)]
+struct Active {
+    vif: VifId,
+    blocks: SyncSender<Vec<u8>>,
+    origin_ns: u64,
+    /// Frames that the reader was too slow for.
+    lost: u64,
+}
+
+impl CaptureRequest {
+    /// Everything at `vif`, whole frames.
+    #[must_use]
+    pub fn new(vif: &str) -> Self {
+        Self {
+            vif: vif.to_owned(),
+            snaplen: CaptureConfig::default().snaplen,
+            direction: None,
+            mac: None,
+            vlan: None,
+            src: None,
+            dst: None,
+            port: None,
+        }
+    }
+
+    /// The tap for it. What does not match its one rule is left out by a second one.
+    fn config(&self) -> Result<CaptureConfig, String> {
+        if !(1..=CaptureConfig::SNAPLEN_MAX).contains(&self.snaplen) {
+            let most = CaptureConfig::SNAPLEN_MAX;
+            return Err(format!("snaplen is {}; it must be 1 to {most}", self.snaplen));
+        }
+        let mut rule = Filter::new(Action::Accept);
+        rule.direction = match self.direction.as_deref() {
+            None => None,
+            Some(name) => Some(
+                Direction::ALL
+                    .into_iter()
+                    .find(|direction| direction.name() == name)
+                    .ok_or_else(|| format!("direction {name:?}: it is send or receive"))?,
+            ),
+        };
+        rule.mac = parsed("mac", self.mac.as_deref())?;
+        rule.src = parsed("src", self.src.as_deref())?;
+        rule.dst = parsed("dst", self.dst.as_deref())?;
+        (rule.vlan, rule.port) = (self.vlan, self.port);
+        let all = rule == Filter::new(Action::Accept);
+        let filter = if all { Vec::new() } else { vec![rule, Filter::new(Action::Drop)] };
+        Ok(CaptureConfig { snaplen: self.snaplen, filter, ..CaptureConfig::default() })
+    }
+}
+
+impl Captures {
+    /// Starts one; its blocks come from the receiver, the file's header first.
+    ///
+    /// # Errors
+    /// No such vif, one is captured there already, or a bound is reached.
+    pub(crate) fn start(
+        &mut self,
+        switch: &mut Switch,
+        request: &CaptureRequest,
+    ) -> Result<Receiver<Vec<u8>>, String> {
+        let config = request.config()?;
+        let vif = vif_of(switch.policy(), &request.vif)?;
+        if self.active.iter().any(|active| active.vif == vif) {
+            return Err(format!("vif {}: somebody captures there already", request.vif));
+        }
+        if self.active.len() >= CAPTURES_MAX {
+            return Err(format!("{CAPTURES_MAX} captures run, which is the most"));
+        }
+        let (blocks, reader) = sync_channel(BLOCKS_MAX);
+        let mut header = Vec::new();
+        pcapng::section(&mut header, "weir");
+        pcapng::interface(&mut header, &request.vif, config.snaplen);
+        switch.capture_start(vif, &config);
+        // The channel is empty and has room.
+        let _sent = blocks.try_send(header);
+        self.active.push(Active { vif, blocks, origin_ns: origin_ns(), lost: 0 });
+        Ok(reader)
+    }
+
+    /// Hands on what the switch has copied since the last call.
+    pub(crate) fn drain(&mut self, switch: &mut Switch) {
+        self.active.retain_mut(|active| {
+            let goes_on = active.drain(switch);
+            if !goes_on {
+                switch.capture_stop(active.vif);
+            }
+            goes_on
+        });
+    }
+
+    /// Ends all: their vifs may have other numbers from now on.
+    pub(crate) fn end_all(&mut self, switch: &mut Switch) {
+        for active in self.active.drain(..) {
+            switch.capture_stop(active.vif);
+        }
+    }
+}
+
+impl Active {
+    /// Whether somebody still reads.
+    fn drain(&mut self, switch: &mut Switch) -> bool {
+        let (mut block, mut frames) = (Vec::new(), 0);
+        let counters = switch.capture_read(self.vif, |captured| {
+            pcapng::packet(&mut block, 0, self.origin_ns, &captured);
+            frames += 1;
+        });
+        let Some(CaptureCounters { seen, lost }) = counters else { return false };
+        if frames > 0 {
+            let counters = CaptureCounters { seen, lost: lost + self.lost };
+            let now_ns = self.origin_ns.saturating_add(clock::now().as_nanos());
+            pcapng::statistics(&mut block, 0, now_ns, counters);
+        }
+        // An empty block asks whether the reader is still there.
+        match self.blocks.try_send(block) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                self.lost += frames;
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+fn vif_of(policy: &Policy, name: &str) -> Result<VifId, String> {
+    let found = policy.vifs().find(|(_, vif)| vif.name == name);
+    found.map(|(id, _)| id).ok_or_else(|| format!("vif {name:?}: the policy has none of that name"))
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    key: &str,
+    text: Option<&str>,
+) -> Result<Option<T>, String> {
+    text.map(|text| text.parse().map_err(|error| format!("{key} {text:?}: {error}"))).transpose()
+}
+
+/// Nanoseconds from 1970 to the origin of the node's clock.
+fn origin_ns() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+    wall.saturating_sub(clock::now().as_nanos())
+}
+
+/// Blocks of pcapng that wait for the reader: with one each 10 ms, 2.5 s.
+const BLOCKS_MAX: usize = 256;
+
+/// Each costs a copy a frame and some megabytes.
+const CAPTURES_MAX: usize = 8;

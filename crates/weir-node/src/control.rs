@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The control socket of a running node: one JSON request a line, one JSON answer a line.
+//!
+//! Reachable only by the socket's owner (mode 0600). Bounds: a request has at most
+//! [`REQUEST_BYTES_MAX`] bytes, at most [`CONNECTIONS_MAX`] connections are open at once, a silent
+//! one is closed after [`IDLE_TIMEOUT`].
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::capture::CaptureRequest;
+use crate::status::Status;
+
+/// What can be asked of a running node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Counters, queues, lateness.
+    Status,
+    /// Read the configuration file again and apply what changed.
+    Reload,
+    /// Keep a configuration that was started with `--confirm`.
+    Confirm,
+    /// Undo everything and end.
+    Stop,
+    /// Copy a vif's frames; the answer is followed by pcapng until either side closes.
+    Capture(CaptureRequest),
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Response {
+    /// Done.
+    Ok,
+    /// Done; the state of the node.
+    Status(Box<Status>),
+    /// Refused, and why.
+    Error {
+        /// The thing, the value and the bound.
+        message: String,
+    },
+}
+
+/// Answers requests; called from one thread a connection.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request other than a capture.
+    fn answer(&self, request: Request) -> Response;
+
+    /// Begins a capture: blocks of pcapng, until the sender or the receiver is dropped.
+    ///
+    /// # Errors
+    /// Why there is nothing to capture.
+    fn capture(&self, request: CaptureRequest) -> Result<Receiver<Vec<u8>>, String>;
+}
+
+/// The path of the control socket of the node `name` below the state directory.
+#[must_use]
+pub fn socket_path(state: &Path, name: &str) -> PathBuf {
+    state.join(format!("node-{name}.sock"))
+}
+
+/// The control socket of the only node below the state directory.
+///
+/// # Errors
+/// There is none, or there are several; the error names them.
+pub fn only_socket(state: &Path) -> std::io::Result<PathBuf> {
+    let names = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_prefix("node-")?.strip_suffix(".sock")?.to_owned())
+    };
+    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
+    let mut nodes: Vec<String> = entries.filter_map(names).collect();
+    nodes.sort();
+    match nodes.as_slice() {
+        [only] => Ok(socket_path(state, only)),
+        [] => Err(std::io::Error::other(format!("{}: no node runs here", state.display()))),
+        several => {
+            let text = format!("nodes {} run here: say which", several.join(", "));
+            Err(std::io::Error::other(text))
+        }
+    }
+}
+
+/// Listens at `path` and answers in threads of its own until the process ends. A socket that a
+/// killed node left is replaced.
+///
+/// # Errors
+/// If the path is taken by a node that answers, or cannot be bound.
+pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> std::io::Result<()> {
+    if UnixStream::connect(path).is_ok() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::AddrInUse,
+            format!("{}: a node answers here already", path.display()),
+        ));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let open = Arc::new(AtomicUsize::new(0));
+    std::thread::Builder::new().name("control".into()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+                open.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let (handler, open_here) = (Arc::clone(&handler), Arc::clone(&open));
+            let spawned =
+                std::thread::Builder::new().name("control-conn".into()).spawn(move || {
+                    // A peer that goes away mid-answer is its own affair.
+                    let _gone = converse(stream, handler.as_ref());
+                    open_here.fetch_sub(1, Ordering::SeqCst);
+                });
+            if spawned.is_err() {
+                open.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Sends one request to the node at `path` and reads its answer.
+///
+/// # Errors
+/// If no node answers there, or not within [`IDLE_TIMEOUT`].
+pub fn call(path: &Path, request: &Request) -> std::io::Result<Response> {
+    let mut stream = UnixStream::connect(path).map_err(|error| {
+        let text = format!("{}: no node answers ({error})", path.display());
+        std::io::Error::new(error.kind(), text)
+    })?;
+    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+    send_line(&mut stream, request)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    serde_json::from_str(&line).map_err(std::io::Error::other)
+}
+
+/// Sends a capture request and hands back the stream, from which the packets are read.
+///
+/// # Errors
+/// If no node answers there, or it refuses; the refusal is the error's text.
+pub fn capture(path: &Path, request: CaptureRequest) -> std::io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(path)?;
+    send_line(&mut stream, &Request::Capture(request))?;
+    let mut line = Vec::new();
+    let mut byte = [0u8];
+    while line.len() < REQUEST_BYTES_MAX && byte[0] != b'\n' {
+        stream.read_exact(&mut byte)?;
+        line.push(byte[0]);
+    }
+    match serde_json::from_slice(&line).map_err(std::io::Error::other)? {
+        Response::Error { message } => Err(std::io::Error::other(message)),
+        _ => Ok(stream),
+    }
+}
+
+fn converse(stream: UnixStream, handler: &dyn Handler) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+    stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
+    let mut answers = stream.try_clone()?;
+    let mut requests = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        let limit = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX);
+        if requests.by_ref().take(limit).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let response = match serde_json::from_str(&line) {
+            Ok(Request::Capture(request)) => match handler.capture(request) {
+                Ok(blocks) => return stream_blocks(&mut answers, &blocks),
+                Err(message) => Response::Error { message },
+            },
+            Ok(request) => handler.answer(request),
+            Err(error) => Response::Error { message: format!("request not understood: {error}") },
+        };
+        send_line(&mut answers, &response)?;
+    }
+}
+
+fn stream_blocks(stream: &mut UnixStream, blocks: &Receiver<Vec<u8>>) -> std::io::Result<()> {
+    send_line(stream, &Response::Ok)?;
+    // A reader says nothing more: the first thing to be read from it is its end.
+    stream.set_read_timeout(Some(READER_POLL))?;
+    loop {
+        match blocks.recv_timeout(READER_POLL) {
+            Ok(block) => stream.write_all(&block)?,
+            Err(RecvTimeoutError::Timeout) => match stream.read(&mut [0]) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                _ => return Ok(()),
+            },
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+fn send_line(stream: &mut UnixStream, message: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(message).map_err(std::io::Error::other)?;
+    text.push(b'\n');
+    stream.write_all(&text)
+}
+
+/// How soon a capture without packets finds out that its reader has gone.
+const READER_POLL: Duration = Duration::from_millis(100);
+
+/// A request is a few words; a longer one is a mistake or an attack.
+pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// An operator, a few scripts and a capture or two.
+pub const CONNECTIONS_MAX: usize = 16;
+/// Longer than any answer takes, short enough that a dead peer does not hold a place for long.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

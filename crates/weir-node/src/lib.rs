@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The node: the switch of `weir-switch` on the ports of `weir-ports`, run on one host.
+//!
+//! One worker thread moves all packets ([`worker`]); everything else (signals, the control socket,
+//! captures) asks it between two of its turns. What the node changes on its host goes through an
+//! undo journal and is undone when it ends.
+
+pub mod capture;
+pub mod clock;
+pub mod control;
+mod error;
+mod lateness;
+pub mod ports;
+mod reservation;
+mod run;
+pub mod status;
+mod takeover;
+pub mod worker;
+
+pub use error::NodeError;
+pub use lateness::{Lateness, LatenessSummary};
+pub use run::{Options, read_policy, run};
+pub use takeover::Plan;

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The opened ports of a node, and the gates that let their frames in.
+//!
+//! Gates are numbered from the policy: two for each vif (send, receive), then one for each port
+//! (what is for nobody in particular).
+
+use std::sync::Arc;
+
+use weir_policy::{Kind, Policy, VifId};
+use weir_ports::{
+    AnyPort, DataPlane, GateId, Gates, PacketConfig, PacketPort, PlaneLimits, Pool, PortError,
+    Role, TapConfig, TapPort, XdpConfig, XdpPort,
+};
+use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
+use weir_units::Instant;
+
+/// All ports of a node in use.
+#[derive(Debug)]
+pub struct Ports {
+    /// One for each interface of the switch, in its order: ports, then vifs.
+    pub attached: Vec<Attached>,
+    plane: DataPlane,
+    gates: Arc<Gates>,
+    /// Early drops of each gate that the switch knows of.
+    reported: Vec<Tally>,
+}
+
+/// One interface of the switch and the device that is its outside.
+#[derive(Debug)]
+pub struct Attached {
+    /// The policy's name.
+    pub name: String,
+    /// The switch's index.
+    pub iface: IfaceId,
+    /// The vif, if it is one.
+    pub vif: Option<VifId>,
+    /// The device.
+    pub port: AnyPort,
+    /// How it is driven, for people.
+    pub driver: String,
+    /// The device left frames in its ring at the last flush.
+    pub flush_again: bool,
+    /// Reading stops when the vif's queue is full, so that its sender waits.
+    holds_back: bool,
+}
+
+impl Ports {
+    /// Opens the device of every port and vif of `policy` and sets their gates. The gates are shut
+    /// until the first [`Self::grant`].
+    ///
+    /// # Errors
+    /// The first device that cannot be opened, and why. Devices opened before it are handed back.
+    pub fn open(policy: &Policy, pool: &mut Pool) -> Result<Self, PortError> {
+        let plane = DataPlane::load(limits(policy))?;
+        let gates = Arc::clone(plane.gates());
+        let reported = vec![Tally::default(); gates.count() as usize];
+        let mut ports = Self { attached: Vec::new(), plane, gates, reported };
+        let opened = ports.open_all(policy, pool).and_then(|()| ports.set_stations(policy));
+        match opened {
+            Ok(()) => Ok(ports),
+            Err(error) => {
+                ports.close(pool);
+                Err(error)
+            }
+        }
+    }
+
+    fn open_all(&mut self, policy: &Policy, pool: &mut Pool) -> Result<(), PortError> {
+        for (id, port) in policy.ports() {
+            let role = Role::Port(flood_gate(policy, id.0));
+            let opened = open(&port.device, port.kind, role, &mut self.plane, pool)?;
+            self.attached.push(Attached::new(&port.name, id.0, None, opened));
+        }
+        let first_vif = id_of(policy.ports.len());
+        for (id, vif) in policy.vifs() {
+            let role = Role::Vif(vif_gate(id, Direction::Send));
+            let opened = open(&vif.device, vif.kind, role, &mut self.plane, pool)?;
+            let iface = first_vif.saturating_add(id.0);
+            self.attached.push(Attached::new(&vif.name, iface, Some(id), opened));
+        }
+        Ok(())
+    }
+
+    /// Grants each vif, in both directions, what the switch has room for now.
+    pub fn grant(&mut self, now: Instant, switch: &mut Switch) {
+        for attached in &mut self.attached {
+            let Some(vif) = attached.vif else { continue };
+            for direction in [Direction::Send, Direction::Receive] {
+                self.gates.grant(vif_gate(vif, direction), switch.credit(now, vif, direction));
+            }
+        }
+    }
+
+    /// Fetches the early drops into the switch's counters, and with `quiet` (the last turn moved
+    /// nothing, so the rings are empty) returns credit that was lost with its frames.
+    pub fn upkeep(&mut self, switch: &mut Switch, quiet: bool) {
+        for vif in self.attached.iter().filter_map(|attached| attached.vif) {
+            for direction in Direction::ALL {
+                let gate = vif_gate(vif, direction);
+                let dropped = self.gates.counters(gate).dropped;
+                let Some(known) = self.reported.get_mut(gate.0 as usize) else { continue };
+                let new = dropped.minus(*known);
+                if new.packets > 0 {
+                    *known = dropped;
+                    let (packets, bytes) = (new.packets, new.bytes);
+                    switch.account_early_drop(vif, direction, Reason::NoCredit, packets, bytes);
+                }
+                if quiet {
+                    self.gates.settle(gate);
+                }
+            }
+        }
+    }
+
+    /// Follows a policy that has the same interfaces in the same order.
+    ///
+    /// # Errors
+    /// The table of addresses is full.
+    pub fn adapt(&mut self, old: &Policy, new: &Policy) -> Result<(), PortError> {
+        for vif in &old.vifs {
+            let vlan = old[vif.slice].vlan.unwrap_or(0);
+            let port = self.attached.get(vif.port.0 as usize).map(|attached| &attached.port);
+            let Some(AnyPort::Xdp(port)) = port else { continue };
+            for mac in &vif.macs {
+                self.plane.remove_station(port.device_index(), vlan, mac.0);
+            }
+        }
+        self.set_stations(new)
+    }
+
+    /// Hands all devices back.
+    pub fn close(self, pool: &mut Pool) {
+        let Self { attached, mut plane, .. } = self;
+        for attached in attached {
+            attached.port.close(Some(&mut plane), pool);
+        }
+    }
+
+    /// Tells each port which addresses belong to which vif, so that a flood towards one of them
+    /// is stopped at the port by that vif's own gate.
+    fn set_stations(&mut self, policy: &Policy) -> Result<(), PortError> {
+        for (id, vif) in policy.vifs() {
+            let vlan = policy[vif.slice].vlan.unwrap_or(0);
+            let port = self.attached.get(vif.port.0 as usize).map(|attached| &attached.port);
+            let Some(AnyPort::Xdp(port)) = port else { continue };
+            for mac in &vif.macs {
+                let gate = vif_gate(id, Direction::Receive);
+                self.plane.set_station(port.device_index(), vlan, mac.0, gate)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Attached {
+    fn new(name: &str, iface: u32, vif: Option<VifId>, port: AnyPort) -> Self {
+        let driver = match &port {
+            AnyPort::Xdp(port) => format!("xdp {:?}", port.attached()).to_lowercase(),
+            other => other.kind().to_owned(),
+        };
+        let holds_back = matches!(port, AnyPort::Memory(_));
+        let (name, iface, flush_again) = (name.to_owned(), IfaceId(iface), false);
+        Self { name, iface, vif, port, driver, flush_again, holds_back }
+    }
+
+    /// How many frames may be read now: a sender that can wait does, when its queue is full.
+    pub fn receive_limit(&self, now: Instant, switch: &Switch) -> usize {
+        match self.vif {
+            Some(vif) if self.holds_back => switch.credit(now, vif, Direction::Send) as usize,
+            _ => usize::MAX,
+        }
+    }
+}
+
+/// Opens a device as the policy says, or in the best way that works.
+fn open(
+    device: &str,
+    kind: Kind,
+    role: Role,
+    plane: &mut DataPlane,
+    pool: &mut Pool,
+) -> Result<AnyPort, PortError> {
+    let mut xdp = || XdpPort::open(&XdpConfig::new(device, role), plane, pool).map(AnyPort::Xdp);
+    match kind {
+        Kind::Xdp | Kind::Host => xdp(),
+        Kind::Auto => xdp().or_else(|_| packet(device, plane)),
+        Kind::Packet => packet(device, plane),
+        Kind::Tap => {
+            TapPort::open(&TapConfig::new(device)).map(|port| AnyPort::Tap(Box::new(port)))
+        }
+        Kind::Memory | Kind::Pcap => {
+            let message = "this kind has no device; it is for tests that open their own".to_owned();
+            Err(PortError::bound(device, message))
+        }
+    }
+}
+
+fn packet(device: &str, plane: &DataPlane) -> Result<AnyPort, PortError> {
+    let port = PacketPort::open(&PacketConfig::new(device), Some(plane))?;
+    Ok(AnyPort::Packet(Box::new(port)))
+}
+
+/// Room for the policy and for as much again, since vifs come and go while the tables stay.
+fn limits(policy: &Policy) -> PlaneLimits {
+    let (vifs, ports) = (id_of(policy.vifs.len()), id_of(policy.ports.len()));
+    let interfaces = vifs.saturating_add(ports);
+    let macs: usize = policy.vifs.iter().map(|vif| vif.macs.len()).sum();
+    PlaneLimits {
+        gates: vifs.saturating_mul(2).saturating_add(ports).max(1),
+        devices: interfaces.max(1),
+        sockets: interfaces.saturating_mul(QUEUES_EACH).max(1),
+        stations: id_of(macs).saturating_add(STATIONS_SPARE),
+    }
+}
+
+const fn vif_gate(vif: VifId, direction: Direction) -> GateId {
+    GateId(vif.0 * 2 + direction as u32)
+}
+
+fn flood_gate(policy: &Policy, port: u32) -> GateId {
+    GateId(id_of(policy.vifs.len()).saturating_mul(2).saturating_add(port))
+}
+
+/// Policies have at most some ten thousand of anything.
+fn id_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Receive queues of a device, on average over all.
+const QUEUES_EACH: u32 = 16;
+
+/// For addresses that the bridge learns.
+const STATIONS_SPARE: u32 = 1024;

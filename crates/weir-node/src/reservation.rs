@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The worker's own processor time, so that no tenant's load delays everybody's packets.
+
+use weir_host::HostError;
+use weir_host::cpu::{self, Class, Wish};
+use weir_policy::{Node, Reservation as Kind};
+use weir_units::Nanos;
+
+/// What the policy asks for; `None` for no reservation at all.
+pub(crate) fn wish(node: &Node) -> Option<Wish> {
+    let pinned = Some(node.worker_cpu.unwrap_or_else(last_cpu));
+    match node.reservation {
+        Kind::None => None,
+        Kind::Pinned => Some(Wish { cpu: pinned, class: Class::Normal { nice: NICE } }),
+        Kind::Fifo => Some(Wish { cpu: pinned, class: Class::Fifo { priority: FIFO_PRIORITY } }),
+        Kind::Deadline => {
+            let (runtime, deadline, period) = DEADLINE;
+            Some(Wish { cpu: None, class: Class::Deadline { runtime, deadline, period } })
+        }
+    }
+}
+
+/// Takes the reservation for the calling thread, if one is asked for.
+pub(crate) fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostError> {
+    wish.map(cpu::Reservation::take).transpose()
+}
+
+/// The last processor: interrupts of most machines go to the first.
+fn last_cpu() -> u32 {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(count.saturating_sub(1)).unwrap_or(0)
+}
+
+/// Before all ordinary work.
+const NICE: i32 = -20;
+
+/// Above ordinary real-time threads, below the kernel's own.
+const FIFO_PRIORITY: u32 = 40;
+
+/// Runtime, deadline, period: 90 % is the most that Linux grants on one processor, and a period of
+/// 1 ms is the lateness that a port's catch-up makes good by default.
+const DEADLINE: (Nanos, Nanos, Nanos) =
+    (Nanos::from_micros(900), Nanos::from_millis(1), Nanos::from_millis(1));

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The state of a running node as data: what the control socket answers and reports are made from.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weir_switch::{Counters, Reason, Tally};
+
+use crate::lateness::LatenessSummary;
+
+/// Everything countable about a node, at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The node's name.
+    pub node: String,
+    /// When this was taken, nanoseconds on the monotonic clock.
+    pub now_ns: u64,
+    /// Nanoseconds since the worker started.
+    pub uptime_ns: u64,
+    /// The ports, in the policy's order.
+    pub ports: Vec<IfaceStatus>,
+    /// The vifs, in the policy's order.
+    pub vifs: Vec<IfaceStatus>,
+    /// The worker.
+    pub worker: WorkerStatus,
+}
+
+/// One port or vif.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// Its device.
+    pub device: String,
+    /// How the device is driven: `xdp native`, `packet`, ….
+    pub driver: String,
+    /// From the vif; for a port: what left on its wire.
+    pub send: DirectionStatus,
+    /// Towards the vif; for a port: what came in from its wire.
+    pub receive: DirectionStatus,
+    /// Frames lost by the device after they were handed over, as the kernel counts them.
+    pub lost_after_transmit: u64,
+}
+
+/// One direction of one interface. The identities of [`Counters`] hold here too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DirectionStatus {
+    /// Frames that arrived.
+    pub received: Amount,
+    /// Copies made of them by flooding.
+    pub copies: Amount,
+    /// Dropped before a queue, by reason; reasons that never occurred are left out.
+    pub dropped: BTreeMap<String, Amount>,
+    /// Taken into a queue.
+    pub enqueued: Amount,
+    /// Dropped after that, by active queue management.
+    pub dropped_after: Amount,
+    /// Handed on.
+    pub sent: Amount,
+    /// Queued now.
+    pub backlog: Amount,
+    /// Of those sent, marked "congestion experienced"; packets.
+    pub marked: u64,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, layer 2 without FCS.
+    pub bytes: u64,
+}
+
+/// The worker thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Of those, turns in which something moved.
+    pub busy_turns: u64,
+    /// Frames in the pool that nobody holds.
+    pub frames_free: u64,
+    /// Frames in the pool.
+    pub frames: u64,
+    /// Lateness of wake-ups.
+    pub lateness: LatenessSummary,
+}
+
+impl From<Tally> for Amount {
+    fn from(tally: Tally) -> Self {
+        Self { packets: tally.packets, bytes: tally.bytes }
+    }
+}
+
+impl From<&Counters> for DirectionStatus {
+    fn from(counters: &Counters) -> Self {
+        let dropped = Reason::ALL
+            .iter()
+            .map(|&reason| (reason.name().to_string(), counters.dropped_for(reason).into()))
+            .filter(|(_, amount)| *amount != Amount::default())
+            .collect();
+        Self {
+            received: counters.received.into(),
+            copies: counters.copies.into(),
+            dropped,
+            enqueued: counters.enqueued.into(),
+            dropped_after: counters.dropped_after.into(),
+            sent: counters.sent.into(),
+            backlog: counters.backlog().into(),
+            marked: counters.marked,
+        }
+    }
+}
+
+impl Status {
+    /// The vif of that name.
+    #[must_use]
+    pub fn vif(&self, name: &str) -> Option<&IfaceStatus> {
+        self.vifs.iter().find(|vif| vif.name == name)
+    }
+
+    /// The port of that name.
+    #[must_use]
+    pub fn port(&self, name: &str) -> Option<&IfaceStatus> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+}

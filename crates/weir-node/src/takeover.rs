@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a node changes on its host before it forwards, and the way back.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use weir_host::host::{self, Change, HostVif, Take};
+use weir_host::journal::{self, Journal};
+use weir_host::run::{Host, Platform};
+use weir_host::{HostError, StateDir, Undo, netns};
+use weir_policy::{Kind, Policy, Port, Vif};
+
+use crate::error::NodeError;
+
+/// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
+/// first, the next start or `weir clean` does, from the journal.
+#[derive(Debug)]
+pub(crate) struct Takeover {
+    journal: Journal,
+}
+
+/// What `weir node run` would do to the host: the dry run.
+#[derive(Debug)]
+pub struct Plan {
+    policy: String,
+    changes: Vec<Change>,
+    /// What cannot be planned before something else is made, or does not work here.
+    problems: Vec<HostError>,
+}
+
+impl Plan {
+    /// The plan for `policy`. Reads the host, touches nothing.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        let host = Host::default();
+        let (mut changes, mut problems) = (Vec::new(), Vec::new());
+        let namespace = netns::current().unwrap_or_else(|error| {
+            problems.push(error);
+            None
+        });
+        let mut add = |planned: Result<Vec<Change>, HostError>| match planned {
+            Ok(more) => changes.extend(more),
+            Err(error) => problems.push(error),
+        };
+        for vif in policy.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
+            add(host_vif(&host, policy, vif, namespace.as_deref()).map(|change| vec![change]));
+        }
+        for take in takes(policy, namespace.as_deref()) {
+            let made_later =
+                policy.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device);
+            if !made_later {
+                add(host::take_device(&host, &take));
+            }
+        }
+        Self { policy: policy.to_toml(), changes, problems }
+    }
+
+    /// Whether nothing stands in the way.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// The changes as commands that a person could type, then the whole policy with its defaults.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
+        self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
+        writeln!(f, "# The policy, with its defaults:\n{}", self.policy)
+    }
+}
+
+impl Takeover {
+    /// Makes the changes that `policy` needs. What an earlier run of the same node left is undone
+    /// first.
+    ///
+    /// # Errors
+    /// A device is missing or cannot be taken; then nothing has changed.
+    pub(crate) fn begin(policy: &Policy, state: &StateDir) -> Result<Self, NodeError> {
+        let name = format!("node-{}", policy.node.name);
+        let (journal, _left) = journal::open_clean(state, &name, LOCK_PATIENCE)?;
+        let mut takeover = Self { journal };
+        match takeover.take(policy) {
+            Ok(()) => Ok(takeover),
+            Err(error) => {
+                takeover.undo()?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Notes a file that the node makes, so that it goes even if the node is killed.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn will_leave(&mut self, file: &Path) -> Result<(), NodeError> {
+        let what = format!("file {}", file.display());
+        Ok(self.journal.record(&what, Undo::Remove(file.to_owned()))?)
+    }
+
+    /// Hands everything back.
+    ///
+    /// # Errors
+    /// What could not be handed back; it stays in the journal.
+    pub(crate) fn undo(self) -> Result<(), NodeError> {
+        let host = self.journal.host();
+        let report = self.journal.undo_all(&host)?;
+        if report.failed.is_empty() {
+            return Ok(());
+        }
+        Err(HostError::Refused(format!("not undone: {}", report.failed.join("; "))).into())
+    }
+
+    fn take(&mut self, policy: &Policy) -> Result<(), HostError> {
+        let host = self.journal.host();
+        let namespace = netns::current()?;
+        for vif in policy.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
+            let change = host_vif(&host, policy, vif, namespace.as_deref())?;
+            host::apply(&mut self.journal, &[change])?;
+        }
+        for take in takes(policy, namespace.as_deref()) {
+            let changes = host::take_device(&host, &take)?;
+            host::apply(&mut self.journal, &changes)?;
+        }
+        Ok(())
+    }
+}
+
+/// The devices of a policy that exist before the node does.
+fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<Take> {
+    let frame = policy.node.frame_size.packet_max().get();
+    let take = |device: &str, promiscuous, addresses_move| Take {
+        device: device.to_owned(),
+        namespace: namespace.map(ToOwned::to_owned),
+        // A tag may come between the header and the packet.
+        mtu_max: u32::try_from(frame.saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX),
+        queue: QUEUE_PACKETS,
+        promiscuous,
+        addresses_move,
+    };
+    let is_device = |kind| matches!(kind, Kind::Auto | Kind::Xdp | Kind::Packet | Kind::Host);
+    let hosts_own = |port: &Port| {
+        let same = |vif: &Vif| vif.kind == Kind::Host && policy[vif.port].name == port.name;
+        policy.vifs.iter().any(same)
+    };
+    let ports = policy.ports.iter().filter(|port| is_device(port.kind));
+    let vifs = policy.vifs.iter().filter(|vif| is_device(vif.kind));
+    let mut all: Vec<Take> = ports.map(|port| take(&port.device, true, hosts_own(port))).collect();
+    all.extend(vifs.map(|vif| take(&vif.device, false, false)));
+    all
+}
+
+fn host_vif(
+    host: &dyn Platform,
+    policy: &Policy,
+    vif: &Vif,
+    namespace: Option<&str>,
+) -> Result<Change, HostError> {
+    let spec = HostVif {
+        nic: policy[vif.port].device.clone(),
+        host_device: format!("{}{HOST_SUFFIX}", vif.device),
+        weir_device: vif.device.clone(),
+        namespace: namespace.map(ToOwned::to_owned),
+    };
+    host::host_vif(host, &spec)
+}
+
+/// The host's end of a vif of kind `host` is called as the vif's device, with this behind it.
+const HOST_SUFFIX: &str = "h";
+
+/// Packets in front of an egress veth. They are sent past it: it is there so that a full device
+/// says so.
+const QUEUE_PACKETS: u32 = 1000;
+
+/// Two addresses and a type.
+const HEADER_BYTES: u64 = 14;
+
+/// The last run of the same node may be about to end.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);

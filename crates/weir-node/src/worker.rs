@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The worker: one thread that moves every packet of the node.
+//!
+//! A turn is: read each port and let the switch queue or drop; hand each port the frames that it
+//! can take now; tell the gates how much each vif may still bring in. Then, if nothing moved, wait
+//! for the earliest instant that the switch named, or for a packet. Nothing here decides about
+//! packets: that is the switch's part. Nothing is allocated in a turn.
+
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+
+use weir_policy::{Idle, Policy};
+use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter, Woken};
+use weir_switch::{Direction, Frame, Switch, Transmit};
+use weir_units::{Instant, Nanos};
+
+use crate::capture::{CaptureRequest, Captures};
+use crate::clock;
+use crate::lateness::Lateness;
+use crate::ports::{Attached, Ports};
+use crate::status::{DirectionStatus, IfaceStatus, Status, WorkerStatus};
+
+/// What the control side asks of the worker, between two turns.
+#[derive(Debug)]
+pub enum Command {
+    /// Take over another policy; the answer is the error, if it was refused.
+    Apply(Box<Policy>, SyncSender<Result<(), String>>),
+    /// Counters, queues, lateness.
+    Status(SyncSender<Status>),
+    /// Copy a vif's frames; the answer is where they come.
+    Capture(CaptureRequest, SyncSender<Result<Receiver<Vec<u8>>, String>>),
+    /// End the loop.
+    Stop,
+}
+
+/// The worker's state. Built on one thread, run on another.
+#[derive(Debug)]
+pub struct Worker {
+    policy: Policy,
+    switch: Switch,
+    ports: Ports,
+    pool: Pool,
+    batch: Vec<Frame>,
+    lateness: Lateness,
+    captures: Captures,
+    started: Instant,
+    next_upkeep: Instant,
+    turns: u64,
+    busy_turns: u64,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// Frames received or handed to a device.
+    moved: usize,
+    /// The earliest instant at which something is due.
+    next: Instant,
+}
+
+impl Worker {
+    /// A worker for `policy` on opened ports.
+    ///
+    /// # Errors
+    /// The switch cannot hold the policy.
+    pub fn new(policy: Policy, ports: Ports, pool: Pool) -> Result<Self, String> {
+        let now = clock::now();
+        let switch = Switch::new(&policy, now).map_err(|error| error.to_string())?;
+        let lateness = Lateness::new().map_err(|error| error.to_string())?;
+        let batch = Vec::with_capacity(BATCH);
+        let (started, next_upkeep) = (now, now);
+        let (turns, busy_turns) = (0, 0);
+        Ok(Self {
+            policy,
+            switch,
+            ports,
+            pool,
+            batch,
+            lateness,
+            captures: Captures::default(),
+            started,
+            next_upkeep,
+            turns,
+            busy_turns,
+        })
+    }
+
+    /// Moves packets until told to stop; then closes the ports, which hands the devices back.
+    ///
+    /// # Errors
+    /// The ports cannot be waited for; they are closed then, too.
+    pub fn run(mut self, commands: &Receiver<Command>) -> Result<(), PortError> {
+        let ended = self.work(commands);
+        self.ports.close(&mut self.pool);
+        ended
+    }
+
+    fn work(&mut self, commands: &Receiver<Command>) -> Result<(), PortError> {
+        let mut waiter = self.waiter()?;
+        let mut due = Instant::FAR_FUTURE;
+        loop {
+            let now = clock::now();
+            if now >= due {
+                self.lateness.record(due, now);
+            }
+            let turn = self.turn(now);
+            match commands.try_recv() {
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(()),
+                Ok(command) => self.obey(command),
+                Err(TryRecvError::Empty) => {}
+            }
+            due = Instant::FAR_FUTURE;
+            // Lateness is that of a worker with nothing else to do; a busy one is not waiting.
+            if turn.moved == 0 && waiter.wait(now, turn.next) != Woken::Packets {
+                due = turn.next;
+            }
+        }
+    }
+
+    /// Watches all ports for the calling thread.
+    fn waiter(&self) -> Result<Waiter, PortError> {
+        let mut waiter = Waiter::new(match self.policy.node.idle {
+            Idle::Spin => Wait::Spin,
+            Idle::Sleep => Wait::HYBRID,
+        })?;
+        for attached in &self.ports.attached {
+            let watched = attached.port.descriptors(|descriptor| waiter.add(descriptor));
+            watched.map_err(|error| PortError::system(&attached.name, "watch", error))?;
+        }
+        Ok(waiter)
+    }
+
+    /// One turn at `now`.
+    fn turn(&mut self, now: Instant) -> Turn {
+        let mut turn = Turn { moved: 0, next: self.next_upkeep };
+        self.turns += 1;
+        for index in 0..self.ports.attached.len() {
+            turn.moved += self.receive(now, index);
+        }
+        for index in 0..self.ports.attached.len() {
+            self.transmit(now, index, &mut turn);
+        }
+        self.ports.grant(now, &mut self.switch);
+        if now >= self.next_upkeep {
+            self.next_upkeep = now + UPKEEP_INTERVAL;
+            self.ports.upkeep(&mut self.switch, turn.moved == 0);
+            self.captures.drain(&mut self.switch);
+        }
+        self.busy_turns += u64::from(turn.moved > 0);
+        turn
+    }
+
+    fn receive(&mut self, now: Instant, index: usize) -> usize {
+        let Self { ports, switch, pool, batch, .. } = self;
+        let attached = &mut ports.attached[index];
+        let most = attached.receive_limit(now, switch).min(BATCH);
+        batch.clear();
+        let received = attached.port.receive(pool, most, batch);
+        if received > 0 {
+            switch.receive_batch(now, attached.iface, batch, pool);
+        }
+        received
+    }
+
+    fn transmit(&mut self, now: Instant, index: usize, turn: &mut Turn) {
+        let Self { ports, switch, pool, .. } = self;
+        let Attached { iface, port, flush_again, .. } = &mut ports.attached[index];
+        let mut handed = 0;
+        let room = port.transmit_room(pool).min(BATCH);
+        while handed < room {
+            match switch.transmit(now, *iface, pool) {
+                Transmit::Frame(frame) => match port.transmit(pool, frame) {
+                    Ok(()) => handed += 1,
+                    // It said that there was room, so this is a fault of the port; the frame
+                    // cannot go back into its queue, and a leak would be worse than a loss.
+                    Err(frame) => weir_switch::FramePool::free(pool, frame.id),
+                },
+                Transmit::Wait { until, .. } => {
+                    turn.next = turn.next.min(until);
+                    break;
+                }
+                Transmit::Idle => break,
+            }
+        }
+        if handed > 0 || *flush_again {
+            // A device that is down keeps its frames; the next turn tries again.
+            *flush_again = port.flush(pool).map_or(true, |left| left > 0);
+        }
+        if room == 0 || *flush_again {
+            turn.next = turn.next.min(now + DEVICE_FULL_RETRY);
+        } else if handed == room {
+            turn.next = now;
+        }
+        turn.moved += handed;
+    }
+
+    fn obey(&mut self, command: Command) {
+        // Whoever asked may have gone away meanwhile; the answer is then nobody's loss.
+        match command {
+            Command::Apply(policy, reply) => {
+                let _gone = reply.try_send(self.apply(*policy));
+            }
+            Command::Status(reply) => {
+                let _gone = reply.try_send(self.status());
+            }
+            Command::Capture(request, reply) => {
+                let _gone = reply.try_send(self.captures.start(&mut self.switch, &request));
+            }
+            Command::Stop => {}
+        }
+    }
+
+    fn apply(&mut self, policy: Policy) -> Result<(), String> {
+        same_interfaces(&self.policy, &policy)?;
+        self.captures.end_all(&mut self.switch);
+        let applied = self.switch.apply(clock::now(), &policy, &mut self.pool);
+        applied.map_err(|error| error.to_string())?;
+        let adapted = self.ports.adapt(&self.policy, &policy);
+        self.policy = policy;
+        adapted.map_err(|error| error.to_string())
+    }
+
+    fn status(&mut self) -> Status {
+        let now = clock::now();
+        self.ports.upkeep(&mut self.switch, false);
+        let Self { ports, switch, .. } = self;
+        let of = |attached: &mut Attached| {
+            let statistics = attached.port.statistics();
+            let counted = |direction| {
+                let counters = switch.counters(attached.iface, direction);
+                counters.map_or_else(DirectionStatus::default, Into::into)
+            };
+            IfaceStatus {
+                name: attached.name.clone(),
+                device: attached.port.name().to_string(),
+                driver: attached.driver.clone(),
+                send: counted(Direction::Send),
+                receive: counted(Direction::Receive),
+                lost_after_transmit: statistics.transmit_invalid + statistics.device_dropped,
+            }
+        };
+        let all: Vec<IfaceStatus> = ports.attached.iter_mut().map(of).collect();
+        let (port_list, vif_list) = all.split_at(self.policy.ports.len().min(all.len()));
+        Status {
+            node: self.policy.node.name.clone(),
+            now_ns: now.as_nanos(),
+            uptime_ns: now.saturating_since(self.started).as_nanos(),
+            ports: port_list.to_vec(),
+            vifs: vif_list.to_vec(),
+            worker: WorkerStatus {
+                turns: self.turns,
+                busy_turns: self.busy_turns,
+                frames_free: self.pool.free_frames() as u64,
+                frames: u64::from(weir_switch::FramePool::chunks(&self.pool)),
+                lateness: self.lateness.summary(),
+            },
+        }
+    }
+}
+
+/// Devices are opened at the start, so a change may not bring or take any, nor bind one otherwise.
+fn same_interfaces(old: &Policy, new: &Policy) -> Result<(), String> {
+    let ports = |policy: &Policy| -> Vec<_> {
+        policy.ports.iter().map(|p| (p.name.clone(), p.device.clone(), p.kind)).collect()
+    };
+    let vifs = |policy: &Policy| -> Vec<_> {
+        policy.vifs.iter().map(|v| (v.name.clone(), v.device.clone(), v.kind)).collect()
+    };
+    if old.node.frames != new.node.frames || old.node.frame_size != new.node.frame_size {
+        return Err("node.frames, node.frame_size: they are fixed while the node runs".to_owned());
+    }
+    if (ports(old), vifs(old)) == (ports(new), vifs(new)) {
+        return Ok(());
+    }
+    Err("ports and vifs, their devices and kinds: they are fixed while the node runs".to_owned())
+}
+
+/// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one
+/// turn wait less than a tick for each other.
+const BATCH: usize = 64;
+
+/// A device that is full frees its ring at wire speed: 20 µs is some 16 frames at 10 Gb/s.
+const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);
+
+/// How often early drops are fetched and lost credit is found.
+const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
