@@ -291,6 +291,60 @@ impl RunSpec {
     }
 }
 
+impl XdpSend {
+    /// These streams, with the usual patience.
+    #[must_use]
+    pub const fn new(streams: Vec<XdpStream>) -> Self {
+        Self { streams, catch_up_us: default_catch_up_us() }
+    }
+}
+
+impl XdpStream {
+    /// Frames from `device` as fast as it goes, without end, between the usual addresses.
+    #[must_use]
+    pub fn new(stream: u16, device: &str, destination_mac: Mac, sizes: FrameSizes) -> Self {
+        Self {
+            stream,
+            device: device.to_owned(),
+            netns: None,
+            rate: None,
+            weight: one(),
+            sizes,
+            count: None,
+            source_mac: None,
+            destination_mac,
+            vlan: None,
+            source: default_source(),
+            destination: default_destination(),
+            source_port: default_port(),
+            destination_port: default_port(),
+            flows: one(),
+        }
+    }
+}
+
+impl ReceiveSpec {
+    /// A receiver in this namespace, until it is stopped.
+    #[must_use]
+    pub fn new(method: ReceiveMethod) -> Self {
+        let (run, streams_max, record) = (RunSpec::default(), default_streams_max(), None);
+        Self { run, method, streams_max, record }
+    }
+}
+
+impl SinkSpec {
+    /// A sink at `device`.
+    #[must_use]
+    pub fn new(device: &str) -> Self {
+        Self {
+            device: device.to_owned(),
+            attach: Attach::default(),
+            verdict: Verdict::default(),
+            sources_max: default_sources_max(),
+        }
+    }
+}
+
 impl FrameSizes {
     /// The sizes of a period, in order; for random sizes the two ends.
     #[must_use]

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Experiments on the lab: what Weir promises, measured on real packets by an independent sink.
+//!
+//! A [`Star`] is the lab, a [`Run`] lets traffic flow over it, an [`Outcome`] is what was seen; a
+//! [`Trial`] turns outcomes into series and cases of one result file. [`demo`] is the one to watch,
+//! [`verify`] the tables of requirements.
+//!
+//! Experiments use two processors: the worker has the last one for itself, senders, receivers and
+//! the kernel's own work share the others.
+
+pub mod clock;
+pub mod demo;
+pub mod demo_plots;
+mod error;
+pub mod node;
+mod run;
+mod specs;
+mod star;
+mod trial;
+pub mod verify;
+
+pub use error::TrialError;
+pub use run::{Change, Middle, Outcome, Run};
+pub use star::{Star, TENANTS_MAX, UPLINK};
+pub use trial::Trial;
+
+/// A count as a sample; exact up to 2⁵³.
+#[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]
+pub(crate) const fn float(count: u64) -> f64 {
+    count as f64
+}

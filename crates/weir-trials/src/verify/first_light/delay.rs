@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A well-behaved vif beside a flooding one at 1 Gb/s: its delay through Weir, beside the same
+//! through a bridge and a FIFO.
+
+use std::time::Duration;
+
+use weir_host::traffic::Rate;
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::{BitRate, Nanos};
+
+use super::Row;
+use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
+
+/// Shows the row.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let star = Star::new("delay", 2, BitRate::from_mbps(LINK_MBPS));
+    let mut policy = star.policy();
+    policy.vifs[0].send.min_rate = BitRate::from_bps(GUARANTEED_BPS);
+    policy.vifs[0].delay = Some(Nanos::from_micros(25));
+    policy.node.idle = weir_policy::Idle::Spin;
+    let weir = run(trial, &star, Middle::Weir(Box::new(policy)))?;
+    let bridge = run(trial, &star, Middle::Bridge)?;
+    let names = [("weir", &weir), ("bridge", &bridge)].map(|(middle, outcome)| {
+        let name = row.id(&format!("delay/{middle}"));
+        trial.keep(&name, Series::unordered("s", quantiles(outcome))).map(|()| name)
+    });
+    let [weir, bridge] = names;
+    let (weir, bridge) = (weir?, bridge?);
+    let p99 = Rule::Percentile { percent: 99.0 };
+    let bound = Bound::at_most(TWO_FRAMES_S + 200e-6);
+    trial.judge(Claim::new(row.id("wire"), "p99 through Weir", p99, bound).of(&[&weir]))?;
+    let ratio = Rule::RatioOfPercentiles { percent: 99.0 };
+    let name = "p99 through Weir, of that through bridge and FIFO";
+    let claim = Claim::new(row.id("beside"), name, ratio, Bound::at_most(0.1));
+    trial.judge(claim.of(&[weir, bridge]))?;
+    Ok(())
+}
+
+fn run(trial: &mut Trial<'_>, star: &Star, middle: Middle) -> Result<Outcome, TrialError> {
+    let seconds = if trial.quick { 4 } else { 10 };
+    let streams = vec![
+        star.stream(0, 0, 1500, Some(Rate::Bps(GUARANTEED_BPS * 95 / 100))),
+        star.stream(1, 1, 1500, Some(Rate::Bps(2 * LINK_MBPS * 1_000_000))),
+    ];
+    Run {
+        star: star.clone(),
+        middle,
+        senders: vec![star.generator(streams)],
+        receivers: vec![star.sink()],
+        changes: Vec::new(),
+        length: Duration::from_secs(seconds),
+    }
+    .run()
+}
+
+/// The delay that k in a thousand packets do not exceed, for k = 1 to 1000, in seconds.
+fn quantiles(outcome: &Outcome) -> Vec<f64> {
+    let Some(seen) = outcome.stream(0, 0) else { return Vec::new() };
+    (1..=1000).map(|k| crate::float(seen.delays.quantile_ns(k, 1000)) / 1e9).collect()
+}
+
+const LINK_MBPS: u64 = 1000;
+
+/// The well-behaved vif is owed a tenth of the link and offers 95 % of that.
+const GUARANTEED_BPS: u64 = 100_000_000;
+
+/// Two frames of 1518 bytes at 1 Gb/s.
+const TWO_FRAMES_S: f64 = 2.0 * 1518.0 * 8.0 / 1e9;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One vif with a limit and more to send: its rate over ten seconds, and its worst 100 ms.
+
+use std::time::Duration;
+
+use weir_host::traffic::Rate;
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::BitRate;
+
+use super::Row;
+use crate::specs::in_cells;
+use crate::{Middle, Run, Star, Trial, TrialError};
+
+/// Shows the row.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    for mbps in [1, 10, 100, 500, 1000] {
+        at(trial, row, mbps)?;
+    }
+    Ok(())
+}
+
+fn at(trial: &mut Trial<'_>, row: &Row, mbps: u64) -> Result<(), TrialError> {
+    let measured = if trial.quick { 3 } else { 10 };
+    let rate = BitRate::from_mbps(mbps);
+    let star = Star::new("limit", 1, BitRate::from_mbps(LINK_MBPS));
+    let mut policy = star.policy();
+    policy.vifs[0].send.rate = Some(rate);
+    policy.vifs[0].send.burst =
+        weir_policy::Share::default_burst(Some(rate), weir_units::ByteCount::new(FRAME_BYTES));
+    let burst_bits = crate::float(policy.vifs[0].send.burst.get() * 8);
+    let offered = Some(Rate::Bps(mbps * 1_200_000));
+    let frame_bytes = u16::try_from(FRAME_BYTES).unwrap_or(u16::MAX);
+    let outcome = Run {
+        middle: Middle::Weir(Box::new(policy)),
+        senders: vec![star.generator(vec![star.stream(0, 0, frame_bytes, offered)])],
+        receivers: vec![in_cells(star.sink(), 1_000)],
+        changes: Vec::new(),
+        length: Duration::from_secs(SETTLE_MILLIS / 1000 + measured + 1),
+        star,
+    }
+    .run()?;
+    let cells = usize::try_from(SETTLE_MILLIS + measured * 1000).unwrap_or(usize::MAX);
+    let series = outcome.stream(0, 0).map(|seen| &seen.series);
+    let bits = outcome.bits(series, 1_000_000, cells);
+    let name = row.id(&format!("{mbps}M/bits-each-ms"));
+    trial.keep(&name, Series::sampled("bit", 0.001, bits))?;
+    let bps = crate::float(rate.as_bps());
+    let total = bps * crate::float(measured);
+    let settle = usize::try_from(SETTLE_MILLIS).unwrap_or(0);
+    let mean_claim = |part: &str, bound| {
+        let id = row.id(&format!("{mbps}M/{part}"));
+        Claim::new(id, format!("bits in {measured} s, {part}"), Rule::Sum, bound)
+            .of(&[&name])
+            .skip(settle)
+    };
+    let slack = (0.001 * total).max(crate::float(FRAME_BYTES * 8));
+    trial.judge(mean_claim("at-least", Bound::at_least(total - slack)))?;
+    trial.judge(mean_claim("at-most", Bound::at_most(total + slack)))?;
+    let bound = Bound::at_most(bps * 0.1 + burst_bits);
+    let id = row.id(&format!("{mbps}M/window"));
+    let rule = Rule::GreatestWindow { samples: 100 };
+    trial.judge(Claim::new(id, "bits in the fullest 100 ms", rule, bound).of(&[&name]))?;
+    Ok(())
+}
+
+/// Above the largest limit, so that the limit is what holds.
+const LINK_MBPS: u64 = 2_000;
+
+const FRAME_BYTES: u64 = 1_500;
+
+/// The burst at the beginning has passed by then.
+const SETTLE_MILLIS: u64 = 2_000;

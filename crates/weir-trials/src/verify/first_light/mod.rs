@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! First light: a switch that holds every tenant to its share.
+
+mod delay;
+mod fairness;
+mod limit;
+mod lossless;
+mod minimum;
+mod overload;
+
+use weir_result::{Bound, Claim, Rule, Series};
+
+use super::{Row, Table};
+use crate::{Trial, TrialError};
+
+/// The table.
+pub const TABLE: Table = Table { name: NAME, rows: ROWS };
+
+const NAME: &str = "first-light";
+
+const ROWS: &[Row] = &[
+    row(3, "equal priorities share equally, one sender 3 times as active", fairness::show),
+    row(4, "a minimum of 10 % holds against 10 flooding vifs", minimum::show),
+    row(5, "a flood beyond what the worker serves harms nobody else", overload::show),
+    row(6, "a limit is exact and never exceeded by more than its burst", limit::show),
+    row(7, "nothing is lost after it was scheduled", lossless::show),
+    row(8, "a well-behaved vif waits for two frames at most", delay::show),
+];
+
+const fn row(
+    number: u32,
+    title: &'static str,
+    show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
+) -> Row {
+    Row { number, title, correctness: false, show, table: NAME }
+}
+
+/// Seconds at the beginning of each run that no bound is held against.
+const SETTLE_SECONDS: usize = 2;
+
+/// Keeps what arrived of each stream a second, and claims that the link was full in each.
+fn keep_saturated(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    part: &str,
+    streams: Vec<(String, Vec<f64>)>,
+    link_bps: f64,
+) -> Result<(), TrialError> {
+    let mut names = Vec::new();
+    for (name, bits) in streams {
+        let name = row.id(&format!("{part}/{name}"));
+        trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
+        names.push(name);
+    }
+    let bound = Bound::at_least(UTILIZATION * link_bps);
+    let id = row.id(&format!("{part}/utilization"));
+    let claim = Claim::new(id, "link utilization, worst second", Rule::LeastTotal, bound);
+    trial.judge(claim.of(&names).skip(SETTLE_SECONDS))?;
+    Ok(())
+}
+
+/// Of the link's rate, in every second in which it is saturated.
+const UTILIZATION: f64 = 0.98;
