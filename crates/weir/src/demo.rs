@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir demo`: what Weir is for, in under a minute.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use weir_result::ResultFile;
+use weir_trials::Trial;
+use weir_trials::demo::{self, Line};
+use weir_trials::demo_plots;
+
+use crate::Failure;
+use crate::output::{Output, origin};
+
+/// Three tenants on one link, one of them abusive: a bridge, then Weir.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Demo {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let mut say = Output::say;
+        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let lines = demo::run(&mut trial)?;
+        let mut result = trial.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        if !self.output.json {
+            print_table(&lines);
+        }
+        demo_plots::draw(&result, &self.output.folder("demo"))?;
+        self.output.finish("demo", &result)
+    }
+}
+
+fn print_table(lines: &[Line]) {
+    println!();
+    println!(
+        "{:<8} {:>11} {:>11} {:>11} {:>11}   Mb/s",
+        "tenant", "guaranteed", "offered", "bridge", "Weir"
+    );
+    for line in lines {
+        let offered = line.offered_bps.map_or_else(|| "all it can".to_owned(), mbps);
+        println!(
+            "{:<8} {:>11} {:>11} {:>11} {:>11}   {}",
+            line.tenant.name,
+            line.tenant.guaranteed_mbps,
+            offered,
+            mbps(line.bridge_bps),
+            mbps(line.weir_bps),
+            line.tenant.does,
+        );
+    }
+    println!();
+}
+
+fn mbps(bps: f64) -> String {
+    format!("{:.1}", bps / 1e6)
+}

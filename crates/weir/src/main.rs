@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The one binary: subcommands, nothing else.
+//!
+//! Exit status: 0 done and everything held, 1 it could not be done, 2 the command line was wrong,
+//! 3 it was measured and a case does not hold.
+
+mod demo;
+mod lab;
+mod node;
+mod output;
+mod traffic;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Network resource control for virtualized nodes.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Three tenants on one link, one of them abusive: a bridge, then Weir
+    Demo(demo::Demo),
+    /// Run the switch on this host's interfaces, and talk to it
+    #[command(subcommand)]
+    Node(node::Node),
+    /// Copy a vif's frames as pcapng
+    Capture(node::Capture),
+    /// A network of namespaces on this machine
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Send and count measured packets
+    #[command(subcommand)]
+    Traffic(traffic::Traffic),
+    /// Show a table of requirements row by row
+    Verify(verify::Verify),
+    /// Undo what runs that were killed left behind
+    Clean(lab::Clean),
+}
+
+/// Why a subcommand failed, for a person.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Demo(command) => command.run(),
+        Command::Node(command) => command.run(),
+        Command::Capture(command) => command.run(),
+        Command::Lab(command) => command.run(),
+        Command::Traffic(command) => command.run(),
+        Command::Verify(command) => command.run(),
+        Command::Clean(command) => command.run(),
+    };
+    done.unwrap_or_else(|failure| {
+        eprintln!("weir: {failure}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where results go: `out/NAME/result.json`, and the terminal.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use weir_host::machine;
+use weir_result::{Origin, ResultFile};
+
+use crate::Failure;
+
+/// Options of every command that measures.
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// Folder of the result [default: out/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Shorter runs: to see that it works, not what it is worth
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+impl Output {
+    /// The folder of the result of `name`, which may have parts (`conformance/switch`).
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| Path::new("out").join(name))
+    }
+
+    /// Writes the result, prints it if JSON is wanted, and gives the exit status.
+    pub(crate) fn finish(&self, name: &str, result: &ResultFile) -> Result<ExitCode, Failure> {
+        let folder = self.folder(name);
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        let path = folder.join("result.json");
+        std::fs::write(&path, result.to_json())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        if self.json {
+            println!("{}", result.to_json());
+        } else {
+            eprintln!("{}", path.display());
+        }
+        Ok(ExitCode::from(result.exit_status()))
+    }
+
+    /// Tells progress: to the terminal, never into the JSON.
+    pub(crate) fn say(text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// Where and when this run is made.
+pub(crate) fn origin() -> Origin {
+    machine::origin(&machine::command_line(), option_env!("WEIR_COMMIT").unwrap_or("unknown"))
+}

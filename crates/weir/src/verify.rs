@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir verify`: a table of requirements, row by row.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use weir_result::ResultFile;
+use weir_trials::Trial;
+use weir_trials::verify::{Row, TABLES, Table};
+
+use crate::Failure;
+use crate::output::{Output, origin};
+
+/// Show a table of requirements row by row.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The table; without one, all are listed
+    table: Option<String>,
+    /// Only this row; may be repeated
+    #[arg(long, value_name = "NUMBER")]
+    row: Vec<u32>,
+    /// Only rows that judge correctness, not speed
+    #[arg(long)]
+    correctness: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Verify {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let Some(name) = &self.table else {
+            list();
+            return Ok(ExitCode::SUCCESS);
+        };
+        let table = TABLES.iter().find(|table| table.name == *name).ok_or_else(|| {
+            let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
+            format!("table {name:?}: there are {}", names.join(", "))
+        })?;
+        let rows = self.rows(table)?;
+        let started = Instant::now();
+        let mut say = Output::say;
+        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let mut broken = Vec::new();
+        for row in rows {
+            // One row that cannot be made must not hide the others.
+            if let Err(error) = row.run(&mut trial) {
+                let text = format!("{}: not made: {error}", row.id(""));
+                trial.say(&text);
+                trial.result.add_note(text.clone());
+                broken.push(text);
+            }
+        }
+        let mut result = trial.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        if !self.output.json {
+            println!("{result}");
+        }
+        let status = self.output.finish(&format!("verify/{name}"), &result)?;
+        match broken.first() {
+            None => Ok(status),
+            Some(first) => Err(format!("{} rows were not made; {first}", broken.len()).into()),
+        }
+    }
+
+    fn rows<'a>(&self, table: &'a Table) -> Result<Vec<&'a Row>, Failure> {
+        for number in &self.row {
+            if !table.rows.iter().any(|row| row.number == *number) {
+                return Err(format!("row {number}: {} has no such row", table.name).into());
+            }
+        }
+        let wanted = |row: &&Row| {
+            (self.row.is_empty() || self.row.contains(&row.number))
+                && (!self.correctness || row.correctness)
+        };
+        Ok(table.rows.iter().filter(wanted).collect())
+    }
+}
+
+fn list() {
+    for table in TABLES {
+        println!("{}", table.name);
+        for row in table.rows {
+            println!("  {:>3}  {}", row.number, row.title);
+        }
+    }
+}
