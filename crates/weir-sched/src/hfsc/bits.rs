@@ -87,7 +87,7 @@ mod tests {
         let (mut bits, mut model, mut seed) = (Bits::new(capacity), BTreeSet::new(), 1u64);
         for round in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let number = (seed >> 40) as usize % capacity >> (round % 16);
+            let number = ((seed >> 40) as usize % capacity) >> (round % 16);
             if seed >> 33 & 3 != 0 {
                 bits.insert(number);
                 model.insert(number);

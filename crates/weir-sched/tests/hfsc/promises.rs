@@ -44,6 +44,33 @@ fn what_a_leaf_leaves_goes_to_its_siblings() {
     }
 }
 
+/// Goal: shares are exact with many siblings too, where a calendar takes over. Method: 300 floods
+/// of weights 1 to 4 and two sizes, 1 s; each pair against start-time fair queueing's bound, and a
+/// bucket's width more: the spread of virtual times, at most 1500 bytes at weight 1, over 300.
+#[test]
+fn hundreds_of_floods_share_by_weight() {
+    let mut bed = Testbed::new(BitRate::from_mbps(1000));
+    let mut floods = Vec::new();
+    for index in 0..300u32 {
+        let (weight, bytes) = (1 + index % 4, if index % 3 == 0 { 1500 } else { 64 });
+        let class = bed.add(None, &ClassConfig { weight, ..ClassConfig::default() });
+        bed.flood(class, bytes);
+        floods.push((class, weight, bytes));
+    }
+    bed.run(Nanos::from_secs(1));
+    // All in bytes at weight 12, the least common multiple, so that nothing is rounded.
+    let normal = |bytes: u64, weight: u32| bytes * 12 / u64::from(weight);
+    let bucket = 1500 * 12 / 300;
+    for &(a, weight_a, bytes_a) in &floods {
+        for &(b, weight_b, bytes_b) in &floods {
+            let difference = normal(bed.sent(a), weight_a).abs_diff(normal(bed.sent(b), weight_b));
+            let bound =
+                normal(bytes_a.into(), weight_a) + normal(bytes_b.into(), weight_b) + bucket;
+            assert!(difference <= bound, "{a:?} {b:?}: {difference} above {bound}");
+        }
+    }
+}
+
 /// Goal: `min_rate` is a floor whatever the weights. Method: 10 % against ten floods of weight
 /// 1000, in every window of 10 ms.
 #[test]
