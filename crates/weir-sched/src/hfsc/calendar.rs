@@ -6,19 +6,23 @@
 //! to a heap, so how well the width fits decides the speed only.
 //!
 //! A calendar of *instants* is exact: the list of a bucket is short and looked through. One of
-//! *virtual times* is first-in first-out within a bucket, which is as wide as the spread of the keys
-//! over twice the number of entries: that much is added to the bound on fairness, a small part of
+//! *virtual times* is first-in first-out within a bucket, which is as wide as the spread of keys
+//! over the number of entries at most: that much is added to the bound on fairness, a small part of
 //! the packet of the slowest class. Below [`ENTRIES_MIN`] entries all is in the heap, and exact.
+
+mod tuning;
 
 use alloc::vec::Vec;
 
+use self::tuning::Tuning;
 use super::bits::Bits;
 use super::heap::{Entry, Heap, NoPlaces, is_before};
 use super::tree::NONE;
 
 /// A priority queue of (key, id), least key first.
 ///
-/// `CIRCULAR`: keys are virtual times, on a circle; else instants. An id is in at most one of the calendars that share a table of [`Link`]s.
+/// `CIRCULAR`: keys are virtual times, on a circle; else instants. An id is in at most one of the
+/// calendars that share a table of [`Link`]s.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calendar<const CIRCULAR: bool> {
     buckets: Vec<Bucket>,
@@ -46,18 +50,6 @@ pub(super) struct Link {
 struct Bucket {
     head: u32,
     tail: u32,
-}
-
-/// How the width has fitted since it was last changed.
-#[derive(Clone, Debug, Default)]
-struct Tuning {
-    pushes: u32,
-    /// Keys beyond the window: the buckets are too narrow.
-    beyond: u32,
-    /// Entries for which the list was full: the buckets are too wide.
-    crowded: u32,
-    /// The greatest distance of a key from the window's begin.
-    farthest: u64,
 }
 
 impl Link {
@@ -114,7 +106,17 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         let top = self.top(links)?;
         let (_, is_near) = self.least.take()?;
         if is_near {
-            self.unlink(top.id, links);
+            let place = self.place(top.key);
+            let bucket = &mut self.buckets[place];
+            if bucket.head == top.id {
+                bucket.head = links[top.id as usize].next;
+                if bucket.head == NONE {
+                    self.occupied.remove(place);
+                }
+                self.near -= 1;
+            } else {
+                self.unlink(top.id, links);
+            }
             self.start = top.key >> self.shift << self.shift;
         } else {
             self.far.pop(&mut NoPlaces);
@@ -247,70 +249,6 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         true
     }
 
-    /// Makes the buckets as wide as the keys of late ask for. Amortized: it takes some steps for
-    /// each entry, after more pushes than there are entries.
-    #[inline]
-    fn tune(&mut self, links: &mut [Link]) {
-        self.tuning.pushes += 1;
-        let period = if self.shift == 0 { FIRST_TUNING } else { 2 * self.buckets.len() };
-        if self.tuning.pushes as usize > period {
-            self.retune(links);
-        }
-    }
-
-    #[cold]
-    fn retune(&mut self, links: &mut [Link]) {
-        let Tuning { pushes, beyond, crowded, farthest } = core::mem::take(&mut self.tuning);
-        if self.buckets.is_empty() {
-            return;
-        }
-        let turn = u64::BITS - (self.buckets.len() as u64).leading_zeros() - 1;
-        let fitting = (u64::BITS - farthest.leading_zeros()).saturating_sub(turn);
-        let shift = if self.shift == 0 || beyond > pushes / 8 {
-            fitting
-        } else if CIRCULAR {
-            // One step of reluctance, so that two scales in turn do not rebuild each time.
-            if fitting + 1 < self.shift { fitting } else { self.shift }
-        } else {
-            self.shift - u32::from(crowded > pushes / 8)
-        };
-        let shift = shift.clamp(1, SHIFT_MAX);
-        if shift != self.shift {
-            let all = self.unlink_all(links);
-            self.shift = shift;
-            self.link_all(all, links);
-        }
-    }
-
-    /// Empties the buckets into one list.
-    fn unlink_all(&mut self, links: &mut [Link]) -> u32 {
-        let (mut first, mut last, mut place) = (NONE, NONE, 0);
-        while let Some(occupied) = self.occupied.next(place) {
-            place = occupied;
-            self.occupied.remove(place);
-            let bucket = core::mem::replace(&mut self.buckets[place], EMPTY);
-            if last == NONE {
-                first = bucket.head;
-            } else {
-                links[last as usize].next = bucket.head;
-            }
-            last = bucket.tail;
-        }
-        self.near = 0;
-        self.least = None;
-        first
-    }
-
-    fn link_all(&mut self, mut all: u32, links: &mut [Link]) {
-        self.start = self.start >> self.shift << self.shift;
-        while all != NONE {
-            let Link { key, next } = links[all as usize];
-            self.insert(key, all, links);
-            all = next;
-        }
-        self.tuning = Tuning::default();
-    }
-
     #[inline(always)]
     const fn less(a: Entry, b: Entry) -> bool {
         let before = if CIRCULAR { is_before(a.key, b.key) } else { a.key < b.key };
@@ -323,14 +261,8 @@ const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
 /// Below this many entries a heap has two levels and is as fast.
 const ENTRIES_MIN: usize = 17;
 
-/// The width is unknown until this many entries were seen.
-const FIRST_TUNING: usize = 256;
-
 /// A longer list is slower to look through than a heap.
 const LENGTH_MAX: u32 = 6;
-
-/// Buckets of 2⁴⁰ ns are 18 minutes wide, of 2⁴⁰ in virtual time a megabyte.
-const SHIFT_MAX: u32 = 40;
 
 #[cfg(test)]
 mod tests {
@@ -338,9 +270,9 @@ mod tests {
     use alloc::collections::BTreeSet;
     use alloc::vec;
 
-    /// Goal: the same order as a sorted set, through changes of scale and removals; for virtual times
-    /// over the seam of the circle, where entries may be taken early by a bucket's width. Method:
-    /// 100 000 operations, keys that only grow; from a point shortly below 2⁶⁴ for virtual times.
+    /// Goal: the same order as a sorted set, through changes of scale and removals; for virtual
+    /// times over the seam of the circle, and to within a bucket's width. Method: 100 000
+    /// operations, keys that only grow; from a point shortly below 2⁶⁴ for virtual times.
     #[test]
     fn instants_are_ordered_like_a_sorted_set() {
         run::<false>(1_000);

@@ -108,7 +108,9 @@ impl Hfsc {
     }
 
     fn configure(&mut self, node: u32, now: u64, config: &ClassConfig) {
-        self.reweigh(node, config.weight);
+        if self.nodes[node as usize].weight != config.weight {
+            self.reweigh(node, config.weight);
+        }
         let this = &mut self.nodes[node as usize];
         let delay = config.delay.map(|delay| (delay, config.delay_packet));
         let curve = ServiceCurve::new(config.min_rate, delay);

@@ -75,10 +75,8 @@ impl Hfsc {
             }
             let branch = &mut self.branches[this.parent];
             let top = branch.shares.top(&self.share_links);
-            if let Some(top) = top
-                && is_before(branch.virtual_now, top.key)
-            {
-                branch.virtual_now = top.key;
+            if let Some(top) = top {
+                branch.virtual_now = later(branch.virtual_now, top.key);
             }
             this.spend(bytes);
             let lead = this.virtual_time.wrapping_sub(branch.virtual_now);
@@ -104,6 +102,19 @@ impl Hfsc {
         }
     }
 
+    /// Reads what the next packet will most likely need, so that it is in the cache by then.
+    pub(super) fn look_ahead(&mut self) {
+        let mut at = ROOT;
+        while let Some(top) = self.branches[at].shares.top(&self.share_links) {
+            let node = &self.nodes[top.id as usize];
+            if node.branch == NONE {
+                core::hint::black_box(self.queues.head(crate::ClassId(top.id)));
+                return;
+            }
+            at = node.branch;
+        }
+    }
+
     /// Gives `node` another weight; its lead stays the same in bytes. It is in no heap.
     pub(super) fn reweigh(&mut self, node: u32, weight: u32) {
         let this = &mut self.nodes[node as usize];
@@ -123,6 +134,11 @@ impl Hfsc {
             self.nodes[top.id as usize].shares = false;
         }
     }
+}
+
+/// The later of two virtual times, without a branch.
+const fn later(a: u64, b: u64) -> u64 {
+    a.wrapping_add(b.wrapping_sub(a) & (b.wrapping_sub(a) >> 63).wrapping_sub(1))
 }
 
 impl Node {

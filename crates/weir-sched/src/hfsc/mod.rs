@@ -19,7 +19,7 @@ mod waking;
 
 use alloc::vec::Vec;
 
-use weir_units::{ByteCount, Instant};
+use weir_units::{BitRate, ByteCount, Instant};
 
 use self::calendar::{Calendar, Link};
 use self::limit::Limit;
@@ -169,6 +169,9 @@ impl Scheduler for Hfsc {
                     self.claim_served(leaf, now, packet.bytes());
                 }
                 self.account(leaf, now, packet.bytes());
+                if self.nodes.len() >= LOOK_AHEAD_MIN {
+                    self.look_ahead();
+                }
                 Dequeue::Send { class, packet, mark }
             }
             Popped::Dropped(packet) => {
@@ -195,6 +198,11 @@ impl Scheduler for Hfsc {
         }
     }
 
+    /// The rate is no concern of this scheduler's; the instant is.
+    fn set_link_rate(&mut self, now: Instant, _: Option<BitRate>) {
+        self.advance(now);
+    }
+
     fn backlog(&self) -> Backlog {
         self.queues.total()
     }
@@ -218,6 +226,11 @@ impl Scheduler for Hfsc {
 const fn wait_until(nanos: u64) -> Dequeue {
     Dequeue::Wait { until: Instant::from_nanos(nanos), why: WaitReason::UpperLimit }
 }
+
+/// From so many classes on the next one's packet is seldom in the cache. Measured, two levels,
+/// random load: 65 536 classes 458 ns without looking ahead, 303 with; 4096 classes 112 and 112,
+/// but under refill 76 and 90.
+const LOOK_AHEAD_MIN: usize = 1 << 14;
 
 /// A wake-up is an index and one bit.
 const CLASSES_MAX: u32 = 1 << 31;
