@@ -34,6 +34,11 @@ impl Discard {
         if let Ok(link) = link_program(program, ifindex, libbpf_sys::BPF_TCX_INGRESS, 0) {
             return Ok(Self::Link { _held: link });
         }
+        Self::attach_hook(program, name, ifindex)
+    }
+
+    /// As kernels before links at this hook have it.
+    fn attach_hook(program: BorrowedFd<'_>, name: &str, ifindex: u32) -> Result<Self, PortError> {
         let failed = |error: libbpf_rs::Error| {
             let error = std::io::Error::other(error.to_string());
             PortError::system(name, "drop its frames at the ingress hook", error)
@@ -61,3 +66,34 @@ impl Drop for Discard {
 
 /// The first in the chain, so that no other filter lets a frame through before.
 const HANDLE: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::link;
+    use crate::xdp::{DataPlane, PlaneLimits};
+
+    #[test]
+    fn a_hook_goes_with_its_value() {
+        // SAFETY: no pointers; affects the calling thread only.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            use std::io::Write;
+            let line = b"SKIPPED a_hook_goes_with_its_value: needs root\n";
+            std::io::stderr().write_all(line).unwrap();
+            return;
+        }
+        let limits = PlaneLimits { gates: 1, devices: 1, sockets: 1, stations: 1 };
+        let plane = DataPlane::load(limits).unwrap();
+        let filters = || {
+            let show = Command::new("tc").args(["filter", "show", "dev", "lo", "ingress"]).output();
+            String::from_utf8_lossy(&show.unwrap().stdout).contains("weir_discard")
+        };
+        let index = link::ifindex("lo").unwrap();
+        let hook = Discard::attach_hook(plane.discard_program(), "lo", index).unwrap();
+        assert!(filters());
+        drop(hook);
+        assert!(!filters());
+    }
+}

@@ -16,9 +16,11 @@ use common::{
 use common::{run, udp, veth};
 use weir_ports::offload::{Offload, Place, describe};
 use weir_ports::{
-    AttachMode, DataPlane, GateId, Pool, Port, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+    AnyPort, AttachMode, DataPlane, GateId, Idle, PacketConfig, PacketPort, Pool, Port, Role,
+    TapConfig, TapPort, Waiter, Woken, XdpConfig, XdpPort, now,
 };
 use weir_switch::{Frame, FramePool};
+use weir_units::Nanos;
 
 /// Every frame crosses, unchanged and in order, in both directions.
 #[test]
@@ -436,4 +438,33 @@ fn credit_of_lost_frames_returns() {
     let statistics = receiver.statistics();
     let lost = statistics.receive_no_chunk + statistics.receive_dropped;
     assert!(lost >= 36, "{statistics:?}");
+}
+
+/// A sleeping worker wakes up when a frame arrives, and not before, on each kind of descriptor.
+#[test]
+fn a_frame_wakes_a_sleeper() {
+    if !private_network("a_frame_wakes_a_sleeper") {
+        return;
+    }
+    veth("a0", "a1", 1);
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    plane.gates().open(GateId(1));
+    let xdp = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    wakes(&mut sender, AnyPort::Xdp(xdp), &mut plane, &mut pool);
+    let packet = PacketPort::open(&PacketConfig::new("a1"), None).unwrap();
+    wakes(&mut sender, AnyPort::Packet(Box::new(packet)), &mut plane, &mut pool);
+}
+
+fn wakes(sender: &mut XdpPort, mut port: AnyPort, plane: &mut DataPlane, pool: &mut Pool) {
+    let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO }).unwrap();
+    port.descriptors(|descriptor| waiter.add(descriptor)).unwrap();
+    for round in 0..100 {
+        assert_eq!(waiter.wait(now(), now() + Nanos::from_micros(200)), Woken::Time);
+        send(sender, pool, &numbered(UNICAST, round, 60));
+        assert_eq!(waiter.wait(now(), now() + Nanos::from_secs(5)), Woken::Packets);
+        let frames = take(&mut port, pool);
+        assert_eq!(number(&frames[0]), round);
+    }
+    port.close(Some(plane), pool);
 }
