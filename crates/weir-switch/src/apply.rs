@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Live change: another policy takes over, and queued frames stay where they are, in order.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +15,7 @@ use crate::fdb::Source;
 use crate::police::Meter;
 use crate::pool::FramePool;
 use crate::remap::Remap;
-use crate::state::{self, Domain, Owner, Room, Slot, Stage, VifState, tree_index};
+use crate::state::{self, Domain, Link, Owner, Room, Slot, Stage, VifState, tree_index};
 use crate::switch::{Switch, SwitchError, TREES, check, length_max};
 use crate::tree::{NO_VIF, Orphans, Tree, TreeKind};
 
@@ -65,8 +66,8 @@ impl Switch {
                 continue;
             }
             let (mut id, tail) = (self.vifs[vif].stage.head, self.vifs[vif].stage.tail);
-            while let Some(slot) = self.slots.get(id as usize) {
-                let next = if id == tail { state::NO_FRAME } else { slot.next };
+            while let Some(link) = self.links.get(id as usize) {
+                let next = if id == tail { state::NO_FRAME } else { link.next };
                 pool.free(id);
                 self.queued = self.queued.saturating_sub(1);
                 self.removed += 1;
@@ -91,15 +92,15 @@ impl Switch {
 
     /// Local frames know their receiver by index.
     fn remap_slots(&mut self, remap: &Remap, frames: u32) {
-        for slot in &mut self.slots {
-            if slot.to != NO_VIF {
-                slot.to = remap.vif(slot.to as usize).unwrap_or(GONE);
+        for link in &mut self.links {
+            if link.to != NO_VIF {
+                link.to = remap.vif(link.to as usize).unwrap_or(GONE);
             }
         }
-        if frames as usize > self.slots.len() {
-            let mut slots = core::mem::take(&mut self.slots).into_vec();
-            slots.resize(frames as usize, Slot::EMPTY);
-            self.slots = slots.into_boxed_slice();
+        let frames = frames as usize;
+        if frames > self.slots.len() {
+            self.slots = grown(&mut self.slots, frames, Slot::EMPTY);
+            self.links = grown(&mut self.links, frames, Link::NONE);
         }
     }
 
@@ -255,7 +256,9 @@ impl Switch {
     /// Frees a frame that lost its queue, and settles the accounts of those it belonged to.
     fn bury<P: FramePool>(&mut self, vif: usize, kind: TreeKind, id: u32, pool: &mut P) {
         let slot = self.slots.get(id as usize).copied().unwrap_or(Slot::EMPTY);
-        if let Some(receiver) = self.vifs.get_mut(slot.to as usize) {
+        let link = self.links.get_mut(id as usize);
+        let to = link.map_or(NO_VIF, |link| core::mem::replace(link, Link::NONE).to);
+        if let Some(receiver) = self.vifs.get_mut(to as usize) {
             receiver.receiving = receiver.receiving.saturating_sub(1);
         }
         let direction = match kind {
@@ -269,9 +272,6 @@ impl Switch {
             };
             *held = held.saturating_sub(1);
             self.vif_counters(vif, direction).dropped_after.add(VifState::own_length(slot));
-        }
-        if let Some(slot) = self.slots.get_mut(id as usize) {
-            *slot = Slot::EMPTY;
         }
         self.queued = self.queued.saturating_sub(1);
         self.removed += 1;
@@ -290,6 +290,12 @@ fn fresh_trees(now: Instant, policy: &Policy) -> Result<Vec<Tree>, SwitchError> 
         }
     }
     Ok(trees)
+}
+
+fn grown<T: Copy>(old: &mut Box<[T]>, length: usize, empty: T) -> Box<[T]> {
+    let mut grown = core::mem::take(old).into_vec();
+    grown.resize(length, empty);
+    grown.into_boxed_slice()
 }
 
 /// The receiver of a local frame whose vif is gone. No vif has this index, and it is not

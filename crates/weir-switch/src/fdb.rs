@@ -53,6 +53,10 @@ struct Entry {
 }
 
 impl Fdb {
+    /// For so long a caller need not look up again an address that it learned: it cannot have
+    /// moved, since it moves only after a longer silence.
+    pub(crate) const TRUST: Nanos = Nanos::from_secs(1);
+
     /// A table for interfaces that may each have so many learned addresses, and `fixed` more.
     #[must_use]
     pub(crate) fn new(bounds: &[u32], fixed: usize) -> Self {
@@ -109,7 +113,6 @@ impl Fdb {
         match self.find(key) {
             Ok(at) if self.entries[at].iface == source.iface => {
                 let entry = &mut self.entries[at];
-                // Written at most once a second, so that the hot path leaves the line clean.
                 if now.saturating_since(entry.seen) >= REFRESH {
                     entry.seen = now;
                 }
@@ -262,8 +265,9 @@ pub(crate) const AGE: Nanos = Nanos::from_secs(300);
 /// An address moves between a port and a vif, as in a migration, after this silence; a frame that
 /// loops is back sooner.
 pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
-/// How stale `seen` may get.
-const REFRESH: Nanos = Nanos::from_secs(1);
+/// How stale `seen` may get at a look-up, so that the hot path leaves the line clean.
+const REFRESH: Nanos = Nanos::from_millis(250);
+const _: () = assert!(Fdb::TRUST.as_nanos() + REFRESH.as_nanos() < SETTLE.as_nanos());
 /// Most places looked at for one key. At half load an honest run is shorter than 30 with
 /// probability 1 − 10⁻⁶.
 const PROBES: usize = 64;

@@ -13,7 +13,7 @@ use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
 use crate::state::{NO_DOMAIN, tree_index};
 use crate::switch::Switch;
-use crate::tree::{NO_VIF, TreeKind};
+use crate::tree::TreeKind;
 use crate::types::IfaceId;
 use crate::vlan;
 
@@ -175,7 +175,7 @@ impl Switch {
         self.admit_receive(now, to, arrival, measure, pool)?;
         let packet = packet(arrival.frame.id, accounted, now, arrival.ecn);
         self.trees[tree].enqueue(now, class, packet)?;
-        self.hold(arrival.frame, 0, NO_VIF);
+        self.hold(arrival.frame, 0);
         self.vifs[to].receiving += 1;
         Ok(())
     }

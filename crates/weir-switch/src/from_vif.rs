@@ -5,6 +5,7 @@ use weir_policy::Direction;
 use weir_units::Instant;
 
 use crate::checksum;
+use crate::fdb::Fdb;
 use crate::filter;
 use crate::frame::Ethernet;
 use crate::ingress::{Arrival, UNTAGGED, check_ethernet, copy, packet};
@@ -108,8 +109,13 @@ impl Switch {
             checksum::complete(data, &ethernet);
         }
         let ecn = ethernet.ecn(data) != 0;
-        let (domain, source) = (state.domain, state.source);
-        self.fdb.learn(now, domain, ethernet.source, source)?;
+        let lately = now.saturating_since(state.last_lookup) < Fdb::TRUST;
+        if state.last_source != ethernet.source || !lately {
+            let (domain, source) = (state.domain, state.source);
+            self.fdb.learn(now, domain, ethernet.source, source)?;
+            let state = &mut self.vifs[vif];
+            (state.last_source, state.last_lookup) = (ethernet.source, now);
+        }
         Ok(Arrival { frame, ethernet, ecn, wire: frame.len })
     }
 
@@ -199,7 +205,7 @@ impl Switch {
         let accounted = self.ports[port as usize].accounting.bytes(frame.len, tag != 0);
         let packet = packet(frame.id, accounted, now, arrival.ecn);
         self.trees[tree_index(port, TreeKind::Send)].enqueue(now, class, packet)?;
-        self.hold(frame, tag, NO_VIF);
+        self.hold(frame, tag);
         self.vifs[vif].sending += 1;
         Ok(frame.len)
     }
@@ -261,7 +267,10 @@ impl Switch {
         let (class, port) = (self.vifs[from].local, self.vifs[from].port);
         let packet = packet(arrival.frame.id, accounted, now, arrival.ecn);
         self.trees[tree_index(port, TreeKind::Local)].enqueue(now, class, packet)?;
-        self.hold(arrival.frame, 0, u32::try_from(to).unwrap_or(NO_VIF));
+        self.hold(arrival.frame, 0);
+        if let Some(link) = self.links.get_mut(arrival.frame.id as usize) {
+            link.to = u32::try_from(to).unwrap_or(NO_VIF);
+        }
         self.vifs[from].sending += 1;
         self.vifs[to].receiving += 1;
         Ok(())

@@ -10,7 +10,7 @@ use crate::frame::{Ethernet, is_group};
 use crate::police::Measure;
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
-use crate::state::{NO_FRAME, Slot, tree_index};
+use crate::state::{Slot, tree_index};
 use crate::switch::Switch;
 use crate::tree::TreeKind;
 use crate::types::IfaceId;
@@ -90,7 +90,7 @@ impl Switch {
         }
         core::hint::black_box(sum);
         for (from, frame) in frames {
-            sum ^= self.slots.get(frame.id as usize).map_or(0, |slot| slot.next);
+            sum ^= self.slots.get(frame.id as usize).map_or(0, |slot| u32::from(slot.len));
             sum ^= match self.vif_of(from) {
                 Some(vif) => self.fetch_sender(now, vif, frame, pool),
                 None => self.fetch_receiver(now, from.0, frame, pool),
@@ -110,7 +110,10 @@ impl Switch {
     ) -> u32 {
         let Ok(ethernet) = Ethernet::read(pool.data(frame)) else { return 0 };
         let state = &self.vifs[vif];
-        let known = self.fdb.lookup(now, state.domain, ethernet.source);
+        let known = match state.last_source == ethernet.source {
+            true => None,
+            false => self.fdb.lookup(now, state.domain, ethernet.source),
+        };
         let counted = self.counters[self.ports.len() + vif][0].received.packets;
         let room = self.trees[tree_index(state.port, TreeKind::Send)].room(state.send);
         room ^ u32::from(counted == 1) ^ known.unwrap_or(0)
@@ -179,10 +182,10 @@ impl Switch {
 
     /// Notes where a queued frame lies.
     #[inline]
-    pub(crate) fn hold(&mut self, frame: Frame, vlan: u16, to: u32) {
+    pub(crate) fn hold(&mut self, frame: Frame, vlan: u16) {
         self.queued += 1;
         if let Some(slot) = self.slots.get_mut(frame.id as usize) {
-            *slot = Slot { offset: frame.offset, len: frame.len, vlan, next: NO_FRAME, to };
+            *slot = Slot { offset: frame.offset, len: frame.len, vlan };
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::fdb::Fdb;
 use crate::police::Police;
 use crate::reason::Reason;
 use crate::state::{
-    self, Charges, Domain, Owner, PORT_MACS, PortState, Room, Slot, VifState, tree_index,
+    self, Charges, Domain, Link, Owner, PORT_MACS, PortState, Room, Slot, VifState, tree_index,
 };
 use crate::storm::Storm;
 use crate::tree::{Tree, TreeKind};
@@ -41,6 +41,7 @@ pub struct Switch {
     /// By interface, then direction: send, receive.
     pub(crate) counters: Vec<[Counters; 2]>,
     pub(crate) slots: Box<[Slot]>,
+    pub(crate) links: Box<[Link]>,
     /// Vifs with a frame in their stage, a bit each.
     pub(crate) ready: Vec<u64>,
     /// Frames in queues and stages.
@@ -117,6 +118,7 @@ impl Switch {
             storms,
             counters: vec![<[Counters; 2]>::default(); interfaces],
             slots: vec![Slot::EMPTY; frames as usize].into_boxed_slice(),
+            links: vec![Link::NONE; frames as usize].into_boxed_slice(),
             ready: vec![0; vifs.len().div_ceil(64)],
             vifs,
             queued: 0,
