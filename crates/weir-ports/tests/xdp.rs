@@ -440,6 +440,38 @@ fn credit_of_lost_frames_returns() {
     assert!(lost >= 36, "{statistics:?}");
 }
 
+/// Frames given up too early are not counted twice when they come after all.
+#[test]
+fn credit_does_not_grow_when_given_up_frames_arrive() {
+    if !private_network("credit_does_not_grow_when_given_up_frames_arrive") {
+        return;
+    }
+    veth("a0", "a1", 1);
+    let (mut plane, mut pool) = (plane(), pool());
+    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut receiver = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let gates = plane.gates().clone();
+    for round in 1..=5 {
+        gates.grant(GateId(1), 10);
+        for number in 0..20 {
+            send(&mut sender, &mut pool, &numbered(UNICAST, number, 60));
+        }
+        let decided = || {
+            let counters = gates.counters(GateId(1));
+            counters.accepted.packets + counters.dropped.packets
+        };
+        eventually("all are decided", || decided() == 20 * round);
+        gates.settle(GateId(1));
+        gates.settle(GateId(1));
+        let mut got = 0;
+        eventually("ten frames", || {
+            got += take(&mut receiver, &mut pool).len();
+            got == 10
+        });
+        assert_eq!(gates.counters(GateId(1)).dropped.packets, 10 * round);
+    }
+}
+
 /// A sleeping worker wakes up when a frame arrives, and not before, on each kind of descriptor.
 #[test]
 fn a_frame_wakes_a_sleeper() {

@@ -68,7 +68,7 @@ impl Gates {
     /// exist takes no grant.
     pub fn grant(&self, gate: GateId, credit: u32) {
         if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
-            let received = local.received.load(Ordering::Relaxed);
+            let received = known(shared, local);
             shared.granted.store(received.saturating_add(u64::from(credit)), Ordering::Relaxed);
         }
     }
@@ -95,7 +95,7 @@ impl Gates {
     /// no pause, [`Self::grant`] of 0 makes one, at the price of what arrives in it.
     pub fn drained(&self, gate: GateId, backlog: u64) {
         if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
-            let received = local.received.load(Ordering::Relaxed);
+            let received = known(shared, local);
             shared.drained.store(received.saturating_sub(backlog), Ordering::Relaxed);
         }
     }
@@ -154,6 +154,15 @@ impl Gates {
         // aligned to a page. All fields that anybody writes are atomics.
         Some(unsafe { &*self.map.start().cast::<Shared>().add(gate.0 as usize) })
     }
+}
+
+/// Frames received, never more than were let in: one that was given up and comes after all was
+/// counted twice.
+fn known(shared: &Shared, local: &Local) -> u64 {
+    let accepted = shared.accepted_packets.load(Ordering::Relaxed);
+    let received = local.received.load(Ordering::Relaxed).min(accepted);
+    local.received.store(received, Ordering::Relaxed);
+    received
 }
 
 const _: () = assert!(size_of::<Shared>() == 128, "struct gate in bpf/weir.h has 128 bytes");
