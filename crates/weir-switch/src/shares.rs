@@ -76,6 +76,9 @@ impl Shares {
             let members = self.slices.iter_mut().zip(&least.slices);
             reweigh(base, members.filter_map(|(c, m)| c.as_mut().map(|c| (c, *m))));
         }
+        if !least.shared_routers.contains(&true) {
+            return;
+        }
         for (slice, base) in least.slices.iter().enumerate() {
             let inside = |id: weir_policy::SliceId| id.0 as usize == slice;
             let mut routers = policy.routers().filter(|(_, router)| inside(router.slice));
@@ -120,20 +123,22 @@ impl Minimums {
         for at in &here {
             least.vifs[*at] = share(*at).min_rate.as_bps();
         }
-        for (id, router) in policy.routers() {
-            let own = |at: &&usize| policy.vifs[**at].router == Some(id);
-            let members: Vec<usize> = here.iter().filter(own).copied().collect();
+        let mut of_router = vec![Vec::new(); policy.routers.len()];
+        let mut of_slice = vec![Vec::new(); policy.slices.len()];
+        for at in &here {
+            of_slice[policy.vifs[*at].slice.0 as usize].push(*at);
+            if let Some(router) = policy.vifs[*at].router {
+                of_router[router.0 as usize].push(*at);
+            }
+        }
+        for (at, (router, members)) in policy.routers.iter().zip(&of_router).enumerate() {
             let wanted = router.share(direction).min_rate.as_bps();
-            let at = id.0 as usize;
-            least.shared_routers[at] = hand_down(wanted, &members, &mut least.vifs, share);
+            least.shared_routers[at] = hand_down(wanted, members, &mut least.vifs, share);
             least.routers[at] = members.iter().map(|at| least.vifs[*at]).sum::<u64>().max(wanted);
         }
-        for (id, slice) in policy.slices() {
-            let own = |at: &&usize| policy.vifs[**at].slice == id;
-            let members: Vec<usize> = here.iter().filter(own).copied().collect();
+        for (at, (slice, members)) in policy.slices.iter().zip(&of_slice).enumerate() {
             let wanted = slice.share(direction).min_rate.as_bps();
-            let at = id.0 as usize;
-            least.shared_slices[at] = hand_down(wanted, &members, &mut least.vifs, share);
+            least.shared_slices[at] = hand_down(wanted, members, &mut least.vifs, share);
             least.slices[at] = members.iter().map(|at| least.vifs[*at]).sum::<u64>().max(wanted);
         }
         least

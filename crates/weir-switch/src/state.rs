@@ -184,8 +184,9 @@ pub(crate) fn vifs(policy: &Policy, domains: &[Domain]) -> Vec<VifState> {
     let floor = u32::try_from(reserve as usize / count.max(1)).unwrap_or(0).max(1);
     let state = |(id, vif): (weir_policy::VifId, &weir_policy::Vif)| {
         let vlan = policy[vif.slice].vlan.unwrap_or(0);
-        let place = |domain: &Domain| domain.port == vif.port.0 && domain.vlan == vlan;
-        let domain = domains.iter().position(place);
+        // In order of port and VLAN, as they were made.
+        let key = |domain: &Domain| (domain.port, domain.vlan);
+        let domain = domains.binary_search_by_key(&(vif.port.0, vlan), key).ok();
         let router = vif.router.map(|router| &policy[router]);
         let floor = |direction| if guaranteed(policy, vif, direction) { floor } else { 0 };
         let limited = |direction: Direction| {
