@@ -268,6 +268,29 @@ pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
     Ok(total)
 }
 
+/// Undoes what a dead owner of the journal `name` left: how the next start of the same thing begins.
+/// Nothing if there is no such journal.
+///
+/// # Errors
+/// It was kept, or a living process holds it; something could not be undone.
+pub fn clean_one(state: &StateDir, name: &str) -> Result<UndoReport, HostError> {
+    let path = state.journals().join(format!("{name}.{EXTENSION}"));
+    if !path.exists() {
+        return Ok(UndoReport::default());
+    }
+    let content = Content::read(&path)?;
+    if content.kept {
+        return Err(HostError::Refused(format!(
+            "{name} is up, and was told to stay: {} says how to undo it",
+            path.display()
+        )));
+    }
+    let (journal, mut report) = open_clean(state, name, content.patience())?;
+    let host = journal.host();
+    report.journals = journal.undo_all(&host)?.journals;
+    Ok(report)
+}
+
 /// The names of all journals, sorted.
 ///
 /// # Errors

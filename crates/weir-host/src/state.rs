@@ -11,7 +11,10 @@ pub struct StateDir(PathBuf);
 impl StateDir {
     /// `$WEIR_STATE` if it is set, else `/run/weir`, which a reboot empties.
     pub fn from_env() -> Self {
-        Self(std::env::var_os("WEIR_STATE").map_or_else(|| PathBuf::from(DEFAULT), PathBuf::from))
+        let given = std::env::var_os("WEIR_STATE").map_or_else(|| DEFAULT.into(), PathBuf::from);
+        // Journals hold paths in it, and `weir clean` may run in another folder. Fails only for an
+        // empty path, or if the working folder is gone; then it stays as it is.
+        Self(std::path::absolute(&given).unwrap_or(given))
     }
 
     /// This folder: for tests.

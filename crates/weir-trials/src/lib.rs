@@ -13,6 +13,7 @@ pub mod demo;
 pub mod demo_plots;
 mod error;
 pub mod node;
+pub mod place;
 mod run;
 mod specs;
 mod star;

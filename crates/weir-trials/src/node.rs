@@ -12,6 +12,7 @@ use weir_node::status::Status;
 use weir_policy::Policy;
 
 use crate::TrialError;
+use crate::place::Place;
 
 /// A node process. It ends, and hands its devices back, when this value is dropped.
 #[derive(Debug)]
@@ -22,29 +23,28 @@ pub struct NodeProcess {
 }
 
 impl NodeProcess {
-    /// Starts a node with `policy` in `namespace`, its files in `folder`, and waits until it
-    /// forwards.
+    /// Starts a node with `policy` in `namespace`, its files at `place`, and waits until it
+    /// forwards. It ends when the calling thread does, even if that is killed.
     ///
     /// # Errors
     /// It could not be started, or ended again: the error has what it said.
     pub fn start(
         namespace: &Namespace,
         policy: &Policy,
-        folder: &Path,
+        place: &mut Place,
     ) -> Result<Self, TrialError> {
-        fs::create_dir_all(folder).map_err(|error| TrialError::io(folder, error))?;
-        let config = folder.join("node.toml");
+        let config = place.file("node.toml")?;
         write_policy(&config, policy)?;
-        let log = folder.join("node.log");
+        let log = place.file("node.log")?;
         let output = fs::File::create(&log).map_err(|error| TrialError::io(&log, error))?;
         let errors = output.try_clone().map_err(|error| TrialError::io(&log, error))?;
         let program = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
         let mut command = Command::new(program);
         command.args(["node", "run", "--config"]).arg(&config);
-        command.env("WEIR_STATE", folder.join("state"));
+        command.env("WEIR_STATE", place.state().path());
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let child = namespace.spawn(command)?;
-        let socket = control::socket_path(&folder.join("state"), &policy.node.name);
+        let socket = control::socket_path(place.state().path(), &policy.node.name);
         let mut node = Self { child, socket, config };
         node.wait_until_ready(&log)?;
         Ok(node)

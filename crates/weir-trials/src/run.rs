@@ -2,7 +2,6 @@
 //! One measured run on a star: build the lab, put a bridge or Weir in the middle, let traffic flow,
 //! and keep what the sink saw.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use weir_node::status::Status;
 use weir_policy::Policy;
 
 use crate::node::NodeProcess;
+use crate::place::Place;
 use crate::star::{Star, UPLINK};
 use crate::{TrialError, clock};
 
@@ -66,23 +66,23 @@ pub struct Outcome {
 }
 
 impl Run {
-    /// Runs it. The lab is gone afterwards, whatever happened.
+    /// Runs it. The lab is gone afterwards, whatever happened; what an earlier run of the same lab
+    /// left when it was killed is undone first.
     ///
     /// # Errors
-    /// Whatever could not be made, started or measured.
+    /// Whatever could not be made, started or measured; another process runs the same lab.
     pub fn run(self) -> Result<Outcome, TrialError> {
-        let scratch = Scratch::new(&self.star.name)?;
+        let mut place = Place::take(&self.star.name, &StateDir::from_env())?;
         let topology = Topology::parse(&self.star.topology())
             .map_err(|problems| TrialError::Node(problems.to_string()))?;
-        let lab = Lab::up(topology, &StateDir::at(scratch.path.join("lab")))?;
+        let lab = Lab::up(topology, place.state())?;
         let node = match &self.middle {
             Middle::Bridge => {
                 make_bridge(&self.star)?;
                 None
             }
             Middle::Weir(policy) => {
-                let folder = scratch.path.join("node");
-                Some(NodeProcess::start(&lab.namespace("sw")?, policy, &folder)?)
+                Some(NodeProcess::start(&lab.namespace("sw")?, policy, &mut place)?)
             }
         };
         let outcome = self.flow(node.as_ref());
@@ -175,27 +175,6 @@ impl Outcome {
         let mut bits: Vec<f64> = windows.iter().map(|(_, bytes)| crate::float(bytes * 8)).collect();
         bits.resize(count, 0.0);
         bits
-    }
-}
-
-/// A folder for one run's files, gone with this value.
-#[derive(Debug)]
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(name: &str) -> Result<Self, TrialError> {
-        let path = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| TrialError::io(&path, error))?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left in the temporary folder is harmless.
-        let _left = std::fs::remove_dir_all(&self.path);
     }
 }
 
