@@ -3,6 +3,7 @@
 //! and keep what the sink saw.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use weir_host::StateDir;
@@ -96,13 +97,20 @@ impl Run {
     /// Receivers first, then the senders all at the same instant; receivers end last.
     fn flow(&self, node: Option<&NodeProcess>) -> Result<Outcome, TrialError> {
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
-        let start_ns = clock::monotonic_ns() + START_DELAY_NS;
+        let (ready, is_ready) = mpsc::channel();
         std::thread::scope(|scope| {
             let receive = |spec| {
-                let stop = &stop_receiving;
-                scope.spawn(move || traffic::receive(spec, stop, &mut |_| {}))
+                let (stop, ready) = (&stop_receiving, ready.clone());
+                // The first call says that packets are counted from now on.
+                let mut tell = move |_| drop(ready.send(()));
+                scope.spawn(move || traffic::receive(spec, stop, &mut tell))
             };
             let receivers: Vec<_> = self.receivers.iter().map(receive).collect();
+            for _ in &receivers {
+                // One that failed says nothing; its error comes when it is joined.
+                let _late = is_ready.recv_timeout(READY_PATIENCE);
+            }
+            let start_ns = clock::monotonic_ns() + START_DELAY_NS;
             let send = |spec: &SendSpec| {
                 let mut spec = spec.clone();
                 spec.start_ns = Some(start_ns);
@@ -202,6 +210,9 @@ fn make_bridge(star: &Star) -> Result<(), TrialError> {
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Loading and attaching a sink takes some 50 ms.
+const READY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time for all senders to open their sockets before the common start.
 const START_DELAY_NS: u64 = 500_000_000;
