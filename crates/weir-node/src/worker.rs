@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use weir_policy::{Idle, Policy};
 use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter, Woken};
-use weir_switch::{Direction, Frame, Switch, Transmit};
+use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
 use crate::capture::{CaptureRequest, Captures};
@@ -136,15 +136,21 @@ impl Worker {
         for index in 0..self.ports.attached.len() {
             turn.moved += self.receive(now, index);
         }
-        for index in 0..self.ports.attached.len() {
+        self.switch.advance(now, &mut self.pool);
+        for index in 0..self.policy.ports.len() {
             self.transmit(now, index, &mut turn);
         }
-        self.ports.grant(now, &mut self.switch);
+        let mut from = self.first_vif();
+        while let Some(ready) = self.switch.next_ready(from) {
+            self.transmit(now, ready.0 as usize, &mut turn);
+            from = IfaceId(ready.0 + 1);
+        }
+        self.ports.grant(now, &self.switch);
         if now >= self.next_upkeep {
             self.next_upkeep = now + UPKEEP_INTERVAL;
-            self.ports.upkeep(&mut self.switch, turn.moved == 0);
-            self.captures.drain(&mut self.switch);
+            self.keep_up(&mut turn);
         }
+        turn.next = turn.next.min(self.switch.next_event().unwrap_or(Instant::FAR_FUTURE));
         self.busy_turns += u64::from(turn.moved > 0);
         turn
     }
@@ -161,36 +167,48 @@ impl Worker {
         received
     }
 
+    /// Hands the device what it can take now of what is due.
     fn transmit(&mut self, now: Instant, index: usize, turn: &mut Turn) {
         let Self { ports, switch, pool, .. } = self;
-        let Attached { iface, port, flush_again, .. } = &mut ports.attached[index];
-        let mut handed = 0;
+        let Some(Attached { iface, port, flush_again, .. }) = ports.attached.get_mut(index) else {
+            return;
+        };
         let room = port.transmit_room(pool).min(BATCH);
-        while handed < room {
-            match switch.transmit(now, *iface, pool) {
-                Transmit::Frame(frame) => match port.transmit(pool, frame) {
-                    Ok(()) => handed += 1,
-                    // It said that there was room, so this is a fault of the port; the frame
-                    // cannot go back into its queue, and a leak would be worse than a loss.
-                    Err(frame) => weir_switch::FramePool::free(pool, frame.id),
-                },
-                Transmit::Wait { until, .. } => {
-                    turn.next = turn.next.min(until);
-                    break;
-                }
-                Transmit::Idle => break,
+        let mut frames = [NO_FRAME; BATCH];
+        let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
+        for frame in &frames[..due] {
+            if let Err(refused) = port.transmit(pool, *frame) {
+                // It said that there was room, so this is a fault of the port; the frame cannot go
+                // back into its queue, and a leak would be worse than a loss.
+                pool.free(refused.id);
             }
         }
-        if handed > 0 || *flush_again {
+        if due > 0 || *flush_again {
             // A device that is down keeps its frames; the next turn tries again.
             *flush_again = port.flush(pool).map_or(true, |left| left > 0);
         }
         if room == 0 || *flush_again {
             turn.next = turn.next.min(now + DEVICE_FULL_RETRY);
-        } else if handed == room {
-            turn.next = now;
         }
-        turn.moved += handed;
+        turn.moved += due;
+    }
+
+    /// What need not be done each turn: devices that are not sent to any more still hold chunks,
+    /// early drops are to be counted, captures to be handed on.
+    fn keep_up(&mut self, turn: &mut Turn) {
+        for attached in &mut self.ports.attached {
+            attached.port.transmit_room(&mut self.pool);
+            if attached.flush_again {
+                turn.next = turn.next.min(self.next_upkeep);
+                attached.flush_again = attached.port.flush(&mut self.pool).map_or(true, |n| n > 0);
+            }
+        }
+        self.ports.upkeep(&mut self.switch, turn.moved == 0);
+        self.captures.drain(&mut self.switch);
+    }
+
+    fn first_vif(&self) -> IfaceId {
+        IfaceId(u32::try_from(self.policy.ports.len()).unwrap_or(u32::MAX))
     }
 
     fn obey(&mut self, command: Command) {
@@ -250,7 +268,7 @@ impl Worker {
                 turns: self.turns,
                 busy_turns: self.busy_turns,
                 frames_free: self.pool.free_frames() as u64,
-                frames: u64::from(weir_switch::FramePool::chunks(&self.pool)),
+                frames: u64::from(self.pool.chunks()),
                 lateness: self.lateness.summary(),
             },
         }
@@ -277,6 +295,9 @@ fn same_interfaces(old: &Policy, new: &Policy) -> Result<(), String> {
 /// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one
 /// turn wait less than a tick for each other.
 const BATCH: usize = 64;
+
+/// Holds a place in a batch.
+const NO_FRAME: Frame = Frame { id: 0, offset: 0, len: 0 };
 
 /// A device that is full frees its ring at wire speed: 20 µs is some 16 frames at 10 Gb/s.
 const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);

@@ -48,7 +48,14 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     check_sums(policy, findings);
 }
 
-/// Frames that all queues and devices may hold at once.
+impl Policy {
+    /// Frames that all queues and devices may hold at once: the least for `node.frames`.
+    #[must_use]
+    pub fn frames_needed(&self) -> u64 {
+        frames_needed(self)
+    }
+}
+
 pub(crate) fn frames_needed(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
         // To the port and to other vifs wait apart.

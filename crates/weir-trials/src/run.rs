@@ -102,7 +102,10 @@ impl Run {
             let receive = |spec| {
                 let (stop, ready) = (&stop_receiving, ready.clone());
                 // The first call says that packets are counted from now on.
-                let mut tell = move |_| drop(ready.send(()));
+                let mut tell = move |_| {
+                    // Nobody waits for the calls after the first.
+                    let _waited_for = ready.send(());
+                };
                 scope.spawn(move || traffic::receive(spec, stop, &mut tell))
             };
             let receivers: Vec<_> = self.receivers.iter().map(receive).collect();

@@ -89,6 +89,8 @@ impl Star {
         for (index, tenant) in self.tenants.iter().enumerate() {
             self.add_tenant(&mut policy, port, index, tenant);
         }
+        let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
+        policy.node.frames = policy.node.frames.max(needed);
         policy
     }
 
