@@ -18,7 +18,7 @@ impl Pair {
     /// `None` without root, after saying so.
     pub(crate) fn new(name: &str) -> Option<Self> {
         if run("id", &["-u"]).1.trim() != "0" {
-            eprintln!("SKIPPED {name}: needs root for network namespaces and BPF");
+            println!("SKIPPED {name}: needs root for network namespaces and BPF");
             return None;
         }
         let id = std::process::id();

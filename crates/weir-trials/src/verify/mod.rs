@@ -26,7 +26,7 @@ pub struct Row {
     /// Whether it judges correctness alone: then it holds on a busy machine, too.
     pub correctness: bool,
     /// How it is shown: series and cases go into the trial.
-    pub show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
+    pub show: fn(&mut Trial<'_>, &Self) -> Result<(), TrialError>,
     /// The name of its table.
     pub table: &'static str,
 }
