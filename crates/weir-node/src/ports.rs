@@ -40,6 +40,8 @@ pub struct Attached {
     pub port: AnyPort,
     /// How it is driven, for people.
     pub driver: String,
+    /// Of a port: the gate of what is for nobody in particular.
+    flood: Option<GateId>,
     /// The device left frames in its ring at the last flush.
     pub flush_again: bool,
     /// Reading stops when the vif's queue is full, so that its sender waits.
@@ -57,10 +59,6 @@ impl Ports {
         let gates = Arc::clone(plane.gates());
         let reported = vec![Tally::default(); gates.count() as usize];
         let (vifs, grant_next) = (id_of(policy.vifs.len()), 0);
-        for port in 0..id_of(policy.ports.len()) {
-            // What is for nobody in particular: the switch limits it, by storm and by policy.
-            gates.open(flood_gate(policy, port));
-        }
         let mut ports = Self { attached: Vec::new(), plane, gates, reported, vifs, grant_next };
         let opened = ports.open_all(policy, pool).and_then(|()| ports.set_stations(policy));
         match opened {
@@ -74,9 +72,10 @@ impl Ports {
 
     fn open_all(&mut self, policy: &Policy, pool: &mut Pool) -> Result<(), PortError> {
         for (id, port) in policy.ports() {
-            let role = Role::Port(flood_gate(policy, id.0));
-            let opened = open(&port.device, port.kind, role, &mut self.plane, pool)?;
-            self.attached.push(Attached::new(&port.name, id.0, None, opened));
+            let flood = flood_gate(policy, id.0);
+            let opened = open(&port.device, port.kind, Role::Port(flood), &mut self.plane, pool)?;
+            let attached = Attached::new(&port.name, id.0, None, opened);
+            self.attached.push(Attached { flood: Some(flood), ..attached });
         }
         let first_vif = id_of(policy.ports.len());
         for (id, vif) in policy.vifs() {
@@ -88,9 +87,13 @@ impl Ports {
         Ok(())
     }
 
-    /// Grants the next [`GRANTS_A_TURN`] vifs, in both directions, what the switch has room for
-    /// now: all of them in turn, so that a thousand vifs do not make every turn long.
+    /// Grants each port some frames for nobody in particular, and the next [`GRANTS_A_TURN`] vifs,
+    /// in both directions, what the switch has room for now: all of them in turn, so that a
+    /// thousand vifs do not make every turn long.
     pub fn grant(&mut self, now: Instant, switch: &Switch) {
+        for flood in self.attached.iter().filter_map(|attached| attached.flood) {
+            self.gates.grant(flood, FLOOD_CREDIT);
+        }
         for _ in 0..self.vifs.min(GRANTS_A_TURN) {
             let vif = VifId(self.grant_next);
             for direction in Direction::ALL {
@@ -103,6 +106,10 @@ impl Ports {
     /// Fetches the early drops into the switch's counters, and with `quiet` (the last turn moved
     /// nothing, so the rings are empty) returns credit that was lost with its frames.
     pub fn upkeep(&mut self, switch: &mut Switch, quiet: bool) {
+        if quiet {
+            let floods = self.attached.iter().filter_map(|attached| attached.flood);
+            floods.for_each(|flood| self.gates.settle(flood));
+        }
         for vif in self.attached.iter().filter_map(|attached| attached.vif) {
             for direction in Direction::ALL {
                 let gate = vif_gate(vif, direction);
@@ -119,6 +126,12 @@ impl Ports {
                 }
             }
         }
+    }
+
+    /// What the gate of a port for nobody in particular has dropped before the copy.
+    #[must_use]
+    pub fn flood_dropped(&self, attached: &Attached) -> Tally {
+        attached.flood.map_or_else(Tally::default, |flood| self.gates.counters(flood).dropped)
     }
 
     /// Follows a policy that has the same interfaces in the same order.
@@ -168,8 +181,8 @@ impl Attached {
             other => other.kind().to_owned(),
         };
         let holds_back = matches!(port, AnyPort::Memory(_));
-        let (name, iface, flush_again) = (name.to_owned(), IfaceId(iface), false);
-        Self { name, iface, vif, port, driver, flush_again, holds_back }
+        let (name, iface, flood, flush_again) = (name.to_owned(), IfaceId(iface), None, false);
+        Self { name, iface, vif, port, driver, flood, flush_again, holds_back }
     }
 
     /// How many frames may be read now: a sender that can wait does, when its queue is full.
@@ -237,6 +250,10 @@ fn id_of(count: usize) -> u32 {
 
 /// A credit costs some 20 ns, and a turn of a full batch some 50 µs.
 const GRANTS_A_TURN: u32 = 64;
+
+/// Broadcast, multicast and unknown frames of a port in flight: an ARP storm of a whole rack fits
+/// between two turns, and an eighth of a receive ring is all that it can fill.
+const FLOOD_CREDIT: u32 = 256;
 
 /// Receive queues of a device, on average over all.
 const QUEUES_EACH: u32 = 16;

@@ -113,6 +113,20 @@ impl From<&Counters> for DirectionStatus {
     }
 }
 
+impl DirectionStatus {
+    /// Counts frames that were dropped before the switch saw them.
+    pub(crate) fn add_dropped(&mut self, reason: Reason, frames: Tally) {
+        if frames.packets == 0 {
+            return;
+        }
+        let dropped = self.dropped.entry(reason.name().to_owned()).or_default();
+        for amount in [&mut self.received, dropped] {
+            amount.packets += frames.packets;
+            amount.bytes += frames.bytes;
+        }
+    }
+}
+
 impl Status {
     /// The vif of that name.
     #[must_use]

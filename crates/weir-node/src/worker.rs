@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use weir_policy::{Idle, Policy};
 use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter, Woken};
-use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
+use weir_switch::{Direction, Frame, FramePool, IfaceId, Reason, Switch, Tally};
 use weir_units::{Instant, Nanos};
 
 use crate::capture::{CaptureRequest, Captures};
@@ -241,22 +241,25 @@ impl Worker {
         let now = clock::now();
         self.ports.upkeep(&mut self.switch, false);
         let Self { ports, switch, .. } = self;
-        let of = |attached: &mut Attached| {
+        let floods: Vec<_> = ports.attached.iter().map(|a| ports.flood_dropped(a)).collect();
+        let of = |(attached, flood): (&mut Attached, Tally)| {
             let statistics = attached.port.statistics();
             let counted = |direction| {
                 let counters = switch.counters(attached.iface, direction);
                 counters.map_or_else(DirectionStatus::default, Into::into)
             };
+            let mut receive: DirectionStatus = counted(Direction::Receive);
+            receive.add_dropped(Reason::NoCredit, flood);
             IfaceStatus {
                 name: attached.name.clone(),
                 device: attached.port.name().to_string(),
                 driver: attached.driver.clone(),
                 send: counted(Direction::Send),
-                receive: counted(Direction::Receive),
+                receive,
                 lost_after_transmit: statistics.transmit_invalid + statistics.device_dropped,
             }
         };
-        let all: Vec<IfaceStatus> = ports.attached.iter_mut().map(of).collect();
+        let all: Vec<IfaceStatus> = ports.attached.iter_mut().zip(floods).map(of).collect();
         let (port_list, vif_list) = all.split_at(self.policy.ports.len().min(all.len()));
         Status {
             node: self.policy.node.name.clone(),

@@ -53,7 +53,7 @@ pub(crate) struct Name {
 pub(crate) struct Capture {
     /// The vif
     vif: String,
-    /// The file; `-` for standard output, as in `weir capture gold.0 | tcpdump -r -`
+    /// The file; `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     write: PathBuf,
     /// Bytes kept of each frame
@@ -106,8 +106,10 @@ impl Node {
         match self {
             Self::Run { config, dry_run, confirm } => {
                 if dry_run {
-                    print!("{}", Plan::of(&weir_node::read_policy(&config)?));
-                    return Ok(ExitCode::SUCCESS);
+                    let plan = Plan::of(&weir_node::read_policy(&config)?);
+                    print!("{plan}");
+                    let possible = plan.is_possible();
+                    return Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE });
                 }
                 let confirm = confirm.map(|time| Duration::from_nanos(time.as_nanos()));
                 let options = Options { config, confirm, state: StateDir::from_env() };
