@@ -5,6 +5,7 @@
 //! 3 it was measured and a case does not hold.
 
 mod demo;
+mod doctor;
 mod lab;
 mod node;
 mod output;
@@ -42,6 +43,8 @@ enum Command {
     Verify(verify::Verify),
     /// Undo what runs that were killed left behind
     Clean(lab::Clean),
+    /// Say what this host offers, found by trying, as JSON
+    Doctor(doctor::Doctor),
 }
 
 /// Why a subcommand failed, for a person.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Traffic(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Clean(command) => command.run(),
+        Command::Doctor(command) => command.run(),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir: {failure}");

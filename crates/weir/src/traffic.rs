@@ -48,7 +48,7 @@ pub(crate) struct Send {
     /// Connections (with --udp, --tcp)
     #[arg(long, default_value_t = 1)]
     connections: u32,
-    /// Bits a second at layer 2, without FCS [default: as fast as it goes]
+    /// Bits a second, layer 2 without FCS [default: as it goes]
     #[arg(long, conflicts_with = "pps")]
     rate: Option<BitRate>,
     /// Packets a second

@@ -4,7 +4,7 @@
 use super::{File, Problem};
 
 /// A promise is an entry of a list. It ends with `*pending*`, or with `Held by` and, in backticks,
-/// the names of tests (`fn NAME` under `#[test]`) or of cases (`"NAME"` in a source).
+/// the names of tests (`fn NAME` under `#[test]`) or of rows of a table (`TABLE.ROW`).
 pub(crate) fn promises(files: &[File]) -> Vec<Problem> {
     let Some(file) = files.iter().find(|file| file.path == "PROMISES.md") else {
         return Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn promises(files: &[File]) -> Vec<Problem> {
             problems.push(file.problem(line, "'Held by' names no test in backticks"));
         }
         for name in names.into_iter().filter(|name| !exists(files, name)) {
-            problems.push(file.problem(line, format!("there is no test or case '{name}'")));
+            problems.push(file.problem(line, format!("there is no test or row '{name}'")));
         }
     }
     problems
@@ -48,17 +48,29 @@ fn entries(text: &str) -> Vec<(usize, String)> {
 }
 
 fn exists(files: &[File], name: &str) -> bool {
-    let sources = || files.iter().filter(|file| file.has_extension(&["rs"]));
-    let case = format!("\"{name}\"");
+    let mut sources = files.iter().filter(|file| file.has_extension(&["rs"]));
+    match name.split_once('.') {
+        Some((table, row)) => sources.any(|file| has_row(file, table, row)),
+        None => sources.any(|file| has_test(file, name)),
+    }
+}
+
+fn has_test(file: &File, name: &str) -> bool {
     let function = format!("fn {name}(");
-    sources().any(|file| {
-        let tests = file.text.match_indices(&function).any(|(at, _)| {
-            // Between the attribute and the name stand other attributes and comments at most.
-            let before = &file.text[..at];
-            before.rfind("#[test]").is_some_and(|attribute| !before[attribute..].contains('}'))
-        });
-        tests || (name.contains('.') && file.text.contains(&case))
+    file.text.match_indices(&function).any(|(at, _)| {
+        // Between the attribute and the name stand other attributes and comments at most.
+        let before = &file.text[..at];
+        before.rfind("#[test]").is_some_and(|attribute| !before[attribute..].contains('}'))
     })
+}
+
+/// The source of a table names it once, `const NAME: &str = "TABLE";`, and lists its rows as
+/// calls of a function with number and title; identifiers are made from these two.
+fn has_row(file: &File, table: &str, row: &str) -> bool {
+    let code: String = file.text.chars().filter(|c| !c.is_whitespace()).collect();
+    let named = code.contains(&format!("constNAME:&str=\"{table}\";"));
+    let listed = code.contains(&format!("({row},\""));
+    named && listed && row.chars().all(|c| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -67,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_promise_names_what_holds_it() {
-        let source = "#[test]\nfn is_held() {}\n\nfn no_test() {}\nlet id = \"first-light.2\";\n";
+        let source = "#[test]\nfn is_held() {}\n\nfn no_test() {}\n\
+            const NAME: &str = \"first-light\";\nrow(\n    2,\n    \"Title\"";
         let check = |promise: &str| {
             let files = [File::of("PROMISES.md", promise), File::of("a.rs", source)];
             promises(&files).iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -76,10 +89,12 @@ mod tests {
         assert_eq!(check("- It will.\n  *pending*\n"), [""; 0]);
         let unnamed = "PROMISES.md:1: a promise without 'Held by `TEST`' or '*pending*'";
         assert_eq!(check("- It holds.\n"), [unnamed]);
-        let none = "PROMISES.md:2: there is no test or case 'no_test'";
+        let none = "PROMISES.md:2: there is no test or row 'no_test'";
         assert_eq!(check("\n- It holds. Held by `no_test`.\n"), [none]);
         let other = check("- It holds. Held by `is_held` and `first-light.3`.\n");
-        assert_eq!(other, ["PROMISES.md:1: there is no test or case 'first-light.3'"]);
+        assert_eq!(other, ["PROMISES.md:1: there is no test or row 'first-light.3'"]);
+        let other = check("- It holds. Held by `second-light.2`.\n");
+        assert_eq!(other, ["PROMISES.md:1: there is no test or row 'second-light.2'"]);
         assert_eq!(check("- It holds. Held by nobody.\n").len(), 1);
     }
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! docs/cli.md is what the program says of itself; `./x bless` rewrites it.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_program_says() {
+    let mut page = HEAD.to_owned();
+    add(&mut page, &[]);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == page, "docs/cli.md is not what the program says; ./x bless rewrites it");
+    for command in ["demo", "node run", "capture", "lab up", "traffic send", "verify", "doctor"] {
+        assert!(page.contains(&format!("\n## weir {command}\n")), "no part about {command}");
+    }
+}
+
+/// Adds the help of a command, then those of the commands below it.
+fn add(page: &mut String, words: &[String]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).arg("--help").output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let name = words.iter().fold("weir".to_owned(), |name, word| name + " " + word);
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n").trim()).unwrap();
+    for below in commands(&help) {
+        add(page, &[words, &[below]].concat());
+    }
+}
+
+/// The names under `Commands:`, without `help`.
+fn commands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed.take_while(|line| line.starts_with("  "));
+    let first = names.filter_map(|line| line.split_whitespace().next());
+    first.filter(|name| *name != "help").map(ToOwned::to_owned).collect()
+}
+
+const HEAD: &str = "# Command line
+
+What the program says of itself, command by command. A test holds this page to it. Exit status: 0
+done and everything held, 1 it could not be done, 2 the command line was wrong, 3 it was measured
+and a case does not hold.
+
+State (journals, control sockets) is in `/run/weir`, or where `WEIR_STATE` says.
+";
