@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The BPF objects that the kernel holds, whoever loaded them.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::process;
+
 /// One kind of BPF object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A loaded program.
     Program,
@@ -43,6 +47,26 @@ pub fn list(kind: Kind) -> Vec<Object> {
         }
     }
     objects
+}
+
+/// The objects that some process has open, as kind and number. One that is in none of them is held
+/// by a pin, a device or another object alone.
+pub fn held() -> BTreeSet<(Kind, u32)> {
+    let mut held = BTreeSet::new();
+    for pid in process::all() {
+        let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        for entry in entries {
+            // Closed between the two calls: not held.
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            for (kind, key) in
+                [(Kind::Program, "prog_id:"), (Kind::Map, "map_id:"), (Kind::Link, "link_id:")]
+            {
+                let values = text.lines().filter_map(|line| line.strip_prefix(key));
+                held.extend(values.filter_map(|id| Some((kind, id.trim().parse().ok()?))));
+            }
+        }
+    }
+    held
 }
 
 impl Kind {

@@ -92,6 +92,16 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// The processes that were started with this entry (`NAME=value`) in their environment.
+pub fn with_environment(entry: &str) -> Vec<Identity> {
+    let has = |pid: &u32| {
+        let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        text.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+    };
+    let found = all().into_iter().filter(has).filter_map(Identity::of);
+    found.filter(Identity::is_alive).collect()
+}
+
 /// The ids of all processes.
 pub(crate) fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -44,9 +44,34 @@ impl Snapshot {
     pub fn take(on: &dyn Platform, state: &StateDir) -> Result<Self, HostError> {
         let mut lines = BTreeSet::new();
         add_namespace(&mut lines, on, None)?;
+        Self::fill(lines, on, state, "")
+    }
+
+    /// As [`Snapshot::take`], but looks only into namespaces whose names begin with `prefix`, and
+    /// not into this process's own: for what is known to happen there, on a machine where others
+    /// are at work. The names of all namespaces, BPF objects, pins and control groups are in it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::take`].
+    pub fn take_inside(
+        on: &dyn Platform,
+        state: &StateDir,
+        prefix: &str,
+    ) -> Result<Self, HostError> {
+        Self::fill(BTreeSet::new(), on, state, prefix)
+    }
+
+    fn fill(
+        mut lines: BTreeSet<String>,
+        on: &dyn Platform,
+        state: &StateDir,
+        prefix: &str,
+    ) -> Result<Self, HostError> {
         for name in netns::list()? {
             lines.insert(format!("namespace {name}"));
-            add_foreign_namespace(&mut lines, on, &name)?;
+            if name.starts_with(prefix) {
+                add_foreign_namespace(&mut lines, on, &name)?;
+            }
         }
         for (kind, word) in [(Kind::Program, "program"), (Kind::Map, "map"), (Kind::Link, "link")] {
             for object in bpf::list(kind) {

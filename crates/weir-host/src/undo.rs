@@ -25,6 +25,8 @@ pub enum Undo {
     EndProcess(Identity),
     /// Remove a file, or an empty folder (a control group).
     Remove(PathBuf),
+    /// Remove a folder that was made for files of one run, with everything in it.
+    RemoveTree(PathBuf),
 }
 
 impl Undo {
@@ -59,12 +61,14 @@ impl Undo {
                 Err(error) => Err(error),
             })
             .map_err(|error| HostError::io("remove", path, error)),
+            Self::RemoveTree(path) => tolerate(fs::remove_dir_all(path))
+                .map_err(|error| HostError::io("remove", path, error)),
         }
     }
 
     /// Whether a reboot undoes it too: all but files on a disk.
     pub const fn ends_with_boot(&self) -> bool {
-        !matches!(self, Self::Remove(_))
+        !matches!(self, Self::Remove(_) | Self::RemoveTree(_))
     }
 }
 

@@ -31,11 +31,11 @@ impl NodeProcess {
     pub fn start(
         namespace: &Namespace,
         policy: &Policy,
-        place: &mut Place,
+        place: &Place,
     ) -> Result<Self, TrialError> {
-        let config = place.file("node.toml")?;
+        let config = place.folder().join("node.toml");
         write_policy(&config, policy)?;
-        let log = place.file("node.log")?;
+        let log = place.folder().join("node.log");
         let output = fs::File::create(&log).map_err(|error| TrialError::io(&log, error))?;
         let errors = output.try_clone().map_err(|error| TrialError::io(&log, error))?;
         let program = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;

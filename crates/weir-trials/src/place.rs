@@ -36,20 +36,19 @@ impl Place {
         // The node before its devices.
         journal::clean_one(state, &format!("node-{lab}"))?;
         journal::clean_one(state, &format!("lab-{lab}"))?;
-        place.will_make(place.folder.clone())?;
+        let undo = Undo::RemoveTree(place.folder.clone());
+        place.answer_for(&format!("files in {}", place.folder.display()), undo)?;
         let made = fs::create_dir_all(&place.folder);
         made.map_err(|error| TrialError::io(&place.folder, error))?;
         Ok(place)
     }
 
-    /// A file in the folder, about to be made: it goes with this value.
+    /// Notes that `undo` is to be done when this value goes.
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn file(&mut self, name: &str) -> Result<PathBuf, TrialError> {
-        let path = self.folder.join(name);
-        self.will_make(path.clone())?;
-        Ok(path)
+    pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result<(), TrialError> {
+        self.journal.as_mut().map_or(Ok(()), |journal| Ok(journal.record(what, undo)?))
     }
 
     /// The folder.
@@ -62,15 +61,6 @@ impl Place {
     #[must_use]
     pub const fn state(&self) -> &StateDir {
         &self.state
-    }
-
-    fn will_make(&mut self, path: PathBuf) -> Result<(), TrialError> {
-        let what = format!("file {}", path.display());
-        let undo = Undo::Remove(path);
-        match &mut self.journal {
-            Some(journal) if !journal.holds(&undo) => Ok(journal.record(&what, undo)?),
-            _ => Ok(()),
-        }
     }
 }
 

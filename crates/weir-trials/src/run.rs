@@ -73,7 +73,7 @@ impl Run {
     /// # Errors
     /// Whatever could not be made, started or measured; another process runs the same lab.
     pub fn run(self) -> Result<Outcome, TrialError> {
-        let mut place = Place::take(&self.star.name, &StateDir::from_env())?;
+        let place = Place::take(&self.star.name, &StateDir::from_env())?;
         let topology = Topology::parse(&self.star.topology())
             .map_err(|problems| TrialError::Node(problems.to_string()))?;
         let lab = Lab::up(topology, place.state())?;
@@ -83,7 +83,7 @@ impl Run {
                 None
             }
             Middle::Weir(policy) => {
-                Some(NodeProcess::start(&lab.namespace("sw")?, policy, &mut place)?)
+                Some(NodeProcess::start(&lab.namespace("sw")?, policy, &place)?)
             }
         };
         let outcome = self.flow(node.as_ref());
