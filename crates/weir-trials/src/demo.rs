@@ -44,13 +44,17 @@ pub struct Line {
     pub worst_bps: f64,
 }
 
-/// Runs the demonstration; series and cases go into the trial.
+/// Runs the demonstration in a lab called `lab`, `seconds` for each half; series and cases go into
+/// the trial.
 ///
 /// # Errors
-/// The lab could not be built, or traffic could not flow.
-pub fn run(trial: &mut Trial<'_>) -> Result<Vec<Line>, TrialError> {
-    let seconds = if trial.quick { 5 } else { 12 };
-    let mut star = Star::new("demo", TENANTS.len(), BitRate::from_mbps(LINK_MBPS));
+/// The lab could not be built, or traffic could not flow; `seconds` leave nothing after settling.
+pub fn run(trial: &mut Trial<'_>, lab: &str, seconds: usize) -> Result<Vec<Line>, TrialError> {
+    if seconds <= SETTLE_SECONDS {
+        let needs = format!("more than {SETTLE_SECONDS} s, which are for settling");
+        return Err(TrialError::Missing { what: format!("demo of {seconds} s"), needs });
+    }
+    let mut star = Star::new(lab, TENANTS.len(), BitRate::from_mbps(LINK_MBPS));
     star.tenants = TENANTS.iter().map(|tenant| tenant.name.to_owned()).collect();
     trial.say(&format!("through a plain bridge, {seconds} s"));
     let bridge = through(&star, Middle::Bridge, seconds)?;

@@ -9,6 +9,7 @@ use weir_result::ResultFile;
 use weir_trials::Trial;
 use weir_trials::demo::{self, Line};
 use weir_trials::demo_plots;
+use weir_units::Nanos;
 
 use crate::Failure;
 use crate::output::{Output, origin};
@@ -16,6 +17,12 @@ use crate::output::{Output, origin};
 /// Three tenants on one link, one of them abusive: a bridge, then Weir.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
+    /// Name of the lab: demonstrations of different names can run at the same time
+    #[arg(long, value_name = "NAME", default_value = "demo")]
+    lab: String,
+    /// Length of each half [default: 12s; 5s with --quick]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Nanos>,
     #[command(flatten)]
     output: Output,
 }
@@ -25,7 +32,9 @@ impl Demo {
         let started = Instant::now();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
-        let lines = demo::run(&mut trial)?;
+        let default = Nanos::from_secs(if self.output.quick { 5 } else { 12 });
+        let seconds = self.duration.unwrap_or(default).as_nanos() / 1_000_000_000;
+        let lines = demo::run(&mut trial, &self.lab, usize::try_from(seconds)?)?;
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
         if !self.output.json {
