@@ -14,6 +14,7 @@ pub mod demo_plots;
 mod error;
 pub mod node;
 pub mod place;
+mod program;
 mod run;
 mod specs;
 mod star;

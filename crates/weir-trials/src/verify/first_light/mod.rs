@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! First light: a switch that holds every tenant to its share.
 
+mod crash;
+mod crash_demo;
+mod crash_node;
 mod delay;
 mod fairness;
+mod leftovers;
 mod limit;
 mod lossless;
 mod minimum;
@@ -25,6 +29,7 @@ const ROWS: &[Row] = &[
     row(6, "a limit is exact and never exceeded by more than its burst", limit::show),
     row(7, "nothing is lost after it was scheduled", lossless::show),
     row(8, "a well-behaved vif waits for two frames at most", delay::show),
+    correctness(13, "what is killed, ended or not confirmed leaves nothing behind", crash::show),
 ];
 
 const fn row(
@@ -33,6 +38,15 @@ const fn row(
     show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
 ) -> Row {
     Row { number, title, correctness: false, show, table: NAME }
+}
+
+/// A row that judges no speed.
+const fn correctness(
+    number: u32,
+    title: &'static str,
+    show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
+) -> Row {
+    Row { correctness: true, ..row(number, title, show) }
 }
 
 /// Seconds at the beginning of each run that no bound is held against.
