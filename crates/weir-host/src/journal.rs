@@ -268,8 +268,8 @@ pub fn clean(state: &StateDir, scope: Scope) -> Result<UndoReport, HostError> {
     Ok(total)
 }
 
-/// Undoes what a dead owner of the journal `name` left: how the next start of the same thing begins.
-/// Nothing if there is no such journal.
+/// Undoes what a dead owner of the journal `name` left: how the next start of the same thing
+/// begins. Nothing if there is no such journal.
 ///
 /// # Errors
 /// It was kept, or a living process holds it; something could not be undone.

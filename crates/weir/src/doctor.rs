@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weir_host::doctor;
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Say what this host offers, found by trying, as JSON.
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Doctor {}
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        println!("{}", serde_json::to_string_pretty(&doctor::probe()?)?);
+        output::print_json(&doctor::probe()?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

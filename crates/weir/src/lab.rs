@@ -10,7 +10,7 @@ use weir_host::delay_line::{self, Pair};
 use weir_host::journal::{self, Scope, UndoReport};
 use weir_host::lab::{self, Topology};
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]
@@ -67,9 +67,9 @@ impl Lab {
             Self::Status { file, json } => {
                 let status = lab::status(&read(&file)?)?;
                 if json {
-                    println!("{}", serde_json::to_string_pretty(&status)?);
+                    output::print_json(&status)?;
                 } else {
-                    print!("{status}");
+                    output::print(&status.to_string())?;
                 }
             }
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir node` and `weir capture`.
 
-use std::io::Write;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use weir_node::control::{self, Request, Response};
 use weir_node::{Options, Plan};
 use weir_units::Nanos;
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Run the switch on this host's interfaces, and talk to it.
 #[derive(Debug, Subcommand)]
@@ -87,13 +88,13 @@ impl Capture {
         let Self { vif, snaplen, direction, mac, vlan, src, dst, port, write, .. } = self;
         let request = CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port };
         let mut blocks = control::capture(&socket, request)?;
-        let mut out: Box<dyn Write> = if write.as_os_str() == "-" {
-            Box::new(std::io::stdout().lock())
+        // Unbuffered, unlike `stdout()`: what was captured is there when this is interrupted.
+        let out = if write.as_os_str() == "-" {
+            std::io::stdout().as_fd().try_clone_to_owned().map(File::from)
         } else {
-            let file = std::fs::File::create(&write);
-            Box::new(file.map_err(|error| format!("{}: {error}", write.display()))?)
+            File::create(&write)
         };
-        // Unbuffered: what was captured is in the file when the capture is interrupted.
+        let mut out = out.map_err(|error| format!("{}: {error}", write.display()))?;
         match std::io::copy(&mut blocks, &mut out) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
             _ => Ok(ExitCode::SUCCESS),
@@ -107,7 +108,7 @@ impl Node {
             Self::Run { config, dry_run, confirm } => {
                 if dry_run {
                     let plan = Plan::of(&weir_node::read_policy(&config)?);
-                    print!("{plan}");
+                    output::print(&plan.to_string())?;
                     let possible = plan.is_possible();
                     return Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE });
                 }
@@ -136,7 +137,7 @@ impl Name {
     fn ask(&self, request: &Request) -> Result<ExitCode, Failure> {
         match control::call(&self.socket()?, request)? {
             Response::Ok => {}
-            Response::Status(status) => println!("{}", serde_json::to_string_pretty(&status)?),
+            Response::Status(status) => output::print_json(&status)?,
             Response::Error { message } => return Err(message.into()),
         }
         Ok(ExitCode::SUCCESS)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where results go: `out/NAME/result.json`, and the terminal.
 
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 use weir_host::machine;
 use weir_result::{Origin, ResultFile};
 
@@ -39,7 +41,7 @@ impl Output {
         std::fs::write(&path, result.to_json())
             .map_err(|error| format!("{}: {error}", path.display()))?;
         if self.json {
-            println!("{}", result.to_json());
+            print(&(result.to_json() + "\n"))?;
         } else {
             eprintln!("{}", path.display());
         }
@@ -50,6 +52,20 @@ impl Output {
     pub(crate) fn say(text: &str) {
         eprintln!("{text}");
     }
+}
+
+/// Prints to standard output. A reader that has seen enough, as `head` does, is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON for people and programs.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 /// Where and when this run is made.

@@ -13,7 +13,7 @@ use weir_host::traffic::{
 };
 use weir_units::{BitRate, Nanos, PacketRate};
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Send and count measured packets. Results are JSON on standard output.
 #[derive(Debug, Subcommand)]
@@ -107,15 +107,14 @@ impl Traffic {
             let seconds = progress.elapsed_ns / 1_000_000_000;
             eprintln!("{seconds:>5} s {:>12} packets", progress.packets);
         };
-        let json = match self {
+        match self {
             Self::Send(send) => {
-                serde_json::to_string_pretty(&traffic::send(&send.spec()?, stop, &mut tell)?)?
+                output::print_json(&traffic::send(&send.spec()?, stop, &mut tell)?)?;
             }
             Self::Receive(receive) => {
-                serde_json::to_string_pretty(&traffic::receive(&receive.spec()?, stop, &mut tell)?)?
+                output::print_json(&traffic::receive(&receive.spec()?, stop, &mut tell)?)?;
             }
-        };
-        println!("{json}");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

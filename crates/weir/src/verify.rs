@@ -38,6 +38,10 @@ impl Verify {
             format!("table {name:?}: there are {}", names.join(", "))
         })?;
         let rows = self.rows(table)?;
+        if rows.is_empty() {
+            Output::say(&format!("{name}: no row judges correctness alone"));
+            return Ok(ExitCode::SUCCESS);
+        }
         let started = Instant::now();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);

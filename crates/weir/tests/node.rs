@@ -14,7 +14,14 @@ fn neighbours_find_each_other_through_a_node() {
     let before = site.devices();
     let node = site.run(&[]);
     site.wait_for_node();
+    let mut capture = site.command(&["capture", "gold.0"]).stdout(Stdio::piped()).spawn().unwrap();
     assert!(site.ping("gold", "10.9.0.9"), "from the tenant");
+    // Killed like by Ctrl-C: what was seen is there, whole.
+    capture.kill().unwrap();
+    let captured = capture.wait_with_output().unwrap().stdout;
+    assert!(captured.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "a section header of pcapng");
+    let pings = captured.windows(4).filter(|at| *at == [10, 9, 0, 9]).count();
+    assert!(pings >= 3, "{pings} addresses in {} bytes", captured.len());
     assert!(site.ping("wire", "10.9.0.2"), "towards a tenant that nobody has heard of");
     assert!(!site.ping("gold", "10.9.0.2"), "slices do not meet inside the node");
     let status = site.weir(&["node", "status"]);
@@ -98,8 +105,13 @@ impl Site {
     }
 
     fn weir(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(arguments).env("WEIR_STATE", &self.folder).output().unwrap()
+        command.args(arguments).env("WEIR_STATE", &self.folder);
+        command
     }
 
     /// `weir node run` in the switch's namespace.
