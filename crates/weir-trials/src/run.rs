@@ -146,6 +146,14 @@ impl Run {
 }
 
 impl Outcome {
+    /// Layer-2 bits that the senders of a stream put on their devices in each full second.
+    #[must_use]
+    pub fn offered_each_second(&self, stream: u16, seconds: usize) -> Vec<f64> {
+        let mut streams = self.sent.iter().flat_map(|sender| &sender.streams);
+        let sent = streams.find(|sent| sent.stream == stream);
+        self.bits(sent.map(|sent| &sent.series), NANOS_PER_SECOND, seconds)
+    }
+
     /// What stream `stream` brought to receiver `receiver`; nothing if nothing of it arrived.
     #[must_use]
     pub fn stream(&self, receiver: usize, stream: u16) -> Option<&traffic::Received> {

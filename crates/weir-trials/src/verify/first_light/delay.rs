@@ -9,6 +9,7 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, Nanos};
 
 use super::Row;
+use crate::specs::hardly_catching_up;
 use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
 
 /// Shows the row.
@@ -18,14 +19,22 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     policy.vifs[0].send.min_rate = BitRate::from_bps(GUARANTEED_BPS);
     policy.vifs[0].delay = Some(Nanos::from_micros(25));
     policy.node.idle = weir_policy::Idle::Spin;
-    let weir = run(trial, &star, Middle::Weir(Box::new(policy)))?;
-    let bridge = run(trial, &star, Middle::Bridge)?;
-    let names = [("weir", &weir), ("bridge", &bridge)].map(|(middle, outcome)| {
+    let weir_run = run(trial, &star, Middle::Weir(Box::new(policy)))?;
+    let bridge_run = run(trial, &star, Middle::Bridge)?;
+    let names = [("weir", &weir_run), ("bridge", &bridge_run)].map(|(middle, outcome)| {
         let name = row.id(&format!("delay/{middle}"));
         trial.keep(&name, Series::unordered("s", quantiles(outcome))).map(|()| name)
     });
     let [weir, bridge] = names;
     let (weir, bridge) = (weir?, bridge?);
+    for (middle, outcome) in [("weir", &weir_run), ("bridge", &bridge_run)] {
+        let name = row.id(&format!("flood/{middle}"));
+        let offered = outcome.offered_each_second(1, seconds(trial));
+        trial.keep(&name, Series::sampled("bit/s", 1.0, offered))?;
+        let full = Bound::at_least(crate::float(LINK_MBPS * 1_000_000));
+        let id = row.id(&format!("flooded/{middle}"));
+        trial.judge(Claim::new(id, "flood offered, on average", Rule::Mean, full).of(&[name]))?;
+    }
     let p99 = Rule::Percentile { percent: 99.0 };
     let bound = Bound::at_most(TWO_FRAMES_S + 200e-6);
     trial.judge(Claim::new(row.id("wire"), "p99 through Weir", p99, bound).of(&[&weir]))?;
@@ -37,20 +46,23 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
 }
 
 fn run(trial: &mut Trial<'_>, star: &Star, middle: Middle) -> Result<Outcome, TrialError> {
-    let seconds = if trial.quick { 4 } else { 10 };
     let streams = vec![
         star.stream(0, 0, 1500, Some(Rate::Bps(GUARANTEED_BPS * 95 / 100))),
-        star.stream(1, 1, 1500, Some(Rate::Bps(2 * LINK_MBPS * 1_000_000))),
+        star.stream(1, 1, 1500, Some(Rate::Bps(FLOOD_LINKS * LINK_MBPS * 1_000_000))),
     ];
     Run {
         star: star.clone(),
         middle,
-        senders: vec![star.generator(streams)],
+        senders: vec![hardly_catching_up(star.generator(streams))],
         receivers: vec![star.sink()],
         changes: Vec::new(),
-        length: Duration::from_secs(seconds),
+        length: Duration::from_secs(seconds(trial) as u64),
     }
     .run()
+}
+
+const fn seconds(trial: &Trial<'_>) -> usize {
+    if trial.quick { 4 } else { 10 }
 }
 
 /// The delay that k in a thousand packets do not exceed, for k = 1 to 1000, in seconds.
@@ -60,6 +72,9 @@ fn quantiles(outcome: &Outcome) -> Vec<f64> {
 }
 
 const LINK_MBPS: u64 = 1000;
+
+/// What the flood asks of the generator, in links: a bridge leaves it less time than that takes.
+const FLOOD_LINKS: u64 = 4;
 
 /// The well-behaved vif is owed a tenth of the link and offers 95 % of that.
 const GUARANTEED_BPS: u64 = 100_000_000;
