@@ -33,6 +33,9 @@ pub enum TrialError {
     /// A series or a claim does not fit the result format.
     #[error("result: {0}")]
     Result(#[from] ResultError),
+    /// Memory for frames.
+    #[error("frames: {0}")]
+    Port(#[from] weir_ports::PortError),
     /// A picture cannot be drawn.
     #[error("plot: {0}")]
     Plot(#[from] weir_plot::PlotError),

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod demo;
 pub mod demo_plots;
 mod error;
+pub mod in_memory;
 pub mod node;
 pub mod place;
 mod program;

@@ -147,5 +147,11 @@ pub(crate) fn traffic_cpus() -> Vec<usize> {
 /// Longer than a batch of the generator takes on its way through a bridge.
 const HARDLY_US: u64 = 250;
 
+/// The worker's processor: the last.
+pub(crate) fn worker_cpu() -> u32 {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(count.saturating_sub(1)).unwrap_or(0)
+}
+
 /// A generator that was kept from its processor for longer than this gives the time up.
 const CATCH_UP_US: u64 = 20_000;

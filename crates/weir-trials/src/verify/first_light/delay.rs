@@ -5,21 +5,51 @@
 use std::time::Duration;
 
 use weir_host::traffic::Rate;
+use weir_policy::{Policy, VifId};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, Nanos};
 
 use super::Row;
+use crate::in_memory::{InMemory, Source};
 use crate::specs::hardly_catching_up;
 use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    let star = Star::new("delay", 2, BitRate::from_mbps(LINK_MBPS));
+    in_virtual_time(trial, row)?;
+    on_the_wire(trial, row)
+}
+
+/// Every frame of the well-behaved vif, exactly, at a load of 95 %.
+fn in_virtual_time(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let policy = policy(&Star::new("delay", 2, BitRate::from_mbps(LINK_MBPS)));
+    let well_behaved = GUARANTEED_BPS * 95 / 100;
+    let flood = LINK_MBPS * 1_000_000 * 95 / 100 - well_behaved;
+    let mut sources =
+        [Source::new(VifId(0), 1518, well_behaved), Source::new(VifId(1), 1518, flood)];
+    let departures = InMemory::new(&policy)?.run(&mut sources, 1_000_000_000)?;
+    let own = departures.iter().filter(|departure| departure.source == 0);
+    let delays = own.map(|departure| crate::float(departure.at_ns - departure.offered_ns) / 1e9);
+    let name = row.id("virtual/delay");
+    trial.keep(&name, Series::unordered("s", delays.collect()))?;
+    let bound = Bound::at_most(TWO_FRAMES_S);
+    let claim = Claim::new(row.id("virtual"), "worst delay in virtual time", Rule::Max, bound);
+    trial.judge(claim.of(&[name]))?;
+    Ok(())
+}
+
+/// The well-behaved vif is the first.
+fn policy(star: &Star) -> Policy {
     let mut policy = star.policy();
     policy.vifs[0].send.min_rate = BitRate::from_bps(GUARANTEED_BPS);
     policy.vifs[0].delay = Some(Nanos::from_micros(25));
     policy.node.idle = weir_policy::Idle::Spin;
-    let weir_run = run(trial, &star, Middle::Weir(Box::new(policy)))?;
+    policy
+}
+
+fn on_the_wire(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let star = Star::new("delay", 2, BitRate::from_mbps(LINK_MBPS));
+    let weir_run = run(trial, &star, Middle::Weir(Box::new(policy(&star))))?;
     let bridge_run = run(trial, &star, Middle::Bridge)?;
     let names = [("weir", &weir_run), ("bridge", &bridge_run)].map(|(middle, outcome)| {
         let name = row.id(&format!("delay/{middle}"));

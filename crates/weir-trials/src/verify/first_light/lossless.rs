@@ -4,14 +4,45 @@
 use std::time::Duration;
 
 use weir_host::traffic::Rate;
+use weir_policy::{Direction, VifId};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
 use super::{Row, keep_saturated};
+use crate::in_memory::{InMemory, Source};
 use crate::{Middle, Run, Star, Trial, TrialError};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    on_the_wire(trial, row)?;
+    in_memory(trial, row)
+}
+
+/// Senders in memory wait instead of losing frames.
+fn in_memory(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let policy = Star::new("held", SENDERS, BitRate::from_mbps(LINK_MBPS)).policy();
+    let each = 2 * LINK_MBPS * 1_000_000 / SENDERS as u64;
+    let source = |(id, _): (VifId, _)| Source::new(id, 1500, each).waiting();
+    let mut sources: Vec<Source> = policy.vifs().map(source).collect();
+    let mut memory = InMemory::new(&policy)?;
+    let departures = memory.run(&mut sources, 2_000_000_000)?;
+    let counters = policy
+        .vifs()
+        .filter_map(|(id, _)| memory.switch.counters(memory.switch.vif_iface(id), Direction::Send));
+    let dropped: u64 = counters.map(|counters| counters.dropped_total().packets).sum();
+    let names = [row.id("memory/left"), row.id("memory/dropped")];
+    trial.keep(&names[0], Series::count("packet", departures.len() as u64))?;
+    trial.keep(&names[1], Series::count("packet", dropped))?;
+    // 98 % of the link for 2 s, so that they were held back indeed.
+    let full = Bound::at_least(0.98 * crate::float(LINK_MBPS * 2_000_000) / (1500.0 * 8.0));
+    let claim = Claim::new(row.id("memory/full"), "in memory, left", Rule::Sum, full);
+    trial.judge(claim.of(&names[..1]))?;
+    let claim = Claim::new(row.id("memory/none"), "dropped", Rule::Sum, Bound::equal(0.0));
+    trial.judge(claim.of(&names[1..]))?;
+    Ok(())
+}
+
+fn on_the_wire(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let seconds = if trial.quick { 5 } else { 60 };
     let star = Star::new("lossless", SENDERS, BitRate::from_mbps(LINK_MBPS));
     let each = Some(Rate::Bps(2 * LINK_MBPS * 1_000_000 / SENDERS as u64));

@@ -4,16 +4,44 @@
 use std::time::Duration;
 
 use weir_host::traffic::Rate;
-use weir_result::{Bound, Claim, Rule};
+use weir_policy::VifId;
+use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
 use super::{Row, SETTLE_SECONDS, keep_saturated};
+use crate::in_memory::{InMemory, Source, bits_each_second};
 use crate::{Middle, Run, Star, Trial, TrialError};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     on_the_wire(trial, row, 100, 64)?;
-    on_the_wire(trial, row, 1000, 1500)
+    on_the_wire(trial, row, 1000, 1500)?;
+    in_memory(trial, row)
+}
+
+/// 999 floods between ports in memory, in virtual time.
+fn in_memory(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let seconds = if trial.quick { 2 } else { 5 };
+    let link = BitRate::from_mbps(1000);
+    let mut policy = Star::new("memory", CLASSES, link).policy();
+    let guaranteed = link.as_bps() / 10;
+    policy.vifs[0].send.min_rate = BitRate::from_bps(guaranteed);
+    let source = |(id, _): (VifId, _)| {
+        let floods = FLOOD_TIMES_LINK * link.as_bps() / CLASSES as u64;
+        let offered = if id == VifId(0) { guaranteed + guaranteed / 2 } else { floods };
+        Source::new(id, 1500, offered)
+    };
+    let mut sources: Vec<Source> = policy.vifs().map(source).collect();
+    let end_ns = crate::clock::nanos(Duration::from_secs(seconds as u64));
+    let departures = InMemory::new(&policy)?.run(&mut sources, end_ns)?;
+    let name = row.id("memory/guaranteed");
+    let bits = bits_each_second(&departures, 0, seconds);
+    trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
+    let bound = Bound::at_least(0.99 * crate::float(guaranteed));
+    let id = row.id("memory/worst");
+    let claim = Claim::new(id, "guaranteed vif against 999 floods, worst second", Rule::Min, bound);
+    trial.judge(claim.of(&[name]))?;
+    Ok(())
 }
 
 fn on_the_wire(
@@ -56,6 +84,9 @@ fn on_the_wire(
 }
 
 const FLOODERS: usize = 10;
+
+/// With ports in memory.
+const CLASSES: usize = 1000;
 
 /// What all flooders together offer, in links.
 const FLOOD_TIMES_LINK: u64 = 3;

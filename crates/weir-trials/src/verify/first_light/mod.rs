@@ -11,11 +11,12 @@ mod limit;
 mod lossless;
 mod minimum;
 mod overload;
+mod speed;
 
 use weir_result::{Bound, Claim, Rule, Series};
 
 use super::{Row, Table};
-use crate::{Trial, TrialError};
+use crate::{Trial, TrialError, demo};
 
 /// The table.
 pub const TABLE: Table = Table { name: NAME, rows: ROWS };
@@ -23,12 +24,14 @@ pub const TABLE: Table = Table { name: NAME, rows: ROWS };
 const NAME: &str = "first-light";
 
 const ROWS: &[Row] = &[
+    row(2, "the demonstration: every tenant has what it is owed", demonstration),
     row(3, "equal priorities share equally, one sender 3 times as active", fairness::show),
     row(4, "a minimum of 10 % holds against 10 flooding vifs", minimum::show),
     row(5, "a flood beyond what the worker serves harms nobody else", overload::show),
     row(6, "a limit is exact and never exceeded by more than its burst", limit::show),
     row(7, "nothing is lost after it was scheduled", lossless::show),
     row(8, "a well-behaved vif waits for two frames at most", delay::show),
+    row(9, "the switch takes 5 million packets a second in 1024 classes", speed::show),
     correctness(13, "what is killed, ended or not confirmed leaves nothing behind", crash::show),
 ];
 
@@ -47,6 +50,11 @@ const fn correctness(
     show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
 ) -> Row {
     Row { correctness: true, ..row(number, title, show) }
+}
+
+/// The demonstration's cases are the row's parts.
+fn demonstration(trial: &mut Trial<'_>, _row: &Row) -> Result<(), TrialError> {
+    demo::run(trial).map(drop)
 }
 
 /// Seconds at the beginning of each run that no bound is held against.
