@@ -91,6 +91,12 @@ impl InMemory {
         Ok(made)
     }
 
+    /// The switch and its frames, for a caller with a loop of its own.
+    #[must_use]
+    pub fn into_parts(self) -> (Switch, Pool) {
+        (self.switch, self.pool)
+    }
+
     /// Lets the sources offer until `end_ns`, taking each frame at the instant it may leave.
     ///
     /// # Errors

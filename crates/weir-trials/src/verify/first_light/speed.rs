@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
-use weir_policy::{Kind, Policy, VifId};
+use weir_policy::{Kind, Policy, SliceId, VifId};
 use weir_ports::Pool;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_switch::{Frame, FramePool, IfaceId, Switch};
 use weir_units::{BitRate, Instant, Nanos};
 
 use super::Row;
+use crate::in_memory::InMemory;
 use crate::specs::worker_cpu;
 use crate::{Star, Trial, TrialError};
 
@@ -38,9 +39,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
 /// Packets a second through the switch, once for each repetition.
 fn measure(repetitions: usize) -> Result<Vec<f64>, TrialError> {
     let policy = policy();
-    let mut switch =
-        Switch::new(&policy, Instant::ZERO).map_err(|error| TrialError::Node(error.to_string()))?;
-    let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
+    let (mut switch, mut pool) = InMemory::new(&policy)?.into_parts();
     let mut arrivals: VecDeque<(IfaceId, Frame)> = (0..BACKLOG + BATCH)
         .filter_map(|n| arrival(&switch, &mut pool, n * SCATTER % CLASSES))
         .collect();
@@ -80,12 +79,14 @@ fn measure(repetitions: usize) -> Result<Vec<f64>, TrialError> {
     Ok(rates)
 }
 
-/// 1024 vifs, each with a guarantee, on a port that is always just free.
+/// 32 slices of 32 vifs, each with a guarantee, on a port that is always just free.
 fn policy() -> Policy {
     let star = Star::new("speed", CLASSES, LINK);
     let mut policy = star.policy();
     policy.ports[0].kind = Kind::Memory;
-    for vif in &mut policy.vifs {
+    policy.slices.truncate(SLICES);
+    for (vif, slice) in policy.vifs.iter_mut().zip((0..).map(|n| SliceId(n % SLICES as u32))) {
+        vif.slice = slice;
         vif.kind = Kind::Memory;
         vif.send.min_rate = BitRate::from_bps(LINK.as_bps() / 2 / CLASSES as u64);
         vif.send_queue.packets = 64;
@@ -107,9 +108,10 @@ fn arrival(switch: &Switch, pool: &mut Pool, class: usize) -> Option<(IfaceId, F
 }
 
 const CLASSES: usize = 1024;
+const SLICES: usize = 32;
 const BATCH: usize = 32;
 const FRAME_BYTES: u16 = 64;
-const FRAMES: u32 = 131_072;
+const FRAMES: u32 = 16_384;
 const BACKLOG: usize = 4 * CLASSES;
 const PACKETS_A_REPETITION: usize = 200_000;
 
