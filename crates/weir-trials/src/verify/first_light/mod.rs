@@ -54,7 +54,8 @@ const fn correctness(
 
 /// The demonstration's cases are the row's parts.
 fn demonstration(trial: &mut Trial<'_>, _row: &Row) -> Result<(), TrialError> {
-    demo::run(trial).map(drop)
+    let seconds = if trial.quick { 5 } else { 12 };
+    demo::run(trial, "shown", seconds).map(drop)
 }
 
 /// Seconds at the beginning of each run that no bound is held against.
