@@ -15,7 +15,9 @@ mod error;
 pub mod in_memory;
 pub mod node;
 pub mod place;
+mod probe;
 mod program;
+mod rig;
 mod run;
 mod specs;
 mod star;
@@ -23,6 +25,8 @@ mod trial;
 pub mod verify;
 
 pub use error::TrialError;
+pub use probe::Bulk;
+pub use rig::Rig;
 pub use run::{Change, Middle, Outcome, Run};
 pub use star::{Star, TENANTS_MAX, UPLINK};
 pub use trial::Trial;

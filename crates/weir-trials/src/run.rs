@@ -6,16 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use weir_host::StateDir;
-use weir_host::lab::{Lab, Topology};
-use weir_host::run::{Command, Host, Platform};
 use weir_host::traffic::{self, ReceiveResult, ReceiveSpec, SendResult, SendSpec};
 use weir_node::status::Status;
 use weir_policy::Policy;
 
 use crate::node::NodeProcess;
-use crate::place::Place;
-use crate::star::{Star, UPLINK};
+use crate::rig::Rig;
+use crate::star::Star;
 use crate::{TrialError, clock};
 
 /// What stands in the middle of the star.
@@ -73,29 +70,37 @@ impl Run {
     /// # Errors
     /// Whatever could not be made, started or measured; another process runs the same lab.
     pub fn run(self) -> Result<Outcome, TrialError> {
-        let place = Place::take(&self.star.name, &StateDir::from_env())?;
-        let topology = Topology::parse(&self.star.topology())
-            .map_err(|problems| TrialError::Node(problems.to_string()))?;
-        let lab = Lab::up(topology, place.state())?;
-        let node = match &self.middle {
-            Middle::Bridge => {
-                make_bridge(&self.star)?;
-                None
-            }
-            Middle::Weir(policy) => {
-                Some(NodeProcess::start(&lab.namespace("sw")?, policy, &place)?)
-            }
-        };
-        let outcome = self.flow(node.as_ref());
-        if let Some(node) = node {
-            node.stop()?;
-        }
-        lab.down()?;
-        outcome
+        Ok(self.run_beside(|_| Ok(()))?.0)
     }
 
-    /// Receivers first, then the senders all at the same instant; receivers end last.
-    fn flow(&self, node: Option<&NodeProcess>) -> Result<Outcome, TrialError> {
+    /// Runs it, and `beside` as soon as traffic flows and all changes are made. Receivers wait for
+    /// it; senders do not.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and what `beside` fails with.
+    pub fn run_beside<T>(
+        self,
+        beside: impl FnOnce(&Rig) -> Result<T, TrialError>,
+    ) -> Result<(Outcome, T), TrialError> {
+        let mut rig = Rig::up(&self.star)?;
+        rig.put(&self.middle)?;
+        let seen = self.flow(&rig, beside);
+        rig.down()?;
+        seen
+    }
+
+    /// Lets the traffic of this run flow over a rig that is up; the run's own star and middle are
+    /// of no account.
+    ///
+    /// # Errors
+    /// As [`Self::run_beside`].
+    pub fn flow<T>(
+        &self,
+        rig: &Rig,
+        beside: impl FnOnce(&Rig) -> Result<T, TrialError>,
+    ) -> Result<(Outcome, T), TrialError> {
+        let node = rig.node();
+        // Receivers first, then the senders all at the same instant; receivers end last.
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -123,22 +128,24 @@ impl Run {
             };
             let senders: Vec<_> = self.senders.iter().map(send).collect();
             let changed = node.map_or(Ok(()), |node| self.make_changes(node, start_ns));
-            stop_sending.store(changed.is_err(), Ordering::Relaxed);
+            let done = changed.and_then(|()| {
+                sleep_until(start_ns);
+                beside(rig)
+            });
+            stop_sending.store(done.is_err(), Ordering::Relaxed);
             let sent: Result<Vec<_>, TrialError> = senders.into_iter().map(joined).collect();
             std::thread::sleep(DRAIN);
             let status = node.map(NodeProcess::status).transpose();
             stop_receiving.store(true, Ordering::Relaxed);
             let received: Result<Vec<_>, TrialError> = receivers.into_iter().map(joined).collect();
-            changed?;
-            Ok(Outcome { start_ns, sent: sent?, received: received?, status: status? })
+            let done = done?;
+            Ok((Outcome { start_ns, sent: sent?, received: received?, status: status? }, done))
         })
     }
 
     fn make_changes(&self, node: &NodeProcess, start_ns: u64) -> Result<(), TrialError> {
         for change in &self.changes {
-            let at = start_ns.saturating_add(clock::nanos(change.at));
-            let wait = at.saturating_sub(clock::monotonic_ns());
-            std::thread::sleep(Duration::from_nanos(wait));
+            sleep_until(start_ns.saturating_add(clock::nanos(change.at)));
             node.reload(&change.policy)?;
         }
         Ok(())
@@ -204,20 +211,8 @@ fn joined<T>(
     Ok(ended?)
 }
 
-/// A bridge over the tenants' links and the uplink, as a host without Weir has it.
-fn make_bridge(star: &Star) -> Result<(), TrialError> {
-    let mut lines = vec!["link add br0 type bridge".to_owned()];
-    lines.extend(star.tenants.iter().map(|tenant| format!("link set {tenant} master br0")));
-    lines.push(format!("link set {UPLINK} master br0"));
-    lines.push("link set br0 up".to_owned());
-    let command = Command::batch("ip", lines).in_namespace(&star.namespace("sw"));
-    Host::default().run(&command)?;
-    for device in star.tenants.iter().map(String::as_str).chain([UPLINK]) {
-        // A veth takes frames of an XDP generator only with an XDP program or GRO at its peer.
-        let command = Command::new("ethtool", ["-K", device, "gro", "on"]);
-        Host::default().run(&command.in_namespace(&star.namespace("sw")))?;
-    }
-    Ok(())
+fn sleep_until(at_ns: u64) {
+    std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns())));
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

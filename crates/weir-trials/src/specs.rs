@@ -83,6 +83,28 @@ impl Star {
         }
     }
 
+    /// A stream of the XDP generator from tenant `index` to tenant `to`.
+    #[must_use]
+    pub fn stream_between(
+        &self,
+        index: usize,
+        to: usize,
+        stream: u16,
+        rate: Option<Rate>,
+    ) -> XdpStream {
+        XdpStream {
+            destination_mac: Self::mac(to),
+            destination: Self::address(to),
+            ..self.stream(index, stream, 1500, rate)
+        }
+    }
+
+    /// UDP from a kernel socket of any node of the star to any address.
+    #[must_use]
+    pub fn udp_from(&self, node: &str, send: UdpSend) -> SendSpec {
+        SendSpec { run: self.run_of(node), start_ns: None, method: SendMethod::Udp(send) }
+    }
+
     /// All streams from one generator.
     #[must_use]
     pub fn generator(&self, streams: Vec<XdpStream>) -> SendSpec {

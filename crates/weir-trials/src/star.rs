@@ -11,7 +11,7 @@
 //! sends past that discipline and has the rate from its policy.
 
 use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_host::traffic::Mac;
 use weir_policy::{MacAddr, Policy, Port, PortId, Slice, Vif, VifId};
@@ -32,6 +32,10 @@ pub struct Star {
     pub offloads: bool,
     /// Receive and transmit queues of each device.
     pub queues: u32,
+    /// Nobody's address is known beforehand: nodes ask for it. They speak IPv6 too.
+    pub resolves: bool,
+    /// The switch node's host has an address of its own, on the uplink.
+    pub host: bool,
 }
 
 impl Star {
@@ -40,7 +44,8 @@ impl Star {
     pub fn new(name: &str, tenants: usize, rate: BitRate) -> Self {
         let tenants = (0..tenants).map(|index| format!("t{index}")).collect();
         let (name, queue) = (name.to_owned(), FIFO_PACKETS);
-        Self { name, tenants, rate, queue, offloads: true, queues: 1 }
+        let (resolves, host) = (false, false);
+        Self { name, tenants, rate, queue, offloads: true, queues: 1, resolves, host }
     }
 
     /// The topology as a lab reads it.
@@ -54,30 +59,54 @@ impl Star {
         for node in nodes {
             let _ = writeln!(text, "[[node]]\nname = \"{node}\"");
         }
-        let wire_ip = Self::wire_address();
-        let wire_mac = Self::wire_mac();
-        let mut neighbours = Vec::new();
         for (index, tenant) in self.tenants.iter().enumerate() {
-            let (ip, mac) = (Self::address(index), Self::mac(index));
-            neighbours.push(format!("\"{ip}\" = \"{mac}\""));
+            let own = self.end(Self::address(index), Self::mac(index));
+            let neighbours = self.neighbours(&[Self::wire()]);
             let _ = write!(
                 links,
                 "[[link]]\nqueues = {queues}\n\
-                 a = {{ at = \"{tenant}:eth0\", mac = \"{mac}\", addresses = [\"{ip}/16\"], \
-                 offloads = {offloads}, \
-                 neighbours = {{ \"{wire_ip}\" = \"{wire_mac}\" }} }}\n\
+                 a = {{ at = \"{tenant}:eth0\", {own}, offloads = {offloads}{neighbours} }}\n\
                  b = {{ at = \"sw:{tenant}\" }}\n"
             );
         }
+        let tenants = 0..self.tenants.len();
+        let mut others: Vec<_> = tenants.map(|k| (Self::address(k), Self::mac(k))).collect();
+        others.extend(self.host.then(Self::host));
+        let wire = self.end(Self::wire_address(), Self::wire_mac());
+        let others = self.neighbours(&others);
+        let host = match self.host {
+            true => {
+                let own = self.end(Self::host().0, Self::host().1);
+                format!(", {own}{}", self.neighbours(&[Self::wire()]))
+            }
+            false => String::new(),
+        };
         let _ = write!(
             links,
             "[[link]]\nqueues = {queues}\n\
-             a = {{ at = \"sw:{UPLINK}\", rate = \"{rate}\", queue = {queue} }}\n\
-             b = {{ at = \"wire:eth0\", mac = \"{wire_mac}\", addresses = [\"{wire_ip}/16\"], \
-             offloads = {offloads}, neighbours = {{ {} }} }}\n",
-            neighbours.join(", ")
+             a = {{ at = \"sw:{UPLINK}\", rate = \"{rate}\", queue = {queue}{host} }}\n\
+             b = {{ at = \"wire:eth0\", {wire}, offloads = {offloads}{others} }}\n"
         );
         text + &links
+    }
+
+    /// Addresses of an end of a link, as the lab reads them.
+    fn end(&self, ip: Ipv4Addr, mac: Mac) -> String {
+        let ipv6 = match self.resolves {
+            true => format!(", \"{}/64\"", Self::ipv6(ip)),
+            false => String::new(),
+        };
+        format!("mac = \"{mac}\", addresses = [\"{ip}/16\"{ipv6}]")
+    }
+
+    /// Fixed neighbours of an end, if the nodes do not ask for them.
+    fn neighbours(&self, known: &[(Ipv4Addr, Mac)]) -> String {
+        if self.resolves {
+            return String::new();
+        }
+        let known: Vec<String> =
+            known.iter().map(|(ip, mac)| format!("\"{ip}\" = \"{mac}\"")).collect();
+        format!(", neighbours = {{ {} }}", known.join(", "))
     }
 
     /// A policy for the switch node: one slice and one vif for each tenant, with its MAC address,
@@ -123,6 +152,25 @@ impl Star {
     pub fn mac(index: usize) -> Mac {
         let [high, low] = host_number(index);
         Mac([0x02, 0, 0, 1, high, low])
+    }
+
+    /// The IPv6 address of whoever has this IPv4 address, in a network for measurements (RFC 5180).
+    #[must_use]
+    pub fn ipv6(ip: Ipv4Addr) -> Ipv6Addr {
+        let [_, _, high, low] = ip.octets();
+        Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low]))
+    }
+
+    /// Addresses of the wire's end.
+    #[must_use]
+    pub const fn wire() -> (Ipv4Addr, Mac) {
+        (Self::wire_address(), Self::wire_mac())
+    }
+
+    /// Addresses of the switch node's host.
+    #[must_use]
+    pub const fn host() -> (Ipv4Addr, Mac) {
+        (Ipv4Addr::new(198, 18, 0, 2), Mac([0x02, 0, 0, 0, 0, 2]))
     }
 
     /// Address of the wire's end.

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A star that is up, and what stands in its middle: what a run flows over, and what may be done
+//! beside its traffic.
+
+use weir_host::StateDir;
+use weir_host::lab::{Lab, Topology};
+use weir_host::netns::Namespace;
+use weir_host::run::{Command, Host, Platform};
+
+use crate::TrialError;
+use crate::node::NodeProcess;
+use crate::place::Place;
+use crate::run::Middle;
+use crate::star::{Star, UPLINK};
+
+/// A lab that is up. It is gone with this value, whatever happened.
+#[derive(Debug)]
+pub struct Rig {
+    star: Star,
+    // In the order in which they go: the node needs its namespace, both need the folder.
+    node: Option<NodeProcess>,
+    lab: Lab,
+    place: Place,
+}
+
+impl Rig {
+    /// Builds the lab, with nothing in its middle. What an earlier run of the same lab left when
+    /// it was killed is undone first.
+    ///
+    /// # Errors
+    /// The star is no topology, its lab cannot be made, or another process runs the same lab.
+    pub fn up(star: &Star) -> Result<Self, TrialError> {
+        let place = Place::take(&star.name, &StateDir::from_env())?;
+        let topology = Topology::parse(&star.topology())
+            .map_err(|problems| TrialError::Node(problems.to_string()))?;
+        let lab = Lab::up(topology, place.state())?;
+        Ok(Self { star: star.clone(), node: None, lab, place })
+    }
+
+    /// Puts a bridge or Weir in the middle, which is empty. Call it from a thread that lives as
+    /// long as the node should.
+    ///
+    /// # Errors
+    /// The bridge cannot be made; the node did not start.
+    pub fn put(&mut self, middle: &Middle) -> Result<(), TrialError> {
+        match middle {
+            Middle::Bridge => make_bridge(&self.star),
+            Middle::Weir(policy) => {
+                let namespace = self.lab.namespace("sw")?;
+                self.node = Some(NodeProcess::start(&namespace, policy, &self.place)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the node, if there is one, and waits until it has handed everything back.
+    ///
+    /// # Errors
+    /// It ended with a failure.
+    pub fn stop_node(&mut self) -> Result<(), TrialError> {
+        self.node.take().map_or(Ok(()), NodeProcess::stop)
+    }
+
+    /// Takes everything down.
+    ///
+    /// # Errors
+    /// The node ended with a failure, or the lab could not be taken down.
+    pub fn down(mut self) -> Result<(), TrialError> {
+        let stopped = self.stop_node();
+        self.lab.down()?;
+        stopped
+    }
+
+    /// The node in the middle.
+    #[must_use]
+    pub fn node(&self) -> Option<&NodeProcess> {
+        self.node.as_ref()
+    }
+
+    /// The namespace of a node of the star.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn namespace(&self, node: &str) -> Result<Namespace, TrialError> {
+        Ok(self.lab.namespace(node)?)
+    }
+
+    /// What a command prints that runs at a node of the star.
+    ///
+    /// # Errors
+    /// It could not be started, or ended with a failure.
+    pub fn ask(&self, node: &str, command: Command) -> Result<String, TrialError> {
+        Ok(Host::default().run(&command.in_namespace(&self.star.namespace(node)))?)
+    }
+}
+
+/// A bridge over the tenants' links and the uplink, as a host without Weir has it.
+fn make_bridge(star: &Star) -> Result<(), TrialError> {
+    let mut lines = vec!["link add br0 type bridge".to_owned()];
+    lines.extend(star.tenants.iter().map(|tenant| format!("link set {tenant} master br0")));
+    lines.push(format!("link set {UPLINK} master br0"));
+    lines.push("link set br0 up".to_owned());
+    let command = Command::batch("ip", lines).in_namespace(&star.namespace("sw"));
+    Host::default().run(&command)?;
+    for device in star.tenants.iter().map(String::as_str).chain([UPLINK]) {
+        // A veth takes frames of an XDP generator only with an XDP program or GRO at its peer.
+        let command = Command::new("ethtool", ["-K", device, "gro", "on"]);
+        Host::default().run(&command.in_namespace(&star.namespace("sw")))?;
+    }
+    Ok(())
+}
