@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! First light: a switch that holds every tenant to its share.
 
+mod asking;
 mod crash;
 mod crash_demo;
 mod crash_node;
 mod delay;
 mod fairness;
+mod host_vif;
 mod leftovers;
 mod limit;
 mod lossless;
 mod minimum;
+mod offloads;
 mod overload;
+mod packet;
+mod parts;
+mod queues;
+mod same_node;
 mod speed;
+mod variety;
+mod vlan;
 
 use weir_result::{Bound, Claim, Rule, Series};
 
@@ -32,6 +41,7 @@ const ROWS: &[Row] = &[
     row(7, "nothing is lost after it was scheduled", lossless::show),
     row(8, "a well-behaved vif waits for two frames at most", delay::show),
     row(9, "the switch takes 5 million packets a second in 1024 classes", speed::show),
+    correctness(10, "every kind of vif, port and traffic is held and whole", variety::show),
     correctness(13, "what is killed, ended or not confirmed leaves nothing behind", crash::show),
 ];
 
