@@ -14,6 +14,7 @@ mod ci;
 mod command;
 mod fuzz;
 mod no_std;
+mod picture;
 mod tidy;
 mod tools;
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run_all(rest),
         "bench" => bench::bench(rest),
         "bless" => tools::bless(rest),
+        "picture" => picture::renew(),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -71,5 +73,6 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
                     all benches, or those named, into out/bench/NAME/result.json; with --against
                     in turn with the merge base of REV, and the ratios of both
   bless             rewrite goldens and generated documents, then show what changed
+  picture           run the demo, and put its chart and table into the README
   help              this text
 ";

@@ -48,14 +48,14 @@ pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
     run(Command::new("git").args(["--no-pager", "diff", "--stat"]))
 }
 
-fn build_weir() -> Result<(), String> {
+pub(crate) fn build_weir() -> Result<(), String> {
     // Every result names the commit that made it; outside of a repository there is none.
     let commit = bench::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
     let mut build = cargo(&["build", "--release", "--package", "weir"]);
     run(build.env("WEIR_COMMIT", commit))
 }
 
-fn weir_path() -> PathBuf {
+pub(crate) fn weir_path() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     PathBuf::from(target).join("release").join("weir")
 }
