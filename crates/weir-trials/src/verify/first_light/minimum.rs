@@ -8,7 +8,7 @@ use weir_policy::VifId;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
-use super::{Row, SETTLE_SECONDS, keep_saturated};
+use super::{Row, judge_owed, keep_saturated};
 use crate::in_memory::{InMemory, Source, bits_each_second};
 use crate::{Middle, Run, Star, Trial, TrialError};
 
@@ -76,11 +76,9 @@ fn on_the_wire(
         .map(|stream| (format!("t{stream}"), outcome.bits_each_second(0, stream, seconds)))
         .collect();
     keep_saturated(trial, row, &part, seen, crate::float(mbps * 1_000_000))?;
-    let bound = Bound::at_least(0.99 * crate::float(guaranteed));
+    let seen = [outcome.bits_each_second(0, 0, seconds), outcome.offered_each_second(0, seconds)];
     let id = row.id(&format!("{part}/guaranteed"));
-    let claim = Claim::new(id, "guaranteed vif, worst second", Rule::Min, bound);
-    trial.judge(claim.of(&[row.id(&format!("{part}/t0"))]).skip(SETTLE_SECONDS))?;
-    Ok(())
+    judge_owed(trial, &id, "guaranteed vif", seen, crate::float(guaranteed))
 }
 
 const FLOODERS: usize = 10;

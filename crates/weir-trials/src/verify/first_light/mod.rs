@@ -92,5 +92,24 @@ fn keep_saturated(
     Ok(())
 }
 
+/// Keeps what a stream got and what it was owed (the lesser of its guarantee and what it offered),
+/// and claims 99 % of it in each second.
+fn judge_owed(
+    trial: &mut Trial<'_>,
+    id: &str,
+    who: &str,
+    [got, offered]: [Vec<f64>; 2],
+    guaranteed_bps: f64,
+) -> Result<(), TrialError> {
+    let names = [format!("{id}/got"), format!("{id}/owed")];
+    let owed = offered.into_iter().map(|bits| bits.min(guaranteed_bps)).collect();
+    trial.keep(&names[0], Series::sampled("bit/s", 1.0, got))?;
+    trial.keep(&names[1], Series::sampled("bit/s", 1.0, owed))?;
+    let name = format!("{who}: got of what it is owed, worst second");
+    let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(0.99));
+    trial.judge(claim.of(&names).skip(SETTLE_SECONDS))?;
+    Ok(())
+}
+
 /// Of the link's rate, in every second in which it is saturated.
 const UTILIZATION: f64 = 0.98;

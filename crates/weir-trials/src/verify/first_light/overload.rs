@@ -8,7 +8,7 @@ use weir_host::traffic::Rate;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
-use super::{Row, SETTLE_SECONDS};
+use super::{Row, judge_owed};
 use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
 
 /// Shows the row.
@@ -118,13 +118,11 @@ fn judge(
     let id = row.id(&format!("{part}/offered"));
     trial.judge(Claim::new(id, "flood offered", Rule::Min, bound).of(&[name]))?;
     for &(receiver, stream) in others {
-        let name = row.id(&format!("{part}/t{stream}"));
-        let bits = outcome.bits_each_second(receiver, stream, seconds);
-        trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
-        let bound = Bound::at_least(0.99 * crate::float(OFFERED_BPS.min(GUARANTEED_BPS)));
-        let id = row.id(&format!("{part}/t{stream}/guaranteed"));
-        let claim = Claim::new(id, format!("tenant {stream}, worst second"), Rule::Min, bound);
-        trial.judge(claim.of(&[name]).skip(SETTLE_SECONDS))?;
+        let got = outcome.bits_each_second(receiver, stream, seconds);
+        let seen = [got, outcome.offered_each_second(stream, seconds)];
+        let id = row.id(&format!("{part}/t{stream}"));
+        let who = format!("tenant {stream}");
+        judge_owed(trial, &id, &who, seen, crate::float(GUARANTEED_BPS))?;
     }
     Ok(())
 }
