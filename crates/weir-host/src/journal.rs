@@ -64,6 +64,7 @@ impl Journal {
     /// # Errors
     /// Another process holds the lock; the file cannot be made, read or written.
     pub fn open(state: &StateDir, name: &str, patience: Duration) -> Result<Self, HostError> {
+        check_name(name)?;
         let folder = state.journals();
         let path = folder.join(format!("{name}.{EXTENSION}"));
         let until = Instant::now() + patience;
@@ -385,6 +386,17 @@ impl Content {
     }
 }
 
+/// A name that is one plain path component.
+fn check_name(name: &str) -> Result<(), HostError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=NAME_LEN_MAX).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(HostError::Refused(format!(
+        "journal {name:?}: a name is 1 to {NAME_LEN_MAX} letters, digits, '-', '_' or '.'"
+    )))
+}
+
 /// Takes the lock; false if another has it.
 fn lock(file: &File) -> io::Result<bool> {
     // SAFETY: flock takes an open descriptor and a flag.
@@ -443,6 +455,9 @@ fn command_line() -> String {
 }
 
 const EXTENSION: &str = "jsonl";
+
+/// A file's name is at most 255 bytes; a lab's or node's is at most 63, with a word before it.
+const NAME_LEN_MAX: usize = 128;
 
 /// The most changes of one journal: a lab of a thousand nodes needs a few thousand.
 const CHANGES_MAX: usize = 100_000;

@@ -22,6 +22,7 @@ pub mod process;
 pub mod run;
 pub mod snapshot;
 pub mod state;
+pub mod text;
 pub mod traffic;
 pub mod undo;
 

@@ -423,6 +423,7 @@ const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 /// What `ip`, `tc`, `bridge` and `nsenter` say of a thing that is not there.
 const GONE: &[&str] = &[
     "Cannot find device",
+    "does not exist",
     "No such file or directory",
     "No such process",
     "No such device",

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weir_host::StateDir;
+use weir_host::{StateDir, text};
 use weir_policy::Policy;
 use weir_ports::Pool;
 
@@ -37,7 +37,7 @@ pub struct Options {
 /// # Errors
 /// The file cannot be read, or the policy has problems: all of them, each with its line.
 pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
-    let text = std::fs::read_to_string(path).map_err(|error| NodeError::io(path, error))?;
+    let text = text::read(path).map_err(|error| NodeError::io(path, error))?;
     weir_policy::parse(&text)
         .map_err(|problems| NodeError::Policy { path: path.to_owned(), problems })
 }

@@ -86,7 +86,7 @@ impl Clean {
 
 fn read(file: &Path) -> Result<Topology, Failure> {
     let text =
-        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        weir_host::text::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Topology::parse(&text).map_err(|problems| format!("{}:\n{problems}", file.display()).into())
 }
 

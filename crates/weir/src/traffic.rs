@@ -182,6 +182,6 @@ impl Run {
 
 fn read<T: DeserializeOwned>(file: &std::path::Path) -> Result<T, Failure> {
     let text =
-        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        weir_host::text::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()).into())
 }
