@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use weir_policy::{Kind, Policy, VifId};
 use weir_ports::{
-    AnyPort, DataPlane, GateId, Gates, PacketConfig, PacketPort, PlaneLimits, Pool, PortError,
-    Role, TapConfig, TapPort, XdpConfig, XdpPort,
+    AnyPort, DataPlane, Faults, GateId, Gates, PacketConfig, PacketPort, PlaneLimits, Pool,
+    PortError, Role, TapConfig, TapPort, XdpConfig, XdpPort,
 };
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
@@ -132,6 +132,22 @@ impl Ports {
     #[must_use]
     pub fn flood_dropped(&self, attached: &Attached) -> Tally {
         attached.flood.map_or_else(Tally::default, |flood| self.gates.counters(flood).dropped)
+    }
+
+    /// What was dropped before the copy without a gate that answers for it, by reason. The program
+    /// counts packets, not their bytes.
+    #[must_use]
+    pub fn faults(&self, attached: &Attached) -> [(Reason, Tally); 3] {
+        let faults = match &attached.port {
+            AnyPort::Xdp(port) => self.plane.faults(port.device_index()),
+            _ => Faults::default(),
+        };
+        let packets = |packets| Tally { packets, bytes: 0 };
+        [
+            (Reason::Truncated, packets(faults.malformed)),
+            (Reason::Oversize, packets(faults.oversize)),
+            (Reason::Unknown, packets(faults.no_socket)),
+        ]
     }
 
     /// Follows a policy that has the same interfaces in the same order.

@@ -38,6 +38,8 @@ pub struct IfaceStatus {
     pub send: DirectionStatus,
     /// Towards the vif; for a port: what came in from its wire.
     pub receive: DirectionStatus,
+    /// Frames lost in the device's ring or for want of a chunk, before the switch saw them.
+    pub lost_before_receive: u64,
     /// Frames lost by the device after they were handed over, as the kernel counts them.
     pub lost_after_transmit: u64,
 }

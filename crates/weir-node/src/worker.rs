@@ -241,25 +241,34 @@ impl Worker {
         let now = clock::now();
         self.ports.upkeep(&mut self.switch, false);
         let Self { ports, switch, .. } = self;
-        let floods: Vec<_> = ports.attached.iter().map(|a| ports.flood_dropped(a)).collect();
-        let of = |(attached, flood): (&mut Attached, Tally)| {
+        let early = |attached: &Attached| (ports.flood_dropped(attached), ports.faults(attached));
+        let early: Vec<_> = ports.attached.iter().map(early).collect();
+        let of = |(attached, (flood, faults)): (&mut Attached, (Tally, [(Reason, Tally); 3]))| {
             let statistics = attached.port.statistics();
             let counted = |direction| {
                 let counters = switch.counters(attached.iface, direction);
                 counters.map_or_else(DirectionStatus::default, Into::into)
             };
-            let mut receive: DirectionStatus = counted(Direction::Receive);
+            let (mut send, mut receive) = (counted(Direction::Send), counted(Direction::Receive));
             receive.add_dropped(Reason::NoCredit, flood);
+            // What a port reads is on the way to a vif, what a vif's device brings is from it.
+            let read = if attached.vif.is_some() { &mut send } else { &mut receive };
+            for (reason, frames) in faults {
+                read.add_dropped(reason, frames);
+            }
             IfaceStatus {
                 name: attached.name.clone(),
                 device: attached.port.name().to_string(),
                 driver: attached.driver.clone(),
-                send: counted(Direction::Send),
+                send,
                 receive,
+                lost_before_receive: statistics.receive_dropped
+                    + statistics.receive_ring_full
+                    + statistics.receive_no_chunk,
                 lost_after_transmit: statistics.transmit_invalid + statistics.device_dropped,
             }
         };
-        let all: Vec<IfaceStatus> = ports.attached.iter_mut().zip(floods).map(of).collect();
+        let all: Vec<IfaceStatus> = ports.attached.iter_mut().zip(early).map(of).collect();
         let (port_list, vif_list) = all.split_at(self.policy.ports.len().min(all.len()));
         Status {
             node: self.policy.node.name.clone(),
