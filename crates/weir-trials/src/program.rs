@@ -157,6 +157,13 @@ impl Ended {
     pub(crate) fn is_good(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
+
+    /// Whether it ended by itself with status 1 or 2, as the documentation says of what could not
+    /// be done, and without a panic.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let code = self.status.and_then(|status| status.code());
+        matches!(code, Some(1 | 2)) && !self.said.contains("panicked")
+    }
 }
 
 /// How often a child is looked at.

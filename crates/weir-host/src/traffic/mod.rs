@@ -20,6 +20,7 @@ mod generator;
 mod header;
 mod histogram;
 mod pace;
+mod raw;
 mod result;
 mod rings;
 mod sequence;
@@ -38,6 +39,7 @@ use std::sync::atomic::AtomicBool;
 pub use error::TrafficError;
 pub use header::{HEADER_BYTES, Header};
 pub use histogram::{Delays, Histogram};
+pub use raw::send_raw;
 pub use result::{
     CELLS_MAX, Connection, Order, ReceiveResult, Received, Record, SendResult, Sent, Series,
     Source, Span, Totals,

@@ -2,12 +2,15 @@
 //! First light: a switch that holds every tenant to its share.
 
 mod asking;
+mod broken_policies;
 mod crash;
 mod crash_demo;
 mod crash_node;
 mod delay;
 mod fairness;
 mod host_vif;
+mod hostile;
+mod hostile_frames;
 mod leftovers;
 mod limit;
 mod lossless;
@@ -18,6 +21,7 @@ mod packet;
 mod parts;
 mod queues;
 mod same_node;
+mod refusals;
 mod speed;
 mod variety;
 mod vlan;
@@ -42,6 +46,7 @@ const ROWS: &[Row] = &[
     row(8, "a well-behaved vif waits for two frames at most", delay::show),
     row(9, "the switch takes 5 million packets a second in 1024 classes", speed::show),
     correctness(10, "every kind of vif, port and traffic is held and whole", variety::show),
+    correctness(12, "what is malformed, forged or wrong is counted or refused", hostile::show),
     correctness(13, "what is killed, ended or not confirmed leaves nothing behind", crash::show),
 ];
 
