@@ -6,16 +6,20 @@ use std::process::Command;
 use super::Problem;
 use crate::command;
 
-/// The commits since [`BASE`], at most [`COMMITS`]; merges apart. Where a shallow clone does not
-/// reach back to it, the latest alone.
+/// The commits that are not published yet, at most [`COMMITS`], merges apart: those that `origin`
+/// does not have, or without such a remote those since [`BASE`]. What is published cannot be
+/// mended; it was judged when it was not.
 pub(crate) fn latest() -> Result<Vec<Problem>, String> {
-    let since = format!("{BASE}..HEAD");
-    let known = Command::new("git").args(["merge-base", "--is-ancestor", BASE, "HEAD"]).output();
-    let range = if known.is_ok_and(|known| known.status.success()) { &since } else { "-1" };
+    let published = [PUBLISHED, BASE].into_iter().find(|revision| {
+        let known = Command::new("git").args(["cat-file", "-e", revision]).output();
+        known.is_ok_and(|known| known.status.success())
+    });
+    // A shallow clone may reach back to neither: then the latest alone.
+    let range = published.map_or_else(|| "-1".to_string(), |revision| format!("{revision}..HEAD"));
     let count = format!("--max-count={COMMITS}");
     // The end of a message is marked by a byte that no message holds.
-    let mut arguments = vec!["log", "--no-merges", "--format=%h%n%B%x00", range];
-    if range == since {
+    let mut arguments = vec!["log", "--no-merges", "--format=%h%n%B%x00", range.as_str()];
+    if published.is_some() {
         arguments.push(&count);
     }
     let log = command::output(Command::new("git").args(arguments))?;
@@ -70,9 +74,10 @@ fn has_form(subject: &str) -> bool {
         && !what.ends_with('.')
 }
 
-/// Some commits up to this one have lines of 73 or 74 columns, and two a subject that is too long
-/// or has a semicolon. What is published cannot be mended.
-const BASE: &str = "0527c6b1b4169d9ce8213c2508f4249c309b739b";
+/// Where the published branch is known.
+const PUBLISHED: &str = "refs/remotes/origin/main";
+/// The first few hundred commits were made before all of them were judged.
+const BASE: &str = "849e56d8554e8bafbaa7e84fc60a2d1dcb4f2394";
 const COMMITS: usize = 100;
 const SUBJECT_MAX: usize = 65;
 const BODY_MAX: usize = 72;

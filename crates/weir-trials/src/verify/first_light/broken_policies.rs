@@ -73,7 +73,8 @@ pub(super) const POLICIES: &[Broken] = &[
         "router-sum",
         "version = 1\n[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\n[[slice]]\nname = \"a\"\n\
          [[router]]\nname = \"r\"\nslice = \"a\"\nsend = { min_rate = \"45Mbit\" }\n\
-         [[vif]]\nname = \"a.0\"\nslice = \"a\"\nrouter = \"r\"\nsend = { min_rate = \"60Mbit\" }\n",
+         [[vif]]\nname = \"a.0\"\nslice = \"a\"\nrouter = \"r\"\n\
+         send = { min_rate = \"60Mbit\" }\n",
         &["10:21: router \"r\".send.min_rate", "45Mbit is less than 60Mbit, the sum"],
     ),
     (

@@ -80,7 +80,8 @@ fn devices(trial: &mut Trial<'_>, row: &Row, program: &Program) -> Result<(), Tr
         let path = program.folder().join(format!("{name}.toml"));
         let text = format!(
             "version = 1\n[node]\nname = \"refused\"\n[[port]]\nname = \"{port}\"\n\
-             rate = \"100Mbit\"\n[[slice]]\nname = \"s\"\n[[vif]]\nname = \"{vif}\"\nslice = \"s\"\n"
+             rate = \"100Mbit\"\n[[slice]]\nname = \"s\"\n\
+             [[vif]]\nname = \"{vif}\"\nslice = \"s\"\n"
         );
         write(&path, text.as_bytes())?;
         let file = path.to_string_lossy();
