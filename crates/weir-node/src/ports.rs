@@ -48,6 +48,9 @@ pub struct Attached {
     holds_back: bool,
 }
 
+/// Frames that the switch never saw.
+pub type EarlyDrops = [(Reason, Tally); 4];
+
 impl Ports {
     /// Opens the device of every port and vif of `policy` and sets their gates. The gates are shut
     /// until the first [`Self::grant`].
@@ -128,22 +131,18 @@ impl Ports {
         }
     }
 
-    /// What the gate of a port for nobody in particular has dropped before the copy.
+    /// What was dropped before the copy and is no vif's, by reason: by the gate of a port for nobody
+    /// in particular, and without a gate. Of the latter the program counts packets, not bytes.
     #[must_use]
-    pub fn flood_dropped(&self, attached: &Attached) -> Tally {
-        attached.flood.map_or_else(Tally::default, |flood| self.gates.counters(flood).dropped)
-    }
-
-    /// What was dropped before the copy without a gate that answers for it, by reason. The program
-    /// counts packets, not their bytes.
-    #[must_use]
-    pub fn faults(&self, attached: &Attached) -> [(Reason, Tally); 3] {
+    pub fn early_drops(&self, attached: &Attached) -> EarlyDrops {
+        let flood = attached.flood.map(|flood| self.gates.counters(flood).dropped);
         let faults = match &attached.port {
             AnyPort::Xdp(port) => self.plane.faults(port.device_index()),
             _ => Faults::default(),
         };
         let packets = |packets| Tally { packets, bytes: 0 };
         [
+            (Reason::NoCredit, flood.unwrap_or_default()),
             (Reason::Truncated, packets(faults.malformed)),
             (Reason::Oversize, packets(faults.oversize)),
             (Reason::Unknown, packets(faults.no_socket)),

@@ -10,13 +10,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use weir_policy::{Idle, Policy};
 use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter, Woken};
-use weir_switch::{Direction, Frame, FramePool, IfaceId, Reason, Switch, Tally};
+use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
 use crate::capture::{CaptureRequest, Captures};
 use crate::clock;
 use crate::lateness::Lateness;
-use crate::ports::{Attached, Ports};
+use crate::ports::{Attached, EarlyDrops, Ports};
 use crate::status::{DirectionStatus, IfaceStatus, Status, WorkerStatus};
 
 /// What the control side asks of the worker, between two turns.
@@ -241,19 +241,17 @@ impl Worker {
         let now = clock::now();
         self.ports.upkeep(&mut self.switch, false);
         let Self { ports, switch, .. } = self;
-        let early = |attached: &Attached| (ports.flood_dropped(attached), ports.faults(attached));
-        let early: Vec<_> = ports.attached.iter().map(early).collect();
-        let of = |(attached, (flood, faults)): (&mut Attached, (Tally, [(Reason, Tally); 3]))| {
+        let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
+        let of = |(attached, early): (&mut Attached, EarlyDrops)| {
             let statistics = attached.port.statistics();
             let counted = |direction| {
                 let counters = switch.counters(attached.iface, direction);
                 counters.map_or_else(DirectionStatus::default, Into::into)
             };
             let (mut send, mut receive) = (counted(Direction::Send), counted(Direction::Receive));
-            receive.add_dropped(Reason::NoCredit, flood);
             // What a port reads is on the way to a vif, what a vif's device brings is from it.
             let read = if attached.vif.is_some() { &mut send } else { &mut receive };
-            for (reason, frames) in faults {
+            for (reason, frames) in early {
                 read.add_dropped(reason, frames);
             }
             IfaceStatus {

@@ -45,9 +45,9 @@ fn open(device: &str) -> Result<OwnedFd, TrafficError> {
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET.cast_unsigned() as libc::sa_family_t;
+    address.sll_family = FAMILY;
     address.sll_ifindex = index.cast_signed();
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
     // SAFETY: `address` is valid for reading `length` bytes.
     match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
         0 => Ok(socket),
@@ -60,3 +60,7 @@ fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// `AF_PACKET` as an address holds it.
+const FAMILY: libc::sa_family_t = 17;
+const _: () = assert!(libc::AF_PACKET == 17);
