@@ -3,6 +3,8 @@
 
 mod asking;
 mod broken_policies;
+mod change;
+mod change_steps;
 mod crash;
 mod crash_demo;
 mod crash_node;
@@ -46,6 +48,7 @@ const ROWS: &[Row] = &[
     row(8, "a well-behaved vif waits for two frames at most", delay::show),
     row(9, "the switch takes 5 million packets a second in 1024 classes", speed::show),
     correctness(10, "every kind of vif, port and traffic is held and whole", variety::show),
+    correctness(11, "a changed value holds at once, and no packet is lost by it", change::show),
     correctness(12, "what is malformed, forged or wrong is counted or refused", hostile::show),
     correctness(13, "what is killed, ended or not confirmed leaves nothing behind", crash::show),
 ];
