@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::process;
@@ -49,8 +50,9 @@ pub fn list(kind: Kind) -> Vec<Object> {
     objects
 }
 
-/// The objects that some process has open, as kind and number. One that is in none of them is held
-/// by a pin, a device or another object alone.
+/// The objects that some process has open, and the maps of the programs among them (a map stays
+/// mapped when its descriptor is closed), as kind and number. One that is not among them is held
+/// by a pin, a device or a leak.
 pub fn held() -> BTreeSet<(Kind, u32)> {
     let mut held = BTreeSet::new();
     for pid in process::all() {
@@ -66,6 +68,10 @@ pub fn held() -> BTreeSet<(Kind, u32)> {
             }
         }
     }
+    let programs: Vec<u32> =
+        held.iter().filter(|(kind, _)| *kind == Kind::Program).map(|(_, id)| *id).collect();
+    let maps = programs.into_iter().filter_map(maps_of).flatten();
+    held.extend(maps.map(|id| (Kind::Map, id)));
     held
 }
 
@@ -97,19 +103,43 @@ impl Kind {
 }
 
 fn name_of(kind: Kind, id: u32) -> Option<String> {
-    let fd = bpf(kind.fd_by_id(), &mut [id, 0, 0, 0]).ok()?;
-    // SAFETY: the call just made this descriptor and gave it to us alone.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fd = open(kind, id)?;
     let Some(offset) = kind.name_offset() else { return Some(String::new()) };
     let mut info = [0_u8; INFO_BYTES as usize];
+    read_info(&fd, &mut info)?;
+    let name = CStr::from_bytes_until_nul(&info[offset..offset + NAME_BYTES]).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// The numbers of the maps that a program uses, at most [`MAPS_MAX`].
+fn maps_of(program: u32) -> Option<Vec<u32>> {
+    let fd = open(Kind::Program, program)?;
+    let mut maps = vec![0_u32; MAPS_MAX as usize];
+    let mut info = [0_u8; INFO_BYTES as usize];
+    info[MAP_COUNT].copy_from_slice(&MAPS_MAX.to_ne_bytes());
+    info[MAP_ADDRESS].copy_from_slice(&(maps.as_mut_ptr() as u64).to_ne_bytes());
+    read_info(&fd, &mut info)?;
+    let used = u32::from_ne_bytes(info[MAP_COUNT].try_into().ok()?);
+    maps.truncate(used.min(MAPS_MAX) as usize);
+    Some(maps)
+}
+
+fn open(kind: Kind, id: u32) -> Option<OwnedFd> {
+    let fd = bpf(kind.fd_by_id(), &mut [id, 0, 0, 0]).ok()?;
+    // SAFETY: the call just made this descriptor and gave it to us alone.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Fills in what the kernel says of an object; buffers that `info` names outlive the call, since
+/// they are the caller's.
+fn read_info(fd: &OwnedFd, info: &mut [u8; INFO_BYTES as usize]) -> Option<()> {
     let address = info.as_mut_ptr() as u64;
     let number = u32::try_from(fd.as_raw_fd()).ok()?;
     let half = |shift: u32| u32::try_from((address >> shift) & u64::from(u32::MAX)).ok();
     // The attributes hold the address in the machine's own order of bytes.
     let [first, second] = if cfg!(target_endian = "little") { [0, 32] } else { [32, 0] };
     bpf(OBJ_GET_INFO_BY_FD, &mut [number, INFO_BYTES, half(first)?, half(second)?]).ok()?;
-    let name = CStr::from_bytes_until_nul(&info[offset..offset + NAME_BYTES]).ok()?;
-    Some(name.to_string_lossy().into_owned())
+    Some(())
 }
 
 /// The system call with the first 16 bytes of its attributes; the rest is zero.
@@ -128,6 +158,11 @@ fn bpf(command: i32, attr: &mut [u32; 4]) -> io::Result<RawFd> {
 const OBJ_GET_INFO_BY_FD: i32 = 15;
 /// The kernel fills what fits; the names are within the first 80 bytes.
 const INFO_BYTES: u32 = 128;
+/// Where `bpf_prog_info` keeps the number of its maps, and the address of the buffer for them.
+const MAP_COUNT: Range<usize> = 52..56;
+const MAP_ADDRESS: Range<usize> = 56..64;
+/// As many maps as the kernel lets a program use (MAX_USED_MAPS).
+const MAPS_MAX: u32 = 64;
 /// BPF_OBJ_NAME_LEN.
 const NAME_BYTES: usize = 16;
 /// More objects than this are not listed.
