@@ -131,8 +131,8 @@ impl Ports {
         }
     }
 
-    /// What was dropped before the copy and is no vif's, by reason: by the gate of a port for nobody
-    /// in particular, and without a gate. Of the latter the program counts packets, not bytes.
+    /// What was dropped before the copy and is no vif's, by reason: by the gate of a port for
+    /// nobody in particular, and without a gate. Of the latter the program counts packets alone.
     #[must_use]
     pub fn early_drops(&self, attached: &Attached) -> EarlyDrops {
         let flood = attached.flood.map(|flood| self.gates.counters(flood).dropped);
