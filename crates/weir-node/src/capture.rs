@@ -138,13 +138,6 @@ impl Captures {
             goes_on
         });
     }
-
-    /// Ends all: their vifs may have other numbers from now on.
-    pub(crate) fn end_all(&mut self, switch: &mut Switch) {
-        for active in self.active.drain(..) {
-            switch.capture_stop(active.vif);
-        }
-    }
 }
 
 impl Active {

@@ -135,10 +135,7 @@ pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> std::io::Result<()> {
 /// # Errors
 /// If no node answers there, or not within [`IDLE_TIMEOUT`].
 pub fn call(path: &Path, request: &Request) -> std::io::Result<Response> {
-    let mut stream = UnixStream::connect(path).map_err(|error| {
-        let text = format!("{}: no node answers ({error})", path.display());
-        std::io::Error::new(error.kind(), text)
-    })?;
+    let mut stream = connect(path)?;
     stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
     send_line(&mut stream, request)?;
     let mut line = String::new();
@@ -151,7 +148,7 @@ pub fn call(path: &Path, request: &Request) -> std::io::Result<Response> {
 /// # Errors
 /// If no node answers there, or it refuses; the refusal is the error's text.
 pub fn capture(path: &Path, request: CaptureRequest) -> std::io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = connect(path)?;
     send_line(&mut stream, &Request::Capture(request))?;
     let mut line = Vec::new();
     let mut byte = [0u8];
@@ -163,6 +160,13 @@ pub fn capture(path: &Path, request: CaptureRequest) -> std::io::Result<UnixStre
         Response::Error { message } => Err(std::io::Error::other(message)),
         _ => Ok(stream),
     }
+}
+
+fn connect(path: &Path) -> std::io::Result<UnixStream> {
+    UnixStream::connect(path).map_err(|error| {
+        let text = format!("{}: no node answers ({error})", path.display());
+        std::io::Error::new(error.kind(), text)
+    })
 }
 
 fn converse(stream: UnixStream, handler: &dyn Handler) -> std::io::Result<()> {
@@ -190,18 +194,26 @@ fn converse(stream: UnixStream, handler: &dyn Handler) -> std::io::Result<()> {
 
 fn stream_blocks(stream: &mut UnixStream, blocks: &Receiver<Vec<u8>>) -> std::io::Result<()> {
     send_line(stream, &Response::Ok)?;
-    // A reader says nothing more: the first thing to be read from it is its end.
-    stream.set_read_timeout(Some(READER_POLL))?;
+    stream.set_read_timeout(Some(READER_LOOK))?;
     loop {
         match blocks.recv_timeout(READER_POLL) {
-            Ok(block) => stream.write_all(&block)?,
-            Err(RecvTimeoutError::Timeout) => match stream.read(&mut [0]) {
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                _ => return Ok(()),
-            },
+            // Only a write finds out that the reader has gone, and an idle vif gives no block that
+            // has anything to write.
+            Ok(block) if !block.is_empty() => stream.write_all(&block)?,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                if has_gone(stream) {
+                    return Ok(());
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
+}
+
+/// A reader says nothing more: the first thing to be read from it is its end.
+fn has_gone(stream: &mut UnixStream) -> bool {
+    let read = stream.read(&mut [0]);
+    !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
 fn send_line(stream: &mut UnixStream, message: &impl Serialize) -> std::io::Result<()> {
@@ -210,8 +222,10 @@ fn send_line(stream: &mut UnixStream, message: &impl Serialize) -> std::io::Resu
     stream.write_all(&text)
 }
 
-/// How soon a capture without packets finds out that its reader has gone.
+/// How soon a capture without blocks finds out that its reader has gone.
 const READER_POLL: Duration = Duration::from_millis(100);
+/// How long to look for the reader's end: shorter than the time between two blocks.
+const READER_LOOK: Duration = Duration::from_millis(1);
 
 /// A request is a few words; a longer one is a mistake or an attack.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -219,3 +233,28 @@ pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const CONNECTIONS_MAX: usize = 16;
 /// Longer than any answer takes, short enough that a dead peer does not hold a place for long.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    /// A capture of an idle vif: the worker asks every 10 ms whether the reader is still there.
+    #[test]
+    fn a_capture_of_an_idle_vif_ends_with_its_reader() {
+        let (mut nodes_end, readers_end) = UnixStream::pair().unwrap();
+        let (blocks, captured) = sync_channel(4);
+        let streaming = std::thread::spawn(move || stream_blocks(&mut nodes_end, &captured));
+        let mut answer = String::new();
+        BufReader::new(readers_end).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "{\"result\":\"ok\"}\n");
+        // The reader is dropped. 300 blocks are 3 s.
+        let sent = (0..300).find(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            blocks.send(Vec::new()).is_err()
+        });
+        assert!(sent.is_some(), "after 3 s the capture still waits for its reader");
+        streaming.join().unwrap().unwrap();
+    }
+}
