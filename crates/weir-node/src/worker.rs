@@ -228,8 +228,7 @@ impl Worker {
     }
 
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
-        same_interfaces(&self.policy, &policy)?;
-        self.captures.end_all(&mut self.switch);
+        keeps_what_is_fixed(&self.policy, &policy)?;
         let applied = self.switch.apply(clock::now(), &policy, &mut self.pool);
         applied.map_err(|error| error.to_string())?;
         let adapted = self.ports.adapt(&self.policy, &policy);
@@ -285,17 +284,27 @@ impl Worker {
     }
 }
 
-/// Devices are opened at the start, so a change may not bring or take any, nor bind one otherwise.
-fn same_interfaces(old: &Policy, new: &Policy) -> Result<(), String> {
+/// Devices are opened and the worker's time is reserved at the start, so a change may not bring or
+/// take a device, nor bind one otherwise, nor move the worker. Said, not ignored: a node that
+/// accepts a value without following it would be believed.
+fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), String> {
+    let fixed = [
+        ("name", old.node.name == new.node.name),
+        ("idle", old.node.idle == new.node.idle),
+        ("worker_cpu", old.node.worker_cpu == new.node.worker_cpu),
+        ("reservation", old.node.reservation == new.node.reservation),
+        ("frames", old.node.frames == new.node.frames),
+        ("frame_size", old.node.frame_size == new.node.frame_size),
+    ];
+    if let Some((key, _)) = fixed.into_iter().find(|(_, same)| !same) {
+        return Err(format!("node.{key}: it is fixed while the node runs; start the node again"));
+    }
     let ports = |policy: &Policy| -> Vec<_> {
         policy.ports.iter().map(|p| (p.name.clone(), p.device.clone(), p.kind)).collect()
     };
     let vifs = |policy: &Policy| -> Vec<_> {
         policy.vifs.iter().map(|v| (v.name.clone(), v.device.clone(), v.kind)).collect()
     };
-    if old.node.frames != new.node.frames || old.node.frame_size != new.node.frame_size {
-        return Err("node.frames, node.frame_size: they are fixed while the node runs".to_owned());
-    }
     if (ports(old), vifs(old)) == (ports(new), vifs(new)) {
         return Ok(());
     }
@@ -314,3 +323,27 @@ const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);
 
 /// How often early drops are fetched and lost credit is found.
 const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_what_is_fixed_is_refused_by_its_key() {
+        let policy = Policy::new("edge");
+        assert_eq!(keeps_what_is_fixed(&policy, &policy), Ok(()));
+        type Change = fn(&mut Policy);
+        let changes: [(&str, Change); 4] = [
+            ("node.name", |policy| policy.node.name = "core".to_owned()),
+            ("node.idle", |policy| policy.node.idle = Idle::Spin),
+            ("node.worker_cpu", |policy| policy.node.worker_cpu = Some(7)),
+            ("node.frames", |policy| policy.node.frames += 1),
+        ];
+        for (key, change) in changes {
+            let mut changed = policy.clone();
+            change(&mut changed);
+            let refused = keeps_what_is_fixed(&policy, &changed).unwrap_err();
+            assert!(refused.starts_with(key), "{key}: {refused}");
+        }
+    }
+}
