@@ -39,8 +39,8 @@ impl Verify {
         })?;
         let rows = self.rows(table)?;
         if rows.is_empty() {
-            Output::say(&format!("{name}: no row judges correctness alone"));
-            return Ok(ExitCode::SUCCESS);
+            // Nothing judged is nothing shown: a script must not take it for a success.
+            return Err(format!("{name}: none of these rows judges correctness alone").into());
         }
         let started = Instant::now();
         let mut say = Output::say;
