@@ -42,7 +42,11 @@ impl fmt::Display for HostError {
         match self {
             Self::Run(error) => error.fmt(f),
             Self::Io { action, path, source } => {
-                write!(f, "cannot {action} {}: {source}", path.display())
+                write!(f, "cannot {action} {}: {source}", path.display())?;
+                if source.kind() == io::ErrorKind::PermissionDenied {
+                    f.write_str("; this needs root")?;
+                }
+                Ok(())
             }
             Self::Refused(text) => f.write_str(text),
         }

@@ -97,7 +97,8 @@ impl Journal {
     /// Reads what an earlier owner wrote and notes the new one.
     fn take_over(state: StateDir, path: PathBuf, file: File) -> Result<Self, HostError> {
         let content = Content::read(&path)?;
-        let next_sequence = content.changes.last().map_or(1, |change| change.sequence + 1);
+        let next_sequence =
+            content.changes.last().map_or(1, |change| change.sequence.saturating_add(1));
         let mut journal = Self { state, path, file, content, next_sequence };
         if journal.content.torn {
             // The line after a torn one begins on a line of its own.
