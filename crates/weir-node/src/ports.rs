@@ -90,7 +90,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Grants each port some frames for nobody in particular, and the next [`GRANTS_A_TURN`] vifs,
+    /// Grants each port some frames for nobody in particular, and the next `GRANTS_A_TURN` vifs,
     /// in both directions, what the switch has room for now: all of them in turn, so that a
     /// thousand vifs do not make every turn long.
     pub fn grant(&mut self, now: Instant, switch: &Switch) {

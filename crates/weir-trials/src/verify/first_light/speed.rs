@@ -84,8 +84,8 @@ fn policy() -> Policy {
     let star = Star::new("speed", CLASSES, LINK);
     let mut policy = star.policy();
     policy.ports[0].kind = Kind::Memory;
-    policy.slices.truncate(SLICES);
-    for (vif, slice) in policy.vifs.iter_mut().zip((0..).map(|n| SliceId(n % SLICES as u32))) {
+    policy.slices.truncate(SLICES as usize);
+    for (vif, slice) in policy.vifs.iter_mut().zip((0..SLICES).map(SliceId).cycle()) {
         vif.slice = slice;
         vif.kind = Kind::Memory;
         vif.send.min_rate = BitRate::from_bps(LINK.as_bps() / 2 / CLASSES as u64);
@@ -108,7 +108,7 @@ fn arrival(switch: &Switch, pool: &mut Pool, class: usize) -> Option<(IfaceId, F
 }
 
 const CLASSES: usize = 1024;
-const SLICES: usize = 32;
+const SLICES: u32 = 32;
 const BATCH: usize = 32;
 const FRAME_BYTES: u16 = 64;
 const FRAMES: u32 = 16_384;
