@@ -39,6 +39,9 @@ pub enum TrialError {
     /// A picture cannot be drawn.
     #[error("plot: {0}")]
     Plot(#[from] weir_plot::PlotError),
+    /// SIGINT or SIGTERM; the lab is gone.
+    #[error("interrupted")]
+    Interrupted,
     /// The experiment cannot run here.
     #[error("{what}: needs {needs}")]
     Missing {

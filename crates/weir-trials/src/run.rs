@@ -3,7 +3,7 @@
 //! and keep what the sink saw.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use weir_host::traffic::{self, ReceiveResult, ReceiveSpec, SendResult, SendSpec};
@@ -103,7 +103,16 @@ impl Run {
         // Receivers first, then the senders all at the same instant; receivers end last.
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
+        let interrupted = traffic::stop_on_signals()?;
         std::thread::scope(|scope| {
+            let (ended, is_ended) = mpsc::channel::<()>();
+            let stop = &stop_sending;
+            scope.spawn(move || {
+                // Ends when `ended` is dropped, at the latest with this closure.
+                while is_ended.recv_timeout(SIGNAL_POLL) == Err(RecvTimeoutError::Timeout) {
+                    stop.fetch_or(interrupted.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            });
             let receive = |spec| {
                 let (stop, ready) = (&stop_receiving, ready.clone());
                 // The first call says that packets are counted from now on.
@@ -132,12 +141,16 @@ impl Run {
                 sleep_until(start_ns);
                 beside(rig)
             });
-            stop_sending.store(done.is_err(), Ordering::Relaxed);
+            stop_sending.fetch_or(done.is_err(), Ordering::Relaxed);
             let sent: Result<Vec<_>, TrialError> = senders.into_iter().map(joined).collect();
             std::thread::sleep(DRAIN);
             let status = node.map(NodeProcess::status).transpose();
             stop_receiving.store(true, Ordering::Relaxed);
             let received: Result<Vec<_>, TrialError> = receivers.into_iter().map(joined).collect();
+            drop(ended);
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(TrialError::Interrupted);
+            }
             let done = done?;
             Ok((Outcome { start_ns, sent: sent?, received: received?, status: status? }, done))
         })
@@ -216,6 +229,9 @@ fn sleep_until(at_ns: u64) {
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// How soon a signal is seen.
+const SIGNAL_POLL: Duration = Duration::from_millis(20);
 
 /// Loading and attaching a sink takes some 50 ms.
 const READY_PATIENCE: Duration = Duration::from_secs(5);

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use clap::Args;
 use weir_result::ResultFile;
-use weir_trials::Trial;
 use weir_trials::verify::{Row, TABLES, Table};
+use weir_trials::{Trial, TrialError};
 
 use crate::Failure;
 use crate::output::{Output, origin};
@@ -49,6 +49,9 @@ impl Verify {
         for row in rows {
             // One row that cannot be made must not hide the others.
             if let Err(error) = row.run(&mut trial) {
+                if matches!(error, TrialError::Interrupted) {
+                    return Err(error.into());
+                }
                 let text = format!("{}: not made: {error}", row.id(""));
                 trial.say(&text);
                 trial.result.add_note(text.clone());
