@@ -2,6 +2,7 @@
 //! What the parts of a row about correctness have in common: policies of few words, and judgements
 //! that hold on a busy machine, where a second may come late but the run as a whole does not.
 
+use weir_host::traffic::Sent;
 use weir_policy::{Policy, Share, Slice, SliceId};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, ByteCount, Nanos};
@@ -32,7 +33,8 @@ impl Part<'_> {
         self.row.id(&format!("{}/{what}", self.name))
     }
 
-    /// Claims that a stream got at least `bps`.
+    /// Claims that a stream got at least the lesser of `bps` and what its sender offered, which on
+    /// a busy machine may be less than it was told to.
     pub(super) fn owed(
         &self,
         trial: &mut Trial<'_>,
@@ -42,8 +44,21 @@ impl Part<'_> {
         let name = self.id(flow.name);
         let bits = self.outcome.bits_each_second(flow.receiver, flow.stream, self.seconds);
         trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
-        let bound = Bound::at_least(0.99 * crate::float(bps));
-        self.judge_mean(trial, &format!("{}/guaranteed", flow.name), &name, bound)
+        let (sent, arrived) = (self.sent(flow.stream), self.packets(flow.receiver, flow.stream));
+        let names = [("arrived", arrived), ("offered", sent)]
+            .map(|(what, count)| (self.id(&format!("{}/{what}", flow.name)), count));
+        for (name, count) in &names {
+            trial.keep(name, Series::count("packet", *count))?;
+        }
+        let what = format!("{}/guaranteed", flow.name);
+        let offered: u64 = self.streams_of(flow.stream).map(|sent| sent.bytes * 8).sum();
+        if offered >= bps * self.seconds as u64 {
+            let bound = Bound::at_least(0.99 * crate::float(bps));
+            return self.judge_mean(trial, &what, &name, bound);
+        }
+        let claim = format!("{what}, of an offer below it");
+        let claim = Claim::new(self.id(&what), claim, Rule::RatioOfSums, Bound::at_least(0.99));
+        trial.judge(claim.of(&names.map(|(name, _)| name))).map(drop)
     }
 
     /// Claims that a stream got what its limit lets through, and no more.
@@ -75,16 +90,14 @@ impl Part<'_> {
         self.judge_mean(trial, &format!("{flow}/limit-reached"), &name, least)
     }
 
-    /// Claims that streams together filled the link.
+    /// Claims that streams together filled the link to the wire, whose sink is the first receiver.
     pub(super) fn full(
         &self,
         trial: &mut Trial<'_>,
-        flows: &[Flow],
+        streams: impl Iterator<Item = u16>,
         bps: u64,
     ) -> Result<(), TrialError> {
-        let each = flows
-            .iter()
-            .map(|flow| self.outcome.bits_each_second(flow.receiver, flow.stream, self.seconds));
+        let each = streams.map(|stream| self.outcome.bits_each_second(0, stream, self.seconds));
         let mut total = vec![0.0; self.seconds];
         for bits in each {
             total.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
@@ -124,8 +137,12 @@ impl Part<'_> {
 
     /// Packets of a stream that its sender says it sent.
     pub(super) fn sent(&self, stream: u16) -> u64 {
+        self.streams_of(stream).map(|sent| sent.packets).sum()
+    }
+
+    fn streams_of(&self, stream: u16) -> impl Iterator<Item = &Sent> {
         let sent = self.outcome.sent.iter().flat_map(|sender| &sender.streams);
-        sent.filter(|sent| sent.stream == stream).map(|sent| sent.packets).sum()
+        sent.filter(move |sent| sent.stream == stream)
     }
 
     fn count(

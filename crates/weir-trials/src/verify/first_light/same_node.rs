@@ -48,8 +48,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     part.limited(trial, flow("receiver", 2, 1), &receiver)?;
     part.owed(trial, flow("send", 0, 2), OWED_MBPS * 1_000_000)?;
     part.owed(trial, flow("receive", 3, 4), OWED_MBPS * 1_000_000)?;
-    let wire = [flow("send", 0, 2), flow("flood", 0, 3)];
-    part.full(trial, &wire, LINK_MBPS * 1_000_000)?;
+    part.full(trial, [2, 3].into_iter(), LINK_MBPS * 1_000_000)?;
     let inside = part.packets(0, 0) + part.packets(0, 1);
     part.none(trial, "on-the-wire", "frames between vifs that the wire saw", inside)
 }

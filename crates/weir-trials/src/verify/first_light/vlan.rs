@@ -34,7 +34,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let flow = |name, stream| Flow { name, receiver: 0, stream };
     part.owed(trial, flow("a", A.flood), OWED_MBPS[0] * 1_000_000)?;
     part.owed(trial, flow("b", B.flood), OWED_MBPS[1] * 1_000_000)?;
-    part.full(trial, &[flow("a", A.flood), flow("b", B.flood)], LINK_MBPS * 1_000_000)?;
+    part.full(trial, A.all().into_iter().chain(B.all()), LINK_MBPS * 1_000_000)?;
     separated(trial, &part)?;
     part.none(trial, "tags", "frames on the wire without their slice's tag", mistagged(&outcome))
 }
