@@ -18,15 +18,27 @@ pub struct Tenant {
     pub name: &'static str,
     /// Its `min_rate` on the link.
     pub guaranteed_mbps: u64,
+    /// How many times that it offers at least; 0 for TCP, which takes what it gets.
+    pub offers_times: u64,
     /// What it sends, in a few words.
     pub does: &'static str,
 }
 
 /// The tenants: 85 % of the link is promised.
 pub const TENANTS: [Tenant; 3] = [
-    Tenant { name: "gold", guaranteed_mbps: 40, does: "UDP, 42 Mb/s of 1500-byte frames" },
-    Tenant { name: "silver", guaranteed_mbps: 30, does: "TCP, 16 connections" },
-    Tenant { name: "bronze", guaranteed_mbps: 15, does: "a flood of 64-byte frames" },
+    Tenant {
+        name: "gold",
+        guaranteed_mbps: 40,
+        offers_times: 1,
+        does: "UDP, 42 Mb/s of 1500-byte frames",
+    },
+    Tenant { name: "silver", guaranteed_mbps: 30, offers_times: 0, does: "TCP, 16 connections" },
+    Tenant {
+        name: "bronze",
+        guaranteed_mbps: 15,
+        offers_times: 4,
+        does: "a flood of 64-byte frames",
+    },
 ];
 
 /// What a tenant got, for the table at the end. Rates in bits a second, means after settling.
@@ -158,6 +170,7 @@ fn judge(trial: &mut Trial<'_>) -> Result<(), TrialError> {
         let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(0.99));
         trial.judge(claim.of(&pair("weir", tenant.name)).skip(SETTLE_SECONDS))?;
     }
+    judge_offers(trial)?;
     let weir: Vec<String> = TENANTS.iter().map(|t| format!("weir/{}/got", t.name)).collect();
     let full = Bound::at_least(0.98 * crate::float(LINK_MBPS * 1_000_000));
     let claim = Claim::new("demo.weir.link", "link, worst second", Rule::LeastTotal, full);
@@ -166,6 +179,19 @@ fn judge(trial: &mut Trial<'_>) -> Result<(), TrialError> {
     let name = "the bridge breaks a guarantee by half";
     let claim = Claim::new("demo.bridge", name, Rule::LeastRatio, Bound::at_most(0.5));
     trial.judge(claim.of(&bridge).skip(SETTLE_SECONDS))?;
+    Ok(())
+}
+
+/// Whoever offers little is owed little: without these, a machine too busy to send would pass.
+fn judge_offers(trial: &mut Trial<'_>) -> Result<(), TrialError> {
+    for tenant in TENANTS.iter().filter(|tenant| tenant.offers_times > 0) {
+        let id = format!("demo.weir.{}.offered", tenant.name);
+        let name = format!("{}: offered, on average", tenant.name);
+        let least = crate::float(tenant.guaranteed_mbps * tenant.offers_times * 1_000_000);
+        let claim = Claim::new(id, name, Rule::Mean, Bound::at_least(least));
+        let offered = format!("weir/{}/offered", tenant.name);
+        trial.judge(claim.of(&[offered]).skip(SETTLE_SECONDS))?;
+    }
     Ok(())
 }
 
