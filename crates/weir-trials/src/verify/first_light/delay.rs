@@ -9,7 +9,7 @@ use weir_policy::{Policy, VifId};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, Nanos};
 
-use super::Row;
+use super::{Row, judge_owed};
 use crate::in_memory::{InMemory, Source};
 use crate::specs::hardly_catching_up;
 use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
@@ -32,6 +32,12 @@ fn in_virtual_time(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let delays = own.map(|departure| crate::float(departure.at_ns - departure.offered_ns) / 1e9);
     let name = row.id("virtual/delay");
     trial.keep(&name, Series::unordered("s", delays.collect()))?;
+    // The last two frames may be under way at the end. What is lost has no delay.
+    let offered = crate::float(well_behaved / (1518 * 8)) - 2.0;
+    let claim = Claim::new(row.id("virtual/all"), "frames that left", Rule::Count, {
+        Bound::at_least(offered)
+    });
+    trial.judge(claim.of(&[&name]))?;
     let bound = Bound::at_most(TWO_FRAMES_S);
     let claim = Claim::new(row.id("virtual"), "worst delay in virtual time", Rule::Max, bound);
     trial.judge(claim.of(&[name]))?;
@@ -66,6 +72,13 @@ fn on_the_wire(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         let id = row.id(&format!("flooded/{middle}"));
         trial.judge(Claim::new(id, "flood offered, on average", Rule::Mean, full).of(&[name]))?;
     }
+    // What is lost has no delay.
+    let seen = [
+        weir_run.bits_each_second(0, 0, seconds(trial)),
+        weir_run.offered_each_second(0, seconds(trial)),
+    ];
+    let guaranteed = crate::float(GUARANTEED_BPS);
+    judge_owed(trial, &row.id("whole"), "well-behaved vif", seen, guaranteed)?;
     let p99 = Rule::Percentile { percent: 99.0 };
     let bound = Bound::at_most(TWO_FRAMES_S + 200e-6);
     trial.judge(Claim::new(row.id("wire"), "p99 through Weir", p99, bound).of(&[&weir]))?;

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use weir_result::{Bound, Claim, Rule};
+use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
 use super::{Row, SETTLE_SECONDS, keep_saturated};
-use crate::{Middle, Run, Star, Trial, TrialError};
+use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
@@ -36,6 +36,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
             active.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
         }
         let part = format!("{mbps}M");
+        judge_activity(trial, row, &part, &outcome, seconds)?;
         let streams = vec![("calm".to_owned(), calm), ("active".to_owned(), active)];
         keep_saturated(trial, row, &part, streams, crate::float(mbps * 1_000_000))?;
         let id = row.id(&format!("{part}/balance"));
@@ -46,5 +47,29 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     }
     Ok(())
 }
+
+/// Claims that one of the two tried harder indeed.
+fn judge_activity(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    part: &str,
+    outcome: &Outcome,
+    seconds: usize,
+) -> Result<(), TrialError> {
+    let tried = |stream| outcome.offered_each_second(stream, seconds).into_iter().sum::<f64>();
+    let names = ["active", "calm"].map(|who| row.id(&format!("{part}/tried/{who}")));
+    let bits = [(1..=3).map(tried).sum(), tried(0)];
+    for (name, bits) in names.iter().zip(bits) {
+        trial.keep(name, Series::unordered("bit", vec![bits]))?;
+    }
+    let id = row.id(&format!("{part}/activity"));
+    let bound = Bound::at_least(TIMES_AS_ACTIVE);
+    let claim = Claim::new(id, "tried by one, of the other", Rule::RatioOfSums, bound);
+    trial.judge(claim.of(&names))?;
+    Ok(())
+}
+
+/// Three senders against one on the same processor: 3, if the kernel shares it to the microsecond.
+const TIMES_AS_ACTIVE: f64 = 2.5;
 
 const FRAME_BYTES: u16 = 1500;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use weir_host::traffic::Rate;
 use weir_policy::VifId;
-use weir_result::{Bound, Claim, Rule, Series};
+use weir_result::{Bound, Claim, Rule};
 use weir_units::BitRate;
 
 use super::{Row, judge_owed, keep_saturated};
-use crate::in_memory::{InMemory, Source, bits_each_second};
+use crate::in_memory::{Departure, InMemory, Source, bits_each_second};
 use crate::{Middle, Run, Star, Trial, TrialError};
 
 /// Shows the row.
@@ -21,7 +21,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
 
 /// 999 floods between ports in memory, in virtual time.
 fn in_memory(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    let seconds = if trial.quick { 2 } else { 5 };
+    let seconds = if trial.quick { 3 } else { 5 };
     let link = BitRate::from_mbps(1000);
     let mut policy = Star::new("memory", CLASSES, link).policy();
     let guaranteed = link.as_bps() / 10;
@@ -34,9 +34,17 @@ fn in_memory(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let mut sources: Vec<Source> = policy.vifs().map(source).collect();
     let end_ns = crate::clock::nanos(Duration::from_secs(seconds as u64));
     let departures = InMemory::new(&policy)?.run(&mut sources, end_ns)?;
+    let of = |departure: &Departure| Departure {
+        source: usize::from(departure.source != 0),
+        ..*departure
+    };
+    let departures: Vec<Departure> = departures.iter().map(of).collect();
+    let streams = ["guaranteed", "floods"].into_iter().zip(0..);
+    let bits = |(name, source): (&str, usize)| {
+        (name.to_owned(), bits_each_second(&departures, source, seconds))
+    };
+    keep_saturated(trial, row, "memory", streams.map(bits).collect(), crate::float(link.as_bps()))?;
     let name = row.id("memory/guaranteed");
-    let bits = bits_each_second(&departures, 0, seconds);
-    trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
     let bound = Bound::at_least(0.99 * crate::float(guaranteed));
     let id = row.id("memory/worst");
     let claim = Claim::new(id, "guaranteed vif against 999 floods, worst second", Rule::Min, bound);
