@@ -9,7 +9,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use weir_policy::{Idle, Policy};
-use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter, Woken};
+use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter};
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
@@ -108,10 +108,9 @@ impl Worker {
                 Ok(command) => self.obey(command),
                 Err(TryRecvError::Empty) => {}
             }
-            due = Instant::FAR_FUTURE;
-            // Lateness is that of a worker with nothing else to do; a busy one is not waiting.
-            if turn.moved == 0 && waiter.wait(now, turn.next) != Woken::Packets {
-                due = turn.next;
+            due = turn.next;
+            if turn.moved == 0 {
+                waiter.wait(now, turn.next);
             }
         }
     }

@@ -367,8 +367,9 @@ impl Port {
     pub const OVERHEAD_MIN: i32 = -64;
     /// Largest `overhead`: ample for stacked tunnels.
     pub const OVERHEAD_MAX: i32 = 256;
-    /// `catch_up` where none is given: beyond the usual lateness of a sleeping worker.
-    pub const CATCH_UP_DEFAULT: Nanos = Nanos::from_millis(1);
+    /// `catch_up` where none is given: on a shared machine one wake-up in a thousand is up to 3 ms
+    /// late, and a link that gives that time up is a slower link.
+    pub const CATCH_UP_DEFAULT: Nanos = Nanos::from_millis(5);
 }
 
 impl Slice {
