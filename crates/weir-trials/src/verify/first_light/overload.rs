@@ -8,7 +8,7 @@ use weir_host::traffic::Rate;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
-use super::{Row, judge_owed};
+use super::{Row, SETTLE_SECONDS, judge_owed};
 use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
 
 /// Shows the row.
@@ -123,6 +123,11 @@ fn judge(
         let id = row.id(&format!("{part}/t{stream}"));
         let who = format!("tenant {stream}");
         judge_owed(trial, &id, &who, seen, crate::float(GUARANTEED_BPS))?;
+        // Whoever offers little is owed little.
+        let bound = Bound::at_least(0.9 * crate::float(GUARANTEED_BPS));
+        let name = format!("{who}: owed, on average");
+        let claim = Claim::new(format!("{id}/asked"), name, Rule::Mean, bound);
+        trial.judge(claim.of(&[format!("{id}/owed")]).skip(SETTLE_SECONDS))?;
     }
     Ok(())
 }
