@@ -110,7 +110,12 @@ pub fn serve(path: &Path, handler: Arc<dyn Handler>) -> std::io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let open = Arc::new(AtomicUsize::new(0));
     std::thread::Builder::new().name("control".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // Out of descriptors, say: asking again at once would take a whole processor.
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            };
             if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
                 open.fetch_sub(1, Ordering::SeqCst);
                 continue;
@@ -226,6 +231,9 @@ fn send_line(stream: &mut UnixStream, message: &impl Serialize) -> std::io::Resu
 const READER_POLL: Duration = Duration::from_millis(100);
 /// How long to look for the reader's end: shorter than the time between two blocks.
 const READER_LOOK: Duration = Duration::from_millis(1);
+
+/// Between two tries to accept a connection where the first failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A request is a few words; a longer one is a mistake or an attack.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use weir_policy::{Kind, Policy, VifId};
 use weir_ports::{
     AnyPort, DataPlane, Faults, GateId, Gates, PacketConfig, PacketPort, PlaneLimits, Pool,
@@ -220,7 +221,12 @@ fn open(
     let mut xdp = || XdpPort::open(&XdpConfig::new(device, role), plane, pool).map(AnyPort::Xdp);
     match kind {
         Kind::Xdp | Kind::Host => xdp(),
-        Kind::Auto => xdp().or_else(|_| packet(device, plane)),
+        Kind::Auto => match xdp() {
+            // Somebody else's program is there, another node's perhaps: beside it a packet socket
+            // would forward every frame a second time.
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(error),
+            opened => opened.or_else(|_| packet(device, plane)),
+        },
         Kind::Packet => packet(device, plane),
         Kind::Tap => {
             TapPort::open(&TapConfig::new(device)).map(|port| AnyPort::Tap(Box::new(port)))

@@ -25,10 +25,9 @@ pub(crate) fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostE
     wish.map(cpu::Reservation::take).transpose()
 }
 
-/// The last processor: interrupts of most machines go to the first.
+/// The last processor that this process may use: interrupts of most machines go to the first.
 fn last_cpu() -> u32 {
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    u32::try_from(count.saturating_sub(1)).unwrap_or(0)
+    cpu::granted().ok().and_then(|granted| granted.cpus.into_iter().max()).unwrap_or(0)
 }
 
 /// Before all ordinary work.
