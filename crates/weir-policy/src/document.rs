@@ -73,6 +73,11 @@ pub(crate) struct NodeTable {
     /// against it; unknown if absent.
     #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX))]
     pub(crate) capacity: Option<Text<PacketRate>>,
+    /// Send on in the kernel what needs no queue: see the redirected path in `ports.md`. Guests
+    /// must send finished checksums (`ethtool -K DEV tx off`), and the port's device must be as
+    /// fast as its `rate` says, for nothing paces these frames.
+    #[schemars(extend("default" = false))]
+    pub(crate) redirect: Option<bool>,
 }
 
 /// A link of the node, with a bridge for the vifs that hang on it.

@@ -63,6 +63,8 @@ pub struct Node {
     pub overbooking: Overbooking,
     /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
     pub capacity: Option<PacketRate>,
+    /// Redirect in the kernel what needs no queue. The guests must send finished checksums.
+    pub redirect: bool,
 }
 
 /// A port: a link of the node, and a bridge for the vifs that hang on it.
@@ -340,6 +342,7 @@ impl Node {
             frame_size: FrameSize::B2048,
             overbooking: Overbooking::NONE,
             capacity: None,
+            redirect: false,
         }
     }
 

@@ -73,6 +73,7 @@ impl Resolver<'_> {
                 .overbooking
                 .map_or(base.overbooking, |factor| Overbooking::from_thousandths(factor.0)),
             capacity: table.capacity.map(|text| text.0),
+            redirect: table.redirect.unwrap_or(base.redirect),
             ..base
         }
     }

@@ -93,6 +93,7 @@ fn node(node: &Node) -> NodeTable {
         frame_size: Some(node.frame_size.bytes()),
         overbooking: Some(Factor(node.overbooking.thousandths())),
         capacity: node.capacity.map(Text),
+        redirect: Some(node.redirect),
     }
 }
 
