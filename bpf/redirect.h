@@ -175,7 +175,8 @@ static __always_inline long send_to(struct station *station, struct path_counter
 }
 
 /* A frame of a vif: to another vif of the bridge, or out by the port. */
-static __always_inline long redirect_from_vif(struct xdp_md *ctx, __u32 index, struct gate *gate)
+static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct device *device,
+					      __u32 index, struct gate *gate)
 {
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
@@ -212,6 +213,9 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, __u32 index, s
 	station = bpf_map_lookup_elem(&stations, &key);
 	if (!station || station->target == NO_TARGET || station->slice != path->slice)
 		return -1;
+	/* To itself: user space counts why it goes nowhere. */
+	if (station->target == device->index)
+		return -1;
 	if (station->kind == STATION_REMOTE) {
 		if (path->vlan && push_tag(ctx, path->vlan))
 			return -1;
@@ -220,12 +224,52 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, __u32 index, s
 	other = bpf_map_lookup_elem(&paths, &station->gate);
 	other_counters = bpf_map_lookup_elem(&path_counts, &station->gate);
 	other_gate = bpf_map_lookup_elem(&gates, &station->gate);
-	if (!other || !other_counters || !other_gate || !engaged(other, other_gate))
+	if (!other || !other_counters || !other_gate)
 		return -1;
-	if (!police(other, other_counters, length, now))
+	if (!engaged(other, other_gate)) {
+		/*
+		 * This frame goes through user space, and the receiver may engage before it is
+		 * there: the sender has to drain again before it may overtake.
+		 */
+		if (*(volatile __u32 *)&other->flags & PATH_REDIRECT)
+			*(volatile __u32 *)&path->engaged = 0;
+		return -1;
+	}
+	if (!police(other, other_counters, length, now)) {
+		count(&counters->refused, length);
 		return XDP_DROP;
+	}
 	count(&other_counters->redirected, length);
+	count(&other_counters->local, length);
+	count(&counters->local, length);
 	return send_to(station, counters, length, now_ns);
+}
+
+/*
+ * Whether user space has to see a frame of a port: a tag behind that of the slice, or a source
+ * that it has to learn, or that is one of the bridge's own vifs (a loop, or a forgery).
+ */
+static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, int tagged)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct ethhdr *ethernet = data;
+	struct station_key key = {};
+	struct station *station;
+	__be16 *protocol;
+
+	if (data + sizeof(*ethernet) + sizeof(struct vlan_header) > end)
+		return 1;
+	protocol = data + 2 * ETH_ALEN + (tagged ? sizeof(struct vlan_header) : 0);
+	if (*protocol == bpf_htons(ETH_P_8021Q) || *protocol == bpf_htons(ETH_P_8021AD))
+		return 1;
+	if (ethernet->h_source[0] & 1)
+		return 1;
+	key.device = path->device;
+	key.vlan = path->vlan;
+	__builtin_memcpy(key.mac, ethernet->h_source, ETH_ALEN);
+	station = bpf_map_lookup_elem(&stations, &key);
+	return !station || station->kind == STATION_VIF;
 }
 
 /* A frame of a port whose receiver is known. `tagged`: it carries the slice's tag. */
@@ -240,7 +284,7 @@ static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *
 		return -1;
 	path = bpf_map_lookup_elem(&paths, &station->gate);
 	counters = bpf_map_lookup_elem(&path_counts, &station->gate);
-	if (!path || !counters || !engaged(path, gate))
+	if (!path || !counters || !engaged(path, gate) || suspect(ctx, path, tagged))
 		return -1;
 	/* The tag is the port's own and counts for nobody. */
 	if (tagged)

@@ -116,7 +116,7 @@ int weir_xdp(struct xdp_md *ctx)
 	if (!gate)
 		return count_fault(&fault->no_socket);
 	if (device->kind == DEVICE_VIF)
-		action = redirect_from_vif(ctx, index, gate);
+		action = redirect_from_vif(ctx, device, index, gate);
 	else if (station)
 		action = redirect_to_vif(ctx, station, gate, length, tagged);
 	if (action >= 0)

@@ -119,6 +119,10 @@ struct tally {
 struct path_counters {
 	struct tally redirected;
 	struct tally spoofed;
+	/* Of those redirected, between two vifs of the bridge: counted at both. */
+	struct tally local;
+	/* Of a sender: dropped because the other vif's bucket refused it. */
+	struct tally refused;
 	/* Dropped by the bucket of the same position. */
 	struct tally policed[PATH_BUCKETS];
 } __attribute__((aligned(64)));

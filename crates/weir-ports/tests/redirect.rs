@@ -47,6 +47,13 @@ fn known_frames_pass_without_user_space() {
     let foreign = tagged(&numbered(TENANT, 7, 80), 101);
     lab.send(Lab::N0, &foreign);
     assert_eq!(lab.arrives(Lab::N1), foreign);
+    // A source that the bridge has to learn, and one that is a tenant's own.
+    for source in [[2, 0, 0, 0, 9, 8], NEIGHBOUR] {
+        let mut frame = tagged(&numbered(TENANT, 7, 80), 100);
+        frame[6..12].copy_from_slice(&source);
+        lab.send(Lab::N0, &frame);
+        assert_eq!(lab.arrives(Lab::N1), frame);
+    }
     lab.plane.set_route(lab.bridge(), 100, REMOTE, Route::Remote { device: 0, slice: 9 }).unwrap();
     lab.send(Lab::T0, &from_tenant(REMOTE, 8));
     assert_eq!(lab.arrives(Lab::T1), from_tenant(REMOTE, 8), "another slice's station");
@@ -240,6 +247,7 @@ impl Lab {
             (TENANT, vif(RECEIVE, Self::T1)),
             (NEIGHBOUR, vif(U_RECEIVE, Self::U1)),
             (REMOTE, Route::Remote { device: bridge, slice: 1 }),
+            (SOURCE, Route::Remote { device: bridge, slice: 1 }),
         ];
         for (mac, route) in routes {
             self.plane.set_route(bridge, vlan, mac, route).unwrap();
@@ -283,6 +291,9 @@ fn tagged(frame: &[u8], vlan: u16) -> Vec<u8> {
 const TENANT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEIGHBOUR: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const REMOTE: [u8; 6] = [2, 0, 0, 0, 0, 3];
+
+/// Where frames of `numbered` come from.
+const SOURCE: [u8; 6] = [2, 0, 0, 0, 9, 9];
 
 const SEND: GateId = GateId(0);
 const RECEIVE: GateId = GateId(1);

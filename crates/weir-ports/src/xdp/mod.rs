@@ -136,6 +136,16 @@ impl XdpPort {
         self.entry.index
     }
 
+    /// Whether the device takes redirected frames now. A veth does while its peer has GRO on or
+    /// runs a program; one that does not drops them without a word.
+    #[must_use]
+    pub fn takes_redirects(&self) -> bool {
+        let index = i32::try_from(self.ifindex).unwrap_or(0);
+        let features =
+            libbpf_rs::Xdp::new(self.link.as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
+        features.is_ok_and(|features| features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
+    }
+
     /// Whether the program runs in the driver.
     #[must_use]
     pub fn attached(&self) -> AttachMode {
@@ -327,3 +337,6 @@ const GATE_MARK_MASK: u32 = 0xffff_0000;
 
 /// The kernel's receive loop handles 64 frames at a time.
 const FILL_MIN: u32 = 64;
+
+/// From `linux/netdev.h`: frames can be redirected to the device.
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;

@@ -72,6 +72,10 @@ pub struct RedirectCounters {
     pub redirected: Tally,
     /// Dropped for their source address.
     pub spoofed: Tally,
+    /// Of those, between two vifs of the bridge: counted at both.
+    pub local: Tally,
+    /// Of a sender: dropped because a bucket of the other vif refused, which counts it too.
+    pub refused: Tally,
     /// Dropped by the bucket of the same position.
     pub policed: [Tally; 6],
 }
@@ -153,7 +157,9 @@ impl Redirects {
         RedirectCounters {
             redirected: tally(0),
             spoofed: tally(1),
-            policed: std::array::from_fn(|index| tally(2 + index)),
+            local: tally(2),
+            refused: tally(3),
+            policed: std::array::from_fn(|index| tally(4 + index)),
         }
     }
 
@@ -228,7 +234,7 @@ fn cost(per_second: u64, units: u64) -> Result<u64, PortError> {
 
 /// `sizeof` of the structs in `bpf/weir.h`.
 const PATH: usize = 128;
-const COUNTERS: usize = 128;
+const COUNTERS: usize = 192;
 const BUCKET: usize = 64;
 
 const PATH_REDIRECT: u32 = 1;
