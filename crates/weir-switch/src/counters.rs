@@ -29,6 +29,8 @@ pub struct Counters {
     pub enqueued: Tally,
     /// Handed on.
     pub sent: Tally,
+    /// Of those sent, handed on without the switch: see [`crate::Switch::account_redirected`].
+    pub redirected: Tally,
     /// Dropped between the two, by active queue management.
     pub dropped_after: Tally,
     /// Further copies of what was received, made for flooding.
@@ -48,6 +50,7 @@ impl Default for Counters {
             enqueued: Tally::default(),
             dropped_after: Tally::default(),
             sent: Tally::default(),
+            redirected: Tally::default(),
             marked: 0,
         }
     }

@@ -124,6 +124,16 @@ impl Fdb {
         }
     }
 
+    /// Renews an entry in the second half of its life.
+    pub(crate) fn keep(&mut self, now: Instant, domain: u16, mac: u64) {
+        if let Ok(at) = self.find(key(domain, mac)) {
+            let entry = &mut self.entries[at];
+            if now.saturating_since(entry.seen).as_nanos() >= AGE.as_nanos() / 2 {
+                entry.seen = now;
+            }
+        }
+    }
+
     /// Forgets aged entries among the next `slots` places of the table.
     pub(crate) fn expire(&mut self, now: Instant, slots: usize) {
         for _ in 0..slots.min(self.entries.len()) {

@@ -11,7 +11,7 @@ use weir_sched::{Backlog, ConfigError};
 use weir_units::Instant;
 
 use crate::capture::Tap;
-use crate::counters::Counters;
+use crate::counters::{Counters, Tally};
 use crate::fdb::Fdb;
 use crate::police::Police;
 use crate::reason::Reason;
@@ -181,6 +181,27 @@ impl Switch {
         let at = self.ports.len() + vif.0 as usize;
         let Some(counters) = self.counters.get_mut(at) else { return };
         counters[direction as usize].drop_many(reason, packets, bytes);
+    }
+
+    /// Counts frames that were handed on for this interface without the switch, so that the
+    /// counters tell of every frame.
+    pub fn account_redirected(&mut self, iface: IfaceId, direction: Direction, frames: Tally) {
+        let Some(counters) = self.counters.get_mut(iface.0 as usize) else { return };
+        let counters = &mut counters[direction as usize];
+        let Counters { received, enqueued, sent, redirected, .. } = counters;
+        for tally in [received, enqueued, sent, redirected] {
+            *tally = tally.plus(frames);
+        }
+    }
+
+    /// Keeps a learned address that is in use without the switch seeing its frames. Only one that
+    /// was silent for half of its life is touched, so that a use does not hinder a migration.
+    pub fn keep_address(&mut self, now: Instant, port: PortId, vlan: u16, mac: u64) {
+        let same = |domain: &Domain| domain.port == port.0 && domain.vlan == vlan;
+        let domain = self.domains.iter().position(same).and_then(|at| u16::try_from(at).ok());
+        if let Some(domain) = domain {
+            self.fdb.keep(now, domain, mac);
+        }
     }
 
     /// The policy in force.
