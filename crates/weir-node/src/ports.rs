@@ -15,12 +15,16 @@ use weir_ports::{
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
 
+use crate::clock;
+use crate::paths::Paths;
+
 /// All ports of a node in use.
 #[derive(Debug)]
 pub struct Ports {
     /// One for each interface of the switch, in its order: ports, then vifs.
     pub attached: Vec<Attached>,
     plane: DataPlane,
+    paths: Paths,
     gates: Arc<Gates>,
     /// Early drops of each gate that the switch knows of.
     reported: Vec<Tally>,
@@ -63,8 +67,9 @@ impl Ports {
         let gates = Arc::clone(plane.gates());
         let reported = vec![Tally::default(); gates.count() as usize];
         let (vifs, grant_next) = (id_of(policy.vifs.len()), 0);
-        let mut ports = Self { attached: Vec::new(), plane, gates, reported, vifs, grant_next };
-        let opened = ports.open_all(policy, pool).and_then(|()| ports.set_stations(policy));
+        let (attached, paths) = (Vec::new(), Paths::default());
+        let mut ports = Self { attached, plane, paths, gates, reported, vifs, grant_next };
+        let opened = ports.open_all(policy, pool).and_then(|()| ports.adapt(policy));
         match opened {
             Ok(()) => Ok(ports),
             Err(error) => {
@@ -98,10 +103,16 @@ impl Ports {
         for flood in self.attached.iter().filter_map(|attached| attached.flood) {
             self.gates.grant(flood, FLOOD_CREDIT);
         }
+        let held = self.paths.any() && self.holds_frames(switch);
         for _ in 0..self.vifs.min(GRANTS_A_TURN) {
             let vif = VifId(self.grant_next);
             for direction in Direction::ALL {
-                self.gates.grant(vif_gate(vif, direction), switch.credit(now, vif, direction));
+                let mut credit = switch.credit(now, vif, direction);
+                if self.paths.any() {
+                    let (path, parts) = ((vif, direction), (switch, &self.plane));
+                    credit = self.paths.credit(now, path, parts, held, credit);
+                }
+                self.gates.grant(vif_gate(vif, direction), credit);
             }
             self.grant_next = (self.grant_next + 1) % self.vifs;
         }
@@ -109,7 +120,7 @@ impl Ports {
 
     /// Fetches the early drops into the switch's counters, and with `quiet` (the last turn moved
     /// nothing, so the rings are empty) returns credit that was lost with its frames.
-    pub fn upkeep(&mut self, switch: &mut Switch, quiet: bool) {
+    pub fn upkeep(&mut self, now: Instant, switch: &mut Switch, quiet: bool) {
         if quiet {
             let floods = self.attached.iter().filter_map(|attached| attached.flood);
             floods.for_each(|flood| self.gates.settle(flood));
@@ -130,6 +141,14 @@ impl Ports {
                 }
             }
         }
+        self.paths.upkeep(now, switch, &self.attached, &mut self.plane);
+    }
+
+    /// Whether frames have left the queues and not yet the node.
+    fn holds_frames(&self, switch: &Switch) -> bool {
+        let ports = self.attached.iter().take_while(|attached| attached.vif.is_none()).count();
+        switch.next_ready(IfaceId(id_of(ports))).is_some()
+            || self.attached.iter().any(|attached| attached.flush_again)
     }
 
     /// What was dropped before the copy and is no vif's, by reason: by the gate of a port for
@@ -150,20 +169,14 @@ impl Ports {
         ]
     }
 
-    /// Follows a policy that has the same interfaces in the same order.
+    /// Follows a policy that has the same interfaces in the same order: which addresses belong to
+    /// which vif, so that a flood towards one of them is stopped at the port by that vif's own
+    /// gate, and what is redirected.
     ///
     /// # Errors
-    /// The table of addresses is full.
-    pub fn adapt(&mut self, old: &Policy, new: &Policy) -> Result<(), PortError> {
-        for vif in &old.vifs {
-            let vlan = old[vif.slice].vlan.unwrap_or(0);
-            let port = self.attached.get(vif.port.0 as usize).map(|attached| &attached.port);
-            let Some(AnyPort::Xdp(port)) = port else { continue };
-            for mac in &vif.macs {
-                self.plane.remove_station(port.device_index(), vlan, mac.0);
-            }
-        }
-        self.set_stations(new)
+    /// A table is full.
+    pub fn adapt(&mut self, policy: &Policy) -> Result<(), PortError> {
+        self.paths.follow(clock::now(), policy, &self.attached, &mut self.plane)
     }
 
     /// Hands all devices back.
@@ -172,21 +185,6 @@ impl Ports {
         for attached in attached {
             attached.port.close(Some(&mut plane), pool);
         }
-    }
-
-    /// Tells each port which addresses belong to which vif, so that a flood towards one of them
-    /// is stopped at the port by that vif's own gate.
-    fn set_stations(&mut self, policy: &Policy) -> Result<(), PortError> {
-        for (id, vif) in policy.vifs() {
-            let vlan = policy[vif.slice].vlan.unwrap_or(0);
-            let port = self.attached.get(vif.port.0 as usize).map(|attached| &attached.port);
-            let Some(AnyPort::Xdp(port)) = port else { continue };
-            for mac in &vif.macs {
-                let gate = vif_gate(id, Direction::Receive);
-                self.plane.set_station(port.device_index(), vlan, mac.0, gate)?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -256,7 +254,7 @@ fn limits(policy: &Policy) -> PlaneLimits {
     }
 }
 
-const fn vif_gate(vif: VifId, direction: Direction) -> GateId {
+pub(crate) const fn vif_gate(vif: VifId, direction: Direction) -> GateId {
     GateId(vif.0 * 2 + direction as u32)
 }
 

@@ -59,6 +59,9 @@ pub struct DirectionStatus {
     pub dropped_after: Amount,
     /// Handed on.
     pub sent: Amount,
+    /// Of those sent, in the kernel.
+    #[serde(default)]
+    pub redirected: Amount,
     /// Queued now.
     pub backlog: Amount,
     /// Of those sent, marked "congestion experienced"; packets.
@@ -109,6 +112,7 @@ impl From<&Counters> for DirectionStatus {
             enqueued: counters.enqueued.into(),
             dropped_after: counters.dropped_after.into(),
             sent: counters.sent.into(),
+            redirected: counters.redirected.into(),
             backlog: counters.backlog().into(),
             marked: counters.marked,
         }

@@ -9,9 +9,10 @@ use weir_host::host::{self, Change, HostVif, Take};
 use weir_host::journal::{self, Journal};
 use weir_host::run::{Host, Platform};
 use weir_host::{HostError, StateDir, Undo, netns};
-use weir_policy::{Kind, Policy, Port, Vif};
+use weir_policy::{Direction, Kind, Policy, Port, Vif};
 
 use crate::error::NodeError;
+use crate::redirect;
 
 /// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
 /// first, the next start or `weir clean` does, from the journal.
@@ -24,6 +25,7 @@ pub(crate) struct Takeover {
 #[derive(Debug)]
 pub struct Plan {
     policy: String,
+    paths: Vec<String>,
     changes: Vec<Change>,
     /// What cannot be planned before something else is made, or does not work here.
     problems: Vec<HostError>,
@@ -53,7 +55,7 @@ impl Plan {
                 add(host::take_device(&host, &take));
             }
         }
-        Self { policy: policy.to_toml(), changes, problems }
+        Self { policy: policy.to_toml(), paths: paths(policy), changes, problems }
     }
 
     /// Whether nothing stands in the way.
@@ -63,11 +65,12 @@ impl Plan {
     }
 }
 
-/// The changes as commands that a person could type, then the whole policy with its defaults.
+/// The changes as commands that a person could type, what is redirected, then the whole policy with its defaults.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
         self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
+        self.paths.iter().try_for_each(|path| writeln!(f, "# {path}"))?;
         writeln!(f, "# The policy, with its defaults:\n{}", self.policy)
     }
 }
@@ -126,6 +129,21 @@ impl Takeover {
         }
         Ok(())
     }
+}
+
+/// For each vif and direction, whether it is redirected or why it is queued.
+fn paths(policy: &Policy) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (vif, choice) in policy.vifs.iter().zip(redirect::choices(policy)) {
+        for (direction, choice) in Direction::ALL.iter().zip(choice) {
+            let what = match choice {
+                Ok(()) => "redirected".to_owned(),
+                Err(reason) => format!("queued: {reason}"),
+            };
+            lines.push(format!("{} {}: {what}", vif.name, direction.name()));
+        }
+    }
+    lines
 }
 
 /// The devices of a policy that exist before the node does.

@@ -147,7 +147,7 @@ impl Worker {
         self.ports.grant(now, &self.switch);
         if now >= self.next_upkeep {
             self.next_upkeep = now + UPKEEP_INTERVAL;
-            self.keep_up(&mut turn);
+            self.keep_up(now, &mut turn);
         }
         turn.next = turn.next.min(self.switch.next_event().unwrap_or(Instant::FAR_FUTURE));
         self.busy_turns += u64::from(turn.moved > 0);
@@ -194,7 +194,7 @@ impl Worker {
 
     /// What need not be done each turn: devices that are not sent to any more still hold chunks,
     /// early drops are to be counted, captures to be handed on.
-    fn keep_up(&mut self, turn: &mut Turn) {
+    fn keep_up(&mut self, now: Instant, turn: &mut Turn) {
         for attached in &mut self.ports.attached {
             attached.port.transmit_room(&mut self.pool);
             if attached.flush_again {
@@ -202,7 +202,7 @@ impl Worker {
                 attached.flush_again = attached.port.flush(&mut self.pool).map_or(true, |n| n > 0);
             }
         }
-        self.ports.upkeep(&mut self.switch, turn.moved == 0);
+        self.ports.upkeep(now, &mut self.switch, turn.moved == 0);
         self.captures.drain(&mut self.switch);
     }
 
@@ -230,14 +230,14 @@ impl Worker {
         keeps_what_is_fixed(&self.policy, &policy)?;
         let applied = self.switch.apply(clock::now(), &policy, &mut self.pool);
         applied.map_err(|error| error.to_string())?;
-        let adapted = self.ports.adapt(&self.policy, &policy);
+        let adapted = self.ports.adapt(&policy);
         self.policy = policy;
         adapted.map_err(|error| error.to_string())
     }
 
     fn status(&mut self) -> Status {
         let now = clock::now();
-        self.ports.upkeep(&mut self.switch, false);
+        self.ports.upkeep(now, &mut self.switch, false);
         let Self { ports, switch, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
         let of = |(attached, early): (&mut Attached, EarlyDrops)| {

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The redirected paths of a running node: kept as the policy says, engaged when nothing of them
+//! is in user space, counted like everything else.
+//!
+//! Order is kept by one rule: whenever a receiver or a route appears, every sender leaves its path
+//! and comes back when the frames that it has in user space are gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_policy::{Policy, PortId, VifId};
+use weir_ports::{
+    AnyPort, BucketId, BucketLimit, DataPlane, GateId, PortError, Redirect, RedirectCounters,
+    Route, XdpPort,
+};
+use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
+use weir_units::{Instant, Nanos};
+
+use crate::ports::{Attached, vif_gate};
+use crate::redirect::{Level, choices, levels};
+
+/// What is set in the data plane, and what of its counts the switch knows.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    set: Vec<[Option<Redirect>; 2]>,
+    buckets: BTreeMap<Level, BucketId>,
+    stations: BTreeMap<Station, Target>,
+    /// Learned behind ports, of these places only.
+    remotes: BTreeSet<Station>,
+    places: BTreeMap<(PortId, u16), Target>,
+    reported: Vec<[Reported; 2]>,
+    any: bool,
+    since: Instant,
+    next_learn: Instant,
+    next_keep: Instant,
+}
+
+/// An address in a VLAN (0: untagged) of a port's bridge.
+type Station = (PortId, u16, [u8; 6]);
+
+/// Where frames for a station go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// To user space, by that gate.
+    Gate(GateId),
+    /// There, if both paths are engaged.
+    Route(Route),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reported {
+    counters: RedirectCounters,
+    /// Of the redirected ones, by the port.
+    wire: Tally,
+}
+
+impl Paths {
+    /// Brings the data plane to what `policy` says.
+    ///
+    /// # Errors
+    /// A table is full; nothing is redirected then.
+    pub(crate) fn follow(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        attached: &[Attached],
+        plane: &mut DataPlane,
+    ) -> Result<(), PortError> {
+        let followed = self
+            .follow_paths(policy, attached, plane)
+            .and_then(|switched| Ok(self.follow_stations(policy, attached, plane)? || switched));
+        match followed {
+            Ok(true) => self.start(now, plane),
+            Ok(false) => {}
+            Err(_) => self.stop(plane),
+        }
+        self.any = self.set.iter().flatten().any(Option::is_some);
+        self.next_learn = now;
+        followed.map(drop)
+    }
+
+    /// Whether there is any.
+    pub(crate) const fn any(&self) -> bool {
+        self.any
+    }
+
+    /// The credit that a gate is to be given instead of `credit`; before, a path that waits to
+    /// engage is told what it still has in user space. `held`: some device has not taken what it
+    /// was handed, or somebody's frames wait for theirs.
+    pub(crate) fn credit(
+        &self,
+        now: Instant,
+        (vif, direction): (VifId, Direction),
+        (switch, plane): (&Switch, &DataPlane),
+        held: bool,
+        credit: u32,
+    ) -> u32 {
+        let path = self.set.get(vif.0 as usize).and_then(|set| set[direction as usize].as_ref());
+        let gate = vif_gate(vif, direction);
+        if path.is_none() || plane.redirects(gate) {
+            return credit;
+        }
+        let backlog = switch.waiting(vif, direction).saturating_add(u32::from(held));
+        plane.gates().drained(gate, u64::from(backlog));
+        match now.saturating_since(self.since) < PATIENCE {
+            true => credit,
+            // A flood leaves no pause by itself.
+            false if backlog > 0 => 0,
+            false => credit.min(CREDIT_WHILE_WAITING),
+        }
+    }
+
+    /// Fetches counts, and now and then what the bridge has learned.
+    pub(crate) fn upkeep(
+        &mut self,
+        now: Instant,
+        switch: &mut Switch,
+        attached: &[Attached],
+        plane: &mut DataPlane,
+    ) {
+        self.count(switch, plane);
+        if !self.any || now < self.next_learn {
+            return;
+        }
+        self.next_learn = now + LEARN_INTERVAL;
+        if now >= self.next_keep {
+            self.next_keep = now + KEEP_INTERVAL;
+            self.keep(now, switch, attached, plane);
+        }
+        self.learn(now, switch, attached, plane);
+    }
+
+    /// Takes off what is not wanted any more or otherwise; whether anything is new.
+    fn follow_paths(
+        &mut self,
+        policy: &Policy,
+        attached: &[Attached],
+        plane: &mut DataPlane,
+    ) -> Result<bool, PortError> {
+        self.set.resize(policy.vifs.len(), [None, None]);
+        self.reported.resize(policy.vifs.len(), Default::default());
+        let choices = choices(policy);
+        let mut used = BTreeSet::new();
+        let mut changed = false;
+        for ((id, vif), choice) in policy.vifs().zip(choices) {
+            for direction in Direction::ALL {
+                let device = xdp(attached, policy.ports.len() + id.0 as usize);
+                let ends = xdp(attached, vif.port.0 as usize).zip(device);
+                let receives =
+                    |vif: &XdpPort| direction == Direction::Send || vif.takes_redirects();
+                let wanted = match (&choice[direction as usize], ends) {
+                    (Ok(()), Some((port, device))) if receives(device) => {
+                        let mut path = Redirect {
+                            bridge: port.device_index(),
+                            vlan: policy[vif.slice].vlan.unwrap_or(0),
+                            slice: vif.slice.0,
+                            ..Redirect::default()
+                        };
+                        if direction == Direction::Send {
+                            path.macs = vif.macs.iter().map(|mac| mac.0).collect();
+                            let own: Vec<_> = levels(id, vif).collect();
+                            self.limit(policy, &own, &mut path, plane)?;
+                            used.extend(own);
+                        }
+                        Some(path)
+                    }
+                    _ => None,
+                };
+                let set = &mut self.set[id.0 as usize][direction as usize];
+                if *set != wanted {
+                    plane.set_redirect(vif_gate(id, direction), None)?;
+                    changed |= wanted.is_some();
+                    *set = wanted;
+                }
+            }
+        }
+        self.buckets.retain(|level, bucket| {
+            let keep = used.contains(level);
+            if !keep {
+                plane.free_bucket(*bucket);
+            }
+            keep
+        });
+        Ok(changed)
+    }
+
+    /// Buckets for what a sender and its groups may send.
+    fn limit(
+        &mut self,
+        policy: &Policy,
+        levels: &[Level],
+        path: &mut Redirect,
+        plane: &mut DataPlane,
+    ) -> Result<(), PortError> {
+        for level in levels {
+            let share = level.share(policy, Direction::Send).1;
+            let Some(rate) = share.max_pps else { continue };
+            let limit = BucketLimit::Packets { rate, burst: share.burst_packets() };
+            let bucket = match self.buckets.get(level) {
+                Some(bucket) => {
+                    plane.set_bucket(*bucket, limit)?;
+                    *bucket
+                }
+                None => {
+                    let bucket = plane.new_bucket(limit)?;
+                    self.buckets.insert(*level, bucket);
+                    bucket
+                }
+            };
+            path.buckets[level.position()] = Some(bucket);
+        }
+        Ok(())
+    }
+
+    /// The addresses that the policy gives, and the places whose others are worth learning;
+    /// whether anything may be redirected that was not.
+    fn follow_stations(
+        &mut self,
+        policy: &Policy,
+        attached: &[Attached],
+        plane: &mut DataPlane,
+    ) -> Result<bool, PortError> {
+        let (mut stations, mut places) = (BTreeMap::new(), BTreeMap::new());
+        for (id, vif) in policy.vifs() {
+            let Some(port) = xdp(attached, vif.port.0 as usize) else { continue };
+            let vlan = policy[vif.slice].vlan.unwrap_or(0);
+            let [send, receive] = &self.set[id.0 as usize];
+            let (gate, slice) = (vif_gate(id, Direction::Receive), vif.slice.0);
+            let device = xdp(attached, policy.ports.len() + id.0 as usize);
+            let target = match device.filter(|_| receive.is_some()) {
+                Some(device) => {
+                    let device = device.device_index();
+                    Target::Route(Route::Vif { gate, device, slice })
+                }
+                None => Target::Gate(gate),
+            };
+            stations.extend(vif.macs.iter().map(|mac| ((vif.port, vlan, mac.0), target)));
+            if send.is_some() && port.takes_redirects() {
+                let remote = Route::Remote { device: port.device_index(), slice };
+                places.insert((vif.port, vlan), Target::Route(remote));
+            }
+        }
+        if places != self.places {
+            self.forget_remotes(attached, plane);
+        }
+        self.places = places;
+        let old = std::mem::take(&mut self.stations);
+        for station in old.keys().filter(|station| !stations.contains_key(*station)) {
+            remove(*station, attached, plane);
+        }
+        let mut changed = false;
+        for (station, target) in stations {
+            if old.get(&station) != Some(&target) {
+                set(station, target, attached, plane)?;
+                changed |= matches!(target, Target::Route(_));
+            }
+            self.remotes.remove(&station);
+            self.stations.insert(station, target);
+        }
+        Ok(changed)
+    }
+
+    /// Puts every path on, from the beginning: receivers first, then senders. What the kernel
+    /// refuses stays off.
+    fn start(&mut self, now: Instant, plane: &mut DataPlane) {
+        for direction in [Direction::Receive, Direction::Send] {
+            for (vif, paths) in (0..).map(VifId).zip(&mut self.set) {
+                let path = &mut paths[direction as usize];
+                if path.is_some()
+                    && plane.set_redirect(vif_gate(vif, direction), path.as_ref()).is_err()
+                {
+                    *path = None;
+                }
+            }
+        }
+        self.since = now;
+    }
+
+    /// Takes every path off.
+    fn stop(&mut self, plane: &mut DataPlane) {
+        for (vif, paths) in (0..).map(VifId).zip(&mut self.set) {
+            for direction in Direction::ALL {
+                if paths[direction as usize].take().is_some() {
+                    // Taking off is one write to a table that exists.
+                    let _off = plane.set_redirect(vif_gate(vif, direction), None);
+                }
+            }
+        }
+    }
+
+    /// Follows the bridge's table for what is behind ports.
+    fn learn(
+        &mut self,
+        now: Instant,
+        switch: &Switch,
+        attached: &[Attached],
+        plane: &mut DataPlane,
+    ) {
+        let mut known = BTreeSet::new();
+        for (port, vlan, mac, iface, fixed) in switch.addresses() {
+            let [_, _, mac @ ..] = mac.to_be_bytes();
+            let station = (port, vlan, mac);
+            let here = iface == IfaceId(port.0) && self.places.contains_key(&(port, vlan));
+            if here && !fixed && !self.stations.contains_key(&station) {
+                known.insert(station);
+            }
+        }
+        let gone: Vec<_> = self.remotes.difference(&known).copied().collect();
+        for station in gone {
+            remove(station, attached, plane);
+            self.remotes.remove(&station);
+        }
+        let before = self.remotes.len();
+        for station in known.into_iter().filter(|s| !self.remotes.contains(s)).collect::<Vec<_>>() {
+            let Some(target) = self.places.get(&(station.0, station.1)) else { continue };
+            // A full table: what does not fit goes through user space.
+            if set(station, *target, attached, plane).is_err() {
+                break;
+            }
+            self.remotes.insert(station);
+        }
+        if self.remotes.len() > before {
+            // Frames for the new ones are in user space: nobody may overtake them.
+            self.start(now, plane);
+        }
+    }
+
+    /// Frames that user space does not see still use their addresses.
+    fn keep(&self, now: Instant, switch: &mut Switch, attached: &[Attached], plane: &DataPlane) {
+        for (port, vlan, mac) in &self.remotes {
+            let Some(bridge) = xdp(attached, port.0 as usize) else { continue };
+            let used = plane.route_used(bridge.device_index(), *vlan, *mac);
+            if used.is_some_and(|used| now.saturating_since(used) < KEEP_RECENT) {
+                let [a, b, c, d, e, f] = *mac;
+                let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+                switch.keep_address(now, *port, *vlan, mac);
+            }
+        }
+    }
+
+    fn forget_remotes(&mut self, attached: &[Attached], plane: &mut DataPlane) {
+        for station in std::mem::take(&mut self.remotes) {
+            remove(station, attached, plane);
+        }
+    }
+
+    /// Adds what the program counted to the switch's counters.
+    fn count(&mut self, switch: &mut Switch, plane: &DataPlane) {
+        let policy = switch.policy();
+        let place = |id: usize| policy.vifs.get(id).map(|v| (v.port, policy[v.slice].vlan));
+        let places: Vec<_> = (0..self.reported.len()).map(place).collect();
+        for ((vif, reported), place) in (0..).map(VifId).zip(&mut self.reported).zip(places) {
+            for direction in Direction::ALL {
+                let counters = plane.redirect_counters(vif_gate(vif, direction));
+                let Reported { counters: before, wire } = &mut reported[direction as usize];
+                if counters == *before {
+                    continue;
+                }
+                let new = counters.redirected.minus(before.redirected);
+                switch.account_redirected(switch.vif_iface(vif), direction, new);
+                let by_wire = counters.redirected.minus(counters.local).minus(*wire);
+                *wire = wire.plus(by_wire);
+                if let Some((port, vlan)) = place {
+                    let tags = if vlan.is_some() { TAG * by_wire.packets } else { 0 };
+                    let bytes = by_wire.bytes + tags;
+                    let frames = Tally { packets: by_wire.packets, bytes };
+                    switch.account_redirected(Switch::port_iface(port), direction, frames);
+                }
+                let refused = POLICED.iter().zip(counters.policed.iter().zip(before.policed));
+                let dropped = [
+                    (Reason::SpoofedMac, counters.spoofed.minus(before.spoofed)),
+                    (Reason::RefusedByReceiver, counters.refused.minus(before.refused)),
+                ];
+                let policed = refused.map(|(reason, (now, then))| (*reason, now.minus(then)));
+                for (reason, new) in dropped.into_iter().chain(policed) {
+                    let (packets, bytes) = (new.packets, new.bytes);
+                    switch.account_early_drop(vif, direction, reason, packets, bytes);
+                }
+                *before = counters;
+            }
+        }
+    }
+}
+
+fn xdp(attached: &[Attached], index: usize) -> Option<&XdpPort> {
+    match attached.get(index).map(|attached| &attached.port) {
+        Some(AnyPort::Xdp(port)) => Some(port),
+        _ => None,
+    }
+}
+
+fn set(
+    (port, vlan, mac): Station,
+    target: Target,
+    attached: &[Attached],
+    plane: &mut DataPlane,
+) -> Result<(), PortError> {
+    let Some(port) = xdp(attached, port.0 as usize) else { return Ok(()) };
+    match target {
+        Target::Gate(gate) => plane.set_station(port.device_index(), vlan, mac, gate),
+        Target::Route(route) => plane.set_route(port.device_index(), vlan, mac, route),
+    }
+}
+
+fn remove((port, vlan, mac): Station, attached: &[Attached], plane: &mut DataPlane) {
+    if let Some(port) = xdp(attached, port.0 as usize) {
+        plane.remove_station(port.device_index(), vlan, mac);
+    }
+}
+
+/// The reasons of the buckets, by position.
+const POLICED: [Reason; 6] = [
+    Reason::VifPackets,
+    Reason::VifBits,
+    Reason::RouterPackets,
+    Reason::RouterBits,
+    Reason::SlicePackets,
+    Reason::SliceBits,
+];
+
+/// Bytes of an 802.1Q tag.
+const TAG: u64 = 4;
+
+/// A sender that finds no pause in this time is a flood, and is made to pause.
+const PATIENCE: Nanos = Nanos::from_millis(100);
+
+/// As many as a turn reads, so that none is left when it ends.
+const CREDIT_WHILE_WAITING: u32 = 64;
+
+/// What is learned is forwarded by user space until then. The table is read whole, up to some
+/// milliseconds.
+const LEARN_INTERVAL: Nanos = Nanos::from_millis(500);
+
+/// Far below the half of an address's life.
+const KEEP_INTERVAL: Nanos = Nanos::from_secs(10);
+
+/// Used since the last look, with room for a late one.
+const KEEP_RECENT: Nanos = Nanos::from_secs(20);
