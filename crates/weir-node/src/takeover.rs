@@ -65,7 +65,8 @@ impl Plan {
     }
 }
 
-/// The changes as commands that a person could type, what is redirected, then the whole policy with its defaults.
+/// The changes as commands that a person could type, what is redirected, then the whole policy with
+/// its defaults.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
