@@ -241,7 +241,8 @@ fn packet(device: &str, plane: &DataPlane) -> Result<AnyPort, PortError> {
     Ok(AnyPort::Packet(Box::new(port)))
 }
 
-/// Room for the policy and for as much again, since vifs come and go while the tables stay.
+/// Room for the policy's own interfaces, which are fixed while the node runs, and for addresses
+/// that the bridge learns.
 fn limits(policy: &Policy) -> PlaneLimits {
     let (vifs, ports) = (id_of(policy.vifs.len()), id_of(policy.ports.len()));
     let interfaces = vifs.saturating_add(ports);
