@@ -2,6 +2,7 @@
 //! Tables of requirements, each row an experiment: `weir verify NAME`.
 
 pub mod first_light;
+pub mod netback;
 
 use weir_result::{Bound, Claim, Rule, Series};
 
@@ -32,7 +33,7 @@ pub struct Row {
 }
 
 /// All tables.
-pub const TABLES: &[Table] = &[first_light::TABLE];
+pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE];
 
 impl Row {
     /// The identifier of the whole row, or of a part of it.
