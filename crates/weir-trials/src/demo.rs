@@ -28,15 +28,15 @@ pub struct Tenant {
 pub const TENANTS: [Tenant; 3] = [
     Tenant {
         name: "gold",
-        guaranteed_mbps: 40,
+        guaranteed_mbps: 30,
         offers_times: 1,
-        does: "UDP, 42 Mb/s of 1500-byte frames",
+        does: "UDP, 32 Mb/s of 1500-byte frames",
     },
-    Tenant { name: "silver", guaranteed_mbps: 30, offers_times: 0, does: "TCP, 16 connections" },
+    Tenant { name: "silver", guaranteed_mbps: 50, offers_times: 0, does: "TCP, 16 connections" },
     Tenant {
         name: "bronze",
-        guaranteed_mbps: 15,
-        offers_times: 4,
+        guaranteed_mbps: 5,
+        offers_times: 12,
         does: "a flood of 64-byte frames",
     },
 ];
@@ -113,7 +113,7 @@ fn through(star: &Star, middle: Middle, seconds: usize) -> Result<Outcome, Trial
 fn senders(star: &Star) -> Vec<SendSpec> {
     let flood = Some(Rate::Pps(FLOOD_PPS));
     vec![
-        star.udp(0, 0, 1500, Some(Rate::Bps(42_000_000))),
+        star.udp(0, 0, 1500, Some(Rate::Bps(32_000_000))),
         star.tcp(1, 1, 16),
         star.generator(vec![star.stream(2, 2, 64, flood)]),
     ]
@@ -209,7 +209,7 @@ pub const LINK_MBPS: u64 = 100;
 /// Seconds at the beginning that no bound is held against.
 pub const SETTLE_SECONDS: usize = 2;
 
-/// Twice the link in bits, 27 times the tenant's guarantee in packets.
+/// Twice the link in bits, 41 times the tenant's guarantee in packets.
 const FLOOD_PPS: u64 = 400_000;
 
 const TCP_TENANT: usize = 1;

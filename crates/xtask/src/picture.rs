@@ -35,8 +35,12 @@ fn block(table: &str, result: &str) -> String {
 /// The value of a key that a result file has once, before its series; empty without one. This
 /// crate has no dependencies, so that `./x` starts within seconds on a new machine.
 fn value<'a>(result: &'a str, key: &str) -> &'a str {
-    let found = result.split_once(&format!("\"{key}\": ")).map_or("", |(_, rest)| rest);
-    found.lines().next().unwrap_or_default().trim_end_matches(',').trim_matches('"')
+    let found = result.split_once(&format!("\"{key}\":")).map_or("", |(_, rest)| rest).trim_start();
+    let end = match found.strip_prefix('"') {
+        Some(text) => return text.split('"').next().unwrap_or_default(),
+        None => found.find([',', '}', '\n']).unwrap_or(found.len()),
+    };
+    found[..end].trim_end()
 }
 
 /// The text with what stands between the markers replaced.
@@ -64,8 +68,11 @@ mod tests {
 
     #[test]
     fn values_are_found_in_a_result_file() {
-        let result = "{\n  \"machine\": {\n    \"cpu\": \"A, B\",\n    \"cores\": 2\n  },\n";
-        assert_eq!(["cpu", "cores", "none"].map(|key| value(result, key)), ["A, B", "2", ""]);
+        let spread = "{\n  \"machine\": {\n    \"cpu\": \"A, B\",\n    \"cores\": 2\n  },\n";
+        let dense = r#"{"machine":{"cpu":"A, B","cores":2},"kernel":"C"}"#;
+        for result in [spread, dense] {
+            assert_eq!(["cpu", "cores", "none"].map(|key| value(result, key)), ["A, B", "2", ""]);
+        }
     }
 
     #[test]
