@@ -37,7 +37,7 @@ pub const TENANTS: [Tenant; 3] = [
         name: "bronze",
         guaranteed_mbps: 5,
         offers_times: 12,
-        does: "a flood of 64-byte frames",
+        does: "a flood of 128-byte frames",
     },
 ];
 
@@ -115,7 +115,7 @@ fn senders(star: &Star) -> Vec<SendSpec> {
     vec![
         star.udp(0, 0, 1500, Some(Rate::Bps(32_000_000))),
         star.tcp(1, 1, 16),
-        star.generator(vec![star.stream(2, 2, 64, flood)]),
+        star.generator(vec![star.stream(2, 2, 128, flood)]),
     ]
 }
 
@@ -209,7 +209,7 @@ pub const LINK_MBPS: u64 = 100;
 /// Seconds at the beginning that no bound is held against.
 pub const SETTLE_SECONDS: usize = 2;
 
-/// Twice the link in bits, 41 times the tenant's guarantee in packets.
+/// Four times the link in bits, 80 times what the tenant is promised.
 const FLOOD_PPS: u64 = 400_000;
 
 const TCP_TENANT: usize = 1;
