@@ -9,11 +9,13 @@
 //! the kernel's own work share the others.
 
 pub mod clock;
+mod cpu_time;
 pub mod demo;
 pub mod demo_plots;
 mod error;
 pub mod in_memory;
 pub mod node;
+mod peers;
 pub mod place;
 mod probe;
 mod program;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments of the Netback text, and Weir beside its peers.
 
+mod forwarding;
+
 use super::{Row, Table};
 use crate::{Trial, TrialError};
 
@@ -15,6 +17,7 @@ const ROWS: &[Row] = &[
     row(3, "weights swept from 30:1 to 1:30 are followed at once", missing),
     row(4, "a rate is exact, alone or beside another", missing),
     row(5, "disk work of a tenant does not reach the others", missing),
+    row(7, "packets beside bridge, bridge + HTB and Open vSwitch", forwarding::show),
 ];
 
 const fn row(

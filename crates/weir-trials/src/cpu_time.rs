@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the processors were busy with, as the kernel counts it in `/proc/stat`: by its tick, 250
+//! times a second and processor, so that two seconds are exact to some 1 %.
+
+use std::fs;
+use std::time::Instant;
+
+use crate::TrialError;
+
+/// The counters of all processors at an instant.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuTime {
+    at: Instant,
+    cpus: Vec<Ticks>,
+}
+
+/// What one processor did, in ticks since boot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    idle: u64,
+    soft_interrupt: u64,
+    all: u64,
+}
+
+/// How busy the processors were between two instants, in processors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy {
+    /// All of them, soft interrupts included.
+    pub(crate) all: f64,
+    /// One of them outside soft interrupts: what its processes did in their own name.
+    pub(crate) own: f64,
+}
+
+impl CpuTime {
+    /// Reads the counters.
+    pub(crate) fn now() -> Result<Self, TrialError> {
+        let text = fs::read_to_string(STAT).map_err(|error| TrialError::io(STAT, error))?;
+        Ok(Self { at: Instant::now(), cpus: text.lines().filter_map(ticks).collect() })
+    }
+
+    /// What happened since `earlier`; `own` of processor `cpu`.
+    pub(crate) fn since(&self, earlier: &Self, cpu: usize) -> Busy {
+        let between = |now: &Ticks, then: &Ticks| Ticks {
+            idle: now.idle.saturating_sub(then.idle),
+            soft_interrupt: now.soft_interrupt.saturating_sub(then.soft_interrupt),
+            all: now.all.saturating_sub(then.all),
+        };
+        let spent: Vec<Ticks> =
+            self.cpus.iter().zip(&earlier.cpus).map(|(now, then)| between(now, then)).collect();
+        let total: u64 = spent.iter().map(|ticks| ticks.all).sum();
+        let seconds = (self.at - earlier.at).as_secs_f64();
+        // A tick's length follows from the elapsed time, whatever the kernel's unit is.
+        let tick = crate::float(spent.len() as u64) * seconds / crate::float(total.max(1));
+        let processors = |ticks: u64| crate::float(ticks) * tick / seconds;
+        let busy = spent.iter().map(|ticks| ticks.all - ticks.idle.min(ticks.all)).sum();
+        let own = spent.get(cpu).map_or(0, |ticks| {
+            ticks.all.saturating_sub(ticks.idle).saturating_sub(ticks.soft_interrupt)
+        });
+        Busy { all: processors(busy), own: processors(own) }
+    }
+}
+
+/// A line `cpuN user nice system idle iowait irq softirq steal …`; none for other lines. Stolen
+/// time was nobody's here: it is not counted.
+fn ticks(line: &str) -> Option<Ticks> {
+    let (name, fields) = line.split_once(' ')?;
+    name.strip_prefix("cpu")?.parse::<u32>().ok()?;
+    let fields: Vec<u64> = fields.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [user, nice, system, idle, wait, interrupt, soft_interrupt, ..] = fields[..] else {
+        return None;
+    };
+    let idle = idle + wait;
+    let all = user + nice + system + idle + interrupt + soft_interrupt;
+    Some(Ticks { idle, soft_interrupt, all })
+}
+
+const STAT: &str = "/proc/stat";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn busy_time_is_split_by_processor_and_soft_interrupts() {
+        let read = |text: &str, at| CpuTime { at, cpus: text.lines().filter_map(ticks).collect() };
+        let start = Instant::now();
+        let then = read("cpu  1 1 1 1 1 1 1 1\ncpu0 0 0 0 0 0 0 0 0\ncpu1 5 0 0 5 0 0 0 0", start);
+        let text = "cpu0 10 0 50 20 0 0 20 0 0 0\ncpu1 5 0 0 55 50 0 0 0 0 0\nintr 7";
+        let busy = read(text, start + Duration::from_secs(1)).since(&then, 0);
+        assert!((busy.all - 0.8).abs() < 1e-9, "{busy:?}");
+        assert!((busy.own - 0.6).abs() < 1e-9, "{busy:?}");
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Packets a second and packets per processor-second beside Linux bridge, bridge with HTB and Open
+//! vSwitch: 64 bytes, the same veth pairs for all.
+//!
+//! *Apart*: the generator has processor 0, who forwards has the last one for itself; Weir's worker,
+//! Open vSwitch's packet thread, the bridge's receive threads. *Together*: all of it on processor
+//! 0, the generator included. All that the processors did counts, soft interrupts too, except what
+//! processor 0 did in the generator's own name.
+
+use std::time::Duration;
+
+use weir_host::run::Command;
+use weir_host::traffic::{Rate, XdpStream};
+use weir_policy::{Kind, Policy, SliceId};
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::{BitRate, ByteCount, PacketRate};
+
+use super::Row;
+use crate::cpu_time::{Busy, CpuTime};
+use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch};
+use crate::specs::worker_cpu;
+use crate::{Middle, Rig, Run, Star, Trial, TrialError};
+
+/// Shows the row.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let repetitions = if trial.quick { 2 } else { 5 };
+    let mut forwarders = Vec::from(ALL);
+    if !OpenVSwitch::is_installed() {
+        forwarders.retain(|forwarder| *forwarder != Forwarder::OpenVSwitch);
+        let text = "SKIPPED: Open vSwitch is not installed (Debian: openvswitch-switch)";
+        trial.say(text);
+        trial.result.add_note(text);
+    }
+    let bench = Bench::new();
+    let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); forwarders.len()];
+    for _ in 0..repetitions {
+        for (forwarder, seen) in forwarders.iter().zip(&mut seen) {
+            let one = bench.measure(*forwarder)?;
+            trial.say(&format!(
+                "{}: {:.3} Mpps, {:.3} Mpps per processor",
+                forwarder.name(),
+                one.rate / 1e6,
+                one.efficiency / 1e6
+            ));
+            seen.push(one);
+        }
+    }
+    for (forwarder, seen) in forwarders.iter().zip(&seen) {
+        let name = forwarder.name();
+        let mut keep = |what: &str, unit: &str, value: fn(&Seen) -> f64| {
+            let samples = seen.iter().map(value).collect();
+            trial.keep(&row.id(&format!("{name}/{what}")), Series::unordered(unit, samples))
+        };
+        keep("rate", "packet/s", |seen| seen.rate)?;
+        keep("per-cpu", "packet/s", |seen| seen.efficiency)?;
+        keep("generator", "1", |seen| seen.generator)?;
+    }
+    let mut compare = |part: &str, text: &str, least: f64, pair: [Forwarder; 2]| {
+        let bound = Bound::at_least(least);
+        let claim = Claim::new(row.id(part), text, Rule::RatioOfMedians, bound);
+        let names = pair.map(|forwarder| row.id(&format!("{}/rate", forwarder.name())));
+        trial.judge(claim.of(&names))
+    };
+    let queued = [Forwarder::Queued, Forwarder::BridgeHtb];
+    compare("queued", "packets, queued : bridge + HTB", QUEUED_RATIO, queued)?;
+    let redirected = [Forwarder::Redirected, Forwarder::BridgeTogether];
+    compare(
+        "redirected",
+        "packets on one core, redirected : bridge",
+        REDIRECTED_RATIO,
+        redirected,
+    )?;
+    Ok(())
+}
+
+/// Who forwards, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forwarder {
+    Queued,
+    Bridge,
+    BridgeHtb,
+    OpenVSwitch,
+    Redirected,
+    BridgeTogether,
+    BridgeHtbTogether,
+}
+
+/// In the order of each repetition.
+const ALL: [Forwarder; 7] = [
+    Forwarder::Queued,
+    Forwarder::Bridge,
+    Forwarder::BridgeHtb,
+    Forwarder::OpenVSwitch,
+    Forwarder::Redirected,
+    Forwarder::BridgeTogether,
+    Forwarder::BridgeHtbTogether,
+];
+
+impl Forwarder {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "apart/weir-queued",
+            Self::Bridge => "apart/bridge",
+            Self::BridgeHtb => "apart/bridge-htb",
+            Self::OpenVSwitch => "apart/open-vswitch",
+            Self::Redirected => "together/weir-redirected",
+            Self::BridgeTogether => "together/bridge",
+            Self::BridgeHtbTogether => "together/bridge-htb",
+        }
+    }
+}
+
+/// What one repetition showed.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// Packets that arrived, a second.
+    rate: f64,
+    /// The same by the processors that forwarding took.
+    efficiency: f64,
+    /// Processors that the generator took.
+    generator: f64,
+}
+
+struct Bench {
+    star: Star,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut star = Star::new("forwarding", 0, LINK);
+        // Names that no other lab's receive threads have.
+        star.tenants = (0..TENANTS).map(|index| format!("fw{index}")).collect();
+        Self { star }
+    }
+
+    /// One repetition, on a lab of its own: nobody finds what another left.
+    fn measure(&self, forwarder: Forwarder) -> Result<Seen, TrialError> {
+        let star = &self.star;
+        let mut rig = Rig::up(star)?;
+        // A veth takes redirected frames once its peer has GRO or a program; the sink comes later.
+        rig.ask("wire", Command::line("ethtool -K eth0 gro on"))?;
+        let seen = match forwarder {
+            Forwarder::Queued => {
+                rig.put(&Middle::Weir(Box::new(self.queued())))?;
+                self.flow(&rig)
+            }
+            Forwarder::Redirected => {
+                rig.put(&Middle::Weir(Box::new(self.redirected())))?;
+                self.flow(&rig)
+            }
+            Forwarder::OpenVSwitch => {
+                let switch = OpenVSwitch::up(&rig, star, worker_cpu())?;
+                let seen = self.flow(&rig);
+                switch.down();
+                seen
+            }
+            Forwarder::Bridge
+            | Forwarder::BridgeHtb
+            | Forwarder::BridgeTogether
+            | Forwarder::BridgeHtbTogether => self.bridge(&mut rig, forwarder),
+        };
+        rig.down()?;
+        seen
+    }
+
+    fn bridge(&self, rig: &mut Rig, forwarder: Forwarder) -> Result<Seen, TrialError> {
+        let star = &self.star;
+        let bridge = Bridge::up(rig, star)?;
+        if matches!(forwarder, Forwarder::BridgeHtb | Forwarder::BridgeHtbTogether) {
+            let class = BitRate::from_bps(LINK.as_bps() / TENANTS as u64);
+            let burst = ByteCount::new(LINK.as_bps() / 8 / 1000);
+            Htb { link: LINK, class, burst, packets: 1000 }.up(star)?;
+        }
+        let apart = matches!(forwarder, Forwarder::Bridge | Forwarder::BridgeHtb);
+        let napi = if apart { Some(NapiOn::cpu(star, worker_cpu())?) } else { None };
+        let seen = self.flow(rig);
+        napi.map_or(Ok(()), NapiOn::undo)?;
+        bridge.down()?;
+        seen
+    }
+
+    /// Every vif a class of its own under HFSC, with a guarantee.
+    fn queued(&self) -> Policy {
+        let mut policy = self.star.policy();
+        for vif in &mut policy.vifs {
+            vif.send.min_rate = BitRate::from_bps(LINK.as_bps() / 2 / TENANTS as u64);
+        }
+        policy
+    }
+
+    /// Every vif has a limit that is policed. Vifs of one VLAN must be of one slice for that.
+    fn redirected(&self) -> Policy {
+        let mut policy = self.star.policy();
+        policy.node.redirect = true;
+        policy.node.worker_cpu = Some(0);
+        policy.slices.truncate(1);
+        for port in &mut policy.ports {
+            port.kind = Kind::Xdp;
+        }
+        for vif in &mut policy.vifs {
+            vif.kind = Kind::Xdp;
+            vif.slice = SliceId(0);
+            vif.send.max_pps = Some(PacketRate::from_pps(POLICED_PPS));
+        }
+        policy
+    }
+
+    /// As many packets as the generator makes, and what comes through.
+    fn flow(&self, rig: &Rig) -> Result<Seen, TrialError> {
+        let star = &self.star;
+        let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
+        // A bridge learns where the wire is from what comes from there.
+        streams.push(star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS))));
+        let run = Run {
+            middle: Middle::Bridge,
+            senders: vec![star.generator(streams)],
+            receivers: vec![star.sink()],
+            changes: Vec::new(),
+            length: WARM_UP + MEASURED + SPARE,
+            star: star.clone(),
+        };
+        let (outcome, busy) = run.flow(rig, |_| {
+            std::thread::sleep(WARM_UP);
+            let start = CpuTime::now()?;
+            std::thread::sleep(MEASURED);
+            Ok(CpuTime::now()?.since(&start, GENERATOR_CPU))
+        })?;
+        let late = outcome
+            .sent
+            .iter()
+            .any(|sent| sent.span.start_ns > outcome.start_ns + crate::clock::nanos(WARM_UP) / 2);
+        if late {
+            return Err(TrialError::Node("the generator began late: a busy machine".into()));
+        }
+        let cells = |span: Duration| usize::try_from(span.as_nanos() / CELL.as_nanos());
+        let [first, count] = [WARM_UP, MEASURED].map(|span| cells(span).unwrap_or(0));
+        let cell_ns = crate::clock::nanos(CELL);
+        let streams = outcome.received.iter().flat_map(|receiver| &receiver.streams);
+        let arrived = streams.map(|stream| {
+            let bits = outcome.bits(Some(&stream.series), cell_ns, first + count);
+            bits.iter().skip(first).sum::<f64>()
+        });
+        let packets = arrived.sum::<f64>() / 8.0 / f64::from(FRAME_BYTES);
+        let rate = packets / MEASURED.as_secs_f64();
+        let Busy { all, own } = busy;
+        Ok(Seen { rate, efficiency: rate / (all - own).max(f64::MIN_POSITIVE), generator: own })
+    }
+
+    fn stream(&self, tenant: usize) -> XdpStream {
+        let number = u16::try_from(tenant).unwrap_or(u16::MAX);
+        XdpStream { weight: TURN, ..self.star.stream(tenant, number, FRAME_BYTES, None) }
+    }
+}
+
+/// Vifs, and classes of HTB.
+const TENANTS: usize = 16;
+
+/// Frames of a tenant in a row.
+const TURN: u32 = 32;
+
+const FRAME_BYTES: u16 = 64;
+
+/// More than anybody forwards here.
+const LINK: BitRate = BitRate::from_mbps(20_000);
+
+/// Of each tenant: more than it gets, so that the policer is asked and lets pass.
+const POLICED_PPS: u64 = 2_000_000;
+
+const QUEUED_RATIO: f64 = 1.5;
+const REDIRECTED_RATIO: f64 = 3.5;
+
+/// The stream from the wire's end.
+const ANSWERS: u16 = 1_000;
+const ANSWERS_PPS: u64 = 100;
+
+const GENERATOR_CPU: usize = 0;
+
+/// The wire's address is learned within 500 ms, and a flood made to pause 100 ms later.
+const WARM_UP: Duration = Duration::from_millis(1_500);
+const MEASURED: Duration = Duration::from_millis(2_000);
+const SPARE: Duration = Duration::from_millis(100);
+const CELL: Duration = Duration::from_millis(100);
