@@ -21,6 +21,7 @@ mod heap;
 mod hfsc;
 mod limit;
 mod link_clock;
+pub mod load;
 mod minimum;
 mod paced;
 mod queue;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The loads under which schedulers are measured, without the clock that measures them.
+//!
+//! All are closed: as many packets come in as have left, in batches of 32, and nothing waits for a
+//! rate. A packet's length is read from a table of frames by its handle each time that it comes
+//! in, as from a frame's descriptor. Time moves on by what a packet takes on a link of 100 Gb/s.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+use crate::{
+    ClassConfig, ClassId, ConfigError, Dequeue, Drr, Fifo, Hfsc, LinkConfig, Packet, QueueConfig,
+    Scheduler, StrictPriority, Wfq, Wrr,
+};
+
+/// A scheduler with its classes and packets, ready to be driven.
+pub trait Load {
+    /// Puts each packet that leaves back into its class, until `packets` have left. Returns how
+    /// many did: fewer if none came although some were queued.
+    fn refill(&mut self, packets: u64) -> u64;
+
+    /// The same, into classes drawn at random.
+    fn random(&mut self, packets: u64) -> u64;
+
+    /// Lets packets leave until no more than `packets` are queued.
+    fn drain(&mut self, packets: u64);
+}
+
+/// Which algorithm, and what its classes are owed.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// The name, as in a policy, with what is particular behind it.
+    pub name: &'static str,
+    make: Make,
+    /// Whether the classes lie below √n classes of their own, else all at the top.
+    tree: bool,
+    /// Whether half of the link is promised to them, so that both criteria of HFSC are at work.
+    min: bool,
+}
+
+/// Makes the scheduler of a subject, with so many classes.
+type Make = fn(&LinkConfig, Subject, u32) -> Result<Box<dyn Load>, ConfigError>;
+
+struct Bed<S> {
+    scheduler: S,
+    leaves: Vec<ClassId>,
+    /// The length of each frame.
+    frames: Vec<u32>,
+    /// Time in units of 1/100 ns.
+    centi: u64,
+    seed: u64,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::flat("fifo", |link, this, n| Ok(Box::new(Bed::new(Fifo::new(link), this, n)?))),
+        Self::flat("strict", |link, this, n| {
+            Ok(Box::new(Bed::new(StrictPriority::new(link), this, n)?))
+        }),
+        Self::flat("wrr", |link, this, n| Ok(Box::new(Bed::new(Wrr::new(link), this, n)?))),
+        Self::DRR,
+        Self::flat("wfq", |link, this, n| Ok(Box::new(Bed::new(Wfq::new(link), this, n)?))),
+        Self::hfsc("hfsc-flat", false, false),
+        Self::hfsc("hfsc-tree", true, false),
+        Self::hfsc("hfsc-flat-min", false, true),
+        Self::HFSC_TREE_MIN,
+    ];
+
+    /// Deficit round robin.
+    pub const DRR: Self =
+        Self::flat("drr", |link, this, n| Ok(Box::new(Bed::new(Drr::new(link), this, n)?)));
+
+    /// HFSC with two levels, weights and guarantees.
+    pub const HFSC_TREE_MIN: Self = Self::hfsc("hfsc-tree-min", true, true);
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|subject| subject.name == name)
+    }
+
+    /// A scheduler with so many classes, each with [`queued`] packets on average.
+    ///
+    /// # Errors
+    /// [`ConfigError`], where a class is refused.
+    pub fn load(self, classes: u32) -> Result<Box<dyn Load>, ConfigError> {
+        let link = LinkConfig {
+            rate: None,
+            catch_up: Nanos::ZERO,
+            classes_max: 2 * classes + 2,
+            packets_max: queued(classes) + 1024,
+        };
+        (self.make)(&link, self, classes)
+    }
+
+    const fn flat(name: &'static str, make: Make) -> Self {
+        Self { name, make, tree: false, min: false }
+    }
+
+    const fn hfsc(name: &'static str, tree: bool, min: bool) -> Self {
+        let make: Make = |link, this, n| Ok(Box::new(Bed::new(Hfsc::new(link), this, n)?));
+        Self { name, make, tree, min }
+    }
+}
+
+/// Packets queued at first in so many classes: four each, so that drawn at random most of them
+/// always have some; and enough for a batch.
+#[must_use]
+pub fn queued(classes: u32) -> u32 {
+    (4 * classes).max(2 * QUEUE_PACKETS).min(QUEUE_PACKETS * classes)
+}
+
+impl<S: Scheduler> Bed<S> {
+    fn new(mut scheduler: S, subject: Subject, classes: u32) -> Result<Self, ConfigError> {
+        let rate = if subject.min { LINK_BPS / 2 / u64::from(classes.max(1)) } else { 0 };
+        let min_rate = BitRate::from_bps(rate);
+        let bytes = ByteCount::new(1 << 20);
+        let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel: None };
+        let slices = if subject.tree { classes.isqrt().next_power_of_two() } else { 0 };
+        let mut parents = Vec::new();
+        for _ in 0..slices {
+            let config = ClassConfig { queue: queue.clone(), ..ClassConfig::default() };
+            parents.push(scheduler.add_class(Instant::ZERO, None, &config)?);
+        }
+        let mut leaves = Vec::new();
+        for index in 0..classes {
+            let (weight, queue) = (1 + index % 4, queue.clone());
+            let config = ClassConfig { weight, min_rate, queue, ..ClassConfig::default() };
+            let parent = parents.get(index as usize % parents.len().max(1)).copied();
+            leaves.push(scheduler.add_class(Instant::ZERO, parent, &config)?);
+        }
+        let packets = queued(classes);
+        for (id, &leaf) in (0..packets).zip(leaves.iter().cycle()) {
+            // No queue is fuller than the others, so none refuses.
+            let _taken = scheduler.enqueue(
+                Instant::ZERO,
+                leaf,
+                Packet::new(id, PACKET_BYTES, Instant::ZERO),
+            );
+        }
+        let frames = vec![PACKET_BYTES; packets as usize];
+        Ok(Self { scheduler, leaves, frames, centi: 0, seed: 1 })
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.centi / 100)
+    }
+
+    /// The next packet; `None` if none comes.
+    fn dequeue(&mut self) -> Option<(ClassId, u32)> {
+        self.centi += PACKET_CENTI;
+        loop {
+            match self.scheduler.dequeue(self.now()) {
+                Dequeue::Send { class, packet, .. } => return Some((class, packet.id)),
+                // WRR holds its turn: the next call is at its end.
+                Dequeue::Wait { until, .. } => self.centi = until.as_nanos() * 100,
+                Dequeue::Dropped { .. } | Dequeue::Idle => return None,
+            }
+        }
+    }
+
+    fn enqueue(&mut self, class: ClassId, id: u32) -> bool {
+        let bytes = self.frames.get(id as usize).copied().unwrap_or(PACKET_BYTES);
+        let now = self.now();
+        self.scheduler.enqueue(now, class, Packet::new(id, bytes, now)).is_ok()
+    }
+
+    /// xorshift64: the same each time, in a few cycles.
+    fn draw(&mut self) -> ClassId {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let leaf = (u128::from(self.seed) * self.leaves.len() as u128) >> 64;
+        usize::try_from(leaf).ok().and_then(|leaf| self.leaves.get(leaf).copied()).unwrap_or(FIRST)
+    }
+
+    fn cycle(&mut self, packets: u64, mut to: impl FnMut(&mut Self, ClassId) -> ClassId) -> u64 {
+        let mut left = 0;
+        while left < packets {
+            let mut batch = [(FIRST, 0); BATCH];
+            for slot in &mut batch {
+                let Some(sent) = self.dequeue() else { return left };
+                *slot = sent;
+            }
+            for (from, id) in batch {
+                // A full class refuses; another takes the packet.
+                for _ in 0..DRAWS_MAX {
+                    let class = to(self, from);
+                    if self.enqueue(class, id) {
+                        break;
+                    }
+                }
+            }
+            left += BATCH as u64;
+        }
+        left
+    }
+}
+
+impl<S: Scheduler> Load for Bed<S> {
+    fn refill(&mut self, packets: u64) -> u64 {
+        self.cycle(packets, |_, from| from)
+    }
+
+    fn random(&mut self, packets: u64) -> u64 {
+        self.cycle(packets, |this, _| this.draw())
+    }
+
+    fn drain(&mut self, packets: u64) {
+        while self.scheduler.backlog().packets > packets && self.dequeue().is_some() {}
+    }
+}
+
+/// Packets that leave before as many come in.
+const BATCH: usize = 32;
+const QUEUE_PACKETS: u32 = 64;
+/// Accounted length of every packet.
+const PACKET_BYTES: u32 = 64;
+/// 100 Gb/s.
+const LINK_BPS: u64 = 100_000_000_000;
+/// What a packet takes on it: 5.12 ns.
+const PACKET_CENTI: u64 = 512;
+/// How often a class is drawn for a packet before it is lost.
+const DRAWS_MAX: u32 = 64;
+const FIRST: ClassId = ClassId(0);
