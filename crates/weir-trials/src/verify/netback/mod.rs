@@ -2,6 +2,8 @@
 //! The experiments of the Netback text, and Weir beside its peers.
 
 mod forwarding;
+mod rte_sched;
+mod scheduler;
 
 use super::{Row, Table};
 use crate::{Trial, TrialError};
@@ -17,6 +19,7 @@ const ROWS: &[Row] = &[
     row(3, "weights swept from 30:1 to 1:30 are followed at once", missing),
     row(4, "a rate is exact, alone or beside another", missing),
     row(5, "disk work of a tenant does not reach the others", missing),
+    row(6, "the scheduler at 4096 classes beside DPDK's rte_sched", scheduler::show),
     row(7, "packets beside bridge, bridge + HTB and Open vSwitch", forwarding::show),
 ];
 
