@@ -2,15 +2,19 @@
 //! Packets a second and packets per processor-second beside Linux bridge, bridge with HTB and Open
 //! vSwitch: 64 bytes, the same veth pairs for all.
 //!
-//! *Apart*: the generator has processor 0, who forwards has the last one for itself; Weir's worker,
+//! *Apart*: the generator has processor 0, who forwards has the last one for itself: Weir's worker,
 //! Open vSwitch's packet thread, the bridge's receive threads. *Together*: all of it on processor
 //! 0, the generator included. All that the processors did counts, soft interrupts too, except what
 //! processor 0 did in the generator's own name.
+//!
+//! Receiving costs as little as it can, since it is the forwarder's processor that does it: frames
+//! are for a station that is not there, and the kernel drops them at the door. A redirected frame
+//! needs a program that takes it; it drops at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_host::run::Command;
-use weir_host::traffic::{Rate, XdpStream};
+use weir_host::traffic::{Mac, Rate, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
 use weir_policy::{Kind, Policy, SliceId};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, ByteCount, PacketRate};
@@ -97,6 +101,11 @@ const ALL: [Forwarder; 7] = [
 ];
 
 impl Forwarder {
+    /// Whether who forwards has a processor of its own.
+    const fn is_apart(self) -> bool {
+        matches!(self, Self::Queued | Self::Bridge | Self::BridgeHtb | Self::OpenVSwitch)
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Queued => "apart/weir-queued",
@@ -137,20 +146,22 @@ impl Bench {
     fn measure(&self, forwarder: Forwarder) -> Result<Seen, TrialError> {
         let star = &self.star;
         let mut rig = Rig::up(star)?;
-        // A veth takes redirected frames once its peer has GRO or a program; the sink comes later.
-        rig.ask("wire", Command::line("ethtool -K eth0 gro on"))?;
+        // A veth takes redirected frames once its peer has GRO or a program; the program comes
+        // later. Elsewhere GRO would put a queue before the door.
+        let gro = if forwarder.is_apart() { "off" } else { "on" };
+        rig.ask("wire", Command::new("ethtool", ["-K", "eth0", "gro", gro]))?;
         let seen = match forwarder {
             Forwarder::Queued => {
                 rig.put(&Middle::Weir(Box::new(self.queued())))?;
-                self.flow(&rig)
+                self.flow(&rig, forwarder)
             }
             Forwarder::Redirected => {
                 rig.put(&Middle::Weir(Box::new(self.redirected())))?;
-                self.flow(&rig)
+                self.flow(&rig, forwarder)
             }
             Forwarder::OpenVSwitch => {
                 let switch = OpenVSwitch::up(&rig, star, worker_cpu())?;
-                let seen = self.flow(&rig);
+                let seen = self.flow(&rig, forwarder);
                 switch.down();
                 seen
             }
@@ -171,10 +182,12 @@ impl Bench {
             let burst = ByteCount::new(LINK.as_bps() / 8 / 1000);
             Htb { link: LINK, class, burst, packets: 1000 }.up(star)?;
         }
-        let apart = matches!(forwarder, Forwarder::Bridge | Forwarder::BridgeHtb);
-        let napi = if apart { Some(NapiOn::cpu(star, worker_cpu())?) } else { None };
-        let seen = self.flow(rig);
-        napi.map_or(Ok(()), NapiOn::undo)?;
+        if forwarder.is_apart() {
+            let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
+            let (namespace, devices) = (&star.namespace("sw"), &devices);
+            NapiOn { namespace, devices, cpu: worker_cpu() }.up()?;
+        }
+        let seen = self.flow(rig, forwarder);
         bridge.down()?;
         seen
     }
@@ -183,6 +196,7 @@ impl Bench {
     fn queued(&self) -> Policy {
         let mut policy = self.star.policy();
         for vif in &mut policy.vifs {
+            vif.send_queue.packets = QUEUE_PACKETS;
             vif.send.min_rate = BitRate::from_bps(LINK.as_bps() / 2 / TENANTS as u64);
         }
         policy
@@ -206,24 +220,28 @@ impl Bench {
     }
 
     /// As many packets as the generator makes, and what comes through.
-    fn flow(&self, rig: &Rig) -> Result<Seen, TrialError> {
+    fn flow(&self, rig: &Rig, forwarder: Forwarder) -> Result<Seen, TrialError> {
         let star = &self.star;
         let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
-        // A bridge learns where the wire is from what comes from there.
-        streams.push(star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS))));
+        // A bridge learns where the receiver is from what comes from there.
+        let answers = star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS)));
+        streams.push(XdpStream { source_mac: Some(RECEIVER), ..answers });
+        let receivers = if forwarder.is_apart() { vec![] } else { vec![light_sink(star)] };
         let run = Run {
             middle: Middle::Bridge,
             senders: vec![star.generator(streams)],
-            receivers: vec![star.sink()],
+            receivers,
             changes: Vec::new(),
             length: WARM_UP + MEASURED + SPARE,
             star: star.clone(),
         };
-        let (outcome, busy) = run.flow(rig, |_| {
+        let (outcome, (busy, rate)) = run.flow(rig, |rig| {
             std::thread::sleep(WARM_UP);
-            let start = CpuTime::now()?;
+            let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
             std::thread::sleep(MEASURED);
-            Ok(CpuTime::now()?.since(&start, GENERATOR_CPU))
+            let packets = received(rig)?.saturating_sub(before);
+            let rate = crate::float(packets) / start.elapsed().as_secs_f64();
+            Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate))
         })?;
         let late = outcome
             .sent
@@ -232,28 +250,40 @@ impl Bench {
         if late {
             return Err(TrialError::Node("the generator began late: a busy machine".into()));
         }
-        let cells = |span: Duration| usize::try_from(span.as_nanos() / CELL.as_nanos());
-        let [first, count] = [WARM_UP, MEASURED].map(|span| cells(span).unwrap_or(0));
-        let cell_ns = crate::clock::nanos(CELL);
-        let streams = outcome.received.iter().flat_map(|receiver| &receiver.streams);
-        let arrived = streams.map(|stream| {
-            let bits = outcome.bits(Some(&stream.series), cell_ns, first + count);
-            bits.iter().skip(first).sum::<f64>()
-        });
-        let packets = arrived.sum::<f64>() / 8.0 / f64::from(FRAME_BYTES);
-        let rate = packets / MEASURED.as_secs_f64();
         let Busy { all, own } = busy;
         Ok(Seen { rate, efficiency: rate / (all - own).max(f64::MIN_POSITIVE), generator: own })
     }
 
     fn stream(&self, tenant: usize) -> XdpStream {
         let number = u16::try_from(tenant).unwrap_or(u16::MAX);
-        XdpStream { weight: TURN, ..self.star.stream(tenant, number, FRAME_BYTES, None) }
+        let stream = self.star.stream(tenant, number, FRAME_BYTES, None);
+        XdpStream { weight: TURN, destination_mac: RECEIVER, ..stream }
     }
+}
+
+/// A program that drops everything and counts hardly more than how much.
+fn light_sink(star: &Star) -> ReceiveSpec {
+    let mut spec = star.sink();
+    spec.streams_max = 1;
+    if let ReceiveMethod::Sink(sink) = &mut spec.method {
+        (sink.sources_max, sink.verdict) = (0, Verdict::DropAll);
+    }
+    spec
+}
+
+/// Frames that reached the wire's end, as the kernel counts them.
+fn received(rig: &Rig) -> Result<u64, TrialError> {
+    let said = rig.ask("wire", Command::line("ip -json -stats link show eth0"))?;
+    let links: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+    let packets = links[0]["stats64"]["rx"]["packets"].as_u64();
+    packets.ok_or_else(|| TrialError::Node("ip link shows no received packets".into()))
 }
 
 /// Vifs, and classes of HTB.
 const TENANTS: usize = 16;
+
+/// A few turns of a tenant's: what waits longer is in no cache any more when it is sent.
+const QUEUE_PACKETS: u32 = 128;
 
 /// Frames of a tenant in a row.
 const TURN: u32 = 32;
@@ -269,7 +299,10 @@ const POLICED_PPS: u64 = 2_000_000;
 const QUEUED_RATIO: f64 = 1.5;
 const REDIRECTED_RATIO: f64 = 3.5;
 
-/// The stream from the wire's end.
+/// Behind the wire's end, so to say; not the address of its device.
+const RECEIVER: Mac = Mac([0x02, 0, 0, 0, 0, 99]);
+
+/// The stream from there.
 const ANSWERS: u16 = 1_000;
 const ANSWERS_PPS: u64 = 100;
 
@@ -279,4 +312,3 @@ const GENERATOR_CPU: usize = 0;
 const WARM_UP: Duration = Duration::from_millis(1_500);
 const MEASURED: Duration = Duration::from_millis(2_000);
 const SPARE: Duration = Duration::from_millis(100);
-const CELL: Duration = Duration::from_millis(100);
