@@ -56,12 +56,26 @@ pub struct Line {
     pub worst_bps: f64,
 }
 
+/// What is put before the names of its cases and of its series: they may be parts of a table's row.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefix<'a> {
+    /// Of a case: `demo.`, for instance.
+    pub case: &'a str,
+    /// Of a series.
+    pub series: &'a str,
+}
+
 /// Runs the demonstration in a lab called `lab`, `seconds` for each half; series and cases go into
 /// the trial.
 ///
 /// # Errors
 /// The lab could not be built, or traffic could not flow; `seconds` leave nothing after settling.
-pub fn run(trial: &mut Trial<'_>, lab: &str, seconds: usize) -> Result<Vec<Line>, TrialError> {
+pub fn run(
+    trial: &mut Trial<'_>,
+    lab: &str,
+    seconds: usize,
+    prefix: Prefix<'_>,
+) -> Result<Vec<Line>, TrialError> {
     if seconds <= SETTLE_SECONDS {
         let needs = format!("more than {SETTLE_SECONDS} s, which are for settling");
         return Err(TrialError::Missing { what: format!("demo of {seconds} s"), needs });
@@ -72,9 +86,9 @@ pub fn run(trial: &mut Trial<'_>, lab: &str, seconds: usize) -> Result<Vec<Line>
     let bridge = through(&star, Middle::Bridge, seconds)?;
     trial.say(&format!("through Weir, {seconds} s"));
     let weir = through(&star, Middle::Weir(Box::new(policy(&star))), seconds)?;
-    keep(trial, "bridge", &bridge, seconds)?;
-    keep(trial, "weir", &weir, seconds)?;
-    judge(trial)?;
+    keep(trial, &prefix.of_series("bridge"), &bridge, seconds)?;
+    keep(trial, &prefix.of_series("weir"), &weir, seconds)?;
+    judge(trial, prefix)?;
     let line = |(index, tenant): (usize, &Tenant)| {
         let worst = after_settling(got(&weir, index, seconds));
         Line {
@@ -160,39 +174,50 @@ fn keep(
     Ok(())
 }
 
-fn judge(trial: &mut Trial<'_>) -> Result<(), TrialError> {
+fn judge(trial: &mut Trial<'_>, prefix: Prefix<'_>) -> Result<(), TrialError> {
     let pair = |middle: &str, name: &str| {
-        [format!("{middle}/{name}/got"), format!("{middle}/{name}/owed")]
+        ["got", "owed"].map(|what| prefix.of_series(&format!("{middle}/{name}/{what}")))
     };
     for tenant in TENANTS {
         let name = format!("{}: got of what it is owed, worst second", tenant.name);
-        let id = format!("demo.weir.{}", tenant.name);
-        let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(0.99));
+        let part = prefix.of_case(&format!("weir.{}", tenant.name));
+        let claim = Claim::new(part, name, Rule::LeastRatio, Bound::at_least(0.99));
         trial.judge(claim.of(&pair("weir", tenant.name)).skip(SETTLE_SECONDS))?;
     }
-    judge_offers(trial)?;
-    let weir: Vec<String> = TENANTS.iter().map(|t| format!("weir/{}/got", t.name)).collect();
+    judge_offers(trial, prefix)?;
+    let weir: Vec<String> = TENANTS.iter().map(|t| pair("weir", t.name)[0].clone()).collect();
     let full = Bound::at_least(0.98 * crate::float(LINK_MBPS * 1_000_000));
-    let claim = Claim::new("demo.weir.link", "link, worst second", Rule::LeastTotal, full);
+    let claim =
+        Claim::new(prefix.of_case("weir.link"), "link, worst second", Rule::LeastTotal, full);
     trial.judge(claim.of(&weir).skip(SETTLE_SECONDS))?;
     let bridge: Vec<String> = TENANTS.iter().flat_map(|t| pair("bridge", t.name)).collect();
     let name = "the bridge breaks a guarantee by half";
-    let claim = Claim::new("demo.bridge", name, Rule::LeastRatio, Bound::at_most(0.5));
+    let claim = Claim::new(prefix.of_case("bridge"), name, Rule::LeastRatio, Bound::at_most(0.5));
     trial.judge(claim.of(&bridge).skip(SETTLE_SECONDS))?;
     Ok(())
 }
 
 /// Whoever offers little is owed little: without these, a machine too busy to send would pass.
-fn judge_offers(trial: &mut Trial<'_>) -> Result<(), TrialError> {
+fn judge_offers(trial: &mut Trial<'_>, prefix: Prefix<'_>) -> Result<(), TrialError> {
     for tenant in TENANTS.iter().filter(|tenant| tenant.offers_times > 0) {
-        let id = format!("demo.weir.{}.offered", tenant.name);
+        let part = prefix.of_case(&format!("weir.{}.offered", tenant.name));
         let name = format!("{}: offered, on average", tenant.name);
         let least = crate::float(tenant.guaranteed_mbps * tenant.offers_times * 1_000_000);
-        let claim = Claim::new(id, name, Rule::Mean, Bound::at_least(least));
-        let offered = format!("weir/{}/offered", tenant.name);
+        let claim = Claim::new(part, name, Rule::Mean, Bound::at_least(least));
+        let offered = prefix.of_series(&format!("weir/{}/offered", tenant.name));
         trial.judge(claim.of(&[offered]).skip(SETTLE_SECONDS))?;
     }
     Ok(())
+}
+
+impl Prefix<'_> {
+    fn of_case(self, part: &str) -> String {
+        format!("{}{part}", self.case)
+    }
+
+    fn of_series(self, name: &str) -> String {
+        format!("{}{name}", self.series)
+    }
 }
 
 fn after_settling(bits: Vec<f64>) -> Vec<f64> {
@@ -213,3 +238,29 @@ pub const SETTLE_SECONDS: usize = 2;
 const FLOOD_PPS: u64 = 400_000;
 
 const TCP_TENANT: usize = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_result::{Origin, ResultFile};
+
+    /// Whoever shows the demonstration as part of a table finds its cases under the table's row.
+    #[test]
+    fn cases_are_called_what_the_caller_calls_them() {
+        let mut progress = |_: &str| {};
+        let mut trial = Trial::new(ResultFile::new(Origin::default()), true, &mut progress);
+        let ten_seconds = || Series::sampled("bit/s", 1.0, vec![1e6; 10]);
+        for middle in ["bridge", "weir"] {
+            for tenant in TENANTS {
+                for what in ["got", "owed", "offered"] {
+                    let name = format!("table.2/{middle}/{}/{what}", tenant.name);
+                    trial.keep(&name, ten_seconds()).unwrap();
+                }
+            }
+        }
+        judge(&mut trial, Prefix { case: "table.2/", series: "table.2/" }).unwrap();
+        let cases = trial.result.cases();
+        assert!(cases.len() > TENANTS.len());
+        assert!(cases.iter().all(|case| case.id().starts_with("table.2/")), "{cases:?}");
+    }
+}

@@ -34,7 +34,8 @@ impl Demo {
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let default = Nanos::from_secs(if self.output.quick { 5 } else { 12 });
         let seconds = self.duration.unwrap_or(default).as_nanos() / 1_000_000_000;
-        let lines = demo::run(&mut trial, &self.lab, usize::try_from(seconds)?)?;
+        let prefix = demo::Prefix { case: "demo.", series: "" };
+        let lines = demo::run(&mut trial, &self.lab, usize::try_from(seconds)?, prefix)?;
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
         if !self.output.json {

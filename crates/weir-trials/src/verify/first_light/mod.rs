@@ -71,9 +71,11 @@ const fn correctness(
 }
 
 /// The demonstration's cases are the row's parts.
-fn demonstration(trial: &mut Trial<'_>, _row: &Row) -> Result<(), TrialError> {
+fn demonstration(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let seconds = if trial.quick { 5 } else { 12 };
-    demo::run(trial, "shown", seconds).map(drop)
+    let prefix = row.id("") + "/";
+    let prefix = demo::Prefix { case: &prefix, series: &prefix };
+    demo::run(trial, "shown", seconds, prefix).map(drop)
 }
 
 /// Seconds at the beginning of each run that no bound is held against.
