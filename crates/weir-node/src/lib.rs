@@ -21,5 +21,5 @@ pub mod worker;
 
 pub use error::NodeError;
 pub use lateness::{Lateness, LatenessSummary};
-pub use run::{Options, read_policy, run};
+pub use run::{Ended, Options, read_policy, run};
 pub use takeover::Plan;

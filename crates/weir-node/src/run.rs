@@ -32,6 +32,16 @@ pub struct Options {
     pub state: StateDir,
 }
 
+/// How a node ended; in either case everything is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Ended {
+    /// It was asked to: by a signal or a request.
+    Asked,
+    /// Nobody confirmed it in time.
+    NotConfirmed,
+}
+
 /// Reads and checks a policy file.
 ///
 /// # Errors
@@ -43,11 +53,11 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
 }
 
 /// Runs a node until SIGINT, SIGTERM, a request to stop, or a confirmation that did not come; then
-/// undoes everything. `report` is told each step in a line.
+/// undoes everything, and says which of them it was. `report` is told each step in a line.
 ///
 /// # Errors
 /// What could not be read, opened, applied or undone.
-pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<(), NodeError> {
+pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<Ended, NodeError> {
     let policy = read_policy(&options.config)?;
     let node = Arc::new(Node::new(options)?);
     let mut takeover = Takeover::begin(&policy, &options.state)?;
@@ -56,7 +66,7 @@ pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<(), NodeEr
         .will_leave(&socket)
         .and_then(|()| forward(&socket, options, &policy, &node, report));
     let undone = takeover.undo();
-    forwarded.and(undone)
+    forwarded.and_then(|ended| undone.map(|()| ended))
 }
 
 /// Opens the ports, starts the worker, answers requests, until told to stop.
@@ -66,7 +76,7 @@ fn forward(
     policy: &Policy,
     node: &Arc<Node>,
     report: &mut dyn FnMut(&str),
-) -> Result<(), NodeError> {
+) -> Result<Ended, NodeError> {
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let ports = Ports::open(policy, &mut pool)?;
     let worker = Worker::new(policy.clone(), ports, pool).map_err(NodeError::Switch)?;
@@ -76,13 +86,13 @@ fn forward(
     let name = &policy.node.name;
     let served = control::serve(socket, Arc::clone(node) as Arc<dyn Handler>)
         .map_err(|error| NodeError::io(socket, error));
-    if served.is_ok() {
+    let why = served.map(|()| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
-        node.stay(options.confirm, report, &thread);
-    }
+        node.stay(options.confirm, report, &thread)
+    });
     node.end_worker();
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
-    served.and(ended)
+    why.and_then(|why| ended.map(|()| why))
 }
 
 fn start_worker(
@@ -148,8 +158,13 @@ impl Node {
         let _known = self.commands.set(commands);
     }
 
-    /// Waits until the node is to end; reloads when told to.
-    fn stay(&self, confirm: Option<Duration>, report: &mut dyn FnMut(&str), worker: &WorkerThread) {
+    /// Waits until the node is to end, and says why; reloads when told to.
+    fn stay(
+        &self,
+        confirm: Option<Duration>,
+        report: &mut dyn FnMut(&str),
+        worker: &WorkerThread,
+    ) -> Ended {
         let deadline = confirm.map(|time| (time, Instant::now() + time));
         while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
             if self.reload.swap(false, Ordering::Relaxed) {
@@ -162,11 +177,12 @@ impl Node {
                 && !self.confirmed.load(Ordering::Relaxed)
                 && Instant::now() > deadline
             {
-                report(&format!("not confirmed within {} s: undoing", time.as_secs()));
-                return;
+                report(&format!("not confirmed within {} s: undoing", time.as_secs_f64()));
+                return Ended::NotConfirmed;
             }
             std::thread::sleep(SIGNAL_POLL);
         }
+        Ended::Asked
     }
 
     fn end_worker(&self) {

@@ -158,6 +158,11 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// Whether it is a node that was not confirmed, and undid what it did.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.status.and_then(|status| status.code()) == Some(4)
+    }
+
     /// Whether it ended by itself with status 1 or 2, as the documentation says of what could not
     /// be done, and without a panic.
     pub(crate) fn is_refusal(&self) -> bool {

@@ -2,7 +2,8 @@
 //! The one binary: subcommands, nothing else.
 //!
 //! Exit status: 0 done and everything held, 1 it could not be done, 2 the command line was wrong,
-//! 3 it was measured and a case does not hold.
+//! 3 it was measured and a case does not hold, 4 a node was not confirmed in time and has undone
+//! what it did.
 
 mod demo;
 mod doctor;

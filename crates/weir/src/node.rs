@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use weir_host::StateDir;
 use weir_node::capture::CaptureRequest;
 use weir_node::control::{self, Request, Response};
-use weir_node::{Options, Plan};
+use weir_node::{Ended, Options, Plan};
 use weir_units::Nanos;
 
 use crate::{Failure, output};
@@ -27,7 +27,7 @@ pub(crate) enum Node {
         /// Print what would be done and touch nothing
         #[arg(long)]
         dry_run: bool,
-        /// Undo everything after this time, unless `weir node confirm` comes first
+        /// Undo all and exit with 4, unless `weir node confirm` comes in this time
         #[arg(long, value_name = "TIME")]
         confirm: Option<Nanos>,
     },
@@ -114,8 +114,11 @@ impl Node {
                 }
                 let confirm = confirm.map(|time| Duration::from_nanos(time.as_nanos()));
                 let options = Options { config, confirm, state: StateDir::from_env() };
-                weir_node::run(&options, &mut |line| eprintln!("{line}"))?;
-                Ok(ExitCode::SUCCESS)
+                let ended = weir_node::run(&options, &mut |line| eprintln!("{line}"))?;
+                Ok(match ended {
+                    Ended::Asked => ExitCode::SUCCESS,
+                    Ended::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
+                })
             }
             Self::Status(name) => name.ask(&Request::Status),
             Self::Reload(name) => name.ask(&Request::Reload),
@@ -143,3 +146,7 @@ impl Name {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+/// The exit status of a node that undid itself: a script that takes a host's only interface must
+/// not take it for success, nor for one of the failures that have a status of their own.
+const NOT_CONFIRMED: u8 = 4;

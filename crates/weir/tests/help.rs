@@ -47,7 +47,7 @@ const HEAD: &str = "# Command line
 
 What the program says of itself, command by command. A test holds this page to it. Exit status: 0
 done and everything held, 1 it could not be done, 2 the command line was wrong, 3 it was measured
-and a case does not hold.
+and a case does not hold, 4 a node was not confirmed in time and has undone what it did.
 
 State (journals, control sockets) is in `/run/weir`, or where `WEIR_STATE` says.
 ";

@@ -40,7 +40,8 @@ fn a_node_that_is_not_confirmed_undoes_itself() {
     let before = site.devices();
     let start = Instant::now();
     let ended = site.run(&["--confirm", "1s"]).wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
+    // A status of its own: a script must know that the node is not there.
+    assert_eq!(ended.status.code(), Some(4), "{ended:?}");
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("not confirmed within 1 s"));
     site.is_again(&before);

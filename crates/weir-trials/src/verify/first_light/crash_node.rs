@@ -89,7 +89,7 @@ fn confirmations(
     counts.times.push(f64::from(u8::from(node.is_alive())));
     let ended = node.end_within(LIMIT)?;
     let in_time = started.elapsed() >= CONFIRM;
-    counts.failed_ends.push(f64::from(u8::from(!(ended.is_good() && in_time))));
+    counts.failed_ends.push(f64::from(u8::from(!(ended.is_unconfirmed() && in_time))));
     ground.count_left(trial, &mut counts)?;
     counts.judge(trial, row, "unconfirmed", 1)?;
 
