@@ -55,8 +55,11 @@ pub struct DirectionStatus {
     pub dropped: BTreeMap<String, Amount>,
     /// Taken into a queue.
     pub enqueued: Amount,
-    /// Dropped after that, by active queue management.
+    /// Dropped after that.
     pub dropped_after: Amount,
+    /// The same by reason; reasons that never occurred are left out.
+    #[serde(default)]
+    pub dropped_after_by: BTreeMap<String, Amount>,
     /// Handed on.
     pub sent: Amount,
     /// Of those sent, in the kernel.
@@ -100,17 +103,18 @@ impl From<Tally> for Amount {
 
 impl From<&Counters> for DirectionStatus {
     fn from(counters: &Counters) -> Self {
-        let dropped = Reason::ALL
-            .iter()
-            .map(|&reason| (reason.name().to_string(), counters.dropped_for(reason).into()))
-            .filter(|(_, amount)| *amount != Amount::default())
-            .collect();
+        let by = |reasons: &[Reason], count: &dyn Fn(Reason) -> Tally| {
+            let each = reasons.iter().map(|&reason| (reason.name().to_owned(), count(reason)));
+            let occurred = each.filter(|(_, tally)| *tally != Tally::default());
+            occurred.map(|(name, tally)| (name, tally.into())).collect()
+        };
         Self {
             received: counters.received.into(),
             copies: counters.copies.into(),
-            dropped,
+            dropped: by(&Reason::ALL, &|reason| counters.dropped_for(reason)),
             enqueued: counters.enqueued.into(),
             dropped_after: counters.dropped_after.into(),
+            dropped_after_by: by(&Reason::AFTER_QUEUE, &|r| counters.dropped_after_for(r)),
             sent: counters.sent.into(),
             redirected: counters.redirected.into(),
             backlog: counters.backlog().into(),

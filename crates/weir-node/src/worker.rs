@@ -175,13 +175,7 @@ impl Worker {
         let room = port.transmit_room(pool).min(BATCH);
         let mut frames = [NO_FRAME; BATCH];
         let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
-        for frame in &frames[..due] {
-            if let Err(refused) = port.transmit(pool, *frame) {
-                // It said that there was room, so this is a fault of the port; the frame cannot go
-                // back into its queue, and a leak would be worse than a loss.
-                pool.free(refused.id);
-            }
-        }
+        hand_over(&frames[..due], *iface, port, switch, pool);
         if due > 0 || *flush_again {
             // A device that is down keeps its frames; the next turn tries again.
             *flush_again = port.flush(pool).map_or(true, |left| left > 0);
@@ -283,6 +277,23 @@ impl Worker {
     }
 }
 
+/// Gives a device frames that it has offered room for.
+fn hand_over(
+    frames: &[Frame],
+    iface: IfaceId,
+    port: &mut impl Port,
+    switch: &mut Switch,
+    pool: &mut Pool,
+) {
+    for frame in frames {
+        if let Err(refused) = port.transmit(pool, *frame) {
+            // A fault of the port: the frame cannot go back into its queue.
+            switch.account_refused(iface, refused);
+            pool.free(refused.id);
+        }
+    }
+}
+
 /// Devices are opened and the worker's time is reserved at the start, so a change may not bring or
 /// take a device, nor bind one otherwise, nor move the worker. Said, not ignored: a node that
 /// accepts a value without following it would be believed.
@@ -326,6 +337,40 @@ const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_ports::MemoryPort;
+    use weir_switch::{Reason, Tally};
+    use weir_units::BitRate;
+
+    /// A port with room for one is given two: the second is counted, under its reason, and freed.
+    #[test]
+    fn a_frame_that_a_port_refuses_is_counted() {
+        let mut policy = Policy::new("edge");
+        policy.add_port(weir_policy::Port::new("up0", BitRate::from_mbps(100)));
+        let slice = policy.add_slice(weir_policy::Slice::new("gold"));
+        policy.add_vif(weir_policy::Vif::new("a", slice, weir_policy::PortId(0)));
+        let mut pool = Pool::new(64, 2048).unwrap();
+        let mut switch = Switch::new(&policy, Instant::ZERO).unwrap();
+        let (up, vif) = (IfaceId(0), IfaceId(1));
+        let mut frames = [NO_FRAME; 2];
+        for frame in &mut frames {
+            let id = pool.alloc().unwrap();
+            let held = Frame { id, offset: pool.headroom(), len: 100 };
+            pool.data(held)[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
+            pool.data(held)[12..14].copy_from_slice(&[0x88, 0xb5]);
+            switch.receive(Instant::ZERO, vif, held, &mut pool);
+            let later = Instant::ZERO + Nanos::from_millis(1);
+            assert_eq!(switch.transmit_batch(later, up, &mut pool, std::slice::from_mut(frame)), 1);
+        }
+        let free = pool.free_frames();
+        let (mut port, _other) = MemoryPort::pair(["up0", "wire"], 1);
+        hand_over(&frames, up, &mut port, &mut switch, &mut pool);
+        assert_eq!(pool.free_frames(), free + 1);
+        let counters = *switch.counters(up, Direction::Send).unwrap();
+        assert_eq!((counters.enqueued.packets, counters.sent.packets), (2, 1));
+        assert!(counters.balanced(Tally::default()), "{counters:?}");
+        let status = DirectionStatus::from(&counters);
+        assert_eq!(status.dropped_after_by[Reason::RefusedByPort.name()].packets, 1);
+    }
 
     #[test]
     fn a_change_of_what_is_fixed_is_refused_by_its_key() {

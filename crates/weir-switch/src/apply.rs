@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::fdb::Source;
 use crate::police::Meter;
 use crate::pool::FramePool;
+use crate::reason::Reason;
 use crate::remap::Remap;
 use crate::state::{self, Domain, Link, Owner, Room, Slot, Stage, VifState, tree_index};
 use crate::switch::{Switch, SwitchError, TREES, check, length_max};
@@ -156,7 +157,7 @@ impl Switch {
         let counters = &mut self.counters[port as usize][Direction::Send as usize];
         for (_, _, packet) in orphans {
             let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
-            counters.dropped_after.add(slot.len);
+            counters.drop_after(Reason::Removed, slot.len);
         }
     }
 
@@ -271,7 +272,8 @@ impl Switch {
                 Direction::Receive => &mut state.receiving,
             };
             *held = held.saturating_sub(1);
-            self.vif_counters(vif, direction).dropped_after.add(VifState::own_length(slot));
+            let bytes = VifState::own_length(slot);
+            self.vif_counters(vif, direction).drop_after(Reason::Removed, bytes);
         }
         self.queued = self.queued.saturating_sub(1);
         self.removed += 1;

@@ -31,14 +31,16 @@ pub struct Counters {
     pub sent: Tally,
     /// Of those sent, handed on without the switch: see [`crate::Switch::account_redirected`].
     pub redirected: Tally,
-    /// Dropped between the two, by active queue management.
+    /// Dropped between the two.
     pub dropped_after: Tally,
     /// Further copies of what was received, made for flooding.
     pub copies: Tally,
-    /// Of those, marked "congestion experienced"; packets.
+    /// Of those sent, marked "congestion experienced"; packets.
     pub marked: u64,
     /// Dropped before a queue, by [`Reason`].
     pub dropped: [Tally; Reason::COUNT],
+    /// Dropped after it, by the place in [`Reason::AFTER_QUEUE`].
+    after: [Tally; Reason::AFTER_QUEUE.len()],
 }
 
 impl Default for Counters {
@@ -52,6 +54,7 @@ impl Default for Counters {
             sent: Tally::default(),
             redirected: Tally::default(),
             marked: 0,
+            after: [Tally::default(); Reason::AFTER_QUEUE.len()],
         }
     }
 }
@@ -92,16 +95,29 @@ impl Counters {
         self.dropped.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally))
     }
 
+    /// Drops after a queue, for one reason.
+    #[must_use]
+    pub fn dropped_after_for(&self, reason: Reason) -> Tally {
+        let each = Reason::AFTER_QUEUE.iter().zip(self.after);
+        each.filter(|(known, _)| **known == reason)
+            .map(|(_, tally)| tally)
+            .next()
+            .unwrap_or_default()
+    }
+
     /// What is queued, by the second identity.
     #[must_use]
     pub const fn backlog(&self) -> Tally {
         self.enqueued.minus(self.sent.plus(self.dropped_after))
     }
 
-    /// Whether both identities hold for a `backlog` that was counted on its own.
+    /// Whether both identities hold for a `backlog` that was counted on its own, and every drop has
+    /// its reason.
     #[must_use]
     pub fn balanced(&self, backlog: Tally) -> bool {
-        self.received.plus(self.copies) == self.dropped_total().plus(self.enqueued)
+        let after = self.after.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally));
+        after == self.dropped_after
+            && self.received.plus(self.copies) == self.dropped_total().plus(self.enqueued)
             && self.enqueued == self.sent.plus(self.dropped_after).plus(backlog)
     }
 
@@ -110,6 +126,22 @@ impl Counters {
         let dropped = Tally { packets, bytes };
         self.received = self.received.plus(dropped);
         self.dropped[reason as usize] = self.dropped[reason as usize].plus(dropped);
+    }
+
+    /// Counts a drop after a queue, for one of [`Reason::AFTER_QUEUE`].
+    pub(crate) fn drop_after(&mut self, reason: Reason, bytes: u16) {
+        let place = Reason::AFTER_QUEUE.iter().position(|known| *known == reason);
+        debug_assert!(place.is_some(), "{reason} is no reason after a queue");
+        if let Some(tally) = place.and_then(|place| self.after.get_mut(place)) {
+            tally.add(bytes);
+            self.dropped_after.add(bytes);
+        }
+    }
+
+    /// Counts what was handed on and came back: it was not sent after all.
+    pub(crate) fn take_back(&mut self, reason: Reason, bytes: u16) {
+        self.sent = self.sent.minus(Tally { packets: 1, bytes: u64::from(bytes) });
+        self.drop_after(reason, bytes);
     }
 
     /// Counts a drop before a queue.

@@ -7,6 +7,7 @@ use weir_units::Instant;
 
 use crate::frame::mark_congestion;
 use crate::pool::{Frame, FramePool};
+use crate::reason::Reason;
 use crate::state::{NO_FRAME, Slot, Stage, VifState, tree_index};
 use crate::switch::Switch;
 use crate::tree::{NO_VIF, Served, TreeKind};
@@ -47,6 +48,20 @@ impl Switch {
             }
         }
         count
+    }
+
+    /// Counts a frame of [`Switch::transmit`] that the device refused: it was not sent after all.
+    /// Its chunk is the caller's, who frees it.
+    pub fn account_refused(&mut self, to: IfaceId, frame: Frame) {
+        let direction = match self.vif_of(to) {
+            Some(_) => Direction::Receive,
+            None => Direction::Send,
+        };
+        // As it was counted: a new tag came after that.
+        let bytes = self.slots.get(frame.id as usize).map_or(frame.len, |slot| slot.len);
+        if let Some(counters) = self.counters.get_mut(to.0 as usize) {
+            counters[direction as usize].take_back(Reason::RefusedByPort, bytes);
+        }
     }
 
     /// Moves what is due from the trees of all ports to the vifs it is for: see
@@ -114,7 +129,7 @@ impl Switch {
                     }
                 }
                 Served::Dropped { vif, packet } => {
-                    self.give_up_at_port(port, vif, packet, pool);
+                    self.give_up_at_port(port, vif, packet, Reason::Codel, pool);
                 }
                 Served::Wait { until, why } => return Transmit::Wait { until, why },
                 Served::Idle => return Transmit::Idle,
@@ -142,7 +157,7 @@ impl Switch {
             match self.trees[tree].dequeue(now) {
                 Served::Send { vif, packet, mark } => *place = (vif, packet, mark),
                 Served::Dropped { vif, packet } => {
-                    self.give_up_at_port(port, vif, packet, pool);
+                    self.give_up_at_port(port, vif, packet, Reason::Codel, pool);
                     continue;
                 }
                 Served::Wait { .. } | Served::Idle => break,
@@ -179,15 +194,24 @@ impl Switch {
         pool: &mut P,
     ) -> Option<Frame> {
         let slot = *self.slots.get(packet.id as usize)?;
-        self.queued = self.queued.saturating_sub(1);
         let mut frame = slot.frame(packet.id);
         let at = vif as usize;
+        let state = self.vifs.get(at).map(|state| (state.vlan, state.send_limited));
+        let (wanted, limited) = state.unwrap_or((slot.vlan, false));
+        if wanted != slot.vlan {
+            let Some(retagged) = retag(pool, frame, slot.vlan, wanted) else {
+                self.removed += 1;
+                self.give_up_at_port(port, vif, packet, Reason::NoHeadroom, pool);
+                return None;
+            };
+            frame = retagged;
+        }
+        self.queued = self.queued.saturating_sub(1);
         let counters = &mut self.counters[port as usize][Direction::Send as usize];
-        counters.sent.add(frame.len);
+        counters.sent.add(slot.len);
         counters.marked += u64::from(mark);
         let Some(state) = self.vifs.get_mut(at) else { return Some(frame) };
         state.sending = state.sending.saturating_sub(1);
-        let (wanted, limited) = (state.vlan, state.send_limited);
         let counters = self.vif_counters(at, Direction::Send);
         counters.sent.add(VifState::own_length(slot));
         counters.marked += u64::from(mark);
@@ -197,14 +221,6 @@ impl Switch {
         }
         if mark {
             mark_congestion(pool.data(frame));
-        }
-        if wanted != slot.vlan {
-            let Some(retagged) = retag(pool, frame, slot.vlan, wanted) else {
-                self.removed += 1;
-                pool.free(frame.id);
-                return None;
-            };
-            frame = retagged;
         }
         Some(frame)
     }
@@ -255,7 +271,7 @@ impl Switch {
                     self.reach_vif(now, vif as usize, packet, mark, pool);
                 }
                 Served::Dropped { vif, packet } => {
-                    self.give_up(vif as usize, Direction::Receive, packet, pool);
+                    self.give_up(vif as usize, Direction::Receive, packet, Reason::Codel, pool);
                 }
                 Served::Wait { .. } | Served::Idle => break,
             }
@@ -328,7 +344,7 @@ impl Switch {
         if to >= self.vifs.len() {
             // The receiver was taken away by a change of policy.
             self.removed += 1;
-            return self.give_up(from, Direction::Send, packet, pool);
+            return self.give_up(from, Direction::Send, packet, Reason::Removed, pool);
         }
         let sender = &mut self.vifs[from];
         sender.sending = sender.sending.saturating_sub(1);
@@ -422,12 +438,19 @@ impl Switch {
         Some((slot, slot.frame(head)))
     }
 
-    /// Active queue management gave up a frame that was queued for a vif's port.
-    fn give_up_at_port<P: FramePool>(&mut self, port: u32, vif: u32, packet: Packet, pool: &mut P) {
+    /// A frame that was queued for a vif's port is given up.
+    fn give_up_at_port<P: FramePool>(
+        &mut self,
+        port: u32,
+        vif: u32,
+        packet: Packet,
+        reason: Reason,
+        pool: &mut P,
+    ) {
         let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
         let counters = &mut self.counters[port as usize][Direction::Send as usize];
-        counters.dropped_after.add(slot.len);
-        self.give_up(vif as usize, Direction::Send, packet, pool);
+        counters.drop_after(reason, slot.len);
+        self.give_up(vif as usize, Direction::Send, packet, reason, pool);
     }
 
     fn give_up<P: FramePool>(
@@ -435,6 +458,7 @@ impl Switch {
         vif: usize,
         direction: Direction,
         packet: Packet,
+        reason: Reason,
         pool: &mut P,
     ) {
         let slot = self.slots.get(packet.id as usize).copied().unwrap_or(Slot::EMPTY);
@@ -445,7 +469,7 @@ impl Switch {
             };
             *held = held.saturating_sub(1);
             let bytes = VifState::own_length(slot);
-            self.vif_counters(vif, direction).dropped_after.add(bytes);
+            self.vif_counters(vif, direction).drop_after(reason, bytes);
         }
         self.queued = self.queued.saturating_sub(1);
         pool.free(packet.id);
@@ -457,7 +481,7 @@ impl Switch {
         if let Some(receiver) = self.vifs.get_mut(to) {
             receiver.receiving = receiver.receiving.saturating_sub(1);
         }
-        self.give_up(from, Direction::Send, packet, pool);
+        self.give_up(from, Direction::Send, packet, Reason::Codel, pool);
     }
 
     /// A packet whose vif does not exist: cannot be, and is not worth a panic.

@@ -70,6 +70,8 @@ pub enum Reason {
     Codel,
     /// Its vif or its queue was taken away by a change of policy.
     Removed,
+    /// The device behind the interface refused it after it had offered room.
+    RefusedByPort,
 }
 
 impl Reason {
@@ -77,7 +79,7 @@ impl Reason {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Truncated,
         Self::Oversize,
         Self::BadSource,
@@ -108,7 +110,12 @@ impl Reason {
         Self::NoCredit,
         Self::Codel,
         Self::Removed,
+        Self::RefusedByPort,
     ];
+
+    /// Those that a frame can still meet after it was queued.
+    pub const AFTER_QUEUE: [Self; 4] =
+        [Self::Codel, Self::Removed, Self::NoHeadroom, Self::RefusedByPort];
 
     /// The name in metrics and documents.
     #[must_use]
@@ -144,6 +151,7 @@ impl Reason {
             Self::NoCredit => "no_credit",
             Self::Codel => "codel",
             Self::Removed => "removed",
+            Self::RefusedByPort => "refused_by_port",
         }
     }
 }
@@ -175,6 +183,6 @@ mod tests {
         for (index, reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, index, "{reason}");
         }
-        assert_eq!(Reason::COUNT, Reason::Removed as usize + 1);
+        assert_eq!(Reason::COUNT, Reason::RefusedByPort as usize + 1);
     }
 }

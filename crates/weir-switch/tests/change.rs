@@ -9,7 +9,7 @@ use common::sim::{Source, by_second, in_order, run};
 use common::{PORT, Rig, UP, ether, mac, mark_of, node, tenant};
 use proptest::prelude::*;
 use weir_policy::{Codel, Policy, Router, SchedulerKind, VifId};
-use weir_switch::{Direction, Reason};
+use weir_switch::{Direction, Frame, FramePool, Reason, Tally, Transmit};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 const SECOND: u64 = 1_000_000_000;
@@ -182,6 +182,49 @@ fn queued_frames_leave_with_the_tag_that_their_slice_has_then() {
         rig.check();
     }
     assert!(rig.drain().iter().all(|(.., bytes)| *bytes == frame));
+}
+
+/// A frame that is queued when its slice gets a VLAN, in a chunk without room for the tag, must not
+/// leave untagged: it is a drop of port and vif, and not sent.
+#[test]
+fn a_frame_that_cannot_take_its_new_tag_is_a_counted_drop() {
+    let (mut policy, [a, ..]) = three();
+    let mut rig = Rig::new(&policy);
+    let bytes = ether(mac(9), mac(1), 100, 7);
+    let frame = Frame { offset: 2, ..rig.pool.frame(&bytes) };
+    rig.pool.data(frame).copy_from_slice(&bytes);
+    rig.switch.receive(rig.now, rig.iface(a), frame, &mut rig.pool);
+    rig.put_vif(a, &bytes);
+    let slice = policy[a].slice;
+    policy[slice].vlan = Some(7);
+    rig.apply(&policy);
+    let left: Vec<_> = rig.drain().into_iter().map(|(.., bytes)| bytes).collect();
+    assert_eq!(left, [common::tagged(&bytes, 7)], "the one with room");
+    let of_port = rig.counters(UP, Direction::Send);
+    for counters in [of_port, rig.vif_counters(a, Direction::Send)] {
+        assert_eq!(counters.sent.packets, 1);
+        assert_eq!(counters.dropped_after_for(Reason::NoHeadroom).packets, 1);
+    }
+    rig.check();
+}
+
+/// A device that offers room and then refuses: the frame counts as dropped, not as sent.
+#[test]
+fn a_frame_that_the_device_refuses_is_a_counted_drop() {
+    let (policy, [a, ..]) = three();
+    let mut rig = Rig::new(&policy);
+    rig.put_vif(a, &ether(mac(9), mac(1), 100, 7));
+    rig.put(UP, &ether(mac(1), mac(9), 200, 8));
+    for (iface, direction) in [(UP, Direction::Send), (rig.iface(a), Direction::Receive)] {
+        let given = rig.switch.transmit(rig.now, iface, &mut rig.pool);
+        let Transmit::Frame(frame) = given else { panic!("{given:?}") };
+        rig.switch.account_refused(iface, frame);
+        rig.pool.free(frame.id);
+        let counters = rig.counters(iface, direction);
+        assert_eq!(counters.sent, Tally::default());
+        assert_eq!(counters.dropped_after_for(Reason::RefusedByPort), counters.enqueued);
+    }
+    rig.check();
 }
 
 #[test]
