@@ -16,7 +16,7 @@ use crate::filter::number;
 use crate::police::{Chain, Meter, Police};
 use crate::pool::Frame;
 use crate::storm::Storm;
-use crate::tree::{NO_VIF, Nested, Tree, TreeKind};
+use crate::tree::{Holds, NO_VIF, Tree, TreeKind};
 
 /// A port.
 pub(crate) struct PortState {
@@ -270,12 +270,16 @@ pub(crate) fn police(
     let mut index: BTreeMap<(Owner, Direction), u32> = BTreeMap::new();
     for (at, vif) in policy.vifs.iter().enumerate() {
         let router = vif.router.map(|router| (Owner::Router(router.0), &policy[router].name));
-        let nested = policy[vif.port].scheduler.nested();
+        let scheduler = policy[vif.port].scheduler;
         for direction in Direction::ALL {
-            // What a tree shapes is not policed too; towards a vif there is local traffic beside
-            // the tree, so bits are always metered there.
-            let bits = direction == Direction::Receive || !nested;
             let mut place = |owner: Owner, share: &Share| {
+                // What a tree shapes is not policed too; towards a vif there is local traffic
+                // beside the tree, so bits are always metered there.
+                let shaped = match owner {
+                    Owner::Vif(_) => scheduler.shapes(),
+                    Owner::Router(_) | Owner::Slice(_) => scheduler.nested(),
+                };
+                let bits = direction == Direction::Receive || !shaped;
                 *index.entry((owner, direction)).or_insert_with(|| {
                     let fresh = Meter::new(now, share, bits);
                     let meter = match before(owner, direction) {

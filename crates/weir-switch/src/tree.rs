@@ -374,14 +374,21 @@ const fn of(kind: SchedulerKind) -> weir_sched::SchedulerKind {
     }
 }
 
-/// Whether the scheduler has levels; a flat one does not hold the limits of routers and slices.
-pub(crate) trait Nested {
+/// Which limits a scheduler holds; what it does not is policed.
+pub(crate) trait Holds {
+    /// Whether it has levels: a flat one does not hold the limits of routers and slices.
     fn nested(self) -> bool;
+    /// Whether it holds the limit of a vif.
+    fn shapes(self) -> bool;
 }
 
-impl Nested for SchedulerKind {
+impl Holds for SchedulerKind {
     fn nested(self) -> bool {
         self == Self::Hfsc
+    }
+
+    fn shapes(self) -> bool {
+        self != Self::Fifo
     }
 }
 

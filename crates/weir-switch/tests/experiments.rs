@@ -314,6 +314,37 @@ fn packet_rates_are_policed_before_the_queue() {
     rig.check();
 }
 
+/// A vif's own limit is shaped by every scheduler that has limits: a sender at nine tenths of it,
+/// in batches of ten frames, loses none although the burst is two.
+#[test]
+fn a_flat_scheduler_shapes_a_vifs_rate() {
+    for kind in [SchedulerKind::Drr, SchedulerKind::Wfq, SchedulerKind::Wrr, SchedulerKind::Strict]
+    {
+        let mut policy = node(BitRate::from_mbps(100));
+        policy.ports[0].scheduler = kind;
+        let (_, a) = tenant(&mut policy, "a");
+        policy[a].send.rate = Some(BitRate::from_mbps(20));
+        policy[a].send.burst = bytes(2000);
+        let mut rig = rig(&policy);
+        let mut sent = 0;
+        for batch in 0..100 {
+            for _ in 0..10 {
+                rig.put_vif(a, &common::ether(mac(GATEWAY), mac(1), 1000, batch));
+            }
+            // Ten frames of 8000 bits at 18 Mb/s.
+            let end = rig.now + Nanos::new(80_000 * 1000 / 18);
+            while let Some(next) = rig.switch.next_event().filter(|next| *next <= end) {
+                rig.now = rig.now.max(next);
+                sent += u32::from(rig.take(UP).is_some());
+            }
+            rig.now = end;
+        }
+        sent += u32::try_from(rig.drain().len()).unwrap();
+        let counters = rig.vif_counters(a, Direction::Send);
+        assert_eq!((sent, counters.dropped_total().packets), (1000, 0), "{kind:?}");
+    }
+}
+
 /// Flat schedulers hold limits of routers and slices by policing.
 #[test]
 fn a_flat_scheduler_still_holds_a_slices_rate() {
