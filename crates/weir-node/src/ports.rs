@@ -45,6 +45,8 @@ pub struct Attached {
     pub port: AnyPort,
     /// How it is driven, for people.
     pub driver: String,
+    /// Why it is not driven by XDP, which was tried first.
+    pub fallback: Option<String>,
     /// Of a port: the gate of what is for nobody in particular.
     flood: Option<GateId>,
     /// The device left frames in its ring at the last flush.
@@ -189,14 +191,15 @@ impl Ports {
 }
 
 impl Attached {
-    fn new(name: &str, iface: u32, vif: Option<VifId>, port: AnyPort) -> Self {
+    fn new(name: &str, iface: u32, vif: Option<VifId>, opened: Opened) -> Self {
+        let Opened { port, fallback } = opened;
         let driver = match &port {
             AnyPort::Xdp(port) => format!("xdp {:?}", port.attached()).to_lowercase(),
             other => other.kind().to_owned(),
         };
         let holds_back = matches!(port, AnyPort::Memory(_));
         let (name, iface, flood, flush_again) = (name.to_owned(), IfaceId(iface), None, false);
-        Self { name, iface, vif, port, driver, flood, flush_again, holds_back }
+        Self { name, iface, vif, port, driver, fallback, flood, flush_again, holds_back }
     }
 
     /// How many frames may be read now: a sender that can wait does, when its queue is full.
@@ -208,6 +211,14 @@ impl Attached {
     }
 }
 
+/// A device that was opened.
+#[derive(Debug)]
+struct Opened<T = AnyPort> {
+    port: T,
+    /// Why it is not the best way.
+    fallback: Option<String>,
+}
+
 /// Opens a device as the policy says, or in the best way that works.
 fn open(
     device: &str,
@@ -215,24 +226,45 @@ fn open(
     role: Role,
     plane: &mut DataPlane,
     pool: &mut Pool,
-) -> Result<AnyPort, PortError> {
+) -> Result<Opened, PortError> {
     let mut xdp = || XdpPort::open(&XdpConfig::new(device, role), plane, pool).map(AnyPort::Xdp);
+    let best = |port| Opened { port, fallback: None };
     match kind {
-        Kind::Xdp | Kind::Host => xdp(),
-        Kind::Auto => match xdp() {
-            // Somebody else's program is there, another node's perhaps: beside it a packet socket
-            // would forward every frame a second time.
-            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(error),
-            opened => opened.or_else(|_| packet(device, plane)),
-        },
-        Kind::Packet => packet(device, plane),
+        Kind::Xdp | Kind::Host => xdp().map(best),
+        Kind::Auto => {
+            let opened = xdp();
+            or_packet(device, opened, || packet(device, plane))
+        }
+        Kind::Packet => packet(device, plane).map(best),
         Kind::Tap => {
-            TapPort::open(&TapConfig::new(device)).map(|port| AnyPort::Tap(Box::new(port)))
+            let port = TapPort::open(&TapConfig::new(device))?;
+            Ok(best(AnyPort::Tap(Box::new(port))))
         }
         Kind::Memory | Kind::Pcap => {
             let message = "this kind has no device; it is for tests that open their own".to_owned();
             Err(PortError::bound(device, message))
         }
+    }
+}
+
+/// What XDP opened, or a packet socket and why.
+fn or_packet<T>(
+    device: &str,
+    xdp: Result<T, PortError>,
+    packet: impl FnOnce() -> Result<T, PortError>,
+) -> Result<Opened<T>, PortError> {
+    let error = match xdp {
+        Ok(port) => return Ok(Opened { port, fallback: None }),
+        Err(error) => error,
+    };
+    // Somebody else's program is there, another node's perhaps: beside it a packet socket would
+    // forward every frame a second time.
+    if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+        return Err(error);
+    }
+    match packet() {
+        Ok(port) => Ok(Opened { port, fallback: Some(error.to_string()) }),
+        Err(other) => Err(PortError::bound(device, format!("by XDP: {error}; else: {other}"))),
     }
 }
 
@@ -280,3 +312,28 @@ const QUEUES_EACH: u32 = 16;
 
 /// For addresses that the bridge learns.
 const STATIONS_SPARE: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that is slower than its operator thinks must say so, and why.
+    #[test]
+    fn a_fallback_to_a_packet_socket_keeps_its_reason() {
+        let failed =
+            |errno: Errno| Err(PortError::system("eth0", "attach", std::io::Error::from(errno)));
+        let opened = or_packet("eth0", Ok("xdp"), || Ok("packet")).unwrap();
+        assert_eq!((opened.port, opened.fallback), ("xdp", None));
+        let opened = or_packet("eth0", failed(Errno::OPNOTSUPP), || Ok("packet")).unwrap();
+        assert_eq!(opened.port, "packet");
+        assert!(opened.fallback.unwrap().starts_with("eth0: cannot attach: "));
+        let busy = or_packet("eth0", failed(Errno::BUSY), || Ok("packet")).unwrap_err();
+        assert_eq!(busy.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
+        let none = or_packet("eth0", failed(Errno::OPNOTSUPP), || failed(Errno::PERM));
+        let text = none.unwrap_err().to_string();
+        assert!(
+            text.contains("Operation not supported") && text.contains("not permitted"),
+            "{text}"
+        );
+    }
+}

@@ -79,6 +79,11 @@ fn forward(
 ) -> Result<Ended, NodeError> {
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let ports = Ports::open(policy, &mut pool)?;
+    for attached in &ports.attached {
+        if let Some(why) = &attached.fallback {
+            report(&format!("{} by a packet socket, which is slower: {why}", attached.name));
+        }
+    }
     let worker = Worker::new(policy.clone(), ports, pool).map_err(NodeError::Switch)?;
     let (commands, inbox) = sync_channel(COMMANDS_MAX);
     let thread = start_worker(worker, inbox, policy)?;

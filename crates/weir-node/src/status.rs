@@ -34,6 +34,9 @@ pub struct IfaceStatus {
     pub device: String,
     /// How the device is driven: `xdp native`, `packet`, ….
     pub driver: String,
+    /// Why the device is not driven by XDP, if that was tried first (`kind = "auto"`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// From the vif; for a port: what left on its wire.
     pub send: DirectionStatus,
     /// Towards the vif; for a port: what came in from its wire.

@@ -250,6 +250,7 @@ impl Worker {
                 name: attached.name.clone(),
                 device: attached.port.name().to_string(),
                 driver: attached.driver.clone(),
+                fallback: attached.fallback.clone(),
                 send,
                 receive,
                 lost_before_receive: statistics.receive_dropped
