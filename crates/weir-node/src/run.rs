@@ -60,7 +60,7 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
 pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<Ended, NodeError> {
     let policy = read_policy(&options.config)?;
     let node = Arc::new(Node::new(options)?);
-    let mut takeover = Takeover::begin(&policy, &options.state)?;
+    let mut takeover = Takeover::begin(&policy, &options.state, report)?;
     let socket = control::socket_path(options.state.path(), &policy.node.name);
     let forwarded = takeover
         .will_leave(&socket)

@@ -78,13 +78,20 @@ impl fmt::Display for Plan {
 
 impl Takeover {
     /// Makes the changes that `policy` needs. What an earlier run of the same node left is undone
-    /// first.
+    /// first, and told to `report`, a line each.
     ///
     /// # Errors
     /// A device is missing or cannot be taken; then nothing has changed.
-    pub(crate) fn begin(policy: &Policy, state: &StateDir) -> Result<Self, NodeError> {
+    pub(crate) fn begin(
+        policy: &Policy,
+        state: &StateDir,
+        report: &mut dyn FnMut(&str),
+    ) -> Result<Self, NodeError> {
         let name = format!("node-{}", policy.node.name);
-        let (journal, _left) = journal::open_clean(state, &name, LOCK_PATIENCE)?;
+        let (journal, left) = journal::open_clean(state, &name, LOCK_PATIENCE)?;
+        for what in &left.undone {
+            report(&format!("undone, left by an earlier run: {what}"));
+        }
         let mut takeover = Self { journal };
         match takeover.take(policy) {
             Ok(()) => Ok(takeover),
