@@ -222,11 +222,21 @@ impl Worker {
 
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         keeps_what_is_fixed(&self.policy, &policy)?;
-        let applied = self.switch.apply(clock::now(), &policy, &mut self.pool);
-        applied.map_err(|error| error.to_string())?;
-        let adapted = self.ports.adapt(&policy);
+        let now = clock::now();
+        // What was counted under the old policy is charged by it.
+        self.ports.upkeep(now, &mut self.switch, false);
+        let Self { ports, switch, pool, .. } = self;
+        let adapted = ports.adapt(&policy).map_err(|error| error.to_string());
+        let applied = adapted
+            .and_then(|()| switch.apply(now, &policy, pool).map_err(|error| error.to_string()));
+        if let Err(refused) = applied {
+            return Err(match ports.adapt(&self.policy) {
+                Ok(()) => refused,
+                Err(error) => format!("{refused}; nothing is redirected any more: {error}"),
+            });
+        }
         self.policy = policy;
-        adapted.map_err(|error| error.to_string())
+        Ok(())
     }
 
     fn status(&mut self) -> Status {
