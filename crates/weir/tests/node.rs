@@ -2,19 +2,23 @@
 //! The program as an operator uses it: a lab, a node in it, neighbours that find each other.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+mod common;
+
+use std::process::Stdio;
 use std::time::{Duration, Instant};
+
+use common::Site;
 
 /// Who asks for an address by broadcast is answered in both directions; a tenant does not reach
 /// another's slice inside the node; the end leaves the devices as they were.
 #[test]
 fn neighbours_find_each_other_through_a_node() {
-    let Some(site) = Site::up("weir-t-arp") else { return };
+    let Some(site) = Site::up("weir-t-arp", TOPOLOGY, POLICY) else { return };
     let before = site.devices();
     let node = site.run(&[]);
     site.wait_for_node();
-    let mut capture = site.command(&["capture", "gold.0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut capture = site.command(env!("CARGO_BIN_EXE_weir"));
+    let mut capture = capture.args(["capture", "gold.0"]).stdout(Stdio::piped()).spawn().unwrap();
     assert!(site.ping("gold", "10.9.0.9"), "from the tenant");
     // Killed like by Ctrl-C: what was seen is there, whole.
     capture.kill().unwrap();
@@ -24,19 +28,17 @@ fn neighbours_find_each_other_through_a_node() {
     assert!(pings >= 3, "{pings} addresses in {} bytes", captured.len());
     assert!(site.ping("wire", "10.9.0.2"), "towards a tenant that nobody has heard of");
     assert!(!site.ping("gold", "10.9.0.2"), "slices do not meet inside the node");
-    let status = site.weir(&["node", "status"]);
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let status = site.status();
     assert_eq!(status["vifs"][0]["name"], "gold.0");
     assert_ne!(status["vifs"][0]["send"]["sent"]["packets"], 0);
-    assert!(site.weir(&["node", "stop"]).status.success());
-    assert!(node.wait_with_output().unwrap().status.success());
+    site.stop(node);
     site.is_again(&before);
 }
 
 /// A node that nobody confirms undoes what it did; one that is confirmed stays.
 #[test]
 fn a_node_that_is_not_confirmed_undoes_itself() {
-    let Some(site) = Site::up("weir-t-confirm") else { return };
+    let Some(site) = Site::up("weir-t-confirm", TOPOLOGY, POLICY) else { return };
     let before = site.devices();
     let start = Instant::now();
     let ended = site.run(&["--confirm", "1s"]).wait_with_output().unwrap();
@@ -50,19 +52,18 @@ fn a_node_that_is_not_confirmed_undoes_itself() {
     assert!(site.weir(&["node", "confirm"]).status.success());
     std::thread::sleep(Duration::from_millis(1500));
     assert!(node.try_wait().unwrap().is_none(), "confirmed, and it ended");
-    assert!(site.weir(&["node", "stop"]).status.success());
-    assert!(node.wait().unwrap().success());
+    site.stop(node);
 }
 
 /// The plan names what is missing and what would be done, and does none of it.
 #[test]
 fn a_dry_run_touches_nothing() {
-    let Some(site) = Site::up("weir-t-dry") else { return };
+    let Some(site) = Site::up("weir-t-dry", TOPOLOGY, POLICY) else { return };
     let before = site.devices();
     let plan = site.run(&["--dry-run"]).wait_with_output().unwrap();
     assert!(plan.status.success(), "{plan:?}");
     assert!(String::from_utf8_lossy(&plan.stdout).contains("up0"));
-    std::fs::write(site.config(), POLICY.replace("gold0", "lead0")).unwrap();
+    site.write(&POLICY.replace("gold0", "lead0"));
     let plan = site.run(&["--dry-run"]).wait_with_output().unwrap();
     assert_eq!(plan.status.code(), Some(1));
     let text = String::from_utf8_lossy(&plan.stdout).into_owned();
@@ -70,101 +71,51 @@ fn a_dry_run_touches_nothing() {
     site.is_again(&before);
 }
 
-/// A lab with a node to run in it; gone with the value.
-struct Site {
-    name: String,
-    folder: PathBuf,
+/// What a killed node left is undone by the next, which says what.
+#[test]
+fn a_node_says_what_it_undid_of_an_earlier_run() {
+    let Some(site) = Site::up("weir-t-left", TOPOLOGY, POLICY) else { return };
+    let before = site.devices();
+    let mut killed = site.run(&[]);
+    site.wait_for_node();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(site.weir(&["node", "stop"]).status.success());
+    let said = String::from_utf8(node.wait_with_output().unwrap().stderr).unwrap();
+    let undone = said.matches("undone, left by an earlier run: ").count();
+    assert!(undone >= 3 && said.contains("up0"), "three devices were taken: {said}");
+    site.is_again(&before);
 }
 
-impl Site {
-    /// `None` without root, after saying so.
-    fn up(name: &str) -> Option<Self> {
-        if !weir_host::process::is_root() {
-            println!("SKIPPED {name}: needs root for network namespaces");
-            return None;
-        }
-        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let site = Self { name: name.to_owned(), folder };
-        std::fs::write(site.config(), POLICY).unwrap();
-        std::fs::write(site.topology(), TOPOLOGY.replace("NAME", name)).unwrap();
-        let up = site.weir(&["lab", "up", &site.topology()]);
-        assert!(up.status.success(), "{up:?}");
-        let start = Instant::now();
-        while site.devices().matches("state UP").count() < 3 {
-            assert!(start.elapsed() < Duration::from_secs(3), "{}", site.devices());
-        }
-        Some(site)
-    }
-
-    fn config(&self) -> String {
-        format!("{}/node.toml", self.folder.display())
-    }
-
-    fn topology(&self) -> String {
-        format!("{}/lab.toml", self.folder.display())
-    }
-
-    fn weir(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(arguments).env("WEIR_STATE", &self.folder);
-        command
-    }
-
-    /// `weir node run` in the switch's namespace.
-    fn run(&self, arguments: &[&str]) -> Child {
-        let mut command = self.inside("sw", env!("CARGO_BIN_EXE_weir"));
-        command.args(["node", "run", "--config", &self.config()]).args(arguments);
-        command.env("WEIR_STATE", &self.folder);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    fn wait_for_node(&self) {
-        let start = Instant::now();
-        while !self.weir(&["node", "status"]).status.success() {
-            assert!(start.elapsed() < Duration::from_secs(20), "the node does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn ping(&self, from: &str, to: &str) -> bool {
-        let mut ping = self.inside(from, "ping");
-        ping.args(["-q", "-c", "3", "-i", "0.2", "-W", "1", to]).output().unwrap().status.success()
-    }
-
-    /// The switch's devices are as they were; their carriers take a while to say so.
-    fn is_again(&self, before: &str) {
-        let start = Instant::now();
-        while self.devices() != before && start.elapsed() < Duration::from_secs(3) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!(self.devices(), before);
-    }
-
-    /// Devices and queueing disciplines of the switch's namespace, as text.
-    fn devices(&self) -> String {
-        let links = self.inside("sw", "ip").args(["-d", "link", "show"]).output().unwrap();
-        let queues = self.inside("sw", "tc").args(["qdisc", "show"]).output().unwrap();
-        let text = [links.stdout, queues.stdout].concat();
-        String::from_utf8(text).unwrap()
-    }
-
-    fn inside(&self, node: &str, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-{node}", self.name), program]);
-        command
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        self.weir(&["lab", "down", &self.topology()]);
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// A policy whose addresses do not fit the tables of the ports, which are made at the start, is
+/// refused whole: the filter that it also brings does not hold either.
+#[test]
+fn a_policy_that_the_ports_cannot_follow_changes_nothing() {
+    let Some(site) = Site::up("weir-t-whole", TOPOLOGY, POLICY) else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(site.ping("gold", "10.9.0.9"));
+    let addresses = |vif: u32| {
+        let each = (0..1024_u32)
+            .map(|i| format!("\"02:00:00:{vif:02x}:{:02x}:{:02x}\"", i / 256, i % 256));
+        format!("mac = [{}]", each.collect::<Vec<_>>().join(", "))
+    };
+    let (gold, lead) = (addresses(1), addresses(2));
+    let filter = "filter = [{ action = \"drop\" }]";
+    let policy = POLICY
+        .replace("device = \"gold0\"", &format!("device = \"gold0\"\n{filter}\n{gold}"))
+        .replace("device = \"lead1\"", &format!("device = \"lead1\"\n{lead}"));
+    site.write(&policy);
+    let refused = site.weir(&["node", "reload"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(site.ping("gold", "10.9.0.9"), "the filter of a refused policy holds");
+    site.write(POLICY);
+    let reloaded = site.weir(&["node", "reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    assert!(site.ping("gold", "10.9.0.9"));
+    site.stop(node);
 }
 
 const TOPOLOGY: &str = r#"

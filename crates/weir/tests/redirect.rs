@@ -3,18 +3,21 @@
 //! under traffic, and its limits.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+mod common;
+
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use common::Site;
 use serde_json::Value;
 
 /// Reloads under traffic switch the path on, off and on: nothing is lost, nothing is reordered,
 /// and the counters tell of every packet.
 #[test]
 fn switching_the_path_loses_and_reorders_nothing() {
-    let Some(site) = Site::up("weir-t-rdr") else { return };
-    let node = site.run();
+    let Some(site) = site("weir-t-rdr") else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
     assert!(site.ping("b", "10.9.0.9") && site.ping("a", "10.9.0.9") && site.ping("a", "10.9.0.2"));
     let receivers = [site.receiver("wire", "10.9.0.9"), site.receiver("b", "10.9.0.2")];
     std::thread::sleep(Duration::from_millis(500));
@@ -53,8 +56,9 @@ fn switching_the_path_loses_and_reorders_nothing() {
 /// A packet rate holds on the redirected path, and what is above it is counted.
 #[test]
 fn a_packet_rate_holds_on_the_redirected_path() {
-    let Some(site) = Site::up("weir-t-rdl") else { return };
-    let node = site.run();
+    let Some(site) = site("weir-t-rdl") else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
     site.apply("true", "send = { max_pps = \"2000pps\" }");
     assert!(site.ping("a", "10.9.0.9"));
     // What the bridge has learned is looked at twice a second.
@@ -84,76 +88,24 @@ fn a_packet_rate_holds_on_the_redirected_path() {
     site.stop(node);
 }
 
-/// A lab with a node to run in it; gone with the value.
-struct Site {
-    name: String,
-    folder: PathBuf,
+/// The lab, its guests ready for frames that a program redirects to them.
+fn site(name: &str) -> Option<Site> {
+    let site = Site::up(name, TOPOLOGY, POLICY)?;
+    for guest in ["a", "b", "wire"] {
+        let gro = site.inside(guest, "ethtool").args(["-K", "eth0", "gro", "on"]).output();
+        let gro = gro.unwrap();
+        assert!(gro.status.success(), "{gro:?}");
+    }
+    Some(site)
 }
 
 impl Site {
-    /// `None` without root, after saying so.
-    fn up(name: &str) -> Option<Self> {
-        if !weir_host::process::is_root() {
-            println!("SKIPPED {name}: needs root for network namespaces");
-            return None;
-        }
-        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let site = Self { name: name.to_owned(), folder };
-        std::fs::write(site.path("node.toml"), POLICY).unwrap();
-        std::fs::write(site.path("lab.toml"), TOPOLOGY.replace("NAME", name)).unwrap();
-        let up = site.weir(&["lab", "up", &site.path("lab.toml")]);
-        assert!(up.status.success(), "{up:?}");
-        for guest in ["a", "b", "wire"] {
-            let gro = site.inside(guest, "ethtool").args(["-K", "eth0", "gro", "on"]).output();
-            let gro = gro.unwrap();
-            assert!(gro.status.success(), "{gro:?}");
-        }
-        Some(site)
-    }
-
-    fn path(&self, file: &str) -> String {
-        format!("{}/{file}", self.folder.display())
-    }
-
-    fn weir(&self, arguments: &[&str]) -> Output {
-        self.command(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap()
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env("WEIR_STATE", &self.folder);
-        command
-    }
-
-    /// `weir node run` in the switch's namespace, until it answers.
-    fn run(&self) -> Child {
-        let mut command = self.inside("sw", env!("CARGO_BIN_EXE_weir"));
-        command.args(["node", "run", "--config", &self.path("node.toml")]);
-        let node = command.stderr(Stdio::piped()).spawn().unwrap();
-        let start = Instant::now();
-        while !self.weir(&["node", "status"]).status.success() {
-            assert!(start.elapsed() < Duration::from_secs(20), "the node does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        node
-    }
-
-    fn stop(&self, node: Child) {
-        assert!(self.weir(&["node", "stop"]).status.success());
-        assert!(node.wait_with_output().unwrap().status.success());
-    }
-
     /// Reloads with that `node.redirect`, and that for the first vif.
     fn apply(&self, redirect: &str, more: &str) {
         let policy = POLICY.replace("redirect = false", &format!("redirect = {redirect}"));
-        std::fs::write(self.path("node.toml"), policy.replace("# MORE", more)).unwrap();
+        self.write(&policy.replace("# MORE", more));
         let reloaded = self.weir(&["node", "reload"]);
         assert!(reloaded.status.success(), "{reloaded:?}");
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_slice(&self.weir(&["node", "status"]).stdout).unwrap()
     }
 
     /// The identities of the counters hold for every interface and direction.
@@ -184,25 +136,6 @@ impl Site {
         command.args(["traffic", "send", "--udp", &format!("{to}:9000"), "--size", "200"]);
         command.args(["--pps", &format!("{pps}pps"), "--count", &COUNT.to_string()]);
         command.stdout(Stdio::null()).spawn().unwrap()
-    }
-
-    fn ping(&self, from: &str, to: &str) -> bool {
-        let mut ping = self.inside(from, "ping");
-        ping.args(["-q", "-c", "3", "-i", "0.2", "-W", "1", to]).output().unwrap().status.success()
-    }
-
-    fn inside(&self, node: &str, program: &str) -> Command {
-        let mut command = self.command("ip");
-        command.args(["netns", "exec", &format!("{}-{node}", self.name), program]);
-        command
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        self.weir(&["node", "stop"]);
-        self.weir(&["lab", "down", &self.path("lab.toml")]);
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

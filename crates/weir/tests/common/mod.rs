@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the tests of a running node share: a lab with a node to run in it.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A lab whose node `sw` a Weir node runs in; gone with the value.
+pub struct Site {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Site {
+    /// A lab of that name and topology, its devices up. `None` without root, after saying so.
+    pub fn up(name: &str, topology: &str, policy: &str) -> Option<Self> {
+        if !weir_host::process::is_root() {
+            println!("SKIPPED {name}: needs root for network namespaces");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let site = Self { name: name.to_owned(), folder };
+        site.write(policy);
+        std::fs::write(site.path("lab.toml"), topology.replace("NAME", name)).unwrap();
+        let up = site.weir(&["lab", "up", &site.path("lab.toml")]);
+        assert!(up.status.success(), "{up:?}");
+        let start = Instant::now();
+        while site.devices().matches("state UP").count() < 3 {
+            assert!(start.elapsed() < Duration::from_secs(3), "{}", site.devices());
+        }
+        Some(site)
+    }
+
+    /// A file of this lab.
+    pub fn path(&self, file: &str) -> String {
+        format!("{}/{file}", self.folder.display())
+    }
+
+    /// Replaces the policy file.
+    pub fn write(&self, policy: &str) {
+        std::fs::write(self.path("node.toml"), policy).unwrap();
+    }
+
+    /// `weir` to its end.
+    pub fn weir(&self, arguments: &[&str]) -> Output {
+        self.command(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap()
+    }
+
+    /// A program that shares this lab's state.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("WEIR_STATE", &self.folder);
+        command
+    }
+
+    /// A program in the namespace of a node.
+    pub fn inside(&self, node: &str, program: &str) -> Command {
+        let mut command = self.command("ip");
+        command.args(["netns", "exec", &format!("{}-{node}", self.name), program]);
+        command
+    }
+
+    /// `weir node run` in the switch's namespace.
+    pub fn run(&self, arguments: &[&str]) -> Child {
+        let mut command = self.inside("sw", env!("CARGO_BIN_EXE_weir"));
+        command.args(["node", "run", "--config", &self.path("node.toml")]).args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Waits until the node answers.
+    pub fn wait_for_node(&self) {
+        let start = Instant::now();
+        while !self.weir(&["node", "status"]).status.success() {
+            assert!(start.elapsed() < Duration::from_secs(20), "the node does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends the node, which undoes everything.
+    pub fn stop(&self, node: Child) {
+        assert!(self.weir(&["node", "stop"]).status.success());
+        assert!(node.wait_with_output().unwrap().status.success());
+    }
+
+    /// What the node says of itself.
+    pub fn status(&self) -> Value {
+        serde_json::from_slice(&self.weir(&["node", "status"]).stdout).unwrap()
+    }
+
+    /// Whether an echo comes back.
+    pub fn ping(&self, from: &str, to: &str) -> bool {
+        let mut ping = self.inside(from, "ping");
+        ping.args(["-q", "-c", "3", "-i", "0.2", "-W", "1", to]).output().unwrap().status.success()
+    }
+
+    /// The switch's devices are as they were; their carriers take a while to say so.
+    pub fn is_again(&self, before: &str) {
+        let start = Instant::now();
+        while self.devices() != before && start.elapsed() < Duration::from_secs(3) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(self.devices(), before);
+    }
+
+    /// Devices and queueing disciplines of the switch's namespace, as text.
+    pub fn devices(&self) -> String {
+        let links = self.inside("sw", "ip").args(["-d", "link", "show"]).output().unwrap();
+        let queues = self.inside("sw", "tc").args(["qdisc", "show"]).output().unwrap();
+        let text = [links.stdout, queues.stdout].concat();
+        String::from_utf8(text).unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.weir(&["node", "stop"]);
+        self.weir(&["lab", "down", &self.path("lab.toml")]);
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
