@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use weir_policy::{Action, Direction, Filter, Policy, VifId};
+use weir_policy::{Action, Direction, Filter, Policy, Slice, VifId};
 use weir_switch::{CaptureConfig, CaptureCounters, Switch, pcapng};
 
 use crate::clock;
@@ -89,6 +89,9 @@ impl CaptureRequest {
                     .ok_or_else(|| format!("direction {name:?}: it is send or receive"))?,
             ),
         };
+        if let Some(vlan) = self.vlan.filter(|vlan| !(1..=Slice::VLAN_MAX).contains(vlan)) {
+            return Err(format!("vlan is {vlan}; it must be 1 to {}", Slice::VLAN_MAX));
+        }
         rule.mac = parsed("mac", self.mac.as_deref())?;
         rule.src = parsed("src", self.src.as_deref())?;
         rule.dst = parsed("dst", self.dst.as_deref())?;
@@ -190,3 +193,18 @@ const BLOCKS_MAX: usize = 256;
 
 /// Each costs a copy a frame and some megabytes.
 const CAPTURES_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_out_of_bounds_are_refused_with_value_and_bound() {
+        let with = |vlan, snaplen| CaptureRequest { vlan, snaplen, ..CaptureRequest::new("a") };
+        let refused = |request: CaptureRequest| request.config().unwrap_err();
+        assert_eq!(refused(with(Some(5000), 60)), "vlan is 5000; it must be 1 to 4094");
+        assert_eq!(refused(with(Some(0), 60)), "vlan is 0; it must be 1 to 4094");
+        assert!(refused(with(None, 0)).starts_with("snaplen is 0; it must be 1 to "));
+        assert!(with(Some(4094), 60).config().is_ok());
+    }
+}

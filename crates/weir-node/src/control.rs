@@ -19,18 +19,19 @@ use serde::{Deserialize, Serialize};
 use crate::capture::CaptureRequest;
 use crate::status::Status;
 
-/// What can be asked of a running node.
+/// What can be asked of a running node. Those without a value are written with braces: serde takes
+/// any field for granted beside a variant without them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Counters, queues, lateness.
-    Status,
+    Status {},
     /// Read the configuration file again and apply what changed.
-    Reload,
+    Reload {},
     /// Keep a configuration that was started with `--confirm`.
-    Confirm,
+    Confirm {},
     /// Undo everything and end.
-    Stop,
+    Stop {},
     /// Copy a vif's frames; the answer is followed by pcapng until either side closes.
     Capture(CaptureRequest),
 }
@@ -247,6 +248,20 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
+
+    /// A field that is not known is a wish that would not be followed.
+    #[test]
+    fn a_request_with_an_unknown_field_is_refused() {
+        for op in ["status", "reload", "confirm", "stop"] {
+            let request =
+                |rest: &str| serde_json::from_str::<Request>(&format!("{{\"op\":\"{op}\"{rest}}}"));
+            assert!(request("").is_ok(), "{op}");
+            let refused = request(",\"force\":true").unwrap_err().to_string();
+            assert!(refused.contains("force"), "{op}: {refused}");
+        }
+        let capture = "{\"op\":\"capture\",\"vif\":\"a\",\"snaplen\":60,\"force\":true}";
+        assert!(serde_json::from_str::<Request>(capture).is_err());
+    }
 
     /// A capture of an idle vif: the worker asks every 10 ms whether the reader is still there.
     #[test]

@@ -215,18 +215,18 @@ impl Node {
 impl Handler for Node {
     fn answer(&self, request: Request) -> Response {
         let done = match request {
-            Request::Status => {
+            Request::Status {} => {
                 return match self.ask(Command::Status) {
                     Ok(status) => Response::Status(Box::new(status)),
                     Err(message) => Response::Error { message },
                 };
             }
-            Request::Reload => self.apply_file(),
-            Request::Confirm => {
+            Request::Reload {} => self.apply_file(),
+            Request::Confirm {} => {
                 self.confirmed.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            Request::Stop => {
+            Request::Stop {} => {
                 self.stop.store(true, Ordering::Relaxed);
                 Ok(())
             }

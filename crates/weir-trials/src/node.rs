@@ -56,7 +56,7 @@ impl NodeProcess {
     /// The node refuses it, or does not answer.
     pub fn reload(&self, policy: &Policy) -> Result<(), TrialError> {
         write_policy(&self.config, policy)?;
-        match control::call(&self.socket, &Request::Reload) {
+        match control::call(&self.socket, &Request::Reload {}) {
             Ok(Response::Error { message }) => Err(TrialError::Node(message)),
             Ok(_) => Ok(()),
             Err(error) => Err(TrialError::io(&self.socket, error)),
@@ -68,7 +68,7 @@ impl NodeProcess {
     /// # Errors
     /// The node does not answer.
     pub fn status(&self) -> Result<Status, TrialError> {
-        match control::call(&self.socket, &Request::Status) {
+        match control::call(&self.socket, &Request::Status {}) {
             Ok(Response::Status(status)) => Ok(*status),
             Ok(Response::Error { message }) => Err(TrialError::Node(message)),
             Ok(Response::Ok) => Err(TrialError::Node("no status in the answer".into())),
@@ -108,7 +108,7 @@ impl NodeProcess {
     fn wait_until_ready(&mut self, log: &Path) -> Result<(), TrialError> {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
-            if control::call(&self.socket, &Request::Status).is_ok() {
+            if control::call(&self.socket, &Request::Status {}).is_ok() {
                 return Ok(());
             }
             let ended =

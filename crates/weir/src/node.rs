@@ -120,10 +120,10 @@ impl Node {
                     Ended::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
                 })
             }
-            Self::Status(name) => name.ask(&Request::Status),
-            Self::Reload(name) => name.ask(&Request::Reload),
-            Self::Confirm(name) => name.ask(&Request::Confirm),
-            Self::Stop(name) => name.ask(&Request::Stop),
+            Self::Status(name) => name.ask(&Request::Status {}),
+            Self::Reload(name) => name.ask(&Request::Reload {}),
+            Self::Confirm(name) => name.ask(&Request::Confirm {}),
+            Self::Stop(name) => name.ask(&Request::Stop {}),
         }
     }
 }

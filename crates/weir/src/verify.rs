@@ -66,7 +66,7 @@ impl Verify {
         let status = self.output.finish(&format!("verify/{name}"), &result)?;
         match broken.first() {
             None => Ok(status),
-            Some(first) => Err(format!("{} rows were not made; {first}", broken.len()).into()),
+            Some(first) => Err(not_made(broken.len(), first).into()),
         }
     }
 
@@ -84,11 +84,29 @@ impl Verify {
     }
 }
 
+fn not_made(count: usize, first: &str) -> String {
+    match count {
+        1 => format!("1 row was not made; {first}"),
+        _ => format!("{count} rows were not made; {first}"),
+    }
+}
+
 fn list() {
     for table in TABLES {
         println!("{}", table.name);
         for row in table.rows {
             println!("  {:>3}  {}", row.number, row.title);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_row_was_and_several_were_not_made() {
+        assert_eq!(not_made(1, "why"), "1 row was not made; why");
+        assert_eq!(not_made(2, "why"), "2 rows were not made; why");
     }
 }

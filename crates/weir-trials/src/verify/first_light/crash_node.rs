@@ -112,7 +112,7 @@ fn confirmations(
 /// Waits until the node answers; false if it ends before.
 fn forwards(node: &mut Running, ground: &Ground) -> bool {
     let socket = control::socket_path(&ground.program.state(), &ground.star.name);
-    node.shows(LIMIT, |_| control::call(&socket, &control::Request::Status).is_ok())
+    node.shows(LIMIT, |_| control::call(&socket, &control::Request::Status {}).is_ok())
 }
 
 /// Whether it is waited until the node forwards, and then how many milliseconds. In pairs: the
