@@ -224,7 +224,7 @@ pub(crate) struct ShareTable {
     pub(crate) max_pps: Option<Text<PacketRate>>,
     /// How far `rate` may be exceeded at once after a pause; at least one packet.
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
-    #[schemars(extend("x-default" = "the larger of 2 packets and 1 ms at `rate`"))]
+    #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
 }
 
@@ -250,7 +250,7 @@ pub(crate) struct VifShareTable {
     pub(crate) max_pps: Option<Text<PacketRate>>,
     /// How far `rate` may be exceeded at once after a pause; at least one packet.
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
-    #[schemars(extend("x-default" = "the larger of 2 packets and 1 ms at `rate`"))]
+    #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
     /// Bounds of the queue.
     pub(crate) queue: Option<QueueTable>,
@@ -326,6 +326,10 @@ pub(crate) struct FilterTable {
     #[schemars(range(min = 1), extend("x-default" = "any"))]
     pub(crate) port: Option<u16>,
 }
+
+/// The default of `burst`, as the reference says it.
+const BURST_DEFAULT: &str =
+    "the larger of 2 packets and what passes at `rate` in 1 ms (5 ms where `idle` is `\"sleep\"`)";
 
 /// Ports of a node: more NICs than a server has.
 pub const PORTS_MAX: usize = 64;

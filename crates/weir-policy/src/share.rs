@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
+use crate::model::{Idle, Port};
+
 /// A direction, always the tenant's.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -76,13 +78,17 @@ impl Share {
     /// Largest `priority`.
     pub const PRIORITY_MAX: u32 = 1_000_000;
 
-    /// The burst of a share that names none: the larger of 2 frames and 1 ms at `rate`. Less than
+    /// The burst of a share that names none: the larger of 2 frames and what passes at `rate` in
+    /// 1 ms, or in 5 ms where the worker sleeps: the lateness that it is to make up for. Less than
     /// two frames would hold a sender below its rate, since a frame cannot be sent by halves.
     #[must_use]
-    pub fn default_burst(rate: Option<BitRate>, frame: ByteCount) -> ByteCount {
+    pub fn default_burst(rate: Option<BitRate>, frame: ByteCount, idle: Idle) -> ByteCount {
+        let lateness = match idle {
+            Idle::Spin => Nanos::from_millis(1),
+            Idle::Sleep => Port::CATCH_UP_DEFAULT,
+        };
         let frames = ByteCount::new(frame.get().saturating_mul(2));
-        let at_rate = rate.map_or(ByteCount::ZERO, |r| r.bytes_in_floor(Nanos::from_millis(1)));
-        frames.max(at_rate)
+        frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(lateness)))
     }
 
     /// How far `max_pps` may be exceeded at once: the larger of [`Share::BURST_PACKETS`] and 1 ms
@@ -116,7 +122,7 @@ impl Default for Share {
             rate: None,
             min_pps: PacketRate::ZERO,
             max_pps: None,
-            burst: Self::default_burst(None, ByteCount::new(1518)),
+            burst: Self::default_burst(None, ByteCount::new(1518), Idle::Spin),
         }
     }
 }
@@ -132,5 +138,24 @@ impl Default for Queue {
 impl Default for Codel {
     fn default() -> Self {
         Self { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), ecn: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that sleeps is late by up to 3 ms once in a thousand times: a shorter burst is
+    /// spent while it is late, and what it could have sent is lost to the tenant.
+    #[test]
+    fn a_default_burst_outlasts_the_lateness_of_its_worker() {
+        let burst = |mbps: Option<u64>, idle| {
+            let rate = mbps.map(BitRate::from_mbps);
+            Share::default_burst(rate, ByteCount::new(1500), idle).get()
+        };
+        assert_eq!([Idle::Spin, Idle::Sleep].map(|idle| burst(Some(1), idle)), [3000, 3000]);
+        assert_eq!(burst(Some(1000), Idle::Spin), 125_000);
+        assert_eq!(burst(Some(1000), Idle::Sleep), 625_000);
+        assert_eq!(burst(None, Idle::Sleep), 3000);
     }
 }
