@@ -55,6 +55,15 @@ pub struct Granted {
     pub class: Class,
 }
 
+/// How the processors that a process may use are divided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// The worker's: the last, since interrupts of most machines go to the first.
+    pub worker: u32,
+    /// Everybody else's: the others; with one processor, that one.
+    pub others: Vec<u32>,
+}
+
 /// A reservation of the calling thread, which it cannot leave.
 #[derive(Debug)]
 pub struct Reservation {
@@ -128,6 +137,20 @@ pub fn granted() -> Result<Granted, HostError> {
         _ => Class::Normal { nice: attr.nice },
     };
     Ok(Granted { cpus: affinity()?, class })
+}
+
+/// The division of the processors that the calling thread may use. Where the kernel does not say
+/// which these are, the first stands for all.
+#[must_use]
+pub fn division() -> Division {
+    divide(granted().map(|granted| granted.cpus).unwrap_or_default())
+}
+
+fn divide(mut cpus: Vec<u32>) -> Division {
+    cpus.sort_unstable();
+    let worker = cpus.pop().unwrap_or(0);
+    let others = if cpus.is_empty() { vec![worker] } else { cpus };
+    Division { worker, others }
 }
 
 fn set(wish: Wish) -> Result<(), HostError> {
@@ -250,6 +273,20 @@ mod tests {
 
     fn skipped(test: &str) {
         println!("SKIPPED {test}: needs root");
+    }
+
+    /// A container's processors need not be the first, nor follow each other.
+    #[test]
+    fn the_worker_has_the_last_of_the_processors_that_are_ours() {
+        let division = |cpus: &[u32]| {
+            let Division { worker, others } = divide(cpus.to_vec());
+            (worker, others)
+        };
+        assert_eq!(division(&[2, 7, 3]), (7, vec![2, 3]));
+        assert_eq!(division(&[5]), (5, vec![5]));
+        assert_eq!(division(&[]), (0, vec![0]));
+        let own = granted().unwrap().cpus;
+        assert!(own.contains(&super::division().worker));
     }
 
     #[test]

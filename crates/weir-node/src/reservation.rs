@@ -8,7 +8,7 @@ use weir_units::Nanos;
 
 /// What the policy asks for; `None` for no reservation at all.
 pub(crate) fn wish(node: &Node) -> Option<Wish> {
-    let pinned = Some(node.worker_cpu.unwrap_or_else(last_cpu));
+    let pinned = Some(node.worker_cpu.unwrap_or_else(|| cpu::division().worker));
     match node.reservation {
         Kind::None => None,
         Kind::Pinned => Some(Wish { cpu: pinned, class: Class::Normal { nice: NICE } }),
@@ -23,11 +23,6 @@ pub(crate) fn wish(node: &Node) -> Option<Wish> {
 /// Takes the reservation for the calling thread, if one is asked for.
 pub(crate) fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostError> {
     wish.map(cpu::Reservation::take).transpose()
-}
-
-/// The last processor that this process may use: interrupts of most machines go to the first.
-fn last_cpu() -> u32 {
-    cpu::granted().ok().and_then(|granted| granted.cpus.into_iter().max()).unwrap_or(0)
 }
 
 /// Before all ordinary work.

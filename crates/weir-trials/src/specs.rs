@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use weir_host::cpu;
 use weir_host::traffic::{
     FrameSizes, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, SinkSpec,
     SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
@@ -159,20 +160,18 @@ pub(crate) fn in_cells(mut receiver: ReceiveSpec, cell_us: u64) -> ReceiveSpec {
     receiver
 }
 
-/// All processors but the last, which is the worker's. With one processor they share it.
+/// The processors that are not the worker's. With one processor they share it.
 #[must_use]
 pub(crate) fn traffic_cpus() -> Vec<usize> {
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    (0..count.saturating_sub(1).max(1)).collect()
+    cpu::division().others.into_iter().filter_map(|cpu| usize::try_from(cpu).ok()).collect()
 }
 
 /// Longer than a batch of the generator takes on its way through a bridge.
 const HARDLY_US: u64 = 250;
 
-/// The worker's processor: the last.
+/// The worker's processor, as a node chooses it.
 pub(crate) fn worker_cpu() -> u32 {
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    u32::try_from(count.saturating_sub(1)).unwrap_or(0)
+    cpu::division().worker
 }
 
 /// A generator that was kept from its processor for longer than this gives the time up.
