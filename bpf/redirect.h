@@ -3,7 +3,8 @@
  * The redirected path: a vif and direction without a minimum to hold, without shaping or smoothing
  * is policed here and leaves for its target device at once. Each function returns an XDP action,
  * or -1 where user space must see the frame: unknown and group addresses, another slice's, a
- * receiver that is not on this path, a path that still has frames in user space.
+ * receiver that is not on this path. LEAVE: likewise, and the path is left until that frame has
+ * gone through: the path or its receiver still has frames in user space.
  */
 #ifndef WEIR_REDIRECT_H
 #define WEIR_REDIRECT_H
@@ -16,6 +17,9 @@
 
 /* Deepest bucket, 18 minutes: what is further ahead is a time from before a wrap. */
 #define DEPTH_MAX (1ull << 48)
+
+/* Beside the actions of XDP, none of which is negative. */
+#define LEAVE -2
 
 /* More processors than this in the same bucket at the same instant: the frame is refused. */
 #define BUCKET_TRIES 8
@@ -106,6 +110,19 @@ static __always_inline int engaged(struct path *path, const struct gate *gate)
 	return 1;
 }
 
+/*
+ * A frame of the path has entered user space, where others are: none may overtake it. Another
+ * processor may have engaged the path meanwhile, so this comes after the frame was let in, from
+ * when on nobody finds the path drained.
+ */
+static __always_inline void leave(__u32 index)
+{
+	struct path *path = bpf_map_lookup_elem(&paths, &index);
+
+	if (path && *(volatile __u32 *)&path->engaged)
+		*(volatile __u32 *)&path->engaged = 0;
+}
+
 /* Six bytes as three halves: both sides are aligned to two. */
 static __always_inline int same_address(const __u8 *a, const __u8 *b)
 {
@@ -191,8 +208,10 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 
 	path = bpf_map_lookup_elem(&paths, &index);
 	counters = bpf_map_lookup_elem(&path_counts, &index);
-	if (!path || !counters || !engaged(path, gate) || (void *)(ethernet + 1) > end)
+	if (!path || !counters || (void *)(ethernet + 1) > end)
 		return -1;
+	if (!engaged(path, gate))
+		return LEAVE;
 	/* A vif's frames carry no tag; user space counts those that do. */
 	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
 	    ethernet->h_proto == bpf_htons(ETH_P_8021AD))
@@ -231,9 +250,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 		 * This frame goes through user space, and the receiver may engage before it is
 		 * there: the sender has to drain again before it may overtake.
 		 */
-		if (*(volatile __u32 *)&other->flags & PATH_REDIRECT)
-			*(volatile __u32 *)&path->engaged = 0;
-		return -1;
+		return *(volatile __u32 *)&other->flags & PATH_REDIRECT ? LEAVE : -1;
 	}
 	if (!police(other, other_counters, length, now)) {
 		count(&counters->refused, length);
@@ -284,7 +301,11 @@ static __always_inline long redirect_to_vif(struct xdp_md *ctx, struct station *
 		return -1;
 	path = bpf_map_lookup_elem(&paths, &station->gate);
 	counters = bpf_map_lookup_elem(&path_counts, &station->gate);
-	if (!path || !counters || !engaged(path, gate) || suspect(ctx, path, tagged))
+	if (!path || !counters)
+		return -1;
+	if (!engaged(path, gate))
+		return LEAVE;
+	if (suspect(ctx, path, tagged))
 		return -1;
 	/* The tag is the port's own and counts for nobody. */
 	if (tagged)

@@ -123,6 +123,8 @@ int weir_xdp(struct xdp_md *ctx)
 		return action;
 	if (!enter(gate, length))
 		return XDP_DROP;
+	if (action == LEAVE)
+		leave(index);
 	if (device->kind == DEVICE_PORT)
 		mark_gate(ctx, index);
 	return bpf_redirect_map(&sockets, device->socket_base + queue, XDP_DROP);
