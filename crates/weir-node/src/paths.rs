@@ -26,6 +26,8 @@ pub(crate) struct Paths {
     stations: BTreeMap<Station, Target>,
     /// Learned behind ports, of these places only.
     remotes: BTreeSet<Station>,
+    /// The table had no room for another when it was tried last.
+    full: bool,
     places: BTreeMap<(PortId, u16), Target>,
     reported: Vec<[Reported; 2]>,
     any: bool,
@@ -74,7 +76,7 @@ impl Paths {
             Err(_) => self.stop(plane),
         }
         self.any = self.set.iter().flatten().any(Option::is_some);
-        self.next_learn = now;
+        (self.next_learn, self.full) = (now, false);
         followed.map(drop)
     }
 
@@ -247,11 +249,16 @@ impl Paths {
         for station in old.keys().filter(|station| !stations.contains_key(*station)) {
             remove(*station, attached, plane);
         }
-        let mut changed = false;
+        let is_new = |(station, target): (&Station, &Target)| {
+            matches!(target, Target::Route(_)) && old.get(station) != Some(target)
+        };
+        let changed = stations.iter().any(is_new);
+        if changed {
+            self.rest(plane);
+        }
         for (station, target) in stations {
             if old.get(&station) != Some(&target) {
                 set(station, target, attached, plane)?;
-                changed |= matches!(target, Target::Route(_));
             }
             self.remotes.remove(&station);
             self.stations.insert(station, target);
@@ -259,9 +266,21 @@ impl Paths {
         Ok(changed)
     }
 
+    /// Takes every sender off its path until [`Self::start`]: nobody may find a receiver or a
+    /// route that is new while frames for it are in user space.
+    fn rest(&self, plane: &mut DataPlane) {
+        for (vif, [send, _]) in (0..).map(VifId).zip(&self.set) {
+            if send.is_some() {
+                // Taking off is one write to a table that exists.
+                let _off = plane.set_redirect(vif_gate(vif, Direction::Send), None);
+            }
+        }
+    }
+
     /// Puts every path on, from the beginning: receivers first, then senders. What the kernel
     /// refuses stays off.
     fn start(&mut self, now: Instant, plane: &mut DataPlane) {
+        self.rest(plane);
         for direction in [Direction::Receive, Direction::Send] {
             for (vif, paths) in (0..).map(VifId).zip(&mut self.set) {
                 let path = &mut paths[direction as usize];
@@ -305,23 +324,28 @@ impl Paths {
             }
         }
         let gone: Vec<_> = self.remotes.difference(&known).copied().collect();
-        for station in gone {
-            remove(station, attached, plane);
-            self.remotes.remove(&station);
+        for station in &gone {
+            remove(*station, attached, plane);
+            self.remotes.remove(station);
         }
-        let before = self.remotes.len();
-        for station in known.into_iter().filter(|s| !self.remotes.contains(s)).collect::<Vec<_>>() {
+        self.full &= gone.is_empty();
+        let new: Vec<_> = known.difference(&self.remotes).copied().collect();
+        if new.is_empty() || self.full {
+            return;
+        }
+        // Frames for the new ones are in user space: nobody may overtake them.
+        self.rest(plane);
+        for station in new {
             let Some(target) = self.places.get(&(station.0, station.1)) else { continue };
-            // A full table: what does not fit goes through user space.
+            // What does not fit goes through user space; it is not tried again, since each try is
+            // a rest for all.
             if set(station, *target, attached, plane).is_err() {
+                self.full = true;
                 break;
             }
             self.remotes.insert(station);
         }
-        if self.remotes.len() > before {
-            // Frames for the new ones are in user space: nobody may overtake them.
-            self.start(now, plane);
-        }
+        self.start(now, plane);
     }
 
     /// Frames that user space does not see still use their addresses.
