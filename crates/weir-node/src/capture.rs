@@ -5,6 +5,7 @@
 //! milliseconds and hands it on in blocks. A reader that is too slow loses whole blocks, counted in
 //! the statistics that pcapng has for this; it never slows the worker.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -40,6 +41,15 @@ pub struct CaptureRequest {
     /// Only this TCP or UDP port.
     #[serde(default)]
     pub port: Option<u16>,
+}
+
+/// A capture that has begun.
+#[derive(Debug)]
+pub struct Capturing {
+    /// Blocks of pcapng, the file's header first.
+    pub blocks: Receiver<Vec<u8>>,
+    /// What it changes for the vif's frames, for whoever asked.
+    pub note: Option<String>,
 }
 
 /// The captures that are being read, at most [`CAPTURES_MAX`].
@@ -129,6 +139,11 @@ impl Captures {
         let _sent = blocks.try_send(header);
         self.active.push(Active { vif, blocks, origin_ns: origin_ns(), lost: 0 });
         Ok(reader)
+    }
+
+    /// The vifs that are captured.
+    pub(crate) fn vifs(&self) -> BTreeSet<VifId> {
+        self.active.iter().map(|active| active.vif).collect()
     }
 
     /// Hands on what the switch has copied since the last call.

@@ -11,12 +11,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::capture::CaptureRequest;
+use crate::capture::{CaptureRequest, Capturing};
 use crate::status::Status;
 
 /// What can be asked of a running node. Those without a value are written with braces: serde takes
@@ -42,6 +42,12 @@ pub enum Request {
 pub enum Response {
     /// Done.
     Ok,
+    /// A capture has begun; pcapng follows.
+    Capturing {
+        /// What it changes for the vif's frames.
+        #[serde(default)]
+        note: Option<String>,
+    },
     /// Done; the state of the node.
     Status(Box<Status>),
     /// Refused, and why.
@@ -56,11 +62,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers one request other than a capture.
     fn answer(&self, request: Request) -> Response;
 
-    /// Begins a capture: blocks of pcapng, until the sender or the receiver is dropped.
+    /// Begins a capture, which goes on until the sender or the receiver of blocks is dropped.
     ///
     /// # Errors
     /// Why there is nothing to capture.
-    fn capture(&self, request: CaptureRequest) -> Result<Receiver<Vec<u8>>, String>;
+    fn capture(&self, request: CaptureRequest) -> Result<Capturing, String>;
 }
 
 /// The path of the control socket of the node `name` below the state directory.
@@ -149,11 +155,15 @@ pub fn call(path: &Path, request: &Request) -> std::io::Result<Response> {
     serde_json::from_str(&line).map_err(std::io::Error::other)
 }
 
-/// Sends a capture request and hands back the stream, from which the packets are read.
+/// Sends a capture request and hands back the stream, from which the packets are read, and what the
+/// capture changes for the vif's frames.
 ///
 /// # Errors
 /// If no node answers there, or it refuses; the refusal is the error's text.
-pub fn capture(path: &Path, request: CaptureRequest) -> std::io::Result<UnixStream> {
+pub fn capture(
+    path: &Path,
+    request: CaptureRequest,
+) -> std::io::Result<(UnixStream, Option<String>)> {
     let mut stream = connect(path)?;
     send_line(&mut stream, &Request::Capture(request))?;
     let mut line = Vec::new();
@@ -163,8 +173,9 @@ pub fn capture(path: &Path, request: CaptureRequest) -> std::io::Result<UnixStre
         line.push(byte[0]);
     }
     match serde_json::from_slice(&line).map_err(std::io::Error::other)? {
+        Response::Capturing { note } => Ok((stream, note)),
         Response::Error { message } => Err(std::io::Error::other(message)),
-        _ => Ok(stream),
+        Response::Ok | Response::Status(_) => Err(std::io::Error::other("not a capture's answer")),
     }
 }
 
@@ -188,7 +199,7 @@ fn converse(stream: UnixStream, handler: &dyn Handler) -> std::io::Result<()> {
         }
         let response = match serde_json::from_str(&line) {
             Ok(Request::Capture(request)) => match handler.capture(request) {
-                Ok(blocks) => return stream_blocks(&mut answers, &blocks),
+                Ok(capturing) => return stream_blocks(&mut answers, capturing),
                 Err(message) => Response::Error { message },
             },
             Ok(request) => handler.answer(request),
@@ -198,8 +209,9 @@ fn converse(stream: UnixStream, handler: &dyn Handler) -> std::io::Result<()> {
     }
 }
 
-fn stream_blocks(stream: &mut UnixStream, blocks: &Receiver<Vec<u8>>) -> std::io::Result<()> {
-    send_line(stream, &Response::Ok)?;
+fn stream_blocks(stream: &mut UnixStream, capturing: Capturing) -> std::io::Result<()> {
+    let Capturing { blocks, note } = capturing;
+    send_line(stream, &Response::Capturing { note })?;
     stream.set_read_timeout(Some(READER_LOOK))?;
     loop {
         match blocks.recv_timeout(READER_POLL) {
@@ -268,10 +280,11 @@ mod tests {
     fn a_capture_of_an_idle_vif_ends_with_its_reader() {
         let (mut nodes_end, readers_end) = UnixStream::pair().unwrap();
         let (blocks, captured) = sync_channel(4);
-        let streaming = std::thread::spawn(move || stream_blocks(&mut nodes_end, &captured));
+        let capturing = Capturing { blocks: captured, note: None };
+        let streaming = std::thread::spawn(move || stream_blocks(&mut nodes_end, capturing));
         let mut answer = String::new();
         BufReader::new(readers_end).read_line(&mut answer).unwrap();
-        assert_eq!(answer, "{\"result\":\"ok\"}\n");
+        assert_eq!(answer, "{\"result\":\"capturing\",\"note\":null}\n");
         // The reader is dropped. 300 blocks are 3 s.
         let sent = (0..300).find(|_| {
             std::thread::sleep(Duration::from_millis(10));

@@ -30,6 +30,8 @@ pub(crate) struct Paths {
     full: bool,
     places: BTreeMap<(PortId, u16), Target>,
     reported: Vec<[Reported; 2]>,
+    /// Vifs that are not redirected for now: somebody captures them.
+    captured: BTreeSet<VifId>,
     any: bool,
     since: Instant,
     next_learn: Instant,
@@ -78,6 +80,29 @@ impl Paths {
         self.any = self.set.iter().flatten().any(Option::is_some);
         (self.next_learn, self.full) = (now, false);
         followed.map(drop)
+    }
+
+    /// Takes the paths of these vifs off, and puts those of others back on: see [`Self::follow`].
+    /// Whether that took any off.
+    ///
+    /// # Errors
+    /// As [`Self::follow`].
+    pub(crate) fn capture(
+        &mut self,
+        captured: BTreeSet<VifId>,
+        now: Instant,
+        policy: &Policy,
+        attached: &[Attached],
+        plane: &mut DataPlane,
+    ) -> Result<bool, PortError> {
+        if self.captured == captured {
+            return Ok(false);
+        }
+        let on = |paths: &Self| paths.set.iter().flatten().flatten().count();
+        let before = on(self);
+        self.captured = captured;
+        self.follow(now, policy, attached, plane)?;
+        Ok(on(self) < before)
     }
 
     /// Whether there is any.
@@ -140,7 +165,7 @@ impl Paths {
     ) -> Result<bool, PortError> {
         self.set.resize(policy.vifs.len(), [None, None]);
         self.reported.resize(policy.vifs.len(), Default::default());
-        let choices = choices(policy);
+        let choices = choices(policy, &self.captured);
         let mut used = BTreeSet::new();
         let mut changed = false;
         for ((id, vif), choice) in policy.vifs().zip(choices) {

@@ -4,6 +4,7 @@
 //! Gates are numbered from the policy: two for each vif (send, receive), then one for each port
 //! (what is for nobody in particular).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -179,6 +180,19 @@ impl Ports {
     /// A table is full.
     pub fn adapt(&mut self, policy: &Policy) -> Result<(), PortError> {
         self.paths.follow(clock::now(), policy, &self.attached, &mut self.plane)
+    }
+
+    /// Takes exactly these vifs off the redirected path, since only user space can copy their
+    /// frames; whether that took any off.
+    ///
+    /// # Errors
+    /// As [`Self::adapt`].
+    pub fn capture(
+        &mut self,
+        captured: BTreeSet<VifId>,
+        policy: &Policy,
+    ) -> Result<bool, PortError> {
+        self.paths.capture(captured, clock::now(), policy, &self.attached, &mut self.plane)
     }
 
     /// Hands all devices back.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Redirected or queued: the choice for each vif and direction, from the policy alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use weir_policy::{Direction, Kind, Policy, PortId, RouterId, Share, SliceId, Vif, VifId};
@@ -11,6 +11,8 @@ use weir_policy::{Direction, Kind, Policy, PortId, RouterId, Share, SliceId, Vif
 pub enum Queued {
     /// The policy does not ask for redirection.
     Off,
+    /// Somebody captures its frames, which only user space can copy.
+    Captured,
     /// The vif's device or its port's is not surely driven by XDP: `kind` is another.
     Kind,
     /// Its addresses are not given, or are more than the program compares: how many.
@@ -37,12 +39,18 @@ pub enum Queued {
 }
 
 /// Whether the frames of each vif in each direction ([`Direction::ALL`]) are policed and sent on in
-/// the kernel; if not, the first reason for which they are queued.
+/// the kernel; if not, the first reason for which they are queued. `captured`: vifs that are not
+/// for now.
 #[must_use]
-pub fn choices(policy: &Policy) -> Vec<Choice> {
+pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<Choice> {
     let places = Places::of(policy);
-    let alone = |vif| Direction::ALL.map(|direction| places.alone(policy, vif, direction));
-    let mut choices: Vec<Choice> = policy.vifs.iter().map(alone).collect();
+    let alone = |(id, vif)| {
+        Direction::ALL.map(|direction| match places.alone(policy, vif, direction) {
+            Ok(()) if captured.contains(&id) => Err(Queued::Captured),
+            choice => choice,
+        })
+    };
+    let mut choices: Vec<Choice> = policy.vifs().map(alone).collect();
     let mut routers = vec![[const { None }; 2]; policy.routers.len()];
     let mut slices = vec![[const { None }; 2]; policy.slices.len()];
     for (vif, choice) in policy.vifs.iter().zip(&choices) {
@@ -74,7 +82,8 @@ pub fn choices(policy: &Policy) -> Vec<Choice> {
 /// # Errors
 /// Why it is queued. A vif that does not exist is.
 pub fn redirected(policy: &Policy, vif: VifId, direction: Direction) -> Result<(), Queued> {
-    let choice = choices(policy).into_iter().nth(vif.0 as usize).ok_or(Queued::Off)?;
+    let choice =
+        choices(policy, &BTreeSet::new()).into_iter().nth(vif.0 as usize).ok_or(Queued::Off)?;
     let [send, receive] = choice;
     if direction == Direction::Send { send } else { receive }
 }
@@ -199,6 +208,7 @@ impl fmt::Display for Queued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("node.redirect is false"),
+            Self::Captured => f.write_str("it is captured"),
             Self::Kind => f.write_str("the kind of vif and port is not \"xdp\""),
             Self::Macs(0) => f.write_str("its addresses are not given (mac)"),
             Self::Macs(count) => write!(f, "{count} addresses (mac), at most {MACS_MAX}"),
@@ -325,6 +335,21 @@ mod tests {
             p.vifs[1].router = None;
         };
         assert_eq!(after(apart), [Ok(()), Ok(())]);
+    }
+
+    /// Only user space can copy frames; who shares a limit with such a vif is queued with it.
+    #[test]
+    fn a_captured_vif_is_queued() {
+        let mut policy = policy();
+        let captured = BTreeSet::from([VifId(0)]);
+        let both = |choice: Result<(), Queued>| [choice.clone(), choice];
+        let of = |policy: &Policy| choices(policy, &captured);
+        assert_eq!(of(&policy), [both(Err(Queued::Captured)), both(Ok(()))]);
+        policy.routers[0].send.max_pps = Some(PacketRate::from_pps(1000));
+        let shared = Queued::SharedLimit("vr1".to_owned(), "a".to_owned());
+        assert_eq!(of(&policy)[1], [Err(shared), Ok(())]);
+        policy.node.redirect = false;
+        assert_eq!(of(&policy)[0], both(Err(Queued::Off)));
     }
 
     #[test]

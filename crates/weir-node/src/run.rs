@@ -13,7 +13,7 @@ use weir_host::{StateDir, text};
 use weir_policy::Policy;
 use weir_ports::Pool;
 
-use crate::capture::CaptureRequest;
+use crate::capture::{CaptureRequest, Capturing};
 use crate::control::{self, Handler, Request, Response};
 use crate::error::NodeError;
 use crate::ports::Ports;
@@ -236,7 +236,7 @@ impl Handler for Node {
         done.map_or_else(|message| Response::Error { message }, |()| Response::Ok)
     }
 
-    fn capture(&self, request: CaptureRequest) -> Result<Receiver<Vec<u8>>, String> {
+    fn capture(&self, request: CaptureRequest) -> Result<Capturing, String> {
         self.ask(|reply| Command::Capture(request, reply))?
     }
 }

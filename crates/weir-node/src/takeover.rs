@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a node changes on its host before it forwards, and the way back.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -142,7 +143,8 @@ impl Takeover {
 /// For each vif and direction, whether it is redirected or why it is queued.
 fn paths(policy: &Policy) -> Vec<String> {
     let mut lines = Vec::new();
-    for (vif, choice) in policy.vifs.iter().zip(redirect::choices(policy)) {
+    let choices = redirect::choices(policy, &BTreeSet::new());
+    for (vif, choice) in policy.vifs.iter().zip(choices) {
         for (direction, choice) in Direction::ALL.iter().zip(choice) {
             let what = match choice {
                 Ok(()) => "redirected".to_owned(),

@@ -13,7 +13,7 @@ use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter};
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
-use crate::capture::{CaptureRequest, Captures};
+use crate::capture::{CaptureRequest, Captures, Capturing};
 use crate::clock;
 use crate::lateness::Lateness;
 use crate::ports::{Attached, EarlyDrops, Ports};
@@ -27,7 +27,7 @@ pub enum Command {
     /// Counters, queues, lateness.
     Status(SyncSender<Status>),
     /// Copy a vif's frames; the answer is where they come.
-    Capture(CaptureRequest, SyncSender<Result<Receiver<Vec<u8>>, String>>),
+    Capture(CaptureRequest, SyncSender<Result<Capturing, String>>),
     /// End the loop.
     Stop,
 }
@@ -198,6 +198,8 @@ impl Worker {
         }
         self.ports.upkeep(now, &mut self.switch, turn.moved == 0);
         self.captures.drain(&mut self.switch);
+        // Paths come back with the end of a capture. What cannot come back stays queued.
+        let _off = self.ports.capture(self.captures.vifs(), &self.policy);
     }
 
     fn first_vif(&self) -> IfaceId {
@@ -214,12 +216,23 @@ impl Worker {
                 let _gone = reply.try_send(self.status());
             }
             Command::Capture(request, reply) => {
-                let _gone = reply.try_send(self.captures.start(&mut self.switch, &request));
+                let _gone = reply.try_send(self.capture(&request));
             }
             Command::Stop => {}
         }
     }
 
+    fn capture(&mut self, request: &CaptureRequest) -> Result<Capturing, String> {
+        let blocks = self.captures.start(&mut self.switch, request)?;
+        // On an error the receiver is dropped, which ends the capture.
+        let taken_off = self.ports.capture(self.captures.vifs(), &self.policy);
+        let note = taken_off.map_err(|error| error.to_string())?.then(|| {
+            format!("{} is not redirected in the kernel while it is captured", request.vif)
+        });
+        Ok(Capturing { blocks, note })
+    }
+
+    /// All of it or nothing: the ports go first, since they can go back without a loss.
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         keeps_what_is_fixed(&self.policy, &policy)?;
         let now = clock::now();

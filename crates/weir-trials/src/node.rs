@@ -71,7 +71,9 @@ impl NodeProcess {
         match control::call(&self.socket, &Request::Status {}) {
             Ok(Response::Status(status)) => Ok(*status),
             Ok(Response::Error { message }) => Err(TrialError::Node(message)),
-            Ok(Response::Ok) => Err(TrialError::Node("no status in the answer".into())),
+            Ok(Response::Ok | Response::Capturing { .. }) => {
+                Err(TrialError::Node("no status in the answer".into()))
+            }
             Err(error) => Err(TrialError::io(&self.socket, error)),
         }
     }

@@ -87,7 +87,10 @@ impl Capture {
         let socket = self.node.socket()?;
         let Self { vif, snaplen, direction, mac, vlan, src, dst, port, write, .. } = self;
         let request = CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port };
-        let mut blocks = control::capture(&socket, request)?;
+        let (mut blocks, note) = control::capture(&socket, request)?;
+        if let Some(note) = note {
+            eprintln!("{note}");
+        }
         // Unbuffered, unlike `stdout()`: what was captured is there when this is interrupted.
         let out = if write.as_os_str() == "-" {
             std::io::stdout().as_fd().try_clone_to_owned().map(File::from)
@@ -141,6 +144,7 @@ impl Name {
         match control::call(&self.socket()?, request)? {
             Response::Ok => {}
             Response::Status(status) => output::print_json(&status)?,
+            Response::Capturing { .. } => return Err("not the answer to this request".into()),
             Response::Error { message } => return Err(message.into()),
         }
         Ok(ExitCode::SUCCESS)

@@ -53,6 +53,39 @@ fn switching_the_path_loses_and_reorders_nothing() {
     site.stop(node);
 }
 
+/// A capture sees a redirected vif's frames, which go through user space for as long as it runs.
+#[test]
+fn a_capture_takes_its_vif_off_the_path() {
+    let Some(site) = site("weir-t-rdc") else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
+    site.apply("true", "");
+    assert!(site.ping("a", "10.9.0.9"));
+    std::thread::sleep(Duration::from_millis(1200));
+    let by_kernel = || packets(&site.status(), "a.0", "send", "redirected");
+    assert!(site.ping("a", "10.9.0.9"));
+    let before = by_kernel();
+    assert!(before > 0, "a is redirected");
+    let mut capture = site.command(env!("CARGO_BIN_EXE_weir"));
+    capture.args(["capture", "a.0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut capture = capture.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(site.ping("a", "10.9.0.9"));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(by_kernel(), before, "nothing is redirected while a is captured");
+    capture.kill().unwrap();
+    let captured = capture.wait_with_output().unwrap();
+    let said = String::from_utf8(captured.stderr).unwrap();
+    assert!(said.contains("a.0 is not redirected"), "{said}");
+    let pings = captured.stdout.windows(4).filter(|at| *at == [10, 9, 0, 9]).count();
+    assert!(pings >= 6, "three requests and three replies: {pings} addresses");
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(site.ping("a", "10.9.0.9"));
+    assert!(by_kernel() > before, "the path comes back");
+    site.balanced(&site.status());
+    site.stop(node);
+}
+
 /// A packet rate holds on the redirected path, and what is above it is counted.
 #[test]
 fn a_packet_rate_holds_on_the_redirected_path() {
