@@ -53,6 +53,8 @@ struct Local {
     received: AtomicU64,
     /// `accepted` at the last [`Gates::settle`].
     settled_at: AtomicU64,
+    /// What was granted last.
+    granted: AtomicU64,
 }
 
 impl Gates {
@@ -67,16 +69,24 @@ impl Gates {
     /// Lets `credit` frames be in flight, those already in flight included. A gate that does not
     /// exist takes no grant.
     pub fn grant(&self, gate: GateId, credit: u32) {
-        if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
-            let received = known(shared, local);
-            shared.granted.store(received.saturating_add(u64::from(credit)), Ordering::Relaxed);
+        let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) else { return };
+        let credit = u64::from(credit);
+        let received = local.received.load(Ordering::Relaxed);
+        // Most gates of a turn are as they were. The shared line belongs to the processor that
+        // receives for the device, and would have to be fetched from there.
+        if local.granted.load(Ordering::Relaxed) == received.saturating_add(credit) {
+            return;
         }
+        let granted = known(shared, local).saturating_add(credit);
+        shared.granted.store(granted, Ordering::Relaxed);
+        local.granted.store(granted, Ordering::Relaxed);
     }
 
     /// Takes the gate off its hinges: everything passes, counted.
     pub fn open(&self, gate: GateId) {
-        if let Some(shared) = self.shared(gate) {
+        if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
             shared.granted.store(u64::MAX, Ordering::Relaxed);
+            local.granted.store(u64::MAX, Ordering::Relaxed);
         }
     }
 
