@@ -2,10 +2,12 @@
 //! What people use today, put in the middle of the star where Weir would stand.
 
 mod htb;
+mod limiter;
 mod napi;
 mod ovs;
 
 pub(crate) use htb::Htb;
+pub(crate) use limiter::{Limit, Limiter};
 pub(crate) use napi::NapiOn;
 pub(crate) use ovs::OpenVSwitch;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments of the Netback text, and Weir beside its peers.
 
+mod accuracy;
 mod forwarding;
 mod rte_sched;
 mod scheduler;
@@ -21,6 +22,7 @@ const ROWS: &[Row] = &[
     row(5, "disk work of a tenant does not reach the others", missing),
     row(6, "the scheduler at 4096 classes beside DPDK's rte_sched", scheduler::show),
     row(7, "packets beside bridge, bridge + HTB and Open vSwitch", forwarding::show),
+    row(8, "rate error and delay beside TBF and HTB", accuracy::show),
 ];
 
 const fn row(

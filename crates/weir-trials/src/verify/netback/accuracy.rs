@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How exactly a limit is held and what delay it adds, beside TBF and HTB with the same burst and
+//! the same bytes of queue, on the same veth pairs.
+//!
+//! *Error*: the flow offers 1.5 times the limit; what arrives in the measured time is compared with
+//! the limit. *Delay*: a flow of 1500-byte frames at 95 % of the limit, evenly spaced, so that a
+//! limiter has no reason to hold it back: what it waits is the limiter's own doing. *Full*: the
+//! delay while the queue is full, which the queue's bytes alone should decide. Delays are from the
+//! generator to the sink, whoever is in between.
+//!
+//! Who forwards has the last processor for itself, as in row 7; Weir's worker does not sleep.
+
+use std::time::Duration;
+
+use weir_host::traffic::Rate;
+use weir_policy::{Idle, Policy, Share};
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::{BitRate, ByteCount, Nanos};
+
+use super::Row;
+use crate::peers::{Bridge, Limit, Limiter, NapiOn};
+use crate::specs::{hardly_catching_up, in_cells, worker_cpu};
+use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError};
+
+/// Shows the row.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let most = most(trial)?;
+    let mut rates: Vec<(String, BitRate)> =
+        RATES_MBPS.iter().map(|mbps| (format!("{mbps}M"), BitRate::from_mbps(*mbps))).collect();
+    rates.push(("most".to_owned(), most));
+    let name = row.id("most/rate");
+    trial.keep(&name, Series::unordered("bit/s", vec![crate::float(most.as_bps())]))?;
+    let repetitions = if trial.quick { 1 } else { 3 };
+    let seconds = if trial.quick { 1 } else { 3 };
+    for (label, rate) in &rates {
+        let mut seen: [Vec<Seen>; 3] = Default::default();
+        for _ in 0..repetitions {
+            for (holder, seen) in ALL.into_iter().zip(&mut seen) {
+                let one = measure(holder, *rate, seconds)?;
+                let [p50, p99, p999] = one.delay_ns.map(|ns| crate::float(ns) / 1e3);
+                trial.say(&format!(
+                    "{label} {}: error {:.4} %, delay {p50:.1}/{p99:.1}/{p999:.1} us",
+                    holder.name(),
+                    one.error * 100.0
+                ));
+                seen.push(one);
+            }
+        }
+        keep(trial, row, label, &seen)?;
+        // At 1 Mb/s a frame is 12 ms, and a second has 83: nothing is claimed.
+        if *rate > BitRate::from_mbps(1) {
+            judge(trial, row, label, &seen)?;
+        }
+    }
+    Ok(())
+}
+
+/// Who holds the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Weir,
+    Linux(Limiter),
+}
+
+const ALL: [Holder; 3] = [Holder::Weir, Holder::Linux(Limiter::Tbf), Holder::Linux(Limiter::Htb)];
+
+impl Holder {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Weir => "weir",
+            Self::Linux(Limiter::Tbf) => "tbf",
+            Self::Linux(Limiter::Htb) => "htb",
+        }
+    }
+}
+
+/// What one repetition showed.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// Distance of the rate from the limit, by the limit.
+    error: f64,
+    /// p50, p99, p99.9 at 95 % load.
+    delay_ns: [u64; 3],
+    /// The same while the queue is full.
+    full_ns: [u64; 3],
+}
+
+/// The samples of a rate: series `LABEL/HOLDER/WHAT`.
+fn keep(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    label: &str,
+    seen: &[Vec<Seen>; 3],
+) -> Result<(), TrialError> {
+    for (holder, seen) in ALL.into_iter().zip(seen) {
+        let mut keep = |what: &str, unit: &str, value: &dyn Fn(&Seen) -> f64| {
+            let id = row.id(&format!("{label}/{}/{what}", holder.name()));
+            trial.keep(&id, Series::unordered(unit, seen.iter().map(value).collect()))
+        };
+        keep("error", "1", &|seen| seen.error)?;
+        for (at, quantile) in ["p50", "p99", "p99.9"].into_iter().enumerate() {
+            keep(&format!("delay-{quantile}"), "s", &|s| crate::float(s.delay_ns[at]) / 1e9)?;
+            keep(&format!("full-{quantile}"), "s", &|s| crate::float(s.full_ns[at]) / 1e9)?;
+        }
+    }
+    Ok(())
+}
+
+/// Weir is held against the better of the others.
+fn judge(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    label: &str,
+    seen: &[Vec<Seen>; 3],
+) -> Result<(), TrialError> {
+    let best = |value: &dyn Fn(&Seen) -> f64| {
+        let medians = seen[1..].iter().map(|seen| median(seen.iter().map(value).collect()));
+        medians.fold(f64::INFINITY, f64::min)
+    };
+    let bounds = [
+        ("error", "rate error beside the better of TBF and HTB", best(&|s| s.error).max(ERROR_MAX)),
+        ("delay-p99", "p99 delay beside the better", best(&|s| crate::float(s.delay_ns[1]) / 1e9)),
+    ];
+    for (what, text, bound) in bounds {
+        let id = row.id(&format!("{label}/{what}"));
+        let series = row.id(&format!("{label}/weir/{what}"));
+        let claim = Claim::new(id, format!("{label}: {text}"), Rule::Median, Bound::at_most(bound));
+        trial.judge(claim.of(&[series]))?;
+    }
+    Ok(())
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let (low, high) = (samples.get((samples.len().max(1) - 1) / 2), samples.get(samples.len() / 2));
+    low.zip(high).map_or(f64::INFINITY, |(low, high)| f64::midpoint(*low, *high))
+}
+
+/// The rate that all of them reach with 1500-byte frames, less a fifth, in whole 100 Mb/s.
+fn most(trial: &mut Trial<'_>) -> Result<BitRate, TrialError> {
+    let mut least = u64::MAX;
+    for holder in ALL {
+        let mut rig = Rig::up(&star())?;
+        put(&mut rig, holder, limit(LINK))?;
+        let outcome = flow(&rig, Load::Above(LINK.as_bps()), 2)?;
+        rig.down()?;
+        let bits = settled_bits(&outcome, 2) / 2.0;
+        trial.say(&format!("{} carries {:.2} Gb/s of 1500-byte frames", holder.name(), bits / 1e9));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+        let bits = bits as u64;
+        least = least.min(bits);
+    }
+    Ok(BitRate::from_mbps(least / 1_000_000 * 4 / 5 / 100 * 100).max(BitRate::from_mbps(100)))
+}
+
+/// Both loads on one lab.
+fn measure(holder: Holder, rate: BitRate, seconds: usize) -> Result<Seen, TrialError> {
+    let mut rig = Rig::up(&star())?;
+    put(&mut rig, holder, limit(rate))?;
+    let bps = rate.as_bps();
+    let loaded = flow(&rig, Load::Even(bps / 100 * 95), seconds)?;
+    let full = flow(&rig, Load::Above(bps / 2 * 3), seconds)?;
+    rig.down()?;
+    let bits = settled_bits(&full, seconds);
+    let due = crate::float(bps) * crate::float(seconds as u64);
+    Ok(Seen {
+        error: (bits - due).abs() / due,
+        delay_ns: delays(&loaded)?,
+        full_ns: delays(&full)?,
+    })
+}
+
+/// What arrived in so many seconds, from when the flow had settled.
+fn settled_bits(outcome: &Outcome, seconds: usize) -> f64 {
+    // Beside a worker that does not sleep, a generator takes its time to begin.
+    let begun = outcome.sent.iter().map(|sent| sent.span.start_ns).max().unwrap_or(0);
+    let late = Duration::from_nanos(begun.saturating_sub(outcome.start_ns));
+    let first = usize::try_from(late.as_millis()).unwrap_or(0) + SETTLE_SECONDS * 1000;
+    let series = outcome.stream(0, 0).map(|seen| &seen.series);
+    let cells = outcome.bits(series, 1_000_000, first + seconds * 1000);
+    cells.iter().skip(first).sum()
+}
+
+fn delays(outcome: &Outcome) -> Result<[u64; 3], TrialError> {
+    let seen = outcome.stream(0, 0).filter(|seen| seen.delays.count > 0);
+    let seen = seen.ok_or_else(|| TrialError::Node("nothing arrived".into()))?;
+    Ok([(50, 100), (99, 100), (999, 1000)].map(|(n, d)| seen.delays.quantile_ns(n, d)))
+}
+
+fn star() -> Star {
+    let mut star = Star::new("accuracy", 0, LINK);
+    star.tenants = vec!["ac0".to_owned()];
+    star
+}
+
+fn limit(rate: BitRate) -> Limit {
+    let frame = ByteCount::new(u64::from(FRAME_BYTES));
+    let burst = Share::default_burst(Some(rate), frame, Idle::Spin);
+    let frames = ByteCount::new(QUEUE_FRAMES * u64::from(FRAME_BYTES));
+    Limit { rate, burst, queue: rate.bytes_in_floor(QUEUE_TIME).max(frames) }
+}
+
+/// Puts who holds the limit in the middle.
+fn put(rig: &mut Rig, holder: Holder, limit: Limit) -> Result<(), TrialError> {
+    let star = star();
+    match holder {
+        Holder::Weir => rig.put(&Middle::Weir(Box::new(policy(&star, limit)))),
+        Holder::Linux(limiter) => {
+            let _bridge = Bridge::up(rig, &star)?;
+            limiter.up(&star, limit)?;
+            let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
+            let (namespace, devices) = (&star.namespace("sw"), &devices);
+            NapiOn { namespace, devices, cpu: worker_cpu() }.up()
+        }
+    }
+}
+
+fn policy(star: &Star, limit: Limit) -> Policy {
+    let mut policy = star.policy();
+    policy.node.idle = Idle::Spin;
+    for vif in &mut policy.vifs {
+        (vif.send.rate, vif.send.burst) = (Some(limit.rate), limit.burst);
+        let frames = limit.queue.get().div_ceil(u64::from(FRAME_BYTES));
+        vif.send_queue.packets = u32::try_from(frames).unwrap_or(u32::MAX);
+        vif.send_queue.bytes = limit.queue;
+    }
+    let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
+    policy.node.frames = policy.node.frames.max(needed);
+    policy
+}
+
+/// A flow of that many bits a second.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// Evenly spaced: what the generator was kept from sending, it gives up.
+    Even(u64),
+    /// More than passes: what it was kept from sending, it makes up for.
+    Above(u64),
+}
+
+fn flow(rig: &Rig, load: Load, seconds: usize) -> Result<Outcome, TrialError> {
+    let star = star();
+    let (Load::Even(bps) | Load::Above(bps)) = load;
+    let generator = star.generator(vec![star.stream(0, 0, FRAME_BYTES, Some(Rate::Bps(bps)))]);
+    let generator = match load {
+        Load::Even(_) => hardly_catching_up(generator),
+        Load::Above(_) => generator,
+    };
+    let run = Run {
+        middle: Middle::Bridge,
+        senders: vec![generator],
+        receivers: vec![in_cells(star.sink(), 1_000)],
+        changes: Vec::new(),
+        length: Duration::from_secs((SETTLE_SECONDS + seconds) as u64) + SPARE,
+        star,
+    };
+    Ok(run.flow(rig, |_| Ok(()))?.0)
+}
+
+const RATES_MBPS: [u64; 5] = [1, 10, 100, 500, 1000];
+
+/// Above what anybody carries here.
+const LINK: BitRate = BitRate::from_mbps(20_000);
+
+const FRAME_BYTES: u16 = 1_500;
+
+/// What may wait: 20 ms at the rate, as long as the generator makes up for, and 32 frames at least.
+const QUEUE_TIME: Nanos = Nanos::from_millis(20);
+const QUEUE_FRAMES: u64 = 32;
+
+/// A rate error that is as good as none.
+const ERROR_MAX: f64 = 0.001;
+
+/// The burst at the beginning has passed by then, and the queue is full.
+const SETTLE_SECONDS: usize = 1;
+
+/// The generator begins up to this late.
+const SPARE: Duration = Duration::from_millis(100);
