@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a packet costs: 64-byte frames, 1024 classes in 32 slices, HFSC, one core, the frames
-//! rotating through 32 MiB so that no header is in the L2 cache when it is read.
+//! What a packet costs: 1024 classes in 32 slices, HFSC, one core, the frames rotating through
+//! 32 MiB so that no header is in the L2 cache when it is read. Sizes count the FCS: 64 bytes, and
+//! 512, 1518 and the simple Internet mix (7 : 4 : 1 of 64, 594 and 1518) besides.
 //!
 //! Times are of batches of 32; the median counts, so that another process on the core does not.
 //! `./x bench packets [-- SECONDS]`
@@ -16,7 +17,11 @@ use weir_units::{BitRate, Instant, Nanos};
 const CHUNK: usize = 2048;
 const FRAMES: u32 = 16_384;
 const HEADROOM: u16 = 128;
+/// Without FCS.
 const LENGTH: u16 = 60;
+const SIZES: [(&str, &[u16]); 3] =
+    [("send-512", &[508]), ("send-1518", &[1514]), ("send-imix", IMIX)];
+const IMIX: &[u16] = &[60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 590, 60];
 const BATCH: usize = 32;
 const SLICES: u32 = 32;
 const VIFS: u32 = 32;
@@ -34,16 +39,21 @@ const LEAD: usize = 4096;
 struct Rotating {
     bytes: Vec<u8>,
     free: VecDeque<u32>,
+    /// Of the frames in turn, and whose turn it was last.
+    lengths: &'static [u16],
+    turn: usize,
 }
 
 impl Rotating {
-    fn new() -> Self {
-        Self { bytes: vec![0; FRAMES as usize * CHUNK], free: (0..FRAMES).collect() }
+    fn new(lengths: &'static [u16]) -> Self {
+        let (bytes, free) = (vec![0; FRAMES as usize * CHUNK], (0..FRAMES).collect());
+        Self { bytes, free, lengths, turn: 0 }
     }
 
     fn take(&mut self) -> Frame {
         let id = self.free.pop_front().unwrap();
-        Frame { id, offset: HEADROOM, len: LENGTH }
+        self.turn = (self.turn + 1) % self.lengths.len();
+        Frame { id, offset: HEADROOM, len: self.lengths[self.turn] }
     }
 }
 
@@ -127,7 +137,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(full: bool, checksums: bool) -> Self {
+    fn new(full: bool, checksums: bool, lengths: &'static [u16]) -> Self {
         let policy = policy(full);
         let mut switch = Switch::new(&policy, Instant::ZERO).unwrap();
         for (vif, _) in policy.vifs() {
@@ -135,12 +145,13 @@ impl Bench {
             switch.set_completes_checksums(iface, checksums);
         }
         let (now, spent) = (Instant::ZERO, [Vec::new(), Vec::new()]);
-        Self { switch, pool: Rotating::new(), now, spent }
+        Self { switch, pool: Rotating::new(lengths), now, spent }
     }
 
     /// Hands in what vifs send, in the order in which they were served; takes as much at the port.
     fn send(&mut self, seconds: u64) {
         let gateway = 0xff_ffff;
+        let longest = self.pool.lengths.iter().copied().max().unwrap_or(LENGTH);
         // The gateway is known behind the port, in each slice.
         for slice in 0..SLICES {
             let mut hello = self.pool.take();
@@ -168,8 +179,8 @@ impl Bench {
                 prime -= 1;
                 continue;
             }
-            // At 10 Gb/s a frame takes 48 ns: the link is always just free.
-            self.now += Nanos::new(52 * BATCH as u64);
+            // At 10 Gb/s a frame of 60 bytes takes 48 ns: the link is always just free.
+            self.now += Nanos::new(u64::from(longest) * 52 / 60 * BATCH as u64);
             let sent = self.switch.transmit_batch(self.now, IfaceId(0), &mut self.pool, &mut out);
             let stop = Clock::now();
             assert!(sent > 0, "nothing queued: {}", self.drops());
@@ -269,10 +280,25 @@ impl Bench {
             let head = format!("\"series\":\"{case}/{name}\",\"unit\":\"{unit}\"");
             println!("{{{head},\"samples\":[{samples}]{bound}}}");
         };
-        series("receive", "s", "", &receive.collect::<Vec<_>>());
-        series("transmit", "s", "", &transmit.collect::<Vec<_>>());
+        let hertz = clock_hertz();
+        let cycles = |seconds: &[f64]| seconds.iter().map(|s| s * hertz).collect::<Vec<_>>();
+        let (receive, transmit): (Vec<_>, Vec<_>) = (receive.collect(), transmit.collect());
+        series("receive", "s", "", &receive);
+        series("transmit", "s", "", &transmit);
+        if hertz > 0.0 {
+            series("receive-cycles", "cycle", "", &cycles(&receive));
+            series("transmit-cycles", "cycle", "", &cycles(&transmit));
+        }
         series("both", "packet/s", &bound, &rates.collect::<Vec<_>>());
     }
+}
+
+/// Of the first processor, as the kernel says; 0 where it does not. Cycles are of this clock.
+fn clock_hertz() -> f64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("cpu MHz"));
+    let value = line.and_then(|line| line.split(':').nth(1)?.trim().parse::<f64>().ok());
+    value.map_or(0.0, |megahertz| megahertz * 1e6)
 }
 
 fn main() {
@@ -280,11 +306,16 @@ fn main() {
     for (name, full, checksums) in
         [("send", false, false), ("send-checksums", false, true), ("send-full", true, true)]
     {
-        let mut bench = Bench::new(full, checksums);
+        let mut bench = Bench::new(full, checksums, &[LENGTH]);
         bench.send(seconds);
         bench.report(name, (name == "send").then_some(PACKETS_A_SECOND_MIN));
     }
-    let mut bench = Bench::new(false, false);
+    for (name, lengths) in SIZES {
+        let mut bench = Bench::new(false, false, lengths);
+        bench.send(seconds);
+        bench.report(name, None);
+    }
+    let mut bench = Bench::new(false, false, &[LENGTH]);
     bench.receive(seconds);
     bench.report("receive", None);
 }
