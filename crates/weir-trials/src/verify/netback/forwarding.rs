@@ -58,6 +58,9 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         keep("rate", "packet/s", |seen| seen.rate)?;
         keep("per-cpu", "packet/s", |seen| seen.efficiency)?;
         keep("generator", "1", |seen| seen.generator)?;
+        if *forwarder == Forwarder::Queued {
+            keep("in-kernel", "1", |seen| seen.in_kernel)?;
+        }
     }
     let mut compare = |part: &str, text: &str, least: f64, pair: [Forwarder; 2]| {
         let bound = Bound::at_least(least);
@@ -128,6 +131,8 @@ struct Seen {
     efficiency: f64,
     /// Processors that the generator took.
     generator: f64,
+    /// Of the node's time, the part that the kernel spent for it.
+    in_kernel: f64,
 }
 
 struct Bench {
@@ -235,13 +240,20 @@ impl Bench {
             length: WARM_UP + MEASURED + SPARE,
             star: star.clone(),
         };
-        let (outcome, (busy, rate)) = run.flow(rig, |rig| {
+        let (outcome, (busy, rate, in_kernel)) = run.flow(rig, |rig| {
             std::thread::sleep(WARM_UP);
             let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
+            let node = rig.node().map(|node| process_ticks(node.pid()));
             std::thread::sleep(MEASURED);
             let packets = received(rig)?.saturating_sub(before);
             let rate = crate::float(packets) / start.elapsed().as_secs_f64();
-            Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate))
+            let spent = rig.node().zip(node).map(|(node, before)| {
+                let now = process_ticks(node.pid());
+                [0, 1].map(|at| crate::float(now[at].saturating_sub(before[at])))
+            });
+            let in_kernel =
+                spent.map_or(0.0, |[user, kernel]| kernel / (user + kernel).max(f64::MIN_POSITIVE));
+            Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate, in_kernel))
         })?;
         let late = outcome
             .sent
@@ -251,7 +263,12 @@ impl Bench {
             return Err(TrialError::Node("the generator began late: a busy machine".into()));
         }
         let Busy { all, own } = busy;
-        Ok(Seen { rate, efficiency: rate / (all - own).max(f64::MIN_POSITIVE), generator: own })
+        Ok(Seen {
+            rate,
+            efficiency: rate / (all - own).max(f64::MIN_POSITIVE),
+            generator: own,
+            in_kernel,
+        })
     }
 
     fn stream(&self, tenant: usize) -> XdpStream {
@@ -259,6 +276,14 @@ impl Bench {
         let stream = self.star.stream(tenant, number, FRAME_BYTES, None);
         XdpStream { weight: TURN, destination_mac: RECEIVER, ..stream }
     }
+}
+
+/// What a process has run, in its own code and in the kernel's: fields 14 and 15 of its `stat`.
+fn process_ticks(pid: u32) -> [u64; 2] {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let ticks: Vec<u64> = fields.skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+    ticks.try_into().unwrap_or([0; 2])
 }
 
 /// A program that drops everything and counts hardly more than how much.
