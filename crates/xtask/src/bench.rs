@@ -2,7 +2,8 @@
 //! Benches, their result files, and the comparison with the merge base.
 //!
 //! A number of yesterday, or of another machine, is no measure: `--against REV` builds the merge
-//! base with REV beside this tree and runs both in turn.
+//! base with REV beside this tree and runs both in turn. What is to be read by people is kept
+//! (`--keep`: a line in `docs/performance.jsonl`) and written into a page (`--document`).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,31 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::command::{self, cargo, output, run};
+use crate::tools;
 
-/// `bench [NAME..] [--against REV] [-- ARGUMENTS]`: all benches, or those named.
+/// `bench [NAME..] [--keep] [--document] [--against REV] [-- ARGUMENTS]`: all benches, or those
+/// named; with `--document` and no name none.
 pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
     let (ours, theirs) = split(arguments);
+    let has = |flag: &str| ours.iter().any(|argument| argument == flag);
+    let (keep, document) = (has("--keep"), has("--document"));
+    let ours: Vec<String> = ours
+        .iter()
+        .filter(|word| !["--keep", "--document"].contains(&word.as_str()))
+        .cloned()
+        .collect();
+    if !(document && ours.is_empty()) {
+        measure(&ours, theirs, keep)?;
+    }
+    if document { performance(&["document", LINES, PAGE]) } else { Ok(()) }
+}
+
+/// Whether the page is what follows from the lines.
+pub(crate) fn check_page() -> Result<(), String> {
+    performance(&["check", LINES, PAGE])
+}
+
+fn measure(ours: &[String], theirs: &[String], keep: bool) -> Result<(), String> {
     let against = ours.iter().position(|argument| argument == "--against");
     let revision = match against {
         None => None,
@@ -21,7 +43,14 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
     };
     let given = |at: usize| against.is_some_and(|flag| at == flag || at == flag + 1);
     let names: Vec<_> = (0..ours.len()).filter(|at| !given(*at)).map(|at| &ours[at]).collect();
-    let all = benches(Path::new("crates"))?;
+    let mut all = benches(Path::new("crates"))?;
+    if revision.is_none() {
+        all.extend(ROWS.iter().map(|(name, row)| Bench {
+            package: "weir".to_owned(),
+            name: (*name).to_owned(),
+            row: Some(*row),
+        }));
+    }
     let chosen: Vec<_> =
         all.into_iter().filter(|b| names.is_empty() || names.contains(&&b.name)).collect();
     if chosen.is_empty() {
@@ -30,7 +59,13 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
     match revision {
         None => chosen.iter().try_for_each(|bench| {
             let out = PathBuf::from("out/bench").join(&bench.name).join("result.json");
-            bench.run(Path::new("."), theirs, &out)
+            // What is kept is of this run, also where it does not hold.
+            let _older = std::fs::remove_file(&out);
+            let outcome = bench.run(Path::new("."), theirs, &out);
+            if keep && out.exists() {
+                performance(&["append", LINES, &bench.name, &out.display().to_string()])?;
+            }
+            outcome
         }),
         Some(revision) => compare(&chosen, revision, theirs),
     }
@@ -40,11 +75,16 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
 struct Bench {
     package: String,
     name: String,
+    /// It is this row of `weir verify netback`: it needs the lab, and so root.
+    row: Option<u32>,
 }
 
 impl Bench {
     /// Runs it in the tree at `top`, and makes a result file of what it prints.
     fn run(&self, top: &Path, arguments: &[String], out: &Path) -> Result<(), String> {
+        if let Some(row) = self.row {
+            return run_row(row, arguments, out);
+        }
         let (date, start) = (now()?, Instant::now());
         let lines = out.with_extension("lines");
         let problem = |error| format!("{}: {error}", lines.display());
@@ -60,6 +100,26 @@ impl Bench {
         collect.args([commit(top)?, date, start.elapsed().as_secs_f64().to_string()]);
         run(collect.stdin(File::open(&lines).map_err(problem)?))
     }
+}
+
+/// A row that does not hold was measured nevertheless.
+fn run_row(row: u32, arguments: &[String], out: &Path) -> Result<(), String> {
+    tools::build_weir()?;
+    let mut command = Command::new(tools::weir_path());
+    command.args(["verify", "netback", "--row", &row.to_string(), "--out"]);
+    command.arg(out.parent().unwrap_or(out)).args(arguments);
+    command::show(&command);
+    let status = command.status().map_err(|error| format!("weir: {error}"))?;
+    match status.code() {
+        Some(0 | NOT_HELD) => Ok(()),
+        _ => Err(format!("weir verify netback --row {row}: {status}")),
+    }
+}
+
+/// Runs the example that knows the kept lines and the page.
+fn performance(words: &[&str]) -> Result<(), String> {
+    let mut command = cargo(&["run", "--quiet", "--package", "weir-result", "--example"]);
+    run(command.args(["performance", "--"]).args(words))
 }
 
 /// Base and head in turn, so that a machine that slows down slows both.
@@ -93,8 +153,8 @@ fn benches(crates: &Path) -> Result<Vec<Bench>, String> {
         let folder = package.join("benches");
         for file in if folder.is_dir() { list(&folder)? } else { Vec::new() } {
             if file.extension().is_some_and(|extension| extension == "rs") {
-                benches
-                    .push(Bench { package: last(&package), name: last(&file.with_extension("")) });
+                let name = last(&file.with_extension(""));
+                benches.push(Bench { package: last(&package), name, row: None });
             }
         }
     }
@@ -133,6 +193,15 @@ fn now() -> Result<String, String> {
     date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).stdin(Stdio::null());
     Ok(output(&mut date)?.trim().to_string())
 }
+
+/// Benches that are rows of `weir verify netback`.
+const ROWS: &[(&str, u32)] = &[("forwarding", 7), ("accuracy", 8), ("rte_sched", 6)];
+
+/// The exit status of `weir verify` where a bound does not hold.
+const NOT_HELD: i32 = 3;
+
+const LINES: &str = "docs/performance.jsonl";
+const PAGE: &str = "docs/performance.md";
 
 /// Turns of base and head.
 const ROUNDS: u32 = 3;

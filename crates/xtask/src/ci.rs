@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::cargo_test::{self, Summary};
 use crate::command::{cargo, run};
-use crate::{fuzz, no_std, tidy, tools};
+use crate::{bench, fuzz, no_std, tidy, tools};
 
 /// Runs all steps; `Err` names those that failed.
 pub(crate) fn all() -> Result<(), String> {
@@ -40,6 +40,7 @@ fn lints() -> Result<(), String> {
 }
 
 fn documents() -> Result<(), String> {
+    bench::check_page()?;
     let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }

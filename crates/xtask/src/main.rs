@@ -69,9 +69,10 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   tidy              the rules of style that a program can check
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)
-  bench [NAME..] [--against REV] [-- ARGS]
-                    all benches, or those named, into out/bench/NAME/result.json; with --against
-                    in turn with the merge base of REV, and the ratios of both
+  bench [NAME..] [--keep] [--document] [--against REV] [-- ARGS]
+                    all benches, or those named, into out/bench/NAME/result.json; --keep adds them
+                    to docs/performance.jsonl, --document writes docs/performance.md from it;
+                    --against runs in turn with the merge base of REV, and shows the ratios
   bless             rewrite goldens and generated documents, then show what changed
   picture           run the demo, and put its chart and table into the README
   help              this text
