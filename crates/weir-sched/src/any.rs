@@ -144,6 +144,11 @@ impl Scheduler for AnyScheduler {
     }
 
     #[inline]
+    fn touch(&self, class: ClassId) {
+        each!(self, scheduler => scheduler.touch(class));
+    }
+
+    #[inline]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         each!(self, scheduler => scheduler.dequeue(now))
     }

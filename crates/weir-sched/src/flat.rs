@@ -201,6 +201,11 @@ impl<D: Discipline> Scheduler for Flat<D> {
     }
 
     #[inline]
+    fn touch(&self, class: ClassId) {
+        self.queues.touch(class);
+    }
+
+    #[inline]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);
         while let Some((since, class)) = self.limits.release(now) {

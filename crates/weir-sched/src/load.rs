@@ -151,6 +151,7 @@ impl<S: Scheduler> Bed<S> {
     }
 
     /// The next packet; `None` if none comes.
+    #[inline(always)]
     fn dequeue(&mut self) -> Option<(ClassId, u32)> {
         self.centi += PACKET_CENTI;
         loop {
@@ -181,18 +182,23 @@ impl<S: Scheduler> Bed<S> {
     fn cycle(&mut self, packets: u64, mut to: impl FnMut(&mut Self, ClassId) -> ClassId) -> u64 {
         let mut left = 0;
         while left < packets {
-            let mut batch = [(FIRST, 0); BATCH];
-            for slot in &mut batch {
-                let Some(sent) = self.dequeue() else { return left };
-                *slot = sent;
+            // Side by side: what is written in two pieces and read as one stalls the processor.
+            let (mut classes, mut ids) = ([FIRST; BATCH], [0; BATCH]);
+            for (class, id) in classes.iter_mut().zip(&mut ids) {
+                let Some((from, packet)) = self.dequeue() else { return left };
+                (*class, *id) = (from, packet);
             }
-            for (from, id) in batch {
+            for class in &mut classes {
+                *class = to(self, *class);
+                self.scheduler.touch(*class);
+            }
+            for (mut class, id) in classes.into_iter().zip(ids) {
                 // A full class refuses; another takes the packet.
                 for _ in 0..DRAWS_MAX {
-                    let class = to(self, from);
                     if self.enqueue(class, id) {
                         break;
                     }
+                    class = to(self, class);
                 }
             }
             left += BATCH as u64;

@@ -60,7 +60,6 @@ struct Queue {
     bytes: u64,
     bytes_max: u32,
     managed: bool,
-    enqueued: Backlog,
     sent: Backlog,
 }
 
@@ -172,7 +171,6 @@ impl QueueTable {
         let tail = core::mem::replace(&mut queue.tail, new);
         queue.packets += 1;
         queue.bytes += bytes;
-        queue.enqueued.count(bytes);
         self.total.count(bytes);
         if was_empty {
             queue.head = new;
@@ -190,29 +188,40 @@ impl QueueTable {
     }
 
     /// Takes the packet at the head, or lets `CoDel` drop it.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, now: Instant, class: ClassId) -> Popped {
         let index = class.0 as usize;
         let Some(packet) = self.unlink(index) else { return Popped::Empty };
-        let queue = &mut self.queues[index];
-        let verdict = if queue.managed {
-            let behind = queue.bytes;
-            let codel = self.ledgers[index].codel.as_mut();
-            codel.map_or(Verdict::Send, |codel| codel.verdict(now, packet, behind))
-        } else {
-            Verdict::Send
-        };
+        let Some(queue) = self.queues.get(index) else { return Popped::Empty };
+        // Whatever is decided, the packet stays in registers: through memory it would be written in
+        // pieces and read as one, which stalls the processor.
+        let verdict = if queue.managed { self.manage(now, index, packet) } else { Verdict::Send };
         let bytes = u64::from(packet.bytes());
         if verdict == Verdict::Drop {
-            self.ledgers[index].dropped.count(bytes);
+            self.count_drop(index, bytes);
             return Popped::Dropped(packet);
         }
-        queue.sent.count(bytes);
-        let mark = verdict == Verdict::Mark;
-        if mark {
-            self.ledgers[index].marked += 1;
+        if let Some(queue) = self.queues.get_mut(index) {
+            queue.sent.packets += 1;
+            queue.sent.bytes += bytes;
         }
-        Popped::Send { packet, mark }
+        Popped::Send { packet, mark: verdict == Verdict::Mark }
+    }
+
+    /// Lets `CoDel` decide on a packet just taken.
+    #[inline(never)]
+    fn manage(&mut self, now: Instant, index: usize, packet: Packet) -> Verdict {
+        let ledger = &mut self.ledgers[index];
+        let behind = self.queues[index].bytes;
+        let codel = ledger.codel.as_mut();
+        let verdict = codel.map_or(Verdict::Send, |codel| codel.verdict(now, packet, behind));
+        ledger.marked += u64::from(verdict == Verdict::Mark);
+        verdict
+    }
+
+    #[cold]
+    fn count_drop(&mut self, index: usize, bytes: u64) {
+        self.ledgers[index].dropped.count(bytes);
     }
 
     /// The packet at the head.
@@ -221,6 +230,15 @@ impl QueueTable {
     pub fn head(&self, class: ClassId) -> Option<Packet> {
         let queue = self.queues.get(class.0 as usize)?;
         (queue.packets > 0).then(|| self.nodes[queue.head as usize].packet)
+    }
+
+    /// Reads what the next packet in and the next one out will need, so that it is in the cache by
+    /// then. Nothing waits for it.
+    #[inline]
+    pub fn touch(&self, class: ClassId) {
+        if let Some(queue) = self.queues.get(class.0 as usize) {
+            core::hint::black_box(self.nodes.get(queue.head as usize).map(|node| node.next));
+        }
     }
 
     /// Whether the queue has no packet or does not exist.
@@ -272,10 +290,12 @@ impl QueueTable {
         let (Some(queue), Some(ledger)) = (self.queues.get(index), self.ledgers.get(index)) else {
             return ClassCounters::default();
         };
+        // Not counted a packet: whatever was accepted has left or is still there.
+        let enqueued = queue.sent.plus(ledger.dropped).plus(queue.backlog());
         ClassCounters {
-            offered: ledger.refused.plus(queue.enqueued),
+            offered: ledger.refused.plus(enqueued),
             refused: ledger.refused,
-            enqueued: queue.enqueued,
+            enqueued,
             dropped: ledger.dropped,
             sent: queue.sent,
             marked: ledger.marked,
@@ -288,14 +308,14 @@ impl QueueTable {
         self.nodes.len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlink(&mut self, index: usize) -> Option<Packet> {
         let queue = self.queues.get_mut(index)?;
         if queue.packets == 0 {
             return None;
         }
         let head = queue.head;
-        let node = &mut self.nodes[head as usize];
+        let node = self.nodes.get_mut(head as usize)?;
         let packet = node.packet;
         queue.head = core::mem::replace(&mut node.next, self.free);
         self.free = head;
@@ -362,7 +382,6 @@ impl Queue {
             bytes: 0,
             bytes_max: 0,
             managed: false,
-            enqueued: none,
             sent: none,
         }
     }

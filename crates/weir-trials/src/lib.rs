@@ -9,11 +9,13 @@
 //! the kernel's own work share the others.
 
 pub mod clock;
+pub mod conformance;
 mod cpu_time;
 pub mod demo;
 pub mod demo_plots;
 mod error;
 pub mod in_memory;
+mod judge;
 pub mod node;
 mod peers;
 pub mod place;

@@ -71,6 +71,12 @@ impl Rig {
         stopped
     }
 
+    /// The star that is up.
+    #[must_use]
+    pub fn star(&self) -> &Star {
+        &self.star
+    }
+
     /// The node in the middle.
     #[must_use]
     pub fn node(&self) -> Option<&NodeProcess> {

@@ -5,6 +5,7 @@
 //! 3 it was measured and a case does not hold, 4 a node was not confirmed in time and has undone
 //! what it did.
 
+mod conformance;
 mod demo;
 mod doctor;
 mod lab;
@@ -42,6 +43,8 @@ enum Command {
     Traffic(traffic::Traffic),
     /// Show a table of requirements row by row
     Verify(verify::Verify),
+    /// Run one suite of isolation experiments on a data plane
+    Conformance(conformance::Conformance),
     /// Undo what runs that were killed left behind
     Clean(lab::Clean),
     /// Say what this host offers, found by trying, as JSON
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),
         Command::Verify(command) => command.run(),
+        Command::Conformance(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Doctor(command) => command.run(),
     };

@@ -16,7 +16,9 @@ fn the_page_of_the_command_line_is_what_the_program_says() {
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(stored == page, "docs/cli.md is not what the program says; ./x bless rewrites it");
-    for command in ["demo", "node run", "capture", "lab up", "traffic send", "verify", "doctor"] {
+    for command in
+        ["demo", "node run", "capture", "lab up", "traffic send", "verify", "conformance"]
+    {
         assert!(page.contains(&format!("\n## weir {command}\n")), "no part about {command}");
     }
 }

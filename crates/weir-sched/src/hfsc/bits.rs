@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 /// A set of numbers below its capacity.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
+    words: Vec<u64>,
     /// A bit of each level says whether the word below it has any; the highest is searched in line.
-    levels: [Vec<u64>; 3],
+    above: [Vec<u64>; 2],
 }
 
 impl Bits {
@@ -16,27 +17,49 @@ impl Bits {
     pub(super) fn new(capacity: usize) -> Self {
         let words = capacity.div_ceil(64);
         let above = words.div_ceil(64);
-        Self { levels: [vec![0; words], vec![0; above], vec![0; above.div_ceil(64)]] }
+        Self { words: vec![0; words], above: [vec![0; above], vec![0; above.div_ceil(64)]] }
     }
 
     /// Adds `number`.
+    #[inline]
     pub(super) fn insert(&mut self, number: usize) {
-        let mut bit = number;
-        for level in &mut self.levels {
-            let word = &mut level[bit / 64];
-            let was_empty = *word == 0;
-            *word |= 1 << (bit % 64);
-            if !was_empty {
-                return;
-            }
-            bit /= 64;
+        let word = &mut self.words[number / 64];
+        let was_empty = *word == 0;
+        *word |= 1 << (number % 64);
+        if was_empty {
+            self.insert_above(number / 64);
         }
     }
 
     /// Removes `number`.
+    #[inline]
     pub(super) fn remove(&mut self, number: usize) {
-        let mut bit = number;
-        for level in &mut self.levels {
+        let word = &mut self.words[number / 64];
+        *word &= !(1 << (number % 64));
+        if *word == 0 {
+            self.remove_above(number / 64);
+        }
+    }
+
+    /// The least member that is at least `number`.
+    #[inline]
+    pub(super) fn next(&self, number: usize) -> Option<usize> {
+        let rest = self.words.get(number / 64)? & (u64::MAX << (number % 64));
+        if rest != 0 {
+            return Some(number / 64 * 64 + least(rest));
+        }
+        self.next_above(number / 64 + 1)
+    }
+
+    fn insert_above(&mut self, mut bit: usize) {
+        for level in &mut self.above {
+            level[bit / 64] |= 1 << (bit % 64);
+            bit /= 64;
+        }
+    }
+
+    fn remove_above(&mut self, mut bit: usize) {
+        for level in &mut self.above {
             let word = &mut level[bit / 64];
             *word &= !(1 << (bit % 64));
             if *word != 0 {
@@ -46,27 +69,24 @@ impl Bits {
         }
     }
 
-    /// The least member that is at least `number`.
-    pub(super) fn next(&self, number: usize) -> Option<usize> {
-        let mut from = number;
-        for (height, level) in self.levels.iter().enumerate() {
-            let rest = level.get(from / 64)? & (u64::MAX << (from % 64));
-            if rest != 0 {
-                return Some(self.descend(height, from / 64 * 64 + least(rest)));
-            }
-            from = from / 64 + 1;
-        }
-        let top = &self.levels[2];
-        let word = (from..top.len()).find(|&word| top[word] != 0)?;
-        Some(self.descend(2, word * 64 + least(top[word])))
-    }
-
-    /// The least member below bit `bit` of the level at `height`.
-    fn descend(&self, height: usize, mut bit: usize) -> usize {
-        for level in self.levels[..height].iter().rev() {
-            bit = bit * 64 + least(level[bit]);
-        }
-        bit
+    /// The least member in a word from `word` on.
+    fn next_above(&self, word: usize) -> Option<usize> {
+        let [first, second] = &self.above;
+        let rest = first.get(word / 64)? & (u64::MAX << (word % 64));
+        let word = if rest != 0 {
+            word / 64 * 64 + least(rest)
+        } else {
+            let from = word / 64 + 1;
+            let rest = second.get(from / 64).map_or(0, |word| word & (u64::MAX << (from % 64)));
+            let middle = if rest != 0 {
+                from / 64 * 64 + least(rest)
+            } else {
+                let top = (from / 64 + 1..second.len()).find(|&top| second[top] != 0)?;
+                top * 64 + least(second[top])
+            };
+            middle * 64 + least(first[middle])
+        };
+        Some(word * 64 + least(self.words[word]))
     }
 }
 

@@ -3,12 +3,8 @@
 //!
 //! Keys in the near future lie in buckets of equal width, each a list (R. Brown, "Calendar
 //! Queues", CACM 31(10), 1988); a bitmap finds the first bucket. Whatever a bucket cannot take goes
-//! to a heap, so how well the width fits decides the speed only.
-//!
-//! A calendar of *instants* is exact: the list of a bucket is short and looked through. One of
-//! *virtual times* is first-in first-out within a bucket, which is as wide as the spread of keys
-//! over the number of entries at most: that much is added to the bound on fairness, a small part of
-//! the packet of the slowest class. Below [`ENTRIES_MIN`] entries all is in the heap, and exact.
+//! to a heap, so how well the width fits decides the speed
+//! only. Exact: the list of a bucket is short and looked through.
 
 mod tuning;
 
@@ -16,15 +12,14 @@ use alloc::vec::Vec;
 
 use self::tuning::Tuning;
 use super::bits::Bits;
-use super::heap::{Entry, Heap, NoPlaces, is_before};
+use super::heap::{Entry, Heap, NoPlaces};
 use super::tree::NONE;
 
 /// A priority queue of (key, id), least key first.
 ///
-/// `CIRCULAR`: keys are virtual times, on a circle; else instants. An id is in at most one of the
-/// calendars that share a table of [`Link`]s.
+/// An id is in at most one of the calendars that share a table of [`Link`]s.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Calendar<const CIRCULAR: bool> {
+pub(super) struct Calendar {
     buckets: Vec<Bucket>,
     occupied: Bits,
     /// Entries in buckets. All keys lie within one turn from `start`.
@@ -33,7 +28,9 @@ pub(super) struct Calendar<const CIRCULAR: bool> {
     shift: u32,
     /// The first key of the bucket that the last entry was taken from.
     start: u64,
-    far: Heap<CIRCULAR>,
+    far: Heap,
+    /// Entries in all.
+    entries: u32,
     /// The least entry and whether it is in a bucket, while that is known.
     least: Option<(Entry, bool)>,
     tuning: Tuning,
@@ -49,7 +46,8 @@ pub(super) struct Link {
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     head: u32,
-    tail: u32,
+    /// Entries in the list.
+    length: u32,
 }
 
 impl Link {
@@ -57,7 +55,7 @@ impl Link {
     pub(super) const NONE: Self = Self { key: 0, next: NONE };
 }
 
-impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
+impl Calendar {
     /// Room for `count` entries in all, so that no push allocates.
     pub(super) fn reserve(&mut self, count: usize, links: &mut [Link]) {
         self.far.reserve(count);
@@ -71,10 +69,20 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         }
     }
 
+    /// Whether the least key could be `now` or less: false only if it is known not to be.
+    #[inline]
+    pub(super) const fn may_be_due(&self, now: u64) -> bool {
+        match self.least {
+            Some((least, _)) => least.key <= now,
+            None => self.entries > 0,
+        }
+    }
+
     /// Adds an entry.
     #[inline]
     pub(super) fn push(&mut self, key: u64, id: u32, links: &mut [Link]) {
         self.tune(links);
+        self.entries += 1;
         if let Some((least, _)) = self.least
             && Self::less(Entry { key, id }, least)
         {
@@ -105,12 +113,14 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
     pub(super) fn pop(&mut self, links: &mut [Link]) -> Option<Entry> {
         let top = self.top(links)?;
         let (_, is_near) = self.least.take()?;
+        self.entries -= 1;
         if is_near {
             let place = self.place(top.key);
-            let bucket = &mut self.buckets[place];
-            if bucket.head == top.id {
-                bucket.head = links[top.id as usize].next;
-                if bucket.head == NONE {
+            let Bucket { head, length } = self.buckets[place];
+            if head == top.id {
+                let next = links[top.id as usize].next;
+                self.buckets[place] = Bucket { head: next, length: length.wrapping_sub(1) };
+                if next == NONE {
                     self.occupied.remove(place);
                 }
                 self.near -= 1;
@@ -124,29 +134,13 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         Some(top)
     }
 
-    /// Gives the least entry a key that is not less.
-    #[inline]
-    pub(super) fn raise_top(&mut self, key: u64, links: &mut [Link]) {
-        if self.buckets.is_empty() {
-            self.least = None;
-            self.far.raise_top(key, &mut NoPlaces);
-        } else if let Some(top) = self.pop(links) {
-            self.push(key, top.id, links);
-        }
-    }
-
     /// Removes the entry of `id`, wherever it is.
     pub(super) fn remove(&mut self, id: u32, links: &mut [Link]) {
         self.least = None;
+        self.entries -= 1;
         if !self.unlink(id, links) {
             self.far.remove(id, &mut NoPlaces);
         }
-    }
-
-    /// Whether nothing is in it.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.near == 0 && self.far.is_empty()
     }
 
     /// Into its bucket if it fits there, else to the heap.
@@ -163,32 +157,19 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
             self.far.push(key, id, &mut NoPlaces);
             return;
         };
-        let crowded = !CIRCULAR && Self::is_crowded(*bucket, links);
+        let crowded = bucket.length >= LENGTH_MAX;
         if beyond || crowded {
             self.tuning.beyond += u32::from(beyond);
             self.tuning.crowded += u32::from(!beyond);
             self.far.push(key, id, &mut NoPlaces);
             return;
         }
-        links[id as usize] = Link { key, next: NONE };
-        if bucket.head == NONE {
-            bucket.head = id;
-            self.occupied.insert(place);
-        } else {
-            links[bucket.tail as usize].next = id;
-        }
-        bucket.tail = id;
         self.near += 1;
-    }
-
-    /// Whether the list has [`LENGTH_MAX`] entries.
-    fn is_crowded(bucket: Bucket, links: &[Link]) -> bool {
-        let (mut id, mut length) = (bucket.head, 0);
-        while id != NONE && length < LENGTH_MAX {
-            id = links[id as usize].next;
-            length += 1;
+        if bucket.head == NONE {
+            self.occupied.insert(place);
         }
-        length == LENGTH_MAX
+        links[id as usize] = Link { key, next: bucket.head };
+        *bucket = Bucket { head: id, length: bucket.length + 1 };
     }
 
     /// The bucket of a key within the window.
@@ -205,9 +186,6 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         let place = self.occupied.next(from).or_else(|| self.occupied.next(0))?;
         let mut id = self.buckets[place].head;
         let mut least = Entry { key: links[id as usize].key, id };
-        if CIRCULAR {
-            return Some(least);
-        }
         loop {
             id = links[id as usize].next;
             if id == NONE {
@@ -239,9 +217,7 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         } else {
             links[before as usize].next = next;
         }
-        if bucket.tail == id {
-            bucket.tail = before;
-        }
+        bucket.length = bucket.length.wrapping_sub(1);
         if bucket.head == NONE {
             self.occupied.remove(place);
         }
@@ -251,12 +227,11 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
 
     #[inline(always)]
     const fn less(a: Entry, b: Entry) -> bool {
-        let before = if CIRCULAR { is_before(a.key, b.key) } else { a.key < b.key };
-        before | (a.key == b.key && a.id < b.id)
+        a.key < b.key
     }
 }
 
-const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
+const EMPTY: Bucket = Bucket { head: NONE, length: 0 };
 
 /// Below this many entries a heap has two levels and is as fast.
 const ENTRIES_MIN: usize = 17;
@@ -270,21 +245,11 @@ mod tests {
     use alloc::collections::BTreeSet;
     use alloc::vec;
 
-    /// Goal: the same order as a sorted set, through changes of scale and removals; for virtual
-    /// times over the seam of the circle, and to within a bucket's width. Method: 100 000
-    /// operations, keys that only grow; from a point shortly below 2⁶⁴ for virtual times.
+    /// Goal: the same order as a sorted set, through changes of scale and removals. Method: 100 000
+    /// operations, keys that only grow.
     #[test]
-    fn instants_are_ordered_like_a_sorted_set() {
-        run::<false>(1_000);
-    }
-
-    #[test]
-    fn virtual_times_are_ordered_to_within_a_bucket() {
-        run::<true>(u64::MAX - 1_000_000);
-    }
-
-    fn run<const CIRCULAR: bool>(origin: u64) {
-        let mut calendar = Calendar::<CIRCULAR>::default();
+    fn they_are_ordered_like_a_sorted_set() {
+        let mut calendar = Calendar::default();
         let mut links = vec![Link::NONE; 300];
         let mut model = BTreeSet::new();
         let (mut seed, mut floor, mut beyond_heap) = (1u64, 0u64, 0);
@@ -300,24 +265,16 @@ mod tests {
             let known = model.iter().find(|entry: &&(u64, u32)| entry.1 == id).copied();
             match (seed >> 60, known) {
                 (0..=8, None) => {
-                    calendar.push(origin.wrapping_add(key), id, &mut links);
+                    calendar.push(key, id, &mut links);
                     model.insert((key, id));
                 }
                 (9, Some(entry)) => {
                     calendar.remove(id, &mut links);
                     model.remove(&entry);
                 }
-                (10..=12, _) if !model.is_empty() => {
-                    let top = calendar.top(&links).unwrap();
-                    let old = top.key.wrapping_sub(origin);
-                    floor = floor.max(old);
-                    calendar.raise_top(origin.wrapping_add(key.max(old)), &mut links);
-                    assert!(model.remove(&(old, top.id)));
-                    model.insert((key.max(old), top.id));
-                }
-                (13.., _) => {
+                (10.., _) => {
                     if let Some(top) = calendar.pop(&mut links) {
-                        let old = top.key.wrapping_sub(origin);
+                        let old = top.key;
                         floor = floor.max(old);
                         assert!(model.remove(&(old, top.id)));
                     }
@@ -325,16 +282,8 @@ mod tests {
                 _ => (),
             }
             beyond_heap += u64::from(calendar.near > 0);
-            assert_eq!(calendar.is_empty(), model.is_empty());
-            let top = calendar.top(&links).map(|top| (top.key.wrapping_sub(origin), top.id));
-            if CIRCULAR {
-                let least = model.first().map_or(0, |least| least.0);
-                let early = top.map_or(0, |top| top.0) - least;
-                assert!(early < 1 << calendar.shift, "{early} of {}", calendar.shift);
-                assert!(calendar.shift < 10, "wider than the spread asks for");
-            } else {
-                assert_eq!(top, model.first().copied());
-            }
+            let top = calendar.top(&links).map(|top| top.key);
+            assert_eq!(top, model.first().map(|least| least.0));
         }
         assert!(beyond_heap > 50_000, "buckets are used: {beyond_heap}");
     }

@@ -4,6 +4,8 @@
 //! A class is taken out of every structure, changed, and entered again: what it is owed and what it
 //! had ahead stays the same in bytes. This may search the structures; packets never do.
 
+use alloc::vec::Vec;
+
 use weir_units::Nanos;
 
 use super::Hfsc;
@@ -33,17 +35,17 @@ impl Hfsc {
         if self.nodes.len() <= class.0 as usize {
             self.nodes.push(Node::ABSENT);
             self.places.push(NONE);
-            self.share_links.push(Link::NONE);
             self.wake_links.extend([Link::NONE; 2]);
         }
         let this = &mut self.branches[branch];
         this.children += 1;
-        // Room for every entry that may ever be there, so that no packet allocates.
-        this.shares.reserve(this.children as usize, &mut self.share_links);
-        this.claims.reserve(this.children as usize);
+        let slot = this.shares.add(class.0);
+        let home = self.home_of(branch);
+        self.settle(home);
         self.wakes.reserve(2 * self.nodes.len(), &mut self.wake_links);
         let virtual_time = self.branches[branch].virtual_now;
-        self.nodes[class.0 as usize] = Node { parent: branch, virtual_time, ..Node::ABSENT };
+        self.nodes[class.0 as usize] =
+            Node { parent: branch, home, slot, virtual_time, ..Node::ABSENT };
         self.configure(class.0, now, config);
         Ok(class)
     }
@@ -87,6 +89,8 @@ impl Hfsc {
         if node.limit != NONE {
             self.limits.remove(node.limit);
         }
+        self.branches[node.parent].shares.release(node.slot);
+        self.branches[node.home].claimants -= 1;
         self.leave(node.parent);
         Ok(())
     }
@@ -135,6 +139,7 @@ impl Hfsc {
             }
         }
         let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
+        let moves = this.branch != NONE && (this.limit != NONE) != limit.is_some();
         match (this.limit, limit) {
             (NONE, None) => (),
             (NONE, Some(limit)) => this.limit = self.limits.insert(limit),
@@ -145,6 +150,60 @@ impl Hfsc {
             (index, Some(mut limit)) => {
                 limit.inherit(now, &self.limits[index]);
                 self.limits[index] = limit;
+            }
+        }
+        if moves {
+            self.move_claims(now);
+        }
+    }
+
+    /// The branch in which claims of the children of `branch` compete.
+    fn home_of(&self, mut branch: u32) -> u32 {
+        while branch != ROOT {
+            let node = &self.nodes[self.branches[branch].node as usize];
+            if node.limit != NONE {
+                return branch;
+            }
+            branch = node.parent;
+        }
+        ROOT
+    }
+
+    /// One class more has its claim in `home`: room for every entry that may ever be there, so that
+    /// no packet allocates.
+    fn settle(&mut self, home: u32) {
+        let home = &mut self.branches[home];
+        home.claimants += 1;
+        home.claims.reserve(home.claimants as usize);
+    }
+
+    /// A class with classes below has got an upper limit, or has none any more: claims below it
+    /// compete elsewhere from now on.
+    fn move_claims(&mut self, now: u64) {
+        let mut moved = Vec::new();
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            let (old, new) = (node.home, self.home_of(node.parent));
+            if node.weight == 0 || old == new {
+                continue;
+            }
+            let place = core::mem::replace(&mut self.places[index], NONE);
+            if place != NONE {
+                self.branches[old].claims.remove_at(place as usize, &mut self.places);
+                moved.push(index);
+            }
+            self.branches[old].claimants -= 1;
+            self.nodes[index].home = new;
+            self.settle(new);
+        }
+        for index in moved {
+            let node = &mut self.nodes[index];
+            if node.branch != NONE {
+                let branch = node.branch;
+                self.claim_announce(branch);
+            } else if let Ok(leaf) = u32::try_from(index) {
+                node.place = super::tree::Place::Nowhere;
+                self.claim_place(leaf, now);
             }
         }
     }

@@ -6,12 +6,13 @@
 
 use alloc::vec::Vec;
 
-/// A heap, least key first; equal keys by the lesser id, so that runs repeat.
+/// A heap, least key first.
 ///
-/// `WRAPPING`: keys are compared on a circle (virtual times); all lie within half of it.
+/// Keys are instants, and often equal by the thousand, of classes that became active at once: none
+/// of those goes before the others, so that each costs the same however many there are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heap<const WRAPPING: bool> {
-    entries: Vec<Packed>,
+pub(super) struct Heap {
+    entries: Vec<Entry>,
 }
 
 /// One entry.
@@ -22,9 +23,6 @@ pub(super) struct Entry {
     /// What it stands for.
     pub(super) id: u32,
 }
-
-/// Key above id in one integer: one comparison without a branch orders both.
-type Packed = u128;
 
 /// Is told where an entry came to lie.
 pub(super) trait Places {
@@ -47,7 +45,7 @@ impl Places for Vec<u32> {
     }
 }
 
-impl<const WRAPPING: bool> Heap<WRAPPING> {
+impl Heap {
     /// Room for `count` entries in all, so that no push allocates.
     pub(super) fn reserve(&mut self, count: usize) {
         self.entries.reserve(count.saturating_sub(self.entries.len()));
@@ -55,7 +53,7 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
 
     /// Adds an entry.
     pub(super) fn push(&mut self, key: u64, id: u32, places: &mut impl Places) {
-        let entry = pack(key, id);
+        let entry = Entry { key, id };
         self.entries.push(entry);
         self.rise(self.entries.len() - 1, entry, places);
     }
@@ -70,14 +68,14 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
     /// Gives the least entry a key that is not less.
     pub(super) fn raise_top(&mut self, key: u64, places: &mut impl Places) {
         if let Some(top) = self.top() {
-            self.sink(0, pack(key, top.id), places);
+            self.sink(0, Entry { key, id: top.id }, places);
         }
     }
 
     /// Gives the entry at `place` another key.
     pub(super) fn rekey(&mut self, place: usize, key: u64, places: &mut impl Places) {
         let Some(&old) = self.entries.get(place) else { return };
-        let entry = pack(key, unpack(old).id);
+        let entry = Entry { key, id: old.id };
         if Self::less(entry, old) {
             self.rise(place, entry, places);
         } else {
@@ -87,7 +85,7 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
 
     /// Removes the entry of `id`, found by a search.
     pub(super) fn remove(&mut self, id: u32, places: &mut impl Places) {
-        if let Some(place) = self.entries.iter().position(|entry| unpack(*entry).id == id) {
+        if let Some(place) = self.entries.iter().position(|entry| entry.id == id) {
             self.remove_at(place, places);
         }
     }
@@ -106,20 +104,15 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
 
     /// The least entry.
     pub(super) fn top(&self) -> Option<Entry> {
-        self.entries.first().map(|entry| unpack(*entry))
+        self.entries.first().copied()
     }
 
     /// The key of the entry at `place`; the greatest if there is none.
     pub(super) fn key_at(&self, place: usize) -> u64 {
-        self.entries.get(place).map_or(u64::MAX, |entry| unpack(*entry).key)
+        self.entries.get(place).map_or(u64::MAX, |entry| entry.key)
     }
 
-    /// Whether nothing is in it.
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    fn rise(&mut self, mut place: usize, entry: Packed, places: &mut impl Places) {
+    fn rise(&mut self, mut place: usize, entry: Entry, places: &mut impl Places) {
         while place > 0 {
             let parent = (place - 1) / 4;
             let above = self.entries[parent];
@@ -132,7 +125,7 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
         self.set(place, entry, places);
     }
 
-    fn sink(&mut self, mut place: usize, entry: Packed, places: &mut impl Places) {
+    fn sink(&mut self, mut place: usize, entry: Entry, places: &mut impl Places) {
         loop {
             let first = place * 4 + 1;
             let (index, child) = match self.entries.get(first..first + 4) {
@@ -159,35 +152,21 @@ impl<const WRAPPING: bool> Heap<WRAPPING> {
         self.set(place, entry, places);
     }
 
-    fn set(&mut self, place: usize, entry: Packed, places: &mut impl Places) {
+    fn set(&mut self, place: usize, entry: Entry, places: &mut impl Places) {
         self.entries[place] = entry;
         // At most as many entries as ids, which are u32.
         #[expect(clippy::cast_possible_truncation, reason = "entries are counted by u32 ids")]
-        places.put(unpack(entry).id, place as u32);
+        places.put(entry.id, place as u32);
     }
 
     #[inline(always)]
-    fn lesser(a: (usize, Packed), b: (usize, Packed)) -> (usize, Packed) {
+    fn lesser(a: (usize, Entry), b: (usize, Entry)) -> (usize, Entry) {
         let second = Self::less(b.1, a.1);
         (if second { b.0 } else { a.0 }, if second { b.1 } else { a.1 })
     }
 
     #[inline(always)]
-    const fn less(a: Packed, b: Packed) -> bool {
-        if WRAPPING { a.wrapping_sub(b) > u128::MAX / 2 } else { a < b }
+    const fn less(a: Entry, b: Entry) -> bool {
+        a.key < b.key
     }
-}
-
-const fn pack(key: u64, id: u32) -> Packed {
-    (key as u128) << 64 | id as u128
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the inverse of `pack`")]
-const fn unpack(entry: Packed) -> Entry {
-    Entry { key: (entry >> 64) as u64, id: entry as u32 }
-}
-
-/// Whether `a` lies before `b` on the circle of 2⁶⁴, the shorter way round.
-pub(super) const fn is_before(a: u64, b: u64) -> bool {
-    a.wrapping_sub(b) > u64::MAX / 2
 }

@@ -2,11 +2,9 @@
 //! The link-sharing criterion: from the root down, the child with the least virtual time (§IV-C).
 //!
 //! A child's virtual time advances by `bytes / weight` with *all* its service, real-time included,
-//! so weights divide the whole and a guarantee is a floor under that, not on top. What is in a
-//! heap may be out of date in one way only: too early. It is mended when it comes to the top.
+//! so weights divide the whole and a guarantee is a floor under that, not on top.
 
 use super::Hfsc;
-use super::heap::is_before;
 use super::tree::{NONE, Node, ROOT};
 
 impl Hfsc {
@@ -26,7 +24,7 @@ impl Hfsc {
                 this.virtual_part = 0;
             }
             this.shares = true;
-            branch.shares.push(this.virtual_time, node, &mut self.share_links);
+            branch.shares.insert(this.slot, this.virtual_time);
             if branch.node == NONE {
                 return;
             }
@@ -38,29 +36,24 @@ impl Hfsc {
     pub(super) fn share_pick(&mut self, now: u64) -> Option<u32> {
         let mut at = ROOT;
         loop {
-            let Some(top) = self.branches[at].shares.top(&self.share_links) else {
+            let Some(top) = self.branches[at].shares.top() else {
                 if at == ROOT {
                     return None;
                 }
-                // Nothing below may send: this class leaves its parent's heap, where it is on top.
+                // Nothing below may send.
                 let node = self.branches[at].node;
                 at = self.nodes[node as usize].parent;
-                self.share_pop(at);
+                self.share_remove(node);
                 continue;
             };
-            let node = &self.nodes[top.id as usize];
-            if node.branch == NONE && self.is_empty(top.id) {
-                self.share_pop(at);
-            } else if is_before(top.key, node.virtual_time) {
-                let key = node.virtual_time;
-                self.branches[at].shares.raise_top(key, &mut self.share_links);
-            } else if !self.fits(top.id, now) {
-                self.share_pop(at);
-                self.park(top.id);
-            } else if self.nodes[top.id as usize].branch == NONE {
-                return Some(top.id);
-            } else {
-                at = self.nodes[top.id as usize].branch;
+            if !self.fits(top, now) {
+                self.share_remove(top);
+                self.park(top);
+                continue;
+            }
+            match self.nodes[top as usize].branch {
+                NONE => return Some(top),
+                branch => at = branch,
             }
         }
     }
@@ -74,9 +67,8 @@ impl Hfsc {
                 self.limits[this.limit].charge(now, u64::from(bytes));
             }
             let branch = &mut self.branches[this.parent];
-            let top = branch.shares.top(&self.share_links);
-            if let Some(top) = top {
-                branch.virtual_now = later(branch.virtual_now, top.key);
+            if let Some(least) = branch.shares.least(branch.virtual_now) {
+                branch.virtual_now = later(branch.virtual_now, least);
             }
             this.spend(bytes);
             let lead = this.virtual_time.wrapping_sub(branch.virtual_now);
@@ -85,33 +77,21 @@ impl Hfsc {
             if lead <= u64::MAX / 2 && u128::from(lead) * u128::from(weight) > u128::from(most) {
                 this.virtual_time = branch.virtual_now.wrapping_add(most / weight);
             }
-            // On top, as after link-sharing, it is mended while it is at hand.
-            if top.is_some_and(|top| top.id == node) {
-                if backlogged {
-                    branch.shares.raise_top(this.virtual_time, &mut self.share_links);
-                } else {
-                    branch.shares.pop(&mut self.share_links);
-                    this.shares = false;
-                }
+            if backlogged && this.shares {
+                branch.shares.set(this.slot, this.virtual_time);
+            } else if core::mem::take(&mut this.shares) {
+                branch.shares.remove(this.slot);
             }
+            // When this class's turn comes again, that child will be served: until then it is read.
+            let next = branch.shares.top();
             if branch.node == NONE {
                 return;
             }
-            node = branch.node;
-            backlogged = !branch.shares.is_empty();
-        }
-    }
-
-    /// Reads what the next packet will most likely need, so that it is in the cache by then.
-    pub(super) fn look_ahead(&mut self) {
-        let mut at = ROOT;
-        while let Some(top) = self.branches[at].shares.top(&self.share_links) {
-            let node = &self.nodes[top.id as usize];
-            if node.branch == NONE {
-                core::hint::black_box(self.queues.head(crate::ClassId(top.id)));
-                return;
+            (node, backlogged) = (branch.node, next.is_some());
+            if let Some(next) = next {
+                core::hint::black_box(self.nodes[next as usize].step_bytes);
+                self.queues.touch(crate::ClassId(next));
             }
-            at = node.branch;
         }
     }
 
@@ -129,11 +109,17 @@ impl Hfsc {
         this.weight = weight;
     }
 
-    fn share_pop(&mut self, branch: u32) {
-        if let Some(top) = self.branches[branch].shares.pop(&mut self.share_links) {
-            self.nodes[top.id as usize].shares = false;
+    fn share_remove(&mut self, node: u32) {
+        let this = &mut self.nodes[node as usize];
+        if core::mem::take(&mut this.shares) {
+            self.branches[this.parent].shares.remove(this.slot);
         }
     }
+}
+
+/// Whether `a` lies before `b` on the circle of 2⁶⁴, the shorter way round.
+const fn is_before(a: u64, b: u64) -> bool {
+    a.wrapping_sub(b) > u64::MAX / 2
 }
 
 /// The later of two virtual times, without a branch.

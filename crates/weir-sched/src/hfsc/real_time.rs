@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The real-time criterion: of all eligible leaves, the one with the earliest deadline (§IV-B).
 //!
-//! Unlike the paper's flat structure this one follows the tree, so that a class at its upper limit
-//! takes all claims below it away at once and brings them back at once. The upper limit holds for
-//! real-time service too (the paper has no upper limits): while the minimums below a class sum up
-//! to no more than its limit, that limit only ever delays a claim by one packet.
+//! Unlike the paper's flat structure this one follows the tree of classes with an upper limit, so
+//! that one that is at its limit takes all claims below it away at once and brings them back at
+//! once. The upper limit holds for real-time service too (the paper has no upper limits): while the
+//! minimums below a class sum up to no more than its limit, that limit only ever delays a claim by
+//! one packet.
 
 use weir_units::Instant;
 
@@ -30,7 +31,7 @@ impl Hfsc {
     /// Sets a backlogged leaf's claim among the eligible ones, or a wake-up for when it will be.
     pub(super) fn claim_place(&mut self, leaf: u32, now: u64) {
         let node = &mut self.nodes[leaf as usize];
-        let (parent, index) = (node.parent, node.claim);
+        let (home, index) = (node.home, node.claim);
         let Some(bytes) = self.head_bytes(leaf) else { return };
         if index == NONE {
             return;
@@ -45,8 +46,8 @@ impl Hfsc {
         claim.bytes = bytes;
         let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
         self.nodes[leaf as usize].place = Place::Queued;
-        self.branches[parent].claims.push(deadline, leaf, &mut self.places);
-        self.claim_announce(parent);
+        self.branches[home].claims.push(deadline, leaf, &mut self.places);
+        self.claim_announce(home);
     }
 
     /// Lets the classes above know of a claim below `branch` that may be the earliest now.
@@ -57,9 +58,9 @@ impl Hfsc {
             if self.nodes[node as usize].parked {
                 return;
             }
-            let parent = self.nodes[node as usize].parent;
+            let home = self.nodes[node as usize].home;
             let place = self.places[node as usize];
-            let claims = &mut self.branches[parent].claims;
+            let claims = &mut self.branches[home].claims;
             if place == NONE {
                 claims.push(top.key, node, &mut self.places);
             } else if claims.key_at(place as usize) > top.key {
@@ -67,7 +68,7 @@ impl Hfsc {
             } else {
                 return;
             }
-            branch = parent;
+            branch = home;
         }
     }
 
@@ -80,7 +81,7 @@ impl Hfsc {
                     return None;
                 }
                 let node = self.branches[at].node;
-                self.claim_pop(self.nodes[node as usize].parent);
+                self.claim_pop(self.nodes[node as usize].home);
                 at = ROOT;
                 continue;
             };
@@ -108,15 +109,15 @@ impl Hfsc {
         }
     }
 
-    /// `leaf`, on top of its parent's claims, has sent `bytes` by this criterion.
+    /// `leaf`, on top of its home's claims, has sent `bytes` by this criterion.
     pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32) {
-        let (parent, index) = {
+        let (home, index) = {
             let node = &self.nodes[leaf as usize];
-            (node.parent, node.claim)
+            (node.home, node.claim)
         };
         let head = self.head_bytes(leaf);
         let claim = &mut self.claims[index];
-        let key = self.branches[parent].claims.top().map_or(now, |top| top.key);
+        let key = self.branches[home].claims.top().map_or(now, |top| top.key);
         let late = now.saturating_sub(key.saturating_add(LATE_MAX));
         if late > 0 {
             claim.runtime.forgive(late);
@@ -126,13 +127,13 @@ impl Hfsc {
             Some(bytes) if claim.runtime.eligible(&claim.curve) <= now => {
                 claim.bytes = bytes;
                 let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
-                self.branches[parent].claims.raise_top(deadline, &mut self.places);
+                self.branches[home].claims.raise_top(deadline, &mut self.places);
                 if deadline < key {
-                    self.claim_announce(parent);
+                    self.claim_announce(home);
                 }
             }
             _ => {
-                self.claim_pop(parent);
+                self.claim_pop(home);
                 self.nodes[leaf as usize].place = Place::Nowhere;
                 self.claim_place(leaf, now);
             }

@@ -3,9 +3,9 @@
 
 use alloc::vec::Vec;
 
-use super::calendar::Calendar;
 use super::curve::{Runtime, ServiceCurve};
 use super::heap::Heap;
+use super::shares::Shares;
 
 /// What every class has: one cache line.
 #[derive(Clone, Debug)]
@@ -24,13 +24,19 @@ pub(super) struct Node {
     pub(super) weight: u32,
     /// The branch that the class hangs on.
     pub(super) parent: u32,
+    /// Its place in the parent's `shares`.
+    pub(super) slot: u32,
     /// Its own branch if it holds classes, else [`NONE`].
     pub(super) branch: u32,
+    /// The branch whose `claims` hold its claim: of the next class above with an upper limit, or
+    /// the root. Classes between have no part in real-time service.
+    pub(super) home: u32,
     /// Index of its upper limit, or [`NONE`].
     pub(super) limit: u32,
     /// Index of its real-time claim, or [`NONE`].
     pub(super) claim: u32,
-    /// Whether an entry of its parent's `shares` stands for it.
+    /// Whether it is entered in its parent's `shares`: it, or a class below, has something to send
+    /// that no limit holds back as far as is known.
     pub(super) shares: bool,
     /// Whether it waits for its upper limit: a wake-up is set.
     pub(super) parked: bool,
@@ -56,12 +62,14 @@ pub(super) enum Place {
 pub(super) struct Branch {
     /// The class, [`NONE`] for the root.
     pub(super) node: u32,
-    /// Children that have something to send, by virtual time. Keys may be early, never late.
-    pub(super) shares: Calendar<true>,
+    /// Children that have something to send, by virtual time.
+    pub(super) shares: Shares,
     /// The virtual time that a child begins at: follows the least one served, never goes back.
     pub(super) virtual_now: u64,
-    /// Children with an eligible claim, by deadline. Keys may be early.
-    pub(super) claims: Heap<false>,
+    /// Eligible claims whose home this is, by deadline. Keys may be early.
+    pub(super) claims: Heap,
+    /// Classes whose home this is.
+    pub(super) claimants: u32,
     /// Children, active or not.
     pub(super) children: u32,
     /// Longest packet seen below: what an upper limit here must have room for.
@@ -94,7 +102,9 @@ impl Node {
         step_bytes: 0,
         weight: 0,
         parent: ROOT,
+        slot: 0,
         branch: NONE,
+        home: ROOT,
         limit: NONE,
         claim: NONE,
         shares: false,

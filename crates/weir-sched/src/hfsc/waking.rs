@@ -26,7 +26,14 @@ impl Wake {
 
 impl Hfsc {
     /// Brings back what has become eligible or fits again by `now`.
+    #[inline]
     pub(super) fn wake(&mut self, now: u64) {
+        if self.wakes.may_be_due(now) {
+            self.wake_due(now);
+        }
+    }
+
+    fn wake_due(&mut self, now: u64) {
         while let Some(top) = self.wakes.top(&self.wake_links) {
             if top.key > now {
                 return;
@@ -75,11 +82,11 @@ impl Hfsc {
         let this = &mut self.nodes[node as usize];
         let parent = &mut self.branches[this.parent];
         if core::mem::take(&mut this.shares) {
-            parent.shares.remove(node, &mut self.share_links);
+            parent.shares.remove(this.slot);
         }
         let place = core::mem::replace(&mut self.places[node as usize], NONE);
         if place != NONE {
-            parent.claims.remove_at(place as usize, &mut self.places);
+            self.branches[this.home].claims.remove_at(place as usize, &mut self.places);
         }
         if core::mem::take(&mut this.parked) {
             self.wakes.remove(Wake::Fit.of(node), &mut self.wake_links);

@@ -16,7 +16,7 @@ pub(super) struct Tuning {
     pub(super) farthest: u64,
 }
 
-impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
+impl Calendar {
     /// Makes the buckets as wide as the keys of late ask for. Amortized: it takes some steps for
     /// each entry, after more pushes than there are entries.
     #[inline]
@@ -38,9 +38,6 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
         let fitting = (u64::BITS - farthest.leading_zeros()).saturating_sub(turn);
         let shift = if self.shift == 0 || beyond > pushes / 8 {
             fitting
-        } else if CIRCULAR {
-            // One step of reluctance, so that two scales in turn do not rebuild each time.
-            if fitting + 1 < self.shift { fitting } else { self.shift }
         } else {
             self.shift - u32::from(crowded > pushes / 8)
         };
@@ -59,12 +56,16 @@ impl<const CIRCULAR: bool> Calendar<CIRCULAR> {
             place = occupied;
             self.occupied.remove(place);
             let bucket = core::mem::replace(&mut self.buckets[place], EMPTY);
+            let mut tail = bucket.head;
+            while links[tail as usize].next != NONE {
+                tail = links[tail as usize].next;
+            }
             if last == NONE {
                 first = bucket.head;
             } else {
                 links[last as usize].next = bucket.head;
             }
-            last = bucket.tail;
+            last = tail;
         }
         self.near = 0;
         self.least = None;

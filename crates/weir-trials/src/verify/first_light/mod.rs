@@ -28,10 +28,8 @@ mod speed;
 mod variety;
 mod vlan;
 
-use weir_result::{Bound, Claim, Rule, Series};
-
 use super::{Row, Table};
-use crate::{Trial, TrialError, demo};
+use crate::{Trial, TrialError, demo, judge};
 
 /// The table.
 pub const TABLE: Table = Table { name: NAME, rows: ROWS };
@@ -89,37 +87,16 @@ fn keep_saturated(
     streams: Vec<(String, Vec<f64>)>,
     link_bps: f64,
 ) -> Result<(), TrialError> {
-    let mut names = Vec::new();
-    for (name, bits) in streams {
-        let name = row.id(&format!("{part}/{name}"));
-        trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
-        names.push(name);
-    }
-    let bound = Bound::at_least(UTILIZATION * link_bps);
-    let id = row.id(&format!("{part}/utilization"));
-    let claim = Claim::new(id, "link utilization, worst second", Rule::LeastTotal, bound);
-    trial.judge(claim.of(&names).skip(SETTLE_SECONDS))?;
-    Ok(())
+    judge::saturated(trial, &row.id(part), streams, link_bps, SETTLE_SECONDS)
 }
 
-/// Keeps what a stream got and what it was owed (the lesser of its guarantee and what it offered),
-/// and claims 99 % of it in each second.
+/// Claims that a stream got 99 % of what it was owed in each second.
 fn judge_owed(
     trial: &mut Trial<'_>,
     id: &str,
     who: &str,
-    [got, offered]: [Vec<f64>; 2],
+    seen: [Vec<f64>; 2],
     guaranteed_bps: f64,
 ) -> Result<(), TrialError> {
-    let names = [format!("{id}/got"), format!("{id}/owed")];
-    let owed = offered.into_iter().map(|bits| bits.min(guaranteed_bps)).collect();
-    trial.keep(&names[0], Series::sampled("bit/s", 1.0, got))?;
-    trial.keep(&names[1], Series::sampled("bit/s", 1.0, owed))?;
-    let name = format!("{who}: got of what it is owed, worst second");
-    let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(0.99));
-    trial.judge(claim.of(&names).skip(SETTLE_SECONDS))?;
-    Ok(())
+    judge::owed(trial, id, who, seen, guaranteed_bps, SETTLE_SECONDS)
 }
-
-/// Of the link's rate, in every second in which it is saturated.
-const UTILIZATION: f64 = 0.98;

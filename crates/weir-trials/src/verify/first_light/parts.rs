@@ -104,7 +104,7 @@ impl Part<'_> {
         }
         let name = self.id("all");
         trial.keep(&name, Series::sampled("bit/s", 1.0, total))?;
-        let bound = Bound::at_least(super::UTILIZATION * crate::float(bps));
+        let bound = Bound::at_least(crate::judge::UTILIZATION * crate::float(bps));
         self.judge_mean(trial, "utilization", &name, bound)
     }
 

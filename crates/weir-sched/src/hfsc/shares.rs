@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The children of a class by virtual time: a tournament whose matches have eight players.
+//!
+//! Eight keys fill a cache line; the least of them plays in the line above. Which lines a change
+//! touches follows from the child's place alone, not from what is read on the way, so they come
+//! from memory at the same time: two for 64 children, seven for a million. Exactly ordered, equal
+//! keys by the lesser place.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::tree::NONE;
+
+/// Keys of children, each at a place of its own; the least one is known.
+///
+/// Keys lie on a circle of 2⁶¹, all that are entered within 2⁵⁴ of each other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    /// Level by level, the lowest first.
+    lines: Vec<Line>,
+    /// For each line, the child with its least key.
+    winners: Vec<u32>,
+    /// Where each level begins in `lines`.
+    starts: [u32; LEVELS_MAX],
+    height: u8,
+    entered: u32,
+    /// The least key, shifted; meaningless while nothing is entered, as is `winner`.
+    least: u64,
+    winner: u32,
+    /// The key from which [`Shares::absent`] was last counted.
+    origin: u64,
+    /// The child at each place, [`NONE`] at a free one.
+    members: Vec<u32>,
+    free: Vec<u32>,
+}
+
+/// Keys shifted to the left, below each its place in the line: the least names where it is.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u64; WIDTH]);
+
+impl Shares {
+    /// A place for `child`, not entered. May move all keys: for changes of configuration.
+    pub(super) fn add(&mut self, child: u32) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.members[place as usize] = child;
+            return place;
+        }
+        self.members.push(child);
+        if self.members.len() > self.room() {
+            self.grow();
+        }
+        // As many children as there are classes at most.
+        u32::try_from(self.members.len() - 1).unwrap_or(NONE)
+    }
+
+    /// Gives up a place that is not entered.
+    pub(super) fn release(&mut self, place: u32) {
+        self.members[place as usize] = NONE;
+        self.free.push(place);
+    }
+
+    /// Enters the child at `place`, which is not entered.
+    #[inline]
+    pub(super) fn insert(&mut self, place: u32, key: u64) {
+        self.entered += 1;
+        self.set(place, key);
+    }
+
+    /// Gives the child at `place` another key.
+    #[inline]
+    pub(super) fn set(&mut self, place: u32, key: u64) {
+        let ahead = (key.wrapping_sub(self.origin) << SHIFT).cast_signed();
+        if ahead > AHEAD_MAX {
+            self.renew(key);
+        }
+        self.play(place as usize, key << SHIFT);
+    }
+
+    /// Takes out the child at `place`.
+    #[inline]
+    pub(super) fn remove(&mut self, place: u32) {
+        self.entered -= 1;
+        self.play(place as usize, self.absent());
+    }
+
+    /// The child with the least key.
+    #[inline]
+    pub(super) fn top(&self) -> Option<u32> {
+        (self.entered > 0).then_some(self.winner)
+    }
+
+    /// The least key, of which `near` is not farther than 2⁵⁴.
+    #[inline]
+    pub(super) fn least(&self, near: u64) -> Option<u64> {
+        let distance = self.least.wrapping_sub(near << SHIFT).cast_signed() >> SHIFT;
+        (self.entered > 0).then(|| near.wrapping_add_signed(distance))
+    }
+
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.entered == 0
+    }
+
+    /// Enters a key at the lowest level and lets the least of each line play in the next.
+    #[inline]
+    fn play(&mut self, mut place: usize, mut key: u64) {
+        let (lines, winners) = (&mut self.lines[..], &mut self.winners[..]);
+        let mut below = 0;
+        for (height, &start) in self.starts[..usize::from(self.height)].iter().enumerate() {
+            let at = start as usize + place / WIDTH;
+            let Some(line) = lines.get_mut(at) else { return };
+            line.0[place % WIDTH] = key | (place % WIDTH) as u64;
+            let least = line.least();
+            let first = place / WIDTH * WIDTH + (least & PLACES) as usize;
+            let names =
+                if height == 0 { self.members.get(first) } else { winners.get(below + first) };
+            self.winner = names.copied().unwrap_or(NONE);
+            if let Some(winner) = winners.get_mut(at) {
+                *winner = self.winner;
+            }
+            key = least & !PLACES;
+            (place, below) = (place / WIDTH, start as usize);
+        }
+        self.least = key;
+    }
+
+    /// What stands for a child that is not entered: a key after all others.
+    const fn absent(&self) -> u64 {
+        self.origin.wrapping_add(FAR) << SHIFT
+    }
+
+    /// Nobody is entered.
+    fn clear(&mut self) {
+        let absent = self.absent();
+        self.lines.fill(Line(core::array::from_fn(|place| absent | place as u64)));
+    }
+
+    /// Counts from `key` on, before what stands for the absent comes near.
+    #[cold]
+    fn renew(&mut self, key: u64) {
+        let old = self.absent();
+        self.origin = key;
+        self.rebuild(self.lowest(), old);
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let (keys, absent) = (self.lowest(), self.absent());
+        let mut lines = self.members.len().next_power_of_two().div_ceil(WIDTH);
+        (self.height, self.starts) = (0, [0; LEVELS_MAX]);
+        let mut total = 0;
+        loop {
+            self.starts[usize::from(self.height)] = u32::try_from(total).unwrap_or(u32::MAX);
+            self.height += 1;
+            total += lines;
+            if lines == 1 {
+                break;
+            }
+            lines = lines.div_ceil(WIDTH);
+        }
+        self.lines = vec![Line([0; WIDTH]); total];
+        self.winners = vec![NONE; total];
+        self.rebuild(keys, absent);
+    }
+
+    /// The keys at the lowest level.
+    fn lowest(&self) -> Vec<u64> {
+        let keys = self.lines.iter().flat_map(|line| line.0).map(|key| key & !PLACES);
+        keys.take(self.room()).collect()
+    }
+
+    /// Enters those of `keys` that do not stand for an absent child.
+    fn rebuild(&mut self, keys: Vec<u64>, absent: u64) {
+        self.clear();
+        for (place, key) in keys.into_iter().enumerate().filter(|(_, key)| *key != absent) {
+            self.play(place, key);
+        }
+    }
+
+    /// Places at the lowest level.
+    fn room(&self) -> usize {
+        match self.height {
+            0 => 0,
+            1 => WIDTH,
+            _ => self.starts[1] as usize * WIDTH,
+        }
+    }
+}
+
+impl Line {
+    #[inline]
+    fn least(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        let (left, right) =
+            (lesser(lesser(a, b), lesser(c, d)), lesser(lesser(e, f), lesser(g, h)));
+        lesser(left, right)
+    }
+}
+
+/// The one that lies before the other on the circle, the shorter way round.
+#[inline(always)]
+const fn lesser(a: u64, b: u64) -> u64 {
+    if b.wrapping_sub(a).cast_signed() < 0 { b } else { a }
+}
+
+/// Keys in a line.
+const WIDTH: usize = 8;
+/// The bits of a place in a line.
+const PLACES: u64 = WIDTH as u64 - 1;
+const SHIFT: u32 = WIDTH.trailing_zeros();
+/// 2³³ children: more than there can be classes.
+const LEVELS_MAX: usize = 11;
+/// How far ahead of the origin an absent child stands: a quarter of the circle, so that keys from
+/// 2⁵⁴ before the origin to half of that after it lie before it.
+const FAR: u64 = 1 << 59;
+/// A key may be 2⁵⁸ ahead of the origin; the traffic until then is 2³⁸ bytes at weight 1.
+const AHEAD_MAX: i64 = (FAR.cast_signed() / 2) << SHIFT;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    /// Goal: the order of a sorted set, over the seam of the circle and once round it. Method:
+    /// 200 000 operations while the number of children grows to 1000; keys grow by up to 2⁴⁴ each.
+    #[test]
+    fn they_are_ordered_like_a_sorted_set() {
+        let (mut shares, mut model) = (Shares::default(), BTreeSet::<(u128, u32)>::new());
+        let (mut seed, mut floor) = (1u64, u128::from(u64::MAX) - (1 << 40));
+        for round in 0..200_000u64 {
+            if round.is_power_of_two() || round % 200 == 0 {
+                let place = shares.add(u32::try_from(shares.members.len()).unwrap());
+                assert_eq!(shares.members[place as usize], place);
+            }
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let place = u32::try_from(seed >> 33).unwrap() % shares.members.len() as u32;
+            let key = floor + u128::from(seed >> 20) % (1 << 44);
+            let low = key as u64;
+            let known = model.iter().find(|entry| entry.1 == place).copied();
+            let stays = known.is_none_or(|entry| {
+                model.remove(&entry);
+                seed >> 60 > 4
+            });
+            match (known, stays) {
+                (None, _) => shares.insert(place, low),
+                (Some(_), true) => shares.set(place, low),
+                (Some(_), false) => shares.remove(place),
+            }
+            if stays {
+                model.insert((key, place));
+            }
+            let least = model.first().copied();
+            assert_eq!(shares.top(), least.map(|least| least.1));
+            assert_eq!(shares.least(floor as u64), least.map(|least| least.0 as u64));
+            floor = least.map_or(floor, |least| least.0);
+        }
+        assert!(floor > u128::from(u64::MAX), "over the seam");
+        assert!(shares.height == 4 && model.len() > 500, "{}", model.len());
+    }
+}

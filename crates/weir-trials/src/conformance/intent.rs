@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a data plane is asked to hold, in words that belong to none of them.
+
+use weir_policy::{Idle, Share};
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+/// Who shares a link, and what each is promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// The rate of the link, layer 2 without FCS.
+    pub link: BitRate,
+    /// The tenants, in the order of the star.
+    pub tenants: Vec<Tenant>,
+}
+
+/// What one tenant is promised and allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tenant {
+    /// From the tenant to the link and to other tenants.
+    pub send: Limits,
+    /// Towards the tenant.
+    pub receive: Limits,
+    /// Tenants of one network reach each other inside the node, all others never do; `None`: alone.
+    pub network: Option<u32>,
+    /// Bound on the queueing delay of a frame of 1518 bytes that it sends within its minimum.
+    pub delay: Option<Nanos>,
+}
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Weight among those who want more than their minimum; at least 1.
+    pub weight: u32,
+    /// What it has whatever the others send; zero for none.
+    pub min_rate: BitRate,
+    /// What it may take at most.
+    pub rate: Option<BitRate>,
+    /// How far `rate` may be exceeded at once; `None`: the larger of two frames and 1 ms.
+    pub burst: Option<ByteCount>,
+    /// How many frames it may take at most.
+    pub max_pps: Option<PacketRate>,
+}
+
+impl Intent {
+    /// Tenants of equal weight without further promises.
+    #[must_use]
+    pub fn equal(link: BitRate, tenants: usize) -> Self {
+        Self { link, tenants: vec![Tenant::default(); tenants] }
+    }
+}
+
+impl Limits {
+    /// How far `rate` may be exceeded at once.
+    #[must_use]
+    pub fn burst(&self) -> ByteCount {
+        let default = || Share::default_burst(self.rate, ByteCount::new(FRAME_BYTES), Idle::Spin);
+        self.burst.unwrap_or_else(default)
+    }
+
+    /// How far `max_pps` may be exceeded at once: the larger of 64 frames and 1 ms at the rate.
+    #[must_use]
+    pub fn burst_packets(&self) -> u64 {
+        Share { max_pps: self.max_pps, ..Default::default() }.burst_packets()
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { weight: 1, min_rate: BitRate::ZERO, rate: None, burst: None, max_pps: None }
+    }
+}
+
+/// The longest frame of the suite, without FCS.
+pub const FRAME_BYTES: u64 = 1500;

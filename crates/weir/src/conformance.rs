@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir conformance`: what a data plane holds, experiment by experiment.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use weir_result::ResultFile;
+use weir_trials::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
+use weir_trials::{Trial, TrialError};
+
+use crate::Failure;
+use crate::output::{Output, origin, print};
+
+/// Run one suite of isolation experiments on a data plane.
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// The data plane; without one, planes and experiments are listed
+    #[arg(long, value_name = "PLANE")]
+    on: Option<String>,
+    /// Only this experiment; may be repeated
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Name of the lab: runs of different names can be made at the same time
+    #[arg(long, value_name = "NAME", default_value = "conf")]
+    lab: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Conformance {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let mut planes = plane::all();
+        let Some(name) = &self.on else {
+            return list(&planes).map(|()| ExitCode::SUCCESS);
+        };
+        let names: Vec<_> = planes.iter().map(|plane| plane.name()).collect();
+        let unknown = || format!("data plane {name:?}: there are {}", names.join(", "));
+        let index = names.iter().position(|known| known == name).ok_or_else(unknown)?;
+        let plane = planes.swap_remove(index);
+        let experiments = self.experiments()?;
+        self.make(plane, &experiments)
+    }
+
+    fn make(
+        &self,
+        mut plane: Box<dyn DataPlane>,
+        experiments: &[&Experiment],
+    ) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let mut say = Output::say;
+        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let mut lines = Vec::new();
+        let mut first_error = None;
+        for experiment in experiments {
+            // One experiment that cannot be made must not hide the others.
+            match experiment.run(&mut trial, plane.as_mut(), &self.lab) {
+                Ok(line) => lines.push(line),
+                Err(TrialError::Interrupted) => return Err(TrialError::Interrupted.into()),
+                Err(error) => {
+                    let text = format!("conformance.{}: not made: {error}", experiment.name);
+                    trial.say(&text);
+                    trial.result.add_note(text.clone());
+                    lines.push(Line::not_made(experiment.name, error.to_string()));
+                    first_error.get_or_insert(text);
+                }
+            }
+        }
+        let mut result = trial.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        if !self.output.json {
+            print(&format!("\n{}\n", table(&lines)))?;
+        }
+        let status = self.output.finish(&format!("conformance/{}", plane.name()), &result)?;
+        if let Some(first) = first_error {
+            return Err(first.into());
+        }
+        if result.cases().is_empty() {
+            // Nothing judged is nothing shown: a script must not take it for a success.
+            return Err(format!("{}: all of these experiments were skipped", plane.name()).into());
+        }
+        Ok(status)
+    }
+
+    fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
+        for name in &self.only {
+            if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
+                let names: Vec<_> = EXPERIMENTS.iter().map(|known| known.name).collect();
+                return Err(format!("experiment {name:?}: there are {}", names.join(", ")).into());
+            }
+        }
+        let wanted = |experiment: &&Experiment| {
+            self.only.is_empty() || self.only.iter().any(|name| name == experiment.name)
+        };
+        Ok(EXPERIMENTS.iter().filter(wanted).collect())
+    }
+}
+
+fn list(planes: &[Box<dyn DataPlane>]) -> Result<(), Failure> {
+    let mut text = String::from("data planes\n");
+    for plane in planes {
+        text += &format!("  {:14} {}\n", plane.name(), plane.about());
+    }
+    text += "experiments\n";
+    for experiment in EXPERIMENTS {
+        text += &format!("  {:14} {}\n", experiment.name, experiment.title);
+    }
+    print(&text)
+}
