@@ -39,13 +39,21 @@ pub struct Panel {
 pub struct Line {
     name: String,
     samples: Vec<f64>,
+    halves: Vec<f64>,
     guarantee: Option<f64>,
 }
 
 impl Line {
     /// A line with its name at its end.
     pub fn new(name: impl Into<String>, samples: Vec<f64>) -> Self {
-        Self { name: name.into(), samples, guarantee: None }
+        Self { name: name.into(), samples, halves: Vec::new(), guarantee: None }
+    }
+
+    /// With error bars: sample k reaches `halves[k]` up and down.
+    #[must_use]
+    pub fn within(mut self, halves: Vec<f64>) -> Self {
+        self.halves = halves;
+        self
     }
 
     /// With a dashed line at what is guaranteed.
@@ -62,9 +70,20 @@ impl Lines {
     /// # Errors
     /// No panel, no sample, or a sample that is no finite number.
     pub fn draw(&self) -> Result<Svg, PlotError> {
+        self.draw_rows(1)
+    }
+
+    /// Draws the chart with its panels in this many rows of equal length, one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::draw`].
+    pub fn draw_rows(&self, rows: usize) -> Result<Svg, PlotError> {
         let frame = self.frame()?;
-        let columns = u32::try_from(self.panels.len()).unwrap_or(u32::MAX);
-        let size = (PANEL_WIDTH.saturating_mul(columns).min(WIDTH_MAX), HEIGHT);
+        let rows = rows.clamp(1, ROWS_MAX);
+        let columns = self.panels.len().div_ceil(rows);
+        let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        let height = (HEIGHT - HEAD.unsigned_abs()) * count(rows) + HEAD.unsigned_abs();
+        let size = (PANEL_WIDTH.saturating_mul(count(columns)).min(WIDTH_MAX), height);
         on_paper(size, |paper| {
             let (left, top) = (HPos::Left, VPos::Top);
             write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), (left, top))?;
@@ -73,7 +92,7 @@ impl Lines {
                 write(paper, "dashed: guaranteed", (MARGIN, 36), &key, (left, top))?;
             }
             let body = paper.margin(HEAD, 0, 0, 0);
-            let parts = body.split_evenly((1, self.panels.len()));
+            let parts = body.split_evenly((rows, columns));
             for (panel, part) in self.panels.iter().zip(&parts) {
                 panel.draw(paper, part, &frame)?;
             }
@@ -91,7 +110,8 @@ impl Lines {
         let mut greatest = 0.0_f64;
         let mut longest = 0;
         for line in self.lines() {
-            let values = line.samples.iter().copied().chain(line.guarantee);
+            let ends = line.samples.iter().zip(&line.halves).map(|(sample, half)| sample + half);
+            let values = line.samples.iter().copied().chain(line.guarantee).chain(ends);
             for value in values {
                 if !value.is_finite() {
                     return Err(PlotError::NotFinite(line.name.clone()));
@@ -165,6 +185,9 @@ impl Panel {
             }
             let path = PathElement::new(line.points(frame), ink.stroke_width(3));
             chart.draw_series([path]).map_err(refused)?;
+            let bars = line.bars(frame).into_iter();
+            let bars = bars.map(|bar| PathElement::new(bar, ink.stroke_width(1)));
+            chart.draw_series(bars).map_err(refused)?;
         }
         let corner = |x: f64, y: f64| chart.backend_coord(&(x, y));
         let (left, top) = corner(0.0, frame.top);
@@ -193,10 +216,21 @@ impl Line {
         let samples = self.samples.iter().enumerate();
         samples.map(|(index, sample)| (middle(index), sample / frame.divisor)).collect()
     }
+
+    /// An upright stroke for each sample that has an interval; none goes below the axis.
+    fn bars(&self, frame: &Frame) -> Vec<[(f64, f64); 2]> {
+        let points = self.points(frame).into_iter().zip(&self.halves);
+        let bar = |((x, y), half): ((f64, f64), &f64)| {
+            let half = half / frame.divisor;
+            [(x, (y - half).max(0.0)), (x, y + half)]
+        };
+        points.map(bar).collect()
+    }
 }
 
 const PANEL_WIDTH: u32 = 520;
 const WIDTH_MAX: u32 = 8000;
+const ROWS_MAX: usize = 16;
 const HEIGHT: u32 = 420;
 const MARGIN: i32 = 20;
 /// Pixels of the title and the key.

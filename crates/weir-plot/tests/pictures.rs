@@ -37,6 +37,22 @@ fn inks(svg: &Svg) -> (usize, usize) {
 }
 
 #[test]
+fn intervals_and_rows_take_their_place() {
+    let flat = |line: Line| lines(vec![line]).unwrap();
+    let line = || Line::new("gold", vec![10e6, 20e6]);
+    let strokes = |svg: &Svg| svg.as_str().matches("<polyline").count();
+    let (without, with) = (flat(line()), flat(line().within(vec![1e6, 2e6])));
+    // Two samples in each of two panels.
+    assert_eq!(strokes(&with), strokes(&without) + 4);
+    let panel = |title: &str| Panel { title: title.to_string(), lines: vec![line()] };
+    let panels = ["one", "two", "three", "four"].map(panel).into();
+    let chart = Lines { title: String::new(), unit: "bit/s".to_string(), interval_s: 1.0, panels };
+    let (row, square) = (chart.draw().unwrap(), chart.draw_rows(2).unwrap());
+    assert!(row.as_str().contains("width=\"2080\" height=\"420\""));
+    assert!(square.as_str().contains("width=\"1040\" height=\"790\""));
+}
+
+#[test]
 fn every_chart_shows_its_names_colours_and_letters() {
     let gold = Line::new("gold", vec![10e6, 20e6, 30e6]).guaranteed(25e6);
     for (svg, words) in [

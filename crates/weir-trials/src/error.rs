@@ -39,6 +39,14 @@ pub enum TrialError {
     /// A picture cannot be drawn.
     #[error("plot: {0}")]
     Plot(#[from] weir_plot::PlotError),
+    /// A scenario of an experiment.
+    #[error("scenario {name}: {what}")]
+    Scenario {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// SIGINT or SIGTERM; the lab is gone.
     #[error("interrupted")]
     Interrupted,

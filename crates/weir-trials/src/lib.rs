@@ -21,6 +21,7 @@ mod peers;
 pub mod place;
 mod probe;
 mod program;
+pub mod reproduce;
 mod rig;
 mod run;
 mod specs;

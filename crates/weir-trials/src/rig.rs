@@ -6,6 +6,7 @@ use weir_host::StateDir;
 use weir_host::lab::{Lab, Topology};
 use weir_host::netns::Namespace;
 use weir_host::run::{Command, Host, Platform};
+use weir_units::{BitRate, Nanos};
 
 use crate::TrialError;
 use crate::node::NodeProcess;
@@ -45,6 +46,10 @@ impl Rig {
     pub fn put(&mut self, middle: &Middle) -> Result<(), TrialError> {
         match middle {
             Middle::Bridge => make_bridge(&self.star),
+            Middle::Limited(rates) => {
+                make_bridge(&self.star)?;
+                limit(&self.star, rates)
+            }
             Middle::Weir(policy) => {
                 let namespace = self.lab.namespace("sw")?;
                 self.node = Some(NodeProcess::start(&namespace, policy, &self.place)?);
@@ -100,6 +105,22 @@ impl Rig {
     }
 }
 
+/// Token buckets on the tenants' side of their links, where they hold a sender back as the ring of
+/// a virtual machine's interface does.
+fn limit(star: &Star, rates: &[Option<BitRate>]) -> Result<(), TrialError> {
+    for (tenant, rate) in star.tenants.iter().zip(rates) {
+        let Some(rate) = rate else { continue };
+        let burst = rate.bytes_in_floor(CREDIT_TIME);
+        let line = format!(
+            "tc qdisc replace dev eth0 root tbf rate {}bit burst {} limit {RING_BYTES}",
+            rate.as_bps(),
+            burst.get(),
+        );
+        Host::default().run(&Command::line(&line).in_namespace(&star.namespace(tenant)))?;
+    }
+    Ok(())
+}
+
 /// A bridge over the tenants' links and the uplink, as a host without Weir has it.
 fn make_bridge(star: &Star) -> Result<(), TrialError> {
     let mut lines = vec!["link add br0 type bridge".to_owned()];
@@ -115,3 +136,9 @@ fn make_bridge(star: &Star) -> Result<(), TrialError> {
     }
     Ok(())
 }
+
+/// Netback gives an interface its credit every 50 ms (`rate=25Mb/s@50ms`).
+pub(crate) const CREDIT_TIME: Nanos = Nanos::from_millis(50);
+
+/// The ring of a virtual interface: 256 frames.
+const RING_BYTES: u64 = 256 * 1514;

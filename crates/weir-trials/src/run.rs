@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_host::traffic::{self, ReceiveResult, ReceiveSpec, SendResult, SendSpec};
 use weir_node::status::Status;
 use weir_policy::Policy;
+use weir_units::BitRate;
 
 use crate::node::NodeProcess;
 use crate::rig::Rig;
@@ -20,6 +21,8 @@ use crate::{TrialError, clock};
 pub enum Middle {
     /// The kernel's bridge and a FIFO at the link's rate.
     Bridge,
+    /// The same, and a token bucket at the devices of the tenants that have a rate here.
+    Limited(Vec<Option<BitRate>>),
     /// Weir, with this policy.
     Weir(Box<Policy>),
 }
@@ -40,7 +43,7 @@ pub struct Run {
     pub star: Star,
     /// What is measured.
     pub middle: Middle,
-    /// Who sends.
+    /// Who sends; `start_ns` counts from the common start.
     pub senders: Vec<SendSpec>,
     /// Who counts, where it arrives.
     pub receivers: Vec<ReceiveSpec>,
@@ -130,8 +133,10 @@ impl Run {
             let start_ns = clock::monotonic_ns() + START_DELAY_NS;
             let send = |spec: &SendSpec| {
                 let mut spec = spec.clone();
-                spec.start_ns = Some(start_ns);
-                spec.run.duration_ms = u64::try_from(self.length.as_millis()).ok();
+                let later = Duration::from_nanos(spec.start_ns.unwrap_or(0));
+                spec.start_ns = Some(start_ns.saturating_add(clock::nanos(later)));
+                let length = self.length.saturating_sub(later);
+                spec.run.duration_ms = u64::try_from(length.as_millis()).ok();
                 let stop = &stop_sending;
                 scope.spawn(move || traffic::send(&spec, stop, &mut |_| {}))
             };

@@ -11,6 +11,7 @@ mod doctor;
 mod lab;
 mod node;
 mod output;
+mod reproduce;
 mod traffic;
 mod verify;
 
@@ -45,6 +46,9 @@ enum Command {
     Verify(verify::Verify),
     /// Run one suite of isolation experiments on a data plane
     Conformance(conformance::Conformance),
+    /// Make the experiments of a text again, before and after
+    #[command(subcommand)]
+    Reproduce(reproduce::Reproduce),
     /// Undo what runs that were killed left behind
     Clean(lab::Clean),
     /// Say what this host offers, found by trying, as JSON
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Traffic(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Conformance(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Doctor(command) => command.run(),
     };

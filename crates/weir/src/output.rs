@@ -32,6 +32,12 @@ impl Output {
         self.out.clone().unwrap_or_else(|| Path::new("out").join(name))
     }
 
+    /// The same options for one of several results: a folder of its own in the folder given.
+    pub(crate) fn part(&self, name: &str) -> Self {
+        let out = self.out.as_ref().map(|out| out.join(name));
+        Self { out, json: self.json, quick: self.quick }
+    }
+
     /// Writes the result, prints it if JSON is wanted, and gives the exit status.
     pub(crate) fn finish(&self, name: &str, result: &ResultFile) -> Result<ExitCode, Failure> {
         let folder = self.folder(name);

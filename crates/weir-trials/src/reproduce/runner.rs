@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs a scenario: every panel, through everything that may stand in the middle, as often as it
+//! says, and keeps what the sink saw.
+
+use std::time::Duration;
+
+use weir_result::Series;
+
+use super::disk::DiskWork;
+use super::scenario::{Measure, Panel, Scenario};
+use super::series::Key;
+use super::stage::{Variant, stage, streams};
+use crate::{Outcome, Rig, Trial, TrialError};
+
+/// Which lab, and what stands in its middle.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The lab's name.
+    pub lab: &'a str,
+    /// What stands before the names of series and cases: empty, or something that ends with `/`.
+    pub prefix: &'a str,
+    /// What is compared.
+    pub variants: &'a [Variant],
+}
+
+/// Runs all of a scenario. The series are named as [`Key`] says.
+///
+/// # Errors
+/// A lab could not be built, traffic could not flow, `fio` is missing.
+pub fn run(trial: &mut Trial<'_>, scenario: &Scenario, at: Place<'_>) -> Result<(), TrialError> {
+    for panel in &scenario.panels {
+        for variant in at.variants {
+            let runs = scenario.repetitions;
+            let (seconds, title) = (scenario.duration.as_secs_f64(), &panel.title);
+            trial.say(&format!("{title}, {}: {runs} × {seconds} s", variant.name()));
+            repeat(trial, scenario, panel, *variant, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// All repetitions in one lab.
+fn repeat(
+    trial: &mut Trial<'_>,
+    scenario: &Scenario,
+    panel: &Panel,
+    variant: Variant,
+    at: Place<'_>,
+) -> Result<(), TrialError> {
+    let run = stage(at.lab, scenario, panel, variant);
+    let work = scenario.disk.as_ref().map(|disk| {
+        let tenant = panel.all().iter().position(|tenant| tenant.name == disk.tenant);
+        let sender = tenant.and_then(|index| run.senders.get(index));
+        let cpu = sender.and_then(|sender| sender.run.cpus.first().copied()).unwrap_or(0);
+        DiskWork::prepare(at.lab, cpu).map(|work| (work, disk.from, disk.to))
+    });
+    let work = work.transpose()?;
+    let mut rig = Rig::up(&run.star)?;
+    rig.put(&run.middle)?;
+    let mut counts = Counts::default();
+    for repetition in 0..scenario.repetitions {
+        let (outcome, moved) = run.flow(&rig, |_| match &work {
+            None => Ok(None),
+            Some((work, from, to)) => {
+                std::thread::sleep(*from);
+                work.run(to.saturating_sub(*from)).map(Some)
+            }
+        })?;
+        counts.add(&outcome);
+        let key = Key { prefix: at.prefix, panel: &panel.name, variant, repetition };
+        keep(trial, scenario, panel, &outcome, key)?;
+        if let Some(bytes) = moved {
+            trial.keep(&key.of("disk"), Series::count("byte", bytes))?;
+        }
+    }
+    rig.down()?;
+    if matches!(variant, Variant::After(_)) {
+        let key = Key { prefix: at.prefix, panel: &panel.name, variant, repetition: 0 };
+        counts.keep(trial, key)?;
+    }
+    Ok(())
+}
+
+/// Keeps what arrived of each tenant; for weights in what followed each change, too.
+fn keep(
+    trial: &mut Trial<'_>,
+    scenario: &Scenario,
+    panel: &Panel,
+    outcome: &Outcome,
+    key: Key<'_>,
+) -> Result<(), TrialError> {
+    let interval = scenario.interval();
+    for (tenant, streams) in panel.all().iter().zip(streams(panel)) {
+        let bits = sum(outcome, streams.clone(), interval, scenario.samples());
+        let bps = bits.iter().map(|bits| bits / interval.as_secs_f64()).collect();
+        let series = Series::sampled("bit/s", interval.as_secs_f64(), bps);
+        trial.keep(&key.of(&tenant.name), series)?;
+        if scenario.measure == Measure::Weights {
+            let series = after_changes(outcome, scenario, streams);
+            trial.keep(&key.of(&format!("{}/settled", tenant.name)), series)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bits of streams together, in each interval from the start on.
+fn sum(
+    outcome: &Outcome,
+    streams: std::ops::Range<u16>,
+    interval: Duration,
+    count: usize,
+) -> Vec<f64> {
+    let mut sum = vec![0.0; count];
+    for stream in streams {
+        let series = outcome.stream(0, stream).map(|seen| &seen.series);
+        let bits = outcome.bits(series, crate::clock::nanos(interval), count);
+        sum.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
+    }
+    sum
+}
+
+/// Bits in what is left of each step of a sweep once it has settled.
+fn after_changes(outcome: &Outcome, scenario: &Scenario, streams: std::ops::Range<u16>) -> Series {
+    let every = scenario.sweep.map_or(Duration::from_secs(1), |sweep| sweep.every);
+    let cells = |length: Duration| {
+        usize::try_from(length.as_millis() / CELL.as_millis()).unwrap_or(usize::MAX)
+    };
+    let fine = sum(outcome, streams, CELL, cells(scenario.duration));
+    let steps = fine.chunks_exact(cells(every).max(1));
+    let bits = steps.map(|step| step.iter().skip(cells(SETTLE)).sum()).collect();
+    Series::sampled("bit", every.as_secs_f64(), bits)
+}
+
+/// What the scheduler handed over, and what the sink saw of it, over all repetitions.
+#[derive(Debug, Default)]
+struct Counts {
+    scheduled: u64,
+    dropped: u64,
+    arrived: u64,
+    disordered: u64,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: &Outcome) {
+        if let Some(status) = &outcome.status {
+            // The node's own counts go on from one repetition to the next.
+            self.scheduled = status.vifs.iter().map(|vif| vif.send.sent.packets).sum();
+            self.dropped = status.ports.iter().map(|port| port.lost_after_transmit).sum();
+        }
+        for stream in outcome.received.iter().flat_map(|sink| &sink.streams) {
+            self.arrived += stream.packets;
+            let order = stream.order;
+            self.disordered += order.reordered + order.duplicated + order.stale;
+        }
+    }
+
+    fn keep(&self, trial: &mut Trial<'_>, key: Key<'_>) -> Result<(), TrialError> {
+        let counts = [
+            ("scheduled", self.scheduled),
+            ("arrived", self.arrived),
+            ("device-dropped", self.dropped),
+            ("disordered", self.disordered),
+        ];
+        for (name, count) in counts {
+            trial.keep(&key.whole(name), Series::count("packet", count))?;
+        }
+        Ok(())
+    }
+}
+
+/// What receivers count in.
+const CELL: Duration = Duration::from_millis(10);
+
+/// A change of priorities is held against nobody for so long.
+const SETTLE: Duration = Duration::from_millis(100);

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A figure as data: who sends what, when and how often, and what the text found. The files are
+//! `lab/netback/*.toml`; `docs/reproduce.md` has their keys.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+use weir_result::ResultFile;
+use weir_units::{BitRate, Nanos};
+
+use super::series::Key;
+use super::stage::VARIANTS;
+use crate::{TENANTS_MAX, TrialError};
+
+/// An experiment of a text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What it is about, in one line.
+    pub title: String,
+    /// What the text found.
+    pub text: String,
+    /// The rate of the link that all share.
+    #[serde(deserialize_with = "unit")]
+    pub link: BitRate,
+    /// How long traffic flows; the other times are of this length.
+    #[serde(deserialize_with = "length")]
+    pub duration: Duration,
+    /// How often each run is made.
+    pub repetitions: u32,
+    /// Where the sender threads run.
+    pub pinning: Pinning,
+    /// What makes the packets.
+    #[serde(default)]
+    pub sender: Sender,
+    /// What one connection at full speed offers.
+    #[serde(deserialize_with = "unit")]
+    pub connection: BitRate,
+    /// What is measured.
+    pub measure: Measure,
+    /// Schedulers whose bounds are claimed; the others are shown without a claim.
+    #[serde(default = "both")]
+    pub claimed: Vec<Scheduler>,
+    /// What `--quick` shortens.
+    pub quick: Quick,
+    /// Priorities that change.
+    pub sweep: Option<Sweep>,
+    /// Disk work.
+    pub disk: Option<Disk>,
+    /// What the text's figure has beside each other.
+    #[serde(rename = "panel")]
+    pub panels: Vec<Panel>,
+    /// What went wrong in the text, and how much of it there must be to count.
+    #[serde(rename = "defect", default)]
+    pub defects: Vec<Defect>,
+}
+
+/// What `--quick` shortens.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    /// How long traffic flows.
+    #[serde(deserialize_with = "length")]
+    pub duration: Duration,
+    /// How often each run is made.
+    pub repetitions: u32,
+    /// The panels that are shown; all if empty.
+    #[serde(default)]
+    pub panels: Vec<String>,
+}
+
+/// One graph of a figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Panel {
+    /// Names it in series and cases.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Who sends.
+    #[serde(rename = "tenant")]
+    pub tenants: Vec<Tenant>,
+}
+
+/// A virtual machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tenant {
+    /// Its name; with a count, what its copies' names begin with.
+    pub name: String,
+    /// How many of it there are.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// Connections, each trying to use its full speed.
+    #[serde(default = "one")]
+    pub connections: u32,
+    /// The parameter `rate` of its interface.
+    #[serde(default, deserialize_with = "maybe_unit")]
+    pub rate: Option<BitRate>,
+    /// What it offers by each connection, if it is not the full speed.
+    #[serde(default, deserialize_with = "maybe_unit")]
+    pub offers: Option<BitRate>,
+    /// When it begins to send.
+    #[serde(default, deserialize_with = "length")]
+    pub start: Duration,
+    /// Smallest frame, layer 2 without FCS; sizes are uniformly random where it is not the largest.
+    #[serde(default = "frame")]
+    pub frame_min: u16,
+    /// Largest frame.
+    #[serde(default = "frame")]
+    pub frame_max: u16,
+}
+
+/// Where the sender threads run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pinning {
+    /// All on one processor.
+    One,
+    /// Each tenant's on one of its own, as far as there are processors.
+    Own,
+}
+
+/// What makes the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sender {
+    /// A thread with a kernel socket for each connection, as the text had.
+    #[default]
+    Sockets,
+    /// One generator for all, where threads would need more processors than there are.
+    Generator,
+}
+
+/// What a figure measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// How near each tenant is to its `rate`.
+    Rates,
+    /// How equal the tenants are, and how full the link is.
+    Balance,
+    /// How much of its throughput a tenant keeps while another one's disk works.
+    Disturbance,
+    /// How near the shares are to the priorities.
+    Weights,
+}
+
+/// A scheduler of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
+    /// Weighted round robin, the text's own.
+    Wrr,
+    /// Weir's default.
+    Hfsc,
+}
+
+/// Priorities of two tenants, from `from`:1 to 1:`from` in equal ratios.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// The first ratio.
+    pub from: u32,
+    /// The time between two changes. A shorter run has fewer of them.
+    #[serde(deserialize_with = "length")]
+    pub every: Duration,
+}
+
+/// Disk work on the machine of a tenant.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// Whose machine.
+    pub tenant: String,
+    /// t0 of the text.
+    #[serde(deserialize_with = "length")]
+    pub from: Duration,
+    /// t1 of the text.
+    #[serde(deserialize_with = "length")]
+    pub to: Duration,
+}
+
+/// What went wrong in the text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Defect {
+    /// In a few words.
+    pub what: String,
+    /// The claim whose value shows it.
+    pub claim: String,
+    /// It is there if the worst value is at most this.
+    pub at_most: Option<f64>,
+    /// It is there if the worst value is at least this.
+    pub at_least: Option<f64>,
+    /// Why it may be absent on a kernel of today.
+    pub otherwise: String,
+}
+
+impl Scenario {
+    /// Reads a scenario; `name` is for the error.
+    ///
+    /// # Errors
+    /// It is no TOML, lacks a key, has one too many, or has a value out of bounds.
+    pub fn parse(name: &str, text: &str) -> Result<Self, TrialError> {
+        let wrong = |what: String| TrialError::Scenario { name: name.to_owned(), what };
+        let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        scenario.checked(name)
+    }
+
+    /// The same, if nothing in it is out of bounds.
+    ///
+    /// # Errors
+    /// Something is.
+    pub fn checked(self, name: &str) -> Result<Self, TrialError> {
+        match self.problem() {
+            Some(what) => Err(TrialError::Scenario { name: name.to_owned(), what }),
+            None => Ok(self),
+        }
+    }
+
+    /// The same with other lengths: all times but those between changes keep their proportion.
+    #[must_use]
+    pub fn lasting(mut self, duration: Duration) -> Self {
+        let scale = duration.as_secs_f64() / self.duration.as_secs_f64();
+        for tenant in self.panels.iter_mut().flat_map(|panel| &mut panel.tenants) {
+            tenant.start = tenant.start.mul_f64(scale);
+        }
+        if let Some(disk) = &mut self.disk {
+            (disk.from, disk.to) = (disk.from.mul_f64(scale), disk.to.mul_f64(scale));
+        }
+        self.duration = duration;
+        self
+    }
+
+    /// The same as `--quick` makes it.
+    #[must_use]
+    pub fn quickly(mut self) -> Self {
+        let Quick { duration, repetitions, panels } = self.quick.clone();
+        self.repetitions = repetitions;
+        self.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name));
+        self.lasting(duration)
+    }
+
+    /// The same as the run was that made a result: its panels, its length, its repetitions.
+    #[must_use]
+    pub fn as_run(mut self, result: &ResultFile) -> Self {
+        let first = |panel: &Panel| {
+            let tenant = panel.all().into_iter().next()?;
+            VARIANTS.iter().find_map(|variant| {
+                let key = Key { prefix: "", panel: &panel.name, variant: *variant, repetition: 0 };
+                let series = result.series().get(&key.of(&tenant.name))?;
+                let count = key.repeated(result, &tenant.name).len();
+                let seconds = series.interval_s? * crate::float(series.samples.len() as u64);
+                Some((Duration::from_secs_f64(seconds), count))
+            })
+        };
+        let runs: Vec<_> = self.panels.iter().map(first).collect();
+        let mut made = runs.iter();
+        self.panels.retain(|_| made.next().is_some_and(Option::is_some));
+        match runs.into_iter().flatten().next() {
+            None => self,
+            Some((duration, count)) => {
+                self.repetitions = u32::try_from(count).unwrap_or(u32::MAX);
+                self.lasting(duration)
+            }
+        }
+    }
+
+    /// Width of a sample: a second, or a tenth of one in a run of less than ten.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        if self.sweep.is_some() || self.duration >= Duration::from_secs(10) {
+            return Duration::from_secs(1);
+        }
+        Duration::from_millis(100)
+    }
+
+    /// Samples of a run.
+    #[must_use]
+    pub fn samples(&self) -> usize {
+        samples(self.duration, self.interval())
+    }
+
+    /// The priorities of the two tenants at change number `step`, in ten-thousandths.
+    #[must_use]
+    pub fn priorities(&self, step: usize) -> [u32; 2] {
+        let Some(sweep) = self.sweep else { return [1, 1] };
+        let last = samples(self.duration, sweep.every).saturating_sub(1).max(1);
+        let place = 1.0 - 2.0 * crate::float(step as u64) / crate::float(last as u64);
+        let root = f64::from(sweep.from).powf(place / 2.0);
+        [whole(PRIORITY_UNIT * root), whole(PRIORITY_UNIT / root)]
+    }
+
+    /// What is out of bounds.
+    fn problem(&self) -> Option<String> {
+        let lengths = [self.duration, self.quick.duration];
+        if lengths.iter().any(|length| *length < LENGTH_MIN || *length > LENGTH_MAX) {
+            return Some(format!("duration: {LENGTH_MIN:?} to {LENGTH_MAX:?}"));
+        }
+        let repetitions = [self.repetitions, self.quick.repetitions];
+        if repetitions.iter().any(|count| !(1..=REPETITIONS_MAX).contains(count)) {
+            return Some(format!("repetitions: 1 to {REPETITIONS_MAX}"));
+        }
+        if self.panels.is_empty() {
+            return Some("panel: none".to_owned());
+        }
+        if let Some(disk) = &self.disk
+            && (disk.from >= disk.to || disk.to > self.duration)
+        {
+            return Some("disk: from must be before to, and that within duration".to_owned());
+        }
+        self.panels.iter().find_map(|panel| self.problem_of(panel))
+    }
+
+    fn problem_of(&self, panel: &Panel) -> Option<String> {
+        let tenants = panel.all();
+        let wrong = |what: &str| Some(format!("panel {:?}: {what}", panel.name));
+        if tenants.is_empty() || tenants.len() > TENANTS_MAX {
+            return wrong(&format!("1 to {TENANTS_MAX} tenants"));
+        }
+        if (self.sweep.is_some()) && tenants.len() != 2 {
+            return wrong("a sweep is of two tenants");
+        }
+        if self.measure == Measure::Rates && tenants.iter().any(|tenant| tenant.rate.is_none()) {
+            return wrong("every tenant needs a rate to be measured by");
+        }
+        if tenants.iter().any(|tenant| tenant.start >= self.duration) {
+            return wrong("a tenant starts when it is over");
+        }
+        if tenants.iter().any(|tenant| tenant.frame_min > tenant.frame_max) {
+            return wrong("frame_min is above frame_max");
+        }
+        let streams: u32 = tenants.iter().map(|tenant| tenant.connections).sum();
+        if streams == 0 || streams > STREAMS_MAX {
+            return wrong(&format!("1 to {STREAMS_MAX} connections"));
+        }
+        let whose = self.disk.as_ref().map(|disk| &disk.tenant);
+        if whose.is_some_and(|name| tenants.iter().all(|tenant| tenant.name != *name)) {
+            return wrong("disk: no such tenant");
+        }
+        None
+    }
+}
+
+impl Panel {
+    /// Its tenants, copies told apart by their numbers.
+    #[must_use]
+    pub fn all(&self) -> Vec<Tenant> {
+        let copies = |tenant: &Tenant| {
+            let one = tenant.clone();
+            (1..=tenant.count).map(move |number| match one.count {
+                1 => one.clone(),
+                _ => Tenant { name: format!("{}{number}", one.name), ..one.clone() },
+            })
+        };
+        self.tenants.iter().flat_map(copies).collect()
+    }
+}
+
+impl Scheduler {
+    /// Its key in series and policies.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Wrr => "wrr",
+            Self::Hfsc => "hfsc",
+        }
+    }
+}
+
+/// Whole intervals in a length.
+fn samples(length: Duration, interval: Duration) -> usize {
+    usize::try_from(length.as_millis() / interval.as_millis().max(1)).unwrap_or(usize::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10^6")]
+fn whole(priority: f64) -> u32 {
+    priority.round().clamp(1.0, 1e6) as u32
+}
+
+fn unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<T, D::Error> {
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
+}
+
+fn maybe_unit<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    unit(from).map(Some)
+}
+
+fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    unit::<D, Nanos>(from).map(|length| Duration::from_nanos(length.as_nanos()))
+}
+
+fn both() -> Vec<Scheduler> {
+    vec![Scheduler::Wrr, Scheduler::Hfsc]
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// An IP packet of 1500 bytes, and its Ethernet header.
+const fn frame() -> u16 {
+    1514
+}
+
+/// Priorities are this times the root of their ratio, so that whole numbers are near enough.
+const PRIORITY_UNIT: f64 = 10_000.0;
+
+/// Shorter runs have no sample after settling.
+const LENGTH_MIN: Duration = Duration::from_secs(1);
+
+/// Receivers count ten minutes.
+const LENGTH_MAX: Duration = Duration::from_secs(590);
+
+const REPETITIONS_MAX: u32 = 100;
+
+/// What a receiver tells apart.
+const STREAMS_MAX: u32 = 1024;
