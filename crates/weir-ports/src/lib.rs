@@ -21,6 +21,7 @@ mod memory;
 mod memory_map;
 mod messages;
 pub mod offload;
+mod outbox;
 mod packet;
 mod pool;
 mod port;

@@ -69,8 +69,7 @@ impl Port for MemoryPort {
         let count = max.min(out.capacity() - first).min(inbox.len());
         out.extend(inbox.drain(..count));
         drop(inbox);
-        self.counted.received.packets += count as u64;
-        self.counted.received.bytes += out[first..].iter().map(|f| u64::from(f.len)).sum::<u64>();
+        self.counted.count_received(&out[first..]);
         count
     }
 

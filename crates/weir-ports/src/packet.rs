@@ -6,16 +6,16 @@
 //! stack itself must not see the frames too: a program at the device's ingress hook, which runs
 //! after the packet socket has its copy, drops them.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use weir_switch::{Frame, FramePool};
+use weir_switch::Frame;
 
 use crate::discard::Discard;
 use crate::error::PortError;
 use crate::intake::Intake;
 use crate::messages::{Messages, SendResult};
+use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::port::{Port, PortStatistics};
 use crate::xdp::DataPlane;
@@ -30,7 +30,7 @@ pub struct PacketPort {
     discard: Option<Discard>,
     messages: Messages,
     intake: Intake,
-    queue: VecDeque<Frame>,
+    outbox: Outbox,
     counted: PortStatistics,
     dropped_before: u64,
 }
@@ -93,7 +93,7 @@ impl PacketPort {
             discard,
             messages: Messages::new(),
             intake: Intake::new(),
-            queue: VecDeque::with_capacity(config.transmit_limit as usize),
+            outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
             dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
         })
@@ -102,7 +102,7 @@ impl PacketPort {
     /// Closes the socket and returns the port's chunks. What waits to be sent is lost.
     pub fn close(mut self, pool: &mut Pool) {
         self.messages.release(pool);
-        self.queue.drain(..).for_each(|frame| pool.free(frame.id));
+        self.outbox.clear(pool);
     }
 
     /// Whether the kernel's own stack is kept from seeing the device's frames.
@@ -152,28 +152,21 @@ impl Port for PacketPort {
             }
         }
         let frames = &out[first..];
-        self.counted.received.packets += frames.len() as u64;
-        self.counted.received.bytes += frames.iter().map(|f| u64::from(f.len)).sum::<u64>();
+        self.counted.count_received(frames);
         frames.len()
     }
 
     fn transmit_room(&mut self, _pool: &mut Pool) -> usize {
-        self.queue.capacity() - self.queue.len()
+        self.outbox.room()
     }
 
     fn transmit(&mut self, _pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
-        if self.queue.len() == self.queue.capacity() {
-            return Err(frame);
-        }
-        self.queue.push_back(frame);
-        self.counted.transmitted.packets += 1;
-        self.counted.transmitted.bytes += u64::from(frame.len);
-        Ok(())
+        self.outbox.push(frame, &mut self.counted)
     }
 
     fn flush(&mut self, pool: &mut Pool) -> io::Result<usize> {
-        while !self.queue.is_empty() {
-            let result = self.messages.send(self.socket.as_fd(), pool, &self.queue);
+        while !self.outbox.frames().is_empty() {
+            let result = self.messages.send(self.socket.as_fd(), pool, self.outbox.frames());
             let (done, goes_on) = match result {
                 SendResult::Sent(count) => (count, true),
                 SendResult::Full => (0, false),
@@ -183,18 +176,16 @@ impl Port for PacketPort {
                 }
                 SendResult::Failed(error) => return Err(error),
             };
-            for frame in self.queue.drain(..done.min(self.queue.len())) {
-                pool.free(frame.id);
-            }
+            self.outbox.done(done, pool);
             if !goes_on {
                 break;
             }
         }
-        Ok(self.queue.len())
+        Ok(self.outbox.frames().len())
     }
 
     fn pending(&mut self) -> usize {
-        self.queue.len()
+        self.outbox.frames().len()
     }
 
     fn statistics(&mut self) -> PortStatistics {
@@ -203,7 +194,7 @@ impl Port for PacketPort {
         PortStatistics {
             receive_dropped: self.intake.dropped(),
             device_dropped: dropped.saturating_sub(self.dropped_before),
-            transmit_outstanding: self.queue.len() as u64,
+            transmit_outstanding: self.outbox.frames().len() as u64,
             ..self.counted
         }
     }

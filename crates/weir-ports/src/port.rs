@@ -73,3 +73,11 @@ pub struct PortStatistics {
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,
 }
+
+impl PortStatistics {
+    /// Counts frames that are given to the caller.
+    pub(crate) fn count_received(&mut self, frames: &[Frame]) {
+        self.received.packets += frames.len() as u64;
+        self.received.bytes += frames.iter().map(|frame| u64::from(frame.len)).sum::<u64>();
+    }
+}

@@ -5,7 +5,6 @@
 //! The device lives as long as the port, unless it existed before. It drops what nobody reads: its
 //! senders are not held back.
 
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,6 +14,7 @@ use weir_switch::{Frame, FramePool};
 
 use crate::error::PortError;
 use crate::intake::{Intake, SUPER_FRAME_MAX};
+use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::port::{Port, PortStatistics};
 use crate::segment::VnetHeader;
@@ -28,7 +28,7 @@ pub struct TapPort {
     file: File,
     intake: Intake,
     overflow: Box<[u8]>,
-    queue: VecDeque<Frame>,
+    outbox: Outbox,
     counted: PortStatistics,
     dropped_before: u64,
 }
@@ -88,7 +88,7 @@ impl TapPort {
             file,
             intake: Intake::new(),
             overflow: vec![0; SUPER_FRAME_MAX].into(),
-            queue: VecDeque::with_capacity(config.transmit_limit as usize),
+            outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
             dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
         })
@@ -96,7 +96,7 @@ impl TapPort {
 
     /// Closes the device and returns the port's chunks. What waits to be sent is lost.
     pub fn close(mut self, pool: &mut Pool) {
-        self.queue.drain(..).for_each(|frame| pool.free(frame.id));
+        self.outbox.clear(pool);
     }
 
     /// The descriptor, for a poll.
@@ -149,28 +149,21 @@ impl Port for TapPort {
             }
         }
         let frames = &out[first..];
-        self.counted.received.packets += frames.len() as u64;
-        self.counted.received.bytes += frames.iter().map(|f| u64::from(f.len)).sum::<u64>();
+        self.counted.count_received(frames);
         frames.len()
     }
 
     fn transmit_room(&mut self, _pool: &mut Pool) -> usize {
-        self.queue.capacity() - self.queue.len()
+        self.outbox.room()
     }
 
     fn transmit(&mut self, _pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
-        if self.queue.len() == self.queue.capacity() {
-            return Err(frame);
-        }
-        self.queue.push_back(frame);
-        self.counted.transmitted.packets += 1;
-        self.counted.transmitted.bytes += u64::from(frame.len);
-        Ok(())
+        self.outbox.push(frame, &mut self.counted)
     }
 
     fn flush(&mut self, pool: &mut Pool) -> io::Result<usize> {
         let header = [0; VnetHeader::LENGTH];
-        while let Some(frame) = self.queue.front().copied() {
+        while let Some(frame) = self.outbox.frames().front().copied() {
             let parts = [IoSlice::new(&header), IoSlice::new(pool.data(frame))];
             if let Err(error) = self.file.write_vectored(&parts) {
                 match error.raw_os_error() {
@@ -180,14 +173,13 @@ impl Port for TapPort {
                     _ => return Err(error),
                 }
             }
-            self.queue.pop_front();
-            pool.free(frame.id);
+            self.outbox.done(1, pool);
         }
-        Ok(self.queue.len())
+        Ok(self.outbox.frames().len())
     }
 
     fn pending(&mut self) -> usize {
-        self.queue.len()
+        self.outbox.frames().len()
     }
 
     /// `receive_ring_full` is what the kernel wanted to send while the device's queue was full,
@@ -197,7 +189,7 @@ impl Port for TapPort {
         PortStatistics {
             receive_dropped: self.intake.dropped(),
             receive_ring_full: dropped.saturating_sub(self.dropped_before),
-            transmit_outstanding: self.queue.len() as u64,
+            transmit_outstanding: self.outbox.frames().len() as u64,
             ..self.counted
         }
     }

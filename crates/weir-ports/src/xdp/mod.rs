@@ -236,8 +236,7 @@ impl Port for XdpPort {
         self.turn = (self.turn + 1) % self.sockets.len().max(1);
         let frames = &out[first..];
         if !frames.is_empty() {
-            self.counted.received.packets += frames.len() as u64;
-            self.counted.received.bytes += frames.iter().map(|f| u64::from(f.len)).sum::<u64>();
+            self.counted.count_received(frames);
             self.note(pool, frames);
         }
         frames.len()
