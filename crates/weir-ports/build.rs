@@ -1,41 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compiles `bpf/weir.bpf.c` with clang into `OUT_DIR`; the crate embeds the object.
+//! Compiles the data-plane program; the crate embeds the object.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::{env, io};
+#[path = "../../bpf/compile.rs"]
+mod compile;
 
-fn main() -> io::Result<()> {
-    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("../../bpf");
-    let object = PathBuf::from(variable("OUT_DIR")?).join("weir.bpf.o");
-    let source = root.join("weir.bpf.c");
-    println!("cargo::rerun-if-changed={}", root.display());
-    println!("cargo::rerun-if-env-changed=WEIR_CLANG");
-    println!("cargo::rerun-if-env-changed=WEIR_BPF_INCLUDE");
-    let clang = env::var("WEIR_CLANG").unwrap_or_else(|_| "clang".to_owned());
-    let status = Command::new(&clang)
-        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c"])
-        .arg(format!("-I{}", include_directory()))
-        .arg(&source)
-        .arg("-o")
-        .arg(&object)
-        .status()
-        .map_err(|error| io::Error::other(format!("{clang}: {error}; install clang")))?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{clang} failed on {}: {status}", source.display())))
-}
-
-fn variable(name: &str) -> io::Result<String> {
-    env::var(name).map_err(|error| io::Error::other(format!("{name}: {error}")))
-}
-
-/// Debian keeps `asm/types.h` in a directory named after the architecture; gcc knows its name.
-fn include_directory() -> String {
-    env::var("WEIR_BPF_INCLUDE").unwrap_or_else(|_| {
-        let name = Command::new("gcc").arg("-print-multiarch").output();
-        let name = name.map(|output| output.stdout).unwrap_or_default();
-        format!("/usr/include/{}", String::from_utf8_lossy(&name).trim())
-    })
+fn main() -> std::io::Result<()> {
+    compile::programs(&["weir"])
 }
