@@ -59,6 +59,16 @@ fn take(device: &str, namespace: &str) -> Take {
     }
 }
 
+/// The host's own vif, in front of its only NIC.
+fn vif_of_nic(namespace: &str) -> HostVif {
+    HostVif {
+        nic: "nic0".to_owned(),
+        host_device: "host0".to_owned(),
+        weir_device: "weir0".to_owned(),
+        namespace: Some(namespace.to_owned()),
+    }
+}
+
 fn ping(lab: &Lab, node: &str, to: &str) -> bool {
     let mut ping = std::process::Command::new("ping");
     ping.args(["-c", "2", "-i", "0.01", "-W", "1", to]).stdout(std::process::Stdio::null());
@@ -117,12 +127,7 @@ fn the_host_stays_reachable_while_its_only_nic_is_a_port() {
     let ours = |line: &str| line.contains(&node);
     let before = Snapshot::take(&host, &test.state).unwrap();
 
-    let vif = HostVif {
-        nic: "nic0".to_owned(),
-        host_device: "host0".to_owned(),
-        weir_device: "weir0".to_owned(),
-        namespace: Some(node.clone()),
-    };
+    let vif = vif_of_nic(&node);
     let mut changes = vec![host_vif(&host, &vif).unwrap()];
     let nic = Take { addresses_move: true, ..take("nic0", &node) };
     changes.extend(take_device(&host, &nic).unwrap());
@@ -161,12 +166,7 @@ fn a_move_that_fails_half_way_is_undone() {
     let host = Host::default();
     let ours = |line: &str| line.contains(&node);
     let before = Snapshot::take(&host, &test.state).unwrap();
-    let vif = HostVif {
-        nic: "nic0".to_owned(),
-        host_device: "host0".to_owned(),
-        weir_device: "weir0".to_owned(),
-        namespace: Some(node.clone()),
-    };
+    let vif = vif_of_nic(&node);
     let mut change = host_vif(&host, &vif).unwrap();
     let fails = Command::batch("ip", ["route add 203.0.113.0/24 via 198.51.100.1"]);
     change.run.push(fails.in_namespace(&node));
