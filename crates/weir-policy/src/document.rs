@@ -328,8 +328,7 @@ pub(crate) struct FilterTable {
 }
 
 /// The default of `burst`, as the reference says it.
-const BURST_DEFAULT: &str =
-    "the larger of 2 packets and what passes at `rate` in 1 ms (5 ms where `idle` is `\"sleep\"`)";
+const BURST_DEFAULT: &str = "the larger of 2 packets and 5 ms at `rate`";
 
 /// Ports of a node: more NICs than a server has.
 pub const PORTS_MAX: usize = 64;

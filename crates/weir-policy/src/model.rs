@@ -335,7 +335,7 @@ impl Node {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_string(),
-            idle: Self::IDLE_DEFAULT,
+            idle: Idle::Sleep,
             worker_cpu: None,
             reservation: Reservation::Pinned,
             frames: Self::FRAMES_DEFAULT,
@@ -348,8 +348,6 @@ impl Node {
 
     /// `frames` where none is given and the queues need no more: 32 MiB.
     pub const FRAMES_DEFAULT: u32 = 16_384;
-    /// `idle` where none is given: a node that has little to do shall cost little.
-    pub const IDLE_DEFAULT: Idle = Idle::Sleep;
 }
 
 impl Port {

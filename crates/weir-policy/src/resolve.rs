@@ -17,7 +17,7 @@ use crate::format::{Text, quoted};
 use crate::read::Finding;
 use crate::suggest::nearest;
 use crate::{
-    Action, Codel, Filter, FrameSize, Idle, Node, Overbooking, Policy, Port, PortId, Queue, Router,
+    Action, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Router,
     RouterId, Share, Slice, SliceId, Vif,
 };
 
@@ -34,7 +34,6 @@ pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Polic
         slices: names("slice", slices.iter().map(|slice| &slice.name), findings),
         routers: names("router", routers.iter().map(|router| &router.name), findings),
         packet: frame_size(&node).packet_max(),
-        idle: node.idle.unwrap_or(Node::IDLE_DEFAULT),
         findings,
     };
     names("vif", vifs.iter().map(|vif| &vif.name), resolver.findings);
@@ -59,8 +58,6 @@ struct Resolver<'f> {
     routers: BTreeMap<String, u32>,
     /// The longest packet: what two of them take is the least default burst.
     packet: ByteCount,
-    /// How late a worker is depends on it.
-    idle: Idle,
     findings: &'f mut Vec<Finding>,
 }
 
@@ -68,7 +65,7 @@ impl Resolver<'_> {
     fn node(&mut self, table: &NodeTable) -> Node {
         let base = Node::new(table.name.as_deref().unwrap_or("node"));
         Node {
-            idle: self.idle,
+            idle: table.idle.unwrap_or(base.idle),
             worker_cpu: table.worker_cpu,
             reservation: table.reservation.unwrap_or(base.reservation),
             frame_size: frame_size(table),
@@ -150,7 +147,7 @@ impl Resolver<'_> {
             rate,
             min_pps: table.min_pps.map_or(PacketRate::ZERO, |text| text.0),
             max_pps: table.max_pps.map(|text| text.0),
-            burst: burst.unwrap_or_else(|| Share::default_burst(rate, self.packet, self.idle)),
+            burst: burst.unwrap_or_else(|| Share::default_burst(rate, self.packet)),
         }
     }
 

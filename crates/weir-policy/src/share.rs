@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::model::{Idle, Port};
+use crate::model::Port;
 
 /// A direction, always the tenant's.
 #[derive(
@@ -78,17 +78,20 @@ impl Share {
     /// Largest `priority`.
     pub const PRIORITY_MAX: u32 = 1_000_000;
 
-    /// The burst of a share that names none: the larger of 2 frames and what passes at `rate` in
-    /// 1 ms, or in 5 ms where the worker sleeps: the lateness that it is to make up for. Less than
-    /// two frames would hold a sender below its rate, since a frame cannot be sent by halves.
+    /// The burst of a share that names none: [`Self::burst_lasting`] as long as a port makes up
+    /// for ([`Port::CATCH_UP_DEFAULT`]). A worker that is late by more than its burst lasts gives
+    /// up what would have passed.
     #[must_use]
-    pub fn default_burst(rate: Option<BitRate>, frame: ByteCount, idle: Idle) -> ByteCount {
-        let lateness = match idle {
-            Idle::Spin => Nanos::from_millis(1),
-            Idle::Sleep => Port::CATCH_UP_DEFAULT,
-        };
+    pub fn default_burst(rate: Option<BitRate>, frame: ByteCount) -> ByteCount {
+        Self::burst_lasting(rate, frame, Port::CATCH_UP_DEFAULT)
+    }
+
+    /// The larger of 2 frames and what passes at `rate` in `time`: less than two frames would hold
+    /// a sender below its rate, since a frame cannot be sent by halves.
+    #[must_use]
+    pub fn burst_lasting(rate: Option<BitRate>, frame: ByteCount, time: Nanos) -> ByteCount {
         let frames = ByteCount::new(frame.get().saturating_mul(2));
-        frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(lateness)))
+        frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
     }
 
     /// How far `max_pps` may be exceeded at once: the larger of [`Share::BURST_PACKETS`] and 1 ms
@@ -122,7 +125,7 @@ impl Default for Share {
             rate: None,
             min_pps: PacketRate::ZERO,
             max_pps: None,
-            burst: Self::default_burst(None, ByteCount::new(1518), Idle::Spin),
+            burst: Self::default_burst(None, ByteCount::new(1518)),
         }
     }
 }
@@ -145,17 +148,16 @@ impl Default for Codel {
 mod tests {
     use super::*;
 
-    /// A worker that sleeps is late by up to 3 ms once in a thousand times: a shorter burst is
-    /// spent while it is late, and what it could have sent is lost to the tenant.
+    /// On a shared machine one wake-up in a thousand is 3 ms late: a shorter burst is spent by
+    /// then, and what could have passed is lost to the tenant.
     #[test]
-    fn a_default_burst_outlasts_the_lateness_of_its_worker() {
-        let burst = |mbps: Option<u64>, idle| {
+    fn a_default_burst_outlasts_a_late_worker() {
+        let burst = |mbps: Option<u64>| {
             let rate = mbps.map(BitRate::from_mbps);
-            Share::default_burst(rate, ByteCount::new(1500), idle).get()
+            Share::default_burst(rate, ByteCount::new(1500)).get()
         };
-        assert_eq!([Idle::Spin, Idle::Sleep].map(|idle| burst(Some(1), idle)), [3000, 3000]);
-        assert_eq!(burst(Some(1000), Idle::Spin), 125_000);
-        assert_eq!(burst(Some(1000), Idle::Sleep), 625_000);
-        assert_eq!(burst(None, Idle::Sleep), 3000);
+        assert_eq!([None, Some(1), Some(1000)].map(burst), [3000, 3000, 625_000]);
+        let late = BitRate::from_mbps(1000).bytes_in_floor(Nanos::from_millis(3));
+        assert!(burst(Some(1000)) > late.get());
     }
 }

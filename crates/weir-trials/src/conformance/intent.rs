@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a data plane is asked to hold, in words that belong to none of them.
 
-use weir_policy::{Idle, Share};
+use weir_policy::Share;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 /// Who shares a link, and what each is promised.
@@ -53,7 +53,8 @@ impl Limits {
     /// How far `rate` may be exceeded at once.
     #[must_use]
     pub fn burst(&self) -> ByteCount {
-        let default = || Share::default_burst(self.rate, ByteCount::new(FRAME_BYTES), Idle::Spin);
+        let frame = ByteCount::new(FRAME_BYTES);
+        let default = || Share::burst_lasting(self.rate, frame, Nanos::from_millis(1));
         self.burst.unwrap_or_else(default)
     }
 

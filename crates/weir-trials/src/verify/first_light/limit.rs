@@ -34,8 +34,8 @@ fn at(trial: &mut Trial<'_>, row: &Row, mbps: u64, idle: Idle) -> Result<(), Tri
     let star = Star::new("limit", 1, BitRate::from_mbps(LINK_MBPS));
     let mut policy = star.policy();
     policy.node.idle = idle;
-    // As of a policy that names none: it outlasts the lateness of such a worker.
-    let burst = Share::default_burst(Some(rate), ByteCount::new(FRAME_BYTES), idle);
+    // As of a policy that names none.
+    let burst = Share::default_burst(Some(rate), ByteCount::new(FRAME_BYTES));
     policy.vifs[0].send.rate = Some(rate);
     policy.vifs[0].send.burst = burst;
     let burst_bits = crate::float(burst.get() * 8);

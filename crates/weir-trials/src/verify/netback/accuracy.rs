@@ -195,7 +195,7 @@ fn star() -> Star {
 
 fn limit(rate: BitRate) -> Limit {
     let frame = ByteCount::new(u64::from(FRAME_BYTES));
-    let burst = Share::default_burst(Some(rate), frame, Idle::Spin);
+    let burst = Share::burst_lasting(Some(rate), frame, Nanos::from_millis(1));
     let frames = ByteCount::new(QUEUE_FRAMES * u64::from(FRAME_BYTES));
     Limit { rate, burst, queue: rate.bytes_in_floor(QUEUE_TIME).max(frames) }
 }
