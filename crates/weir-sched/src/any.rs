@@ -30,6 +30,7 @@ pub enum SchedulerKind {
 
 /// One of the schedulers; a match a call instead of a pointer.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each link, and it stays where it is made")]
 pub enum AnyScheduler {
     /// [`Fifo`]
     Fifo(Fifo),

@@ -232,12 +232,19 @@ impl QueueTable {
         (queue.packets > 0).then(|| self.nodes[queue.head as usize].packet)
     }
 
-    /// Reads what the next packet in and the next one out will need, so that it is in the cache by
-    /// then. Nothing waits for it.
+    /// Reads what a packet on its way in will need, so that it is in the cache by then. Nothing
+    /// waits for it.
     #[inline]
     pub fn touch(&self, class: ClassId) {
+        core::hint::black_box(self.queues.get(class.0 as usize).map_or(0, |queue| queue.tail));
+    }
+
+    /// Reads what the next packet on its way out will need. Nothing waits for it.
+    #[inline]
+    pub fn touch_head(&self, class: ClassId) {
         if let Some(queue) = self.queues.get(class.0 as usize) {
-            core::hint::black_box(self.nodes.get(queue.head as usize).map(|node| node.next));
+            let node = self.nodes.get(queue.head as usize);
+            core::hint::black_box(node.map_or(0, |node| node.next));
         }
     }
 

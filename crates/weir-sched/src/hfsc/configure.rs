@@ -84,6 +84,7 @@ impl Hfsc {
         self.withdraw(class.0);
         let node = core::mem::replace(&mut self.nodes[class.0 as usize], Node::ABSENT);
         if node.claim != NONE {
+            self.curves.release(self.claims[node.claim].curve);
             self.claims.remove(node.claim);
         }
         if node.limit != NONE {
@@ -101,7 +102,9 @@ impl Hfsc {
         let delay = config.delay.map(|delay| (delay, config.delay_packet));
         let same_curve = match (this.claim, ServiceCurve::new(config.min_rate, delay)) {
             (NONE, curve) => curve.is_none(),
-            (claim, curve) => curve.is_some_and(|curve| self.claims[claim].curve == curve),
+            (claim, curve) => {
+                curve.is_some_and(|curve| self.curves[self.claims[claim].curve] == curve)
+            }
         };
         let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
         let same_limit = match (this.limit, limit) {
@@ -123,17 +126,21 @@ impl Hfsc {
             (NONE, Some(curve)) => {
                 let mut runtime = Runtime::default();
                 runtime.activate(&curve, now);
+                let curve = self.curves.take(curve);
                 this.claim = self.claims.insert(Claim { curve, runtime, bytes: STALE });
             }
             (claim, None) => {
+                self.curves.release(self.claims[claim].curve);
                 self.claims.remove(claim);
                 this.claim = NONE;
             }
             (claim, Some(curve)) => {
                 let claim = &mut self.claims[claim];
-                if claim.curve != curve {
-                    claim.runtime.change(now, &claim.curve, &curve);
-                    claim.curve = curve;
+                let old = self.curves[claim.curve];
+                if old != curve {
+                    claim.runtime.change(now, &old, &curve);
+                    self.curves.release(claim.curve);
+                    claim.curve = self.curves.take(curve);
                 }
                 claim.bytes = STALE;
             }

@@ -10,7 +10,7 @@
 use weir_units::{BitRate, ByteCount, Nanos};
 
 /// A rate as a fraction in lowest terms: `nanos` for `bytes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slope {
     nanos: u64,
     bytes: u64,
@@ -24,7 +24,7 @@ pub(super) struct Line {
 }
 
 /// A real-time service curve of one or two pieces (§III-A, Fig. 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ServiceCurve {
     first: Slope,
     second: Slope,
@@ -33,7 +33,7 @@ pub(super) struct ServiceCurve {
     shape: Shape,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Shape {
     /// One piece.
     Linear,

@@ -90,7 +90,7 @@ impl Hfsc {
             (node, backlogged) = (branch.node, next.is_some());
             if let Some(next) = next {
                 core::hint::black_box(self.nodes[next as usize].step_bytes);
-                self.queues.touch(crate::ClassId(next));
+                self.queues.touch_head(crate::ClassId(next));
             }
         }
     }

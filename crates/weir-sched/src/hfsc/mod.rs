@@ -10,6 +10,7 @@ mod bits;
 mod calendar;
 mod configure;
 mod curve;
+mod curves;
 mod heap;
 mod limit;
 mod link_share;
@@ -23,6 +24,7 @@ use alloc::vec::Vec;
 use weir_units::{BitRate, ByteCount, Instant};
 
 use self::calendar::{Calendar, Link};
+use self::curves::Curves;
 use self::limit::Limit;
 use self::tree::{Branch, Claim, NONE, Node, Slab};
 use crate::{
@@ -37,6 +39,7 @@ pub struct Hfsc {
     nodes: Vec<Node>,
     branches: Slab<Branch>,
     claims: Slab<Claim>,
+    curves: Curves,
     limits: Slab<Limit>,
     /// Where each class lies in its parent's `claims`, or [`NONE`].
     places: Vec<u32>,
@@ -60,6 +63,7 @@ impl Hfsc {
             nodes: Vec::new(),
             branches,
             claims: Slab::new(),
+            curves: Curves::new(),
             limits: Slab::new(),
             places: Vec::new(),
             wakes: Calendar::default(),

@@ -21,7 +21,7 @@ impl Hfsc {
             return;
         }
         let claim = &mut self.claims[node.claim];
-        claim.runtime.activate(&claim.curve, now);
+        claim.runtime.activate(&self.curves[claim.curve], now);
         claim.bytes = STALE;
         if node.place == Place::Nowhere {
             self.claim_place(leaf, now);
@@ -37,14 +37,14 @@ impl Hfsc {
             return;
         }
         let claim = &mut self.claims[index];
-        let eligible = claim.runtime.eligible(&claim.curve);
+        let eligible = claim.runtime.eligible(&self.curves[claim.curve]);
         if eligible > now {
             self.nodes[leaf as usize].place = Place::Waiting;
             self.wakes.push(eligible, Wake::Eligible.of(leaf), &mut self.wake_links);
             return;
         }
         claim.bytes = bytes;
-        let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
+        let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
         self.nodes[leaf as usize].place = Place::Queued;
         self.branches[home].claims.push(deadline, leaf, &mut self.places);
         self.claim_announce(home);
@@ -122,11 +122,11 @@ impl Hfsc {
         if late > 0 {
             claim.runtime.forgive(late);
         }
-        claim.runtime.serve(&claim.curve, u64::from(bytes));
+        claim.runtime.serve(&self.curves[claim.curve], u64::from(bytes));
         match head {
-            Some(bytes) if claim.runtime.eligible(&claim.curve) <= now => {
+            Some(bytes) if claim.runtime.eligible(&self.curves[claim.curve]) <= now => {
                 claim.bytes = bytes;
-                let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
+                let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
                 self.branches[home].claims.raise_top(deadline, &mut self.places);
                 if deadline < key {
                     self.claim_announce(home);
@@ -148,7 +148,7 @@ impl Hfsc {
             return false;
         };
         let claim = &mut self.claims[self.nodes[leaf as usize].claim];
-        if claim.runtime.eligible(&claim.curve) > now {
+        if claim.runtime.eligible(&self.curves[claim.curve]) > now {
             self.claim_pop(branch);
             self.claim_place(leaf, now);
             return false;
@@ -159,7 +159,7 @@ impl Hfsc {
         // A shorter packet keeps the deadline of the longer one that link-sharing took: it has had
         // more service than its curve asks for.
         claim.bytes = bytes;
-        let deadline = claim.runtime.deadline(&claim.curve, u64::from(bytes));
+        let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
         if deadline <= key {
             return true;
         }

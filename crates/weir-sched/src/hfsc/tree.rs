@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::curve::{Runtime, ServiceCurve};
+use super::curve::Runtime;
 use super::heap::Heap;
 use super::shares::Shares;
 
@@ -76,10 +76,12 @@ pub(super) struct Branch {
     pub(super) largest: u32,
 }
 
-/// The real-time service of a leaf.
+/// The real-time service of a leaf: one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct Claim {
-    pub(super) curve: ServiceCurve,
+    /// Its place among the [`super::curves::Curves`].
+    pub(super) curve: u32,
     pub(super) runtime: Runtime,
     /// The packet length that the deadline in force was computed for; [`STALE`] for none.
     pub(super) bytes: u32,
@@ -126,6 +128,11 @@ impl<T> Slab<T> {
         }
         self.items.push(item);
         u32::try_from(self.items.len() - 1).unwrap_or(NONE)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
+        self.items.get(index as usize)
     }
 
     /// Frees `index`; the item stays until the index is used again.

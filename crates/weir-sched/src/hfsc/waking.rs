@@ -36,6 +36,8 @@ impl Hfsc {
     fn wake_due(&mut self, now: u64) {
         while let Some(top) = self.wakes.top(&self.wake_links) {
             if top.key > now {
+                // What will be needed next is read now, since nothing else tells of it before.
+                self.touch_claim(top.id >> 1);
                 return;
             }
             self.wakes.pop(&mut self.wake_links);
@@ -52,6 +54,15 @@ impl Hfsc {
             } else {
                 self.park(node);
             }
+        }
+    }
+
+    #[inline]
+    fn touch_claim(&self, class: u32) {
+        self.queues.touch_head(ClassId(class));
+        let node = &self.nodes[class as usize];
+        if let Some(claim) = self.claims.get(node.claim) {
+            core::hint::black_box(claim.bytes);
         }
     }
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Service curves that many classes share: what a packet reads of them is in the cache.
+
+use alloc::collections::BTreeMap;
+
+use super::curve::ServiceCurve;
+use super::tree::Slab;
+
+/// A table of curves, each as often in it as it differs.
+#[derive(Clone, Debug)]
+pub(super) struct Curves {
+    curves: Slab<Shared>,
+    places: BTreeMap<ServiceCurve, u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Shared {
+    curve: ServiceCurve,
+    users: u32,
+}
+
+impl Curves {
+    pub(super) const fn new() -> Self {
+        Self { curves: Slab::new(), places: BTreeMap::new() }
+    }
+
+    /// The place of `curve`, which one class more uses.
+    pub(super) fn take(&mut self, curve: ServiceCurve) -> u32 {
+        let curves = &mut self.curves;
+        let new = || curves.insert(Shared { curve, users: 0 });
+        let place = *self.places.entry(curve).or_insert_with(new);
+        self.curves[place].users += 1;
+        place
+    }
+
+    /// One class less uses the curve at `place`.
+    pub(super) fn release(&mut self, place: u32) {
+        let shared = &mut self.curves[place];
+        shared.users -= 1;
+        if shared.users == 0 {
+            self.places.remove(&shared.curve);
+            self.curves.remove(place);
+        }
+    }
+}
+
+impl core::ops::Index<u32> for Curves {
+    type Output = ServiceCurve;
+    #[inline]
+    fn index(&self, place: u32) -> &ServiceCurve {
+        &self.curves[place].curve
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_units::BitRate;
+
+    #[test]
+    fn equal_curves_share_a_place_until_the_last_user_leaves() {
+        let curve = |bps| ServiceCurve::new(BitRate::from_bps(bps), None).unwrap();
+        let mut curves = Curves::new();
+        let [a, b, c] = [100, 200, 100].map(|bps| curves.take(curve(bps)));
+        assert!(a == c && a != b);
+        curves.release(a);
+        assert_eq!(curves[c], curve(100));
+        curves.release(c);
+        assert_eq!(curves.take(curve(300)), a, "the place is free again");
+        assert_eq!((curves[a], curves[b]), (curve(300), curve(200)));
+        assert_ne!(curves.take(curve(100)), a);
+    }
+}
