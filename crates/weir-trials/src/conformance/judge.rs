@@ -15,6 +15,18 @@ pub struct Judge<'t, 'a> {
     pub id: String,
     findings: Vec<Finding>,
     utilization: Option<f64>,
+    missing: Option<String>,
+}
+
+/// What a judge found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// Each error, in order.
+    pub findings: Vec<Finding>,
+    /// The least utilization of the link that was judged or told, 0 to 1.
+    pub utilization: Option<f64>,
+    /// The first case that says that the scenario was not there: who was to want more did not.
+    pub missing: Option<String>,
 }
 
 /// How far something was from what it should be.
@@ -61,13 +73,15 @@ pub struct Share {
 impl<'t, 'a> Judge<'t, 'a> {
     /// Judges for the experiment `name`.
     pub fn new(trial: &'t mut Trial<'a>, name: &str) -> Self {
-        Self { trial, id: format!("conformance.{name}"), findings: Vec::new(), utilization: None }
+        let id = format!("conformance.{name}");
+        Self { trial, id, findings: Vec::new(), utilization: None, missing: None }
     }
 
-    /// What was found, in order, and the least utilization of the link, if it was judged or told.
+    /// What was found.
     #[must_use]
-    pub fn into_findings(self) -> (Vec<Finding>, Option<f64>) {
-        (self.findings, self.utilization)
+    pub fn into_found(self) -> Found {
+        let Self { findings, utilization, missing, .. } = self;
+        Found { findings, utilization, missing }
     }
 
     /// Tenants who all want more than they can have share the link in proportion to their weights,
@@ -106,7 +120,7 @@ impl<'t, 'a> Judge<'t, 'a> {
         let name = "offered, of its share: who wants less is owed less, worst second";
         let bound = Bound::at_least(PRESSURE);
         let claim = Claim::new(format!("{id}/offered"), name, Rule::LeastRatio, bound);
-        self.trial.judge(claim.of(&pressure).skip(SETTLE_SECONDS))?;
+        self.scenario(claim.of(&pressure).skip(SETTLE_SECONDS))?;
         let streams = shares.into_iter().map(|share| (share.name, share.got)).collect();
         self.full(part, streams, link_bps)
     }
@@ -212,7 +226,7 @@ impl<'t, 'a> Judge<'t, 'a> {
         let name = format!("{who}: asked for, on average");
         let bound = Bound::at_least(ASKED * bps);
         let claim = Claim::new(format!("{id}/asked"), name, Rule::Mean, bound);
-        self.trial.judge(claim.of(&[format!("{id}/owed")]).skip(SETTLE_SECONDS)).map(drop)
+        self.scenario(claim.of(&[format!("{id}/owed")]).skip(SETTLE_SECONDS))
     }
 
     /// A rate is reached to 0.1 % of ten seconds, and exceeded by its burst at most in any 100 ms.
@@ -266,7 +280,7 @@ impl<'t, 'a> Judge<'t, 'a> {
         // The sender was there, most of the time.
         let bound = Bound::at_least(ASKED * rate * measured_s);
         let claim = Claim::new(format!("{id}/asked"), "packets owed", Rule::Sum, bound);
-        self.trial.judge(claim.of(&names[1..]).skip(SETTLE_MILLIS))?;
+        self.scenario(claim.of(&names[1..]).skip(SETTLE_MILLIS))?;
         let what = "packets that came, of those that a bucket lets through";
         let bound = Bound::at_least(1.0 - PACKET_RATE_ERROR);
         let claim = Claim::new(format!("{id}/at-least"), what, Rule::RatioOfSums, bound);
@@ -350,7 +364,17 @@ impl<'t, 'a> Judge<'t, 'a> {
         self.trial.keep(&id, Series::sampled("bit/s", 1.0, bits))?;
         let bound = Bound::at_least(least_bps);
         let claim = Claim::new(&id, "offered, on average", Rule::Mean, bound);
-        self.trial.judge(claim.of(&[&id]).skip(SETTLE_SECONDS)).map(drop)
+        self.scenario(claim.of(&[&id]).skip(SETTLE_SECONDS))
+    }
+
+    /// Judges a claim about the senders, not about the data plane.
+    fn scenario(&mut self, claim: Claim) -> Result<(), TrialError> {
+        let id = claim.id.clone();
+        if !self.trial.judge(claim)? && self.missing.is_none() {
+            let part = id.strip_prefix(&self.id).unwrap_or(&id).trim_start_matches('/');
+            self.missing = Some(part.to_owned());
+        }
+        Ok(())
     }
 
     /// Judges a claim whose value is 1 where it is perfect.

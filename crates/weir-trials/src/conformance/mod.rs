@@ -7,6 +7,9 @@
 mod experiments;
 pub mod intent;
 pub mod judge;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod judge_tests;
 pub mod measure;
 pub mod page;
 pub mod plane;
@@ -73,14 +76,14 @@ impl Experiment {
         let before = trial.result.cases().len();
         let mut bench = Bench { judge: Judge::new(trial, self.name), plane, lab };
         (self.show)(&mut bench)?;
-        let (findings, utilization) = bench.judge.into_findings();
+        let found = bench.judge.into_found();
         let parts = &trial.result.cases()[before..];
         let verdicts = parts.iter().map(|case| f64::from(u8::from(case.holds()))).collect();
         let name = format!("{id}/parts");
         trial.keep(&name, Series::unordered("1", verdicts))?;
         let claim = Claim::new(id, self.title, Rule::Min, Bound::equal(1.0));
         let holds = trial.judge(claim.of(&[name]))?;
-        Ok(Line::made(self.name, &findings, utilization, holds))
+        Ok(Line::made(self.name, found, holds))
     }
 }
 

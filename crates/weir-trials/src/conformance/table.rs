@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::judge::Finding;
+use super::judge::{Finding, Found};
 
 /// What became of one experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub enum Verdict {
     Holds,
     /// A case does not.
     Broken,
+    /// The senders did not send what they were to, so nothing follows; by which case.
+    NotShown(String),
     /// The data plane has no means for it, and why.
     Skipped(String),
     /// It could not be made, and why.
@@ -34,14 +36,14 @@ pub enum Verdict {
 impl Line {
     /// An experiment that was made.
     #[must_use]
-    pub fn made(
-        experiment: &'static str,
-        findings: &[Finding],
-        utilization: Option<f64>,
-        holds: bool,
-    ) -> Self {
-        let worst = findings.iter().max_by(|a, b| a.of_bound().total_cmp(&b.of_bound())).cloned();
-        let verdict = if holds { Verdict::Holds } else { Verdict::Broken };
+    pub fn made(experiment: &'static str, found: Found, holds: bool) -> Self {
+        let Found { findings, utilization, missing } = found;
+        let worst = findings.into_iter().max_by(|a, b| a.of_bound().total_cmp(&b.of_bound()));
+        let verdict = match missing {
+            Some(part) => Verdict::NotShown(part),
+            None if holds => Verdict::Holds,
+            None => Verdict::Broken,
+        };
         Self { experiment, worst, utilization, verdict }
     }
 
@@ -71,6 +73,7 @@ impl Line {
             match &self.verdict {
                 Verdict::Holds => "holds".to_owned(),
                 Verdict::Broken => "BROKEN".to_owned(),
+                Verdict::NotShown(part) => format!("NOT SHOWN: {part}"),
                 Verdict::Skipped(why) => format!("skipped: {why}"),
                 Verdict::NotMade(why) => format!("NOT MADE: {why}"),
             },
@@ -104,9 +107,10 @@ pub fn table(lines: &[Line]) -> String {
     let count = |is: fn(&Verdict) -> bool| lines.iter().filter(|line| is(&line.verdict)).count();
     let _ = writeln!(
         text,
-        "{} hold, {} broken, {} skipped, {} not made",
+        "{} hold, {} broken, {} not shown, {} skipped, {} not made",
         count(|verdict| *verdict == Verdict::Holds),
         count(|verdict| *verdict == Verdict::Broken),
+        count(|verdict| matches!(verdict, Verdict::NotShown(_))),
         count(|verdict| matches!(verdict, Verdict::Skipped(_))),
         count(|verdict| matches!(verdict, Verdict::NotMade(_))),
     );
@@ -116,4 +120,34 @@ pub fn table(lines: &[Line]) -> String {
 /// Fractions in per cent, the rest with a prefix.
 fn quantity(value: f64, unit: &str) -> String {
     if unit == "1" { format!("{:.2} %", value * 100.0) } else { weir_result::quantity(value, unit) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn finding(part: &str, error: f64, bound: f64) -> Finding {
+        Finding { part: part.to_owned(), error, bound, unit: "1".to_owned(), holds: error <= bound }
+    }
+
+    #[test]
+    fn the_error_nearest_to_its_bound_stands_for_the_experiment() {
+        let findings = vec![finding("a", 0.004, 0.01), finding("b", 0.001, 0.002)];
+        let found = Found { findings, utilization: Some(0.995), missing: None };
+        let lines = [
+            Line::made("fairness", found.clone(), true),
+            Line::made("minimum", Found { missing: Some("x/asked".to_owned()), ..found }, false),
+            Line::skipped("delay", "delay bounds: none".to_owned()),
+        ];
+        let text = table(&lines);
+        let expected = "\
+experiment  worst error   bound  utilization  verdict  worst at
+fairness         0.10 %  0.20 %       99.5 %  holds    b
+minimum          0.10 %  0.20 %       99.5 %  NOT SHOWN: x/asked  b
+delay                 -       -            -  skipped: delay bounds: none
+1 hold, 0 broken, 1 not shown, 1 skipped, 0 not made
+";
+        assert_eq!(text, expected);
+    }
 }

@@ -51,7 +51,9 @@ fn uplink(star: &Star, intent: &Intent, verb: &str) -> Vec<String> {
     let link = intent.link.as_bps();
     let mut lines = Vec::new();
     if verb == "add" {
-        lines.push(format!("qdisc replace dev {UPLINK} root handle 1: htb"));
+        // The lab's own discipline has the same handle.
+        lines.push(format!("qdisc del dev {UPLINK} root"));
+        lines.push(format!("qdisc add dev {UPLINK} root handle 1: htb"));
     }
     lines.push(format!(
         "class {verb} dev {UPLINK} parent 1: classid 1:1 htb rate {link}bit ceil {link}bit"

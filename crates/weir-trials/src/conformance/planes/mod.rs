@@ -7,4 +7,4 @@ mod switch;
 
 pub use bridge::Bridge;
 pub use htb::Htb;
-pub use switch::Switch;
+pub use switch::{Switch, switch_policy};

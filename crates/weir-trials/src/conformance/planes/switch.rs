@@ -21,13 +21,13 @@ impl DataPlane for Switch {
     }
 
     fn start(&mut self, rig: &mut Rig, intent: &Intent) -> Result<(), TrialError> {
-        let policy = policy(rig.star(), intent);
+        let policy = switch_policy(rig.star(), intent);
         rig.put(&Middle::Weir(Box::new(policy)))
     }
 
     fn change(&mut self, rig: &Rig, intent: &Intent) -> Result<(), TrialError> {
         let node = rig.node().ok_or_else(|| TrialError::Node("no node runs".to_owned()))?;
-        node.reload(&policy(rig.star(), intent))
+        node.reload(&switch_policy(rig.star(), intent))
     }
 
     fn stop(&mut self, rig: &mut Rig) -> Result<(), TrialError> {
@@ -37,7 +37,7 @@ impl DataPlane for Switch {
 
 /// The intent as the switch's policy.
 #[must_use]
-fn policy(star: &Star, intent: &Intent) -> Policy {
+pub fn switch_policy(star: &Star, intent: &Intent) -> Policy {
     let mut policy = star.policy();
     policy.node.idle = Idle::Spin;
     policy.ports.iter_mut().for_each(|port| port.rate = intent.link);
