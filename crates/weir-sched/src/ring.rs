@@ -70,6 +70,11 @@ impl Ring {
         (self.len > 0).then(|| self.slots[self.head])
     }
 
+    /// All entries, the first first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len).map(|index| self.slots[(self.head + index) & self.mask()])
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.len
     }

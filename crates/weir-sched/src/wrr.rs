@@ -45,6 +45,8 @@ pub struct PacketRounds {
     next_least: u64,
     /// Turns until the round is over.
     round: usize,
+    /// A listed class has another weight than when this round was counted.
+    reweighed: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -97,6 +99,19 @@ impl PacketRounds {
         }
     }
 
+    /// Counts anew after a change of weights, and gives the turn under way its new count: by the
+    /// least rate of before, a turn could last as long as the weights have grown.
+    fn count_anew(&mut self) {
+        let classes = &self.classes;
+        let active = self.ring.iter().map(|class| &classes[class as usize]);
+        let rates = active.filter(|class| class.active).map(Class::packet_rate);
+        self.least = rates.min().unwrap_or(u64::MAX).max(1);
+        self.next_least = self.least;
+        self.round = self.ring.len();
+        self.turn = None;
+        self.reweighed = false;
+    }
+
     /// Why a busy wire is waited for; `None` if nothing is queued.
     fn why_busy(&self, queues: &QueueTable) -> Option<WaitReason> {
         let holder = self.ring.front().filter(|_| self.turn.is_some());
@@ -123,6 +138,7 @@ impl Discipline for PacketRounds {
             least: u64::MAX,
             next_least: u64::MAX,
             round: 0,
+            reweighed: false,
         }
     }
 
@@ -133,6 +149,7 @@ impl Discipline for PacketRounds {
             self.ring.reserve(index + 1);
         }
         let state = &mut self.classes[index];
+        self.reweighed |= state.listed && state.weight != config.weight;
         state.weight = config.weight;
         self.minimums.configure(class, config.min_rate, state.active);
     }
@@ -202,6 +219,9 @@ impl Discipline for PacketRounds {
             return Pick::Class(class);
         }
         self.out_of_turn = false;
+        if self.reweighed {
+            self.count_anew();
+        }
         // Each step returns, opens a turn with a packet in it, or shortens the ring.
         while let Some(class) = self.ring.front() {
             let active = self.classes[class as usize].active;
