@@ -161,6 +161,7 @@ fn measure(holder: Holder, rate: BitRate, seconds: usize) -> Result<Seen, TrialE
     let loaded = flow(&rig, Load::Even(bps / 100 * 95), seconds)?;
     let full = flow(&rig, Load::Above(bps / 2 * 3), seconds)?;
     rig.down()?;
+    was_full(&full, rate)?;
     let bits = settled_bits(&full, seconds);
     let due = crate::float(bps) * crate::float(seconds as u64);
     Ok(Seen {
@@ -168,6 +169,24 @@ fn measure(holder: Holder, rate: BitRate, seconds: usize) -> Result<Seen, TrialE
         delay_ns: delays(&loaded)?,
         full_ns: delays(&full)?,
     })
+}
+
+/// A limit that nobody pushes against says nothing about who holds it.
+fn was_full(outcome: &Outcome, rate: BitRate) -> Result<(), TrialError> {
+    for sent in &outcome.sent {
+        let bits = crate::float(sent.streams.iter().map(|stream| stream.bytes * 8).sum());
+        let seconds = crate::float(sent.span.end_ns.saturating_sub(sent.span.start_ns)) / 1e9;
+        let (offered, least) = (bits / seconds, crate::float(rate.as_bps()) * OFFERED_LEAST);
+        if offered < least {
+            let message = format!(
+                "the generator offered {:.1} Mb/s where {:.1} Mb/s were to be: a busy machine",
+                offered / 1e6,
+                least / 1e6
+            );
+            return Err(TrialError::Node(message));
+        }
+    }
+    Ok(())
 }
 
 /// What arrived in so many seconds, from when the flow had settled.
@@ -267,6 +286,9 @@ const FRAME_BYTES: u16 = 1_500;
 /// What may wait: 20 ms at the rate, as long as the generator makes up for, and 32 frames at least.
 const QUEUE_TIME: Nanos = Nanos::from_millis(20);
 const QUEUE_FRAMES: u64 = 32;
+
+/// By the limit, on average; meant is 1.5.
+const OFFERED_LEAST: f64 = 1.2;
 
 /// A rate error that is as good as none.
 const ERROR_MAX: f64 = 0.001;
