@@ -13,7 +13,6 @@ pub mod delay_line;
 pub mod doctor;
 pub mod error;
 pub mod host;
-pub mod huge_pages;
 pub mod inspect;
 pub mod journal;
 pub mod lab;

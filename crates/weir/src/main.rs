@@ -19,10 +19,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The tables of many classes lie in huge pages.
-#[global_allocator]
-static ALLOCATOR: weir_host::huge_pages::HugePages = weir_host::huge_pages::HugePages;
-
 /// Network resource control for virtualized nodes.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, propagate_version = true)]
