@@ -242,9 +242,9 @@ place of the bridge, with the text's own scheduler (WRR) and with its default (H
 at full speed offers what the link carries. What is judged begins three samples after a machine
 does; a sample is a second, or 100 ms in runs shorter than 10 s. An interval is one of 95 % over
 repetitions, by Student's t. A value in **bold** is outside the bound that Weir is held to: each
-second within 0.2 % of `rate`, intervals as narrow (or a packet a sample); least by greatest machine
-0.99; link full to 98 %; other machines beside disk work within 2 %; shares within 2 % of their
-weights or two packets, 100 ms after a change.
+second within 0.2 % of `rate` or a packet, half intervals as narrow or two packets; least by
+greatest machine 0.99; link full to 98 %; other machines beside disk work within 2 %; shares within
+2 % of their weights or two packets, 100 ms after a change.
 
 On a machine of two processors, Weir's worker has the second and all senders share the first; the
 bridge has both. Scenarios: `lab/netback/`; how to run them: [reproduce.md](../reproduce.md).
