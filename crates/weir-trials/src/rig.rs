@@ -2,6 +2,8 @@
 //! A star that is up, and what stands in its middle: what a run flows over, and what may be done
 //! beside its traffic.
 
+use std::time::{Duration, Instant};
+
 use weir_host::StateDir;
 use weir_host::lab::{Lab, Topology};
 use weir_host::netns::Namespace;
@@ -134,8 +136,31 @@ fn make_bridge(star: &Star) -> Result<(), TrialError> {
         let command = Command::new("ethtool", ["-K", device, "gro", "on"]);
         Host::default().run(&command.in_namespace(&star.namespace("sw")))?;
     }
-    Ok(())
+    wait_until_forwarding(star)
 }
+
+/// A port forwards when the kernel has told the bridge of its carrier; on a busy machine that takes
+/// seconds, in which everything that is sent is lost.
+fn wait_until_forwarding(star: &Star) -> Result<(), TrialError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let command = Command::line("bridge link show").in_namespace(&star.namespace("sw"));
+        let said = Host::default().run(&command)?;
+        let forwarding = said.matches("state forwarding").count();
+        if forwarding > star.tenants.len() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let ports = star.tenants.len() + 1;
+            let what = format!("{forwarding} of the bridge's {ports} ports forward");
+            return Err(TrialError::Node(what));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// For a bridge's ports to forward.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Netback gives an interface its credit every 50 ms (`rate=25Mb/s@50ms`).
 pub(crate) const CREDIT_TIME: Nanos = Nanos::from_millis(50);
