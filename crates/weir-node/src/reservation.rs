@@ -3,6 +3,7 @@
 
 use weir_host::HostError;
 use weir_host::cpu::{self, Class, Wish};
+use weir_host::host::{self, Change};
 use weir_policy::{Node, Reservation as Kind};
 use weir_units::Nanos;
 
@@ -23,6 +24,11 @@ pub(crate) fn wish(node: &Node) -> Option<Wish> {
 /// Takes the reservation for the calling thread, if one is asked for.
 pub(crate) fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostError> {
     wish.map(cpu::Reservation::take).transpose()
+}
+
+/// What the host does for it: kernel threads that may run elsewhere leave the worker's processor.
+pub(crate) fn changes(node: &Node) -> Vec<Change> {
+    wish(node).and_then(|wish| wish.cpu).map_or_else(Vec::new, host::spare_cpu)
 }
 
 /// Before all ordinary work.

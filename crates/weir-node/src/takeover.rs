@@ -13,7 +13,7 @@ use weir_host::{HostError, StateDir, Undo, netns};
 use weir_policy::{Direction, Kind, Policy, Port, Vif};
 
 use crate::error::NodeError;
-use crate::redirect;
+use crate::{redirect, reservation};
 
 /// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
 /// first, the next start or `weir clean` does, from the journal.
@@ -56,6 +56,7 @@ impl Plan {
                 add(host::take_device(&host, &take));
             }
         }
+        changes.extend(reservation::changes(&policy.node));
         Self { policy: policy.to_toml(), paths: paths(policy), changes, problems }
     }
 
@@ -136,7 +137,7 @@ impl Takeover {
             let changes = host::take_device(&host, &take)?;
             host::apply(&mut self.journal, &changes)?;
         }
-        Ok(())
+        host::apply(&mut self.journal, &reservation::changes(&policy.node))
     }
 }
 

@@ -198,7 +198,7 @@ pub enum Idle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reservation {
-    /// Bound to its CPU.
+    /// Bound to its CPU, which kernel threads that may run elsewhere leave meanwhile.
     Pinned,
     /// Bound, and real-time (`SCHED_FIFO`). Only where the worker sleeps when idle.
     Fifo,

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A processor is kept free of the kernel's threads that run RCU's grace periods.
+//!
+//! They are ordinary threads that the kernel lets run for two ticks at a time (8 ms at 250 Hz),
+//! whatever the nice value of the thread that they interrupt. The kernel's guide for processors
+//! that shall not be disturbed (Documentation/admin-guide/kernel-per-CPU-kthreads.rst) moves them,
+//! too.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::Change;
+use crate::process;
+use crate::run::Command;
+use crate::undo::Undo;
+
+/// What moves RCU's threads from processor `cpu` to the others that they may use. Reads only;
+/// empty where there are none that may move, as in a container that does not see them.
+#[must_use]
+pub fn spare_cpu(cpu: u32) -> Vec<Change> {
+    let threads = process::all().into_iter().filter_map(thread);
+    threads.filter_map(|thread| move_off(&thread, cpu)).collect()
+}
+
+/// A thread of RCU's that may be moved.
+#[derive(Debug)]
+struct Thread {
+    pid: u32,
+    name: String,
+    /// The processors that it may use, as in `0-2,4`.
+    cpus: String,
+}
+
+fn thread(pid: u32) -> Option<Thread> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let name = movable(&stat)?.to_owned();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(Thread { pid, name, cpus: cpus.trim().to_owned() })
+}
+
+/// The name in a line of `/proc/PID/stat`, if it is RCU's and the kernel lets it be moved
+/// (proc_pid_stat(5): fields 2, 4 and 9).
+fn movable(stat: &str) -> Option<&str> {
+    let (name, rest) = stat.split_once(" (")?.1.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let is_kernel = *fields.get(1)? == KTHREADD;
+    let flags: u64 = fields.get(6)?.parse().ok()?;
+    (is_kernel && name.starts_with("rcu") && flags & PF_NO_SETAFFINITY == 0).then_some(name)
+}
+
+fn move_off(thread: &Thread, cpu: u32) -> Option<Change> {
+    let before = numbers(&thread.cpus)?;
+    let after: Vec<String> = before.iter().filter(|one| **one != cpu).map(u32::to_string).collect();
+    if after.is_empty() || after.len() == before.len() {
+        return None;
+    }
+    let pid = thread.pid.to_string();
+    let to = |cpus: &str| Command::new("taskset", ["-p", "-c", cpus, &pid]);
+    Some(Change {
+        what: format!("{}: off processor {cpu}, which is the worker's", thread.name),
+        run: vec![to(&after.join(","))],
+        undo: Undo::run(to(&thread.cpus)),
+    })
+}
+
+/// The numbers of a list as in `0-2,4`.
+fn numbers(list: &str) -> Option<BTreeSet<u32>> {
+    let mut all = BTreeSet::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        all.extend(first..=last);
+    }
+    Some(all)
+}
+
+/// The parent of the kernel's threads.
+const KTHREADD: &str = "2";
+
+/// The kernel refuses to move the thread (linux/sched.h).
+const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rcus_threads_move_off_the_processor_and_back() {
+        let thread = Thread { pid: 15, name: "rcu_preempt".into(), cpus: "0-2,4".into() };
+        let change = move_off(&thread, 1).unwrap();
+        assert_eq!(change.run[0].argv(), ["taskset", "-p", "-c", "0,2,4", "15"]);
+        let Undo::Run(undo) = change.undo else { panic!("{:?}", change.undo) };
+        assert_eq!(undo[0].argv(), ["taskset", "-p", "-c", "0-2,4", "15"]);
+    }
+
+    #[test]
+    fn a_thread_without_another_processor_stays() {
+        let only = |cpus: &str| Thread { pid: 15, name: "rcu_preempt".into(), cpus: cpus.into() };
+        assert_eq!(move_off(&only("1"), 1), None);
+        assert_eq!(move_off(&only("0,2-3"), 1), None);
+        assert_eq!(move_off(&only(""), 1), None);
+    }
+
+    #[test]
+    fn only_rcus_own_threads_move_and_only_if_the_kernel_lets_them() {
+        let stat = |name: &str, parent: u32, flags: u64| {
+            format!("15 ({name}) I {parent} 0 0 0 -1 {flags} 0 0 0 0 0 7 0 0 20 0 1 0 31 0 0")
+        };
+        assert_eq!(movable(&stat("rcu_preempt", 2, 0x0020_8040)), Some("rcu_preempt"));
+        assert_eq!(movable(&stat("rcu_preempt", 2, 0x0420_8040)), None);
+        assert_eq!(movable(&stat("rcu ) 2", 700, 0x0020_8040)), None);
+        assert_eq!(movable(&stat("kswapd0", 2, 0x0020_8040)), None);
+        assert_eq!(movable("15"), None);
+    }
+}
