@@ -249,7 +249,7 @@ fn cgroup_v2() -> Option<Vec<String>> {
 
 const BPF_PROG_LOAD: i32 = 5;
 
-const COMMANDS: &[&str] = &["ip", "tc", "bridge", "ethtool", "sysctl", "nsenter"];
+const COMMANDS: &[&str] = &["ip", "tc", "bridge", "ethtool", "sysctl", "taskset", "nsenter"];
 
 const QDISCS: &[&str] = &[
     "pfifo", "bfifo", "tbf", "htb", "hfsc", "prio", "drr", "fq", "fq_codel", "cake", "netem",
