@@ -9,7 +9,7 @@ use weir_policy::Policy;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
-use crate::{Middle, Outcome, Run, Star, Trial, TrialError};
+use crate::{Middle, Outcome, Run, Star, Trial, TrialError, mean};
 
 /// What a tenant of the demonstration is owed and does.
 #[derive(Clone, Copy, Debug)]
@@ -222,10 +222,6 @@ impl Prefix<'_> {
 
 fn after_settling(bits: Vec<f64>) -> Vec<f64> {
     bits.into_iter().skip(SETTLE_SECONDS).collect()
-}
-
-fn mean(bits: &[f64]) -> f64 {
-    bits.iter().sum::<f64>() / crate::float(bits.len().max(1) as u64)
 }
 
 /// The link's rate.

@@ -35,8 +35,7 @@ pub fn draw(result: &ResultFile, folder: &Path) -> Result<(), TrialError> {
         bars: MIDDLES
             .map(|(key, title)| {
                 let settled = samples(result, key, tenant.name).split_off(SETTLE_SECONDS);
-                let value = settled.iter().sum::<f64>() / crate::float(settled.len().max(1) as u64);
-                Bar { name: title.to_owned(), value }
+                Bar { name: title.to_owned(), value: crate::mean(&settled) }
             })
             .into(),
     };

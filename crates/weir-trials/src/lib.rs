@@ -41,3 +41,8 @@ pub use trial::Trial;
 pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
+
+/// The mean of samples; 0 without any.
+pub(crate) fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / float(samples.len().max(1) as u64)
+}

@@ -6,7 +6,7 @@ use weir_result::{ResultFile, Series};
 use super::interval::{Interval, by_sample, interval};
 use super::scenario::{Measure, Panel, Scenario, Tenant};
 use super::series::Key;
-use crate::{Trial, TrialError};
+use crate::{Trial, TrialError, mean};
 
 /// Samples at the beginning of a tenant's traffic that nothing is held against.
 pub const SETTLE_SAMPLES: usize = 3;
@@ -186,10 +186,6 @@ fn skip(samples: &[f64]) -> &[f64] {
 /// The sample in which an instant lies.
 fn place(scenario: &Scenario, at: std::time::Duration) -> usize {
     usize::try_from(at.as_millis() / scenario.interval().as_millis().max(1)).unwrap_or(usize::MAX)
-}
-
-fn mean(samples: &[f64]) -> f64 {
-    samples.iter().sum::<f64>() / crate::float(samples.len().max(1) as u64)
 }
 
 /// Of what a tenant's weight gives it.

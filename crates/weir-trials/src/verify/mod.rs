@@ -26,16 +26,24 @@ pub struct Row {
     pub title: &'static str,
     /// Whether it judges correctness alone: then it holds on a busy machine, too.
     pub correctness: bool,
-    /// How it is shown: series and cases go into the trial.
-    pub show: fn(&mut Trial<'_>, &Self) -> Result<(), TrialError>,
+    /// How it is shown.
+    pub show: Show,
     /// The name of its table.
     pub table: &'static str,
 }
+
+/// Shows a row: series and cases go into the trial.
+pub type Show = fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>;
 
 /// All tables.
 pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE];
 
 impl Row {
+    /// A row that judges speed, too.
+    const fn new(table: &'static str, number: u32, title: &'static str, show: Show) -> Self {
+        Self { number, title, correctness: false, show, table }
+    }
+
     /// The identifier of the whole row, or of a part of it.
     #[must_use]
     pub fn id(&self, part: &str) -> String {

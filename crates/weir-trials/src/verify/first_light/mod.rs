@@ -28,7 +28,7 @@ mod speed;
 mod variety;
 mod vlan;
 
-use super::{Row, Table};
+use super::{Row, Show, Table};
 use crate::{Trial, TrialError, demo, judge};
 
 /// The table.
@@ -51,20 +51,12 @@ const ROWS: &[Row] = &[
     correctness(13, "what is killed, ended or not confirmed leaves nothing behind", crash::show),
 ];
 
-const fn row(
-    number: u32,
-    title: &'static str,
-    show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
-) -> Row {
-    Row { number, title, correctness: false, show, table: NAME }
+const fn row(number: u32, title: &'static str, show: Show) -> Row {
+    Row::new(NAME, number, title, show)
 }
 
 /// A row that judges no speed.
-const fn correctness(
-    number: u32,
-    title: &'static str,
-    show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
-) -> Row {
+const fn correctness(number: u32, title: &'static str, show: Show) -> Row {
     Row { correctness: true, ..row(number, title, show) }
 }
 

@@ -7,8 +7,7 @@ mod forwarding;
 mod rte_sched;
 mod scheduler;
 
-use super::{Row, Table};
-use crate::{Trial, TrialError};
+use super::{Row, Show, Table};
 
 /// The table.
 pub const TABLE: Table = Table { name: NAME, rows: ROWS };
@@ -26,10 +25,6 @@ const ROWS: &[Row] = &[
     row(8, "rate error and delay beside TBF and HTB", accuracy::show),
 ];
 
-const fn row(
-    number: u32,
-    title: &'static str,
-    show: fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>,
-) -> Row {
-    Row { number, title, correctness: false, show, table: NAME }
+const fn row(number: u32, title: &'static str, show: Show) -> Row {
+    Row::new(NAME, number, title, show)
 }
