@@ -11,6 +11,7 @@ pub mod judge;
 #[allow(clippy::unwrap_used)]
 mod judge_tests;
 pub mod measure;
+pub mod oracle;
 pub mod page;
 pub mod plane;
 pub mod planes;
