@@ -35,7 +35,7 @@ pub struct Limits {
     pub min_rate: BitRate,
     /// What it may take at most.
     pub rate: Option<BitRate>,
-    /// How far `rate` may be exceeded at once; `None`: the larger of two frames and 1 ms.
+    /// How far `rate` may be exceeded at once; `None`: the larger of two frames and 5 ms.
     pub burst: Option<ByteCount>,
     /// How many frames it may take at most.
     pub max_pps: Option<PacketRate>,
@@ -53,8 +53,7 @@ impl Limits {
     /// How far `rate` may be exceeded at once.
     #[must_use]
     pub fn burst(&self) -> ByteCount {
-        let frame = ByteCount::new(FRAME_BYTES);
-        let default = || Share::burst_lasting(self.rate, frame, Nanos::from_millis(1));
+        let default = || Share::default_burst(self.rate, ByteCount::new(FRAME_BYTES));
         self.burst.unwrap_or_else(default)
     }
 

@@ -87,9 +87,9 @@ fn a_rate_that_is_missed_exceeded_or_bursts_is_broken() {
     assert!(holds(|judge| judge.limited("p", with(2_000..2_010, 0.0), &limits)));
     assert!(!holds(|judge| judge.limited("p", with(2_000..2_011, 0.0), &limits)), "missed");
     assert!(!holds(|judge| judge.limited("p", with(1_000..3_000, 8_100.0), &limits)), "exceeded");
-    // Three frames of 1000 bytes are its burst of 3000; four in a ms are one above what it may.
-    assert!(holds(|judge| judge.limited("p", with(1_500..1_501, 32_000.0), &limits)));
-    assert!(!holds(|judge| judge.limited("p", with(1_500..1_501, 40_000.0), &limits)), "bursts");
+    // Its burst are five frames, which last 5 ms: six more than the rate's one are too many.
+    assert!(holds(|judge| judge.limited("p", with(1_500..1_501, 48_000.0), &limits)));
+    assert!(!holds(|judge| judge.limited("p", with(1_500..1_501, 56_000.0), &limits)), "bursts");
 }
 
 /// 1000 packets a second, a burst of 64.

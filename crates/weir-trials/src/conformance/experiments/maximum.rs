@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     bounds: || {
         format!(
             "rate to {:.1} % of ten seconds; no 100 ms hold more than rate · T + burst, \
-             the burst being two frames or 1 ms at the rate",
+             the burst being two frames or 5 ms at the rate",
             RATE_ERROR * 100.0
         )
     },

@@ -5,9 +5,11 @@
 use std::time::Duration;
 
 use weir_host::traffic::{FrameSizes, Rate};
-use weir_units::{BitRate, Nanos};
+use weir_policy::Share;
+use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::TrialError;
+use crate::conformance::intent::FRAME_BYTES;
 use crate::conformance::measure::{Load, Setup, Way};
 use crate::conformance::{Ability, Bench, Experiment, Intent};
 
@@ -41,7 +43,8 @@ fn at(bench: &mut Bench<'_, '_, '_>, link_mbps: u64, limit_mbps: u64) -> Result<
     intent.tenants[0].send.rate = limit;
     intent.tenants[3].receive.rate = limit;
     // What a neighbour receives may be policed, not queued: the burst is for a sender's lumps.
-    intent.tenants[3].receive.burst = limit.map(|rate| rate.bytes_in_floor(LUMPS));
+    let lumps = Share::burst_lasting(limit, ByteCount::new(LUMP_FRAMES / 2 * FRAME_BYTES), LUMPS);
+    intent.tenants[3].receive.burst = Some(lumps);
     intent.tenants[4].send.min_rate = BitRate::from_bps(owed);
     let over = Rate::Bps(limit_mbps * 1_500_000);
     let frames = |way, rate| Load { way, sizes: FrameSizes::Fixed(1500), rate };
@@ -69,6 +72,9 @@ fn at(bench: &mut Bench<'_, '_, '_>, link_mbps: u64, limit_mbps: u64) -> Result<
 }
 
 const TENANTS: usize = 6;
+
+/// Frames that a sender catches up on at once.
+const LUMP_FRAMES: u64 = 8;
 
 /// A sender on a shared processor pauses for less.
 const LUMPS: Nanos = Nanos::from_millis(10);
