@@ -8,9 +8,6 @@ use super::scenario::{Measure, Panel, Scenario, Tenant};
 use super::series::Key;
 use crate::{Trial, TrialError, mean};
 
-/// Samples at the beginning of a tenant's traffic that nothing is held against.
-pub const SETTLE_SAMPLES: usize = 3;
-
 /// Keeps what follows for a panel with one thing in its middle. `key` is of repetition 0.
 ///
 /// # Errors
@@ -23,7 +20,7 @@ pub fn derive(
 ) -> Result<(), TrialError> {
     match scenario.measure {
         Measure::Rates => rates(trial, scenario, panel, key),
-        Measure::Balance => shares(trial, panel, key),
+        Measure::Balance => shares(trial, scenario, panel, key),
         Measure::Disturbance => disturbance(trial, scenario, panel, key),
         Measure::Weights => weights(trial, scenario, panel, key),
     }
@@ -52,7 +49,7 @@ pub fn overall(
 /// First sample of a tenant that bounds are held against.
 #[must_use]
 pub fn first_judged(scenario: &Scenario, tenant: &Tenant) -> usize {
-    place(scenario, tenant.start) + SETTLE_SAMPLES
+    place(scenario, tenant.start) + scenario.settle()
 }
 
 /// Bits of the largest frame, in samples of bits a second.
@@ -87,7 +84,13 @@ fn rates(
 
 /// What the least tenant got as a part of what the greatest got: in each sample of each repetition,
 /// and in all of each repetition. Where nobody got anything it is nothing.
-fn shares(trial: &mut Trial<'_>, panel: &Panel, key: Key<'_>) -> Result<(), TrialError> {
+fn shares(
+    trial: &mut Trial<'_>,
+    scenario: &Scenario,
+    panel: &Panel,
+    key: Key<'_>,
+) -> Result<(), TrialError> {
+    let skip = |samples| after_settling(scenario, samples);
     let tenants = panel.all();
     let repeated: Vec<_> =
         tenants.iter().map(|tenant| key.repeated(&trial.result, &tenant.name)).collect();
@@ -126,7 +129,7 @@ fn disturbance(
     for tenant in panel.all() {
         let mut rows = Vec::new();
         for samples in key.repeated(&trial.result, &tenant.name) {
-            let quiet = samples.get(SETTLE_SAMPLES..from).unwrap_or_default();
+            let quiet = samples.get(scenario.settle()..from).unwrap_or_default();
             let busy = samples.get(from + 1..to).unwrap_or_default().to_vec();
             rows.push((vec![mean(quiet); busy.len()], busy));
         }
@@ -179,8 +182,8 @@ fn judged<'a>(scenario: &Scenario, tenant: &Tenant, samples: &'a [f64]) -> &'a [
     samples.get(first_judged(scenario, tenant)..).unwrap_or_default()
 }
 
-fn skip(samples: &[f64]) -> &[f64] {
-    samples.get(SETTLE_SAMPLES..).unwrap_or_default()
+fn after_settling<'a>(scenario: &Scenario, samples: &'a [f64]) -> &'a [f64] {
+    samples.get(scenario.settle()..).unwrap_or_default()
 }
 
 /// The sample in which an instant lies.

@@ -4,7 +4,7 @@
 
 use weir_result::{Bound, Case, Claim, Comparison, Origin, ResultError, ResultFile, Rule};
 
-use super::derive::{SETTLE_SAMPLES, derive, packet_bps};
+use super::derive::{derive, packet_bps};
 use super::runner::Place;
 use super::scenario::{Defect, Measure, Panel, Scenario};
 use super::series::Key;
@@ -153,7 +153,7 @@ fn balance(result: &ResultFile, scenario: &Scenario, panel: &Panel, key: Key<'_>
         let bound = Bound::at_least(UTILIZATION * link);
         let text = "all together, worst second";
         let full = Claim::new(key.of("utilization"), text, Rule::LeastTotal, bound);
-        let full = full.of(&names).skip(SETTLE_SAMPLES);
+        let full = full.of(&names).skip(scenario.settle());
         named.push(Named { word: "utilization", claim: full });
     }
     let id = key.whole("shares");

@@ -239,8 +239,8 @@ Here the guests are network namespaces with as many sender threads as connection
 what the text had: a bridge, the link's FIFO of 1000 packets, and where `rate` is set a token bucket
 with the credit of Netback (50 ms) at the machine's interface. **Weir** is the same with Weir in
 place of the bridge, with the text's own scheduler (WRR) and with its default (HFSC). A connection
-at full speed offers what the link carries. What is judged begins three samples after a machine
-does; a sample is a second, or 100 ms in runs shorter than 10 s. An interval is one of 95 % over
+at full speed offers what the link carries. A sample is a second, or 100 ms in runs shorter than
+5 s; the first two of a machine (three of 100 ms) are not judged. An interval is one of 95 % over
 repetitions, by Student's t. A value in **bold** is outside the bound that Weir is held to: each
 second within 0.2 % of `rate` or a packet, half intervals as narrow or two packets; least by
 greatest machine 0.99; link full to 98 %; other machines beside disk work within 2 %; shares within

@@ -269,13 +269,20 @@ impl Scenario {
         }
     }
 
-    /// Width of a sample: a second, or a tenth of one in a run of less than ten.
+    /// Width of a sample: a second, or a tenth of one in a run of less than five.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        if self.sweep.is_some() || self.duration >= Duration::from_secs(10) {
+        if self.sweep.is_some() || self.duration >= Duration::from_secs(5) {
             return Duration::from_secs(1);
         }
         Duration::from_millis(100)
+    }
+
+    /// Samples at the beginning of a tenant's traffic that nothing is held against: buckets are
+    /// full then, and threads find their places.
+    #[must_use]
+    pub fn settle(&self) -> usize {
+        if self.interval() < Duration::from_secs(1) { 3 } else { 2 }
     }
 
     /// Samples of a run.
