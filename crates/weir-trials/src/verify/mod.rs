@@ -3,6 +3,7 @@
 
 pub mod first_light;
 pub mod netback;
+pub mod node;
 
 use weir_result::{Bound, Claim, Rule, Series};
 
@@ -36,7 +37,7 @@ pub struct Row {
 pub type Show = fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>;
 
 /// All tables.
-pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE];
+pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE, node::TABLE];
 
 impl Row {
     /// A row that judges speed, too.

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The node as a product: live change, its interface for programs and people, its life.
+
+mod live;
+
+use weir_result::{Bound, Claim, Rule, Series};
+
+use super::{Row, Show, Table};
+use crate::{Trial, TrialError};
+
+/// The table.
+pub const TABLE: Table = Table { name: NAME, rows: ROWS };
+
+const NAME: &str = "node";
+
+const ROWS: &[Row] = &[
+    row(1, "1000 changes, vifs come and go: nobody loses a packet", live::show),
+    row(2, "the API under load does not disturb the data plane", |trial, row| {
+        not_built(trial, row, "the node has no HTTP API yet")
+    }),
+    row(3, "hostile requests: no failure, no growth, a clear refusal", |trial, row| {
+        not_built(trial, row, "the node has no HTTP API and no OpenAPI document yet")
+    }),
+    row(4, "a tenant reaches no other tenant's vifs", |trial, row| {
+        not_built(trial, row, "the node has no tokens and no roles yet")
+    }),
+    row(5, "restart, upgrade and crash leave the traffic alone", |trial, row| {
+        not_built(trial, row, "a restart hands no sockets over yet, and nothing is pinned")
+    }),
+    row(6, "the page in a browser: all sizes, no findings", |trial, row| {
+        not_built(trial, row, "the node has no page yet")
+    }),
+    row(7, "24 h in fast-forward and a real soak: nothing grows", |trial, row| {
+        not_built(trial, row, "the node has no simulated clock and no store yet")
+    }),
+    row(8, "report, undo, explain, doctor, package", |trial, row| {
+        not_built(trial, row, "the node has no report, undo, explain or package yet")
+    }),
+];
+
+const fn row(number: u32, title: &'static str, show: Show) -> Row {
+    Row::new(NAME, number, title, show)
+}
+
+/// A requirement that nothing meets yet: it fails, and says why. None of its parts is there to be
+/// shown.
+fn not_built(trial: &mut Trial<'_>, row: &Row, why: &str) -> Result<(), TrialError> {
+    let name = row.id("built");
+    trial.keep(&name, Series::count("1", 0))?;
+    trial.judge(Claim::new(&name, why, Rule::Sum, Bound::at_least(1.0)).of(&[&name])).map(drop)
+}
