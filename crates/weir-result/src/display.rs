@@ -38,16 +38,37 @@ pub fn quantity(value: f64, unit: &str) -> String {
     if unit == "1" {
         return digits(value);
     }
-    let magnitude = value.abs();
-    // Seconds are divided, all others are multiplied; a fraction of a bit means nothing.
-    let prefixes: &[(f64, &str)] =
-        if unit == "s" { &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")] } else { MULTIPLES };
-    let fits = prefixes.iter().find(|(scale, _)| magnitude >= *scale);
-    let (scale, prefix) = match fits {
-        Some((scale, prefix)) => (*scale, *prefix),
-        None => (1.0, ""),
-    };
+    let (scale, prefix) = prefix(value, unit);
     format!("{} {prefix}{unit}", digits(value / scale))
+}
+
+/// A value of several with the least and the greatest, `[value, least, greatest]`, all with the
+/// prefix of the first: `29.998 (28.1 to 30.2) Mbit/s`.
+pub fn spread(values: [f64; 3], unit: &str) -> String {
+    let (scale, prefix) = prefix(values[0], unit);
+    let [value, least, greatest] = values.map(|value| digits(value / scale));
+    let unit = if unit == "1" { String::new() } else { format!(" {prefix}{unit}") };
+    format!("{value} ({least} to {greatest}){unit}")
+}
+
+/// A paragraph in lines of at most 100 columns, each ended. `first` stands before the first of
+/// them, `others` before all others.
+pub fn wrapped(text: &str, first: &str, others: &str) -> String {
+    let (mut lines, mut line) = (String::new(), first.to_owned());
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines = lines + &line + "\n";
+            others.clone_into(&mut line);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    lines + &line + "\n"
 }
 
 fn cells(case: &Case) -> [String; 5] {
@@ -57,6 +78,18 @@ fn cells(case: &Case) -> [String; 5] {
     let bound = format!("{} {}", bound.op, quantity(bound.value, case.unit()));
     let verdict = if case.holds() { "holds" } else { "BROKEN" };
     [case.id().to_string(), claim, value, bound, verdict.to_string()]
+}
+
+/// What stands for one of the prefix, and the prefix.
+fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
+    if unit == "1" {
+        return (1.0, "");
+    }
+    // Seconds are divided, all others are multiplied; a fraction of a bit means nothing.
+    let prefixes: &[(f64, &str)] =
+        if unit == "s" { &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")] } else { MULTIPLES };
+    let magnitude = value.abs();
+    prefixes.iter().copied().find(|(scale, _)| magnitude >= *scale).unwrap_or((1.0, ""))
 }
 
 /// Five significant digits, without zeros that say nothing.
@@ -80,6 +113,8 @@ fn digits(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
+const COLUMNS: usize = 100;
+
 const MULTIPLES: &[(f64, &str)] = &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 #[cfg(test)]
@@ -101,5 +136,21 @@ mod tests {
         ] {
             assert_eq!(quantity(value, unit), expected, "{value} {unit}");
         }
+    }
+
+    #[test]
+    fn a_spread_has_one_prefix() {
+        let said = spread([2.5e6, 900e3, 12e6], "packet/s");
+        assert_eq!(said, "2.5 (0.9 to 12) Mpacket/s");
+        assert_eq!(spread([0.5, 0.25, 1.0], "1"), "0.5 (0.25 to 1)");
+    }
+
+    #[test]
+    fn paragraphs_are_100_columns_wide() {
+        let text = wrapped(&"word ".repeat(25), "- ", "  ");
+        let lines: Vec<_> = text.lines().collect();
+        let words = |count| ["word"; 25][..count].join(" ");
+        assert_eq!(lines, [format!("- {}", words(19)), format!("  {}", words(6))]);
+        assert_eq!((lines[0].len(), wrapped("a", "", "").as_str()), (96, "a\n"));
     }
 }

@@ -30,7 +30,7 @@ mod series;
 mod stats;
 
 pub use case::{Bound, Case, Claim, Comparison};
-pub use display::quantity;
+pub use display::{quantity, spread, wrapped};
 pub use error::{ResultError, RuleError};
 pub use file::{Format, Machine, Origin, ResultFile};
 pub use reference::{rules_reference, schema};

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Benches, their result files, and the comparison with the merge base.
+//! Benches, their result files, and what is kept of them.
 //!
 //! A number of yesterday, or of another machine, is no measure: `--against REV` builds the merge
 //! base with REV beside this tree and runs both in turn. What is to be read by people is kept
-//! (`--keep`: a line in `docs/performance.jsonl`) and written into a page (`--document`).
+//! (`--keep`: a line in `docs/performance.jsonl`) and written into a page (`--document`); the crate
+//! `weir-bench` knows both.
+
+mod against;
+mod known;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,91 +16,159 @@ use std::time::Instant;
 
 use crate::command::{self, cargo, output, run};
 use crate::tools;
+use known::{Bench, Kind};
 
-/// `bench [NAME..] [--keep] [--document] [--against REV] [-- ARGUMENTS]`: all benches, or those
-/// named; with `--document` and no name none.
-pub(crate) fn bench(arguments: &[String]) -> Result<(), String> {
-    let (ours, theirs) = split(arguments);
-    let has = |flag: &str| ours.iter().any(|argument| argument == flag);
-    let (keep, document) = (has("--keep"), has("--document"));
-    let ours: Vec<String> = ours
-        .iter()
-        .filter(|word| !["--keep", "--document"].contains(&word.as_str()))
-        .cloned()
-        .collect();
-    if !(document && ours.is_empty()) {
-        measure(&ours, theirs, keep)?;
-    }
-    if document { performance(&["document", LINES, PAGE]) } else { Ok(()) }
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
+    help: bool,
+    keep: bool,
+    document: bool,
+    against: Option<String>,
+    /// All, if none is named.
+    names: Vec<String>,
+    /// For the benches themselves.
+    arguments: Vec<String>,
 }
 
-/// Whether the page is what follows from the lines.
-pub(crate) fn check_page() -> Result<(), String> {
-    performance(&["check", LINES, PAGE])
-}
-
-fn measure(ours: &[String], theirs: &[String], keep: bool) -> Result<(), String> {
-    let against = ours.iter().position(|argument| argument == "--against");
-    let revision = match against {
-        None => None,
-        Some(at) => Some(ours.get(at + 1).ok_or("bench: --against wants a revision")?),
-    };
-    let given = |at: usize| against.is_some_and(|flag| at == flag || at == flag + 1);
-    let names: Vec<_> = (0..ours.len()).filter(|at| !given(*at)).map(|at| &ours[at]).collect();
-    let mut all = benches(Path::new("crates"))?;
-    if revision.is_none() {
-        all.extend(ROWS.iter().map(|(name, row)| Bench {
-            package: "weir".to_owned(),
-            name: (*name).to_owned(),
-            row: Some(*row),
-        }));
-    }
-    let chosen: Vec<_> =
-        all.into_iter().filter(|b| names.is_empty() || names.contains(&&b.name)).collect();
-    if chosen.is_empty() {
-        return Err(format!("bench: no bench named {names:?}"));
-    }
-    match revision {
-        None => chosen.iter().try_for_each(|bench| {
-            let out = PathBuf::from("out/bench").join(&bench.name).join("result.json");
-            // What is kept is of this run, also where it does not hold.
-            let _older = std::fs::remove_file(&out);
-            let outcome = bench.run(Path::new("."), theirs, &out);
-            if keep && out.exists() {
-                performance(&["append", LINES, &bench.name, &out.display().to_string()])?;
+impl Call {
+    /// Reads `[NAME..] [--keep] [--document] [--against REV] [-- ARGUMENTS]`.
+    ///
+    /// # Errors
+    /// A word that is none of these, a name that is not known, a pair that contradicts itself.
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut call = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--help" | "-h" => call.help = true,
+                "--keep" => call.keep = true,
+                "--document" => call.document = true,
+                "--against" => {
+                    let revision = words.next().filter(|word| !word.starts_with('-'));
+                    let missing = || "bench: --against wants a revision".to_owned();
+                    call.against = Some(revision.ok_or_else(missing)?.clone());
+                }
+                "--" => call.arguments = words.by_ref().cloned().collect(),
+                flag if flag.starts_with('-') => {
+                    return Err(format!("bench: no option '{flag}'\n\n{}", known::help()));
+                }
+                name => {
+                    known::named(name)?;
+                    call.names.push(name.to_owned());
+                }
             }
-            outcome
-        }),
-        Some(revision) => compare(&chosen, revision, theirs),
+        }
+        call.check()?;
+        Ok(call)
     }
-}
 
-/// One bench of one crate.
-struct Bench {
-    package: String,
-    name: String,
-    /// It is this row of `weir verify netback`: it needs the lab, and so root.
-    row: Option<u32>,
+    fn check(&self) -> Result<(), String> {
+        if self.keep && self.arguments.iter().any(|word| word == "--quick") {
+            return Err("bench: --keep keeps no quick run: leave out --quick".to_owned());
+        }
+        if self.keep && self.against.is_some() {
+            return Err("bench: --against compares two trees: leave out --keep".to_owned());
+        }
+        let row = self.chosen().into_iter().find(|bench| matches!(bench.kind, Kind::Row(_)));
+        match row {
+            Some(row) if self.against.is_some() && !self.names.is_empty() => {
+                Err(format!("bench: {} is made on the lab: leave out --against", row.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn chosen(&self) -> Vec<&'static Bench> {
+        let wanted = |bench: &&Bench| match bench.kind {
+            _ if !self.names.is_empty() => self.names.iter().any(|name| name == bench.name),
+            Kind::Row(_) => self.against.is_none(),
+            Kind::Crate(_) => true,
+        };
+        known::ALL.iter().filter(wanted).collect()
+    }
+
+    /// Measures, keeps, compares or writes the page.
+    ///
+    /// # Errors
+    /// What failed; also a bench that does not keep its own bound, after all others were run.
+    pub(crate) fn run(&self) -> Result<(), String> {
+        if self.help {
+            print!("{}", known::help());
+            return Ok(());
+        }
+        if !(self.document && self.names.is_empty() && !self.keep) {
+            match &self.against {
+                Some(revision) => against::compare(&self.chosen(), revision, &self.arguments)?,
+                None => self.measure()?,
+            }
+        }
+        if self.document { weir_bench(&["document", LINES, PAGE]) } else { Ok(()) }
+    }
+
+    fn measure(&self) -> Result<(), String> {
+        let here = Path::new(".");
+        // Said now, not after an hour.
+        let commit = commit(here)?;
+        if self.keep && commit.ends_with("-dirty") {
+            let text = "bench: --keep keeps what a commit measures: commit or stash the changes";
+            return Err(text.to_owned());
+        }
+        let chosen = self.chosen();
+        // Nothing is compiled beside a measurement.
+        chosen.iter().try_for_each(|bench| bench.build())?;
+        run(&mut cargo(&["build", "--quiet", "--package", "weir-bench"]))?;
+        let mut failed = Vec::new();
+        for bench in chosen {
+            let out = PathBuf::from("out/bench").join(bench.name).join("result.json");
+            // What is kept is of this run, also where a bound is missed.
+            let _older = std::fs::remove_file(&out);
+            if let Err(message) = bench.run(here, &self.arguments, &out) {
+                eprintln!("{message}");
+                failed.push(bench.name);
+            }
+            if self.keep && out.exists() {
+                weir_bench(&["keep", LINES, bench.name, &out.display().to_string()])?;
+            }
+        }
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("bench: failed: {}", failed.join(", ")))
+        }
+    }
 }
 
 impl Bench {
+    fn build(&self) -> Result<(), String> {
+        match self.kind {
+            Kind::Row(_) => tools::build_weir(),
+            Kind::Crate(package) => {
+                let words = ["bench", "--quiet", "--no-run", "--package", package];
+                run(cargo(&words).args(["--bench", self.name]))
+            }
+        }
+    }
+
     /// Runs it in the tree at `top`, and makes a result file of what it prints.
     fn run(&self, top: &Path, arguments: &[String], out: &Path) -> Result<(), String> {
-        if let Some(row) = self.row {
-            return run_row(row, arguments, out);
-        }
+        let package = match self.kind {
+            Kind::Row(row) => return run_row(row, arguments, out),
+            Kind::Crate(package) => package,
+        };
         let (date, start) = (now()?, Instant::now());
         let lines = out.with_extension("lines");
         let problem = |error| format!("{}: {error}", lines.display());
         if let Some(folder) = lines.parent() {
             std::fs::create_dir_all(folder).map_err(problem)?;
         }
-        let mut command = cargo(&["bench", "--quiet", "--package", &self.package]);
-        command.args(["--bench", &self.name, "--"]).args(arguments).current_dir(top);
+        let mut command = cargo(&["bench", "--quiet", "--package", package]);
+        command.args(["--bench", self.name, "--"]).args(arguments).current_dir(top);
         run(command.stdout(File::create(&lines).map_err(problem)?))?;
-        let words = format!("./x bench {} {}", self.name, arguments.join(" "));
-        let mut collect = cargo(&["run", "--quiet", "--package", "weir-result", "--example"]);
-        collect.args(["collect", "--"]).arg(out).arg(words.trim_end());
+        let dashes = if arguments.is_empty() { "" } else { " -- " };
+        let words = format!("./x bench {}{dashes}{}", self.name, arguments.join(" "));
+        let mut collect = bench_tool();
+        collect.arg("collect").arg(out).arg(words);
         collect.args([commit(top)?, date, start.elapsed().as_secs_f64().to_string()]);
         run(collect.stdin(File::open(&lines).map_err(problem)?))
     }
@@ -104,7 +176,6 @@ impl Bench {
 
 /// A row that does not hold was measured nevertheless.
 fn run_row(row: u32, arguments: &[String], out: &Path) -> Result<(), String> {
-    tools::build_weir()?;
     let mut command = Command::new(tools::weir_path());
     command.args(["verify", "netback", "--row", &row.to_string(), "--out"]);
     command.arg(out.parent().unwrap_or(out)).args(arguments);
@@ -116,74 +187,28 @@ fn run_row(row: u32, arguments: &[String], out: &Path) -> Result<(), String> {
     }
 }
 
-/// Runs the example that knows the kept lines and the page.
-fn performance(words: &[&str]) -> Result<(), String> {
-    let mut command = cargo(&["run", "--quiet", "--package", "weir-result", "--example"]);
-    run(command.args(["performance", "--"]).args(words))
+/// Whether the page is what follows from the lines, and these are worth keeping.
+pub(crate) fn check_page() -> Result<(), String> {
+    weir_bench(&["check", LINES, PAGE])
 }
 
-/// Base and head in turn, so that a machine that slows down slows both.
-fn compare(benches: &[Bench], revision: &str, arguments: &[String]) -> Result<(), String> {
-    let base = output(Command::new("git").args(["merge-base", "HEAD", revision]))?;
-    let tree = PathBuf::from("target/bench-base");
-    let mut add = Command::new("git");
-    add.args(["worktree", "add", "--force", "--detach"]).arg(&tree).arg(base.trim());
-    run(&mut add)?;
-    let outcome = benches.iter().try_for_each(|bench| {
-        let file = |side: &str, round: u32| {
-            command::root().join(format!("out/bench/{}/{side}-{round}.json", bench.name))
-        };
-        for round in 0..ROUNDS {
-            bench.run(&tree, arguments, &file("base", round))?;
-            bench.run(Path::new("."), arguments, &file("head", round))?;
-        }
-        let mut compare = cargo(&["run", "--quiet", "--package", "weir-result", "--example"]);
-        compare.args(["compare", "--"]).args((0..ROUNDS).map(|round| file("base", round)));
-        run(compare.arg("--").args((0..ROUNDS).map(|round| file("head", round))))
-    });
-    let mut remove = Command::new("git");
-    let removed = run(remove.args(["worktree", "remove", "--force"]).arg(&tree));
-    outcome.and(removed)
+/// Runs the program that knows results, kept lines and the page.
+fn weir_bench(words: &[&str]) -> Result<(), String> {
+    run(bench_tool().args(words))
 }
 
-/// The benches of all crates, by their files.
-fn benches(crates: &Path) -> Result<Vec<Bench>, String> {
-    let mut benches = Vec::new();
-    for package in list(crates)? {
-        let folder = package.join("benches");
-        for file in if folder.is_dir() { list(&folder)? } else { Vec::new() } {
-            if file.extension().is_some_and(|extension| extension == "rs") {
-                let name = last(&file.with_extension(""));
-                benches.push(Bench { package: last(&package), name, row: None });
-            }
-        }
-    }
-    Ok(benches)
+fn bench_tool() -> Command {
+    cargo(&["run", "--quiet", "--package", "weir-bench", "--"])
 }
 
-fn list(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let problem = |error| format!("{}: {error}", folder.display());
-    let entries = std::fs::read_dir(folder).map_err(problem)?;
-    let mut paths: Vec<_> = entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect();
-    paths.sort();
-    Ok(paths)
-}
-
-fn last(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The arguments before and behind `--`.
-fn split(arguments: &[String]) -> (&[String], &[String]) {
-    let middle = arguments.iter().position(|argument| argument == "--");
-    middle.map_or((arguments, &[]), |at| (&arguments[..at], &arguments[at + 1..]))
-}
-
-/// The commit that is checked out at `top`, with `-dirty` where the tree differs from it.
+/// The commit that is checked out at `top`, with `-dirty` where the tree differs from it. The page
+/// of figures, and what it is made from, may differ: they grow while benches run.
 pub(crate) fn commit(top: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| output(Command::new("git").current_dir(top).args(arguments));
     let head = git(&["rev-parse", "HEAD"])?;
-    let dirty = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    let but = [LINES, PAGE].map(|path| format!(":(exclude){path}"));
+    let status = ["status", "--porcelain", "--untracked-files=no", "--", ".", &but[0], &but[1]];
+    let dirty = !git(&status)?.is_empty();
     Ok(format!("{}{}", head.trim(), if dirty { "-dirty" } else { "" }))
 }
 
@@ -194,14 +219,49 @@ fn now() -> Result<String, String> {
     Ok(output(&mut date)?.trim().to_string())
 }
 
-/// Benches that are rows of `weir verify netback`.
-const ROWS: &[(&str, u32)] = &[("forwarding", 7), ("accuracy", 8), ("rte_sched", 6)];
-
 /// The exit status of `weir verify` where a bound does not hold.
 const NOT_HELD: i32 = 3;
 
 const LINES: &str = "docs/performance.jsonl";
 const PAGE: &str = "docs/performance.md";
 
-/// Turns of base and head.
-const ROUNDS: u32 = 3;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Call, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Call::parse(&words)
+    }
+
+    #[test]
+    fn names_options_and_arguments_are_told_apart() {
+        let call = parse("sched --keep packets --document -- --classes 64 --keep").unwrap();
+        assert_eq!(call.names, ["sched", "packets"]);
+        assert_eq!(call.arguments, ["--classes", "64", "--keep"]);
+        assert!(call.keep && call.document && call.against.is_none());
+        assert_eq!(parse("sched --against main").unwrap().against.as_deref(), Some("main"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        for (line, why) in [
+            ("sched typo", "no bench 'typo'; there are machine, packets, sched"),
+            ("sched --kep", "no option '--kep'"),
+            ("sched --against", "--against wants a revision"),
+            ("sched --keep -- --quick", "keeps no quick run"),
+            ("sched --keep --against main", "leave out --keep"),
+            ("forwarding --against main", "forwarding is made on the lab"),
+        ] {
+            let refused = parse(line).unwrap_err();
+            assert!(refused.contains(why), "{line}: {refused}");
+        }
+    }
+
+    #[test]
+    fn without_a_name_all_are_run_but_rows_are_not_compared() {
+        assert_eq!(parse("").unwrap().chosen().len(), known::ALL.len());
+        let compared = parse("--against main").unwrap();
+        assert!(compared.chosen().iter().all(|bench| matches!(bench.kind, Kind::Crate(_))));
+    }
+}

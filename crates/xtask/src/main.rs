@@ -35,7 +35,13 @@ fn main() -> ExitCode {
         "tidy" => tidy::check_repository(),
         "no-std" => no_std::prove(),
         "fuzz" => fuzz::run_all(rest),
-        "bench" => bench::bench(rest),
+        "bench" => match bench::Call::parse(rest) {
+            Ok(call) => call.run(),
+            Err(message) => {
+                eprintln!("xtask: {message}");
+                return ExitCode::from(2);
+            }
+        },
         "bless" => tools::bless(rest),
         "picture" => picture::renew(),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
@@ -69,10 +75,8 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   tidy              the rules of style that a program can check
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)
-  bench [NAME..] [--keep] [--document] [--against REV] [-- ARGS]
-                    all benches, or those named, into out/bench/NAME/result.json; --keep adds them
-                    to docs/performance.jsonl, --document writes docs/performance.md from it;
-                    --against runs in turn with the merge base of REV, and shows the ratios
+  bench [NAME..]    all benches, or those named; `bench --help` says which, how long they take,
+                    what is kept where, and how to compare with another revision
   bless             rewrite goldens and generated documents, then show what changed
   picture           run the demo, and put its chart and table into the README
   help              this text

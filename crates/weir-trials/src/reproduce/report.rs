@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use weir_result::{Case, ResultFile};
+use weir_result::{Case, ResultFile, wrapped};
 
 use super::derive::overall;
 use super::figure;
@@ -184,25 +184,6 @@ fn findings(result: &ResultFile, scenario: &Scenario) -> Vec<String> {
     lines
 }
 
-/// A paragraph in lines of at most 100 columns, each ended.
-fn wrapped(text: &str, first: &str, others: &str) -> String {
-    let (mut lines, mut line) = (String::new(), first.to_owned());
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines = lines + &line + "\n";
-            others.clone_into(&mut line);
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line += word;
-        empty = false;
-    }
-    lines + &line + "\n"
-}
-
 /// Where the page goes, from the project's folder.
 const PAGE: &str = "docs/reproduced/netback.md";
 
@@ -221,8 +202,6 @@ const WORDS: [(&str, &str); 12] = [
     ("lost", "scheduled, not at the sink"),
     ("order", "out of order at the sink"),
 ];
-
-const COLUMNS: usize = 100;
 
 /// More machines are shown as one and the others.
 const ALONE_MAX: usize = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compares results of two programs, series by series: `compare BASE.. -- HEAD..`.
+//! Compares results of two programs, series by series.
 //!
 //! Each side is any number of files of repeated runs; samples of one name are taken together.
 //! Printed is the median of each side and head ÷ base. Says nothing about good or bad: whether more
@@ -14,13 +14,14 @@ use weir_result::{ResultFile, Rule, quantity};
 /// Unit and samples by name.
 type Samples = BTreeMap<String, (String, Vec<f64>)>;
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some(middle) = arguments.iter().position(|argument| argument == "--") else {
-        eprintln!("usage: compare BASE.. -- HEAD..");
-        return Ok(ExitCode::from(2));
-    };
-    let (base, head) = (read(&arguments[..middle])?, read(&arguments[middle + 1..])?);
+/// Prints a line for each series of `BASE.. -- HEAD..`, which are result files.
+///
+/// # Errors
+/// A file that is none.
+pub(crate) fn compare(sides: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut sides = sides.splitn(2, |word| *word == "--");
+    let mut side = || read(sides.next().unwrap_or_default());
+    let (base, head) = (side()?, side()?);
     println!("{:<40} {:>16} {:>16} {:>8}", "series", "base", "head", "ratio");
     for (name, (unit, samples)) in &head {
         let Some((_, before)) = base.get(name) else {
@@ -36,7 +37,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(paths: &[String]) -> Result<Samples, Box<dyn Error>> {
+fn read(paths: &[&str]) -> Result<Samples, Box<dyn Error>> {
     let mut all = Samples::new();
     for path in paths {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;

@@ -2,15 +2,14 @@
 //! What the limit is, and how far Weir is from it: sentences around figures, each of which is left
 //! out where one of its figures was not measured.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weir_result::quantity;
+use weir_result::{quantity, wrapped};
 
-use crate::Line;
+use crate::kept::Lines;
 
 /// The section.
-pub(crate) fn text(lines: &BTreeMap<String, Line>) -> String {
+pub(super) fn text(lines: &Lines) -> String {
     let known = Known(lines);
     let sentences = [queued(&known), beside(&known), switch(&known), redirected(&known)];
     let found: Vec<String> = sentences.into_iter().flatten().collect();
@@ -19,12 +18,12 @@ pub(crate) fn text(lines: &BTreeMap<String, Line>) -> String {
     }
     let mut text = String::from("\n## What the limit is\n");
     for paragraph in found {
-        let _ = write!(text, "\n{}\n", wrapped(&paragraph));
+        let _ = write!(text, "\n{}", wrapped(&paragraph, "", ""));
     }
     text
 }
 
-struct Known<'a>(&'a BTreeMap<String, Line>);
+struct Known<'a>(&'a Lines);
 
 impl Known<'_> {
     fn median(&self, bench: &str, series: &str) -> Option<f64> {
@@ -123,23 +122,3 @@ fn time(seconds: f64) -> String {
 fn share(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
-
-/// Lines of at most 100 columns.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        if let Some(last) = lines.last_mut() {
-            if last.is_empty() || last.chars().count() + 1 + word.chars().count() <= COLUMNS {
-                if !last.is_empty() {
-                    last.push(' ');
-                }
-                last.push_str(word);
-            } else {
-                lines.push(word.to_owned());
-            }
-        }
-    }
-    lines.join("\n")
-}
-
-const COLUMNS: usize = 100;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Makes a result file of what a bench prints: `collect OUT COMMAND COMMIT START SECONDS`.
+//! Makes a result file of what a bench prints.
 //!
 //! Lines come from standard input. `{"series": "hfsc/1024/refill", "unit": "s", "samples": [1e-7]}`
 //! is a series; one with `"at_most"` or `"at_least"` besides is also a case on the median of its
-//! samples. Other lines are passed through. Exit status 3 if a case does not hold.
+//! samples. Other lines are passed through.
 
 use std::error::Error;
 use std::io::BufRead;
@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Deserialize;
-use weir_result::{Bound, Claim, Machine, Origin, ResultFile, Rule, Series, quantity};
+use weir_host::machine;
+use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series, spread};
 
 /// A line of a bench.
 #[derive(Deserialize)]
@@ -24,19 +25,19 @@ struct Line {
     at_least: Option<f64>,
 }
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [out, command, commit, start, seconds] = arguments.as_slice() else {
-        eprintln!("usage: collect OUT COMMAND COMMIT START SECONDS < LINES");
-        return Ok(ExitCode::from(2));
-    };
-    let mut result = ResultFile::new(Origin {
-        command: command.clone(),
-        machine: machine(),
-        kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
-        commit: commit.clone(),
-        start: start.clone(),
-    });
+/// Writes the result file `out`; `origin` is command line, commit and time of the start. Exit
+/// status 3 if a case does not hold.
+///
+/// # Errors
+/// A line that is none, or a file that cannot be written.
+pub(crate) fn collect(
+    out: &str,
+    origin: [&str; 3],
+    seconds: &str,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let [command, commit, start] = origin.map(str::to_owned);
+    let (machine, kernel) = (machine::machine(), machine::kernel());
+    let mut result = ResultFile::new(Origin { command, machine, kernel, commit, start });
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         if line.starts_with('{') {
@@ -61,8 +62,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 fn add(result: &mut ResultFile, line: Line) -> Result<(), Box<dyn Error>> {
     let Line { series, unit, samples, at_most, at_least } = line;
-    let median = Rule::Median.apply(&[&samples])?;
-    println!("{series:<40} {:>16}", quantity(median, &unit));
+    let of = |rule: Rule| rule.apply(&[&samples]);
+    let figures = [of(Rule::Median)?, of(Rule::Min)?, of(Rule::Max)?];
+    println!("{series:<40} {}", spread(figures, &unit));
     result.add_series(&series, Series::unordered(unit, samples))?;
     let bounds = [at_most.map(Bound::at_most), at_least.map(Bound::at_least)];
     if let Some(bound) = bounds.into_iter().flatten().next() {
@@ -70,24 +72,4 @@ fn add(result: &mut ResultFile, line: Line) -> Result<(), Box<dyn Error>> {
         result.judge(claim.of(&[series]))?;
     }
     Ok(())
-}
-
-fn machine() -> Machine {
-    let value = |text: &str, key: &str| {
-        let line = text.lines().find(|line| line.starts_with(key));
-        let value = line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value);
-        value.trim().to_string()
-    };
-    let memory = value(&read("/proc/meminfo"), "MemTotal");
-    let kib: u64 = memory.trim_end_matches("kB").trim().parse().unwrap_or(0);
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    Machine {
-        cpu: value(&read("/proc/cpuinfo"), "model name"),
-        cores: u32::try_from(cores).unwrap_or(u32::MAX),
-        memory_mib: kib / 1024,
-    }
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
 }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The runs that are kept: a line of JSON each, in a file that is committed.
+//!
+//! A line must be worth keeping, when it is written and each time when it is read: of a clean tree,
+//! of a commit that HEAD descends from, not of a quick run, and with at least five samples of each
+//! figure.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::io::Write as _;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use weir_result::{Case, Machine, ResultFile, Rule, RuleError, Series};
+
+/// The runs of a file: the last of each bench.
+pub(crate) type Lines = BTreeMap<String, Line>;
+
+/// One run of one bench.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Line {
+    pub(crate) bench: String,
+    pub(crate) command: String,
+    pub(crate) machine: Machine,
+    pub(crate) kernel: String,
+    pub(crate) commit: String,
+    pub(crate) start: String,
+    /// The figures, by name.
+    pub(crate) series: BTreeMap<String, Summary>,
+    /// What the run was set to or found once, by name.
+    pub(crate) settings: BTreeMap<String, Setting>,
+    pub(crate) cases: Vec<Case>,
+    /// First ÷ second of each repetition, by the case that claims a ratio of medians.
+    pub(crate) pairs: BTreeMap<String, Summary>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// What a line keeps of samples.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Summary {
+    pub(crate) unit: String,
+    pub(crate) samples: usize,
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) greatest: f64,
+}
+
+/// What did not change during a run.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Setting {
+    pub(crate) unit: String,
+    pub(crate) value: f64,
+}
+
+/// Adds the run in the result file `result` as that of bench `name`.
+///
+/// # Errors
+/// No such file, or a run that is not worth keeping.
+pub(crate) fn append(lines: &str, name: &str, result: &str) -> Result<(), Box<dyn Error>> {
+    let text = fs::read_to_string(result).map_err(|error| format!("{result}: {error}"))?;
+    let file = ResultFile::from_json(&text).map_err(|error| format!("{result}: {error}"))?;
+    let line = Line::of(name, &file).map_err(|error| format!("{result}: {error}"))?;
+    if let Some(problem) = line.problem().or_else(|| foreign(&line.commit)) {
+        return Err(format!("{result} is not kept: {problem}").into());
+    }
+    let mut out = fs::OpenOptions::new().create(true).append(true).open(lines)?;
+    writeln!(out, "{}", serde_json::to_string(&line)?)?;
+    Ok(())
+}
+
+/// Reads all lines, and keeps the last of each bench.
+///
+/// # Errors
+/// No such file, or a line that is none or not worth keeping, with its number.
+pub(crate) fn read(path: &str) -> Result<Lines, Box<dyn Error>> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let lines = parse(&text).map_err(|error| format!("{path}:{error}"))?;
+    if is_shallow() {
+        eprintln!("SKIPPED commits of {path}: the repository has no history");
+        return Ok(lines);
+    }
+    for line in lines.values() {
+        if let Some(problem) = foreign(&line.commit) {
+            return Err(format!("{path}: {}: {problem}", line.bench).into());
+        }
+    }
+    Ok(lines)
+}
+
+/// Errors begin with the number of the line.
+fn parse(text: &str) -> Result<Lines, String> {
+    let mut last = Lines::new();
+    for (number, text) in (1..).zip(text.lines()) {
+        let line: Line =
+            serde_json::from_str(text).map_err(|error| format!("{number}: {error}"))?;
+        if let Some(problem) = line.problem() {
+            return Err(format!("{number}: {}: {problem}", line.bench));
+        }
+        last.insert(line.bench.clone(), line);
+    }
+    Ok(last)
+}
+
+impl Line {
+    fn of(bench: &str, file: &ResultFile) -> Result<Self, RuleError> {
+        let (mut series, mut settings) = (BTreeMap::new(), BTreeMap::new());
+        for (name, raw) in file.series() {
+            // What a case recomputes from its parts is no figure.
+            if name.ends_with("/parts") {
+                continue;
+            }
+            let unit = raw.unit.clone();
+            let summary = Summary::of(&unit, &raw.samples)?;
+            if let Some(value) = summary.constant().filter(|_| is_setting(name)) {
+                settings.insert(name.clone(), Setting { unit, value });
+            } else {
+                series.insert(name.clone(), summary);
+            }
+        }
+        let origin = file.origin();
+        Ok(Self {
+            bench: bench.to_owned(),
+            command: origin.command,
+            machine: origin.machine,
+            kernel: origin.kernel,
+            commit: origin.commit,
+            start: origin.start,
+            series,
+            settings,
+            cases: file.cases().to_vec(),
+            pairs: pairs(file)?,
+            notes: file.notes().to_vec(),
+        })
+    }
+
+    /// Why it is not worth keeping, if so.
+    fn problem(&self) -> Option<String> {
+        let commit = &self.commit;
+        if commit.len() != 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {
+            return Some(format!("commit '{commit}' is no commit of a clean tree"));
+        }
+        if self.command.split_whitespace().any(|word| word == "--quick") {
+            return Some(format!("'{}' is a quick run", self.command));
+        }
+        let short = self.series.iter().find(|(_, summary)| summary.samples < SAMPLES_MIN);
+        short.map(|(name, summary)| {
+            format!("series {name} has {} samples; at least {SAMPLES_MIN}", summary.samples)
+        })
+    }
+}
+
+impl Summary {
+    fn of(unit: &str, samples: &[f64]) -> Result<Self, RuleError> {
+        let of = |rule: Rule| rule.apply(&[samples]);
+        let (least, median, greatest) = (of(Rule::Min)?, of(Rule::Median)?, of(Rule::Max)?);
+        Ok(Self { unit: unit.to_owned(), samples: samples.len(), least, median, greatest })
+    }
+
+    fn constant(&self) -> Option<f64> {
+        (self.least.to_bits() == self.greatest.to_bits()).then_some(self.median)
+    }
+}
+
+/// Repetitions run in turns, so that sample k of one series belongs to sample k of the other.
+fn pairs(file: &ResultFile) -> Result<BTreeMap<String, Summary>, RuleError> {
+    let mut pairs = BTreeMap::new();
+    for case in file.cases().iter().filter(|case| case.rule() == Rule::RatioOfMedians) {
+        let both: Vec<&Series> =
+            case.series().iter().filter_map(|name| file.series().get(name)).collect();
+        let [first, second] = both[..] else { continue };
+        let whole = case.claim().skip == 0 && case.claim().take.is_none();
+        if !whole || first.samples.len() != second.samples.len() {
+            continue;
+        }
+        let each = first.samples.iter().zip(&second.samples);
+        let ratios: Vec<f64> = each.map(|(first, second)| first / second).collect();
+        if ratios.iter().all(|ratio| ratio.is_finite()) {
+            pairs.insert(case.id().to_owned(), Summary::of("1", &ratios)?);
+        }
+    }
+    Ok(pairs)
+}
+
+/// The name without the row of a table of requirements before it.
+pub(crate) fn without_row(name: &str) -> &str {
+    match name.split_once('/') {
+        Some((table, rest)) if table.contains('.') => rest,
+        _ => name,
+    }
+}
+
+/// A series `setting/NAME` says what the run was made with.
+fn is_setting(name: &str) -> bool {
+    without_row(name).starts_with(SETTING)
+}
+
+/// Why the commit is none that HEAD descends from, if so.
+fn foreign(commit: &str) -> Option<String> {
+    let mut git = Command::new("git");
+    let found = git.args(["merge-base", "--is-ancestor", commit, "HEAD"]).output();
+    match found {
+        Err(error) => Some(format!("git: {error}")),
+        Ok(said) if said.status.success() => None,
+        Ok(said) => {
+            let why = String::from_utf8_lossy(&said.stderr);
+            let text = format!("commit {commit} is no ancestor of HEAD {}", why.trim());
+            Some(text.trim_end().to_owned())
+        }
+    }
+}
+
+/// Whether git has only the last commits, as machines that build often do.
+fn is_shallow() -> bool {
+    let said = Command::new("git").args(["rev-parse", "--is-shallow-repository"]).output();
+    said.is_ok_and(|said| said.stdout.starts_with(b"true"))
+}
+
+/// A median of fewer is hardly one.
+const SAMPLES_MIN: usize = 5;
+
+/// The first part of such a name.
+pub(crate) const SETTING: &str = "setting/";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
+mod tests {
+    use super::*;
+    use weir_result::{Bound, Claim, Origin};
+
+    const COMMIT: &str = "0123456789012345678901234567890123456789";
+
+    /// Two series with these samples, and a claim on their ratio.
+    fn file(commit: &str, command: &str, ours: &[f64], theirs: &[f64]) -> ResultFile {
+        let (command, commit) = (command.to_owned(), commit.to_owned());
+        let mut file = ResultFile::new(Origin { command, commit, ..Origin::default() });
+        for (name, samples) in [("t.7/ours/rate", ours), ("t.7/theirs/rate", theirs)] {
+            file.add_series(name, Series::unordered("packet/s", samples.to_vec())).unwrap();
+        }
+        let claim = Claim::new("t.7/ratio", "ratio", Rule::RatioOfMedians, Bound::at_least(1.5));
+        file.judge(claim.of(&["t.7/ours/rate", "t.7/theirs/rate"])).unwrap();
+        file
+    }
+
+    const FIVE: &[f64] = &[3.0, 3.0, 3.0, 3.0, 2.0];
+    const ONES: &[f64] = &[1.0, 1.0, 1.0, 2.0, 2.0];
+
+    #[test]
+    fn what_is_worth_keeping_is_read_again_with_its_pairs() {
+        let line = Line::of("b", &file(COMMIT, "./x bench b", FIVE, ONES)).unwrap();
+        let mut all = parse(&serde_json::to_string(&line).unwrap()).unwrap();
+        let line = all.remove("b").unwrap();
+        let ratio = &line.pairs["t.7/ratio"];
+        assert_eq!((ratio.samples, ratio.least, ratio.greatest), (5, 1.0, 3.0));
+        assert_eq!(line.cases[0].value(), 3.0);
+    }
+
+    #[test]
+    fn what_is_not_worth_keeping_is_refused_by_name() {
+        let dirty = format!("{COMMIT}-dirty");
+        for (commit, command, samples, why) in [
+            (&*dirty, "./x bench b", FIVE, "no commit of a clean tree"),
+            ("unknown", "./x bench b", FIVE, "'unknown' is no commit"),
+            (COMMIT, "./x bench b -- --quick", FIVE, "is a quick run"),
+            (COMMIT, "./x bench b", &FIVE[..4], "series t.7/ours/rate has 4 samples; at least 5"),
+        ] {
+            let line = Line::of("b", &file(commit, command, samples, ONES)).unwrap();
+            assert!(line.problem().unwrap().contains(why), "{:?}", line.problem());
+            let refused = parse(&serde_json::to_string(&line).unwrap()).err().unwrap();
+            assert!(refused.starts_with("1: b: ") && refused.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn series_of_unequal_length_are_no_pairs() {
+        let line = Line::of("b", &file(COMMIT, "b", FIVE, &ONES[..4])).unwrap();
+        assert!(line.pairs.is_empty());
+    }
+
+    /// One sample of it is enough; one that moves during a run is a figure.
+    #[test]
+    fn a_setting_is_no_figure() {
+        let mut file = file(COMMIT, "b", FIVE, ONES);
+        file.add_series("t.7/setting/batch", Series::unordered("frame", vec![64.0])).unwrap();
+        let moved = Series::unordered("1", vec![0.0, 1.0]);
+        file.add_series("t.7/setting/moved", moved).unwrap();
+        let line = Line::of("b", &file).unwrap();
+        assert_eq!(line.settings["t.7/setting/batch"].value, 64.0);
+        assert!(line.problem().unwrap().contains("t.7/setting/moved has 2 samples"));
+    }
+
+    /// The kept ones of this repository.
+    #[test]
+    fn a_commit_of_another_history_is_refused() {
+        if is_shallow() || foreign("HEAD").is_some() {
+            println!("SKIPPED a_commit_of_another_history_is_refused: no repository");
+            return;
+        }
+        assert!(foreign(COMMIT).unwrap().contains("is no ancestor of HEAD"));
+    }
+}
