@@ -71,6 +71,7 @@ struct record {
 	__u64 time_ns;
 	__u64 sequence;
 	__u64 bytes;
+	__u64 delay_ns; /* 0 for one that was stamped later than it arrived */
 };
 
 struct totals {
@@ -319,6 +320,8 @@ static __always_inline void record(struct packet *p, __u32 index, struct totals 
 	r->time_ns = p->now;
 	r->sequence = p->sequence;
 	r->bytes = p->bytes;
+	__u64 delay = (p->now - p->sent_ns) & TIME_MASK;
+	r->delay_ns = delay > TIME_MASK / 2 ? 0 : delay;
 }
 
 static __always_inline void count_stream(struct packet *p, struct totals *t)

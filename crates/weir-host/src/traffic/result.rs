@@ -162,6 +162,8 @@ pub struct Record {
     pub sequence: u64,
     /// Its size.
     pub bytes: u64,
+    /// Its time on the way; 0 if it was stamped later than it arrived.
+    pub delay_ns: u64,
 }
 
 /// Packets and bytes in cells of equal width, from `origin_ns` on. Cells of all series of one width

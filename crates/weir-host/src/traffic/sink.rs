@@ -190,8 +190,8 @@ impl Maps {
         let words = entries.take(count).map(|(_, value)| bpf::words_of(&value));
         Ok(words
             .map(|words| {
-                let [time_ns, sequence, bytes] = *words.first_chunk().unwrap_or(&[0; 3]);
-                Record { time_ns, sequence, bytes }
+                let [time_ns, sequence, bytes, delay_ns] = *words.first_chunk().unwrap_or(&[0; 4]);
+                Record { time_ns, sequence, bytes, delay_ns }
             })
             .collect())
     }

@@ -205,8 +205,9 @@ impl<'a> Counts<'a> {
         counted.add(now_ns, 1, bytes);
         if let Some(wanted) = self.spec.record.filter(|wanted| wanted.stream == header.stream) {
             if self.records.len() < wanted.packets_max as usize {
-                let sequence = header.sequence;
-                self.records.push(Record { time_ns: now_ns, sequence, bytes });
+                let delay_ns = header.delay_ns(now_ns).unwrap_or(0);
+                let (time_ns, sequence) = (now_ns, header.sequence);
+                self.records.push(Record { time_ns, sequence, bytes, delay_ns });
             } else {
                 self.totals.records_full += 1;
             }

@@ -6,6 +6,7 @@ mod figures;
 mod forwarding;
 mod rte_sched;
 mod scheduler;
+mod windows;
 
 use super::{Row, Show, Table};
 
