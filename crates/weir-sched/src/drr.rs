@@ -8,7 +8,7 @@ use weir_units::Instant;
 
 use crate::flat::{Discipline, Flat, Pick};
 use crate::ring::Ring;
-use crate::{ClassConfig, ClassId, LinkConfig, Packet, QueueTable};
+use crate::{ClassConfig, ClassId, LinkConfig, QueueTable};
 
 /// Serves active classes in turn, each up to a quantum of bytes in proportion to its weight; what
 /// it leaves unused because the next packet is longer, it keeps for its next turn. Constant work
@@ -22,8 +22,10 @@ pub struct DeficitRounds {
     /// The active classes, the one whose turn it is in front. A class is in it at most once; it
     /// may be inactive, and is taken out when its turn comes.
     ring: Ring,
-    /// Whether the class in front has got its quantum for this turn.
-    turn_open: bool,
+    /// The class in front if it has got its quantum for this turn, else [`NONE`].
+    turn: u32,
+    /// What is left of that turn: a packet in the middle of it needs no look at the class.
+    turn_deficit: u64,
     /// How many classes have each weight: the least one gets a quantum of `packet_max`.
     weights: BTreeMap<u32, usize>,
     /// The longest packet seen. A quantum is never less, or a turn could pass without a packet
@@ -67,6 +69,26 @@ impl DeficitRounds {
         }
     }
 
+    /// Gives the first active class its quantum; false if there is none.
+    #[inline]
+    fn open_turn(&mut self) -> bool {
+        while let Some(class) = self.ring.front() {
+            let state = &self.classes[class as usize];
+            if !state.active {
+                self.unlist(class);
+                continue;
+            }
+            if state.generation != self.generation {
+                self.renew_quantum(class);
+            }
+            let state = &self.classes[class as usize];
+            self.turn_deficit = state.deficit.saturating_add(state.quantum);
+            self.turn = class;
+            return true;
+        }
+        false
+    }
+
     #[cold]
     fn renew_quantum(&mut self, class: u32) {
         let (least, packet_max) = (self.least_weight(), self.packet_max);
@@ -79,7 +101,7 @@ impl DeficitRounds {
     #[inline]
     fn unlist(&mut self, class: u32) {
         self.ring.pop();
-        self.turn_open = false;
+        self.turn = NONE;
         let class = &mut self.classes[class as usize];
         class.listed = false;
         class.active = false;
@@ -92,7 +114,8 @@ impl Discipline for DeficitRounds {
         Self {
             classes: Vec::new(),
             ring: Ring::new(),
-            turn_open: false,
+            turn: NONE,
+            turn_deficit: 0,
             weights: BTreeMap::new(),
             packet_max: PACKET_MAX_USUAL,
             generation: 0,
@@ -143,38 +166,30 @@ impl Discipline for DeficitRounds {
     #[inline]
     fn pick(&mut self, _now: Instant, queues: &QueueTable) -> Pick {
         loop {
-            let Some(class) = self.ring.front() else { return Pick::Nobody };
-            let state = &self.classes[class as usize];
-            if !state.active {
-                self.unlist(class);
-                continue;
+            if self.turn == NONE && !self.open_turn() {
+                return Pick::Nobody;
             }
-            if !self.turn_open {
-                if state.generation != self.generation {
-                    self.renew_quantum(class);
-                }
-                let state = &mut self.classes[class as usize];
-                state.deficit = state.deficit.saturating_add(state.quantum);
-                self.turn_open = true;
+            let head = queues.head_bytes(ClassId(self.turn)).unwrap_or(0);
+            if u64::from(head) <= self.turn_deficit {
+                return Pick::Class(self.turn);
             }
-            let head = queues.head(ClassId(class)).map_or(0, Packet::bytes);
-            if u64::from(head) <= self.classes[class as usize].deficit {
-                return Pick::Class(class);
-            }
+            self.classes[self.turn as usize].deficit = self.turn_deficit;
             self.ring.rotate();
-            self.turn_open = false;
+            self.turn = NONE;
         }
     }
 
     #[inline]
     fn sent(&mut self, _now: Instant, class: u32, bytes: u32, head: Option<u32>) {
-        let state = &mut self.classes[class as usize];
-        state.deficit = state.deficit.saturating_sub(u64::from(bytes));
+        self.turn_deficit = self.turn_deficit.saturating_sub(u64::from(bytes));
         if head.is_none() {
             self.unlist(class);
         }
     }
 }
+
+/// No class.
+const NONE: u32 = u32::MAX;
 
 /// An Ethernet frame with a VLAN tag, without FCS.
 const PACKET_MAX_USUAL: u32 = 1518;

@@ -99,9 +99,27 @@ impl<D: Discipline> Flat<D> {
     }
 
     fn activate(&mut self, now: Instant, class: u32) {
-        if let Some(head) = self.queues.head(ClassId(class)) {
-            self.discipline.activate(now, class, head.bytes());
+        if let Some(head) = self.queues.head_bytes(ClassId(class)) {
+            self.discipline.activate(now, class, head);
         }
+    }
+
+    /// Brings back the classes that fit their limit again.
+    #[inline(never)]
+    fn release(&mut self, now: Instant) {
+        while let Some((since, class)) = self.limits.release(now) {
+            self.activate(since, class);
+        }
+    }
+
+    /// The answer while no class is active.
+    #[cold]
+    fn nobody(&mut self, now: Instant) -> Dequeue {
+        let queues = &self.queues;
+        let bytes = |class| queues.head_bytes(ClassId(class)).unwrap_or(0);
+        let until = self.limits.next(now, bytes);
+        let why = WaitReason::UpperLimit;
+        until.map_or(Dequeue::Idle, |until| Dequeue::Wait { until, why })
     }
 
     /// Serves the class picked; `None` if it is at its limit instead.
@@ -109,7 +127,7 @@ impl<D: Discipline> Flat<D> {
     fn serve(&mut self, now: Instant, class: u32) -> Option<Dequeue> {
         let id = ClassId(class);
         if D::LIMITS && self.limits.any() {
-            let head = self.queues.head(id).map_or(0, Packet::bytes);
+            let head = self.queues.head_bytes(id).unwrap_or(0);
             if self.limits.hold(now, class, head) {
                 self.discipline.deactivate(class);
                 return None;
@@ -118,12 +136,12 @@ impl<D: Discipline> Flat<D> {
         match self.queues.pop(now, id) {
             Popped::Send { packet, mark } => {
                 self.limits.charge(now, class, u64::from(packet.bytes()));
-                let head = self.queues.head(id).map(Packet::bytes);
+                let head = self.queues.head_bytes(id);
                 self.discipline.sent(now, class, packet.bytes(), head);
                 Some(Dequeue::Send { class: id, packet, mark })
             }
             Popped::Dropped(packet) => {
-                let head = self.queues.head(id).map_or(0, Packet::bytes);
+                let head = self.queues.head_bytes(id).unwrap_or(0);
                 self.discipline.dropped(class, head);
                 Some(Dequeue::Dropped { class: id, packet, reason: DropReason::Codel })
             }
@@ -208,8 +226,8 @@ impl<D: Discipline> Scheduler for Flat<D> {
     #[inline]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);
-        while let Some((since, class)) = self.limits.release(now) {
-            self.activate(since, class);
+        if self.limits.any() {
+            self.release(now);
         }
         // Each turn of the loop serves a class or parks one; a parked one does not come back.
         loop {
@@ -220,13 +238,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
                     }
                 }
                 Pick::Wait(until, why) => return Dequeue::Wait { until, why },
-                Pick::Nobody => {
-                    let queues = &self.queues;
-                    let bytes = |class| queues.head(ClassId(class)).map_or(0, Packet::bytes);
-                    let until = self.limits.next(now, bytes);
-                    let why = WaitReason::UpperLimit;
-                    return until.map_or(Dequeue::Idle, |until| Dequeue::Wait { until, why });
-                }
+                Pick::Nobody => return self.nobody(now),
             }
         }
     }

@@ -192,7 +192,9 @@ impl<S: Scheduler> Bed<S> {
                 *class = to(self, *class);
                 self.scheduler.touch(*class);
             }
-            for (mut class, id) in classes.into_iter().zip(ids) {
+            // In place: copied, they would be read wider than they were written just now.
+            for (&class, &id) in classes.iter().zip(&ids) {
+                let mut class = class;
                 // A full class refuses; another takes the packet.
                 for _ in 0..DRAWS_MAX {
                     if self.enqueue(class, id) {

@@ -29,7 +29,10 @@ pub struct QueueTable {
     packets_max: u32,
     /// Sum of the bounds of all queues, in packets: what the slab should hold.
     bounds: u64,
-    total: Backlog,
+    /// All that came in, and all that went out. Two sums, each written on one way only: one that
+    /// both ways write would make every packet wait for the one before.
+    entered: Backlog,
+    left: Backlog,
 }
 
 /// What [`QueueTable::pop`] found at the head of a queue.
@@ -53,6 +56,8 @@ pub enum Popped {
 #[repr(align(64))]
 struct Queue {
     head: u32,
+    /// Length of the packet at the head: who is next is decided without a look at the packet.
+    head_bytes: u32,
     tail: u32,
     packets: u32,
     /// Zero marks a class that does not exist.
@@ -91,7 +96,8 @@ impl QueueTable {
             classes_max,
             packets_max,
             bounds: 0,
-            total: Backlog::default(),
+            entered: Backlog::default(),
+            left: Backlog::default(),
         }
     }
 
@@ -171,9 +177,10 @@ impl QueueTable {
         let tail = core::mem::replace(&mut queue.tail, new);
         queue.packets += 1;
         queue.bytes += bytes;
-        self.total.count(bytes);
+        self.entered.count(bytes);
         if was_empty {
             queue.head = new;
+            queue.head_bytes = packet.bytes();
         } else {
             self.nodes[tail as usize].next = new;
         }
@@ -224,12 +231,12 @@ impl QueueTable {
         self.ledgers[index].dropped.count(bytes);
     }
 
-    /// The packet at the head.
+    /// The length of the packet at the head, `None` without one.
     #[inline]
     #[must_use]
-    pub fn head(&self, class: ClassId) -> Option<Packet> {
+    pub fn head_bytes(&self, class: ClassId) -> Option<u32> {
         let queue = self.queues.get(class.0 as usize)?;
-        (queue.packets > 0).then(|| self.nodes[queue.head as usize].packet)
+        (queue.packets > 0).then_some(queue.head_bytes)
     }
 
     /// Reads what a packet on its way in will need, so that it is in the cache by then. Nothing
@@ -272,7 +279,8 @@ impl QueueTable {
     /// Everything queued.
     #[must_use]
     pub const fn total(&self) -> Backlog {
-        self.total
+        let Backlog { packets, bytes } = self.entered;
+        Backlog { packets: packets - self.left.packets, bytes: bytes - self.left.bytes }
     }
 
     /// What one class has queued; zero for an unknown class.
@@ -285,7 +293,7 @@ impl QueueTable {
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
         let Some(queue) = self.queues.get(class.0 as usize) else { return 0 };
-        let free = self.nodes.len() as u64 - self.total.packets;
+        let free = self.nodes.len() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         queue.packets_max.saturating_sub(queue.packets).min(free)
     }
@@ -329,8 +337,10 @@ impl QueueTable {
         let bytes = u64::from(packet.bytes());
         queue.packets -= 1;
         queue.bytes -= bytes;
-        self.total.packets -= 1;
-        self.total.bytes -= bytes;
+        // The last one has none behind it.
+        let next = self.nodes.get(queue.head as usize);
+        queue.head_bytes = next.map_or(0, |node| node.packet.bytes());
+        self.left.count(bytes);
         Some(packet)
     }
 
@@ -352,7 +362,7 @@ impl QueueTable {
     fn grow(&mut self) {
         // What is queued may exceed its bound, where that was lowered: it must not take the room
         // of others.
-        let wanted = (self.bounds + self.total.packets).min(u64::from(self.packets_max));
+        let wanted = (self.bounds + self.total().packets).min(u64::from(self.packets_max));
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let old = self.nodes.len();
         if wanted <= old {
@@ -383,6 +393,7 @@ impl Queue {
         let none = Backlog { packets: 0, bytes: 0 };
         Self {
             head: NIL,
+            head_bytes: 0,
             tail: NIL,
             packets: 0,
             packets_max: 0,

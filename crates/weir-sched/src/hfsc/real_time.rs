@@ -174,7 +174,7 @@ impl Hfsc {
     }
 
     fn head_bytes(&self, leaf: u32) -> Option<u32> {
-        self.queues.head(crate::ClassId(leaf)).map(crate::Packet::bytes)
+        self.queues.head_bytes(crate::ClassId(leaf))
     }
 
     /// The latest instant seen: time does not go back.

@@ -6,7 +6,7 @@
 
 use super::Hfsc;
 use super::tree::{NONE, Place};
-use crate::{ClassId, Packet};
+use crate::ClassId;
 
 /// What a wake-up is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Hfsc {
     pub(super) fn fits_at(&mut self, node: u32) -> u64 {
         let this = &self.nodes[node as usize];
         let bytes = match this.branch {
-            NONE => self.queues.head(ClassId(node)).map_or(0, Packet::bytes),
+            NONE => self.queues.head_bytes(ClassId(node)).unwrap_or(0),
             branch => self.branches[branch].largest,
         };
         self.limits[this.limit].fits_at(bytes)
