@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A processor is kept free of the kernel's threads that run RCU's grace periods.
+//! A processor is kept free of the kernel's threads that run RCU's grace periods or look after
+//! memory.
 //!
 //! They are ordinary threads that the kernel lets run for two ticks at a time (8 ms at 250 Hz),
-//! whatever the nice value of the thread that they interrupt. The kernel's guide for processors
-//! that shall not be disturbed (Documentation/admin-guide/kernel-per-CPU-kthreads.rst) moves them,
-//! too.
+//! whatever the nice value of the thread that they interrupt, and longer where they do not look
+//! whether their time is over: 20 ms of `kdamond`, which looks for memory that nobody uses. The
+//! kernel's guide for processors that shall not be disturbed
+//! (Documentation/admin-guide/kernel-per-CPU-kthreads.rst) moves such threads, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +16,7 @@ use crate::process;
 use crate::run::Command;
 use crate::undo::Undo;
 
-/// What moves RCU's threads from processor `cpu` to the others that they may use. Reads only;
+/// What moves these threads from processor `cpu` to the others that they may use. Reads only;
 /// empty where there are none that may move, as in a container that does not see them.
 #[must_use]
 pub fn spare_cpu(cpu: u32) -> Vec<Change> {
@@ -22,7 +24,7 @@ pub fn spare_cpu(cpu: u32) -> Vec<Change> {
     threads.filter_map(|thread| move_off(&thread, cpu)).collect()
 }
 
-/// A thread of RCU's that may be moved.
+/// A thread of the kernel's that may be moved.
 #[derive(Debug)]
 struct Thread {
     pid: u32,
@@ -39,14 +41,15 @@ fn thread(pid: u32) -> Option<Thread> {
     Some(Thread { pid, name, cpus: cpus.trim().to_owned() })
 }
 
-/// The name in a line of `/proc/PID/stat`, if it is RCU's and the kernel lets it be moved
-/// (proc_pid_stat(5): fields 2, 4 and 9).
+/// The name in a line of `/proc/PID/stat`, if it is one of [`FAMILIES`] and the kernel lets it be
+/// moved (proc_pid_stat(5): fields 2, 4 and 9).
 fn movable(stat: &str) -> Option<&str> {
     let (name, rest) = stat.split_once(" (")?.1.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let is_kernel = *fields.get(1)? == KTHREADD;
     let flags: u64 = fields.get(6)?.parse().ok()?;
-    (is_kernel && name.starts_with("rcu") && flags & PF_NO_SETAFFINITY == 0).then_some(name)
+    let is_one = FAMILIES.iter().any(|family| name.starts_with(family));
+    (is_kernel && is_one && flags & PF_NO_SETAFFINITY == 0).then_some(name)
 }
 
 fn move_off(thread: &Thread, cpu: u32) -> Option<Change> {
@@ -75,6 +78,10 @@ fn numbers(list: &str) -> Option<BTreeSet<u32>> {
     Some(all)
 }
 
+/// What the names of the threads begin with: grace periods; cold memory, reclaim, compaction, huge
+/// pages, equal pages.
+const FAMILIES: [&str; 6] = ["rcu", "kdamond", "kswapd", "kcompactd", "khugepaged", "ksmd"];
+
 /// The parent of the kernel's threads.
 const KTHREADD: &str = "2";
 
@@ -86,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rcus_threads_move_off_the_processor_and_back() {
+    fn a_thread_moves_off_the_processor_and_back() {
         let thread = Thread { pid: 15, name: "rcu_preempt".into(), cpus: "0-2,4".into() };
         let change = move_off(&thread, 1).unwrap();
         assert_eq!(change.run[0].argv(), ["taskset", "-p", "-c", "0,2,4", "15"]);
@@ -103,14 +110,15 @@ mod tests {
     }
 
     #[test]
-    fn only_rcus_own_threads_move_and_only_if_the_kernel_lets_them() {
+    fn only_such_threads_move_and_only_if_the_kernel_lets_them() {
         let stat = |name: &str, parent: u32, flags: u64| {
             format!("15 ({name}) I {parent} 0 0 0 -1 {flags} 0 0 0 0 0 7 0 0 20 0 1 0 31 0 0")
         };
         assert_eq!(movable(&stat("rcu_preempt", 2, 0x0020_8040)), Some("rcu_preempt"));
         assert_eq!(movable(&stat("rcu_preempt", 2, 0x0420_8040)), None);
         assert_eq!(movable(&stat("rcu ) 2", 700, 0x0020_8040)), None);
-        assert_eq!(movable(&stat("kswapd0", 2, 0x0020_8040)), None);
+        assert_eq!(movable(&stat("kdamond.0", 2, 0x0020_8040)), Some("kdamond.0"));
+        assert_eq!(movable(&stat("kworker/1:2", 2, 0x0020_8040)), None);
         assert_eq!(movable("15"), None);
     }
 }
