@@ -138,6 +138,7 @@ struct Counts {
     dropped: u64,
     arrived: u64,
     disordered: u64,
+    latest_ns: u64,
 }
 
 impl Counts {
@@ -145,6 +146,7 @@ impl Counts {
         if let Some(status) = &outcome.status {
             // The node's own counts go on from one repetition to the next.
             self.scheduled = status.vifs.iter().map(|vif| vif.send.sent.packets).sum();
+            self.latest_ns = status.worker.lateness.max_ns;
             self.dropped = status.ports.iter().map(|port| port.lost_after_transmit).sum();
         }
         for stream in outcome.received.iter().flat_map(|sink| &sink.streams) {
@@ -164,7 +166,9 @@ impl Counts {
         for (name, count) in counts {
             trial.keep(&key.whole(name), Series::count("packet", count))?;
         }
-        Ok(())
+        // Tells a machine that stops the worker from a worker that is slow.
+        let latest = crate::float(self.latest_ns) / 1e9;
+        trial.keep(&key.whole("lateness"), Series::unordered("s", vec![latest]))
     }
 }
 
