@@ -235,6 +235,16 @@ impl Scenario {
         self
     }
 
+    /// The same with another start of all who do not start at once.
+    #[must_use]
+    pub fn starting(mut self, at: Duration) -> Self {
+        let tenants = self.panels.iter_mut().flat_map(|panel| &mut panel.tenants);
+        for tenant in tenants.filter(|tenant| !tenant.start.is_zero()) {
+            tenant.start = at;
+        }
+        self
+    }
+
     /// The same as `--quick` makes it.
     #[must_use]
     pub fn quickly(mut self) -> Self {

@@ -45,44 +45,67 @@ pub(super) fn commands(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialErro
     Ok(())
 }
 
-/// Whoever is more active gets no more, for as long as the text looked, among as many as there are.
+/// Whoever is more active gets no more, for as long as the text looked at two who are free to send,
+/// and among as many as there are.
 pub(super) fn equal(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    part(trial, row, "fig8", &[], 1)?;
-    part(trial, row, "fig12", &[], 1)?;
-    part(trial, row, "gigabit", &["64"], 3)
+    part(trial, row, &Part { length: Some(ACTIVE), ..Part::of("fig8") })?;
+    part(trial, row, &Part::of("fig12"))?;
+    part(trial, row, &Part { panels: &["64"], repetitions: 3, ..Part::of("gigabit") })
 }
 
 /// Priorities that change each second.
 pub(super) fn sweep(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    part(trial, row, "fig10", &[], 1)
+    part(trial, row, &Part::of("fig10"))
 }
 
-/// Four rates, one machine alone, then both.
+/// Four rates, one machine alone, then both: as often as in the text, as long as it takes to judge
+/// two seconds of each.
 pub(super) fn rates(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    part(trial, row, "fig11", &[], 10)
+    let half = if trial.quick { QUICK } else { RATES } / 2;
+    let length = Some(RATES);
+    part(trial, row, &Part { repetitions: 10, length, second: Some(half), ..Part::of("fig11") })
 }
 
 /// Disk work on a sender's machine.
 pub(super) fn disk(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    part(trial, row, "fig9", &[], 3)
+    part(trial, row, &Part { repetitions: 3, ..Part::of("fig9") })
 }
 
-/// A figure through Weir alone; all its panels if none is named.
-fn part(
-    trial: &mut Trial<'_>,
-    row: &Row,
-    figure: &str,
-    panels: &[&str],
+/// What of a figure is run through Weir.
+struct Part {
+    figure: &'static str,
+    /// All if there is none.
+    panels: &'static [&'static str],
     repetitions: u32,
-) -> Result<(), TrialError> {
+    /// Another length than the scenario's.
+    length: Option<Duration>,
+    /// When those start who do not at once, if it is not by the proportion of the scenario.
+    second: Option<Duration>,
+}
+
+impl Part {
+    const fn of(figure: &'static str) -> Self {
+        Self { figure, panels: &[], repetitions: 1, length: None, second: None }
+    }
+}
+
+/// A figure through Weir alone.
+fn part(trial: &mut Trial<'_>, row: &Row, part: &Part) -> Result<(), TrialError> {
+    let Part { figure, panels, .. } = *part;
     let mut scenario = reproduce::netback(figure)?;
-    scenario.repetitions = repetitions;
+    scenario.repetitions = part.repetitions;
+    if let Some(length) = part.length {
+        scenario = scenario.lasting(length);
+    }
     if trial.quick {
         // Few seconds of each, but all that the row is about.
-        scenario.repetitions = repetitions.min(QUICK_REPETITIONS);
+        scenario.repetitions = part.repetitions.min(QUICK_REPETITIONS);
         // Before, beside and after disk work.
         let phases = if scenario.disk.is_some() { 2 } else { 1 };
         scenario = scenario.lasting(QUICK * phases);
+    }
+    if let Some(second) = part.second {
+        scenario = scenario.starting(second);
     }
     scenario.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name.as_str()));
     let (lab, prefix) = (format!("verify-{figure}"), row.id(&format!("{figure}/")));
@@ -114,6 +137,13 @@ fn run(figure: &str, folder: &Path) -> Result<ResultFile, TrialError> {
 const QUICK: Duration = Duration::from_secs(6);
 
 const QUICK_REPETITIONS: u32 = 3;
+
+/// Of the runs with a more active machine. Whether it gets more shows in each second.
+const ACTIVE: Duration = Duration::from_secs(40);
+
+/// Of the runs with a rate: four seconds alone and four together, of which the first two are not
+/// judged.
+const RATES: Duration = Duration::from_secs(8);
 
 /// Of the text.
 const FIGURES: [&str; 8] = ["fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12"];
