@@ -5,21 +5,22 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use weir_result::ResultFile;
 use weir_trials::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
 use weir_trials::{Trial, TrialError};
 
-use crate::Failure;
 use crate::output::{Output, origin, print};
+use crate::{Failure, Usage};
 
 /// Run one suite of isolation experiments on a data plane.
 #[derive(Debug, Args)]
 pub(crate) struct Conformance {
     /// The data plane; without one, planes and experiments are listed
-    #[arg(long, value_name = "PLANE")]
+    #[arg(long, value_name = "PLANE", value_parser = planes())]
     on: Option<String>,
     /// Only this experiment; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = experiments())]
     only: Vec<String>,
     /// Name of the lab: runs of different names can be made at the same time
     #[arg(long, value_name = "NAME", default_value = "conf")]
@@ -34,12 +35,10 @@ impl Conformance {
         let Some(name) = &self.on else {
             return list(&planes).map(|()| ExitCode::SUCCESS);
         };
-        let names: Vec<_> = planes.iter().map(|plane| plane.name()).collect();
-        let unknown = || format!("data plane {name:?}: there are {}", names.join(", "));
-        let index = names.iter().position(|known| known == name).ok_or_else(unknown)?;
+        let unknown = || Usage(format!("no data plane '{name}'"));
+        let index = planes.iter().position(|plane| plane.name() == name).ok_or_else(unknown)?;
         let plane = planes.swap_remove(index);
-        let experiments = self.experiments()?;
-        self.make(plane, &experiments)
+        self.make(plane, &self.experiments())
     }
 
     fn make(
@@ -82,18 +81,20 @@ impl Conformance {
         Ok(status)
     }
 
-    fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
-        for name in &self.only {
-            if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
-                let names: Vec<_> = EXPERIMENTS.iter().map(|known| known.name).collect();
-                return Err(format!("experiment {name:?}: there are {}", names.join(", ")).into());
-            }
-        }
+    fn experiments(&self) -> Vec<&'static Experiment> {
         let wanted = |experiment: &&Experiment| {
             self.only.is_empty() || self.only.iter().any(|name| name == experiment.name)
         };
-        Ok(EXPERIMENTS.iter().filter(wanted).collect())
+        EXPERIMENTS.iter().filter(wanted).collect()
     }
+}
+
+fn planes() -> PossibleValuesParser {
+    plane::all().iter().map(|plane| plane.name()).collect::<Vec<_>>().into()
+}
+
+fn experiments() -> PossibleValuesParser {
+    EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().into()
 }
 
 fn list(planes: &[Box<dyn DataPlane>]) -> Result<(), Failure> {

@@ -58,6 +58,18 @@ enum Command {
 /// Why a subcommand failed, for a person.
 type Failure = Box<dyn std::error::Error>;
 
+/// A command line that is wrong in a way that only the subcommand can see.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Demo(command) => command.run(),
@@ -73,6 +85,6 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir: {failure}");
-        ExitCode::FAILURE
+        ExitCode::from(if failure.is::<Usage>() { 2 } else { 1 })
     })
 }

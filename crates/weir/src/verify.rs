@@ -5,17 +5,19 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use weir_result::ResultFile;
 use weir_trials::verify::{Row, TABLES, Table};
 use weir_trials::{Trial, TrialError};
 
-use crate::Failure;
 use crate::output::{Output, origin};
+use crate::{Failure, Usage};
 
 /// Show a table of requirements row by row.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The table; without one, all are listed
+    #[arg(value_parser = PossibleValuesParser::new(TABLES.iter().map(|table| table.name)))]
     table: Option<String>,
     /// Only this row; may be repeated
     #[arg(long, value_name = "NUMBER")]
@@ -33,14 +35,14 @@ impl Verify {
             list();
             return Ok(ExitCode::SUCCESS);
         };
-        let table = TABLES.iter().find(|table| table.name == *name).ok_or_else(|| {
-            let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
-            format!("table {name:?}: there are {}", names.join(", "))
-        })?;
+        let unknown = || Usage(format!("no table '{name}'"));
+        let table = TABLES.iter().find(|table| table.name == *name).ok_or_else(unknown)?;
         let rows = self.rows(table)?;
         if rows.is_empty() {
             // Nothing judged is nothing shown: a script must not take it for a success.
-            return Err(format!("{name}: none of these rows judges correctness alone").into());
+            return Err(
+                Usage(format!("{name}: none of these rows judges correctness alone")).into()
+            );
         }
         let started = Instant::now();
         let mut say = Output::say;
@@ -73,7 +75,9 @@ impl Verify {
     fn rows<'a>(&self, table: &'a Table) -> Result<Vec<&'a Row>, Failure> {
         for number in &self.row {
             if !table.rows.iter().any(|row| row.number == *number) {
-                return Err(format!("row {number}: {} has no such row", table.name).into());
+                let rows: Vec<_> = table.rows.iter().map(|row| row.number.to_string()).collect();
+                let (table, rows) = (table.name, rows.join(", "));
+                return Err(Usage(format!("no row {number}; {table} has {rows}")).into());
             }
         }
         let wanted = |row: &&Row| {

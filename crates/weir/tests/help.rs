@@ -23,6 +23,25 @@ fn the_page_of_the_command_line_is_what_the_program_says() {
     }
 }
 
+/// A script tells a typo from a lab that cannot be made: 2, and what there is.
+#[test]
+fn a_name_that_is_not_known_is_a_wrong_command_line() {
+    for (line, known) in [
+        ("verify first-lite", "first-light, netback"),
+        ("verify netback --row 77", "no row 77; netback has 1, 2, 3"),
+        ("verify netback --row 8 --row 0", "no row 0; netback has 1, 2, 3"),
+        ("conformance --on swich", "switch, bridge, htb"),
+        ("conformance --on switch --only fairnes", "fairness, weights, minimum"),
+        ("conformance --only fairnes", "fairness, weights, minimum"),
+    ] {
+        let words = line.split(' ');
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains(known), "{line}: {said}");
+    }
+}
+
 /// Adds the help of a command, then those of the commands below it.
 fn add(page: &mut String, words: &[String]) {
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).arg("--help").output();
