@@ -12,6 +12,7 @@ use crate::command;
 mod commits;
 mod documents;
 mod functions;
+mod graph;
 mod mask;
 mod promises;
 mod purity;
@@ -76,6 +77,7 @@ pub(crate) fn check_repository() -> Result<(), String> {
     }
     problems.extend(documents::links(&files));
     problems.extend(promises::promises(&files));
+    problems.extend(graph::crates(&files));
     problems.extend(commits::latest()?);
     problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for problem in &problems {
