@@ -4,7 +4,8 @@
 //! 512, 1518 and the simple Internet mix (7 : 4 : 1 of 64, 594 and 1518) besides.
 //!
 //! Times are of batches of 32; the median counts, so that another process on the core does not.
-//! `./x bench packets [-- SECONDS]`
+//! `./x bench packets [-- SECONDS]`; `--batches N` measures no time but runs the first case for so
+//! many batches, for tools that count what is executed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may stop at a surprise")]
 
 use std::collections::VecDeque;
@@ -128,6 +129,27 @@ fn write(pool: &mut Rotating, frame: Frame, to: u32, from: u32) {
     bytes[36..42].copy_from_slice(&[0x13, 0x88, 0, 26, 0xab, 0xcd]);
 }
 
+/// How long a case runs.
+#[derive(Clone, Copy)]
+enum Span {
+    Seconds(u64),
+    Batches(u64),
+}
+
+impl Span {
+    /// Says before each batch whether there is another.
+    fn begin(self) -> impl FnMut() -> bool {
+        let (start, mut done) = (Clock::now(), 0);
+        move || {
+            done += 1;
+            match self {
+                Self::Seconds(seconds) => start.elapsed() < Duration::from_secs(seconds),
+                Self::Batches(batches) => done <= batches,
+            }
+        }
+    }
+}
+
 struct Bench {
     switch: Switch,
     pool: Rotating,
@@ -149,7 +171,7 @@ impl Bench {
     }
 
     /// Hands in what vifs send, in the order in which they were served; takes as much at the port.
-    fn send(&mut self, seconds: u64) {
+    fn send(&mut self, span: Span) {
         let gateway = 0xff_ffff;
         let longest = self.pool.lengths.iter().copied().max().unwrap_or(LENGTH);
         // The gateway is known behind the port, in each slice.
@@ -168,8 +190,8 @@ impl Bench {
         let mut batch = Vec::with_capacity(BATCH);
         let mut prime = BACKLOG / BATCH;
         let mut out = [Frame { id: 0, offset: 0, len: 0 }; BATCH];
-        let end = Clock::now() + Duration::from_secs(seconds);
-        while prime > 0 || Clock::now() < end {
+        let mut more = span.begin();
+        while prime > 0 || more() {
             batch.clear();
             batch.extend(next.drain(..BATCH));
             let start = Clock::now();
@@ -205,13 +227,13 @@ impl Bench {
     }
 
     /// Hands in what comes from the port for all vifs; takes it at each of them.
-    fn receive(&mut self, seconds: u64) {
+    fn receive(&mut self, span: Span) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut out = Vec::with_capacity(BATCH * 4);
         let mut vif = 0;
         let mut next: VecDeque<Frame> = VecDeque::with_capacity(LEAD + BATCH);
-        let end = Clock::now() + Duration::from_secs(seconds);
-        while Clock::now() < end {
+        let mut more = span.begin();
+        while more() {
             while next.len() < LEAD {
                 vif = (vif + 769) % (SLICES * VIFS);
                 let frame = self.pool.take();
@@ -302,20 +324,26 @@ fn clock_hertz() -> f64 {
 }
 
 fn main() {
-    let seconds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(3);
+    let arguments: Vec<String> = std::env::args().collect();
+    let number = arguments.iter().find_map(|word| word.parse().ok());
+    if arguments.iter().any(|word| word == "--batches") {
+        Bench::new(false, false, &[LENGTH]).send(Span::Batches(number.unwrap_or(1000)));
+        return;
+    }
+    let span = Span::Seconds(number.unwrap_or(3));
     for (name, full, checksums) in
         [("send", false, false), ("send-checksums", false, true), ("send-full", true, true)]
     {
         let mut bench = Bench::new(full, checksums, &[LENGTH]);
-        bench.send(seconds);
+        bench.send(span);
         bench.report(name, (name == "send").then_some(PACKETS_A_SECOND_MIN));
     }
     for (name, lengths) in SIZES {
         let mut bench = Bench::new(false, false, lengths);
-        bench.send(seconds);
+        bench.send(span);
         bench.report(name, None);
     }
     let mut bench = Bench::new(false, false, &[LENGTH]);
-    bench.receive(seconds);
+    bench.receive(span);
     bench.report("receive", None);
 }

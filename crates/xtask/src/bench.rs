@@ -7,6 +7,7 @@
 //! `weir-bench` knows both.
 
 mod against;
+pub(crate) mod instructions;
 mod known;
 
 use std::fs::File;

@@ -3,10 +3,11 @@
 //!
 //! All steps run even when one fails, so that one run names everything that is wrong.
 
+use std::process::Command;
 use std::time::Instant;
 
 use crate::cargo_test::{self, Summary};
-use crate::command::{cargo, run};
+use crate::command::{cargo, output, run};
 use crate::{bench, fuzz, no_std, tidy, tools};
 
 /// Runs all steps; `Err` names those that failed.
@@ -21,6 +22,16 @@ pub(crate) fn all() -> Result<(), String> {
         let (counted, outcome) = cargo_test::all();
         summary = counted;
         outcome
+    });
+    steps.step("instructions", || {
+        let skipped = bench::instructions::check()?;
+        summary.skipped.extend(skipped.map(|reason| format!("instructions: {reason}")));
+        Ok(())
+    });
+    steps.step("peers", || {
+        let skipped = peers()?;
+        summary.skipped.extend(skipped.map(|reason| format!("peers: {reason}")));
+        Ok(())
     });
     steps.step("documents", documents);
     steps.step("fuzz", || fuzz::run_all(&[]));
@@ -37,6 +48,23 @@ fn format() -> Result<(), String> {
 
 fn lints() -> Result<(), String> {
     run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+/// Whether what is built beside peers compiles. `Some` says why that was not tried.
+fn peers() -> Result<Option<String>, String> {
+    let Ok(flags) = output(Command::new("pkg-config").args(["--cflags", "libdpdk"])) else {
+        return Ok(Some("no DPDK on this machine (libdpdk-dev)".to_owned()));
+    };
+    let problem = |error| format!("{PEERS}: {error}");
+    for entry in std::fs::read_dir(PEERS).map_err(problem)? {
+        let path = entry.map_err(problem)?.path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            // DPDK's own headers use what they warn of.
+            let mut compile = Command::new("cc");
+            run(compile.args(["-fsyntax-only", "-w"]).arg(path).args(flags.split_whitespace()))?;
+        }
+    }
+    Ok(None)
 }
 
 fn documents() -> Result<(), String> {
@@ -77,3 +105,6 @@ impl Steps {
         Err(format!("failed: {}", names.join(", ")))
     }
 }
+
+/// Sources of what drives peers.
+const PEERS: &str = "bench/peers";

@@ -35,6 +35,9 @@ fn main() -> ExitCode {
         "tidy" => tidy::check_repository(),
         "no-std" => no_std::prove(),
         "fuzz" => fuzz::run_all(rest),
+        "bench" if rest.first().is_some_and(|word| word == "instructions") => {
+            bench::instructions::call(&rest[1..])
+        }
         "bench" => match bench::Call::parse(rest) {
             Ok(call) => call.run(),
             Err(message) => {

@@ -11,7 +11,8 @@ use crate::kept::Lines;
 /// The section.
 pub(super) fn text(lines: &Lines) -> String {
     let known = Known(lines);
-    let sentences = [queued(&known), beside(&known), switch(&known), redirected(&known)];
+    let sentences =
+        [queued(&known), beside(&known), switch(&known), redirected(&known), schedulers(&known)];
     let found: Vec<String> = sentences.into_iter().flatten().collect();
     if found.is_empty() {
         return String::new();
@@ -111,6 +112,29 @@ fn redirected(known: &Known<'_>) -> Option<String> {
          look-ups and counters in the second cache ({} a load that has to be waited for).",
         time(1.0 / redirected),
         redirected / bridge,
+        time(far)
+    ))
+}
+
+fn schedulers(known: &Known<'_>) -> Option<String> {
+    let series = |classes: u32, who: &str| {
+        known.median("rte_sched", &format!("netback.6/refill/{classes}/{who}"))
+    };
+    let (drr, hfsc) = (series(4096, "drr")?, series(4096, "hfsc-tree-min")?);
+    let (peer, small) = (series(4096, "rte_sched")?, series(64, "hfsc-tree-min")?);
+    let million = series(1 << 20, "hfsc-tree-min")?;
+    let far = known.median("machine", "load-32MiB")?;
+    Some(format!(
+        "**The schedulers** at 4096 classes are limited by the instructions that they execute, \
+         which `./x bench instructions` counts, and less by memory: HFSC with two levels and \
+         guarantees takes {} a packet, out and in again, and {} of that already at 64 classes, \
+         where all is in the first cache. DRR takes {}, `rte_sched` {}. At a million classes HFSC \
+         takes {}: what is more is memory, where a load that has to be waited for takes {}.",
+        time(hfsc),
+        share(small / hfsc),
+        time(drr),
+        time(peer),
+        time(million),
         time(far)
     ))
 }

@@ -86,6 +86,9 @@ Options:
   -- ARGUMENTS   for the benches: `-- --quick` for a row, `-- --classes 4096 hfsc` for sched,
                  `-- 1` (seconds) for packets
 
+`./x bench instructions [--keep]` counts what the pure benches execute for a packet, under
+callgrind, and refuses more than bench/instructions.txt has; `--keep` writes that file.
+
 Every run leaves its samples in out/bench/NAME/result.json (docs/results.md).
 Examples:
   ./x bench machine                        what this machine is like, kept nowhere else
