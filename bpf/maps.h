@@ -26,6 +26,22 @@ struct {
 } devices SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NEAR_DEVICES);
+	__type(key, __u32);
+	__type(value, struct near_device);
+} near_devices SEC(".maps");
+
+/* Words. Set before the program is loaded, so that what they rule out costs nothing. */
+const volatile struct {
+	__u64 gates;
+	/* Rows of `path_counts`, a power of two; a processor counts in the row of its low bits. */
+	__u64 rows;
+	/* Whether no two processors share a row. */
+	__u64 row_is_own;
+} settings = {1, 1, 0};
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct station_key);

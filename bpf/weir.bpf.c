@@ -13,10 +13,33 @@
 #include "maps.h"
 #include "redirect.h"
 
-static __always_inline int count_fault(__u64 *counter)
+enum fault {
+	MALFORMED,
+	OVERSIZE,
+	NO_SOCKET,
+};
+
+static __always_inline int count_fault(const struct device *device, enum fault fault)
 {
-	__sync_fetch_and_add(counter, 1);
+	struct faults *counted = bpf_map_lookup_elem(&faults, &device->index);
+
+	if (counted)
+		__sync_fetch_and_add(fault == MALFORMED	 ? &counted->malformed
+				     : fault == OVERSIZE ? &counted->oversize
+							 : &counted->no_socket,
+				     1);
 	return XDP_DROP;
+}
+
+/* Without hashing where no other device has the same low bits of its ifindex. */
+static __always_inline const struct device *find_device(__u32 ifindex)
+{
+	__u32 slot = ifindex & (NEAR_DEVICES - 1);
+	struct near_device *near = bpf_map_lookup_elem(&near_devices, &slot);
+
+	if (near && near->ifindex == ifindex)
+		return &near->device;
+	return bpf_map_lookup_elem(&devices, &ifindex);
 }
 
 /* Whether one more frame may enter. Several processors may ask at once: none enters unpaid. */
@@ -83,38 +106,34 @@ int weir_xdp(struct xdp_md *ctx)
 	void *end = (void *)(long)ctx->data_end;
 	__u32 ifindex = ctx->ingress_ifindex;
 	__u64 length = end - data;
-	struct device *device;
-	struct faults *fault;
+	const struct device *device;
 	struct station *station = 0;
 	struct gate *gate;
 	__u32 queue, index;
 	int tagged = 0;
 	long action = -1;
 
-	device = bpf_map_lookup_elem(&devices, &ifindex);
+	device = find_device(ifindex);
 	if (!device)
 		return XDP_DROP;
-	fault = bpf_map_lookup_elem(&faults, &device->index);
-	if (!fault)
-		return XDP_DROP;
 	if (data + sizeof(struct ethhdr) > end)
-		return count_fault(&fault->malformed);
+		return count_fault(device, MALFORMED);
 	if (length > device->frame_max)
-		return count_fault(&fault->oversize);
+		return count_fault(device, OVERSIZE);
 	queue = ctx->rx_queue_index;
 	if (queue >= device->queues)
-		return count_fault(&fault->no_socket);
+		return count_fault(device, NO_SOCKET);
 	index = device->gate;
 	if (device->kind == DEVICE_PORT) {
 		station = find_station(device, data, end, &tagged);
 		if (tagged < 0)
-			return count_fault(&fault->malformed);
+			return count_fault(device, MALFORMED);
 		if (station)
 			index = station->gate;
 	}
 	gate = bpf_map_lookup_elem(&gates, &index);
 	if (!gate)
-		return count_fault(&fault->no_socket);
+		return count_fault(device, NO_SOCKET);
 	if (device->kind == DEVICE_VIF)
 		action = redirect_from_vif(ctx, device, index, gate);
 	else if (station)

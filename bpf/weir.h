@@ -25,6 +25,15 @@ struct device {
 	__u32 frame_max;
 };
 
+/* Places of the table that is looked at first; a power of two. */
+#define NEAR_DEVICES 1024
+
+/* A device in the place that the low bits of its ifindex name; 0: none. */
+struct near_device {
+	__u32 ifindex;
+	struct device device;
+};
+
 enum station_kind {
 	/* A vif's own address. */
 	STATION_VIF = 0,
@@ -115,7 +124,7 @@ struct tally {
 	__u64 bytes;
 };
 
-/* What a path has counted; same index. */
+/* What a path has counted; same index, in the row of the processor. */
 struct path_counters {
 	struct tally redirected;
 	struct tally spoofed;

@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, libbpf_sys};
 use weir_units::Instant;
 
 use super::gate::{GateId, Gates};
-use super::redirect::{BucketId, BucketLimit, Redirect, RedirectCounters, Redirects};
+use super::redirect::{self, BucketId, BucketLimit, Redirect, RedirectCounters, Redirects};
 use crate::error::PortError;
 use crate::memory_map::Mapping;
 
@@ -23,6 +23,7 @@ pub struct DataPlane {
     xdp: OwnedFd,
     discard: OwnedFd,
     devices: MapHandle,
+    near_devices: MapHandle,
     stations: MapHandle,
     sockets: MapHandle,
     targets: MapHandle,
@@ -129,13 +130,21 @@ impl DataPlane {
             .name("weir")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(|error| failed("open the program", &error))?;
+        let rows = CounterRows::of(limits.gates, processors()?);
         for mut map in open.maps_mut() {
-            let entries = match map.name().to_str() {
-                Some("devices" | "faults" | "targets") => limits.devices,
-                Some("stations") => limits.stations,
-                Some("gates" | "paths" | "path_counts") => limits.gates,
-                Some("buckets") => limits.gates * BUCKETS_A_GATE,
-                Some("sockets") => limits.sockets,
+            let name = map.name().to_string_lossy().into_owned();
+            let entries = match name.as_str() {
+                "devices" | "faults" | "targets" => limits.devices,
+                "stations" => limits.stations,
+                "gates" | "paths" => limits.gates,
+                "path_counts" => limits.gates * rows.rows,
+                "buckets" => limits.gates * redirect::BUCKETS_A_GATE,
+                "sockets" => limits.sockets,
+                name if name.ends_with(".rodata") => {
+                    let set = map.set_initial_value(&rows.constants(limits.gates));
+                    set.map_err(|error| failed("set the constants", &error))?;
+                    continue;
+                }
                 _ => continue,
             };
             map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
@@ -156,13 +165,14 @@ impl DataPlane {
         };
         let gates = Arc::new(Gates::map(map("gates")?.as_fd(), limits.gates)?);
         let tables = [map("paths")?, map("path_counts")?, map("buckets")?];
-        let redirects = Redirects::map(tables, limits.gates, limits.gates * BUCKETS_A_GATE)?;
+        let redirects = Redirects::map(tables, limits.gates, rows.rows)?;
         let faults = Mapping::shared(map("faults")?.as_fd(), 0, limits.devices as usize * FAULTS)
             .map_err(|error| PortError::system("faults", "map the array", error))?;
         Ok(Self {
             xdp: program("weir_xdp")?,
             discard: program("weir_discard")?,
             devices: map("devices")?,
+            near_devices: map("near_devices")?,
             stations: map("stations")?,
             sockets: map("sockets")?,
             targets: map("targets")?,
@@ -340,9 +350,20 @@ impl DataPlane {
         }
         let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
         set.map_err(|error| failed("enter a device", &error))?;
+        if matches!(self.near_device(ifindex), Some(0)) {
+            let near = [&ifindex.to_ne_bytes()[..], &value].concat();
+            let set = self.near_devices.update(&near_slot(ifindex), &near, MapFlags::ANY);
+            set.map_err(|error| failed("enter a device by its low bits", &error))?;
+        }
         let (index, target) = (entry.index.to_ne_bytes(), ifindex.to_ne_bytes());
         let set = self.targets.update(&index, &target, MapFlags::ANY);
         set.map_err(|error| failed("enter a device to redirect to", &error))
+    }
+
+    /// Whose place it is that the low bits of `ifindex` name; 0 for nobody's.
+    fn near_device(&self, ifindex: u32) -> Option<u32> {
+        let value = self.near_devices.lookup(&near_slot(ifindex), MapFlags::ANY).ok()??;
+        Some(u32::from_ne_bytes(*value.first_chunk()?))
     }
 
     fn store_station(&self, key: [u8; 12], words: &[u32; 4]) -> Result<(), PortError> {
@@ -361,6 +382,9 @@ impl DataPlane {
     pub(super) fn remove_device(&mut self, ifindex: u32, entry: &DeviceEntry) {
         // What is not there need not be removed.
         let _ = self.devices.delete(&ifindex.to_ne_bytes());
+        if self.near_device(ifindex) == Some(ifindex) {
+            let _ = self.near_devices.update(&near_slot(ifindex), &[0; 28], MapFlags::ANY);
+        }
         let _ = self.targets.delete(&entry.index.to_ne_bytes());
         for index in entry.socket_base..entry.socket_base + entry.queues {
             let _ = self.sockets.delete(&index.to_ne_bytes());
@@ -431,6 +455,43 @@ fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError {
     PortError::system("data plane", step, io::Error::other(error.to_string()))
 }
 
+/// How the counters of redirected paths are split among processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CounterRows {
+    /// A power of two; processor k counts in row k modulo this.
+    rows: u32,
+    /// Whether each processor has a row for itself.
+    is_own: bool,
+}
+
+impl CounterRows {
+    /// A row for each processor, within [`COUNTERS_MAX`] entries.
+    fn of(gates: u32, processors: u32) -> Self {
+        let most = (COUNTERS_MAX / gates.max(1)).max(1);
+        let wanted = processors.max(1).checked_next_power_of_two().unwrap_or(1);
+        let rows = wanted.min(1 << most.ilog2());
+        Self { rows, is_own: rows >= processors }
+    }
+
+    /// The words of `settings` in `bpf/maps.h`.
+    fn constants(self, gates: u32) -> Vec<u8> {
+        let words = [gates, self.rows, u32::from(self.is_own)].map(u64::from);
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+}
+
+/// Processors that may ever run the program.
+fn processors() -> Result<u32, PortError> {
+    let count =
+        libbpf_rs::num_possible_cpus().map_err(|error| failed("count processors", &error))?;
+    Ok(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// The place in the table of near devices.
+fn near_slot(ifindex: u32) -> [u8; 4] {
+    (ifindex % NEAR_DEVICES).to_ne_bytes()
+}
+
 /// `struct station_key` of `bpf/weir.h`.
 fn station_key(device: u32, vlan: u16, mac: [u8; 6]) -> [u8; 12] {
     let mut key = [0; 12];
@@ -448,8 +509,11 @@ const STATION_VIF: u32 = 0;
 const STATION_REMOTE: u32 = 1;
 const NO_TARGET: u32 = u32::MAX;
 
-/// Two of a vif's own for each direction; and there are no more routers and slices than vifs.
-const BUCKETS_A_GATE: u32 = 6;
+/// As in `bpf/weir.h`.
+const NEAR_DEVICES: u32 = 1024;
+
+/// 48 MiB of counters, or as many as there are gates.
+const COUNTERS_MAX: u32 = 1 << 18;
 
 /// `sizeof(struct faults)` in `bpf/weir.h`.
 const FAULTS: usize = 64;
@@ -460,3 +524,22 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 const ATTACH_TRIES: u32 = 100;
 const ATTACH_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_processor_has_its_row_of_counters_while_there_is_room() {
+        let rows = |gates, processors| {
+            let CounterRows { rows, is_own } = CounterRows::of(gates, processors);
+            (rows, is_own)
+        };
+        assert_eq!(rows(2001, 2), (2, true));
+        assert_eq!(rows(2001, 6), (8, true));
+        assert_eq!(rows(2001, 128), (128, true));
+        assert_eq!(rows(65_536, 128), (4, false), "as many as fit");
+        assert_eq!(rows(COUNTERS_MAX + 1, 2), (1, false));
+        assert_eq!(rows(1, 1), (1, true));
+    }
+}

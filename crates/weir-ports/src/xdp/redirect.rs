@@ -88,12 +88,15 @@ pub(super) struct Redirects {
     counters: Mapping,
     buckets: Mapping,
     gates: u32,
+    /// Rows of the counters: one for each processor, or shared by some.
+    rows: u32,
     free_buckets: Vec<u32>,
 }
 
 impl Redirects {
-    /// Maps the tables of `gates` paths and `buckets` buckets.
-    pub(super) fn map(maps: [MapHandle; 3], gates: u32, buckets: u32) -> Result<Self, PortError> {
+    /// Maps the tables of `gates` paths, of as many counters in each of `rows`, and the buckets.
+    pub(super) fn map(maps: [MapHandle; 3], gates: u32, rows: u32) -> Result<Self, PortError> {
+        let buckets = gates * BUCKETS_A_GATE;
         let [paths, counters, bucket_map] = maps;
         let shared = |map: &MapHandle, entries: u32, size: usize| {
             Mapping::shared(map.as_fd(), 0, entries as usize * size)
@@ -101,10 +104,11 @@ impl Redirects {
         };
         Ok(Self {
             engaged: shared(&paths, gates, PATH)?,
-            counters: shared(&counters, gates, COUNTERS)?,
+            counters: shared(&counters, gates * rows, COUNTERS)?,
             buckets: shared(&bucket_map, buckets, BUCKET)?,
             paths,
             gates,
+            rows,
             free_buckets: (0..buckets).rev().collect(),
         })
     }
@@ -147,10 +151,15 @@ impl Redirects {
     }
 
     pub(super) fn counters(&self, gate: GateId) -> RedirectCounters {
+        if gate.0 >= self.gates {
+            return RedirectCounters::default();
+        }
         let tally = |index: usize| {
             let read = |at| {
-                let word = self.word(&self.counters, gate.0, COUNTERS, at);
-                word.map_or(0, |word| word.load(Ordering::Relaxed))
+                let entries = (0..self.rows).map(|row| row * self.gates + gate.0);
+                let words =
+                    entries.filter_map(|entry| self.word(&self.counters, entry, COUNTERS, at));
+                words.map(|word| word.load(Ordering::Relaxed)).sum()
             };
             Tally { packets: read(2 * index), bytes: read(2 * index + 1) }
         };
@@ -236,6 +245,9 @@ fn cost(per_second: u64, units: u64) -> Result<u64, PortError> {
 const PATH: usize = 128;
 const COUNTERS: usize = 192;
 const BUCKET: usize = 64;
+
+/// Two of a vif's own for each direction; and there are no more routers and slices than vifs.
+pub(super) const BUCKETS_A_GATE: u32 = 6;
 
 const PATH_REDIRECT: u32 = 1;
 const MACS_MAX: usize = 4;
