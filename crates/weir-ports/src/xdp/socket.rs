@@ -71,6 +71,10 @@ impl Socket {
             sys::set_option(descriptor.as_fd(), libc::SOL_XDP, option, &config.ring)
                 .map_err(|error| PortError::system(name, "size an AF_XDP ring", error))?;
         }
+        // Refused by kernels before 6.17, which serve 32 frames a call.
+        let budget = config.ring.min(BUDGET);
+        let _refused =
+            sys::set_option(descriptor.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget);
         let offsets: libc::xdp_mmap_offsets =
             sys::option(descriptor.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
                 .map_err(|error| PortError::system(name, "read the AF_XDP offsets", error))?;
@@ -297,6 +301,13 @@ fn page(constant: libc::off_t) -> u64 {
 const BIND_TRIES: u32 = 100;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 
-/// The kernel sends 32 frames a call, so this empties the largest ring that makes sense; a bound
-/// because a device that frees places as fast as we fill them must not keep the worker here.
+/// From `linux/if_xdp.h`: in copy mode, frames that one call may send.
+const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+
+/// As many as a turn of the worker hands over, and more.
+const BUDGET: u32 = 256;
+
+/// The kernel sends 32 frames a call, or [`BUDGET`], so this empties the largest ring that makes
+/// sense; a bound because a device that frees places as fast as we fill them must not keep the
+/// worker here.
 const KICKS_MAX: u32 = 64;
