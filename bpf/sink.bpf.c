@@ -33,6 +33,7 @@
 #define DROP_NONE 0
 #define DROP_STREAMS 1
 #define DROP_ALL 2
+#define DROP_UNREAD 3
 
 /* But for the lock, all fields are 64 bits wide: user space reads an array of words. */
 struct stream {
@@ -405,6 +406,11 @@ int weir_sink(struct xdp_md *ctx)
 	if (!t)
 		return XDP_PASS;
 	struct packet p = { .bytes = (__u64)ctx->data_end - ctx->data, .packets = 1 };
+	if (settings.drop == DROP_UNREAD) {
+		t->packets += 1;
+		t->bytes += p.bytes;
+		return XDP_DROP;
+	}
 	p.now = bpf_ktime_get_ns();
 	p.cell = cell_of(p.now, t);
 	if (!read_frame(ctx, &p))

@@ -118,6 +118,7 @@ impl Problems {
     fn xdp(&mut self, xdp: &XdpSend) {
         self.within("xdp.streams: length", xdp.streams.len(), 1..=usize::from(STREAMS_MAX));
         self.within("xdp.catch_up_us", xdp.catch_up_us, 0..=10_000_000);
+        self.within("xdp.clock_every", xdp.clock_every, 1..=64);
         let mut numbers = BTreeSet::new();
         let mut devices = BTreeSet::new();
         for (index, stream) in xdp.streams.iter().enumerate() {

@@ -92,7 +92,8 @@ impl Generator {
     fn load(run: &RunSpec, xdp: &XdpSend) -> Result<Self, TrafficError> {
         let count = u32::try_from(xdp.streams.len()).unwrap_or(u32::MAX);
         let frame_bytes = xdp.streams.iter().map(|stream| stream.sizes.max()).max().unwrap_or(0);
-        let settings = [u64::from(count), u64::from(frame_bytes), run.cell_ns()];
+        let clock_every = u64::from(xdp.clock_every);
+        let settings = [u64::from(count), u64::from(frame_bytes), run.cell_ns(), clock_every];
         let entries = [("streams", count), ("rings", count)];
         let object = bpf::open("generator", &OBJECT.0, &settings, &entries)?;
         let object = bpf::load(object)?;

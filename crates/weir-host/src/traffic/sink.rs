@@ -99,6 +99,7 @@ impl Maps {
                 Verdict::PassAll => 0,
                 Verdict::DropMeasured => 1,
                 Verdict::DropAll => 2,
+                Verdict::DropUnread => 3,
             },
             u64::from(mtu(&sink.device)?),
         ];
