@@ -18,6 +18,7 @@ pub mod journal;
 pub mod lab;
 pub mod machine;
 pub mod netns;
+mod proc_stat;
 pub mod process;
 pub mod run;
 pub mod snapshot;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::proc_stat::Stat;
+
 use crate::error::HostError;
 
 /// A process, told apart from a later one with the same id by its start time.
@@ -32,14 +34,15 @@ impl Identity {
 
     /// The process that has this id now; none if there is none.
     pub fn of(pid: u32) -> Option<Self> {
-        let (_, start_ticks) = state_and_start(pid)?;
+        let start_ticks = Stat::of(pid)?.start_ticks;
         Some(Self { pid, start_ticks })
     }
 
     /// Whether it still runs. A zombie does not: it makes no more changes.
     pub fn is_alive(&self) -> bool {
-        matches!(state_and_start(self.pid),
-            Some((state, start)) if start == self.start_ticks && !matches!(state, 'Z' | 'X'))
+        Stat::of(self.pid).is_some_and(|stat| {
+            stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X')
+        })
     }
 
     fn signal(&self, signal: i32) {
@@ -106,15 +109,6 @@ pub fn with_environment(entry: &str) -> Vec<Identity> {
 pub(crate) fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn state_and_start(pid: u32) -> Option<(char, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the fields after its last ')' are plain, and the
-    // first of them is field 3.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(22 - 4)?.parse().ok()?))
 }
 
 /// How often an ending process is looked at.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::Change;
-use crate::process;
+use crate::process::{self, Stat};
 use crate::run::Command;
 use crate::undo::Undo;
 
@@ -34,22 +34,16 @@ struct Thread {
 }
 
 fn thread(pid: u32) -> Option<Thread> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let name = movable(&stat)?.to_owned();
+    let name = Stat::of(pid).filter(is_movable)?.name;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(Thread { pid, name, cpus: cpus.trim().to_owned() })
 }
 
-/// The name in a line of `/proc/PID/stat`, if it is one of [`FAMILIES`] and the kernel lets it be
-/// moved (proc_pid_stat(5): fields 2, 4 and 9).
-fn movable(stat: &str) -> Option<&str> {
-    let (name, rest) = stat.split_once(" (")?.1.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let is_kernel = *fields.get(1)? == KTHREADD;
-    let flags: u64 = fields.get(6)?.parse().ok()?;
-    let is_one = FAMILIES.iter().any(|family| name.starts_with(family));
-    (is_kernel && is_one && flags & PF_NO_SETAFFINITY == 0).then_some(name)
+/// Whether it is one of [`FAMILIES`] and the kernel lets it be moved.
+fn is_movable(stat: &Stat) -> bool {
+    let is_one = FAMILIES.iter().any(|family| stat.name.starts_with(family));
+    stat.parent == KTHREADD && is_one && stat.flags & PF_NO_SETAFFINITY == 0
 }
 
 fn move_off(thread: &Thread, cpu: u32) -> Option<Change> {
@@ -83,7 +77,7 @@ fn numbers(list: &str) -> Option<BTreeSet<u32>> {
 const FAMILIES: [&str; 6] = ["rcu", "kdamond", "kswapd", "kcompactd", "khugepaged", "ksmd"];
 
 /// The parent of the kernel's threads.
-const KTHREADD: &str = "2";
+const KTHREADD: u32 = 2;
 
 /// The kernel refuses to move the thread (linux/sched.h).
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
@@ -111,14 +105,15 @@ mod tests {
 
     #[test]
     fn only_such_threads_move_and_only_if_the_kernel_lets_them() {
-        let stat = |name: &str, parent: u32, flags: u64| {
-            format!("15 ({name}) I {parent} 0 0 0 -1 {flags} 0 0 0 0 0 7 0 0 20 0 1 0 31 0 0")
+        let movable = |name: &str, parent: u32, flags: u64| {
+            let line =
+                format!("15 ({name}) I {parent} 0 0 0 -1 {flags} 0 0 0 0 0 7 0 0 20 0 1 0 31 0 0");
+            is_movable(&Stat::parse(&line).unwrap())
         };
-        assert_eq!(movable(&stat("rcu_preempt", 2, 0x0020_8040)), Some("rcu_preempt"));
-        assert_eq!(movable(&stat("rcu_preempt", 2, 0x0420_8040)), None);
-        assert_eq!(movable(&stat("rcu ) 2", 700, 0x0020_8040)), None);
-        assert_eq!(movable(&stat("kdamond.0", 2, 0x0020_8040)), Some("kdamond.0"));
-        assert_eq!(movable(&stat("kworker/1:2", 2, 0x0020_8040)), None);
-        assert_eq!(movable("15"), None);
+        assert!(movable("rcu_preempt", 2, 0x0020_8040));
+        assert!(!movable("rcu_preempt", 2, 0x0420_8040));
+        assert!(!movable("rcu ) 2", 700, 0x0020_8040));
+        assert!(movable("kdamond.0", 2, 0x0020_8040));
+        assert!(!movable("kworker/1:2", 2, 0x0020_8040));
     }
 }
