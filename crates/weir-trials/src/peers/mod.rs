@@ -5,11 +5,13 @@ mod htb;
 mod limiter;
 mod napi;
 mod ovs;
+mod spared;
 
 pub(crate) use htb::Htb;
 pub(crate) use limiter::{Limit, Limiter};
 pub(crate) use napi::NapiOn;
 pub(crate) use ovs::OpenVSwitch;
+pub(crate) use spared::Spared;
 
 use weir_host::run::{Command, Host, Platform};
 

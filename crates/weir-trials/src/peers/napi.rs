@@ -39,6 +39,8 @@ impl NapiOn<'_> {
         for thread in new {
             let (cpu, thread) = (cpu.to_string(), thread.to_string());
             Host::default().run(&Command::new("taskset", ["-pc", &cpu, &thread]))?;
+            // As Weir's worker has it.
+            Host::default().run(&Command::new("renice", ["-n", "-20", "-p", &thread]))?;
         }
         Ok(())
     }

@@ -8,11 +8,16 @@
 //! processor 0 did in the generator's own name.
 //!
 //! Receiving costs as little as it can, since it is the forwarder's processor that does it: frames
-//! are for a station that is not there, and the kernel drops them at the door. A redirected frame
-//! needs a program that takes it; it drops at once.
+//! are for a station that is not there, and the kernel drops them *at the door*. A redirected frame
+//! needs a program that takes it, and drops at once; the bridge on the same processor is measured
+//! both ways, and Weir held against each.
+//!
+//! All have what Weir has: queues of as many packets, a packet thread of the same priority, a
+//! processor that the kernel's own threads have left.
 
 use std::time::{Duration, Instant};
 
+use weir_host::process::Stat;
 use weir_host::run::Command;
 use weir_host::traffic::{Mac, Rate, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
 use weir_policy::{Kind, Policy, SliceId};
@@ -21,8 +26,8 @@ use weir_units::{BitRate, ByteCount, PacketRate};
 
 use super::Row;
 use crate::cpu_time::{Busy, CpuTime};
-use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch};
-use crate::specs::worker_cpu;
+use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, Spared};
+use crate::specs::{hardly_reading_the_clock, worker_cpu};
 use crate::{Middle, Rig, Run, Star, Trial, TrialError};
 
 /// Shows the row.
@@ -35,6 +40,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         trial.say(text);
         trial.result.add_note(text);
     }
+    let _spared = Spared::take()?;
     let bench = Bench::new();
     let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); forwarders.len()];
     for _ in 0..repetitions {
@@ -70,13 +76,13 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     };
     let queued = [Forwarder::Queued, Forwarder::BridgeHtb];
     compare("queued", "packets, queued : bridge + HTB", QUEUED_RATIO, queued)?;
-    let redirected = [Forwarder::Redirected, Forwarder::BridgeTogether];
-    compare(
-        "redirected",
-        "packets on one core, redirected : bridge",
-        REDIRECTED_RATIO,
-        redirected,
-    )?;
+    for (part, text, bridge) in [
+        ("redirected", "redirected : bridge", Forwarder::BridgeTogether),
+        ("redirected-door", "redirected : bridge to the door", Forwarder::BridgeToDoor),
+    ] {
+        let text = format!("packets on one core, {text}");
+        compare(part, &text, REDIRECTED_RATIO, [Forwarder::Redirected, bridge])?;
+    }
     Ok(())
 }
 
@@ -89,17 +95,19 @@ enum Forwarder {
     OpenVSwitch,
     Redirected,
     BridgeTogether,
+    BridgeToDoor,
     BridgeHtbTogether,
 }
 
 /// In the order of each repetition.
-const ALL: [Forwarder; 7] = [
+const ALL: [Forwarder; 8] = [
     Forwarder::Queued,
     Forwarder::Bridge,
     Forwarder::BridgeHtb,
     Forwarder::OpenVSwitch,
     Forwarder::Redirected,
     Forwarder::BridgeTogether,
+    Forwarder::BridgeToDoor,
     Forwarder::BridgeHtbTogether,
 ];
 
@@ -107,6 +115,11 @@ impl Forwarder {
     /// Whether who forwards has a processor of its own.
     const fn is_apart(self) -> bool {
         matches!(self, Self::Queued | Self::Bridge | Self::BridgeHtb | Self::OpenVSwitch)
+    }
+
+    /// Whether frames end at the stack's door, not in a program.
+    const fn ends_at_door(self) -> bool {
+        self.is_apart() || matches!(self, Self::BridgeToDoor)
     }
 
     const fn name(self) -> &'static str {
@@ -117,6 +130,7 @@ impl Forwarder {
             Self::OpenVSwitch => "apart/open-vswitch",
             Self::Redirected => "together/weir-redirected",
             Self::BridgeTogether => "together/bridge",
+            Self::BridgeToDoor => "together/bridge-to-door",
             Self::BridgeHtbTogether => "together/bridge-htb",
         }
     }
@@ -131,7 +145,7 @@ struct Seen {
     efficiency: f64,
     /// Processors that the generator took.
     generator: f64,
-    /// Of the node's time, the part that the kernel spent for it.
+    /// Of the time of a node's worker, the part that the kernel spent for it.
     in_kernel: f64,
 }
 
@@ -153,7 +167,7 @@ impl Bench {
         let mut rig = Rig::up(star)?;
         // A veth takes redirected frames once its peer has GRO or a program; the program comes
         // later. Elsewhere GRO would put a queue before the door.
-        let gro = if forwarder.is_apart() { "off" } else { "on" };
+        let gro = if forwarder.ends_at_door() { "off" } else { "on" };
         rig.ask("wire", Command::new("ethtool", ["-K", "eth0", "gro", gro]))?;
         let seen = match forwarder {
             Forwarder::Queued => {
@@ -173,6 +187,7 @@ impl Bench {
             Forwarder::Bridge
             | Forwarder::BridgeHtb
             | Forwarder::BridgeTogether
+            | Forwarder::BridgeToDoor
             | Forwarder::BridgeHtbTogether => self.bridge(&mut rig, forwarder),
         };
         rig.down()?;
@@ -185,7 +200,7 @@ impl Bench {
         if matches!(forwarder, Forwarder::BridgeHtb | Forwarder::BridgeHtbTogether) {
             let class = BitRate::from_bps(LINK.as_bps() / TENANTS as u64);
             let burst = ByteCount::new(LINK.as_bps() / 8 / 1000);
-            Htb { link: LINK, class, burst, packets: 1000 }.up(star)?;
+            Htb { link: LINK, class, burst, packets: QUEUE_PACKETS }.up(star)?;
         }
         if forwarder.is_apart() {
             let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
@@ -231,10 +246,10 @@ impl Bench {
         // A bridge learns where the receiver is from what comes from there.
         let answers = star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS)));
         streams.push(XdpStream { source_mac: Some(RECEIVER), ..answers });
-        let receivers = if forwarder.is_apart() { vec![] } else { vec![light_sink(star)] };
+        let receivers = if forwarder.ends_at_door() { vec![] } else { vec![light_sink(star)] };
         let run = Run {
             middle: Middle::Bridge,
-            senders: vec![star.generator(streams)],
+            senders: vec![hardly_reading_the_clock(star.generator(streams))],
             receivers,
             changes: Vec::new(),
             length: WARM_UP + MEASURED + SPARE,
@@ -243,12 +258,12 @@ impl Bench {
         let (outcome, (busy, rate, in_kernel)) = run.flow(rig, |rig| {
             std::thread::sleep(WARM_UP);
             let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
-            let node = rig.node().map(|node| process_ticks(node.pid()));
+            let node = rig.node().map(|node| worker_ticks(node.pid()));
             std::thread::sleep(MEASURED);
             let packets = received(rig)?.saturating_sub(before);
             let rate = crate::float(packets) / start.elapsed().as_secs_f64();
             let spent = rig.node().zip(node).map(|(node, before)| {
-                let now = process_ticks(node.pid());
+                let now = worker_ticks(node.pid());
                 [0, 1].map(|at| crate::float(now[at].saturating_sub(before[at])))
             });
             let in_kernel =
@@ -278,12 +293,9 @@ impl Bench {
     }
 }
 
-/// What a process has run, in its own code and in the kernel's: fields 14 and 15 of its `stat`.
-fn process_ticks(pid: u32) -> [u64; 2] {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-    let ticks: Vec<u64> = fields.skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
-    ticks.try_into().unwrap_or([0; 2])
+/// What a node's worker has run, in its own code and in the kernel's.
+fn worker_ticks(node: u32) -> [u64; 2] {
+    Stat::of_thread(node, WORKER).map_or([0; 2], |stat| [stat.user_ticks, stat.kernel_ticks])
 }
 
 /// A program that drops everything and counts hardly more than how much.
@@ -291,7 +303,7 @@ fn light_sink(star: &Star) -> ReceiveSpec {
     let mut spec = star.sink();
     spec.streams_max = 1;
     if let ReceiveMethod::Sink(sink) = &mut spec.method {
-        (sink.sources_max, sink.verdict) = (0, Verdict::DropAll);
+        (sink.sources_max, sink.verdict) = (0, Verdict::DropUnread);
     }
     spec
 }
@@ -303,6 +315,9 @@ fn received(rig: &Rig) -> Result<u64, TrialError> {
     let packets = links[0]["stats64"]["rx"]["packets"].as_u64();
     packets.ok_or_else(|| TrialError::Node("ip link shows no received packets".into()))
 }
+
+/// A node's packet thread.
+const WORKER: &str = "weir-worker";
 
 /// Vifs, and classes of HTB.
 const TENANTS: usize = 16;
