@@ -92,7 +92,7 @@ pub(crate) fn read(path: &str) -> Result<Lines, Box<dyn Error>> {
 }
 
 /// Errors begin with the number of the line.
-fn parse(text: &str) -> Result<Lines, String> {
+pub(crate) fn parse(text: &str) -> Result<Lines, String> {
     let mut last = Lines::new();
     for (number, text) in (1..).zip(text.lines()) {
         let line: Line =

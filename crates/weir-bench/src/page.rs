@@ -59,7 +59,8 @@ const BENCHES: &[(&str, &str, &str)] = &[
          processor of its own, the generator another. *Together*: everything on one processor,\n\
          the generator included. `per-cpu` is packets by all processor time but the generator's\n\
          own, soft interrupts included; `generator` is that own part, in processors; `in-kernel`\n\
-         is the part of the worker's time that the kernel spent for it.",
+         is the part of the worker's time that the kernel spent for it, `frames-a-turn` what it\n\
+         sent by each turn of its loop in which something moved.",
     ),
     (
         "accuracy",
@@ -71,7 +72,8 @@ const BENCHES: &[(&str, &str, &str)] = &[
     (
         "rte_sched",
         "Schedulers beside DPDK's rte_sched",
-        "A packet out and in again, on one processor, in turns; rows are the load and classes.",
+        "A packet out and in again, on one processor, in turns; rows are the load and classes.\n\
+         `rte_sched` is the library as Debian builds it, for any x86-64, without huge pages.",
     ),
     (
         "sched",

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weir_policy::{Kind, Policy, VifId};
 use weir_ports::{
-    AnyPort, DataPlane, Faults, GateId, Gates, PacketConfig, PacketPort, PlaneLimits, Pool,
-    PortError, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+    AnyPort, BindMode, DataPlane, Faults, GateId, Gates, PacketConfig, PacketPort, PlaneLimits,
+    Pool, PortError, Role, TapConfig, TapPort, XdpConfig, XdpPort,
 };
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
@@ -208,7 +208,10 @@ impl Attached {
     fn new(name: &str, iface: u32, vif: Option<VifId>, opened: Opened) -> Self {
         let Opened { port, fallback } = opened;
         let driver = match &port {
-            AnyPort::Xdp(port) => format!("xdp {:?}", port.attached()).to_lowercase(),
+            AnyPort::Xdp(port) => {
+                let copies = if port.bound() == BindMode::Copy { "copy" } else { "zero-copy" };
+                format!("xdp {:?} {copies}", port.attached()).to_lowercase()
+            }
             other => other.kind().to_owned(),
         };
         let holds_back = matches!(port, AnyPort::Memory(_));

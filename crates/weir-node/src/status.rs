@@ -32,7 +32,7 @@ pub struct IfaceStatus {
     pub name: String,
     /// Its device.
     pub device: String,
-    /// How the device is driven: `xdp native`, `packet`, ….
+    /// How the device is driven: `xdp native copy`, `xdp native zero-copy`, `packet`, ….
     pub driver: String,
     /// Why the device is not driven by XDP, if that was tried first (`kind = "auto"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,7 +36,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let mut rates: Vec<(String, BitRate)> =
         RATES_MBPS.iter().map(|mbps| (format!("{mbps}M"), BitRate::from_mbps(*mbps))).collect();
     rates.push(("most".to_owned(), most));
-    let name = row.id("most/rate");
+    let name = row.id("setting/most");
     trial.keep(&name, Series::unordered("bit/s", vec![crate::float(most.as_bps())]))?;
     let repetitions = if trial.quick { 1 } else { 5 };
     for (label, rate) in &rates {

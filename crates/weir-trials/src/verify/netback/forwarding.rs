@@ -25,6 +25,7 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, ByteCount, PacketRate};
 
 use super::Row;
+use super::worker::{Spent, Worker};
 use crate::cpu_time::{Busy, CpuTime};
 use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, Spared};
 use crate::specs::{hardly_reading_the_clock, worker_cpu};
@@ -65,7 +66,12 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         keep("per-cpu", "packet/s", |seen| seen.efficiency)?;
         keep("generator", "1", |seen| seen.generator)?;
         if *forwarder == Forwarder::Queued {
-            keep("in-kernel", "1", |seen| seen.in_kernel)?;
+            keep("in-kernel", "1", |seen| seen.worker.map_or(0.0, |it| it.in_kernel))?;
+            keep("frames-a-turn", "packet", |seen| seen.worker.map_or(0.0, |it| it.frames_a_turn))?;
+            let copies =
+                |seen: &Seen| f64::from(u8::from(seen.worker.is_some_and(|it| it.zero_copy)));
+            let copies = Series::unordered("1", seen.iter().map(copies).collect());
+            trial.keep(&row.id("setting/zero-copy"), copies)?;
         }
     }
     let mut compare = |part: &str, text: &str, least: f64, pair: [Forwarder; 2]| {
@@ -145,8 +151,8 @@ struct Seen {
     efficiency: f64,
     /// Processors that the generator took.
     generator: f64,
-    /// Of the time of a node's worker, the part that the kernel spent for it.
-    in_kernel: f64,
+    /// What Weir's worker did, where it forwards.
+    worker: Option<Spent>,
 }
 
 struct Bench {
@@ -255,20 +261,18 @@ impl Bench {
             length: WARM_UP + MEASURED + SPARE,
             star: star.clone(),
         };
-        let (outcome, (busy, rate, in_kernel)) = run.flow(rig, |rig| {
+        let (outcome, (busy, rate, worker)) = run.flow(rig, |rig| {
             std::thread::sleep(WARM_UP);
             let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
-            let node = rig.node().map(|node| worker_ticks(node.pid()));
+            let worker = rig.node().map(Worker::now).transpose()?;
             std::thread::sleep(MEASURED);
             let packets = received(rig)?.saturating_sub(before);
             let rate = crate::float(packets) / start.elapsed().as_secs_f64();
-            let spent = rig.node().zip(node).map(|(node, before)| {
-                let now = worker_ticks(node.pid());
-                [0, 1].map(|at| crate::float(now[at].saturating_sub(before[at])))
-            });
-            let in_kernel =
-                spent.map_or(0.0, |[user, kernel]| kernel / (user + kernel).max(f64::MIN_POSITIVE));
-            Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate, in_kernel))
+            let spent = match (rig.node(), worker) {
+                (Some(node), Some(before)) => Some(Worker::now(node)?.since(&before)),
+                _ => None,
+            };
+            Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate, spent))
         })?;
         let late = outcome
             .sent
@@ -282,7 +286,7 @@ impl Bench {
             rate,
             efficiency: rate / (all - own).max(f64::MIN_POSITIVE),
             generator: own,
-            in_kernel,
+            worker,
         })
     }
 
@@ -291,11 +295,6 @@ impl Bench {
         let stream = self.star.stream(tenant, number, FRAME_BYTES, None);
         XdpStream { weight: TURN, destination_mac: RECEIVER, ..stream }
     }
-}
-
-/// What a node's worker has run, in its own code and in the kernel's.
-fn worker_ticks(node: u32) -> [u64; 2] {
-    Stat::of_thread(node, WORKER).map_or([0; 2], |stat| [stat.user_ticks, stat.kernel_ticks])
 }
 
 /// A program that drops everything and counts hardly more than how much.

@@ -7,6 +7,7 @@ mod forwarding;
 mod rte_sched;
 mod scheduler;
 mod windows;
+mod worker;
 
 use super::{Row, Show, Table};
 
