@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An experiment being made: where its series and cases go, and what it tells while it runs.
 
-use weir_result::{Claim, ResultFile, Series};
+use weir_result::{Bound, Claim, ResultFile, Rule, Series};
 
 use crate::TrialError;
 
@@ -52,5 +52,23 @@ impl<'a> Trial<'a> {
         let holds = case.holds();
         self.say(&line);
         Ok(holds)
+    }
+
+    /// Closes an experiment: a case `id` that holds if all cases since the first `before` do, by
+    /// their verdicts as the series `ID/parts`.
+    ///
+    /// # Errors
+    /// There is such a case or series already, or there are no cases to judge by.
+    pub fn judge_parts(
+        &mut self,
+        before: usize,
+        id: &str,
+        title: &str,
+    ) -> Result<bool, TrialError> {
+        let parts = self.result.cases().get(before..).unwrap_or_default();
+        let verdicts = parts.iter().map(|case| f64::from(u8::from(case.holds()))).collect();
+        let name = format!("{id}/parts");
+        self.keep(&name, Series::unordered("1", verdicts))?;
+        self.judge(Claim::new(id, title, Rule::Min, Bound::equal(1.0)).of(&[name]))
     }
 }

@@ -17,8 +17,6 @@ pub mod plane;
 pub mod planes;
 mod table;
 
-use weir_result::{Bound, Claim, Rule, Series};
-
 pub use experiments::EXPERIMENTS;
 pub use intent::Intent;
 pub use plane::{Ability, DataPlane};
@@ -78,12 +76,7 @@ impl Experiment {
         let mut bench = Bench { judge: Judge::new(trial, self.name), plane, lab };
         (self.show)(&mut bench)?;
         let found = bench.judge.into_found();
-        let parts = &trial.result.cases()[before..];
-        let verdicts = parts.iter().map(|case| f64::from(u8::from(case.holds()))).collect();
-        let name = format!("{id}/parts");
-        trial.keep(&name, Series::unordered("1", verdicts))?;
-        let claim = Claim::new(id, self.title, Rule::Min, Bound::equal(1.0));
-        let holds = trial.judge(claim.of(&[name]))?;
+        let holds = trial.judge_parts(before, &id, self.title)?;
         Ok(Line::made(self.name, found, holds))
     }
 }

@@ -17,7 +17,7 @@ pub fn interval(samples: &[f64]) -> Option<Interval> {
     if samples.is_empty() {
         return None;
     }
-    let mean = samples.iter().sum::<f64>() / count;
+    let mean = crate::mean(samples);
     let half = samples.len().checked_sub(1).filter(|freedom| *freedom > 0).map(|freedom| {
         let squares = samples.iter().map(|sample| (sample - mean) * (sample - mean));
         let deviation = (squares.sum::<f64>() / crate::float(freedom as u64)).sqrt();

@@ -5,8 +5,6 @@ pub mod first_light;
 pub mod netback;
 pub mod node;
 
-use weir_result::{Bound, Claim, Rule, Series};
-
 use crate::{Trial, TrialError};
 
 /// A table of requirements.
@@ -64,12 +62,6 @@ impl Row {
         trial.say(&format!("{} {}", self.id(""), self.title));
         let before = trial.result.cases().len();
         (self.show)(trial, self)?;
-        let parts = &trial.result.cases()[before..];
-        let verdicts: Vec<f64> =
-            parts.iter().map(|case| f64::from(u8::from(case.holds()))).collect();
-        let name = self.id("parts");
-        trial.keep(&name, Series::unordered("1", verdicts))?;
-        let claim = Claim::new(self.id(""), self.title, Rule::Min, Bound::equal(1.0));
-        trial.judge(claim.of(&[name]))
+        trial.judge_parts(before, &self.id(""), self.title)
     }
 }
