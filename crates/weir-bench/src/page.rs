@@ -66,8 +66,11 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "accuracy",
         "Limits beside TBF and HTB",
         "The same burst (1 ms at the rate, two frames at least) and the same bytes of queue\n\
-         (20 ms) for all. `error` is of the rate under saturation, `delay` is at 95 % load,\n\
-         evenly spaced, `full` while the queue is full; both from generator to sink.",
+         (20 ms) for all. `error` is of the rate under saturation, `delay-p99` is at 95 % load,\n\
+         evenly spaced, from generator to sink: medians over windows of 100 ms, which stalls of\n\
+         the machine do not fill. `long` is of all the time, stalls included; `full` while the\n\
+         queue is full. `weir` is the default, `weir-spin` with `idle = \"spin\"`, which is what\n\
+         is held against the others.",
     ),
     (
         "rte_sched",
