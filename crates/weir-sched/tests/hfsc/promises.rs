@@ -337,3 +337,43 @@ fn bytes_sent_elsewhere_count_against_the_limits_above() {
     assert_eq!(hfsc.dequeue(now), Dequeue::Wait { until, why: WaitReason::UpperLimit });
     assert!(matches!(hfsc.dequeue(until), Dequeue::Send { .. }));
 }
+
+/// Goal: claims move to where they compete when a class above them gets or loses its limit while
+/// they are queued and waiting. Method: two guaranteed leaves below a class, a third and a flood
+/// beside it; every 20 ms the class gets a limit below what its leaves are promised, or loses it.
+/// Claims that stayed where they were would be served above the limit.
+#[test]
+fn claims_move_as_limits_above_them_come_and_go() {
+    let mut bed = Testbed::new(BitRate::from_mbps(1000));
+    let limited = |mbps: Option<u64>| ClassConfig {
+        max_rate: mbps.map(BitRate::from_mbps),
+        ..ClassConfig::default()
+    };
+    let slice = bed.add(None, &limited(None));
+    let router = bed.add(Some(slice), &limited(None));
+    let flood = bed.add(None, &ClassConfig { weight: 1000, ..ClassConfig::default() });
+    bed.flood(flood, 1200);
+    let config = ClassConfig { min_rate: BitRate::from_mbps(15), ..ClassConfig::default() };
+    let leaves = [slice, router, router].map(|parent| bed.add(Some(parent), &config));
+    for leaf in leaves {
+        bed.flood(leaf, 1500);
+    }
+    let mut before = [0; 3];
+    for window in 0..60 {
+        let limit = [None, Some(20), Some(10), None][window % 4];
+        bed.change(router, &limited(limit));
+        bed.run(Nanos::from_millis(20));
+        let now = leaves.map(|leaf| bed.sent(leaf));
+        let [beside, one, two] = [0, 1, 2].map(|at| now[at] - before[at]);
+        before = now;
+        // 15 Mb/s for 20 ms, less a packet at each end.
+        assert!(beside + 3000 >= 37_500, "window {window}: beside {beside} bytes");
+        match limit {
+            // What the limit passes in 20 ms, its burst, and a packet that was on the link.
+            Some(mbps) => {
+                assert!(one + two <= mbps * 2500 + 3036 + 1500, "window {window}: {one} + {two}");
+            }
+            None => assert!(one.min(two) + 3000 >= 37_500, "window {window}: {one}, {two} bytes"),
+        }
+    }
+}
