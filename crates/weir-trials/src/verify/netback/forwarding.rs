@@ -17,7 +17,6 @@
 
 use std::time::{Duration, Instant};
 
-use weir_host::process::Stat;
 use weir_host::run::Command;
 use weir_host::traffic::{Mac, Rate, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
 use weir_policy::{Kind, Policy, SliceId};
@@ -314,9 +313,6 @@ fn received(rig: &Rig) -> Result<u64, TrialError> {
     let packets = links[0]["stats64"]["rx"]["packets"].as_u64();
     packets.ok_or_else(|| TrialError::Node("ip link shows no received packets".into()))
 }
-
-/// A node's packet thread.
-const WORKER: &str = "weir-worker";
 
 /// Vifs, and classes of HTB.
 const TENANTS: usize = 16;

@@ -2,8 +2,7 @@
 //! What a node's worker did between two instants: how much of it in the kernel, how many frames a
 //! turn.
 
-use std::fs;
-use std::path::Path;
+use weir_host::process::Stat;
 
 use crate::node::NodeProcess;
 use crate::{TrialError, UPLINK};
@@ -61,24 +60,11 @@ impl Worker {
     }
 }
 
-/// Fields 14 and 15 of the worker's own `stat`: a process has other threads, too.
-fn ticks(pid: u32) -> Result<[u64; 2], TrialError> {
-    let tasks = format!("/proc/{pid}/task");
-    let folder = fs::read_dir(&tasks).map_err(|error| TrialError::io(&tasks, error))?;
-    let mut threads = folder.filter_map(|task| task.ok().map(|task| task.path()));
-    let named =
-        |task: &Path| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == THREAD);
-    let found = threads.find(|task| named(task)).and_then(|task| {
-        let stat = fs::read_to_string(task.join("stat")).ok()?;
-        two_times(&stat)
-    });
-    found.ok_or_else(|| TrialError::Node(format!("{tasks}: no thread '{THREAD}'")))
-}
-
-/// Behind the name, which may hold anything, stand the fields from the third on.
-fn two_times(stat: &str) -> Option<[u64; 2]> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some([fields.next()?.parse().ok()?, fields.next()?.parse().ok()?])
+/// Of the worker's own thread: a node has others, too.
+fn ticks(node: u32) -> Result<[u64; 2], TrialError> {
+    let stat = Stat::of_thread(node, THREAD);
+    let missing = || TrialError::Node(format!("process {node} has no thread '{THREAD}'"));
+    stat.map(|stat| [stat.user_ticks, stat.kernel_ticks]).ok_or_else(missing)
 }
 
 /// What a node calls its worker.
@@ -87,13 +73,6 @@ const THREAD: &str = "weir-worker";
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_fields_14_and_15_whatever_the_name_is() {
-        let stat = "12 (a) b) R 1 1 1 0 -1 4194560 92 0 0 0 1234 567 0 0 20 0 1 0 8 9";
-        assert_eq!(two_times(stat), Some([1234, 567]));
-        assert_eq!(two_times("12 (a) R 1"), None);
-    }
 
     #[test]
     fn shares_are_of_what_was_spent_in_between() {
