@@ -183,7 +183,9 @@ impl Panel {
                 let dashes = DashedPathElement::new(path, 7, 5, ink.mix(0.75).stroke_width(2));
                 chart.draw_series([dashes]).map_err(refused)?;
             }
-            let path = PathElement::new(line.points(frame), ink.stroke_width(3));
+            // The first shows on both sides of another that lies on it.
+            let wide = if index == 0 && self.lines.len() > 1 { 7 } else { 3 };
+            let path = PathElement::new(line.points(frame), ink.stroke_width(wide));
             chart.draw_series([path]).map_err(refused)?;
             let bars = line.bars(frame).into_iter();
             let bars = bars.map(|bar| PathElement::new(bar, ink.stroke_width(1)));
