@@ -8,7 +8,7 @@ use weir_host::StateDir;
 use weir_host::lab::{Lab, Topology};
 use weir_host::netns::Namespace;
 use weir_host::run::{Command, Host, Platform};
-use weir_units::{BitRate, Nanos};
+use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::TrialError;
 use crate::node::NodeProcess;
@@ -48,9 +48,9 @@ impl Rig {
     pub fn put(&mut self, middle: &Middle) -> Result<(), TrialError> {
         match middle {
             Middle::Bridge => make_bridge(&self.star),
-            Middle::Limited(rates) => {
+            Middle::Limited(buckets) => {
                 make_bridge(&self.star)?;
-                limit(&self.star, rates)
+                limit(&self.star, buckets)
             }
             Middle::Weir(policy) => {
                 let namespace = self.lab.namespace("sw")?;
@@ -109,10 +109,9 @@ impl Rig {
 
 /// Token buckets on the tenants' side of their links, where they hold a sender back as the ring of
 /// a virtual machine's interface does.
-fn limit(star: &Star, rates: &[Option<BitRate>]) -> Result<(), TrialError> {
-    for (tenant, rate) in star.tenants.iter().zip(rates) {
-        let Some(rate) = rate else { continue };
-        let burst = rate.bytes_in_floor(CREDIT_TIME);
+fn limit(star: &Star, buckets: &[Option<(BitRate, ByteCount)>]) -> Result<(), TrialError> {
+    for (tenant, bucket) in star.tenants.iter().zip(buckets) {
+        let Some((rate, burst)) = bucket else { continue };
         let line = format!(
             "tc qdisc replace dev eth0 root tbf rate {}bit burst {} limit {RING_BYTES}",
             rate.as_bps(),

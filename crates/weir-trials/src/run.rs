@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_host::traffic::{self, ReceiveResult, ReceiveSpec, SendResult, SendSpec};
 use weir_node::status::Status;
 use weir_policy::Policy;
-use weir_units::BitRate;
+use weir_units::{BitRate, ByteCount};
 
 use crate::node::NodeProcess;
 use crate::rig::Rig;
@@ -21,8 +21,9 @@ use crate::{TrialError, clock};
 pub enum Middle {
     /// The kernel's bridge and a FIFO at the link's rate.
     Bridge,
-    /// The same, and a token bucket at the devices of the tenants that have a rate here.
-    Limited(Vec<Option<BitRate>>),
+    /// The same, and a token bucket of this rate and size at the devices of the tenants that have
+    /// one here.
+    Limited(Vec<Option<(BitRate, ByteCount)>>),
     /// Weir, with this policy.
     Weir(Box<Policy>),
 }

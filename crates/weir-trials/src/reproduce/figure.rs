@@ -35,8 +35,9 @@ pub fn draw(result: &ResultFile, scenario: &Scenario) -> Result<Svg, TrialError>
     let mut panels = Vec::new();
     let mut rows = 0;
     for variant in VARIANTS {
-        let row: Vec<_> =
-            scenario.panels.iter().filter_map(|panel| graph(result, panel, variant)).collect();
+        // Controls are no part of the text's figure.
+        let shown = scenario.panels.iter().filter(|panel| !panel.control);
+        let row: Vec<_> = shown.filter_map(|panel| graph(result, panel, variant)).collect();
         rows += usize::from(!row.is_empty());
         panels.extend(row);
     }

@@ -25,6 +25,9 @@ pub struct Named {
 pub struct Finding {
     /// The worst value that was seen.
     pub worst: f64,
+    /// The worst of each repetition, least and greatest; none where there was one repetition, or
+    /// the value is of all of them together.
+    pub range: Option<(f64, f64)>,
     /// Whether it is bad enough to be the defect.
     pub shown: bool,
 }
@@ -35,7 +38,7 @@ pub struct Finding {
 /// A series is missing or judged already.
 pub fn judge(trial: &mut Trial<'_>, scenario: &Scenario, at: Place<'_>) -> Result<(), TrialError> {
     for panel in &scenario.panels {
-        for variant in at.variants {
+        for variant in at.variants.iter().filter(|variant| panel.has(**variant)) {
             let key =
                 Key { prefix: at.prefix, panel: &panel.name, variant: *variant, repetition: 0 };
             derive(trial, scenario, panel, key)?;
@@ -84,10 +87,35 @@ pub fn finding(
     defect: &Defect,
 ) -> Option<Finding> {
     let key = Key { prefix: "", panel: &panel.name, variant: Variant::Before, repetition: 0 };
-    let worst = worst(result, &claims(result, scenario, panel, key), &defect.claim)?.value();
+    let claims = claims(result, scenario, panel, key);
+    let worst = worst(result, &claims, &defect.claim)?.value();
     let low = defect.at_most.is_some_and(|bound| worst <= bound);
     let high = defect.at_least.is_some_and(|bound| worst >= bound);
-    Some(Finding { worst, shown: low || high })
+    let range = range(result, scenario, &claims, defect);
+    Some(Finding { worst, range, shown: low || high })
+}
+
+/// How far the repetitions of a defect are from each other.
+fn range(
+    result: &ResultFile,
+    scenario: &Scenario,
+    claims: &[Named],
+    defect: &Defect,
+) -> Option<(f64, f64)> {
+    if scenario.repetitions < 2 || scenario.measure == Measure::Rates {
+        return None;
+    }
+    let named: Vec<&Claim> =
+        claims.iter().filter(|one| one.word == defect.claim).map(|one| &one.claim).collect();
+    // Either a claim for each repetition, or one about a series that has a sample for each.
+    let values: Vec<f64> = match named.as_slice() {
+        [one] => result.series().get(one.series.first()?)?.samples.clone(),
+        several => {
+            several.iter().filter_map(|one| verdict(result, one).ok()).map(|c| c.value()).collect()
+        }
+    };
+    let least = values.iter().copied().reduce(f64::min)?;
+    Some((least, values.iter().copied().reduce(f64::max)?))
 }
 
 /// The case of a claim without keeping it.

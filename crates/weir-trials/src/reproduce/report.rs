@@ -10,8 +10,8 @@ use weir_result::{Case, ResultFile, wrapped};
 use super::derive::overall;
 use super::figure;
 use super::interval::Interval;
-use super::judge::{Named, claims, finding, worst};
-use super::scenario::{Panel, Scenario, Tenant};
+use super::judge::{Finding, Named, claims, finding, worst};
+use super::scenario::{Defect, Panel, Scenario, Tenant};
 use super::series::Key;
 use super::stage::{VARIANTS, Variant};
 use crate::{Trial, TrialError};
@@ -161,27 +161,32 @@ fn judged(case: Option<&Case>) -> String {
 fn findings(result: &ResultFile, scenario: &Scenario) -> Vec<String> {
     let mut lines = Vec::new();
     for panel in &scenario.panels {
-        for defect in &scenario.defects {
-            let (sign, bound) = match (defect.at_most, defect.at_least) {
-                (Some(bound), _) => ("at most", bound),
-                (None, bound) => ("at least", bound.unwrap_or(f64::INFINITY)),
-            };
+        for defect in scenario.defects.iter().filter(|defect| defect.concerns(panel)) {
             let (what, title) = (&defect.what, &panel.title);
-            let rule = format!("the defect is {sign} {bound}");
-            lines.push(match finding(result, scenario, panel, defect) {
-                None => format!("{title}: \"{what}\": not judged, the result does not tell"),
-                Some(found) if found.shown => {
-                    format!("{title}: \"{what}\": reproduced before, {:.4} ({rule})", found.worst)
-                }
-                Some(found) => format!(
-                    "{title}: \"{what}\": not reproduced on this kernel, {:.4} ({rule}): {}",
-                    found.worst,
-                    defect.otherwise.trim()
-                ),
-            });
+            let found = finding(result, scenario, panel, defect);
+            lines.push(format!("{title}: \"{what}\": {}", verdict(defect, found.as_ref())));
         }
     }
     lines
+}
+
+/// What became of a defect.
+fn verdict(defect: &Defect, found: Option<&Finding>) -> String {
+    let Some(found) = found else { return "not judged, the result does not tell".to_owned() };
+    let (sign, bound) = match (defect.at_most, defect.at_least) {
+        (Some(bound), _) => ("at most", bound),
+        (None, bound) => ("at least", bound.unwrap_or(f64::INFINITY)),
+    };
+    let range = match found.range {
+        Some((least, greatest)) => format!(", {least:.4} to {greatest:.4} over the repetitions"),
+        None => String::new(),
+    };
+    let measured = format!("{:.4}{range} (the defect is {sign} {bound})", found.worst);
+    if found.shown {
+        return format!("reproduced before, {measured}");
+    }
+    let why = defect.otherwise.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("not reproduced on this kernel, {measured}: {why}")
 }
 
 /// Where the page goes, from the project's folder.
@@ -226,7 +231,11 @@ greatest machine 0.99; link full to 98 %; other machines beside disk work within
 2 % of their weights or two packets, 100 ms after a change.
 
 On a machine of two processors, Weir's worker has the second and all senders share the first; the
-bridge has both. Scenarios: `lab/netback/`; how to run them: [reproduce.md](../reproduce.md).
+bridge has both. What came before varies from run to run, so each line about a defect tells how far
+the repetitions were from each other. A **control** is run before only: it takes one thing away and
+shows whether that is why a defect is absent. What was made with `--quick` is shorter and less often
+repeated than in the text; the last line of each section says how. Scenarios: `lab/netback/`; how to
+run them: [reproduce.md](../reproduce.md).
 
 This page is generated: `weir reproduce netback all`, then `weir reproduce netback report`.
 ";

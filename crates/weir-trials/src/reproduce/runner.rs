@@ -29,7 +29,7 @@ pub struct Place<'a> {
 /// A lab could not be built, traffic could not flow, `fio` is missing.
 pub fn run(trial: &mut Trial<'_>, scenario: &Scenario, at: Place<'_>) -> Result<(), TrialError> {
     for panel in &scenario.panels {
-        for variant in at.variants {
+        for variant in at.variants.iter().filter(|variant| panel.has(**variant)) {
             let runs = scenario.repetitions;
             let (seconds, title) = (scenario.duration.as_secs_f64(), &panel.title);
             trial.say(&format!("{title}, {}: {runs} × {seconds} s", variant.name()));

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 use weir_result::ResultFile;
-use weir_units::{BitRate, Nanos};
+use weir_units::{BitRate, ByteCount, Nanos};
 
 use super::series::Key;
-use super::stage::VARIANTS;
+use super::stage::{VARIANTS, Variant};
 use crate::{TENANTS_MAX, TrialError};
 
 /// An experiment of a text.
@@ -79,6 +79,9 @@ pub struct Panel {
     pub name: String,
     /// Its title.
     pub title: String,
+    /// Shows why a defect is absent elsewhere, and is run before alone.
+    #[serde(default)]
+    pub control: bool,
     /// Who sends.
     #[serde(rename = "tenant")]
     pub tenants: Vec<Tenant>,
@@ -99,6 +102,12 @@ pub struct Tenant {
     /// The parameter `rate` of its interface.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub rate: Option<BitRate>,
+    /// What of `rate` it may make up for at once, before; by default what Netback lets it.
+    #[serde(default, deserialize_with = "maybe_unit")]
+    pub credit: Option<ByteCount>,
+    /// The nice value of its senders: less processor time than others above 0.
+    #[serde(default)]
+    pub nice: i32,
     /// What it offers by each connection, if it is not the full speed.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub offers: Option<BitRate>,
@@ -191,6 +200,9 @@ pub struct Defect {
     pub what: String,
     /// The claim whose value shows it.
     pub claim: String,
+    /// Panels in which it is looked for; all if empty.
+    #[serde(default)]
+    pub panels: Vec<String>,
     /// It is there if the worst value is at most this.
     pub at_most: Option<f64>,
     /// It is there if the worst value is at least this.
@@ -207,6 +219,11 @@ impl Scenario {
     pub fn parse(name: &str, text: &str) -> Result<Self, TrialError> {
         let wrong = |what: String| TrialError::Scenario { name: name.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let mut named = scenario.defects.iter().flat_map(|defect| &defect.panels);
+        let is_missing = |name: &&String| scenario.panels.iter().all(|one| one.name != **name);
+        if let Some(name) = named.find(is_missing) {
+            return Err(wrong(format!("defect: panel {name:?}: there is none of that name")));
+        }
         scenario.checked(name)
     }
 
@@ -350,6 +367,9 @@ impl Scenario {
         if tenants.iter().any(|tenant| tenant.frame_min > tenant.frame_max) {
             return wrong("frame_min is above frame_max");
         }
+        if tenants.iter().any(|tenant| !NICE.contains(&tenant.nice)) {
+            return wrong("nice: -20 to 19");
+        }
         let streams: u32 = tenants.iter().map(|tenant| tenant.connections).sum();
         if streams == 0 || streams > STREAMS_MAX {
             return wrong(&format!("1 to {STREAMS_MAX} connections"));
@@ -362,7 +382,21 @@ impl Scenario {
     }
 }
 
+impl Defect {
+    /// Whether it is looked for in a panel.
+    #[must_use]
+    pub fn concerns(&self, panel: &Panel) -> bool {
+        self.panels.is_empty() || self.panels.contains(&panel.name)
+    }
+}
+
 impl Panel {
+    /// Whether it is run with this in the middle.
+    #[must_use]
+    pub fn has(&self, variant: Variant) -> bool {
+        !self.control || variant == Variant::Before
+    }
+
     /// Its tenants, copies told apart by their numbers.
     #[must_use]
     pub fn all(&self) -> Vec<Tenant> {
@@ -435,6 +469,9 @@ const LENGTH_MIN: Duration = Duration::from_secs(1);
 const LENGTH_MAX: Duration = Duration::from_secs(590);
 
 const REPETITIONS_MAX: u32 = 100;
+
+/// sched(7).
+const NICE: std::ops::RangeInclusive<i32> = -20..=19;
 
 /// What a receiver tells apart.
 const STREAMS_MAX: u32 = 1024;

@@ -3,7 +3,7 @@
 
 use weir_host::traffic::{FrameSizes, Rate, SendMethod, SendSpec, XdpStream};
 use weir_policy::{Policy, Reservation};
-use weir_units::{BitRate, Nanos};
+use weir_units::{BitRate, ByteCount, Nanos};
 
 use super::scenario::{Panel, Pinning, Scenario, Scheduler, Sender, Tenant};
 use crate::rig::CREDIT_TIME;
@@ -51,9 +51,7 @@ pub fn stage(lab: &str, scenario: &Scenario, panel: &Panel, variant: Variant) ->
     let mut star = Star::new(lab, tenants.len(), scenario.link);
     star.tenants = tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let (middle, changes) = match variant {
-        Variant::Before => {
-            (Middle::Limited(tenants.iter().map(|tenant| tenant.rate).collect()), Vec::new())
-        }
+        Variant::Before => (Middle::Limited(tenants.iter().map(bucket).collect()), Vec::new()),
         Variant::After(scheduler) => {
             let policy = policy(&star, &tenants, scheduler);
             let changes = changes(scenario, &policy);
@@ -98,10 +96,15 @@ fn policy(star: &Star, tenants: &[Tenant], scheduler: Scheduler) -> Policy {
     for (vif, tenant) in policy.vifs.iter_mut().zip(tenants) {
         vif.send.rate = tenant.rate;
         // The credit that the token bucket before has.
-        vif.send.burst =
-            tenant.rate.map_or(vif.send.burst, |rate| rate.bytes_in_floor(CREDIT_TIME));
+        vif.send.burst = bucket(tenant).map_or(vif.send.burst, |(_, credit)| credit);
     }
     policy
+}
+
+/// Rate and credit of the interface of a tenant that has a rate.
+fn bucket(tenant: &Tenant) -> Option<(BitRate, ByteCount)> {
+    let rate = tenant.rate?;
+    Some((rate, tenant.credit.unwrap_or_else(|| rate.bytes_in_floor(CREDIT_TIME))))
 }
 
 /// The sweep's priorities, from the beginning on.
@@ -144,6 +147,7 @@ fn sockets(
             }
             sender.start_ns = Some(crate::clock::nanos(tenant.start));
             sender.run.cpus.clone_from(&own);
+            sender.run.nice = (tenant.nice != 0).then_some(tenant.nice);
             senders.push(sender);
         }
     }

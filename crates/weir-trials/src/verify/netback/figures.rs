@@ -49,7 +49,7 @@ pub(super) fn commands(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialErro
 /// and among as many as there are.
 pub(super) fn equal(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     part(trial, row, &Part { length: Some(ACTIVE), ..Part::of("fig8") })?;
-    part(trial, row, &Part::of("fig12"))?;
+    part(trial, row, &Part { panels: &["free"], ..Part::of("fig12") })?;
     part(trial, row, &Part { panels: &["64"], repetitions: 3, ..Part::of("gigabit") })
 }
 
@@ -68,7 +68,7 @@ pub(super) fn rates(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> 
 
 /// Disk work on a sender's machine.
 pub(super) fn disk(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    part(trial, row, &Part { repetitions: 3, ..Part::of("fig9") })
+    part(trial, row, &Part { repetitions: 3, length: Some(DISK), ..Part::of("fig9") })
 }
 
 /// What of a figure is run through Weir.
@@ -140,6 +140,9 @@ const QUICK_REPETITIONS: u32 = 3;
 
 /// Of the runs with a more active machine. Whether it gets more shows in each second.
 const ACTIVE: Duration = Duration::from_secs(40);
+
+/// Of the runs with disk work: eight seconds before it, beside it and after it.
+const DISK: Duration = Duration::from_secs(24);
 
 /// Of the runs with a rate: four seconds alone and four together, of which the first two are not
 /// judged.
