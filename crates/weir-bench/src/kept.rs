@@ -32,7 +32,7 @@ pub(crate) struct Line {
     /// What the run was set to or found once, by name.
     pub(crate) settings: BTreeMap<String, Setting>,
     pub(crate) cases: Vec<Case>,
-    /// First ÷ second of each repetition, by the case that claims a ratio of medians.
+    /// First ÷ second in each turn, by the case that claims a ratio of medians.
     pub(crate) pairs: BTreeMap<String, Summary>,
     pub(crate) notes: Vec<String>,
 }
@@ -165,24 +165,40 @@ impl Summary {
     }
 }
 
-/// Repetitions run in turns, so that sample k of one series belongs to sample k of the other.
+/// The ratio in each turn, for claims on a ratio of medians in files that say by `setting/turns`
+/// how many turns there were. A turn's samples follow each other; their median is the turn's value.
 fn pairs(file: &ResultFile) -> Result<BTreeMap<String, Summary>, RuleError> {
     let mut pairs = BTreeMap::new();
+    let turns = file.series().iter().find(|(name, _)| without_row(name) == TURNS);
+    let Some(turns) = turns.and_then(|(_, series)| count(*series.samples.first()?)) else {
+        return Ok(pairs);
+    };
     for case in file.cases().iter().filter(|case| case.rule() == Rule::RatioOfMedians) {
         let both: Vec<&Series> =
             case.series().iter().filter_map(|name| file.series().get(name)).collect();
-        let [first, second] = both[..] else { continue };
         let whole = case.claim().skip == 0 && case.claim().take.is_none();
-        if !whole || first.samples.len() != second.samples.len() {
-            continue;
-        }
-        let each = first.samples.iter().zip(&second.samples);
+        let ([first, second], true) = (&both[..], whole) else { continue };
+        let (first, second) = (by_turn(first, turns)?, by_turn(second, turns)?);
+        let each = first.iter().zip(&second);
         let ratios: Vec<f64> = each.map(|(first, second)| first / second).collect();
-        if ratios.iter().all(|ratio| ratio.is_finite()) {
+        if !ratios.is_empty() && ratios.iter().all(|ratio| ratio.is_finite()) {
             pairs.insert(case.id().to_owned(), Summary::of("1", &ratios)?);
         }
     }
     Ok(pairs)
+}
+
+/// The median of each turn; nothing if turns have different numbers of samples.
+fn by_turn(series: &Series, turns: usize) -> Result<Vec<f64>, RuleError> {
+    let samples = &series.samples;
+    if samples.is_empty() || !samples.len().is_multiple_of(turns) {
+        return Ok(Vec::new());
+    }
+    samples.chunks(samples.len() / turns).map(|turn| Rule::Median.apply(&[turn])).collect()
+}
+
+fn count(value: f64) -> Option<usize> {
+    (1..=TURNS_MAX).find(|count| f64::from(*count) >= value).map(|count| count as usize)
 }
 
 /// The name without the row of a table of requirements before it.
@@ -222,6 +238,10 @@ fn is_shallow() -> bool {
 /// A median of fewer is hardly one.
 const SAMPLES_MIN: usize = 5;
 
+/// How often everything was measured in turn.
+const TURNS: &str = "setting/turns";
+const TURNS_MAX: u32 = 10_000;
+
 /// The first part of such a name.
 pub(crate) const SETTING: &str = "setting/";
 
@@ -240,6 +260,7 @@ mod tests {
         for (name, samples) in [("t.7/ours/rate", ours), ("t.7/theirs/rate", theirs)] {
             file.add_series(name, Series::unordered("packet/s", samples.to_vec())).unwrap();
         }
+        file.add_series("t.7/setting/turns", Series::unordered("1", vec![5.0])).unwrap();
         let claim = Claim::new("t.7/ratio", "ratio", Rule::RatioOfMedians, Bound::at_least(1.5));
         file.judge(claim.of(&["t.7/ours/rate", "t.7/theirs/rate"])).unwrap();
         file
@@ -274,8 +295,17 @@ mod tests {
         }
     }
 
+    /// Two samples a turn on one side: 4 ÷ 2 in the first turn, 9 ÷ 3 in the second and so on.
     #[test]
-    fn series_of_unequal_length_are_no_pairs() {
+    fn a_turn_is_judged_by_its_median() {
+        let ours = [3.0, 5.0, 9.0, 9.0, 2.0, 2.0, 2.0, 2.0, 1.0, 3.0];
+        let line = Line::of("b", &file(COMMIT, "b", &ours, &[2.0, 3.0, 1.0, 1.0, 1.0])).unwrap();
+        let Summary { samples, least, median, greatest, .. } = line.pairs["t.7/ratio"];
+        assert_eq!((samples, least, median, greatest), (5, 2.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn turns_of_unequal_length_are_no_pairs() {
         let line = Line::of("b", &file(COMMIT, "b", FIVE, &ONES[..4])).unwrap();
         assert!(line.pairs.is_empty());
     }

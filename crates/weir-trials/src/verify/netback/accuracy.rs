@@ -39,6 +39,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let name = row.id("setting/most");
     trial.keep(&name, Series::unordered("bit/s", vec![crate::float(most.as_bps())]))?;
     let repetitions = if trial.quick { 1 } else { 5 };
+    super::keep_turns(trial, row, repetitions)?;
     for (label, rate) in &rates {
         let mut seen: [Vec<Seen>; ALL.len()] = Default::default();
         for _ in 0..repetitions {

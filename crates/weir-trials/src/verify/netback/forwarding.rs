@@ -33,6 +33,7 @@ use crate::{Middle, Rig, Run, Star, Trial, TrialError};
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let repetitions = if trial.quick { 2 } else { 5 };
+    super::keep_turns(trial, row, repetitions)?;
     let mut forwarders = Vec::from(ALL);
     if !OpenVSwitch::is_installed() {
         forwarders.retain(|forwarder| *forwarder != Forwarder::OpenVSwitch);

@@ -9,7 +9,10 @@ mod scheduler;
 mod windows;
 mod worker;
 
+use weir_result::Series;
+
 use super::{Row, Show, Table};
+use crate::{Trial, TrialError};
 
 /// The table.
 pub const TABLE: Table = Table { name: NAME, rows: ROWS };
@@ -29,4 +32,9 @@ const ROWS: &[Row] = &[
 
 const fn row(number: u32, title: &'static str, show: Show) -> Row {
     Row::new(NAME, number, title, show)
+}
+
+/// Keeps how often everything was measured in turn, so that a turn's samples can be told apart.
+fn keep_turns(trial: &mut Trial<'_>, row: &Row, turns: usize) -> Result<(), TrialError> {
+    trial.keep(&row.id("setting/turns"), Series::count("1", turns as u64))
 }

@@ -22,6 +22,7 @@ use crate::{Trial, TrialError};
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let runs = if trial.quick { RUNS_QUICK } else { RUNS };
+    super::keep_turns(trial, row, runs)?;
     measure(trial, row, MILLION, None, runs)?;
     for load in LOADS {
         let name = row.id(&format!("{load}/{MILLION}/{}", HFSC.name));
