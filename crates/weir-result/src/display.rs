@@ -86,8 +86,7 @@ fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
         return (1.0, "");
     }
     // Seconds are divided, all others are multiplied; a fraction of a bit means nothing.
-    let prefixes: &[(f64, &str)] =
-        if unit == "s" { &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")] } else { MULTIPLES };
+    let prefixes = if unit == "s" { FRACTIONS } else { MULTIPLES };
     let magnitude = value.abs();
     prefixes.iter().copied().find(|(scale, _)| magnitude >= *scale).unwrap_or((1.0, ""))
 }
@@ -115,6 +114,8 @@ fn digits(value: f64) -> String {
 
 const COLUMNS: usize = 100;
 
+const FRACTIONS: &[(f64, &str)] = &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];
+
 const MULTIPLES: &[(f64, &str)] = &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 #[cfg(test)]
@@ -130,6 +131,7 @@ mod tests {
             (0.0, "packet", "0 packet"),
             (0.000_052, "s", "52 µs"),
             (1.5, "s", "1.5 s"),
+            (3.98e-10, "s", "398 ps"),
             (0.998_667, "1", "0.99867"),
             (-2500.0, "byte", "-2.5 kbyte"),
             (0.000_012, "1", "1.20e-5"),

@@ -7,7 +7,8 @@ use std::path::Path;
 use weir_result::{Machine, Origin, ResultFile, Series};
 use weir_trials::Trial;
 use weir_trials::reproduce::{
-    self, NETBACK, Place, Scenario, VARIANTS, figure, judge, report, series::Key, stage,
+    self, NETBACK, Place, Scenario, VARIANTS, figure, judge, report, scenario::Measure,
+    series::Key, stage,
 };
 
 /// A result of two repetitions of a second each: the bridge gives the second machine, which
@@ -46,6 +47,15 @@ fn every_scenario_is_read_and_its_defects_name_claims() {
     for (name, text) in NETBACK {
         let scenario = Scenario::parse(name, text).unwrap();
         assert!(!scenario.defects.is_empty(), "{name}");
+        let words: &[&str] = match scenario.measure {
+            Measure::Rates => &["least", "greatest", "interval"],
+            Measure::Balance => &["balance", "utilization", "shares"],
+            Measure::Disturbance => &["kept", "gained", "own"],
+            Measure::Weights => &["weight"],
+        };
+        for defect in &scenario.defects {
+            assert!(words.contains(&defect.claim.as_str()), "{name}: {}", defect.claim);
+        }
         let quick = scenario.clone().quickly();
         let runs = quick.panels.len() * VARIANTS.len() * quick.repetitions as usize;
         let seconds = (quick.duration.as_secs_f64() + 1.0) * runs as f64;
@@ -63,6 +73,7 @@ fn what_is_wrong_with_a_scenario_is_named() {
         ("measure = \"balance\"", "measure = \"rates\"", "every tenant needs a rate"),
         ("pinning = \"own\"", "pinning = \"own\"\npin = 1", "pin"),
         ("repetitions = 10", "repetitions = 0", "repetitions: 1 to 100"),
+        ("favours = \"vm2\"", "favours = \"vm9\"", "favours \"vm9\""),
     ] {
         let error = Scenario::parse("own.toml", &fig8.replace(from, to)).unwrap_err().to_string();
         assert!(error.contains("own.toml") && error.contains(expected), "{error}");
@@ -95,6 +106,11 @@ fn the_bridge_is_found_guilty_and_weir_is_held_to_its_bounds() {
     let found = judge::finding(&result, &scenario, &scenario.panels[0], &scenario.defects[0]);
     let found = found.unwrap();
     assert!(found.shown && (found.worst - 0.504).abs() < 0.01, "{found:?}");
+    // The same shares, but with the other machine ahead, are not what the text saw.
+    let mut defect = scenario.defects[0].clone();
+    defect.favours = Some("vm1".to_owned());
+    let found = judge::finding(&result, &scenario, &scenario.panels[0], &defect).unwrap();
+    assert!(!found.shown && found.favoured.as_deref() == Some("vm2"), "{found:?}");
     assert!(result.holds(), "{result}");
     let csv = figure::csv(&result, &scenario);
     assert!(csv.contains("\n2x,before,vm1,0.05,33450000,635300\n"), "{csv}");

@@ -4,9 +4,9 @@
 
 use weir_result::{Bound, Case, Claim, Comparison, Origin, ResultError, ResultFile, Rule};
 
-use super::derive::{derive, packet_bps};
+use super::derive::{derive, overall, packet_bps};
 use super::runner::Place;
-use super::scenario::{Defect, Measure, Panel, Scenario};
+use super::scenario::{Defect, Measure, Panel, Scenario, Tenant};
 use super::series::Key;
 use super::stage::Variant;
 use crate::{Trial, TrialError};
@@ -28,6 +28,8 @@ pub struct Finding {
     /// The worst of each repetition, least and greatest; none where there was one repetition, or
     /// the value is of all of them together.
     pub range: Option<(f64, f64)>,
+    /// The tenant that got more than the one whom the defect favours.
+    pub favoured: Option<String>,
     /// Whether it is bad enough to be the defect.
     pub shown: bool,
 }
@@ -92,7 +94,24 @@ pub fn finding(
     let low = defect.at_most.is_some_and(|bound| worst <= bound);
     let high = defect.at_least.is_some_and(|bound| worst >= bound);
     let range = range(result, scenario, &claims, defect);
-    Some(Finding { worst, range, shown: low || high })
+    let favoured = defect.favours.as_ref().and_then(|who| {
+        let most = most_served(result, scenario, panel, key)?;
+        (most != *who).then_some(most)
+    });
+    let shown = (low || high) && favoured.is_none();
+    Some(Finding { worst, range, favoured, shown })
+}
+
+/// The tenant with the greatest mean throughput over all repetitions.
+fn most_served(
+    result: &ResultFile,
+    scenario: &Scenario,
+    panel: &Panel,
+    key: Key<'_>,
+) -> Option<String> {
+    let mean = |tenant: &Tenant| overall(result, scenario, tenant, key).map(|one| one.mean);
+    let means = panel.all().into_iter().filter_map(|tenant| Some((mean(&tenant)?, tenant.name)));
+    means.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| name)
 }
 
 /// How far the repetitions of a defect are from each other.

@@ -186,7 +186,9 @@ fn verdict(defect: &Defect, found: Option<&Finding>) -> String {
         return format!("reproduced before, {measured}");
     }
     let why = defect.otherwise.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("not reproduced on this kernel, {measured}: {why}")
+    let instead = found.favoured.as_ref();
+    let instead = instead.map_or_else(String::new, |who| format!(", and {who} got most instead"));
+    format!("not reproduced on this kernel, {measured}{instead}: {why}")
 }
 
 /// Where the page goes, from the project's folder.

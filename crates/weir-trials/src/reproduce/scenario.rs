@@ -203,6 +203,8 @@ pub struct Defect {
     /// Panels in which it is looked for; all if empty.
     #[serde(default)]
     pub panels: Vec<String>,
+    /// The tenant that it favours: it is there only if nobody gets more.
+    pub favours: Option<String>,
     /// It is there if the worst value is at most this.
     pub at_most: Option<f64>,
     /// It is there if the worst value is at least this.
@@ -223,6 +225,16 @@ impl Scenario {
         let is_missing = |name: &&String| scenario.panels.iter().all(|one| one.name != **name);
         if let Some(name) = named.find(is_missing) {
             return Err(wrong(format!("defect: panel {name:?}: there is none of that name")));
+        }
+        for defect in &scenario.defects {
+            let Some(who) = &defect.favours else { continue };
+            let mut panels = scenario.panels.iter().filter(|panel| defect.concerns(panel));
+            if let Some(panel) = panels.find(|panel| panel.all().iter().all(|one| one.name != *who))
+            {
+                let panel = &panel.name;
+                let what = format!("defect: favours {who:?}: panel {panel:?} has no such tenant");
+                return Err(wrong(what));
+            }
         }
         scenario.checked(name)
     }
