@@ -11,6 +11,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -145,26 +146,37 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written. What could not be undone is in the report.
     pub fn undo_since(&mut self, on: &dyn Platform, mark: u64) -> Result<UndoReport, HostError> {
+        self.undo_range(on, mark..u64::MAX)
+    }
+
+    /// Undoes the changes that were recorded between two marks, last first; later ones stay.
+    ///
+    /// # Errors
+    /// As [`Journal::undo_since`].
+    pub fn undo_range(
+        &mut self,
+        on: &dyn Platform,
+        marks: Range<u64>,
+    ) -> Result<UndoReport, HostError> {
         let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
-        let mut left = Vec::new();
-        while let Some(change) = self.content.changes.pop() {
-            if change.sequence < mark {
-                self.content.changes.push(change);
-                break;
+        let mut at = self.content.changes.len();
+        while at > 0 {
+            at -= 1;
+            let Some(change) = self.content.changes.get(at) else { break };
+            if !marks.contains(&change.sequence) {
+                continue;
             }
+            let (sequence, what) = (change.sequence, change.what.clone());
             let skip = change.boot_ended && change.undo.ends_with_boot();
             match if skip { Ok(()) } else { change.undo.apply(on) } {
                 Ok(()) => {
-                    self.append(&Line::Undone { sequence: change.sequence })?;
-                    report.undone.push(change.what);
+                    self.append(&Line::Undone { sequence })?;
+                    self.content.changes.remove(at);
+                    report.undone.push(what);
                 }
-                Err(error) => {
-                    report.failed.push(format!("{}: {error}", change.what));
-                    left.push(change);
-                }
+                Err(error) => report.failed.push(format!("{what}: {error}")),
             }
         }
-        self.content.changes.extend(left.into_iter().rev());
         Ok(report)
     }
 
