@@ -20,8 +20,13 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// `len` bytes of zeroed memory of our own; huge pages where the kernel has them, from 2 MiB.
+    /// Children do not get it: a fork would copy what devices have pinned, some 50 ms for 50 MB in
+    /// which all threads wait, and leave the rest to be copied at the next write of each page.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let mapping = Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        // SAFETY: the range is exactly the mapping made above, and no child of this process uses
+        // it. A failure costs time only, so its result does not matter.
+        unsafe { libc::madvise(mapping.start.as_ptr().cast(), len, libc::MADV_DONTFORK) };
         if len >= HUGE_PAGE {
             // SAFETY: the range is exactly the mapping made above. The call is advice: a failure
             // costs speed only, so its result does not matter.
