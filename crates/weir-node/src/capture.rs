@@ -61,6 +61,7 @@ pub(crate) struct Captures {
 #[derive(Debug)]
 struct Active {
     vif: VifId,
+    name: String,
     blocks: SyncSender<Vec<u8>>,
     origin_ns: u64,
     /// Frames that the reader was too slow for.
@@ -137,13 +138,26 @@ impl Captures {
         switch.capture_start(vif, &config);
         // The channel is empty and has room.
         let _sent = blocks.try_send(header);
-        self.active.push(Active { vif, blocks, origin_ns: origin_ns(), lost: 0 });
+        let name = request.vif.clone();
+        self.active.push(Active { vif, name, blocks, origin_ns: origin_ns(), lost: 0 });
         Ok(reader)
     }
 
     /// The vifs that are captured.
     pub(crate) fn vifs(&self) -> BTreeSet<VifId> {
         self.active.iter().map(|active| active.vif).collect()
+    }
+
+    /// Follows a change of policy, which the switch has taken over: vifs by their new numbers, the
+    /// captures of those that are gone end.
+    pub(crate) fn follow(&mut self, policy: &Policy) {
+        self.active.retain_mut(|active| match vif_of(policy, &active.name) {
+            Ok(vif) => {
+                active.vif = vif;
+                true
+            }
+            Err(_) => false,
+        });
     }
 
     /// Hands on what the switch has copied since the last call.

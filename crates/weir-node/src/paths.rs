@@ -15,14 +15,19 @@ use weir_ports::{
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::{Instant, Nanos};
 
-use crate::ports::{Attached, vif_gate};
+use crate::places::Moved;
+use crate::ports::{Attached, Entry};
 use crate::redirect::{Level, choices, levels};
 
 /// What is set in the data plane, and what of its counts the switch knows.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
+    /// Of each vif.
+    gates: Vec<[GateId; 2]>,
     set: Vec<[Option<Redirect>; 2]>,
     buckets: BTreeMap<Level, BucketId>,
+    /// Of levels that are gone, named by a path perhaps until the next policy is followed.
+    stale: Vec<BucketId>,
     stations: BTreeMap<Station, Target>,
     /// Learned behind ports, of these places only.
     remotes: BTreeSet<Station>,
@@ -69,6 +74,7 @@ impl Paths {
         attached: &[Attached],
         plane: &mut DataPlane,
     ) -> Result<(), PortError> {
+        self.gates = attached.iter().filter_map(|attached| attached.gate.of_vif()).collect();
         let followed = self
             .follow_paths(policy, attached, plane)
             .and_then(|switched| Ok(self.follow_stations(policy, attached, plane)? || switched));
@@ -80,6 +86,63 @@ impl Paths {
         self.any = self.set.iter().flatten().any(Option::is_some);
         (self.next_learn, self.full) = (now, false);
         followed.map(drop)
+    }
+
+    /// Everything by its new number; what is gone leaves the data plane. `left`: devices that have
+    /// no place any more; `gates`: of the vifs, by their new numbers. [`Self::follow`] comes next.
+    pub(crate) fn renumber(
+        &mut self,
+        moved: &Moved,
+        left: &[Attached],
+        gates: &[[GateId; 2]],
+        plane: &mut DataPlane,
+    ) {
+        let of_gate = |gate: &GateId| Reported::from_now_on(plane.redirect_counters(*gate));
+        let mut reported: Vec<_> =
+            gates.iter().map(|both| [0, 1].map(|i| of_gate(&both[i]))).collect();
+        let mut set = vec![[None, None]; gates.len()];
+        let before = self.gates.iter().zip(&mut self.set).zip(&self.reported);
+        for (((both, paths), counted), after) in before.zip(&moved.vifs) {
+            match after.map(|after| after as usize) {
+                Some(after) if after < set.len() => {
+                    (set[after], reported[after]) = (std::mem::take(paths), *counted);
+                }
+                _ => {
+                    for (gate, path) in both.iter().zip(paths) {
+                        if path.take().is_some() {
+                            // Taking off is one write to a table that exists.
+                            let _off = plane.set_redirect(*gate, None);
+                        }
+                    }
+                }
+            }
+        }
+        (self.set, self.reported) = (set, reported);
+        for (level, bucket) in std::mem::take(&mut self.buckets) {
+            match level.moved(moved) {
+                Some(level) => drop(self.buckets.insert(level, bucket)),
+                None => self.stale.push(bucket),
+            }
+        }
+        for attached in left.iter().filter(|one| matches!(one.gate, Entry::Port(_))) {
+            let Some(device) = attached.device_index() else { continue };
+            let here = |(port, ..): &&Station| port.0 == attached.iface.0;
+            for (_, vlan, mac) in
+                self.stations.keys().filter(here).chain(self.remotes.iter().filter(here))
+            {
+                plane.remove_station(device, *vlan, *mac);
+            }
+        }
+        let to = |port: PortId| moved.ports.get(port.0 as usize).copied().flatten().map(PortId);
+        let station = |(port, vlan, mac): Station| Some((to(port)?, vlan, mac));
+        let old = std::mem::take(&mut self.stations).into_iter();
+        self.stations = old.filter_map(|(key, target)| Some((station(key)?, target))).collect();
+        self.remotes = std::mem::take(&mut self.remotes).into_iter().filter_map(station).collect();
+        let old = std::mem::take(&mut self.places).into_iter();
+        let place = |((port, vlan), target)| Some(((to(port)?, vlan), target));
+        self.places = old.filter_map(place).collect();
+        let vif = |vif: VifId| moved.vifs.get(vif.0 as usize).copied().flatten().map(VifId);
+        self.captured = std::mem::take(&mut self.captured).into_iter().filter_map(vif).collect();
     }
 
     /// Takes the paths of these vifs off, and puts those of others back on: see [`Self::follow`].
@@ -116,13 +179,12 @@ impl Paths {
     pub(crate) fn credit(
         &self,
         now: Instant,
-        (vif, direction): (VifId, Direction),
+        (vif, direction, gate): (VifId, Direction, GateId),
         (switch, plane): (&Switch, &DataPlane),
         held: bool,
         credit: u32,
     ) -> u32 {
         let path = self.set.get(vif.0 as usize).and_then(|set| set[direction as usize].as_ref());
-        let gate = vif_gate(vif, direction);
         if path.is_none() || plane.redirects(gate) {
             return credit;
         }
@@ -194,7 +256,7 @@ impl Paths {
                 };
                 let set = &mut self.set[id.0 as usize][direction as usize];
                 if *set != wanted {
-                    plane.set_redirect(vif_gate(id, direction), None)?;
+                    plane.set_redirect(self.gates[id.0 as usize][direction as usize], None)?;
                     changed |= wanted.is_some();
                     *set = wanted;
                 }
@@ -207,6 +269,7 @@ impl Paths {
             }
             keep
         });
+        self.stale.drain(..).for_each(|bucket| plane.free_bucket(bucket));
         Ok(changed)
     }
 
@@ -251,7 +314,7 @@ impl Paths {
             let Some(port) = xdp(attached, vif.port.0 as usize) else { continue };
             let vlan = policy[vif.slice].vlan.unwrap_or(0);
             let [send, receive] = &self.set[id.0 as usize];
-            let (gate, slice) = (vif_gate(id, Direction::Receive), vif.slice.0);
+            let (gate, slice) = (self.gates[id.0 as usize][1], vif.slice.0);
             let device = xdp(attached, policy.ports.len() + id.0 as usize);
             let target = match device.filter(|_| receive.is_some()) {
                 Some(device) => {
@@ -294,10 +357,10 @@ impl Paths {
     /// Takes every sender off its path until [`Self::start`]: nobody may find a receiver or a
     /// route that is new while frames for it are in user space.
     fn rest(&self, plane: &mut DataPlane) {
-        for (vif, [send, _]) in (0..).map(VifId).zip(&self.set) {
+        for ([gate, _], [send, _]) in self.gates.iter().zip(&self.set) {
             if send.is_some() {
                 // Taking off is one write to a table that exists.
-                let _off = plane.set_redirect(vif_gate(vif, Direction::Send), None);
+                let _off = plane.set_redirect(*gate, None);
             }
         }
     }
@@ -307,11 +370,10 @@ impl Paths {
     fn start(&mut self, now: Instant, plane: &mut DataPlane) {
         self.rest(plane);
         for direction in [Direction::Receive, Direction::Send] {
-            for (vif, paths) in (0..).map(VifId).zip(&mut self.set) {
+            for (gates, paths) in self.gates.iter().zip(&mut self.set) {
                 let path = &mut paths[direction as usize];
-                if path.is_some()
-                    && plane.set_redirect(vif_gate(vif, direction), path.as_ref()).is_err()
-                {
+                let gate = gates[direction as usize];
+                if path.is_some() && plane.set_redirect(gate, path.as_ref()).is_err() {
                     *path = None;
                 }
             }
@@ -321,11 +383,11 @@ impl Paths {
 
     /// Takes every path off.
     fn stop(&mut self, plane: &mut DataPlane) {
-        for (vif, paths) in (0..).map(VifId).zip(&mut self.set) {
-            for direction in Direction::ALL {
-                if paths[direction as usize].take().is_some() {
+        for (gates, paths) in self.gates.iter().zip(&mut self.set) {
+            for (gate, path) in gates.iter().zip(paths) {
+                if path.take().is_some() {
                     // Taking off is one write to a table that exists.
-                    let _off = plane.set_redirect(vif_gate(vif, direction), None);
+                    let _off = plane.set_redirect(*gate, None);
                 }
             }
         }
@@ -397,9 +459,10 @@ impl Paths {
         let policy = switch.policy();
         let place = |id: usize| policy.vifs.get(id).map(|v| (v.port, policy[v.slice].vlan));
         let places: Vec<_> = (0..self.reported.len()).map(place).collect();
-        for ((vif, reported), place) in (0..).map(VifId).zip(&mut self.reported).zip(places) {
+        let each = self.gates.iter().zip(&mut self.reported).zip(places);
+        for (vif, ((gates, reported), place)) in (0..).map(VifId).zip(each) {
             for direction in Direction::ALL {
-                let counters = plane.redirect_counters(vif_gate(vif, direction));
+                let counters = plane.redirect_counters(gates[direction as usize]);
                 let Reported { counters: before, wire } = &mut reported[direction as usize];
                 if counters == *before {
                     continue;
@@ -427,6 +490,13 @@ impl Paths {
                 *before = counters;
             }
         }
+    }
+}
+
+impl Reported {
+    /// Of a gate that somebody else had before.
+    fn from_now_on(counters: RedirectCounters) -> Self {
+        Self { counters, wire: counters.redirected.minus(counters.local) }
     }
 }
 

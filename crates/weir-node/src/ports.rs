@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The opened ports of a node, and the gates that let their frames in.
 //!
-//! Gates are numbered from the policy: two for each vif (send, receive), then one for each port
-//! (what is for nobody in particular).
+//! A vif has two gates (send, receive) and a port one (what is for nobody in particular), which it
+//! keeps as long as its device is the node's: see [`crate::opener`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use weir_policy::{Kind, Policy, VifId};
-use weir_ports::{
-    AnyPort, BindMode, DataPlane, Faults, GateId, Gates, PacketConfig, PacketPort, PlaneLimits,
-    Pool, PortError, Role, TapConfig, TapPort, XdpConfig, XdpPort,
-};
+use weir_ports::{AnyPort, DataPlane, Faults, GateId, Gates, Leaving, Pool, PortError};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
 
 use crate::clock;
 use crate::paths::Paths;
+use crate::places::Places;
 
 /// All ports of a node in use.
 #[derive(Debug)]
@@ -27,9 +24,12 @@ pub struct Ports {
     plane: DataPlane,
     paths: Paths,
     gates: Arc<Gates>,
+    /// Of each vif.
+    vif_gates: Vec<[GateId; 2]>,
     /// Early drops of each gate that the switch knows of.
     reported: Vec<Tally>,
-    vifs: u32,
+    /// Frames let in that nobody read before their device left.
+    unread: u64,
     grant_next: u32,
 }
 
@@ -42,38 +42,77 @@ pub struct Attached {
     pub iface: IfaceId,
     /// The vif, if it is one.
     pub vif: Option<VifId>,
+    /// The device, as the policy calls it.
+    pub device: String,
+    /// How the policy wants it driven.
+    pub kind: Kind,
     /// The device.
     pub port: AnyPort,
     /// How it is driven, for people.
     pub driver: String,
     /// Why it is not driven by XDP, which was tried first.
     pub fallback: Option<String>,
-    /// Of a port: the gate of what is for nobody in particular.
-    flood: Option<GateId>,
+    /// By which its frames enter.
+    pub(crate) gate: Entry,
     /// The device left frames in its ring at the last flush.
     pub flush_again: bool,
     /// Reading stops when the vif's queue is full, so that its sender waits.
-    holds_back: bool,
+    pub(crate) holds_back: bool,
+}
+
+/// The gates of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Of a port: what is for nobody in particular.
+    Port(GateId),
+    /// Of a vif: send, receive.
+    Vif([GateId; 2]),
+}
+
+/// A device that has left: its gates are free again when it is shut.
+#[derive(Debug)]
+pub struct Left {
+    pub(crate) device: String,
+    pub(crate) gate: Entry,
+    pub(crate) port: Leaving,
 }
 
 /// Frames that the switch never saw.
 pub type EarlyDrops = [(Reason, Tally); 4];
 
 impl Ports {
-    /// Opens the device of every port and vif of `policy` and sets their gates. The gates are shut
-    /// until the first [`Self::grant`].
+    /// The opened devices of `policy`, in its order: ports, then vifs. Their gates are shut until
+    /// the first [`Self::grant`].
     ///
     /// # Errors
-    /// The first device that cannot be opened, and why. Devices opened before it are handed back.
-    pub fn open(policy: &Policy, pool: &mut Pool) -> Result<Self, PortError> {
-        let plane = DataPlane::load(limits(policy))?;
+    /// A device of the policy is not among them, or a table is full. They are closed then.
+    pub fn new(
+        policy: &Policy,
+        plane: DataPlane,
+        opened: Vec<Attached>,
+        pool: &mut Pool,
+    ) -> Result<Self, PortError> {
         let gates = Arc::clone(plane.gates());
         let reported = vec![Tally::default(); gates.count() as usize];
-        let (vifs, grant_next) = (id_of(policy.vifs.len()), 0);
-        let (attached, paths) = (Vec::new(), Paths::default());
-        let mut ports = Self { attached, plane, paths, gates, reported, vifs, grant_next };
-        let opened = ports.open_all(policy, pool).and_then(|()| ports.adapt(policy));
-        match opened {
+        let (attached, paths, vif_gates) = (Vec::new(), Paths::default(), Vec::new());
+        let (unread, grant_next) = (0, 0);
+        let mut ports =
+            Self { attached, plane, paths, gates, vif_gates, reported, unread, grant_next };
+        let mut opened = opened;
+        let places = Places::find(policy, &[], &opened);
+        ports.welcome(&mut opened, pool);
+        let done = match places {
+            Ok(places) => {
+                // At the start every device has its place.
+                let _none = ports.place(opened, &places, policy);
+                ports.adapt(policy)
+            }
+            Err(error) => {
+                ports.attached = opened;
+                Err(error)
+            }
+        };
+        match done {
             Ok(()) => Ok(ports),
             Err(error) => {
                 ports.close(pool);
@@ -82,42 +121,92 @@ impl Ports {
         }
     }
 
-    fn open_all(&mut self, policy: &Policy, pool: &mut Pool) -> Result<(), PortError> {
-        for (id, port) in policy.ports() {
-            let flood = flood_gate(policy, id.0);
-            let opened = open(&port.device, port.kind, Role::Port(flood), &mut self.plane, pool)?;
-            let attached = Attached::new(&port.name, id.0, None, opened);
-            self.attached.push(Attached { flood: Some(flood), ..attached });
+    /// Takes opened devices into use: they receive from now on, as soon as their gates are opened.
+    pub(crate) fn welcome(&mut self, opened: &mut [Attached], pool: &mut Pool) {
+        for attached in opened {
+            attached.port.adopt(pool);
+            for gate in attached.gate.gates() {
+                self.gates.reset(*gate);
+                if let Some(known) = self.reported.get_mut(gate.0 as usize) {
+                    *known = self.gates.counters(*gate).dropped;
+                }
+            }
         }
-        let first_vif = id_of(policy.ports.len());
-        for (id, vif) in policy.vifs() {
-            let role = Role::Vif(vif_gate(id, Direction::Send));
-            let opened = open(&vif.device, vif.kind, role, &mut self.plane, pool)?;
-            let iface = first_vif.saturating_add(id.0);
-            self.attached.push(Attached::new(&vif.name, iface, Some(id), opened));
-        }
-        Ok(())
+    }
+
+    /// Puts the devices in use and `others` in their places, numbers everything by the second of
+    /// the policies and follows it; gives back those without a place.
+    ///
+    /// # Errors
+    /// A table is full. The devices are in their new places all the same.
+    pub(crate) fn refit(
+        &mut self,
+        (old, new): (&Policy, &Policy),
+        places: &Places,
+        others: Vec<Attached>,
+    ) -> (Vec<Attached>, Result<(), PortError>) {
+        let moved = places.moved(old, new);
+        let left = self.place(others, places, new);
+        self.paths.renumber(&moved, &left, &self.vif_gates, &mut self.plane);
+        (left, self.adapt(new))
+    }
+
+    /// Puts every device in its place; gives back those without one.
+    fn place(&mut self, others: Vec<Attached>, places: &Places, policy: &Policy) -> Vec<Attached> {
+        let all = std::mem::take(&mut self.attached).into_iter().chain(others);
+        let (attached, left) = places.arrange(all.collect(), policy);
+        self.attached = attached;
+        let gates = self.attached.iter().filter_map(|attached| attached.gate.of_vif());
+        self.vif_gates = gates.collect();
+        self.grant_next = 0;
+        left
+    }
+
+    /// Lets devices go that have no place any more. Their frames that nobody read count as
+    /// [`Self::unread`].
+    pub(crate) fn let_go(&mut self, left: Vec<Attached>, pool: &mut Pool) -> Vec<Left> {
+        let out = |attached: Attached| {
+            let Attached { device, gate, port, .. } = attached;
+            let read_by = match gate {
+                Entry::Port(flood) => flood,
+                Entry::Vif([send, _]) => send,
+            };
+            self.unread += self.gates.in_flight(read_by);
+            for gate in gate.gates() {
+                self.gates.reset(*gate);
+            }
+            Left { device, gate, port: port.leave(pool) }
+        };
+        left.into_iter().map(out).collect()
+    }
+
+    /// Frames let in that nobody read before their device left.
+    #[must_use]
+    pub const fn unread(&self) -> u64 {
+        self.unread
     }
 
     /// Grants each port some frames for nobody in particular, and the next `GRANTS_A_TURN` vifs,
     /// in both directions, what the switch has room for now: all of them in turn, so that a
     /// thousand vifs do not make every turn long.
     pub fn grant(&mut self, now: Instant, switch: &Switch) {
-        for flood in self.attached.iter().filter_map(|attached| attached.flood) {
+        for flood in self.attached.iter().filter_map(Attached::flood) {
             self.gates.grant(flood, FLOOD_CREDIT);
         }
         let held = self.paths.any() && self.holds_frames(switch);
-        for _ in 0..self.vifs.min(GRANTS_A_TURN) {
+        let vifs = id_of(self.vif_gates.len());
+        for _ in 0..vifs.min(GRANTS_A_TURN) {
             let vif = VifId(self.grant_next);
-            for direction in Direction::ALL {
+            let Some(gates) = self.vif_gates.get(vif.0 as usize) else { break };
+            for (direction, gate) in Direction::ALL.into_iter().zip(gates) {
                 let mut credit = switch.credit(now, vif, direction);
                 if self.paths.any() {
-                    let (path, parts) = ((vif, direction), (switch, &self.plane));
+                    let (path, parts) = ((vif, direction, *gate), (switch, &self.plane));
                     credit = self.paths.credit(now, path, parts, held, credit);
                 }
-                self.gates.grant(vif_gate(vif, direction), credit);
+                self.gates.grant(*gate, credit);
             }
-            self.grant_next = (self.grant_next + 1) % self.vifs;
+            self.grant_next = (self.grant_next + 1) % vifs;
         }
     }
 
@@ -125,12 +214,11 @@ impl Ports {
     /// nothing, so the rings are empty) returns credit that was lost with its frames.
     pub fn upkeep(&mut self, now: Instant, switch: &mut Switch, quiet: bool) {
         if quiet {
-            let floods = self.attached.iter().filter_map(|attached| attached.flood);
+            let floods = self.attached.iter().filter_map(Attached::flood);
             floods.for_each(|flood| self.gates.settle(flood));
         }
-        for vif in self.attached.iter().filter_map(|attached| attached.vif) {
-            for direction in Direction::ALL {
-                let gate = vif_gate(vif, direction);
+        for (vif, gates) in (0..).map(VifId).zip(&self.vif_gates) {
+            for (direction, gate) in Direction::ALL.into_iter().zip(*gates) {
                 let dropped = self.gates.counters(gate).dropped;
                 let Some(known) = self.reported.get_mut(gate.0 as usize) else { continue };
                 let new = dropped.minus(*known);
@@ -158,7 +246,7 @@ impl Ports {
     /// nobody in particular, and without a gate. Of the latter the program counts packets alone.
     #[must_use]
     pub fn early_drops(&self, attached: &Attached) -> EarlyDrops {
-        let flood = attached.flood.map(|flood| self.gates.counters(flood).dropped);
+        let flood = attached.flood().map(|flood| self.gates.counters(flood).dropped);
         let faults = match &attached.port {
             AnyPort::Xdp(port) => self.plane.faults(port.device_index()),
             _ => Faults::default(),
@@ -172,7 +260,7 @@ impl Ports {
         ]
     }
 
-    /// Follows a policy that has the same interfaces in the same order: which addresses belong to
+    /// Follows a policy whose interfaces are in their places: which addresses belong to
     /// which vif, so that a flood towards one of them is stopped at the port by that vif's own
     /// gate, and what is redirected.
     ///
@@ -205,20 +293,6 @@ impl Ports {
 }
 
 impl Attached {
-    fn new(name: &str, iface: u32, vif: Option<VifId>, opened: Opened) -> Self {
-        let Opened { port, fallback } = opened;
-        let driver = match &port {
-            AnyPort::Xdp(port) => {
-                let copies = if port.bound() == BindMode::Copy { "copy" } else { "zero-copy" };
-                format!("xdp {:?} {copies}", port.attached()).to_lowercase()
-            }
-            other => other.kind().to_owned(),
-        };
-        let holds_back = matches!(port, AnyPort::Memory(_));
-        let (name, iface, flood, flush_again) = (name.to_owned(), IfaceId(iface), None, false);
-        Self { name, iface, vif, port, driver, fallback, flood, flush_again, holds_back }
-    }
-
     /// How many frames may be read now: a sender that can wait does, when its queue is full.
     pub fn receive_limit(&self, now: Instant, switch: &Switch) -> usize {
         match self.vif {
@@ -226,94 +300,48 @@ impl Attached {
             _ => usize::MAX,
         }
     }
-}
 
-/// A device that was opened.
-#[derive(Debug)]
-struct Opened<T = AnyPort> {
-    port: T,
-    /// Why it is not the best way.
-    fallback: Option<String>,
-}
+    /// Of a port: the gate of what is for nobody in particular.
+    pub(crate) const fn flood(&self) -> Option<GateId> {
+        match self.gate {
+            Entry::Port(flood) => Some(flood),
+            Entry::Vif(_) => None,
+        }
+    }
 
-/// Opens a device as the policy says, or in the best way that works.
-fn open(
-    device: &str,
-    kind: Kind,
-    role: Role,
-    plane: &mut DataPlane,
-    pool: &mut Pool,
-) -> Result<Opened, PortError> {
-    let mut xdp = || XdpPort::open(&XdpConfig::new(device, role), plane, pool).map(AnyPort::Xdp);
-    let best = |port| Opened { port, fallback: None };
-    match kind {
-        Kind::Xdp | Kind::Host => xdp().map(best),
-        Kind::Auto => {
-            let opened = xdp();
-            or_packet(device, opened, || packet(device, plane))
-        }
-        Kind::Packet => packet(device, plane).map(best),
-        Kind::Tap => {
-            let port = TapPort::open(&TapConfig::new(device))?;
-            Ok(best(AnyPort::Tap(Box::new(port))))
-        }
-        Kind::Memory | Kind::Pcap => {
-            let message = "this kind has no device; it is for tests that open their own".to_owned();
-            Err(PortError::bound(device, message))
+    /// Whether it is this device, in the same role and driven alike.
+    pub(crate) fn is(&self, device: &str, kind: Kind, port: bool) -> bool {
+        let same_role = port == matches!(self.gate, Entry::Port(_));
+        same_role && self.kind == kind && self.device == device
+    }
+
+    /// By which the data plane knows it, if it does.
+    pub(crate) fn device_index(&self) -> Option<u32> {
+        match &self.port {
+            AnyPort::Xdp(port) => Some(port.device_index()),
+            _ => None,
         }
     }
 }
 
-/// What XDP opened, or a packet socket and why.
-fn or_packet<T>(
-    device: &str,
-    xdp: Result<T, PortError>,
-    packet: impl FnOnce() -> Result<T, PortError>,
-) -> Result<Opened<T>, PortError> {
-    let error = match xdp {
-        Ok(port) => return Ok(Opened { port, fallback: None }),
-        Err(error) => error,
-    };
-    // Somebody else's program is there, another node's perhaps: beside it a packet socket would
-    // forward every frame a second time.
-    if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
-        return Err(error);
+impl Entry {
+    pub(crate) const fn of_vif(&self) -> Option<[GateId; 2]> {
+        match self {
+            Self::Port(_) => None,
+            Self::Vif(gates) => Some(*gates),
+        }
     }
-    match packet() {
-        Ok(port) => Ok(Opened { port, fallback: Some(error.to_string()) }),
-        Err(other) => Err(PortError::bound(device, format!("by XDP: {error}; else: {other}"))),
+
+    pub(crate) fn gates(&self) -> &[GateId] {
+        match self {
+            Self::Port(gate) => std::slice::from_ref(gate),
+            Self::Vif(gates) => gates,
+        }
     }
-}
-
-fn packet(device: &str, plane: &DataPlane) -> Result<AnyPort, PortError> {
-    let port = PacketPort::open(&PacketConfig::new(device), Some(plane))?;
-    Ok(AnyPort::Packet(Box::new(port)))
-}
-
-/// Room for the policy's own interfaces, which are fixed while the node runs, and for addresses
-/// that the bridge learns.
-fn limits(policy: &Policy) -> PlaneLimits {
-    let (vifs, ports) = (id_of(policy.vifs.len()), id_of(policy.ports.len()));
-    let interfaces = vifs.saturating_add(ports);
-    let macs: usize = policy.vifs.iter().map(|vif| vif.macs.len()).sum();
-    PlaneLimits {
-        gates: vifs.saturating_mul(2).saturating_add(ports).max(1),
-        devices: interfaces.max(1),
-        sockets: interfaces.saturating_mul(QUEUES_EACH).max(1),
-        stations: id_of(macs).saturating_add(STATIONS_SPARE),
-    }
-}
-
-pub(crate) const fn vif_gate(vif: VifId, direction: Direction) -> GateId {
-    GateId(vif.0 * 2 + direction as u32)
-}
-
-fn flood_gate(policy: &Policy, port: u32) -> GateId {
-    GateId(id_of(policy.vifs.len()).saturating_mul(2).saturating_add(port))
 }
 
 /// Policies have at most some ten thousand of anything.
-fn id_of(count: usize) -> u32 {
+pub(crate) fn id_of(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -323,34 +351,3 @@ const GRANTS_A_TURN: u32 = 64;
 /// Broadcast, multicast and unknown frames of a port in flight: an ARP storm of a whole rack fits
 /// between two turns, and an eighth of a receive ring is all that it can fill.
 const FLOOD_CREDIT: u32 = 256;
-
-/// Receive queues of a device, on average over all.
-const QUEUES_EACH: u32 = 16;
-
-/// For addresses that the bridge learns.
-const STATIONS_SPARE: u32 = 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A node that is slower than its operator thinks must say so, and why.
-    #[test]
-    fn a_fallback_to_a_packet_socket_keeps_its_reason() {
-        let failed =
-            |errno: Errno| Err(PortError::system("eth0", "attach", std::io::Error::from(errno)));
-        let opened = or_packet("eth0", Ok("xdp"), || Ok("packet")).unwrap();
-        assert_eq!((opened.port, opened.fallback), ("xdp", None));
-        let opened = or_packet("eth0", failed(Errno::OPNOTSUPP), || Ok("packet")).unwrap();
-        assert_eq!(opened.port, "packet");
-        assert!(opened.fallback.unwrap().starts_with("eth0: cannot attach: "));
-        let busy = or_packet("eth0", failed(Errno::BUSY), || Ok("packet")).unwrap_err();
-        assert_eq!(busy.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
-        let none = or_packet("eth0", failed(Errno::OPNOTSUPP), || failed(Errno::PERM));
-        let text = none.unwrap_err().to_string();
-        assert!(
-            text.contains("Operation not supported") && text.contains("not permitted"),
-            "{text}"
-        );
-    }
-}

@@ -6,6 +6,8 @@ use std::fmt;
 
 use weir_policy::{Direction, Kind, Policy, PortId, RouterId, Share, SliceId, Vif, VifId};
 
+use crate::places::Moved;
+
 /// Why a vif and direction goes through the queues of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Queued {
@@ -182,6 +184,16 @@ impl Level {
             Self::Vif(_) => 0,
             Self::Router(_) => 2,
             Self::Slice(_) => 4,
+        }
+    }
+
+    /// The same one by its new number.
+    pub(crate) fn moved(self, moved: &Moved) -> Option<Self> {
+        let to = |numbers: &[Option<u32>], id: u32| numbers.get(id as usize).copied().flatten();
+        match self {
+            Self::Vif(id) => to(&moved.vifs, id.0).map(|id| Self::Vif(VifId(id))),
+            Self::Router(id) => to(&moved.routers, id.0).map(|id| Self::Router(RouterId(id))),
+            Self::Slice(id) => to(&moved.slices, id.0).map(|id| Self::Slice(SliceId(id))),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,10 @@ use weir_ports::Pool;
 use crate::capture::{CaptureRequest, Capturing};
 use crate::control::{self, Handler, Request, Response};
 use crate::error::NodeError;
+use crate::opener::Opener;
 use crate::ports::Ports;
 use crate::reservation;
+use crate::site::{self, COMMANDS_MAX, Site};
 use crate::takeover::Takeover;
 use crate::worker::{Command, Worker};
 
@@ -62,10 +64,12 @@ pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<Ended, Nod
     let node = Arc::new(Node::new(options)?);
     let mut takeover = Takeover::begin(&policy, &options.state, report)?;
     let socket = control::socket_path(options.state.path(), &policy.node.name);
-    let forwarded = takeover
-        .will_leave(&socket)
-        .and_then(|()| forward(&socket, options, &policy, &node, report));
-    let undone = takeover.undo();
+    let noted = takeover.will_leave(&socket);
+    *node.site() = Some(Site { takeover, opener: None, policy: policy.clone() });
+    let forwarded = noted.and_then(|()| forward(&socket, options, &policy, &node, report));
+    // A change under way is waited for.
+    let site = node.site().take();
+    let undone = site.map_or(Ok(()), |site| site.takeover.undo());
     forwarded.and_then(|ended| undone.map(|()| ended))
 }
 
@@ -78,7 +82,9 @@ fn forward(
     report: &mut dyn FnMut(&str),
 ) -> Result<Ended, NodeError> {
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
-    let ports = Ports::open(policy, &mut pool)?;
+    let (mut opener, plane) = Opener::new(policy, &pool)?;
+    let opened = opener.open(policy, |_| true)?;
+    let ports = Ports::new(policy, plane, opened, &mut pool)?;
     for attached in &ports.attached {
         if let Some(why) = &attached.fallback {
             report(&format!("{} by a packet socket, which is slower: {why}", attached.name));
@@ -88,6 +94,9 @@ fn forward(
     let (commands, inbox) = sync_channel(COMMANDS_MAX);
     let thread = start_worker(worker, inbox, policy)?;
     node.connect(commands);
+    if let Some(site) = node.site().as_mut() {
+        site.opener = Some(opener);
+    }
     let name = &policy.node.name;
     let served = control::serve(socket, Arc::clone(node) as Arc<dyn Handler>)
         .map_err(|error| NodeError::io(socket, error));
@@ -136,6 +145,8 @@ type WorkerThread = JoinHandle<Result<(), NodeError>>;
 struct Node {
     config: PathBuf,
     commands: std::sync::OnceLock<SyncSender<Command>>,
+    /// One change at a time; none before the start and after the end.
+    site: Mutex<Option<Site>>,
     confirmed: AtomicBool,
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
@@ -152,6 +163,7 @@ impl Node {
         Ok(Self {
             config: options.config.clone(),
             commands: std::sync::OnceLock::new(),
+            site: Mutex::new(None),
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
             reload,
@@ -199,16 +211,18 @@ impl Node {
 
     fn apply_file(&self) -> Result<(), String> {
         let policy = read_policy(&self.config).map_err(|error| error.to_string())?;
-        self.ask(|reply| Command::Apply(Box::new(policy), reply))?
+        let commands = self.commands.get().ok_or("the node is starting")?;
+        let mut site = self.site();
+        site.as_mut().ok_or("the node is ending")?.change(policy, commands)
     }
 
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, String> {
-        let commands = self.commands.get().ok_or("the node is starting")?;
-        let (reply, answer) = sync_channel(1);
-        commands.try_send(command(reply)).map_err(|_| {
-            format!("the node is busy: {COMMANDS_MAX} requests wait, or it is ending")
-        })?;
-        answer.recv_timeout(ANSWER_PATIENCE).map_err(|_| "the node is ending".to_owned())
+        site::ask(self.commands.get().ok_or("the node is starting")?, command)
+    }
+
+    /// What it holds is written down in a journal, whatever happened to the thread with the lock.
+    fn site(&self) -> MutexGuard<'_, Option<Site>> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,12 +254,6 @@ impl Handler for Node {
         self.ask(|reply| Command::Capture(request, reply))?
     }
 }
-
-/// Requests that wait for the worker at a time; it takes one a turn, some microseconds each.
-const COMMANDS_MAX: usize = 64;
-
-/// A turn takes microseconds; a worker that does not answer for this long has ended.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How soon a signal is seen.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);

@@ -21,8 +21,21 @@ pub struct Status {
     pub ports: Vec<IfaceStatus>,
     /// The vifs, in the policy's order.
     pub vifs: Vec<IfaceStatus>,
+    /// What changes of policy took away.
+    #[serde(default)]
+    pub removed: Removed,
     /// The worker.
     pub worker: WorkerStatus,
+}
+
+/// Packets that were lost with a vif, a port or a queue that a change of policy took away. The
+/// counters of the interface went with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Waiting in a queue.
+    pub queued: u64,
+    /// Let in, and not read from the device yet.
+    pub unread: u64,
 }
 
 /// One port or vif.

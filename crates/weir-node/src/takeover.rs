@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a node changes on its host before it forwards, and the way back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::{redirect, reservation};
 #[derive(Debug)]
 pub(crate) struct Takeover {
     journal: Journal,
+    /// What was changed for each device: the numbers of its changes in the journal.
+    taken: BTreeMap<String, Range<u64>>,
 }
 
 /// What `weir node run` would do to the host: the dry run.
@@ -94,7 +97,7 @@ impl Takeover {
         for what in &left.undone {
             report(&format!("undone, left by an earlier run: {what}"));
         }
-        let mut takeover = Self { journal };
+        let mut takeover = Self { journal, taken: BTreeMap::new() };
         match takeover.take(policy) {
             Ok(()) => Ok(takeover),
             Err(error) => {
@@ -133,11 +136,58 @@ impl Takeover {
             let change = host_vif(&host, policy, vif, namespace.as_deref())?;
             host::apply(&mut self.journal, &[change])?;
         }
-        for take in takes(policy, namespace.as_deref()) {
-            let changes = host::take_device(&host, &take)?;
-            host::apply(&mut self.journal, &changes)?;
-        }
+        self.take_devices(policy, |_| true)?;
         host::apply(&mut self.journal, &reservation::changes(&policy.node))
+    }
+
+    /// Takes the devices of `policy` that `wanted` names.
+    ///
+    /// # Errors
+    /// A device is missing or cannot be taken; then nothing has changed.
+    pub(crate) fn take_devices(
+        &mut self,
+        policy: &Policy,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), HostError> {
+        let host = self.journal.host();
+        let namespace = netns::current()?;
+        let mut taken = Vec::new();
+        for take in takes(policy, namespace.as_deref()) {
+            if !wanted(&take.device) {
+                continue;
+            }
+            let from = self.journal.mark();
+            let made = host::take_device(&host, &take)
+                .and_then(|changes| host::apply(&mut self.journal, &changes));
+            if let Err(error) = made {
+                let left = self.hand_back(&taken);
+                return Err(match left {
+                    Ok(()) => error,
+                    Err(left) => HostError::Refused(format!("{error}; {left}")),
+                });
+            }
+            self.taken.insert(take.device.clone(), from..self.journal.mark());
+            taken.push(take.device);
+        }
+        Ok(())
+    }
+
+    /// Hands these devices back; one that was never taken is no error.
+    ///
+    /// # Errors
+    /// What could not be handed back; it stays in the journal, and is tried again at the end.
+    pub(crate) fn hand_back(&mut self, devices: &[String]) -> Result<(), HostError> {
+        let host = self.journal.host();
+        let mut failed = Vec::new();
+        for device in devices {
+            if let Some(range) = self.taken.remove(device) {
+                failed.extend(self.journal.undo_range(&host, range)?.failed);
+            }
+        }
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(HostError::Refused(format!("not undone: {}", failed.join("; ")))),
+        }
     }
 }
 

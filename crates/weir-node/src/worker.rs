@@ -9,27 +9,48 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use weir_policy::{Idle, Policy};
-use weir_ports::{Idle as Wait, Pool, Port, PortError, Waiter};
+use weir_ports::{Idle as Wait, Pool, Port, PortError, Remains, Waiter};
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
 use crate::capture::{CaptureRequest, Captures, Capturing};
 use crate::clock;
 use crate::lateness::Lateness;
-use crate::ports::{Attached, EarlyDrops, Ports};
-use crate::status::{DirectionStatus, IfaceStatus, Status, WorkerStatus};
+use crate::places::Places;
+use crate::ports::{Attached, EarlyDrops, Left, Ports};
+use crate::status::{DirectionStatus, IfaceStatus, Removed, Status, WorkerStatus};
 
 /// What the control side asks of the worker, between two turns.
 #[derive(Debug)]
 pub enum Command {
-    /// Take over another policy; the answer is the error, if it was refused.
-    Apply(Box<Policy>, SyncSender<Result<(), String>>),
+    /// Take over another policy, and the devices that it brings.
+    Apply(Box<Refit>, SyncSender<Refitted>),
+    /// Free the frames that closed devices held.
+    Forget(Vec<Remains>),
     /// Counters, queues, lateness.
     Status(SyncSender<Status>),
     /// Copy a vif's frames; the answer is where they come.
     Capture(CaptureRequest, SyncSender<Result<Capturing, String>>),
     /// End the loop.
     Stop,
+}
+
+/// Another policy, and the devices that were opened for it.
+#[derive(Debug)]
+pub struct Refit {
+    /// The policy.
+    pub policy: Policy,
+    /// Devices of it that were not in use.
+    pub opened: Vec<Attached>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Refitted {
+    /// Why it was refused, if it was; nothing has changed then.
+    pub outcome: Result<(), String>,
+    /// Devices that are in use no more, to be closed.
+    pub left: Vec<Left>,
 }
 
 /// The worker's state. Built on one thread, run on another.
@@ -105,7 +126,7 @@ impl Worker {
             let turn = self.turn(now);
             match commands.try_recv() {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(()),
-                Ok(command) => self.obey(command),
+                Ok(command) => self.obey(command, &mut waiter),
                 Err(TryRecvError::Empty) => {}
             }
             due = turn.next;
@@ -121,10 +142,7 @@ impl Worker {
             Idle::Spin => Wait::Spin,
             Idle::Sleep => Wait::HYBRID,
         })?;
-        for attached in &self.ports.attached {
-            let watched = attached.port.descriptors(|descriptor| waiter.add(descriptor));
-            watched.map_err(|error| PortError::system(&attached.name, "watch", error))?;
-        }
+        watch(&mut waiter, &self.ports.attached)?;
         Ok(waiter)
     }
 
@@ -206,11 +224,14 @@ impl Worker {
         IfaceId(u32::try_from(self.policy.ports.len()).unwrap_or(u32::MAX))
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command, waiter: &mut Waiter) {
         // Whoever asked may have gone away meanwhile; the answer is then nobody's loss.
         match command {
-            Command::Apply(policy, reply) => {
-                let _gone = reply.try_send(self.apply(*policy));
+            Command::Apply(refit, reply) => {
+                let _gone = reply.try_send(self.apply(*refit, waiter));
+            }
+            Command::Forget(remains) => {
+                remains.into_iter().for_each(|remains| self.pool.forget_all(remains));
             }
             Command::Status(reply) => {
                 let _gone = reply.try_send(self.status());
@@ -233,23 +254,40 @@ impl Worker {
     }
 
     /// All of it or nothing: the ports go first, since they can go back without a loss.
-    fn apply(&mut self, policy: Policy) -> Result<(), String> {
-        keeps_what_is_fixed(&self.policy, &policy)?;
+    fn apply(&mut self, refit: Refit, waiter: &mut Waiter) -> Refitted {
+        let Refit { policy, mut opened } = refit;
+        let Self { policy: old, ports, switch, pool, .. } = self;
+        let places = keeps_what_is_fixed(old, &policy).and_then(|()| {
+            let places = Places::find(&policy, &ports.attached, &opened);
+            let watched = places.and_then(|places| watch(waiter, &opened).map(|()| places));
+            watched.map_err(|error| error.to_string())
+        });
+        let places = match places {
+            Ok(places) => places,
+            Err(refused) => {
+                return Refitted { outcome: Err(refused), left: ports.let_go(opened, pool) };
+            }
+        };
         let now = clock::now();
         // What was counted under the old policy is charged by it.
-        self.ports.upkeep(now, &mut self.switch, false);
-        let Self { ports, switch, pool, .. } = self;
-        let adapted = ports.adapt(&policy).map_err(|error| error.to_string());
+        ports.upkeep(now, switch, false);
+        ports.welcome(&mut opened, pool);
+        let back = places.back(ports.attached.len(), opened.len());
+        let (left, adapted) = ports.refit((old, &policy), &places, opened);
         let applied = adapted
+            .map_err(|error| error.to_string())
             .and_then(|()| switch.apply(now, &policy, pool).map_err(|error| error.to_string()));
-        if let Err(refused) = applied {
-            return Err(match ports.adapt(&self.policy) {
-                Ok(()) => refused,
-                Err(error) => format!("{refused}; nothing is redirected any more: {error}"),
-            });
+        if let Err(mut refused) = applied {
+            let (left, adapted) = ports.refit((&policy, old), &back, left);
+            if let Err(error) = adapted {
+                refused = format!("{refused}; nothing is redirected any more: {error}");
+            }
+            return Refitted { outcome: Err(refused), left: ports.let_go(left, pool) };
         }
+        let left = ports.let_go(left, pool);
+        self.captures.follow(&policy);
         self.policy = policy;
-        Ok(())
+        Refitted { outcome: Ok(()), left }
     }
 
     fn status(&mut self) -> Status {
@@ -290,6 +328,7 @@ impl Worker {
             uptime_ns: now.saturating_since(self.started).as_nanos(),
             ports: port_list.to_vec(),
             vifs: vif_list.to_vec(),
+            removed: Removed { queued: switch.removed(), unread: ports.unread() },
             worker: WorkerStatus {
                 turns: self.turns,
                 busy_turns: self.busy_turns,
@@ -318,10 +357,9 @@ fn hand_over(
     }
 }
 
-/// Devices are opened and the worker's time is reserved at the start, so a change may not bring or
-/// take a device, nor bind one otherwise, nor move the worker. Said, not ignored: a node that
-/// accepts a value without following it would be believed.
-fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), String> {
+/// The pool is made and the worker's time is reserved at the start: no change may move either.
+/// Said, not ignored: a node that accepts a value without following it would be believed.
+pub(crate) fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), String> {
     let fixed = [
         ("name", old.node.name == new.node.name),
         ("idle", old.node.idle == new.node.idle),
@@ -333,16 +371,15 @@ fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), String> {
     if let Some((key, _)) = fixed.into_iter().find(|(_, same)| !same) {
         return Err(format!("node.{key}: it is fixed while the node runs; start the node again"));
     }
-    let ports = |policy: &Policy| -> Vec<_> {
-        policy.ports.iter().map(|p| (p.name.clone(), p.device.clone(), p.kind)).collect()
-    };
-    let vifs = |policy: &Policy| -> Vec<_> {
-        policy.vifs.iter().map(|v| (v.name.clone(), v.device.clone(), v.kind)).collect()
-    };
-    if (ports(old), vifs(old)) == (ports(new), vifs(new)) {
-        return Ok(());
-    }
-    Err("ports and vifs, their devices and kinds: they are fixed while the node runs".to_owned())
+    Ok(())
+}
+
+/// Wakes up for what these devices bring.
+fn watch(waiter: &mut Waiter, attached: &[Attached]) -> Result<(), PortError> {
+    attached.iter().try_for_each(|attached| {
+        let watched = attached.port.descriptors(|descriptor| waiter.add(descriptor));
+        watched.map_err(|error| PortError::system(&attached.name, "watch", error))
+    })
 }
 
 /// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one

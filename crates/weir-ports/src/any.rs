@@ -9,10 +9,10 @@ use weir_switch::Frame;
 use crate::capture::CapturePort;
 use crate::memory::MemoryPort;
 use crate::packet::PacketPort;
-use crate::pool::Pool;
+use crate::pool::{Pool, Remains};
 use crate::port::{Port, PortStatistics};
 use crate::tap::TapPort;
-use crate::xdp::{DataPlane, XdpPort};
+use crate::xdp::{DataPlane, Devices, XdpPort};
 
 /// A port of any kind.
 #[derive(Debug)]
@@ -28,6 +28,11 @@ pub enum AnyPort {
     /// Capture files.
     Capture(Box<CapturePort>),
 }
+
+/// A port that has left its worker and is not closed yet.
+#[derive(Debug)]
+#[must_use = "its chunks come back with what Leaving::shut gives"]
+pub struct Leaving(Option<AnyPort>);
 
 /// The same call on whatever port it is.
 macro_rules! on_port {
@@ -58,6 +63,33 @@ impl AnyPort {
         }
     }
 
+    /// Takes a port that was opened on another thread into this one's use.
+    pub fn adopt(&mut self, pool: &mut Pool) {
+        if let Self::Xdp(port) = self {
+            port.adopt(pool);
+        }
+    }
+
+    /// The first half of [`Self::close`], on the thread that owns the pool: fast. What comes of it
+    /// is closed on another.
+    pub fn leave(self, pool: &mut Pool) -> Leaving {
+        match self {
+            Self::Xdp(port) => Leaving(Some(Self::Xdp(port))),
+            Self::Packet(mut port) => {
+                port.release(pool);
+                Leaving(Some(Self::Packet(port)))
+            }
+            Self::Tap(mut port) => {
+                port.release(pool);
+                Leaving(Some(Self::Tap(port)))
+            }
+            other => {
+                other.close(None, pool);
+                Leaving(None)
+            }
+        }
+    }
+
     /// Calls `each` with every descriptor that becomes readable when frames arrive. A port in
     /// memory and a file have none: they are asked each time round.
     ///
@@ -84,6 +116,18 @@ impl AnyPort {
             Self::Tap(_) => "tap",
             Self::Memory(_) => "memory",
             Self::Capture(_) => "pcap",
+        }
+    }
+}
+
+impl Leaving {
+    /// Closes the port: system calls that take some 10 ms. What is left is for
+    /// [`Pool::forget_all`].
+    pub fn shut(self, devices: &Devices) -> Remains {
+        match self.0 {
+            Some(AnyPort::Xdp(port)) => port.shut(devices),
+            // The others have given their chunks back.
+            _ => Remains::default(),
         }
     }
 }

@@ -89,7 +89,7 @@ mod tests {
             String::from_utf8_lossy(&show.unwrap().stdout).contains("weir_discard")
         };
         let index = link::ifindex("lo").unwrap();
-        let hook = Discard::attach_hook(plane.discard_program(), "lo", index).unwrap();
+        let hook = Discard::attach_hook(plane.devices().discard_program(), "lo", index).unwrap();
         assert!(filters());
         drop(hook);
         assert!(!filters());

@@ -31,17 +31,17 @@ mod tap;
 mod wait;
 mod xdp;
 
-pub use any::AnyPort;
+pub use any::{AnyPort, Leaving};
 pub use capture::{CapturePort, CaptureReader, CaptureWriter, Captured};
 pub use error::PortError;
 pub use memory::MemoryPort;
 pub use packet::{PacketConfig, PacketPort};
-pub use pool::{BindMode, Pool};
+pub use pool::{BindMode, Pool, Region, Remains};
 pub use port::{Port, PortStatistics};
 pub use sys::now;
 pub use tap::{TapConfig, TapPort};
 pub use wait::{Idle, Waiter, Woken};
 pub use xdp::{
-    AttachMode, BucketId, BucketLimit, DataPlane, Faults, GateCounters, GateId, Gates, PlaneLimits,
-    Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,
+    AttachMode, BucketId, BucketLimit, DataPlane, Devices, Faults, GateCounters, GateId, Gates,
+    PlaneLimits, Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,
 };

@@ -46,6 +46,11 @@ impl Mapping {
         self.start.as_ptr()
     }
 
+    /// The same, known not to be null.
+    pub(crate) const fn first(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -18,7 +18,7 @@ use crate::messages::{Messages, SendResult};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::port::{Port, PortStatistics};
-use crate::xdp::DataPlane;
+use crate::xdp::Devices;
 use crate::{link, sys};
 
 /// A device read and written through a packet socket.
@@ -55,11 +55,12 @@ impl PacketConfig {
 }
 
 impl PacketPort {
-    /// Opens the device. With `plane`, the kernel's own stack is kept from seeing its frames.
+    /// Opens the device. With `devices` of a data plane, the kernel's own stack is kept from seeing
+    /// its frames.
     ///
     /// # Errors
     /// The device is not there, a bound is broken, or a step fails.
-    pub fn open(config: &PacketConfig, plane: Option<&DataPlane>) -> Result<Self, PortError> {
+    pub fn open(config: &PacketConfig, devices: Option<&Devices>) -> Result<Self, PortError> {
         let name = &config.device;
         if !(1..=4096).contains(&config.transmit_limit) {
             let message = format!("transmit_limit is {}; 1 to 4096", config.transmit_limit);
@@ -82,8 +83,8 @@ impl PacketPort {
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &buffer)
             .map_err(|error| PortError::system(name, "size the receive buffer", error))?;
         enter(name, ifindex, socket.as_fd())?;
-        let discard = match plane {
-            Some(plane) => Some(Discard::attach(plane.discard_program(), name, ifindex)?),
+        let discard = match devices {
+            Some(devices) => Some(Discard::attach(devices.discard_program(), name, ifindex)?),
             None => None,
         };
         Ok(Self {
@@ -101,6 +102,11 @@ impl PacketPort {
 
     /// Closes the socket and returns the port's chunks. What waits to be sent is lost.
     pub fn close(mut self, pool: &mut Pool) {
+        self.release(pool);
+    }
+
+    /// Returns the port's chunks; closing it then takes no pool.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.messages.release(pool);
         self.outbox.clear(pool);
     }

@@ -5,7 +5,8 @@
 //! sockets of the process use this memory as their UMEM, and all other ports read into it.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use weir_switch::{Frame, FramePool};
 
@@ -18,7 +19,8 @@ use crate::memory_map::Mapping;
 /// is freed or handed to a port for transmission.
 #[derive(Debug)]
 pub struct Pool {
-    memory: Mapping,
+    region: Region,
+    start: Start,
     chunk: u32,
     frames: u32,
     free: Vec<u32>,
@@ -26,14 +28,41 @@ pub struct Pool {
     is_free: Vec<u64>,
     /// Which socket's rings hold a chunk, 0 for none: what a socket held returns when it closes.
     lent_to: Vec<u16>,
+}
+
+/// The memory of a pool without its chunks: what it takes to open a socket, on whatever thread.
+#[derive(Clone, Debug)]
+pub struct Region {
+    memory: Arc<Mapping>,
+    chunk: u32,
+    registry: Arc<Mutex<Registry>>,
+}
+
+/// Who shares the memory.
+#[derive(Debug, Default)]
+struct Registry {
     borrowers: u16,
-    idle_borrowers: Vec<Borrower>,
+    idle: Vec<Borrower>,
     anchors: Vec<(BindMode, Weak<OwnedFd>)>,
 }
+
+/// The first byte of the pool, at hand for each frame; the region keeps it mapped.
+#[derive(Debug)]
+struct Start(NonNull<u8>);
+
+// SAFETY: the memory belongs to the process, not to a thread; `Pool` argues where it follows it.
+unsafe impl Send for Start {}
+// SAFETY: as above; a shared reference gives no more than the address.
+unsafe impl Sync for Start {}
 
 /// A socket that holds chunks in its rings; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Borrower(u16);
+
+/// A closed port's sockets, whose chunks are still lent: for [`Pool::forget_all`].
+#[derive(Debug, Default)]
+#[must_use = "the chunks come back with Pool::forget_all"]
+pub struct Remains(pub(crate) Vec<Borrower>);
 
 /// How frames get between the device and the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,18 +94,21 @@ impl Pool {
         let free = (0..frames).rev().collect();
         let is_free = vec![u64::MAX; (frames as usize).div_ceil(64)];
         let lent_to = vec![0; frames as usize];
-        let (idle_borrowers, anchors) = (Vec::new(), Vec::new());
-        Ok(Self {
-            memory,
-            chunk,
-            frames,
-            free,
-            is_free,
-            lent_to,
-            borrowers: 0,
-            idle_borrowers,
-            anchors,
-        })
+        let start = Start(memory.first());
+        let (memory, registry) = (Arc::new(memory), Arc::default());
+        let region = Region { memory, chunk, registry };
+        Ok(Self { region, start, chunk, frames, free, is_free, lent_to })
+    }
+
+    /// The pool's memory, for opening ports on another thread.
+    #[must_use]
+    pub const fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Frees all that the sockets of a closed port held.
+    pub fn forget_all(&mut self, remains: Remains) {
+        remains.0.into_iter().for_each(|borrower| self.forget(borrower));
     }
 
     /// A free chunk with `len` bytes of frame at the usual distance from its start; `None` if all
@@ -123,24 +155,6 @@ impl Pool {
         (u32::from(offset) + u32::from(len) <= self.chunk).then_some(Frame { id, offset, len })
     }
 
-    /// A live socket that has this memory registered for that mode; others share through it.
-    pub(crate) fn anchor(&mut self, mode: BindMode) -> Option<Arc<OwnedFd>> {
-        self.anchors.retain(|(_, socket)| socket.strong_count() > 0);
-        self.anchors.iter().filter(|(m, _)| *m == mode).find_map(|(_, socket)| socket.upgrade())
-    }
-
-    pub(crate) fn add_anchor(&mut self, mode: BindMode, socket: &Arc<OwnedFd>) {
-        self.anchors.push((mode, Arc::downgrade(socket)));
-    }
-
-    /// A name for a socket that is to hold chunks; `None` while 65 535 sockets do.
-    pub(crate) fn new_borrower(&mut self) -> Option<Borrower> {
-        self.idle_borrowers.pop().or_else(|| {
-            self.borrowers = self.borrowers.checked_add(1)?;
-            Some(Borrower(self.borrowers))
-        })
-    }
-
     /// Notes that `to` holds the chunk from now on.
     pub(crate) fn lend(&mut self, id: u32, to: Borrower) {
         if let Some(holder) = self.lent_to.get_mut(id as usize) {
@@ -168,11 +182,7 @@ impl Pool {
                 self.free(id);
             }
         }
-        self.idle_borrowers.push(borrower);
-    }
-
-    pub(crate) fn memory(&self) -> &Mapping {
-        &self.memory
+        self.region.registry().idle.push(borrower);
     }
 
     /// The word of four bytes just before a frame, cleared as it is read; `None` without room.
@@ -182,6 +192,57 @@ impl Pool {
         let bytes = <[u8; 4]>::try_from(&*word).ok()?;
         word.fill(0);
         Some(u32::from_ne_bytes(bytes))
+    }
+}
+
+impl Region {
+    /// The longest frame that a port can receive, in bytes.
+    pub(crate) fn frame_max(&self) -> u32 {
+        self.chunk - u32::from(HEADROOM)
+    }
+
+    /// Address, length and bytes of a chunk.
+    pub(crate) fn extent(&self) -> (*mut u8, usize, u32) {
+        (self.memory.start(), self.memory.len(), self.chunk)
+    }
+
+    /// A live socket that has this memory registered for that mode; others share through it.
+    pub(crate) fn anchor(&self, mode: BindMode) -> Option<Arc<OwnedFd>> {
+        let mut registry = self.registry();
+        registry.anchors.retain(|(_, socket)| socket.strong_count() > 0);
+        registry.anchors.iter().filter(|(m, _)| *m == mode).find_map(|(_, socket)| socket.upgrade())
+    }
+
+    /// Any socket that is bound to the memory, also one that shares, serves as an anchor: so the
+    /// memory is registered once, whichever port leaves first.
+    pub(crate) fn add_anchor(&self, mode: BindMode, socket: &Arc<OwnedFd>) {
+        self.registry().anchors.push((mode, Arc::downgrade(socket)));
+    }
+
+    /// A name for a socket that is to hold chunks; `None` while 65 535 sockets do.
+    pub(crate) fn new_borrower(&self) -> Option<Borrower> {
+        let mut registry = self.registry();
+        if let Some(idle) = registry.idle.pop() {
+            return Some(idle);
+        }
+        registry.borrowers = registry.borrowers.checked_add(1)?;
+        Some(Borrower(registry.borrowers))
+    }
+
+    /// As [`Pool::forget_all`], for a port that was closed before anybody adopted it: it never
+    /// held a chunk.
+    pub fn retire_all(&self, remains: Remains) {
+        remains.0.into_iter().for_each(|borrower| self.retire(borrower));
+    }
+
+    /// Takes back the name of a socket that never held a chunk.
+    pub(crate) fn retire(&self, borrower: Borrower) {
+        self.registry().idle.push(borrower);
+    }
+
+    /// The lists stay whole whatever happened to the thread that held their lock.
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,7 +260,7 @@ impl FramePool for Pool {
         // neither, since ports take frames by value. A caller that keeps a stale copy may see
         // bytes change, which no code here relies on.
         unsafe {
-            let first = self.memory.start().add(start);
+            let first = self.start.0.as_ptr().add(start);
             std::slice::from_raw_parts_mut(first, usize::from(frame.len))
         }
     }

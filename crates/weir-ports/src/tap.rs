@@ -96,6 +96,11 @@ impl TapPort {
 
     /// Closes the device and returns the port's chunks. What waits to be sent is lost.
     pub fn close(mut self, pool: &mut Pool) {
+        self.release(pool);
+    }
+
+    /// Returns the port's chunks; closing it then takes no pool.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.outbox.clear(pool);
     }
 

@@ -120,7 +120,7 @@ fn the_stack_does_not_see_what_a_port_reads() {
         .unwrap()
     };
     assert!(ping(), "the stack answers before");
-    let mut port = PacketPort::open(&PacketConfig::new("a1"), Some(&plane)).unwrap();
+    let mut port = PacketPort::open(&PacketConfig::new("a1"), Some(plane.devices())).unwrap();
     assert!(port.hides_from_stack());
     assert!(!ping(), "the stack is silent");
     let mut frames = Vec::with_capacity(64);
@@ -156,7 +156,7 @@ fn a_full_device_keeps_frames_in_the_port() {
     }
     let (plane, mut pool) = (plane(), pool());
     veth("a0", "a1", 1);
-    let mut sender = PacketPort::open(&PacketConfig::new("a0"), Some(&plane)).unwrap();
+    let mut sender = PacketPort::open(&PacketConfig::new("a0"), Some(plane.devices())).unwrap();
     let before = received_by("a1");
     let mut sent = 0_u64;
     while sent < 100_000 {

@@ -118,6 +118,88 @@ fn a_policy_that_the_ports_cannot_follow_changes_nothing() {
     site.stop(node);
 }
 
+/// A tenant's vif leaves a running node and comes back; what the node changed on its device is
+/// undone meanwhile, and the other tenant notices nothing.
+#[test]
+fn a_vif_goes_and_comes_while_the_node_runs() {
+    let Some(site) = Site::up("weir-t-go", TOPOLOGY, POLICY) else { return };
+    let before = site.devices();
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(site.ping("gold", "10.9.0.9") && site.ping("lead", "10.9.0.9"));
+    let without = POLICY.replace(LEAD, "");
+    for _ in 0..3 {
+        site.write(&without);
+        let reloaded = site.weir(&["node", "reload"]);
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        let vifs = site.status()["vifs"].as_array().unwrap().len();
+        assert_eq!(vifs, 1, "{}", site.status());
+        assert!(!site.ping("lead", "10.9.0.9"), "nobody forwards for it");
+        assert_eq!(site.device("lead1", &site.devices()), site.device("lead1", &before));
+        // In front of the other, which is numbered anew.
+        site.write(&without.replace(GOLD, &format!("{LEAD}{GOLD}")));
+        let reloaded = site.weir(&["node", "reload"]);
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        assert!(site.ping("lead", "10.9.0.9") && site.ping("gold", "10.9.0.9"));
+        assert!(!site.ping("gold", "10.9.0.2"), "slices do not meet inside the node");
+    }
+    site.stop(node);
+    site.is_again(&before);
+}
+
+/// A second port comes with a vif behind it, and both go again; a port whose device is missing is
+/// refused, and nothing has changed.
+#[test]
+fn a_port_comes_and_goes_while_the_node_runs() {
+    let nodes = "{ name = \"wire\" }, { name = \"wire2\" }";
+    let topology = TOPOLOGY.replace("{ name = \"wire\" }", nodes) + SECOND_WIRE;
+    let Some(site) = Site::up("weir-t-port", &topology, POLICY) else { return };
+    let before = site.devices();
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let port = "[[port]]\nname = \"up1\"\nrate = \"50Mbit\"\n";
+    let second = format!("{POLICY}\n{port}")
+        .replace("device = \"lead1\"", "device = \"lead1\"\nport = \"up1\"")
+        .replace("device = \"gold0\"", "device = \"gold0\"\nport = \"up0\"");
+    site.write(&second.replace("\"up1\"", "\"up7\""));
+    let refused = site.weir(&["node", "reload"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("up7"), "{refused:?}");
+    assert!(site.ping("gold", "10.9.0.9") && site.ping("lead", "10.9.0.9"));
+    for _ in 0..2 {
+        site.write(&second);
+        let reloaded = site.weir(&["node", "reload"]);
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        assert_eq!(site.status()["ports"].as_array().unwrap().len(), 2);
+        assert!(site.ping("lead", "10.9.0.10") && site.ping("gold", "10.9.0.9"));
+        assert!(!site.ping("lead", "10.9.0.9"), "its port is another");
+        site.write(POLICY);
+        let reloaded = site.weir(&["node", "reload"]);
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        assert_eq!(site.device("up1", &site.devices()), site.device("up1", &before));
+        assert!(site.ping("lead", "10.9.0.9"));
+    }
+    site.stop(node);
+    site.is_again(&before);
+}
+
+/// A second node on the network, by a link of its own.
+const SECOND_WIRE: &str = r#"
+[[link]]
+a = { at = "wire2:eth0", addresses = ["10.9.0.10/24"] }
+b = "sw:up1"
+"#;
+
+const GOLD: &str = r#"[[vif]]
+name = "gold.0"
+"#;
+
+const LEAD: &str = r#"[[vif]]
+name = "lead.0"
+slice = "lead"
+device = "lead1"
+"#;
+
 const TOPOLOGY: &str = r#"
 name = "NAME"
 node = [{ name = "gold" }, { name = "lead" }, { name = "sw" }, { name = "wire" }]

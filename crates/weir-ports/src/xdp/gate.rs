@@ -122,6 +122,17 @@ impl Gates {
         }
     }
 
+    /// Shuts the gate and forgets what is under way: for the next who is given it.
+    pub fn reset(&self, gate: GateId) {
+        if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
+            let accepted = shared.accepted_packets.load(Ordering::Relaxed);
+            shared.granted.store(accepted, Ordering::Relaxed);
+            for word in [&local.received, &local.settled_at, &local.granted] {
+                word.store(accepted, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Frames let in and not received.
     #[must_use]
     pub fn in_flight(&self, gate: GateId) -> u64 {

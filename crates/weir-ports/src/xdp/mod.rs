@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A port over AF_XDP: one socket for each receive queue, and the data-plane program before them.
 
+mod devices;
 mod gate;
 mod plane;
 mod redirect;
@@ -13,17 +14,18 @@ use std::sync::Arc;
 
 use weir_switch::Frame;
 
+pub use devices::{AttachMode, Devices, Role};
 pub use gate::{GateCounters, GateId, Gates};
-pub use plane::{AttachMode, DataPlane, Faults, PlaneLimits, Role, Route};
+pub use plane::{DataPlane, Faults, PlaneLimits, Route};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 
-pub(crate) use plane::link as link_program;
+pub(crate) use devices::link as link_program;
 
 use crate::error::PortError;
 use crate::link;
-use crate::pool::{BindMode, Pool};
+use crate::pool::{BindMode, Pool, Region, Remains};
 use crate::port::{Port, PortStatistics};
-use plane::DeviceEntry;
+use devices::DeviceEntry;
 use socket::{Socket, SocketConfig};
 
 /// A device, all its receive queues, and the attached program.
@@ -88,21 +90,31 @@ impl XdpPort {
         plane: &mut DataPlane,
         pool: &mut Pool,
     ) -> Result<Self, PortError> {
-        let name = &config.device;
-        if !config.ring.is_power_of_two() || !(64..=32_768).contains(&config.ring) {
-            let message = format!("ring is {}; a power of two from 64 to 32768", config.ring);
-            return Err(PortError::bound(name, message));
-        }
-        let ifindex = link::ifindex(name)?;
-        let (sockets, bound) = open_sockets(config, ifindex, pool)?;
-        match Self::enter(config, ifindex, &sockets, plane, pool) {
+        let mut port = Self::prepare(config, plane.devices(), pool.region())?;
+        port.adopt(pool);
+        Ok(port)
+    }
+
+    /// As [`Self::open`], on a thread that does not own the pool. Frames that arrive before
+    /// [`Self::adopt`] are lost.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn prepare(
+        config: &XdpConfig,
+        devices: &Devices,
+        region: &Region,
+    ) -> Result<Self, PortError> {
+        let ifindex = check(config)?;
+        let (sockets, bound) = open_sockets(config, ifindex, region)?;
+        match Self::enter(config, ifindex, &sockets, devices, region) {
             Ok((entry, link, attached)) => Ok(Self {
-                name: name.clone(),
+                name: config.device.clone(),
                 ifindex,
                 sockets,
                 turn: 0,
                 entry,
-                gates: Arc::clone(plane.gates()),
+                gates: Arc::clone(devices.gates()),
                 link,
                 attached,
                 bound,
@@ -110,18 +122,30 @@ impl XdpPort {
                 dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
             }),
             Err(error) => {
-                sockets.into_iter().for_each(|socket| socket.close(pool));
+                // None has been given a chunk.
+                sockets.into_iter().for_each(|socket| region.retire(socket.shut()));
                 Err(error)
             }
         }
     }
 
+    /// Hands the kernel chunks of the pool to receive into, from now on.
+    pub fn adopt(&mut self, pool: &mut Pool) {
+        self.sockets.iter_mut().for_each(|socket| socket.refill(pool));
+    }
+
     /// Detaches the program, closes the sockets and returns their chunks. Dropping the port does
     /// the first two only.
     pub fn close(self, plane: &mut DataPlane, pool: &mut Pool) {
+        let remains = self.shut(plane.devices());
+        pool.forget_all(remains);
+    }
+
+    /// As [`Self::close`], on a thread that does not own the pool.
+    pub fn shut(self, devices: &Devices) -> Remains {
         drop(self.link);
-        plane.remove_device(self.ifindex, &self.entry);
-        self.sockets.into_iter().for_each(|socket| socket.close(pool));
+        devices.remove_device(self.ifindex, &self.entry);
+        Remains(self.sockets.into_iter().map(Socket::shut).collect())
     }
 
     /// As [`Self::close`], when the data plane is gone already.
@@ -178,25 +202,24 @@ impl XdpPort {
         config: &XdpConfig,
         ifindex: u32,
         sockets: &[Socket],
-        plane: &mut DataPlane,
-        pool: &Pool,
+        devices: &Devices,
+        region: &Region,
     ) -> Result<(DeviceEntry, OwnedFd, AttachMode), PortError> {
         let name = &config.device;
         let queues = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-        let index = plane.take_device(name)?;
-        let socket_base = plane.take_sockets(name, queues)?;
-        let frame_max = pool.frame_max();
+        let (index, socket_base) = devices.take(name, queues)?;
+        let frame_max = region.frame_max();
         let entry = DeviceEntry { role: config.role, socket_base, queues, index, frame_max };
         let entered = (socket_base..)
             .zip(sockets)
-            .try_for_each(|(index, socket)| plane.set_socket(index, socket.as_fd()));
+            .try_for_each(|(index, socket)| devices.set_socket(index, socket.as_fd()));
         let attached = entered
-            .and_then(|()| plane.set_device(ifindex, &entry))
-            .and_then(|()| plane.attach(name, ifindex));
+            .and_then(|()| devices.set_device(ifindex, &entry))
+            .and_then(|()| devices.attach(name, ifindex));
         match attached {
             Ok((link, mode)) => Ok((entry, link, mode)),
             Err(error) => {
-                plane.remove_device(ifindex, &entry);
+                devices.remove_device(ifindex, &entry);
                 Err(error)
             }
         }
@@ -288,27 +311,36 @@ impl Port for XdpPort {
     }
 }
 
+/// Its index, if it is there and the rings have a size that exists.
+fn check(config: &XdpConfig) -> Result<u32, PortError> {
+    if !config.ring.is_power_of_two() || !(64..=32_768).contains(&config.ring) {
+        let message = format!("ring is {}; a power of two from 64 to 32768", config.ring);
+        return Err(PortError::bound(&config.device, message));
+    }
+    link::ifindex(&config.device)
+}
+
 /// One socket a queue. Zero copy is tried first if asked for, and all or none of the queues have
 /// it.
 fn open_sockets(
     config: &XdpConfig,
     ifindex: u32,
-    pool: &mut Pool,
+    region: &Region,
 ) -> Result<(Vec<Socket>, BindMode), PortError> {
     if config.zero_copy {
         // Whatever the driver's reason to refuse, copying works.
-        if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, pool) {
+        if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, region) {
             return Ok((sockets, BindMode::ZeroCopy));
         }
     }
-    Ok((open_queues(config, ifindex, BindMode::Copy, pool)?, BindMode::Copy))
+    Ok((open_queues(config, ifindex, BindMode::Copy, region)?, BindMode::Copy))
 }
 
 fn open_queues(
     config: &XdpConfig,
     ifindex: u32,
     mode: BindMode,
-    pool: &mut Pool,
+    region: &Region,
 ) -> Result<Vec<Socket>, PortError> {
     let queues = link::receive_queues(&config.device, ifindex)?;
     let fill = (config.fill / queues.max(1)).max(FILL_MIN);
@@ -316,13 +348,14 @@ fn open_queues(
     for queue in 0..queues {
         let device = &config.device;
         let wanted = SocketConfig { device, ifindex, queue, mode, ring: config.ring, fill };
-        match Socket::open(&wanted, pool) {
+        match Socket::open(&wanted, region) {
             Ok(mut socket) => {
                 socket.limit_outstanding(config.transmit_limit);
                 sockets.push(socket);
             }
             Err(error) => {
-                sockets.into_iter().for_each(|socket| socket.close(pool));
+                // None has been given a chunk.
+                sockets.into_iter().for_each(|socket| region.retire(socket.shut()));
                 return Err(error);
             }
         }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The data-plane program in the kernel, its maps, and its attachment to devices.
+//! The data-plane program in the kernel and its maps.
 //!
 //! Nothing is pinned: program, maps and links live as long as this process holds their
 //! descriptors, so that even a killed process leaves nothing behind.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
-use std::{io, ptr, thread};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use weir_units::Instant;
 
+use super::devices::{Devices, failed};
 use super::gate::{GateId, Gates};
 use super::redirect::{self, BucketId, BucketLimit, Redirect, RedirectCounters, Redirects};
 use crate::error::PortError;
@@ -20,18 +19,11 @@ use crate::memory_map::Mapping;
 /// The loaded program and its tables.
 #[derive(Debug)]
 pub struct DataPlane {
-    xdp: OwnedFd,
-    discard: OwnedFd,
-    devices: MapHandle,
-    near_devices: MapHandle,
+    devices: Arc<Devices>,
     stations: MapHandle,
-    sockets: MapHandle,
-    targets: MapHandle,
     gates: Arc<Gates>,
     redirects: Redirects,
     faults: Mapping,
-    free_devices: Vec<u32>,
-    free_sockets: Vec<bool>,
     limits: PlaneLimits,
 }
 
@@ -46,16 +38,6 @@ pub struct PlaneLimits {
     pub sockets: u32,
     /// Addresses of vifs that ports know.
     pub stations: u32,
-}
-
-/// Whose device it is, and by which gate its frames enter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// A tenant's: everything enters by this gate (the vif's `send`).
-    Vif(GateId),
-    /// The network's: frames for a known station enter by its gate (that vif's `receive`), all
-    /// others, unknown or to a group, by this one.
-    Port(GateId),
 }
 
 /// Where the program redirects frames for an address to.
@@ -79,15 +61,6 @@ pub enum Route {
     },
 }
 
-/// How a program is attached to a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachMode {
-    /// In the driver, before the kernel makes a buffer of the frame.
-    Native,
-    /// In the kernel's receive path; any device, slower.
-    Generic,
-}
-
 /// Frames of a device that no gate answers for, dropped and counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -97,16 +70,6 @@ pub struct Faults {
     pub oversize: u64,
     /// Arrived on a queue without a socket.
     pub no_socket: u64,
-}
-
-/// The twin of `struct device` in `bpf/weir.h`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeviceEntry {
-    pub(super) role: Role,
-    pub(super) socket_base: u32,
-    pub(super) queues: u32,
-    pub(super) index: u32,
-    pub(super) frame_max: u32,
 }
 
 impl DataPlane {
@@ -168,19 +131,18 @@ impl DataPlane {
         let redirects = Redirects::map(tables, limits.gates, rows.rows)?;
         let faults = Mapping::shared(map("faults")?.as_fd(), 0, limits.devices as usize * FAULTS)
             .map_err(|error| PortError::system("faults", "map the array", error))?;
+        let devices = Devices::new(
+            [program("weir_xdp")?, program("weir_discard")?],
+            [map("devices")?, map("near_devices")?, map("sockets")?, map("targets")?],
+            Arc::clone(&gates),
+            limits,
+        );
         Ok(Self {
-            xdp: program("weir_xdp")?,
-            discard: program("weir_discard")?,
-            devices: map("devices")?,
-            near_devices: map("near_devices")?,
+            devices: Arc::new(devices),
             stations: map("stations")?,
-            sockets: map("sockets")?,
-            targets: map("targets")?,
             gates,
             redirects,
             faults,
-            free_devices: (0..limits.devices).rev().collect(),
-            free_sockets: vec![true; limits.sockets as usize],
             limits,
         })
     }
@@ -281,6 +243,12 @@ impl DataPlane {
         let _ = self.stations.delete(&station_key(device, vlan, mac));
     }
 
+    /// The part by which devices come and go, on whatever thread.
+    #[must_use]
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
     /// The gates, to be granted and read.
     #[must_use]
     pub fn gates(&self) -> &Arc<Gates> {
@@ -306,66 +274,6 @@ impl DataPlane {
         Faults { malformed: word(0), oversize: word(1), no_socket: word(2) }
     }
 
-    /// The program that keeps the kernel's stack from seeing a device that a packet socket reads.
-    pub(crate) fn discard_program(&self) -> BorrowedFd<'_> {
-        self.discard.as_fd()
-    }
-
-    /// An unused index of a device.
-    pub(super) fn take_device(&mut self, name: &str) -> Result<u32, PortError> {
-        self.free_devices.pop().ok_or_else(|| {
-            PortError::bound(name, format!("more than {} devices", self.limits.devices))
-        })
-    }
-
-    /// The first of `count` unused socket indexes in a row.
-    pub(super) fn take_sockets(&mut self, name: &str, count: u32) -> Result<u32, PortError> {
-        let run = count.max(1) as usize;
-        let start = self.free_sockets.windows(run).position(|window| window.iter().all(|f| *f));
-        let Some(start) = start else {
-            let message = format!("{count} more than {} sockets", self.limits.sockets);
-            return Err(PortError::bound(name, message));
-        };
-        self.free_sockets[start..start + run].fill(false);
-        Ok(u32::try_from(start).unwrap_or(u32::MAX))
-    }
-
-    /// Routes a socket index to a socket.
-    pub(super) fn set_socket(&self, index: u32, socket: BorrowedFd<'_>) -> Result<(), PortError> {
-        let value = socket.as_raw_fd().to_ne_bytes();
-        let set = self.sockets.update(&index.to_ne_bytes(), &value, MapFlags::ANY);
-        set.map_err(|error| failed("enter a socket", &error))
-    }
-
-    /// Tells the program what a device is.
-    pub(super) fn set_device(&self, ifindex: u32, entry: &DeviceEntry) -> Result<(), PortError> {
-        let (kind, gate) = match entry.role {
-            Role::Vif(gate) => (0, gate.0),
-            Role::Port(gate) => (1, gate.0),
-        };
-        let words = [kind, gate, entry.socket_base, entry.queues, entry.index, entry.frame_max];
-        let mut value = [0; 24];
-        for (place, word) in value.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
-        set.map_err(|error| failed("enter a device", &error))?;
-        if matches!(self.near_device(ifindex), Some(0)) {
-            let near = [&ifindex.to_ne_bytes()[..], &value].concat();
-            let set = self.near_devices.update(&near_slot(ifindex), &near, MapFlags::ANY);
-            set.map_err(|error| failed("enter a device by its low bits", &error))?;
-        }
-        let (index, target) = (entry.index.to_ne_bytes(), ifindex.to_ne_bytes());
-        let set = self.targets.update(&index, &target, MapFlags::ANY);
-        set.map_err(|error| failed("enter a device to redirect to", &error))
-    }
-
-    /// Whose place it is that the low bits of `ifindex` name; 0 for nobody's.
-    fn near_device(&self, ifindex: u32) -> Option<u32> {
-        let value = self.near_devices.lookup(&near_slot(ifindex), MapFlags::ANY).ok()??;
-        Some(u32::from_ne_bytes(*value.first_chunk()?))
-    }
-
     fn store_station(&self, key: [u8; 12], words: &[u32; 4]) -> Result<(), PortError> {
         let mut value = [0; 24];
         for (place, word) in value.chunks_exact_mut(4).zip(words) {
@@ -377,82 +285,6 @@ impl DataPlane {
             PortError::bound("stations", format!("one more than {bound}? {error}"))
         })
     }
-
-    /// Forgets a device whose attachment has ended.
-    pub(super) fn remove_device(&mut self, ifindex: u32, entry: &DeviceEntry) {
-        // What is not there need not be removed.
-        let _ = self.devices.delete(&ifindex.to_ne_bytes());
-        if self.near_device(ifindex) == Some(ifindex) {
-            let _ = self.near_devices.update(&near_slot(ifindex), &[0; 28], MapFlags::ANY);
-        }
-        let _ = self.targets.delete(&entry.index.to_ne_bytes());
-        for index in entry.socket_base..entry.socket_base + entry.queues {
-            let _ = self.sockets.delete(&index.to_ne_bytes());
-            if let Some(free) = self.free_sockets.get_mut(index as usize) {
-                *free = true;
-            }
-        }
-        self.free_devices.push(entry.index);
-    }
-
-    /// Attaches the program to a device until the link is dropped; native if the driver can.
-    pub(super) fn attach(
-        &self,
-        name: &str,
-        ifindex: u32,
-    ) -> Result<(OwnedFd, AttachMode), PortError> {
-        let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        for (mode, flags) in
-            [(AttachMode::Native, XDP_FLAGS_DRV_MODE), (AttachMode::Generic, XDP_FLAGS_SKB_MODE)]
-        {
-            match link(self.xdp.as_fd(), ifindex, libbpf_sys::BPF_XDP, flags) {
-                Ok(link) => return Ok((link, mode)),
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    let step = "attach: another XDP program is there; detach it and try again";
-                    return Err(PortError::system(name, step, error));
-                }
-                Err(error) => refused = error,
-            }
-        }
-        Err(PortError::system(name, "attach the XDP program", refused))
-    }
-}
-
-/// A link that holds `program` at a device's hook; retried for a second while the hook is taken,
-/// as it is for some 10 ms after its holder was killed.
-pub(crate) fn link(
-    program: BorrowedFd<'_>,
-    ifindex: u32,
-    hook: libbpf_sys::bpf_attach_type,
-    flags: u32,
-) -> io::Result<OwnedFd> {
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags,
-        ..Default::default()
-    };
-    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
-    let mut tries = 0;
-    loop {
-        // SAFETY: the options live until the call returns and state their size.
-        let link = unsafe {
-            let options = ptr::from_ref(&options);
-            libbpf_sys::bpf_link_create(program.as_raw_fd(), target, hook, options)
-        };
-        if link >= 0 {
-            // SAFETY: just made, owned by nobody else.
-            return Ok(unsafe { OwnedFd::from_raw_fd(link) });
-        }
-        tries += 1;
-        if link != -libc::EBUSY || tries == ATTACH_TRIES {
-            return Err(io::Error::from_raw_os_error(-link));
-        }
-        thread::sleep(ATTACH_PAUSE);
-    }
-}
-
-fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError {
-    PortError::system("data plane", step, io::Error::other(error.to_string()))
 }
 
 /// How the counters of redirected paths are split among processors.
@@ -487,11 +319,6 @@ fn processors() -> Result<u32, PortError> {
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The place in the table of near devices.
-fn near_slot(ifindex: u32) -> [u8; 4] {
-    (ifindex % NEAR_DEVICES).to_ne_bytes()
-}
-
 /// `struct station_key` of `bpf/weir.h`.
 fn station_key(device: u32, vlan: u16, mac: [u8; 6]) -> [u8; 12] {
     let mut key = [0; 12];
@@ -509,21 +336,11 @@ const STATION_VIF: u32 = 0;
 const STATION_REMOTE: u32 = 1;
 const NO_TARGET: u32 = u32::MAX;
 
-/// As in `bpf/weir.h`.
-const NEAR_DEVICES: u32 = 1024;
-
 /// 48 MiB of counters, or as many as there are gates.
 const COUNTERS_MAX: u32 = 1 << 18;
 
 /// `sizeof(struct faults)` in `bpf/weir.h`.
 const FAULTS: usize = 64;
-
-/// From `linux/if_link.h`.
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
-
-const ATTACH_TRIES: u32 = 100;
-const ATTACH_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use weir_switch::{Frame, FramePool};
 
 use super::ring::{ConsumerRing, ProducerRing};
 use crate::error::PortError;
-use crate::pool::{BindMode, Borrower, Pool};
+use crate::pool::{BindMode, Borrower, Pool, Region};
 use crate::sys;
 
 /// A bound socket. Chunks it holds return to the pool through [`Self::close`].
@@ -48,7 +48,8 @@ pub(super) struct SocketConfig<'a> {
 
 impl Socket {
     /// Opens, maps and binds; retries for a second while a dead process's socket is in the way.
-    pub(super) fn open(config: &SocketConfig<'_>, pool: &mut Pool) -> Result<Self, PortError> {
+    /// It receives nothing before [`Self::refill`].
+    pub(super) fn open(config: &SocketConfig<'_>, region: &Region) -> Result<Self, PortError> {
         let name = config.device;
         // SAFETY: no pointers; the result is checked before it is owned.
         let descriptor =
@@ -58,9 +59,9 @@ impl Socket {
         }
         // SAFETY: just opened, owned by nobody else.
         let descriptor = Arc::new(unsafe { OwnedFd::from_raw_fd(descriptor) });
-        let anchor = pool.anchor(config.mode);
+        let anchor = region.anchor(config.mode);
         if anchor.is_none() {
-            register(descriptor.as_fd(), pool, name)?;
+            register(descriptor.as_fd(), region, name)?;
         }
         for option in [
             libc::XDP_UMEM_FILL_RING,
@@ -85,13 +86,11 @@ impl Socket {
         let rx = ConsumerRing::map(fd, page(libc::XDP_PGOFF_RX_RING), offsets.rx, size, name)?;
         let tx = ProducerRing::map(fd, page(libc::XDP_PGOFF_TX_RING), offsets.tx, size, name)?;
         bind(fd, config, anchor.as_deref())?;
-        if anchor.is_none() {
-            pool.add_anchor(config.mode, &descriptor);
-        }
-        let borrower = pool
+        region.add_anchor(config.mode, &descriptor);
+        let borrower = region
             .new_borrower()
             .ok_or_else(|| PortError::bound(name, "more than 65535 AF_XDP sockets"))?;
-        let mut socket = Self {
+        Ok(Self {
             descriptor,
             borrower,
             mode: config.mode,
@@ -105,9 +104,7 @@ impl Socket {
             outstanding: 0,
             tx_limit: config.ring,
             busy_losses: 0,
-        };
-        socket.refill(pool);
-        Ok(socket)
+        })
     }
 
     /// Appends up to `max` received frames to `out`, never beyond its capacity.
@@ -223,13 +220,19 @@ impl Socket {
 
     /// Takes the socket out of the kernel's hands and frees every chunk it held.
     pub(super) fn close(self, pool: &mut Pool) {
-        let Self { descriptor, borrower, fill, completion, rx, tx, .. } = self;
-        drop((descriptor, fill, completion, rx, tx));
-        // In copy mode frames under way are copies; in zero-copy mode closing ends the transfer.
-        pool.forget(borrower);
+        pool.forget(self.shut());
     }
 
-    fn refill(&mut self, pool: &mut Pool) {
+    /// Takes the socket out of the kernel's hands; what it held is still lent to this name.
+    pub(super) fn shut(self) -> Borrower {
+        let Self { descriptor, borrower, fill, completion, rx, tx, .. } = self;
+        // In copy mode frames under way are copies; in zero-copy mode closing ends the transfer.
+        drop((descriptor, fill, completion, rx, tx));
+        borrower
+    }
+
+    /// Hands the kernel chunks to receive into.
+    pub(super) fn refill(&mut self, pool: &mut Pool) {
         while self.filled < self.fill_target {
             let Some(id) = pool.alloc() else { break };
             let address = pool.address(Frame { id, offset: 0, len: 0 });
@@ -251,14 +254,14 @@ impl AsFd for Socket {
 }
 
 /// Makes the pool's memory known to the kernel; later sockets share it through this one.
-fn register(socket: BorrowedFd<'_>, pool: &Pool, name: &str) -> Result<(), PortError> {
-    let memory = pool.memory();
+fn register(socket: BorrowedFd<'_>, region: &Region, name: &str) -> Result<(), PortError> {
+    let (start, len, chunk) = region.extent();
     // SAFETY: all fields are integers; zero is a valid value for each of them.
-    let mut region: libc::xdp_umem_reg = unsafe { mem::zeroed() };
-    region.addr = memory.start() as u64;
-    region.len = memory.len() as u64;
-    region.chunk_size = u32::try_from(pool.chunk_size()).unwrap_or(0);
-    sys::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
+    let mut umem: libc::xdp_umem_reg = unsafe { mem::zeroed() };
+    umem.addr = start as u64;
+    umem.len = len as u64;
+    umem.chunk_size = chunk;
+    sys::set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem)
         .map_err(|error| PortError::system(name, "register the frame pool", error))
 }
 

@@ -29,7 +29,11 @@ impl Site {
         let up = site.weir(&["lab", "up", &site.path("lab.toml")]);
         assert!(up.status.success(), "{up:?}");
         let start = Instant::now();
-        while site.devices().matches("state UP").count() < 3 {
+        let all_up = |devices: &str| {
+            let [links, up] = ["@if", "state UP"].map(|what| devices.matches(what).count());
+            links > 0 && up == links
+        };
+        while !all_up(&site.devices()) {
             assert!(start.elapsed() < Duration::from_secs(3), "{}", site.devices());
         }
         Some(site)
@@ -104,6 +108,22 @@ impl Site {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(self.devices(), before);
+    }
+
+    /// The lines of [`Self::devices`] that are about one of them.
+    pub fn device(&self, name: &str, all: &str) -> String {
+        let mut text = String::new();
+        let mut here = false;
+        for line in all.lines() {
+            let about =
+                line.contains(&format!(" {name}@")) || line.contains(&format!("dev {name} "));
+            here = about || (here && line.starts_with(' '));
+            if here {
+                text += line;
+                text += "\n";
+            }
+        }
+        text
     }
 
     /// Devices and queueing disciplines of the switch's namespace, as text.

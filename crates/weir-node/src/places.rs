@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which opened device belongs to which interface of a policy. A device keeps its place by its own
+//! name, whatever the vif or port on it is called.
+
+use std::collections::BTreeMap;
+
+use weir_policy::{Policy, VifId};
+use weir_ports::PortError;
+use weir_switch::IfaceId;
+
+use crate::ports::{Attached, id_of};
+
+/// For each interface of a policy, where its device is: among those in use, then those opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Places(Vec<usize>);
+
+/// What became of the numbers of one policy in the next.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub(crate) ports: Vec<Option<u32>>,
+    pub(crate) vifs: Vec<Option<u32>>,
+    pub(crate) routers: Vec<Option<u32>>,
+    pub(crate) slices: Vec<Option<u32>>,
+}
+
+impl Places {
+    /// The place of each interface of `policy`.
+    ///
+    /// # Errors
+    /// A device of the policy is neither in use nor opened.
+    pub(crate) fn find(
+        policy: &Policy,
+        in_use: &[Attached],
+        opened: &[Attached],
+    ) -> Result<Self, PortError> {
+        let ports = policy.ports.iter().map(|port| (&port.device, port.kind, true));
+        let vifs = policy.vifs.iter().map(|vif| (&vif.device, vif.kind, false));
+        let mut known = BTreeMap::new();
+        for (at, attached) in in_use.iter().chain(opened).enumerate() {
+            known.entry(attached.device.as_str()).or_insert((at, attached));
+        }
+        let place = |(device, kind, port): (&String, _, bool)| {
+            let found = known.get(device.as_str()).filter(|(_, one)| one.is(device, kind, port));
+            let missing = || PortError::bound(device, "is not open".to_owned());
+            found.map(|(at, _)| *at).ok_or_else(missing)
+        };
+        ports.chain(vifs).map(place).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Puts each device in its place, numbered and named as in `policy`; then those without one.
+    pub(crate) fn arrange(
+        &self,
+        all: Vec<Attached>,
+        policy: &Policy,
+    ) -> (Vec<Attached>, Vec<Attached>) {
+        let mut all: Vec<Option<Attached>> = all.into_iter().map(Some).collect();
+        let mut placed = Vec::with_capacity(self.0.len());
+        let names = policy.ports.iter().map(|port| &port.name);
+        let names = names.chain(policy.vifs.iter().map(|vif| &vif.name));
+        for ((iface, at), name) in (0..).zip(&self.0).zip(names) {
+            let Some(mut attached) = all.get_mut(*at).and_then(Option::take) else { continue };
+            attached.iface = IfaceId(iface);
+            attached.vif = iface.checked_sub(id_of(policy.ports.len())).map(VifId);
+            attached.name.clone_from(name);
+            placed.push(attached);
+        }
+        (placed, all.into_iter().flatten().collect())
+    }
+
+    /// The way back, for as many in use and opened as there were: those in use in their old places
+    /// again, those opened without one.
+    pub(crate) fn back(&self, in_use: usize, opened: usize) -> Self {
+        let mut now = vec![None; in_use + opened];
+        for (place, before) in self.0.iter().enumerate() {
+            if let Some(now) = now.get_mut(*before) {
+                *now = Some(place);
+            }
+        }
+        // Those without a place follow behind, in their order.
+        let mut next = self.0.len();
+        let mut behind = || {
+            next += 1;
+            next - 1
+        };
+        let all: Vec<usize> = now.into_iter().map(|at| at.unwrap_or_else(&mut behind)).collect();
+        Self(all.into_iter().take(in_use).collect())
+    }
+
+    /// What became of the numbers of `old`, whose devices are the first in use. Devices keep their
+    /// number by their place, groups by their name.
+    pub(crate) fn moved(&self, old: &Policy, new: &Policy) -> Moved {
+        let interfaces = old.ports.len() + old.vifs.len();
+        let mut after = vec![None; interfaces];
+        for (now, before) in (0..).zip(&self.0) {
+            if let Some(place) = after.get_mut(*before) {
+                *place = Some(now);
+            }
+        }
+        let vifs = after.split_off(old.ports.len());
+        let ports = id_of(new.ports.len());
+        Moved {
+            ports: after,
+            vifs: vifs.into_iter().map(|iface: Option<u32>| iface?.checked_sub(ports)).collect(),
+            routers: by_name(&old.routers, &new.routers, |router| &router.name),
+            slices: by_name(&old.slices, &new.slices, |slice| &slice.name),
+        }
+    }
+}
+
+fn by_name<T>(old: &[T], new: &[T], name: impl Fn(&T) -> &String) -> Vec<Option<u32>> {
+    let places: BTreeMap<&String, u32> = new.iter().map(&name).zip(0..).collect();
+    old.iter().map(|item| places.get(name(item)).copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_policy::{Kind, Port, PortId, Slice, Vif};
+    use weir_ports::{AnyPort, GateId, MemoryPort};
+    use weir_units::BitRate;
+
+    use crate::ports::Entry;
+
+    /// A device in memory; the gate tells them apart.
+    fn device(name: &str, gate: Entry) -> Attached {
+        let port = AnyPort::Memory(MemoryPort::pair([name, "other"], 1).0);
+        Attached {
+            name: String::new(),
+            iface: IfaceId(u32::MAX),
+            vif: None,
+            device: name.to_owned(),
+            kind: Kind::Memory,
+            port,
+            driver: String::new(),
+            fallback: None,
+            gate,
+            flush_again: false,
+            holds_back: false,
+        }
+    }
+
+    fn vif(name: &str, place: u32) -> Attached {
+        device(name, Entry::Vif([GateId(2 * place), GateId(2 * place + 1)]))
+    }
+
+    fn policy(vifs: &[&str]) -> Policy {
+        let mut policy = Policy::new("edge");
+        let mut port = Port::new("up0", BitRate::from_mbps(100));
+        port.kind = Kind::Memory;
+        policy.add_port(port);
+        let slice = policy.add_slice(Slice::new("gold"));
+        for name in vifs {
+            let mut vif = Vif::new(name, slice, PortId(0));
+            vif.kind = Kind::Memory;
+            policy.add_vif(vif);
+        }
+        policy
+    }
+
+    fn names(of: &[Attached]) -> Vec<&str> {
+        of.iter().map(|attached| attached.device.as_str()).collect()
+    }
+
+    /// One vif leaves, one comes in front: what stays keeps its gates, and the way back leads back.
+    #[test]
+    fn devices_keep_their_gates_and_find_the_way_back() {
+        let (old, new) = (policy(&["a", "b", "c"]), policy(&["d", "c", "a"]));
+        let up = device("up0", Entry::Port(GateId(99)));
+        let in_use = vec![up, vif("a", 0), vif("b", 1), vif("c", 2)];
+        let opened = vec![vif("d", 3)];
+        let places = Places::find(&new, &in_use, &opened).unwrap();
+        let back = places.back(in_use.len(), opened.len());
+        let moved = places.moved(&old, &new);
+        assert_eq!(moved.ports, [Some(0)]);
+        assert_eq!(moved.vifs, [Some(2), None, Some(1)]);
+        let (placed, left) = places.arrange(in_use.into_iter().chain(opened).collect(), &new);
+        assert_eq!((names(&placed), names(&left)), (vec!["up0", "d", "c", "a"], vec!["b"]));
+        assert_eq!(placed[3].gate, Entry::Vif([GateId(0), GateId(1)]));
+        assert_eq!((placed[3].iface, placed[3].vif), (IfaceId(3), Some(VifId(2))));
+        let moved = back.moved(&new, &old);
+        assert_eq!(moved.vifs, [None, Some(2), Some(0)]);
+        let (placed, left) = back.arrange(placed.into_iter().chain(left).collect(), &old);
+        assert_eq!((names(&placed), names(&left)), (vec!["up0", "a", "b", "c"], vec!["d"]));
+    }
+
+    #[test]
+    fn a_device_that_nobody_opened_is_named() {
+        let in_use = [device("up0", Entry::Port(GateId(9))), vif("a", 0)];
+        let missing = Places::find(&policy(&["a", "x"]), &in_use, &[]).unwrap_err();
+        assert_eq!(missing.to_string(), "x: is not open");
+        let role = [device("up0", Entry::Port(GateId(9))), device("a", Entry::Port(GateId(8)))];
+        assert!(Places::find(&policy(&["a"]), &role, &[]).is_err(), "a port is no vif");
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The data plane's part by which devices come and go: slow system calls, so that a thread other
+//! than the one that moves frames can make them.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, ptr, thread};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
+
+use super::gate::{GateId, Gates};
+use super::plane::PlaneLimits;
+use crate::error::PortError;
+
+/// The program, and the tables of what is a device.
+#[derive(Debug)]
+pub struct Devices {
+    xdp: OwnedFd,
+    discard: OwnedFd,
+    devices: MapHandle,
+    near_devices: MapHandle,
+    sockets: MapHandle,
+    targets: MapHandle,
+    gates: Arc<Gates>,
+    free: Mutex<Free>,
+    limits: PlaneLimits,
+}
+
+/// Indexes that nobody has.
+#[derive(Debug)]
+struct Free {
+    devices: Vec<u32>,
+    sockets: Vec<bool>,
+}
+
+/// Whose device it is, and by which gate its frames enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A tenant's: everything enters by this gate (the vif's `send`).
+    Vif(GateId),
+    /// The network's: frames for a known station enter by its gate (that vif's `receive`), all
+    /// others, unknown or to a group, by this one.
+    Port(GateId),
+}
+
+/// How a program is attached to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes a buffer of the frame.
+    Native,
+    /// In the kernel's receive path; any device, slower.
+    Generic,
+}
+
+/// The twin of `struct device` in `bpf/weir.h`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceEntry {
+    pub(super) role: Role,
+    pub(super) socket_base: u32,
+    pub(super) queues: u32,
+    pub(super) index: u32,
+    pub(super) frame_max: u32,
+}
+
+impl Devices {
+    /// No device yet. Programs: before the stack, and for packet sockets. Maps: devices, near
+    /// devices, sockets, targets.
+    pub(super) fn new(
+        [xdp, discard]: [OwnedFd; 2],
+        [devices, near_devices, sockets, targets]: [MapHandle; 4],
+        gates: Arc<Gates>,
+        limits: PlaneLimits,
+    ) -> Self {
+        let free = Free {
+            devices: (0..limits.devices).rev().collect(),
+            sockets: vec![true; limits.sockets as usize],
+        };
+        let free = Mutex::new(free);
+        Self { xdp, discard, devices, near_devices, sockets, targets, gates, free, limits }
+    }
+
+    /// The program that keeps the kernel's stack from seeing a device that a packet socket reads.
+    pub(crate) fn discard_program(&self) -> BorrowedFd<'_> {
+        self.discard.as_fd()
+    }
+
+    pub(super) fn gates(&self) -> &Arc<Gates> {
+        &self.gates
+    }
+
+    /// An unused index of a device, and the first of `sockets` unused indexes of sockets in a row.
+    pub(super) fn take(&self, name: &str, sockets: u32) -> Result<(u32, u32), PortError> {
+        let run = sockets.max(1) as usize;
+        let mut free = self.free();
+        let start = free.sockets.windows(run).position(|window| window.iter().all(|f| *f));
+        let Some(start) = start else {
+            let message = format!("{sockets} more than {} sockets", self.limits.sockets);
+            return Err(PortError::bound(name, message));
+        };
+        let device = free.devices.pop().ok_or_else(|| {
+            PortError::bound(name, format!("more than {} devices", self.limits.devices))
+        })?;
+        free.sockets[start..start + run].fill(false);
+        Ok((device, u32::try_from(start).unwrap_or(u32::MAX)))
+    }
+
+    /// Routes a socket index to a socket.
+    pub(super) fn set_socket(&self, index: u32, socket: BorrowedFd<'_>) -> Result<(), PortError> {
+        let value = socket.as_raw_fd().to_ne_bytes();
+        let set = self.sockets.update(&index.to_ne_bytes(), &value, MapFlags::ANY);
+        set.map_err(|error| failed("enter a socket", &error))
+    }
+
+    /// Tells the program what a device is.
+    pub(super) fn set_device(&self, ifindex: u32, entry: &DeviceEntry) -> Result<(), PortError> {
+        let (kind, gate) = match entry.role {
+            Role::Vif(gate) => (0, gate.0),
+            Role::Port(gate) => (1, gate.0),
+        };
+        let words = [kind, gate, entry.socket_base, entry.queues, entry.index, entry.frame_max];
+        let mut value = [0; 24];
+        for (place, word) in value.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let set = self.devices.update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY);
+        set.map_err(|error| failed("enter a device", &error))?;
+        if matches!(self.near_device(ifindex), Some(0)) {
+            let near = [&ifindex.to_ne_bytes()[..], &value].concat();
+            let set = self.near_devices.update(&near_slot(ifindex), &near, MapFlags::ANY);
+            set.map_err(|error| failed("enter a device by its low bits", &error))?;
+        }
+        let (index, target) = (entry.index.to_ne_bytes(), ifindex.to_ne_bytes());
+        let set = self.targets.update(&index, &target, MapFlags::ANY);
+        set.map_err(|error| failed("enter a device to redirect to", &error))
+    }
+
+    /// Whose place it is that the low bits of `ifindex` name; 0 for nobody's.
+    fn near_device(&self, ifindex: u32) -> Option<u32> {
+        let value = self.near_devices.lookup(&near_slot(ifindex), MapFlags::ANY).ok()??;
+        Some(u32::from_ne_bytes(*value.first_chunk()?))
+    }
+
+    /// Forgets a device whose attachment has ended.
+    pub(super) fn remove_device(&self, ifindex: u32, entry: &DeviceEntry) {
+        // What is not there need not be removed.
+        let _ = self.devices.delete(&ifindex.to_ne_bytes());
+        if self.near_device(ifindex) == Some(ifindex) {
+            let _ = self.near_devices.update(&near_slot(ifindex), &[0; 28], MapFlags::ANY);
+        }
+        let _ = self.targets.delete(&entry.index.to_ne_bytes());
+        let mut free = self.free();
+        for index in entry.socket_base..entry.socket_base + entry.queues {
+            let _ = self.sockets.delete(&index.to_ne_bytes());
+            if let Some(free) = free.sockets.get_mut(index as usize) {
+                *free = true;
+            }
+        }
+        free.devices.push(entry.index);
+    }
+
+    /// Attaches the program to a device until the link is dropped; native if the driver can.
+    pub(super) fn attach(
+        &self,
+        name: &str,
+        ifindex: u32,
+    ) -> Result<(OwnedFd, AttachMode), PortError> {
+        let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for (mode, flags) in
+            [(AttachMode::Native, XDP_FLAGS_DRV_MODE), (AttachMode::Generic, XDP_FLAGS_SKB_MODE)]
+        {
+            match link(self.xdp.as_fd(), ifindex, libbpf_sys::BPF_XDP, flags) {
+                Ok(link) => return Ok((link, mode)),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    let step = "attach: another XDP program is there; detach it and try again";
+                    return Err(PortError::system(name, step, error));
+                }
+                Err(error) => refused = error,
+            }
+        }
+        Err(PortError::system(name, "attach the XDP program", refused))
+    }
+
+    /// The lists stay whole whatever happened to the thread that held their lock.
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A link that holds `program` at a device's hook; retried for a second while the hook is taken,
+/// as it is for some 10 ms after its holder was killed.
+pub(crate) fn link(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    hook: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    let target = i32::try_from(ifindex).map_err(io::Error::other)?;
+    let mut tries = 0;
+    loop {
+        // SAFETY: the options live until the call returns and state their size.
+        let link = unsafe {
+            let options = ptr::from_ref(&options);
+            libbpf_sys::bpf_link_create(program.as_raw_fd(), target, hook, options)
+        };
+        if link >= 0 {
+            // SAFETY: just made, owned by nobody else.
+            return Ok(unsafe { OwnedFd::from_raw_fd(link) });
+        }
+        tries += 1;
+        if link != -libc::EBUSY || tries == ATTACH_TRIES {
+            return Err(io::Error::from_raw_os_error(-link));
+        }
+        thread::sleep(ATTACH_PAUSE);
+    }
+}
+
+pub(super) fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError {
+    PortError::system("data plane", step, io::Error::other(error.to_string()))
+}
+
+/// The place in the table of near devices.
+fn near_slot(ifindex: u32) -> [u8; 4] {
+    (ifindex % NEAR_DEVICES).to_ne_bytes()
+}
+
+/// As in `bpf/weir.h`.
+const NEAR_DEVICES: u32 = 1024;
+
+/// From `linux/if_link.h`.
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+const ATTACH_TRIES: u32 = 100;
+const ATTACH_PAUSE: Duration = Duration::from_millis(10);
