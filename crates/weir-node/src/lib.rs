@@ -11,6 +11,7 @@ pub mod control;
 mod error;
 mod lateness;
 mod opener;
+pub mod overlay;
 mod paths;
 mod places;
 pub mod ports;
