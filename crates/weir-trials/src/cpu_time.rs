@@ -19,6 +19,8 @@ pub(crate) struct CpuTime {
 struct Ticks {
     idle: u64,
     soft_interrupt: u64,
+    /// Taken by the machine's host; not part of `all`.
+    stolen: u64,
     all: u64,
 }
 
@@ -43,6 +45,7 @@ impl CpuTime {
         let between = |now: &Ticks, then: &Ticks| Ticks {
             idle: now.idle.saturating_sub(then.idle),
             soft_interrupt: now.soft_interrupt.saturating_sub(then.soft_interrupt),
+            stolen: now.stolen.saturating_sub(then.stolen),
             all: now.all.saturating_sub(then.all),
         };
         let spent: Vec<Ticks> =
@@ -58,6 +61,14 @@ impl CpuTime {
         });
         Busy { all: processors(busy), own: processors(own) }
     }
+
+    /// What the machine's host took from all processors together since `earlier`, in seconds, to a
+    /// tick; 0 where it does not say.
+    pub(crate) fn stolen_since(&self, earlier: &Self) -> f64 {
+        let pairs = self.cpus.iter().zip(&earlier.cpus);
+        let ticks: u64 = pairs.map(|(now, then)| now.stolen.saturating_sub(then.stolen)).sum();
+        crate::float(ticks) / USER_HZ
+    }
 }
 
 /// A line `cpuN user nice system idle iowait irq softirq steal …`; none for other lines. Stolen
@@ -66,15 +77,22 @@ fn ticks(line: &str) -> Option<Ticks> {
     let (name, fields) = line.split_once(' ')?;
     name.strip_prefix("cpu")?.parse::<u32>().ok()?;
     let fields: Vec<u64> = fields.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [user, nice, system, idle, wait, interrupt, soft_interrupt, ..] = fields[..] else {
+    let [user, nice, system, idle, wait, interrupt, soft_interrupt, ref rest @ ..] = fields[..]
+    else {
         return None;
     };
+    // Older kernels do not say.
+    let stolen = rest.first().copied().unwrap_or(0);
     let idle = idle + wait;
     let all = user + nice + system + idle + interrupt + soft_interrupt;
-    Some(Ticks { idle, soft_interrupt, all })
+    Some(Ticks { idle, soft_interrupt, stolen, all })
 }
 
 const STAT: &str = "/proc/stat";
+
+/// Ticks a second of what the kernel tells programs: a constant of its interface on all processors
+/// that it runs on today (`sysconf(_SC_CLK_TCK)`, asm-generic/param.h).
+const USER_HZ: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {
@@ -91,5 +109,14 @@ mod tests {
         let busy = read(text, start + Duration::from_secs(1)).since(&then, 0);
         assert!((busy.all - 0.8).abs() < 1e-9, "{busy:?}");
         assert!((busy.own - 0.6).abs() < 1e-9, "{busy:?}");
+    }
+
+    #[test]
+    fn stolen_time_is_of_all_processors_together() {
+        let at = Instant::now();
+        let read = |text: &str| CpuTime { at, cpus: text.lines().filter_map(ticks).collect() };
+        let then = read("cpu  1 1 1 1 1 1 1 9\ncpu0 0 0 0 0 0 0 0 5\ncpu1 0 0 0 0 0 0 0");
+        let now = read("cpu  1 1 1 1 1 1 1 99\ncpu0 0 0 0 0 0 0 0 7 0 0\ncpu1 0 0 0 0 0 0 0");
+        assert!((now.stolen_since(&then) - 0.02).abs() < 1e-9);
     }
 }

@@ -37,6 +37,31 @@ impl Delays {
         }
         self.max_ns
     }
+
+    /// How many packets more than were let through in a time can arrive in a time as long, at
+    /// `rate` packets a second.
+    ///
+    /// For any bound J on delays: a packet that was on its way for J at most and arrives within T
+    /// was let through within T + J, since that was neither before it was sent nor after it
+    /// arrived. So `rate · J` more of these can come, and each one that took longer than J. The
+    /// least of these sums over all J holds.
+    #[must_use]
+    pub fn on_the_way(&self, rate: f64) -> f64 {
+        let mut longer = self.count;
+        let mut least = float(longer);
+        for (low, count) in &self.steps {
+            longer = longer.saturating_sub(*count);
+            let bound_s = float(step_end(*low).min(self.max_ns)) / 1e9;
+            least = least.min(rate * bound_s + float(longer));
+        }
+        least
+    }
+}
+
+/// Exact below 2⁵³.
+#[expect(clippy::cast_precision_loss, reason = "counts and ns of a run are below 2⁵³")]
+const fn float(number: u64) -> f64 {
+    number as f64
 }
 
 /// Counts delays as they come; adding is a few shifts and takes no memory.

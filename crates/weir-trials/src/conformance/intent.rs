@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a data plane is asked to hold, in words that belong to none of them.
 
-use weir_policy::Share;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 /// Who shares a link, and what each is promised.
@@ -35,7 +34,7 @@ pub struct Limits {
     pub min_rate: BitRate,
     /// What it may take at most.
     pub rate: Option<BitRate>,
-    /// How far `rate` may be exceeded at once; `None`: the larger of two frames and 5 ms.
+    /// How far `rate` may be exceeded at once; `None`: [`burst_lasting`] 5 ms.
     pub burst: Option<ByteCount>,
     /// How many frames it may take at most.
     pub max_pps: Option<PacketRate>,
@@ -53,15 +52,22 @@ impl Limits {
     /// How far `rate` may be exceeded at once.
     #[must_use]
     pub fn burst(&self) -> ByteCount {
-        let default = || Share::default_burst(self.rate, ByteCount::new(FRAME_BYTES));
-        self.burst.unwrap_or_else(default)
+        self.burst.unwrap_or_else(|| burst_lasting(self.rate, BURST_TIME))
     }
 
     /// How far `max_pps` may be exceeded at once: the larger of 64 frames and 1 ms at the rate.
     #[must_use]
     pub fn burst_packets(&self) -> u64 {
-        Share { max_pps: self.max_pps, ..Default::default() }.burst_packets()
+        let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / BURST_PACKETS_PER_SECOND);
+        at_rate.max(BURST_PACKETS)
     }
+}
+
+/// The larger of two frames and what passes at `rate` in `time`.
+#[must_use]
+pub fn burst_lasting(rate: Option<BitRate>, time: Nanos) -> ByteCount {
+    let frames = ByteCount::new(2 * FRAME_BYTES);
+    frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
 }
 
 impl Default for Limits {
@@ -69,6 +75,17 @@ impl Default for Limits {
         Self { weight: 1, min_rate: BitRate::ZERO, rate: None, burst: None, max_pps: None }
     }
 }
+
+/// What a rate may be exceeded by, in time at that rate: a data plane that shares its processor with
+/// the kernel's own threads waits for one of them for a tick of 250 Hz, 4 ms; this is a little
+/// more. It is the suite's own number, whatever a data plane has for a default.
+const BURST_TIME: Nanos = Nanos::from_millis(5);
+
+/// As many packets as a sender's driver hands over at once (`NAPI_POLL_WEIGHT`).
+const BURST_PACKETS: u64 = 64;
+
+/// A packet rate may be exceeded by its thousandth: 1 ms of it.
+const BURST_PACKETS_PER_SECOND: u64 = 1_000;
 
 /// The longest frame of the suite, without FCS.
 pub const FRAME_BYTES: u64 = 1500;

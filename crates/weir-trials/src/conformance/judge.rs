@@ -2,6 +2,7 @@
 //! The judgements of the suite: each keeps the series it is about, claims a bound, and notes how
 //! large the error was.
 
+use weir_host::traffic::Delays;
 use weir_result::{Bound, Claim, Comparison, Rule, Series};
 
 use super::intent::{FRAME_BYTES, Limits};
@@ -55,6 +56,19 @@ pub struct Phase {
     pub weights: [u32; 2],
     /// The rate of the second, if it has one: then it wants more than that.
     pub rate_bps: Option<u64>,
+}
+
+/// What a packet rate let through.
+#[derive(Clone, Debug)]
+pub struct Policed<'a> {
+    /// Packets that arrived in each ms.
+    pub packets: Vec<f64>,
+    /// Packets that were sent in each ms.
+    pub offered: &'a [f64],
+    /// How long each was on its way.
+    pub delays: &'a Delays,
+    /// Time that the machine's host took from its processors, s.
+    pub stolen_s: f64,
 }
 
 /// What a tenant got in each second, and its weight.
@@ -232,6 +246,10 @@ impl<'t, 'a> Judge<'t, 'a> {
     /// A rate is reached to 0.1 % of ten seconds, and exceeded by its burst at most in any 100 ms.
     /// `bits` arrived in each ms.
     ///
+    /// Who has no processor for a time makes up for its burst at most and never gets back the rest,
+    /// which is less than the rate brings in that time. So of what the rate brings, `stolen_s` may
+    /// be missing: the time that the machine's host took from its processors.
+    ///
     /// # Errors
     /// Series that do not fit each other.
     pub fn limited(
@@ -239,6 +257,7 @@ impl<'t, 'a> Judge<'t, 'a> {
         part: &str,
         bits: Vec<f64>,
         limits: &Limits,
+        stolen_s: f64,
     ) -> Result<(), TrialError> {
         let rate = crate::float(limits.rate.map_or(0, weir_units::BitRate::as_bps));
         let slack = (RATE_ERROR * 10.0 * rate).max(crate::float(FRAME_BYTES * 8));
@@ -246,7 +265,10 @@ impl<'t, 'a> Judge<'t, 'a> {
         let total = rate * measured_s;
         let name = format!("{}/{part}/each-ms", self.id);
         self.trial.keep(&name, Series::sampled("bit", 0.001, bits))?;
-        for (side, sign) in [("at-least", -1.0), ("at-most", 1.0)] {
+        self.ran(part, stolen_s, measured_s)?;
+        for (side, sign, slack) in
+            [("at-least", -1.0, slack + rate * stolen_s), ("at-most", 1.0, slack)]
+        {
             let most = total + sign * slack;
             let bound = if sign < 0.0 { Bound::at_least(most) } else { Bound::at_most(most) };
             let what = format!("bits in {measured_s} s, {side}");
@@ -257,18 +279,29 @@ impl<'t, 'a> Judge<'t, 'a> {
         self.in_window(part, &name, "bit", rate, crate::float(limits.burst().get() * 8))
     }
 
+    /// The machine had its processors for nearly all of the time: what they do not run, nobody can
+    /// hold.
+    fn ran(&mut self, part: &str, stolen_s: f64, measured_s: f64) -> Result<(), TrialError> {
+        let id = format!("{}/{part}/stolen", self.id);
+        self.trial.keep(&id, Series::unordered("s", vec![stolen_s]))?;
+        let bound = Bound::at_most(STOLEN_MAX * measured_s);
+        let text = "time that the machine's host took from its processors";
+        self.scenario(Claim::new(&id, text, Rule::Sum, bound).of(&[&id]))
+    }
+
     /// A packet rate lets through what it may of what was offered, to 1 %, and is exceeded by its
-    /// burst at most in any 100 ms. `packets` arrived in each ms, `offered` were sent in it.
+    /// burst at most in any 100 ms: at the place where packets are let through. The sink sees them
+    /// later; see [`Delays::on_the_way`] for how many more that can bring into 100 ms.
     ///
     /// # Errors
     /// Series that do not fit each other.
     pub fn limited_packets(
         &mut self,
         part: &str,
-        packets: Vec<f64>,
-        offered: &[f64],
+        seen: Policed<'_>,
         limits: &Limits,
     ) -> Result<(), TrialError> {
+        let Policed { packets, offered, delays, stolen_s } = seen;
         let rate = crate::float(limits.max_pps.map_or(0, weir_units::PacketRate::as_pps));
         let burst = crate::float(limits.burst_packets());
         let owed = let_through(offered, rate / 1e3, burst);
@@ -277,12 +310,13 @@ impl<'t, 'a> Judge<'t, 'a> {
         let names = ["each-ms", "owed"].map(|what| format!("{id}/{what}"));
         self.trial.keep(&names[0], Series::sampled("packet", 0.001, packets))?;
         self.trial.keep(&names[1], Series::sampled("packet", 0.001, owed))?;
+        self.ran(part, stolen_s, measured_s)?;
         // The sender was there, most of the time.
         let bound = Bound::at_least(ASKED * rate * measured_s);
         let claim = Claim::new(format!("{id}/asked"), "packets owed", Rule::Sum, bound);
         self.scenario(claim.of(&names[1..]).skip(SETTLE_MILLIS))?;
         let what = "packets that came, of those that a bucket lets through";
-        let bound = Bound::at_least(1.0 - PACKET_RATE_ERROR);
+        let bound = Bound::at_least(1.0 - PACKET_RATE_ERROR - stolen_s / measured_s);
         let claim = Claim::new(format!("{id}/at-least"), what, Rule::RatioOfSums, bound);
         self.ratio(claim.of(&names).skip(SETTLE_MILLIS))?;
         let total = rate * measured_s;
@@ -290,7 +324,9 @@ impl<'t, 'a> Judge<'t, 'a> {
         let claim = Claim::new(format!("{id}/at-most"), "packets that came", Rule::Sum, bound);
         let value = self.value(claim.of(&names[..1]).skip(SETTLE_MILLIS))?;
         self.note((value / total - 1.0).max(0.0), PACKET_RATE_ERROR, "1");
-        self.in_window(part, &names[0], "packet", rate, burst)
+        let late = delays.on_the_way(rate);
+        self.trial.keep(&format!("{id}/on-the-way"), Series::unordered("packet", vec![late]))?;
+        self.in_window(part, &names[0], "packet", rate, burst + late)
     }
 
     /// No 100 ms hold more than rate · T + burst.
@@ -453,6 +489,9 @@ const PRESSURE: f64 = 1.1;
 /// What a tenant with a minimum asks of it at least, on average: a sender that gives up what it was
 /// kept from sends less than it was told to.
 const ASKED: f64 = 0.75;
+
+/// Of the measured time: a machine that has less of its processors shows nothing.
+const STOLEN_MAX: f64 = 0.01;
 
 /// Of a rate, over ten seconds: as much less or more may come in a shorter run.
 pub const RATE_ERROR: f64 = 0.001;

@@ -2,11 +2,12 @@
 //! Goal: each judgement passes what must pass and breaks what must not. Method: series made by
 //! hand, of which a reader can say what they are.
 
+use weir_host::traffic::Delays;
 use weir_result::{Origin, ResultFile};
 use weir_units::{BitRate, PacketRate};
 
 use super::intent::Limits;
-use super::judge::{Finding, Judge, Phase, Share};
+use super::judge::{Finding, Judge, Phase, Policed, Share};
 use crate::{Trial, TrialError};
 
 /// What `judgement` finds, and whether all cases hold.
@@ -78,18 +79,34 @@ fn who_offers_less_than_its_minimum_is_owed_that_and_must_offer_most_of_it() {
 fn a_rate_that_is_missed_exceeded_or_bursts_is_broken() {
     let limits = Limits { rate: Some(BitRate::from_mbps(8)), ..Limits::default() };
     let even = vec![8_000.0; 3_000];
-    assert!(holds(|judge| judge.limited("p", even.clone(), &limits)));
+    assert!(holds(|judge| judge.limited("p", even.clone(), &limits, 0.0)));
     let with = |at: std::ops::Range<usize>, bits: f64| {
         let mut cells = even.clone();
         cells[at].fill(bits);
         cells
     };
-    assert!(holds(|judge| judge.limited("p", with(2_000..2_010, 0.0), &limits)));
-    assert!(!holds(|judge| judge.limited("p", with(2_000..2_011, 0.0), &limits)), "missed");
-    assert!(!holds(|judge| judge.limited("p", with(1_000..3_000, 8_100.0), &limits)), "exceeded");
+    let missed = |frames: usize, stolen_s: f64| {
+        let cells = with(2_000..2_000 + frames, 0.0);
+        !holds(|judge| judge.limited("p", cells, &limits, stolen_s))
+    };
+    assert!(!missed(10, 0.0) && missed(11, 0.0));
+    // Two seconds are judged, of which the host may take 20 ms: twenty frames.
+    assert!(!missed(29, 0.02) && missed(31, 0.02));
+    assert!(missed(0, 0.021), "a machine that shows nothing");
+    let above = with(1_000..3_000, 8_100.0);
+    assert!(!holds(|judge| judge.limited("p", above, &limits, 0.0)), "exceeded");
     // Its burst are five frames, which last 5 ms: six more than the rate's one are too many.
-    assert!(holds(|judge| judge.limited("p", with(1_500..1_501, 48_000.0), &limits)));
-    assert!(!holds(|judge| judge.limited("p", with(1_500..1_501, 56_000.0), &limits)), "bursts");
+    assert!(holds(|judge| judge.limited("p", with(1_500..1_501, 48_000.0), &limits, 0.0)));
+    assert!(
+        !holds(|judge| judge.limited("p", with(1_500..1_501, 56_000.0), &limits, 0.0)),
+        "bursts"
+    );
+}
+
+fn policed(packets: Vec<f64>, offered: &[f64]) -> Policed<'_> {
+    static NO_DELAY: Delays =
+        Delays { count: 0, early: 0, min_ns: 0, max_ns: 0, sum_ns: 0, steps: Vec::new() };
+    Policed { packets, offered, delays: &NO_DELAY, stolen_s: 0.0 }
 }
 
 /// 1000 packets a second, a burst of 64.
@@ -97,19 +114,43 @@ fn a_rate_that_is_missed_exceeded_or_bursts_is_broken() {
 fn a_packet_rate_is_held_against_what_was_offered() {
     let limits = Limits { max_pps: Some(PacketRate::from_pps(1_000)), ..Limits::default() };
     let (even, offered) = (vec![1.0; 3_000], vec![2.0; 3_000]);
-    assert!(holds(|judge| judge.limited_packets("p", even.clone(), &offered, &limits)));
+    assert!(holds(|judge| judge.limited_packets("p", policed(even.clone(), &offered), &limits)));
     // The sender pauses for 100 ms: the bucket keeps 64 of them, 36 are nobody's.
     let (mut pause, mut paused) = (offered.clone(), even.clone());
     pause[2_000..2_100].fill(0.0);
     paused[2_000..2_100].fill(0.0);
     paused[2_100] += 64.0;
-    assert!(holds(|judge| judge.limited_packets("p", paused.clone(), &pause, &limits)));
+    assert!(holds(|judge| judge.limited_packets("p", policed(paused.clone(), &pause), &limits)));
     paused[2_200..2_230].fill(0.0);
-    assert!(!holds(|judge| judge.limited_packets("p", paused, &pause, &limits)), "30 missing");
+    assert!(
+        !holds(|judge| judge.limited_packets("p", policed(paused, &pause), &limits)),
+        "30 missing"
+    );
     let above = vec![1.02; 3_000];
-    assert!(!holds(|judge| judge.limited_packets("p", above, &offered, &limits)), "2 % above");
+    assert!(
+        !holds(|judge| judge.limited_packets("p", policed(above, &offered), &limits)),
+        "2 % above"
+    );
+    // 64 more than the rate's hundred is the most of 100 ms; 3 of 10 000 took 20 ms.
+    let lumps = |more: u32| {
+        let mut lumps = even.clone();
+        lumps[2_000] += f64::from(more);
+        lumps[2_500..2_500 + more as usize].fill(0.0);
+        lumps
+    };
+    let few = |more| policed(lumps(more), &offered);
+    assert!(holds(|judge| judge.limited_packets("p", few(64), &limits)));
+    assert!(!holds(|judge| judge.limited_packets("p", few(65), &limits)), "bursts");
+    let steps = vec![(1_000, 9_997), (20_000_000, 3)];
+    let late = Delays { count: 10_000, max_ns: 20_000_000, steps, ..Delays::default() };
+    let late = |more| Policed { delays: &late, ..policed(lumps(more), &offered) };
+    assert!(holds(|judge| judge.limited_packets("p", late(67), &limits)));
+    assert!(!holds(|judge| judge.limited_packets("p", late(68), &limits)), "bursts");
     let idle = vec![0.5; 3_000];
-    assert!(!holds(|judge| judge.limited_packets("p", idle.clone(), &idle, &limits)), "no demand");
+    assert!(
+        !holds(|judge| judge.limited_packets("p", policed(idle.clone(), &idle), &limits)),
+        "no demand"
+    );
 }
 
 #[test]

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use weir_host::traffic::{FrameSizes, Order, Rate, Series, XdpStream};
+use weir_host::traffic::{Delays, FrameSizes, Order, Rate, Series, XdpStream};
 
 use super::intent::Intent;
 use super::plane::DataPlane;
+use crate::cpu_time::CpuTime;
 use crate::specs::{hardly_catching_up, in_cells};
 use crate::{Middle, Outcome, Rig, Run, Star, TrialError};
 
@@ -56,6 +57,7 @@ pub struct Seen {
     /// The receiver of each load.
     receivers: Vec<usize>,
     seconds: usize,
+    stolen_s: f64,
 }
 
 impl Setup {
@@ -75,6 +77,7 @@ impl Setup {
         let mut rig = Rig::up(&star)?;
         plane.start(&mut rig, &self.intent)?;
         let (run, receivers) = self.traffic(star);
+        let before = CpuTime::now()?;
         let outcome = run.flow(&rig, |rig| {
             let started = std::time::Instant::now();
             for (at, intent) in &self.changes {
@@ -83,11 +86,12 @@ impl Setup {
             }
             Ok(())
         });
+        let stolen_s = CpuTime::now()?.stolen_since(&before);
         let stopped = plane.stop(&mut rig);
         rig.down()?;
         let (outcome, ()) = outcome?;
         stopped?;
-        Ok(Seen { outcome, receivers, seconds: self.seconds })
+        Ok(Seen { outcome, receivers, seconds: self.seconds, stolen_s })
     }
 
     /// The traffic, and the receiver of each load: the wire's is the first.
@@ -195,6 +199,19 @@ impl Seen {
         let delays = self.received(load).map(|seen| &seen.delays);
         let quantile = |k| delays.map_or(0, |delays| delays.quantile_ns(k, 1000));
         (1..=1000).map(|k| crate::float(quantile(k)) / 1e9).collect()
+    }
+
+    /// How long the packets of a load that arrived were on their way.
+    #[must_use]
+    pub fn on_the_way(&self, load: usize) -> Delays {
+        self.received(load).map(|seen| seen.delays.clone()).unwrap_or_default()
+    }
+
+    /// The time that the machine's host took from its processors meanwhile, all together, in
+    /// seconds.
+    #[must_use]
+    pub const fn stolen_s(&self) -> f64 {
+        self.stolen_s
     }
 
     /// Packets of a load that were sent, and that arrived.

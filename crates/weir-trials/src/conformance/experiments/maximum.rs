@@ -18,7 +18,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     does: "Tenants with rates of their own, on a link with room for all, ask for 20 % more.",
     bounds: || {
         format!(
-            "rate to {:.1} % of ten seconds; no 100 ms hold more than rate · T + burst, \
+            "rate to {:.1} % of ten seconds, and the time that the machine was without a \
+             processor; no 100 ms hold more than rate · T + burst, \
              the burst being two frames or 5 ms at the rate",
             RATE_ERROR * 100.0
         )
@@ -48,7 +49,7 @@ fn show(bench: &mut Bench<'_, '_, '_>) -> Result<(), TrialError> {
             let bits = seen.bits(tenant, Duration::from_millis(1), seconds * 1000);
             total += bits.iter().skip(1000 * SETTLE_SECONDS).sum::<f64>();
             let limits = &setup.intent.tenants[tenant].send;
-            bench.judge.limited(&format!("{part}/{name}"), bits, limits)?;
+            bench.judge.limited(&format!("{part}/{name}"), bits, limits, seen.stolen_s())?;
         }
         let measured = crate::float((seconds - SETTLE_SECONDS) as u64);
         bench.judge.utilized(total / measured / crate::float(link.as_bps()));

@@ -8,7 +8,7 @@ use weir_units::PacketRate;
 
 use super::{Frames, Variant};
 use crate::TrialError;
-use crate::conformance::judge::{PACKET_RATE_ERROR, SETTLE_SECONDS};
+use crate::conformance::judge::{PACKET_RATE_ERROR, Policed, SETTLE_SECONDS};
 use crate::conformance::measure::{Load, Setup, Way};
 use crate::conformance::{Ability, Bench, Experiment, Intent};
 
@@ -20,7 +20,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     bounds: || {
         format!(
             "as many packets as a bucket of 64 packets or 1 ms lets through of the offer, to \
-             {:.0} %; no 100 ms hold more than rate · T + burst",
+             {:.0} % and the time that the machine was without a processor; no 100 ms hold more than \
+             rate · T + burst, and what delays can add",
             PACKET_RATE_ERROR * 100.0
         )
     },
@@ -50,8 +51,9 @@ fn show(bench: &mut Bench<'_, '_, '_>) -> Result<(), TrialError> {
             let packets = seen.packets(tenant, width, millis);
             let offered = seen.packets_offered(tenant, width, millis);
             let limits = &setup.intent.tenants[tenant].send;
-            let part = format!("{part}/{pps}pps");
-            bench.judge.limited_packets(&part, packets, &offered, limits)?;
+            let (delays, stolen_s) = (&seen.on_the_way(tenant), seen.stolen_s());
+            let policed = Policed { packets, offered: &offered, delays, stolen_s };
+            bench.judge.limited_packets(&format!("{part}/{pps}pps"), policed, limits)?;
         }
         let measured = crate::float((bench.seconds() - SETTLE_SECONDS) as u64);
         bench.judge.utilized(total / measured / crate::float(variant.link().as_bps()));

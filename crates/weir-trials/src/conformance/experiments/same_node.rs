@@ -5,11 +5,10 @@
 use std::time::Duration;
 
 use weir_host::traffic::{FrameSizes, Rate};
-use weir_policy::Share;
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::TrialError;
-use crate::conformance::intent::FRAME_BYTES;
+use crate::conformance::intent::{FRAME_BYTES, burst_lasting};
 use crate::conformance::measure::{Load, Setup, Way};
 use crate::conformance::{Ability, Bench, Experiment, Intent};
 
@@ -43,7 +42,7 @@ fn at(bench: &mut Bench<'_, '_, '_>, link_mbps: u64, limit_mbps: u64) -> Result<
     intent.tenants[0].send.rate = limit;
     intent.tenants[3].receive.rate = limit;
     // What a neighbour receives may be policed, not queued: the burst is for a sender's lumps.
-    let lumps = Share::burst_lasting(limit, ByteCount::new(LUMP_FRAMES / 2 * FRAME_BYTES), LUMPS);
+    let lumps = burst_lasting(limit, LUMPS).max(ByteCount::new(LUMP_FRAMES * FRAME_BYTES));
     intent.tenants[3].receive.burst = Some(lumps);
     intent.tenants[4].send.min_rate = BitRate::from_bps(owed);
     let over = Rate::Bps(limit_mbps * 1_500_000);
@@ -58,9 +57,9 @@ fn at(bench: &mut Bench<'_, '_, '_>, link_mbps: u64, limit_mbps: u64) -> Result<
     let seen = bench.measure(&part, &setup)?;
     let seconds = bench.seconds();
     let each_ms = |load| seen.bits(load, Duration::from_millis(1), seconds * 1000);
-    let tenants = &setup.intent.tenants;
-    bench.judge.limited(&format!("{part}/sender"), each_ms(0), &tenants[0].send)?;
-    bench.judge.limited(&format!("{part}/receiver"), each_ms(1), &tenants[3].receive)?;
+    let (tenants, stolen_s) = (&setup.intent.tenants, seen.stolen_s());
+    bench.judge.limited(&format!("{part}/sender"), each_ms(0), &tenants[0].send, stolen_s)?;
+    bench.judge.limited(&format!("{part}/receiver"), each_ms(1), &tenants[3].receive, stolen_s)?;
     let whole = |bits: Vec<f64>| bits.into_iter().take(seconds).collect::<Vec<_>>();
     let both = [whole(seen.got(2)), whole(seen.offered(2))];
     bench.judge.owed(&part, "t4", both, owed)?;
