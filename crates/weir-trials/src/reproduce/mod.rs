@@ -10,6 +10,7 @@ mod disk;
 pub mod figure;
 pub mod interval;
 pub mod judge;
+mod problem;
 pub mod report;
 pub mod runner;
 pub mod scenario;

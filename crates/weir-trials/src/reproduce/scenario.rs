@@ -10,9 +10,10 @@ use serde::{Deserialize, Deserializer, de};
 use weir_result::ResultFile;
 use weir_units::{BitRate, ByteCount, Nanos};
 
+use super::problem;
 use super::series::Key;
 use super::stage::{VARIANTS, Variant};
-use crate::{TENANTS_MAX, TrialError};
+use crate::TrialError;
 
 /// An experiment of a text.
 #[derive(Clone, Debug, Deserialize)]
@@ -221,21 +222,6 @@ impl Scenario {
     pub fn parse(name: &str, text: &str) -> Result<Self, TrialError> {
         let wrong = |what: String| TrialError::Scenario { name: name.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let mut named = scenario.defects.iter().flat_map(|defect| &defect.panels);
-        let is_missing = |name: &&String| scenario.panels.iter().all(|one| one.name != **name);
-        if let Some(name) = named.find(is_missing) {
-            return Err(wrong(format!("defect: panel {name:?}: there is none of that name")));
-        }
-        for defect in &scenario.defects {
-            let Some(who) = &defect.favours else { continue };
-            let mut panels = scenario.panels.iter().filter(|panel| defect.concerns(panel));
-            if let Some(panel) = panels.find(|panel| panel.all().iter().all(|one| one.name != *who))
-            {
-                let panel = &panel.name;
-                let what = format!("defect: favours {who:?}: panel {panel:?} has no such tenant");
-                return Err(wrong(what));
-            }
-        }
         scenario.checked(name)
     }
 
@@ -244,7 +230,7 @@ impl Scenario {
     /// # Errors
     /// Something is.
     pub fn checked(self, name: &str) -> Result<Self, TrialError> {
-        match self.problem() {
+        match problem::of(&self) {
             Some(what) => Err(TrialError::Scenario { name: name.to_owned(), what }),
             None => Ok(self),
         }
@@ -339,58 +325,18 @@ impl Scenario {
         let root = f64::from(sweep.from).powf(place / 2.0);
         [whole(PRIORITY_UNIT * root), whole(PRIORITY_UNIT / root)]
     }
+}
 
-    /// What is out of bounds.
-    fn problem(&self) -> Option<String> {
-        let lengths = [self.duration, self.quick.duration];
-        if lengths.iter().any(|length| *length < LENGTH_MIN || *length > LENGTH_MAX) {
-            return Some(format!("duration: {LENGTH_MIN:?} to {LENGTH_MAX:?}"));
+impl Measure {
+    /// The words by which a defect names what is claimed.
+    #[must_use]
+    pub const fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Rates => &["least", "greatest", "interval"],
+            Self::Balance => &["balance", "utilization", "shares"],
+            Self::Disturbance => &["kept", "gained", "own"],
+            Self::Weights => &["weight"],
         }
-        let repetitions = [self.repetitions, self.quick.repetitions];
-        if repetitions.iter().any(|count| !(1..=REPETITIONS_MAX).contains(count)) {
-            return Some(format!("repetitions: 1 to {REPETITIONS_MAX}"));
-        }
-        if self.panels.is_empty() {
-            return Some("panel: none".to_owned());
-        }
-        if let Some(disk) = &self.disk
-            && (disk.from >= disk.to || disk.to > self.duration)
-        {
-            return Some("disk: from must be before to, and that within duration".to_owned());
-        }
-        self.panels.iter().find_map(|panel| self.problem_of(panel))
-    }
-
-    fn problem_of(&self, panel: &Panel) -> Option<String> {
-        let tenants = panel.all();
-        let wrong = |what: &str| Some(format!("panel {:?}: {what}", panel.name));
-        if tenants.is_empty() || tenants.len() > TENANTS_MAX {
-            return wrong(&format!("1 to {TENANTS_MAX} tenants"));
-        }
-        if (self.sweep.is_some()) && tenants.len() != 2 {
-            return wrong("a sweep is of two tenants");
-        }
-        if self.measure == Measure::Rates && tenants.iter().any(|tenant| tenant.rate.is_none()) {
-            return wrong("every tenant needs a rate to be measured by");
-        }
-        if tenants.iter().any(|tenant| tenant.start >= self.duration) {
-            return wrong("a tenant starts when it is over");
-        }
-        if tenants.iter().any(|tenant| tenant.frame_min > tenant.frame_max) {
-            return wrong("frame_min is above frame_max");
-        }
-        if tenants.iter().any(|tenant| !NICE.contains(&tenant.nice)) {
-            return wrong("nice: -20 to 19");
-        }
-        let streams: u32 = tenants.iter().map(|tenant| tenant.connections).sum();
-        if streams == 0 || streams > STREAMS_MAX {
-            return wrong(&format!("1 to {STREAMS_MAX} connections"));
-        }
-        let whose = self.disk.as_ref().map(|disk| &disk.tenant);
-        if whose.is_some_and(|name| tenants.iter().all(|tenant| tenant.name != *name)) {
-            return wrong("disk: no such tenant");
-        }
-        None
     }
 }
 
@@ -473,17 +419,3 @@ const fn frame() -> u16 {
 
 /// Priorities are this times the root of their ratio, so that whole numbers are near enough.
 const PRIORITY_UNIT: f64 = 10_000.0;
-
-/// Shorter runs have no sample after settling.
-const LENGTH_MIN: Duration = Duration::from_secs(1);
-
-/// Receivers count ten minutes.
-const LENGTH_MAX: Duration = Duration::from_secs(590);
-
-const REPETITIONS_MAX: u32 = 100;
-
-/// sched(7).
-const NICE: std::ops::RangeInclusive<i32> = -20..=19;
-
-/// What a receiver tells apart.
-const STREAMS_MAX: u32 = 1024;
