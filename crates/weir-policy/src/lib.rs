@@ -48,6 +48,7 @@ extern crate alloc;
 mod address;
 mod check;
 mod document;
+mod draft;
 mod fit;
 mod format;
 mod guarantee;
@@ -67,6 +68,7 @@ pub use address::{MacAddr, ParseAddressError, Prefix};
 pub use document::{
     ADDRESSES_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX, SLICES_MAX, VIFS_MAX,
 };
+pub use draft::{Draft, Edit, EditError, Place};
 pub use guarantee::Guarantees;
 pub use model::{
     Action, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
