@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node: the switch of `weir-switch` on the ports of `weir-ports`, run on one host.
 //!
-//! One worker thread moves all packets ([`worker`]); everything else (signals, the control socket,
-//! captures) asks it between two of its turns. What the node changes on its host goes through an
-//! undo journal and is undone when it ends.
+//! One worker thread moves all packets ([`worker`]); everything else (signals, whoever calls
+//! [`control`], captures) asks it between two of its turns. What the node changes on its host goes
+//! through an undo journal and is undone when it ends.
 
+mod book;
 pub mod capture;
+pub mod changes;
 pub mod clock;
 pub mod control;
 mod error;
@@ -25,5 +27,5 @@ pub mod worker;
 
 pub use error::NodeError;
 pub use lateness::{Lateness, LatenessSummary};
-pub use run::{Ended, Options, read_policy, run};
+pub use run::{Ended, Options, Serving, read_policy, run};
 pub use takeover::Plan;

@@ -4,22 +4,25 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weir_host::{StateDir, text};
-use weir_policy::Policy;
+use weir_policy::{Edit, Policy};
 use weir_ports::Pool;
 
+use crate::book::{Apply, Book};
 use crate::capture::{CaptureRequest, Capturing};
-use crate::control::{self, Handler, Request, Response};
+use crate::changes::Change;
+use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::opener::Opener;
 use crate::ports::Ports;
 use crate::reservation;
 use crate::site::{self, COMMANDS_MAX, Site};
+use crate::status::Status;
 use crate::takeover::Takeover;
 use crate::worker::{Command, Worker};
 
@@ -44,6 +47,17 @@ pub enum Ended {
     NotConfirmed,
 }
 
+/// What the interface to the running node needs.
+#[derive(Clone)]
+pub struct Serving {
+    /// Where to listen.
+    pub socket: PathBuf,
+    /// Who answers.
+    pub control: Arc<dyn Control>,
+    /// The policy that the node starts with.
+    pub policy: Arc<Policy>,
+}
+
 /// Reads and checks a policy file.
 ///
 /// # Errors
@@ -55,18 +69,27 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
 }
 
 /// Runs a node until SIGINT, SIGTERM, a request to stop, or a confirmation that did not come; then
-/// undoes everything, and says which of them it was. `report` is told each step in a line.
+/// undoes everything, and says which of them it was. `report` is told each step in a line. `serve`
+/// listens as soon as the node forwards; what it hands back is dropped when the node ends.
 ///
 /// # Errors
 /// What could not be read, opened, applied or undone.
-pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<Ended, NodeError> {
-    let policy = read_policy(&options.config)?;
-    let node = Arc::new(Node::new(options)?);
+pub fn run<S>(
+    options: &Options,
+    report: &mut dyn FnMut(&str),
+    serve: impl FnOnce(Serving) -> std::io::Result<S>,
+) -> Result<Ended, NodeError> {
+    let text =
+        text::read(&options.config).map_err(|error| NodeError::io(&options.config, error))?;
+    let (book, dropped) = Book::open(&text, &options.config, &options.state)?;
+    dropped.iter().for_each(|line| report(line));
+    let policy = book.in_force().policy;
+    let node = Arc::new(Node::new(options, book)?);
     let mut takeover = Takeover::begin(&policy, &options.state, report)?;
     let socket = control::socket_path(options.state.path(), &policy.node.name);
     let noted = takeover.will_leave(&socket);
-    *node.site() = Some(Site { takeover, opener: None, policy: policy.clone() });
-    let forwarded = noted.and_then(|()| forward(&socket, options, &policy, &node, report));
+    *node.site() = Some(Site { takeover, opener: None, policy: Policy::clone(&policy) });
+    let forwarded = noted.and_then(|()| forward(&socket, options, &policy, &node, report, serve));
     // A change under way is waited for.
     let site = node.site().take();
     let undone = site.map_or(Ok(()), |site| site.takeover.undo());
@@ -74,12 +97,13 @@ pub fn run(options: &Options, report: &mut dyn FnMut(&str)) -> Result<Ended, Nod
 }
 
 /// Opens the ports, starts the worker, answers requests, until told to stop.
-fn forward(
+fn forward<S>(
     socket: &Path,
     options: &Options,
-    policy: &Policy,
+    policy: &Arc<Policy>,
     node: &Arc<Node>,
     report: &mut dyn FnMut(&str),
+    serve: impl FnOnce(Serving) -> std::io::Result<S>,
 ) -> Result<Ended, NodeError> {
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let (mut opener, plane) = Opener::new(policy, &pool)?;
@@ -90,7 +114,7 @@ fn forward(
             report(&format!("{} by a packet socket, which is slower: {why}", attached.name));
         }
     }
-    let worker = Worker::new(policy.clone(), ports, pool).map_err(NodeError::Switch)?;
+    let worker = Worker::new(Policy::clone(policy), ports, pool).map_err(NodeError::Switch)?;
     let (commands, inbox) = sync_channel(COMMANDS_MAX);
     let thread = start_worker(worker, inbox, policy)?;
     node.connect(commands);
@@ -98,9 +122,13 @@ fn forward(
         site.opener = Some(opener);
     }
     let name = &policy.node.name;
-    let served = control::serve(socket, Arc::clone(node) as Arc<dyn Handler>)
-        .map_err(|error| NodeError::io(socket, error));
-    let why = served.map(|()| {
+    let serving = Serving {
+        socket: socket.to_owned(),
+        control: Arc::clone(node) as Arc<dyn Control>,
+        policy: Arc::clone(policy),
+    };
+    let served = serve(serving).map_err(|error| NodeError::io(socket, error));
+    let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         node.stay(options.confirm, report, &thread)
     });
@@ -147,6 +175,12 @@ struct Node {
     commands: std::sync::OnceLock<SyncSender<Command>>,
     /// One change at a time; none before the start and after the end.
     site: Mutex<Option<Site>>,
+    /// One change at a time.
+    book: Mutex<Book>,
+    /// What the book says holds: to be read while a change is under way.
+    in_force: RwLock<InForce>,
+    /// What the operator is to be told.
+    notes: Mutex<Vec<String>>,
     confirmed: AtomicBool,
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
@@ -154,7 +188,7 @@ struct Node {
 
 impl Node {
     /// From here on signals are requests: a stop in the middle of the start is not lost.
-    fn new(options: &Options) -> Result<Self, NodeError> {
+    fn new(options: &Options, book: Book) -> Result<Self, NodeError> {
         let (stop, reload) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         for (signal, flag) in [(SIGINT, &stop), (SIGTERM, &stop), (SIGHUP, &reload)] {
             signal_hook::flag::register(signal, Arc::clone(flag))
@@ -164,6 +198,9 @@ impl Node {
             config: options.config.clone(),
             commands: std::sync::OnceLock::new(),
             site: Mutex::new(None),
+            in_force: RwLock::new(book.in_force()),
+            book: Mutex::new(book),
+            notes: Mutex::default(),
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
             reload,
@@ -184,10 +221,13 @@ impl Node {
     ) -> Ended {
         let deadline = confirm.map(|time| (time, Instant::now() + time));
         while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
+            let notes: Vec<String> =
+                self.notes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+            notes.iter().for_each(|note| report(note));
             if self.reload.swap(false, Ordering::Relaxed) {
-                match self.apply_file() {
+                match self.apply_file("signal") {
                     Ok(()) => report("configuration applied"),
-                    Err(message) => report(&format!("configuration refused: {message}")),
+                    Err(refusal) => report(&format!("configuration refused: {refusal}")),
                 }
             }
             if let Some((time, deadline)) = deadline
@@ -209,15 +249,48 @@ impl Node {
         }
     }
 
-    fn apply_file(&self) -> Result<(), String> {
-        let policy = read_policy(&self.config).map_err(|error| error.to_string())?;
-        let commands = self.commands.get().ok_or("the node is starting")?;
-        let mut site = self.site();
-        site.as_mut().ok_or("the node is ending")?.change(policy, commands)
+    fn apply_file(&self, who: &str) -> Result<(), Refusal> {
+        let text = text::read(&self.config).map_err(|error| {
+            Refusal::new(RefusalKind::Refused, format!("{}: {error}", self.config.display()))
+        })?;
+        let dropped = self.with_book(|book, apply| book.reload(who, &text, &self.config, apply))?;
+        dropped.iter().for_each(|edit| self.note(format!("the file has changed; dropped: {edit}")));
+        Ok(())
     }
 
-    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, String> {
-        site::ask(self.commands.get().ok_or("the node is starting")?, command)
+    /// Does something to the book, which has the worker follow.
+    fn with_book<T>(
+        &self,
+        what: impl FnOnce(&mut Book, Apply<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        // It changes in one step, at the end: it is whole, whatever happened to the thread that
+        // had the lock before.
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = what(&mut book, &mut |policy| self.apply(policy))?;
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = book.in_force();
+        Ok(done)
+    }
+
+    fn apply(&self, policy: &Policy) -> Result<(), String> {
+        let commands = self.commands.get().ok_or("the node is starting")?;
+        let mut site = self.site();
+        let site = site.as_mut().ok_or("the node is ending")?;
+        let note = site.change(policy.clone(), commands)?;
+        note.into_iter().for_each(|note| self.note(note));
+        Ok(())
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Refusal> {
+        let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
+        site::ask(self.commands.get().ok_or_else(starting)?, command)
+    }
+
+    /// Tells the operator, unless he was told much already.
+    fn note(&self, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() < NOTES_MAX {
+            notes.push(note);
+        }
     }
 
     /// What it holds is written down in a journal, whatever happened to the thread with the lock.
@@ -226,34 +299,51 @@ impl Node {
     }
 }
 
-impl Handler for Node {
-    fn answer(&self, request: Request) -> Response {
-        let done = match request {
-            Request::Status {} => {
-                return match self.ask(Command::Status) {
-                    Ok(status) => Response::Status(Box::new(status)),
-                    Err(message) => Response::Error { message },
-                };
-            }
-            Request::Reload {} => self.apply_file(),
-            Request::Confirm {} => {
-                self.confirmed.store(true, Ordering::Relaxed);
-                Ok(())
-            }
-            Request::Stop {} => {
-                self.stop.store(true, Ordering::Relaxed);
-                Ok(())
-            }
-            // Captures have an answer of their own.
-            Request::Capture(_) => Ok(()),
-        };
-        done.map_or_else(|message| Response::Error { message }, |()| Response::Ok)
+impl Control for Node {
+    fn status(&self) -> Result<Status, Refusal> {
+        self.ask(Command::Status)
     }
 
-    fn capture(&self, request: CaptureRequest) -> Result<Capturing, String> {
-        self.ask(|reply| Command::Capture(request, reply))?
+    fn policy(&self) -> Result<InForce, Refusal> {
+        Ok(self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn change(&self, wish: &Wish<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
+        self.with_book(|book, apply| book.change(wish, edits, apply))
+    }
+
+    fn undo(&self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal> {
+        self.with_book(|book, apply| book.undo(wish, id, apply))
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner).changes()
+    }
+
+    fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
+        Ok(self.book.lock().unwrap_or_else(PoisonError::into_inner).overlay())
+    }
+
+    fn reload(&self, who: &str) -> Result<(), Refusal> {
+        self.apply_file(who)
+    }
+
+    fn confirm(&self) {
+        self.confirmed.store(true, Ordering::Relaxed);
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {
+        let refused = |message| Refusal::new(RefusalKind::Refused, message);
+        self.ask(|reply| Command::Capture(request, reply))?.map_err(refused)
     }
 }
+
+/// Notes that wait to be told.
+const NOTES_MAX: usize = 64;
 
 /// How soon a signal is seen.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);

@@ -11,6 +11,7 @@ use weir_ports::Remains;
 use weir_switch::Switch;
 
 use crate::clock;
+use crate::control::{Refusal, RefusalKind};
 use crate::opener::Opener;
 use crate::takeover::Takeover;
 use crate::worker::{Command, Refit, Refitted, keeps_what_is_fixed};
@@ -25,15 +26,16 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Brings the node to `policy`: all of it, or nothing.
+    /// Brings the node to `policy`: all of it, or nothing. Hands back what went wrong after it was
+    /// taken over, if anything did.
     ///
     /// # Errors
-    /// Why it is refused; or, after it was taken over, what could not be handed back to the host.
+    /// Why it is refused.
     pub(crate) fn change(
         &mut self,
         mut policy: Policy,
         commands: &SyncSender<Command>,
-    ) -> Result<(), String> {
+    ) -> Result<Option<String>, String> {
         let opener = self.opener.as_mut().ok_or("the node is starting")?;
         fits_pool(&self.policy, &mut policy)?;
         keeps_what_is_fixed(&self.policy, &policy)?;
@@ -52,7 +54,8 @@ impl Site {
             }
         };
         let refit = Box::new(Refit { policy: policy.clone(), opened });
-        let Refitted { outcome, left } = ask(commands, |reply| Command::Apply(refit, reply))?;
+        let Refitted { outcome, left } = ask(commands, |reply| Command::Apply(refit, reply))
+            .map_err(|refusal| refusal.message)?;
         let devices: Vec<String> = left.iter().map(|left| left.device.clone()).collect();
         forget(commands, left.into_iter().map(|left| opener.shut(left)).collect());
         let back = self.takeover.hand_back(&devices).err();
@@ -60,7 +63,7 @@ impl Site {
             (Err(refused), back) => Err(with(refused, back)),
             (Ok(()), back) => {
                 self.policy = policy;
-                back.map_or(Ok(()), |back| Err(format!("applied, but {back}")))
+                Ok(back.map(|back| format!("applied, but {back}")))
             }
         }
     }
@@ -70,12 +73,14 @@ impl Site {
 pub(crate) fn ask<T>(
     commands: &SyncSender<Command>,
     command: impl FnOnce(SyncSender<T>) -> Command,
-) -> Result<T, String> {
+) -> Result<T, Refusal> {
     let (reply, answer) = sync_channel(1);
-    commands
-        .try_send(command(reply))
-        .map_err(|_| format!("the node is busy: {COMMANDS_MAX} requests wait, or it is ending"))?;
-    answer.recv_timeout(ANSWER_PATIENCE).map_err(|_| "the node is ending".to_owned())
+    commands.try_send(command(reply)).map_err(|_| {
+        let text = format!("the node is busy: {COMMANDS_MAX} requests wait, or it is ending");
+        Refusal::new(RefusalKind::Busy, text)
+    })?;
+    let ending = |_| Refusal::new(RefusalKind::NotRunning, "the node is ending");
+    answer.recv_timeout(ANSWER_PATIENCE).map_err(ending)
 }
 
 /// The pool is what it was made as; a policy that asks for no more is content with it.

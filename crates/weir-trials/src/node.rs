@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use weir_api::client::{Client, ClientError, Method};
 use weir_host::netns::Namespace;
-use weir_node::control::{self, Request, Response};
+use weir_node::control;
 use weir_node::status::Status;
 use weir_policy::Policy;
 
@@ -56,11 +57,7 @@ impl NodeProcess {
     /// The node refuses it, or does not answer.
     pub fn reload(&self, policy: &Policy) -> Result<(), TrialError> {
         write_policy(&self.config, policy)?;
-        match control::call(&self.socket, &Request::Reload {}) {
-            Ok(Response::Error { message }) => Err(TrialError::Node(message)),
-            Ok(_) => Ok(()),
-            Err(error) => Err(TrialError::io(&self.socket, error)),
-        }
+        self.client().ask::<()>(Method::POST, "/v1/reload", None::<&()>).map_err(failed)
     }
 
     /// The node's counters.
@@ -68,14 +65,13 @@ impl NodeProcess {
     /// # Errors
     /// The node does not answer.
     pub fn status(&self) -> Result<Status, TrialError> {
-        match control::call(&self.socket, &Request::Status {}) {
-            Ok(Response::Status(status)) => Ok(*status),
-            Ok(Response::Error { message }) => Err(TrialError::Node(message)),
-            Ok(Response::Ok | Response::Capturing { .. }) => {
-                Err(TrialError::Node("no status in the answer".into()))
-            }
-            Err(error) => Err(TrialError::io(&self.socket, error)),
-        }
+        self.client().get("/v1/status").map_err(failed)
+    }
+
+    /// Asks the node as an administrator.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(&self.socket)
     }
 
     /// Ends the node by SIGTERM and waits until it has handed everything back.
@@ -110,7 +106,7 @@ impl NodeProcess {
     fn wait_until_ready(&mut self, log: &Path) -> Result<(), TrialError> {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
-            if control::call(&self.socket, &Request::Status {}).is_ok() {
+            if self.status().is_ok() {
                 return Ok(());
             }
             let ended =
@@ -132,6 +128,10 @@ impl Drop for NodeProcess {
             let _ended = self.child.wait();
         }
     }
+}
+
+fn failed(error: ClientError) -> TrialError {
+    TrialError::Node(error.to_string())
 }
 
 fn write_policy(path: &Path, policy: &Policy) -> Result<(), TrialError> {

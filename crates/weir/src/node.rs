@@ -2,15 +2,18 @@
 //! `weir node` and `weir capture`.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
+use weir_api::Server;
+use weir_api::client::{Client, Method, escaped};
 use weir_host::StateDir;
-use weir_node::capture::CaptureRequest;
-use weir_node::control::{self, Request, Response};
+use weir_node::control;
 use weir_node::{Ended, Options, Plan};
 use weir_units::Nanos;
 
@@ -84,13 +87,27 @@ pub(crate) struct Capture {
 
 impl Capture {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let socket = self.node.socket()?;
-        let Self { vif, snaplen, direction, mac, vlan, src, dst, port, write, .. } = self;
-        let request = CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port };
-        let (mut blocks, note) = control::capture(&socket, request)?;
-        if let Some(note) = note {
+        let client = self.node.client()?;
+        let mut query = format!("snaplen={}", self.snaplen);
+        let numbers = [("vlan", self.vlan), ("port", self.port)];
+        let numbers = numbers.map(|(key, value)| (key, value.map(|value| value.to_string())));
+        let texts = [
+            ("direction", self.direction),
+            ("mac", self.mac),
+            ("src", self.src),
+            ("dst", self.dst),
+        ];
+        for (key, value) in numbers.into_iter().chain(texts) {
+            if let Some(value) = value {
+                query += &format!("&{key}={}", escaped(&value));
+            }
+        }
+        let path = format!("/v1/vifs/{}/capture?{query}", escaped(&self.vif));
+        let mut blocks = client.capture(&path)?;
+        if let Some(note) = &blocks.note {
             eprintln!("{note}");
         }
+        let write = self.write;
         // Unbuffered, unlike `stdout()`: what was captured is there when this is interrupted.
         let out = if write.as_os_str() == "-" {
             std::io::stdout().as_fd().try_clone_to_owned().map(File::from)
@@ -98,10 +115,13 @@ impl Capture {
             File::create(&write)
         };
         let mut out = out.map_err(|error| format!("{}: {error}", write.display()))?;
-        match std::io::copy(&mut blocks, &mut out) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(ExitCode::SUCCESS),
+        while let Some(block) = blocks.block()? {
+            match out.write_all(&block) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
+                written => written?,
+            }
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -117,36 +137,36 @@ impl Node {
                 }
                 let confirm = confirm.map(|time| Duration::from_nanos(time.as_nanos()));
                 let options = Options { config, confirm, state: StateDir::from_env() };
-                let ended = weir_node::run(&options, &mut |line| eprintln!("{line}"))?;
+                let ended =
+                    weir_node::run(&options, &mut |line| eprintln!("{line}"), Server::start)?;
                 Ok(match ended {
                     Ended::Asked => ExitCode::SUCCESS,
                     Ended::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
                 })
             }
-            Self::Status(name) => name.ask(&Request::Status {}),
-            Self::Reload(name) => name.ask(&Request::Reload {}),
-            Self::Confirm(name) => name.ask(&Request::Confirm {}),
-            Self::Stop(name) => name.ask(&Request::Stop {}),
+            Self::Status(name) => {
+                output::print_json(&name.client()?.get::<Value>("/v1/status")?)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Reload(name) => name.ask("/v1/reload"),
+            Self::Confirm(name) => name.ask("/v1/confirm"),
+            Self::Stop(name) => name.ask("/v1/stop"),
         }
     }
 }
 
 impl Name {
-    fn socket(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
         let state = StateDir::from_env();
-        match &self.node {
-            Some(name) => Ok(control::socket_path(state.path(), name)),
-            None => Ok(control::only_socket(state.path())?),
-        }
+        let socket = match &self.node {
+            Some(name) => control::socket_path(state.path(), name),
+            None => control::only_socket(state.path())?,
+        };
+        Ok(Client::new(&socket))
     }
 
-    fn ask(&self, request: &Request) -> Result<ExitCode, Failure> {
-        match control::call(&self.socket()?, request)? {
-            Response::Ok => {}
-            Response::Status(status) => output::print_json(&status)?,
-            Response::Capturing { .. } => return Err("not the answer to this request".into()),
-            Response::Error { message } => return Err(message.into()),
-        }
+    fn ask(&self, path: &str) -> Result<ExitCode, Failure> {
+        self.client()?.ask::<()>(Method::POST, path, None::<&()>)?;
         Ok(ExitCode::SUCCESS)
     }
 }

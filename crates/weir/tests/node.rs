@@ -7,7 +7,7 @@ mod common;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::Site;
+use common::{POLICY, Site, TOPOLOGY};
 
 /// Who asks for an address by broadcast is answered in both directions; a tenant does not reach
 /// another's slice inside the node; the end leaves the devices as they were.
@@ -195,47 +195,6 @@ name = "gold.0"
 "#;
 
 const LEAD: &str = r#"[[vif]]
-name = "lead.0"
-slice = "lead"
-device = "lead1"
-"#;
-
-const TOPOLOGY: &str = r#"
-name = "NAME"
-node = [{ name = "gold" }, { name = "lead" }, { name = "sw" }, { name = "wire" }]
-
-[[link]]
-a = { at = "gold:eth0", addresses = ["10.9.0.1/24"] }
-b = "sw:gold0"
-
-[[link]]
-a = { at = "lead:eth0", addresses = ["10.9.0.2/24"] }
-b = "sw:lead1"
-
-[[link]]
-a = { at = "wire:eth0", addresses = ["10.9.0.9/24"] }
-b = "sw:up0"
-"#;
-
-const POLICY: &str = r#"
-version = 1
-
-[[port]]
-name = "up0"
-rate = "100Mbit"
-
-[[slice]]
-name = "gold"
-
-[[slice]]
-name = "lead"
-
-[[vif]]
-name = "gold.0"
-slice = "gold"
-device = "gold0"
-
-[[vif]]
 name = "lead.0"
 slice = "lead"
 device = "lead1"

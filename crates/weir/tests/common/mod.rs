@@ -142,3 +142,46 @@ impl Drop for Site {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
+
+/// A lab: two tenants, a wire, and the node between them.
+pub const TOPOLOGY: &str = r#"
+name = "NAME"
+node = [{ name = "gold" }, { name = "lead" }, { name = "sw" }, { name = "wire" }]
+
+[[link]]
+a = { at = "gold:eth0", addresses = ["10.9.0.1/24"] }
+b = "sw:gold0"
+
+[[link]]
+a = { at = "lead:eth0", addresses = ["10.9.0.2/24"] }
+b = "sw:lead1"
+
+[[link]]
+a = { at = "wire:eth0", addresses = ["10.9.0.9/24"] }
+b = "sw:up0"
+"#;
+
+/// A slice and a vif for each tenant.
+pub const POLICY: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+rate = "100Mbit"
+
+[[slice]]
+name = "gold"
+
+[[slice]]
+name = "lead"
+
+[[vif]]
+name = "gold.0"
+slice = "gold"
+device = "gold0"
+
+[[vif]]
+name = "lead.0"
+slice = "lead"
+device = "lead1"
+"#;

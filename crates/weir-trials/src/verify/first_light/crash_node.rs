@@ -6,7 +6,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_api::Client;
 use weir_node::control;
+use weir_node::status::Status;
 
 use super::Row;
 use super::crash::{Counts, Ground, LIMIT};
@@ -112,7 +114,8 @@ fn confirmations(
 /// Waits until the node answers; false if it ends before.
 fn forwards(node: &mut Running, ground: &Ground) -> bool {
     let socket = control::socket_path(&ground.program.state(), &ground.star.name);
-    node.shows(LIMIT, |_| control::call(&socket, &control::Request::Status {}).is_ok())
+    let client = Client::new(&socket);
+    node.shows(LIMIT, |_| client.get::<Status>("/v1/status").is_ok())
 }
 
 /// Whether it is waited until the node forwards, and then how many milliseconds. In pairs: the

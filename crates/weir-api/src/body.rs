@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A request's body, read to its end within bounds of size and time.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::error::{ApiError, Code};
+
+/// The JSON value of a body.
+pub(crate) async fn json<T: DeserializeOwned>(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, ApiError> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or("nothing").split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let text = format!("content-type is {kind:.60}; it must be application/json");
+        return Err(ApiError::new(Code::NotJson, text));
+    }
+    let bytes = bytes(app, body).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::new(Code::Malformed, format!("body: {error}")))
+}
+
+/// The bytes of a body. One that is too long is read on for a while, so that its sender hears why
+/// it is refused, and forgotten.
+pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, ApiError> {
+    let limits = &app.limits;
+    let reading = async {
+        let (mut body, mut bytes, mut length) = (body, Vec::new(), 0_usize);
+        while let Some(frame) = body.frame().await {
+            let frame = frame
+                .map_err(|_| ApiError::new(Code::Malformed, "body: it ended before its end"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            length = length.saturating_add(data.len());
+            if length <= limits.body_bytes {
+                bytes.extend_from_slice(&data);
+            } else if length > limits.body_bytes.saturating_add(SWALLOWED_BYTES) {
+                break;
+            }
+        }
+        if length > limits.body_bytes {
+            let most = limits.body_bytes;
+            let text = format!("body: it is longer than {most} bytes");
+            return Err(ApiError::new(Code::TooLarge, text));
+        }
+        Ok(bytes)
+    };
+    tokio::time::timeout(limits.body_time, reading).await.unwrap_or_else(|_| {
+        let seconds = limits.body_time.as_secs();
+        Err(ApiError::new(Code::TooSlow, format!("body: it did not come within {seconds} s")))
+    })
+}
+
+/// What is read of a body beyond its bound: a sender that does not listen while it sends would see
+/// a broken connection instead of an answer.
+const SWALLOWED_BYTES: usize = 16 << 20;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The record of changes on disk: who changed what, from what, to what.
+//!
+//! A file of JSON lines: the first names the format and its version, each further one is a
+//! [`Change`]. It holds the newest [`CHANGES_MAX`] changes and at most as many again that are
+//! written over at the next occasion. A line that was not written to its end, as by a crash, counts
+//! as never written: the change it tells of was answered by nobody.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_policy::Edit;
+
+/// One change of the policy that was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Its number: one more than that of the change before it.
+    pub id: u64,
+    /// When, milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// Who: `uid 0` for one on the Unix socket, `token NAME`, `signal`.
+    pub who: String,
+    /// How it came.
+    pub kind: ChangeKind,
+    /// The change that it took back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u64>,
+    /// What, from what, to what; in the order in which it was done.
+    pub edits: Vec<Edit>,
+}
+
+/// How a change came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// A request.
+    Change,
+    /// A change taken back.
+    Undo,
+    /// The file was read again.
+    Reload,
+}
+
+/// The record of one node.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    path: PathBuf,
+    list: VecDeque<Change>,
+    /// Made with the first change: a node that nobody changes leaves no file.
+    file: Option<File>,
+    /// Lines behind the first.
+    lines: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
+}
+
+impl Changes {
+    /// The record at `path`, which may not exist yet.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of another version.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            other => other?,
+        };
+        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        if let Some(first) = lines.next() {
+            let header: Header = serde_json::from_str(first).map_err(io::Error::other)?;
+            if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
+                return Err(io::Error::other(format!(
+                    "{} of version {} is not {FORMAT} of version {VERSION}",
+                    header.format, header.version
+                )));
+            }
+        }
+        let read = |line| serde_json::from_str(line).map_err(io::Error::other);
+        let mut list: VecDeque<Change> = lines.map(read).collect::<io::Result<_>>()?;
+        let count = list.len();
+        list.drain(..count.saturating_sub(CHANGES_MAX));
+        // Written anew with the next change: what stands behind the last whole line goes so.
+        Ok(Self { path: path.to_owned(), list, file: None, lines: usize::MAX })
+    }
+
+    /// Writes a change down and hands back its number.
+    ///
+    /// # Errors
+    /// It cannot be written; then it is not on record.
+    pub(crate) fn record(
+        &mut self,
+        at_unix_ms: u64,
+        who: &str,
+        kind: ChangeKind,
+        undoes: Option<u64>,
+        edits: Vec<Edit>,
+    ) -> io::Result<Change> {
+        let id = self.list.back().map_or(1, |last| last.id.saturating_add(1));
+        let change = Change { id, at_unix_ms, who: who.to_owned(), kind, undoes, edits };
+        self.list.push_back(change.clone());
+        let written = match &mut self.file {
+            Some(file) if self.lines < 2 * CHANGES_MAX => {
+                self.lines += 1;
+                line(&change).and_then(|line| file.write_all(&line))
+            }
+            _ => self.write_anew(),
+        };
+        match written {
+            Ok(()) => {
+                let more = self.list.len().saturating_sub(CHANGES_MAX);
+                self.list.drain(..more);
+                Ok(change)
+            }
+            Err(error) => {
+                self.list.pop_back();
+                // What was half written is written over.
+                self.file = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// All that are on record, oldest first.
+    pub(crate) fn list(&self) -> impl DoubleEndedIterator<Item = &Change> {
+        self.list.iter()
+    }
+
+    /// The change to take back: that of the number, or the newest that is neither taken back nor
+    /// took one back itself.
+    pub(crate) fn to_undo(&self, id: Option<u64>) -> Option<&Change> {
+        let undone: BTreeSet<u64> = self.list.iter().filter_map(|change| change.undoes).collect();
+        let open = |change: &&Change| !undone.contains(&change.id);
+        match id {
+            Some(id) => self.list.iter().find(|change| change.id == id).filter(open),
+            None => {
+                let made = |change: &&Change| change.kind != ChangeKind::Undo;
+                self.list.iter().rev().filter(made).find(open)
+            }
+        }
+    }
+
+    /// A new file takes the old one's place when it is whole.
+    fn write_anew(&mut self) -> io::Result<()> {
+        let mut text = line(&Header { format: FORMAT.to_owned(), version: VERSION })?;
+        let first = self.list.len().saturating_sub(CHANGES_MAX);
+        for change in self.list.range(first..) {
+            text.append(&mut line(change)?);
+        }
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let beside = self.path.with_extension("new");
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(&text)?;
+        file.sync_data()?;
+        fs::rename(&beside, &self.path)?;
+        self.file = Some(file);
+        self.lines = self.list.len() - first;
+        Ok(())
+    }
+}
+
+fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(value).map_err(io::Error::other)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Changes on record: a change a minute for a working day and more.
+pub const CHANGES_MAX: usize = 1000;
+
+const FORMAT: &str = "weir-changes";
+const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_policy::Place;
+
+    fn edits(rate: &str) -> Vec<Edit> {
+        vec![Edit::set(Place::vif("a", "send.rate"), rate)]
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("weir-changes-{name}-{}", std::process::id()));
+        let _absent = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    /// Twice the bound and more; then a line that a crash cut short.
+    #[test]
+    fn the_record_is_bounded_and_survives_a_cut_line() {
+        let folder = folder("bound");
+        let path = folder.join("node-a.changes");
+        let mut changes = Changes::open(&path).unwrap();
+        assert!(!path.exists(), "nothing changed yet");
+        let count = u64::try_from(2 * CHANGES_MAX + 10).unwrap();
+        for number in 0..count {
+            changes.record(number, "uid 0", ChangeKind::Change, None, edits("1Mbit")).unwrap();
+        }
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!((CHANGES_MAX..=2 * CHANGES_MAX + 1).contains(&lines), "{lines} lines");
+        let last = changes.list().next_back().cloned();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\":7,").unwrap();
+        let mut again = Changes::open(&path).unwrap();
+        assert_eq!(again.list().next_back().cloned(), last);
+        assert_eq!(again.list().count(), CHANGES_MAX);
+        let next = again.record(0, "uid 0", ChangeKind::Change, None, edits("2Mbit")).unwrap();
+        assert_eq!(next.id, count + 1);
+        assert!(Changes::open(&path).unwrap().list().any(|change| change.id == count + 1));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let folder = folder("version");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("node-a.changes");
+        fs::write(&path, "{\"format\":\"weir-changes\",\"version\":2}\n").unwrap();
+        let refused = Changes::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("version 2 is not weir-changes of version 1"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_newest_change_that_holds_is_taken_back_first() {
+        let folder = folder("undo");
+        let mut changes = Changes::open(&folder.join("c")).unwrap();
+        for _ in 0..2 {
+            changes.record(0, "uid 0", ChangeKind::Change, None, edits("1Mbit")).unwrap();
+        }
+        assert_eq!(changes.to_undo(None).unwrap().id, 2);
+        changes.record(0, "uid 0", ChangeKind::Undo, Some(2), edits("1Mbit")).unwrap();
+        assert_eq!(changes.to_undo(None).unwrap().id, 1);
+        assert!(changes.to_undo(Some(2)).is_none(), "it is taken back already");
+        assert_eq!(changes.to_undo(Some(3)).unwrap().id, 3, "an undo can be undone by number");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

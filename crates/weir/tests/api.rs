@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The HTTP interface of a running node: what is read, changed, refused and taken back.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::Site;
+use serde_json::{Value, json};
+use weir_api::client::{Client, Method};
+use weir_api::{ClientError, Code};
+
+fn refusal(answer: Result<Value, ClientError>) -> (Code, String) {
+    match answer.unwrap_err() {
+        ClientError::Refused(refusal) => (refusal.code, refusal.message),
+        ClientError::Io { error, .. } => panic!("{error}"),
+    }
+}
+
+/// A change holds in the data plane, is on record, outlives the node, and goes without a trace.
+#[test]
+fn a_change_holds_outlives_the_node_and_is_taken_back() {
+    let Some(site) = Site::up("weir-t-api", common::TOPOLOGY, common::POLICY) else { return };
+    let node = site.run(&[]);
+    site.wait_for_node();
+    let client = Client::new(site.path("node-node.sock").as_ref());
+    let before = client.text("/v1/document").unwrap();
+    assert!(site.ping("gold", "10.9.0.9"));
+    let patch = |body: Value| client.ask::<Value>(Method::PATCH, "/v1/vifs/gold.0", Some(&body));
+    let change = patch(json!({ "send": { "max_pps": 40, "rate_bps": 8_000_000 } })).unwrap();
+    assert_eq!((&change["id"], &change["who"]), (&json!(1), &json!("uid 0")));
+    assert_eq!(change["edits"][0]["after"], "8Mbit");
+    assert!(client.text("/v1/document").unwrap().contains("8Mbit"));
+    for (body, code, text) in [
+        (json!({ "send": { "min_rate_bps": 2_000_000_000_u64 } }), Code::Refused, "2Gbit"),
+        (json!({ "send": { "min_rate_bps": "much" } }), Code::Malformed, "much"),
+        (json!({ "sned": {} }), Code::Malformed, "unknown field `sned`"),
+        (json!({}), Code::Malformed, "names nothing"),
+    ] {
+        let (refused, message) = refusal(patch(body));
+        assert!(refused == code && message.contains(text), "{refused:?}: {message}");
+    }
+    let nobody = client.ask::<Value>(Method::PATCH, "/v1/vifs/b", Some(&json!({"delay_ns": 5000})));
+    assert_eq!(refusal(nobody).0, Code::NotFound);
+    site.stop(node);
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(client.text("/v1/document").unwrap().contains("8Mbit"));
+    let undone: Value = client.ask(Method::POST, "/v1/undo", Some(&json!({}))).unwrap();
+    assert_eq!((&undone["undoes"], &undone["kind"]), (&json!(1), &json!("undo")));
+    assert_eq!(client.text("/v1/document").unwrap(), before);
+    let (code, _) = refusal(client.ask(Method::POST, "/v1/undo", Some(&json!({}))));
+    assert_eq!(code, Code::NotFound);
+    site.stop(node);
+}
