@@ -6,12 +6,14 @@
  * A vif's frames are its own, by device. A port's frames belong to the vif that has the
  * destination address in that VLAN; unknown and multicast ones share the port's flood gate.
  * A vif and direction on the redirected path does not see user space at all (redirect.h).
+ * While no worker has its sockets here, what can be is policed and passed on (stand_in.h).
  * No frame is ever passed to the kernel's own stack: the host is a vif like any other.
  */
 #include <linux/pkt_cls.h>
 
 #include "maps.h"
 #include "redirect.h"
+#include "stand_in.h"
 
 enum fault {
 	MALFORMED,
@@ -54,9 +56,20 @@ static __always_inline int enter(struct gate *gate, __u64 length)
 		}
 		__sync_fetch_and_add(&gate->accepted_packets, -1);
 	}
+	return 0;
+}
+
+/* A frame that entered and found no socket is in nobody's hands. */
+static __always_inline void take_back(struct gate *gate, __u64 length)
+{
+	__sync_fetch_and_add(&gate->accepted_packets, -1);
+	__sync_fetch_and_add(&gate->accepted_bytes, -length);
+}
+
+static __always_inline void count_drop(struct gate *gate, __u64 length)
+{
 	__sync_fetch_and_add(&gate->dropped_packets, 1);
 	__sync_fetch_and_add(&gate->dropped_bytes, length);
-	return 0;
 }
 
 /*
@@ -140,13 +153,22 @@ int weir_xdp(struct xdp_md *ctx)
 		action = redirect_to_vif(ctx, station, gate, length, tagged);
 	if (action >= 0)
 		return action;
-	if (!enter(gate, length))
+	if (enter(gate, length)) {
+		if (device->kind == DEVICE_PORT)
+			mark_gate(ctx, index);
+		if (bpf_redirect_map(&sockets, device->socket_base + queue, 0) == XDP_REDIRECT) {
+			if (action == LEAVE)
+				leave(index);
+			return XDP_REDIRECT;
+		}
+		take_back(gate, length);
+	} else if (has_worker(device->socket_base + queue)) {
+		count_drop(gate, length);
 		return XDP_DROP;
-	if (action == LEAVE)
-		leave(index);
-	if (device->kind == DEVICE_PORT)
-		mark_gate(ctx, index);
-	return bpf_redirect_map(&sockets, device->socket_base + queue, XDP_DROP);
+	}
+	action = device->kind == DEVICE_VIF ? stand_in_for_vif(ctx, index)
+					    : stand_in_for_port(ctx, station, tagged);
+	return action >= 0 ? action : count_fault(device, NO_SOCKET);
 }
 
 /*

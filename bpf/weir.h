@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the data-plane program and user space share. Each struct has its twin in weir-ports. */
+/*
+ * What the data-plane program and user space share. Each struct has its twin in weir-ports. Tables
+ * outlive the program that made them: what is changed here changes LAYOUT in weir-ports, too.
+ */
 #ifndef WEIR_H
 #define WEIR_H
 
@@ -52,6 +55,9 @@ struct station {
 	/* The device's index, or NO_TARGET. */
 	__u32 target;
 	__u32 slice;
+	/* The same while no worker has its sockets here. */
+	__u32 stand_in;
+	__u32 reserved;
 	/* When a frame was last redirected here, in ns of CLOCK_MONOTONIC; written by the program. */
 	__u64 used;
 };
@@ -92,6 +98,8 @@ struct faults {
 enum path_flag {
 	/* Redirect, from the first moment that no frame is in user space. */
 	PATH_REDIRECT = 1,
+	/* Police and pass on while no worker has its sockets here. */
+	PATH_STAND_IN = 2,
 };
 
 /* Source addresses that a path can check. */

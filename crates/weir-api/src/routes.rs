@@ -43,6 +43,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/reload", post(reload))
         .route("/v1/confirm", post(confirm))
         .route("/v1/stop", post(stop))
+        .route("/v1/leave", post(leave))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_that)
 }
@@ -164,6 +165,15 @@ async fn confirm(State(app): Shared) -> Result<StatusCode, ApiError> {
 async fn stop(State(app): Shared) -> Result<StatusCode, ApiError> {
     app.ask(|control| {
         control.stop();
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+/// Ends, and leaves devices and data plane to the next start.
+async fn leave(State(app): Shared) -> Result<StatusCode, ApiError> {
+    app.ask(|control| {
+        control.leave();
         Ok(StatusCode::NO_CONTENT)
     })
     .await

@@ -11,7 +11,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -146,24 +145,25 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written. What could not be undone is in the report.
     pub fn undo_since(&mut self, on: &dyn Platform, mark: u64) -> Result<UndoReport, HostError> {
-        self.undo_range(on, mark..u64::MAX)
+        self.undo_those(on, |place, _| place >= mark)
     }
 
-    /// Undoes the changes that were recorded between two marks, last first; later ones stay.
+    /// Undoes the changes for which `wanted` says so, given their place and what they are for, last
+    /// first; all others stay.
     ///
     /// # Errors
     /// As [`Journal::undo_since`].
-    pub fn undo_range(
+    pub fn undo_those(
         &mut self,
         on: &dyn Platform,
-        marks: Range<u64>,
+        wanted: impl Fn(u64, &str) -> bool,
     ) -> Result<UndoReport, HostError> {
         let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
         let mut at = self.content.changes.len();
         while at > 0 {
             at -= 1;
             let Some(change) = self.content.changes.get(at) else { break };
-            if !marks.contains(&change.sequence) {
+            if !wanted(change.sequence, &change.what) {
                 continue;
             }
             let (sequence, what) = (change.sequence, change.what.clone());

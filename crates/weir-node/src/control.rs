@@ -59,6 +59,9 @@ pub trait Control: Send + Sync + 'static {
     /// Undoes everything and ends.
     fn stop(&self);
 
+    /// Ends, and leaves devices and data plane to the next start.
+    fn leave(&self);
+
     /// Begins a capture, which goes on until the sender or the receiver of blocks is dropped.
     ///
     /// # Errors

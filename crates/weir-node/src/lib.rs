@@ -23,6 +23,7 @@ mod run;
 mod site;
 pub mod status;
 mod takeover;
+mod ways;
 pub mod worker;
 
 pub use error::NodeError;

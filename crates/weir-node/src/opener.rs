@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weir_policy::{Kind, Policy};
 use weir_ports::{
-    AnyPort, BindMode, DataPlane, Devices, GateId, PacketConfig, PacketPort, PlaneLimits, Pool,
-    PortError, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+    AnyPort, BindMode, DataPlane, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
+    Pool, PortError, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
 };
 use weir_switch::IfaceId;
 
@@ -30,14 +30,23 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Loads the data plane with tables for `policy` and what may come.
+    /// Loads the data plane with tables for `policy` and what may come, or adopts one with room for
+    /// `policy` that an earlier process left.
     ///
     /// # Errors
     /// The kernel refuses the program.
-    pub(crate) fn new(policy: &Policy, pool: &Pool) -> Result<(Self, DataPlane), PortError> {
-        let vifs_max = id_of(policy.vifs.len()).saturating_add(VIFS_SPARE);
-        let ports_max = id_of(policy.ports.len()).saturating_add(PORTS_SPARE);
-        let plane = DataPlane::load(limits(policy, vifs_max, ports_max))?;
+    pub(crate) fn new(
+        policy: &Policy,
+        pool: &Pool,
+        pins: Option<&Pins>,
+    ) -> Result<(Self, DataPlane), PortError> {
+        let sizes = pins.and_then(|pins| adoptable(policy, pins)).unwrap_or_else(|| {
+            let vifs_max = id_of(policy.vifs.len()).saturating_add(VIFS_SPARE);
+            let ports_max = id_of(policy.ports.len()).saturating_add(PORTS_SPARE);
+            limits(policy, vifs_max, ports_max)
+        });
+        let plane = DataPlane::load_with(sizes, pins)?;
+        let (vifs_max, ports_max) = interfaces(sizes);
         let opener = Self {
             devices: Arc::clone(plane.devices()),
             region: pool.region().clone(),
@@ -126,7 +135,13 @@ impl Opener {
             true => (&mut self.free_ports, "ports", self.ports_max),
             false => (&mut self.free_vifs, "vifs", self.vifs_max),
         };
-        let place = free.pop().ok_or_else(|| {
+        let before = self.devices.left(device).and_then(|role| match role {
+            Role::Port(flood) if is_port => flood.0.checked_sub(2 * self.vifs_max),
+            Role::Vif(send) if !is_port => Some(send.0 / 2),
+            _ => None,
+        });
+        let place = before.and_then(|place| free.iter().position(|one| *one == place));
+        let place = place.map(|at| free.remove(at)).or_else(|| free.pop()).ok_or_else(|| {
             let bound =
                 format!("one more than the {most} {what} that the running node has room for");
             PortError::bound(device, format!("{bound}; start it again"))
@@ -136,6 +151,22 @@ impl Opener {
             false => Entry::Vif([GateId(2 * place), GateId(2 * place + 1)]),
         })
     }
+}
+
+/// The sizes of what an earlier process left, if they are enough for `policy`.
+pub(crate) fn adoptable(policy: &Policy, pins: &Pins) -> Option<PlaneLimits> {
+    let there = pins.limits()?;
+    let (vifs, ports) = (id_of(policy.vifs.len()), id_of(policy.ports.len()));
+    let (vifs_max, ports_max) = interfaces(there);
+    let needed = limits(policy, vifs, ports);
+    let room = needed.sockets <= there.sockets && needed.stations <= there.stations;
+    (vifs <= vifs_max && ports <= ports_max && room).then_some(there)
+}
+
+/// Vifs and ports that tables of these sizes have room for: two gates for each vif, one a port.
+fn interfaces(sizes: PlaneLimits) -> (u32, u32) {
+    let vifs = sizes.gates.saturating_sub(sizes.devices);
+    (vifs, sizes.devices.saturating_sub(vifs))
 }
 
 fn attached(

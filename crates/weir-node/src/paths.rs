@@ -2,32 +2,31 @@
 //! The redirected paths of a running node: kept as the policy says, engaged when nothing of them
 //! is in user space, counted like everything else.
 //!
+//! Beside them a vif and direction may have a path that stands in while no worker is here, since
+//! the node restarts or was killed: it polices at the limits, and holds no minimum.
+//!
 //! Order is kept by one rule: whenever a receiver or a route appears, every sender leaves its path
 //! and comes back when the frames that it has in user space are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Policy, PortId, VifId};
-use weir_ports::{
-    AnyPort, BucketId, BucketLimit, DataPlane, GateId, PortError, Redirect, RedirectCounters,
-    Route, XdpPort,
-};
+use weir_ports::{AnyPort, DataPlane, GateId, PortError, RedirectCounters, Route, XdpPort};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::{Instant, Nanos};
 
 use crate::places::Moved;
 use crate::ports::{Attached, Entry};
-use crate::redirect::{Level, choices, levels};
+use crate::redirect::choices;
+use crate::ways::{Way, Ways};
 
 /// What is set in the data plane, and what of its counts the switch knows.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     /// Of each vif.
     gates: Vec<[GateId; 2]>,
-    set: Vec<[Option<Redirect>; 2]>,
-    buckets: BTreeMap<Level, BucketId>,
-    /// Of levels that are gone, named by a path perhaps until the next policy is followed.
-    stale: Vec<BucketId>,
+    set: Vec<[Way; 2]>,
+    ways: Ways,
     stations: BTreeMap<Station, Target>,
     /// Learned behind ports, of these places only.
     remotes: BTreeSet<Station>,
@@ -38,6 +37,8 @@ pub(crate) struct Paths {
     /// Vifs that are not redirected for now: somebody captures them.
     captured: BTreeSet<VifId>,
     any: bool,
+    /// A policy has been followed, so that what is in the data plane is known.
+    followed: bool,
     since: Instant,
     next_learn: Instant,
     next_keep: Instant,
@@ -49,8 +50,8 @@ type Station = (PortId, u16, [u8; 6]);
 /// Where frames for a station go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// To user space, by that gate.
-    Gate(GateId),
+    /// To user space, by that gate; without a worker to that device of a slice.
+    Gate(GateId, Option<(u32, u32)>),
     /// There, if both paths are engaged.
     Route(Route),
 }
@@ -83,7 +84,14 @@ impl Paths {
             Ok(false) => {}
             Err(_) => self.stop(plane),
         }
-        self.any = self.set.iter().flatten().any(Option::is_some);
+        if !self.followed {
+            self.followed = true;
+            let bridge = |port: PortId| xdp(attached, port.0 as usize).map(XdpPort::device_index);
+            let known: BTreeSet<_> =
+                self.stations.keys().map(|s| (bridge(s.0), s.1, s.2)).collect();
+            plane.sweep(|device, vlan, mac| known.contains(&(Some(device), vlan, mac)));
+        }
+        self.any = self.set.iter().flatten().any(|way| way.redirect.is_some());
         (self.next_learn, self.full) = (now, false);
         followed.map(drop)
     }
@@ -100,7 +108,7 @@ impl Paths {
         let of_gate = |gate: &GateId| Reported::from_now_on(plane.redirect_counters(*gate));
         let mut reported: Vec<_> =
             gates.iter().map(|both| [0, 1].map(|i| of_gate(&both[i]))).collect();
-        let mut set = vec![[None, None]; gates.len()];
+        let mut set: Vec<[Way; 2]> = vec![Default::default(); gates.len()];
         let before = self.gates.iter().zip(&mut self.set).zip(&self.reported);
         for (((both, paths), counted), after) in before.zip(&moved.vifs) {
             match after.map(|after| after as usize) {
@@ -108,22 +116,14 @@ impl Paths {
                     (set[after], reported[after]) = (std::mem::take(paths), *counted);
                 }
                 _ => {
-                    for (gate, path) in both.iter().zip(paths) {
-                        if path.take().is_some() {
-                            // Taking off is one write to a table that exists.
-                            let _off = plane.set_redirect(*gate, None);
-                        }
+                    for (gate, way) in both.iter().zip(paths) {
+                        way.clear(*gate, plane);
                     }
                 }
             }
         }
         (self.set, self.reported) = (set, reported);
-        for (level, bucket) in std::mem::take(&mut self.buckets) {
-            match level.moved(moved) {
-                Some(level) => drop(self.buckets.insert(level, bucket)),
-                None => self.stale.push(bucket),
-            }
-        }
+        self.ways.renumber(moved);
         for attached in left.iter().filter(|one| matches!(one.gate, Entry::Port(_))) {
             let Some(device) = attached.device_index() else { continue };
             let here = |(port, ..): &&Station| port.0 == attached.iface.0;
@@ -161,7 +161,8 @@ impl Paths {
         if self.captured == captured {
             return Ok(false);
         }
-        let on = |paths: &Self| paths.set.iter().flatten().flatten().count();
+        let on =
+            |paths: &Self| paths.set.iter().flatten().filter(|way| way.redirect.is_some()).count();
         let before = on(self);
         self.captured = captured;
         self.follow(now, policy, attached, plane)?;
@@ -184,8 +185,8 @@ impl Paths {
         held: bool,
         credit: u32,
     ) -> u32 {
-        let path = self.set.get(vif.0 as usize).and_then(|set| set[direction as usize].as_ref());
-        if path.is_none() || plane.redirects(gate) {
+        let way = self.set.get(vif.0 as usize).map(|set| &set[direction as usize]);
+        if way.is_none_or(|way| way.redirect.is_none()) || plane.redirects(gate) {
             return credit;
         }
         let backlog = switch.waiting(vif, direction).saturating_add(u32::from(held));
@@ -225,80 +226,32 @@ impl Paths {
         attached: &[Attached],
         plane: &mut DataPlane,
     ) -> Result<bool, PortError> {
-        self.set.resize(policy.vifs.len(), [None, None]);
+        self.set.resize(policy.vifs.len(), Default::default());
         self.reported.resize(policy.vifs.len(), Default::default());
         let choices = choices(policy, &self.captured);
-        let mut used = BTreeSet::new();
         let mut changed = false;
         for ((id, vif), choice) in policy.vifs().zip(choices) {
-            for direction in Direction::ALL {
-                let device = xdp(attached, policy.ports.len() + id.0 as usize);
-                let ends = xdp(attached, vif.port.0 as usize).zip(device);
-                let receives =
-                    |vif: &XdpPort| direction == Direction::Send || vif.takes_redirects();
-                let wanted = match (&choice[direction as usize], ends) {
-                    (Ok(()), Some((port, device))) if receives(device) => {
-                        let mut path = Redirect {
-                            bridge: port.device_index(),
-                            vlan: policy[vif.slice].vlan.unwrap_or(0),
-                            slice: vif.slice.0,
-                            ..Redirect::default()
-                        };
-                        if direction == Direction::Send {
-                            path.macs = vif.macs.iter().map(|mac| mac.0).collect();
-                            let own: Vec<_> = levels(id, vif).collect();
-                            self.limit(policy, &own, &mut path, plane)?;
-                            used.extend(own);
-                        }
-                        Some(path)
+            let device = xdp(attached, policy.ports.len() + id.0 as usize);
+            let ends = xdp(attached, vif.port.0 as usize).zip(device);
+            for (direction, choice) in Direction::ALL.into_iter().zip(choice) {
+                let wanted = match ends {
+                    Some((port, device)) if takes(device, direction) => {
+                        let bridge = port.device_index();
+                        self.ways.of(policy, (id, direction), choice.is_ok(), bridge, plane)?
                     }
-                    _ => None,
+                    _ => Way::default(),
                 };
+                let gate = self.gates[id.0 as usize][direction as usize];
                 let set = &mut self.set[id.0 as usize][direction as usize];
-                if *set != wanted {
-                    plane.set_redirect(self.gates[id.0 as usize][direction as usize], None)?;
-                    changed |= wanted.is_some();
+                if *set != wanted || !self.followed {
+                    plane.set_redirect(gate, wanted.stand_in.as_ref())?;
+                    changed |= wanted.redirect.is_some();
                     *set = wanted;
                 }
             }
         }
-        self.buckets.retain(|level, bucket| {
-            let keep = used.contains(level);
-            if !keep {
-                plane.free_bucket(*bucket);
-            }
-            keep
-        });
-        self.stale.drain(..).for_each(|bucket| plane.free_bucket(bucket));
+        self.ways.free_unused(plane);
         Ok(changed)
-    }
-
-    /// Buckets for what a sender and its groups may send.
-    fn limit(
-        &mut self,
-        policy: &Policy,
-        levels: &[Level],
-        path: &mut Redirect,
-        plane: &mut DataPlane,
-    ) -> Result<(), PortError> {
-        for level in levels {
-            let share = level.share(policy, Direction::Send).1;
-            let Some(rate) = share.max_pps else { continue };
-            let limit = BucketLimit::Packets { rate, burst: share.burst_packets() };
-            let bucket = match self.buckets.get(level) {
-                Some(bucket) => {
-                    plane.set_bucket(*bucket, limit)?;
-                    *bucket
-                }
-                None => {
-                    let bucket = plane.new_bucket(limit)?;
-                    self.buckets.insert(*level, bucket);
-                    bucket
-                }
-            };
-            path.buckets[level.position()] = Some(bucket);
-        }
-        Ok(())
     }
 
     /// The addresses that the policy gives, and the places whose others are worth learning;
@@ -316,15 +269,16 @@ impl Paths {
             let [send, receive] = &self.set[id.0 as usize];
             let (gate, slice) = (self.gates[id.0 as usize][1], vif.slice.0);
             let device = xdp(attached, policy.ports.len() + id.0 as usize);
-            let target = match device.filter(|_| receive.is_some()) {
-                Some(device) => {
-                    let device = device.device_index();
-                    Target::Route(Route::Vif { gate, device, slice })
+            let device = device.map(XdpPort::device_index);
+            let target = match device.filter(|_| receive.redirect.is_some()) {
+                Some(device) => Target::Route(Route::Vif { gate, device, slice }),
+                None => {
+                    let stand_in = device.filter(|_| receive.stand_in.is_some());
+                    Target::Gate(gate, stand_in.map(|device| (device, slice)))
                 }
-                None => Target::Gate(gate),
             };
             stations.extend(vif.macs.iter().map(|mac| ((vif.port, vlan, mac.0), target)));
-            if send.is_some() && port.takes_redirects() {
+            if send.redirect.is_some() && port.takes_redirects() {
                 let remote = Route::Remote { device: port.device_index(), slice };
                 places.insert((vif.port, vlan), Target::Route(remote));
             }
@@ -358,9 +312,9 @@ impl Paths {
     /// route that is new while frames for it are in user space.
     fn rest(&self, plane: &mut DataPlane) {
         for ([gate, _], [send, _]) in self.gates.iter().zip(&self.set) {
-            if send.is_some() {
+            if send.redirect.is_some() {
                 // Taking off is one write to a table that exists.
-                let _off = plane.set_redirect(*gate, None);
+                let _off = plane.set_redirect(*gate, send.stand_in.as_ref());
             }
         }
     }
@@ -371,7 +325,7 @@ impl Paths {
         self.rest(plane);
         for direction in [Direction::Receive, Direction::Send] {
             for (gates, paths) in self.gates.iter().zip(&mut self.set) {
-                let path = &mut paths[direction as usize];
+                let path = &mut paths[direction as usize].redirect;
                 let gate = gates[direction as usize];
                 if path.is_some() && plane.set_redirect(gate, path.as_ref()).is_err() {
                     *path = None;
@@ -384,12 +338,7 @@ impl Paths {
     /// Takes every path off.
     fn stop(&mut self, plane: &mut DataPlane) {
         for (gates, paths) in self.gates.iter().zip(&mut self.set) {
-            for (gate, path) in gates.iter().zip(paths) {
-                if path.take().is_some() {
-                    // Taking off is one write to a table that exists.
-                    let _off = plane.set_redirect(*gate, None);
-                }
-            }
+            gates.iter().zip(paths).for_each(|(gate, way)| way.clear(*gate, plane));
         }
     }
 
@@ -500,6 +449,15 @@ impl Reported {
     }
 }
 
+/// Whether frames may be redirected to where they go in that direction: a port that does not take
+/// them is found out for each route.
+fn takes(vif: &XdpPort, direction: Direction) -> bool {
+    match direction {
+        Direction::Send => true,
+        Direction::Receive => vif.takes_redirects(),
+    }
+}
+
 fn xdp(attached: &[Attached], index: usize) -> Option<&XdpPort> {
     match attached.get(index).map(|attached| &attached.port) {
         Some(AnyPort::Xdp(port)) => Some(port),
@@ -515,7 +473,9 @@ fn set(
 ) -> Result<(), PortError> {
     let Some(port) = xdp(attached, port.0 as usize) else { return Ok(()) };
     match target {
-        Target::Gate(gate) => plane.set_station(port.device_index(), vlan, mac, gate),
+        Target::Gate(gate, stand_in) => {
+            plane.set_station(port.device_index(), vlan, mac, gate, stand_in)
+        }
         Target::Route(route) => plane.set_route(port.device_index(), vlan, mac, route),
     }
 }

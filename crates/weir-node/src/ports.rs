@@ -81,11 +81,11 @@ pub struct Left {
 pub type EarlyDrops = [(Reason, Tally); 4];
 
 impl Ports {
-    /// The opened devices of `policy`, in its order: ports, then vifs. Their gates are shut until
-    /// the first [`Self::grant`].
+    /// The opened devices of `policy`, in its order: ports, then vifs. They receive nothing before
+    /// [`Self::begin`].
     ///
     /// # Errors
-    /// A device of the policy is not among them, or a table is full. They are closed then.
+    /// A device of the policy is not among them. They are closed then.
     pub fn new(
         policy: &Policy,
         plane: DataPlane,
@@ -98,30 +98,64 @@ impl Ports {
         let (unread, grant_next) = (0, 0);
         let mut ports =
             Self { attached, plane, paths, gates, vif_gates, reported, unread, grant_next };
-        let mut opened = opened;
-        let places = Places::find(policy, &[], &opened);
-        ports.welcome(&mut opened, pool);
-        let done = match places {
+        match Places::find(policy, &[], &opened) {
             Ok(places) => {
                 // At the start every device has its place.
                 let _none = ports.place(opened, &places, policy);
-                ports.adapt(policy)
+                Ok(ports)
             }
             Err(error) => {
                 ports.attached = opened;
-                Err(error)
-            }
-        };
-        match done {
-            Ok(()) => Ok(ports),
-            Err(error) => {
                 ports.close(pool);
                 Err(error)
             }
         }
     }
 
-    /// Takes opened devices into use: they receive from now on, as soon as their gates are opened.
+    /// Takes all devices into use, and over from what an earlier process left in the kernel: gates
+    /// and paths first, so that no frame which the program hands on is without a credit.
+    ///
+    /// # Errors
+    /// A table is full.
+    pub(crate) fn begin(
+        &mut self,
+        policy: &Policy,
+        switch: &Switch,
+        pool: &mut Pool,
+    ) -> Result<(), PortError> {
+        let mut attached = std::mem::take(&mut self.attached);
+        self.welcome(&mut attached, pool);
+        self.attached = attached;
+        self.adapt(policy)?;
+        let now = clock::now();
+        for _ in 0..self.vif_gates.len().div_ceil(GRANTS_A_TURN as usize).max(1) {
+            self.grant(now, switch);
+        }
+        self.connect(&self.attached)
+    }
+
+    /// Lets the program hand frames to these devices' sockets.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn connect(&self, attached: &[Attached]) -> Result<(), PortError> {
+        attached.iter().try_for_each(|attached| match &attached.port {
+            AnyPort::Xdp(port) => port.connect(self.plane.devices()),
+            _ => Ok(()),
+        })
+    }
+
+    /// From now on the program stands in; what the sockets have received can still be read.
+    pub(crate) fn disconnect(&self) {
+        for attached in &self.attached {
+            if let AnyPort::Xdp(port) = &attached.port {
+                port.disconnect(self.plane.devices());
+            }
+        }
+    }
+
+    /// Takes opened devices into use: they receive as soon as they are connected and their gates
+    /// are opened.
     pub(crate) fn welcome(&mut self, opened: &mut [Attached], pool: &mut Pool) {
         for attached in opened {
             attached.port.adopt(pool);

@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_host::{StateDir, text};
 use weir_policy::{Edit, Policy};
-use weir_ports::Pool;
+use weir_ports::{Pins, Pool};
 
 use crate::book::{Apply, Book};
 use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
 use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
-use crate::opener::Opener;
+use crate::opener::{self, Opener};
 use crate::ports::Ports;
 use crate::reservation;
 use crate::site::{self, COMMANDS_MAX, Site};
@@ -37,14 +37,16 @@ pub struct Options {
     pub state: StateDir,
 }
 
-/// How a node ended; in either case everything is undone.
+/// How a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Ended {
-    /// It was asked to: by a signal or a request.
+    /// It was asked to, by a signal or a request; everything is undone.
     Asked,
-    /// Nobody confirmed it in time.
+    /// Nobody confirmed it in time; everything is undone.
     NotConfirmed,
+    /// It was asked to leave everything to the next start, which goes on with it.
+    Left,
 }
 
 /// What the interface to the running node needs.
@@ -69,8 +71,10 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
 }
 
 /// Runs a node until SIGINT, SIGTERM, a request to stop, or a confirmation that did not come; then
-/// undoes everything, and says which of them it was. `report` is told each step in a line. `serve`
-/// listens as soon as the node forwards; what it hands back is dropped when the node ends.
+/// undoes everything, and says which of them it was. Asked to leave (SIGUSR1), or killed, it leaves
+/// its devices and the data plane as they are, and the next start goes on with them. `report` is
+/// told each step in a line. `serve` listens as soon as the node forwards; what it hands back is
+/// dropped when the node ends.
 ///
 /// # Errors
 /// What could not be read, opened, applied or undone.
@@ -85,28 +89,51 @@ pub fn run<S>(
     dropped.iter().for_each(|line| report(line));
     let policy = book.in_force().policy;
     let node = Arc::new(Node::new(options, book)?);
-    let mut takeover = Takeover::begin(&policy, &options.state, report)?;
+    let pins = Pins::of(options.state.path(), &policy.node.name);
+    let adopts = pins.as_ref().is_some_and(|pins| opener::adoptable(&policy, pins).is_some());
+    let mut takeover = if adopts {
+        report("going on with what an earlier run left");
+        Takeover::adopt(&policy, &options.state)?
+    } else {
+        Takeover::begin(&policy, &options.state, report)?
+    };
     let socket = control::socket_path(options.state.path(), &policy.node.name);
-    let noted = takeover.will_leave(&socket);
+    let mut noted = takeover.will_leave(&socket);
+    match &pins {
+        Some(pins) => noted = noted.and_then(|()| takeover.will_leave_folder(pins.folder())),
+        None => report("no BPF file system: nothing forwards while no node runs"),
+    }
     *node.site() = Some(Site { takeover, opener: None, policy: Policy::clone(&policy) });
-    let forwarded = noted.and_then(|()| forward(&socket, options, &policy, &node, report, serve));
+    let start = Start { socket: &socket, options, policy: &policy, pins: pins.as_ref() };
+    let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
     // A change under way is waited for.
-    let site = node.site().take();
-    let undone = site.map_or(Ok(()), |site| site.takeover.undo());
-    forwarded.and_then(|ended| undone.map(|()| ended))
+    let Some(Site { takeover, opener, .. }) = node.site().take() else { return forwarded };
+    // What was adopted stays, too, if it could not be gone on with.
+    let stays = match &forwarded {
+        Ok(ended) => *ended == Ended::Left,
+        Err(_) => adopts && opener.is_none(),
+    };
+    let ended = if stays { takeover.leave() } else { takeover.undo() };
+    forwarded.and_then(|forwarded| ended.map(|()| forwarded))
+}
+
+/// What a start needs.
+struct Start<'a> {
+    socket: &'a Path,
+    options: &'a Options,
+    policy: &'a Arc<Policy>,
+    pins: Option<&'a Pins>,
 }
 
 /// Opens the ports, starts the worker, answers requests, until told to stop.
 fn forward<S>(
-    socket: &Path,
-    options: &Options,
-    policy: &Arc<Policy>,
+    Start { socket, options, policy, pins }: &Start<'_>,
     node: &Arc<Node>,
     report: &mut dyn FnMut(&str),
     serve: impl FnOnce(Serving) -> std::io::Result<S>,
 ) -> Result<Ended, NodeError> {
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
-    let (mut opener, plane) = Opener::new(policy, &pool)?;
+    let (mut opener, plane) = Opener::new(policy, &pool, *pins)?;
     let opened = opener.open(policy, |_| true)?;
     let ports = Ports::new(policy, plane, opened, &mut pool)?;
     for attached in &ports.attached {
@@ -123,7 +150,7 @@ fn forward<S>(
     }
     let name = &policy.node.name;
     let serving = Serving {
-        socket: socket.to_owned(),
+        socket: PathBuf::from(socket),
         control: Arc::clone(node) as Arc<dyn Control>,
         policy: Arc::clone(policy),
     };
@@ -132,7 +159,7 @@ fn forward<S>(
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         node.stay(options.confirm, report, &thread)
     });
-    node.end_worker();
+    node.end_worker(matches!(why, Ok(Ended::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
     why.and_then(|why| ended.map(|()| why))
 }
@@ -183,14 +210,16 @@ struct Node {
     notes: Mutex<Vec<String>>,
     confirmed: AtomicBool,
     stop: Arc<AtomicBool>,
+    leave: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
 }
 
 impl Node {
     /// From here on signals are requests: a stop in the middle of the start is not lost.
     fn new(options: &Options, book: Book) -> Result<Self, NodeError> {
-        let (stop, reload) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        for (signal, flag) in [(SIGINT, &stop), (SIGTERM, &stop), (SIGHUP, &reload)] {
+        let [stop, leave, reload] = [false; 3].map(|no| Arc::new(AtomicBool::new(no)));
+        let signals = [(SIGINT, &stop), (SIGTERM, &stop), (SIGUSR1, &leave), (SIGHUP, &reload)];
+        for (signal, flag) in signals {
             signal_hook::flag::register(signal, Arc::clone(flag))
                 .map_err(|error| NodeError::io("signal handler", error))?;
         }
@@ -203,6 +232,7 @@ impl Node {
             notes: Mutex::default(),
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
+            leave,
             reload,
         })
     }
@@ -221,6 +251,10 @@ impl Node {
     ) -> Ended {
         let deadline = confirm.map(|time| (time, Instant::now() + time));
         while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
+            if self.leave.load(Ordering::Relaxed) {
+                report("leaving everything to the next start");
+                return Ended::Left;
+            }
             let notes: Vec<String> =
                 self.notes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
             notes.iter().for_each(|note| report(note));
@@ -242,10 +276,10 @@ impl Node {
         Ended::Asked
     }
 
-    fn end_worker(&self) {
+    fn end_worker(&self, leaves: bool) {
         if let Some(commands) = self.commands.get() {
             // It may have ended already, which is what is wanted.
-            let _ended = commands.send(Command::Stop);
+            let _ended = commands.send(if leaves { Command::Leave } else { Command::Stop });
         }
     }
 
@@ -334,6 +368,10 @@ impl Control for Node {
 
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.leave.store(true, Ordering::Relaxed);
     }
 
     fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {

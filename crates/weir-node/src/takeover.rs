@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a node changes on its host before it forwards, and the way back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,8 +20,6 @@ use crate::{redirect, reservation};
 #[derive(Debug)]
 pub(crate) struct Takeover {
     journal: Journal,
-    /// What was changed for each device: the numbers of its changes in the journal.
-    taken: BTreeMap<String, Range<u64>>,
 }
 
 /// What `weir node run` would do to the host: the dry run.
@@ -92,12 +89,11 @@ impl Takeover {
         state: &StateDir,
         report: &mut dyn FnMut(&str),
     ) -> Result<Self, NodeError> {
-        let name = format!("node-{}", policy.node.name);
-        let (journal, left) = journal::open_clean(state, &name, LOCK_PATIENCE)?;
+        let (journal, left) = journal::open_clean(state, &journal_name(policy), LOCK_PATIENCE)?;
         for what in &left.undone {
             report(&format!("undone, left by an earlier run: {what}"));
         }
-        let mut takeover = Self { journal, taken: BTreeMap::new() };
+        let mut takeover = Self { journal };
         match takeover.take(policy) {
             Ok(()) => Ok(takeover),
             Err(error) => {
@@ -107,13 +103,57 @@ impl Takeover {
         }
     }
 
+    /// Goes on where an earlier run of the same node ended without undoing anything: what it
+    /// changed stays, and what `policy` needs beyond that is changed.
+    ///
+    /// # Errors
+    /// As [`Self::begin`]; then all is as it was left.
+    pub(crate) fn adopt(policy: &Policy, state: &StateDir) -> Result<Self, NodeError> {
+        let journal = Journal::open(state, &journal_name(policy), LOCK_PATIENCE)?;
+        let mut takeover = Self { journal };
+        let mark = takeover.journal.mark();
+        let taken = takeover.take_devices(policy, |_| true).and_then(|()| {
+            let changes = takeover.new_ones(reservation::changes(&policy.node));
+            host::apply(&mut takeover.journal, &changes)
+        });
+        if let Err(error) = taken {
+            let host = takeover.journal.host();
+            takeover.journal.undo_since(&host, mark)?;
+            takeover.leave()?;
+            return Err(error.into());
+        }
+        Ok(takeover)
+    }
+
     /// Notes a file that the node makes, so that it goes even if the node is killed.
     ///
     /// # Errors
     /// The journal cannot be written.
     pub(crate) fn will_leave(&mut self, file: &Path) -> Result<(), NodeError> {
-        let what = format!("file {}", file.display());
-        Ok(self.journal.record(&what, Undo::Remove(file.to_owned()))?)
+        self.note(format!("file {}", file.display()), Undo::Remove(file.to_owned()))
+    }
+
+    /// As [`Self::will_leave`], for a folder with what is in it.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn will_leave_folder(&mut self, folder: &Path) -> Result<(), NodeError> {
+        self.note(format!("folder {}", folder.display()), Undo::RemoveTree(folder.to_owned()))
+    }
+
+    fn note(&mut self, what: String, undo: Undo) -> Result<(), NodeError> {
+        if self.journal.holds(&undo) {
+            return Ok(());
+        }
+        Ok(self.journal.record(&what, undo)?)
+    }
+
+    /// Ends without undoing anything, for [`Self::adopt`].
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn leave(mut self) -> Result<(), NodeError> {
+        Ok(self.journal.keep()?)
     }
 
     /// Hands everything back.
@@ -156,9 +196,10 @@ impl Takeover {
             if !wanted(&take.device) {
                 continue;
             }
-            let from = self.journal.mark();
-            let made = host::take_device(&host, &take)
-                .and_then(|changes| host::apply(&mut self.journal, &changes));
+            let made = host::take_device(&host, &take).and_then(|changes| {
+                let changes = self.new_ones(changes);
+                host::apply(&mut self.journal, &changes)
+            });
             if let Err(error) = made {
                 let left = self.hand_back(&taken);
                 return Err(match left {
@@ -166,10 +207,15 @@ impl Takeover {
                     Err(left) => HostError::Refused(format!("{error}; {left}")),
                 });
             }
-            self.taken.insert(take.device.clone(), from..self.journal.mark());
             taken.push(take.device);
         }
         Ok(())
+    }
+
+    /// Those that are not written down yet: what an earlier run changed is not changed again.
+    fn new_ones(&self, mut changes: Vec<Change>) -> Vec<Change> {
+        changes.retain(|change| !self.journal.holds(&change.undo));
+        changes
     }
 
     /// Hands these devices back; one that was never taken is no error.
@@ -180,15 +226,20 @@ impl Takeover {
         let host = self.journal.host();
         let mut failed = Vec::new();
         for device in devices {
-            if let Some(range) = self.taken.remove(device) {
-                failed.extend(self.journal.undo_range(&host, range)?.failed);
-            }
+            // Each change of a device is written down with its name first.
+            let about = format!("{device}: ");
+            let report = self.journal.undo_those(&host, |_, what| what.starts_with(&about))?;
+            failed.extend(report.failed);
         }
         match failed.is_empty() {
             true => Ok(()),
             false => Err(HostError::Refused(format!("not undone: {}", failed.join("; ")))),
         }
     }
+}
+
+fn journal_name(policy: &Policy) -> String {
+    format!("node-{}", policy.node.name)
 }
 
 /// For each vif and direction, whether it is redirected or why it is queued.

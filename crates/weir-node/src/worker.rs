@@ -33,6 +33,8 @@ pub enum Command {
     Capture(CaptureRequest, SyncSender<Result<Capturing, String>>),
     /// End the loop.
     Stop,
+    /// End, and leave the data plane in the kernel to whoever adopts it.
+    Leave,
 }
 
 /// Another policy, and the devices that were opened for it.
@@ -67,6 +69,13 @@ pub struct Worker {
     next_upkeep: Instant,
     turns: u64,
     busy_turns: u64,
+}
+
+/// How the loop ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Stopped,
+    Left,
 }
 
 /// What a turn came to.
@@ -105,17 +114,23 @@ impl Worker {
         })
     }
 
-    /// Moves packets until told to stop; then closes the ports, which hands the devices back.
+    /// Moves packets until told to stop; then closes the ports, which hands the devices back. Told
+    /// to leave, it closes the sockets alone.
     ///
     /// # Errors
-    /// The ports cannot be waited for; they are closed then, too.
+    /// A table is full, or the ports cannot be waited for; they are closed then, too.
     pub fn run(mut self, commands: &Receiver<Command>) -> Result<(), PortError> {
-        let ended = self.work(commands);
-        self.ports.close(&mut self.pool);
-        ended
+        let begun = self.ports.begin(&self.policy, &self.switch, &mut self.pool);
+        let ended = begun.and_then(|()| self.work(commands));
+        if matches!(ended, Ok(End::Left)) {
+            self.send_what_is_left();
+        } else {
+            self.ports.close(&mut self.pool);
+        }
+        ended.map(drop)
     }
 
-    fn work(&mut self, commands: &Receiver<Command>) -> Result<(), PortError> {
+    fn work(&mut self, commands: &Receiver<Command>) -> Result<End, PortError> {
         let mut waiter = self.waiter()?;
         let mut due = Instant::FAR_FUTURE;
         loop {
@@ -125,7 +140,8 @@ impl Worker {
             }
             let turn = self.turn(now);
             match commands.try_recv() {
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(()),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(End::Stopped),
+                Ok(Command::Leave) => return Ok(End::Left),
                 Ok(command) => self.obey(command, &mut waiter),
                 Err(TryRecvError::Empty) => {}
             }
@@ -133,6 +149,18 @@ impl Worker {
             if turn.moved == 0 {
                 waiter.wait(now, turn.next);
             }
+        }
+    }
+
+    /// The program stands in from now on; what is queued leaves as it is due, for a short while.
+    fn send_what_is_left(&mut self) {
+        self.ports.disconnect();
+        let end = clock::now() + LEAVE_PATIENCE;
+        let mut idle = 0;
+        while idle < IDLE_TURNS && clock::now() < end {
+            let turn = self.turn(clock::now());
+            let waits = self.switch.next_event().is_some_and(|next| next < end);
+            idle = if turn.moved == 0 && !waits { idle + 1 } else { 0 };
         }
     }
 
@@ -239,7 +267,8 @@ impl Worker {
             Command::Capture(request, reply) => {
                 let _gone = reply.try_send(self.capture(&request));
             }
-            Command::Stop => {}
+            // The loop ends with them.
+            Command::Stop | Command::Leave => {}
         }
     }
 
@@ -260,7 +289,8 @@ impl Worker {
         let places = keeps_what_is_fixed(old, &policy).and_then(|()| {
             let places = Places::find(&policy, &ports.attached, &opened);
             let watched = places.and_then(|places| watch(waiter, &opened).map(|()| places));
-            watched.map_err(|error| error.to_string())
+            let connected = watched.and_then(|places| ports.connect(&opened).map(|()| places));
+            connected.map_err(|error| error.to_string())
         });
         let places = match places {
             Ok(places) => places,
@@ -381,6 +411,12 @@ fn watch(waiter: &mut Waiter, attached: &[Attached]) -> Result<(), PortError> {
         watched.map_err(|error| PortError::system(&attached.name, "watch", error))
     })
 }
+
+/// For what is queued when the node leaves: half of what a restart may interrupt.
+const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
+
+/// Turns without a frame after which none is left in a ring.
+const IDLE_TURNS: u32 = 8;
 
 /// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one
 /// turn wait less than a tick for each other.

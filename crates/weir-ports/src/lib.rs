@@ -43,5 +43,5 @@ pub use tap::{TapConfig, TapPort};
 pub use wait::{Idle, Waiter, Woken};
 pub use xdp::{
     AttachMode, BucketId, BucketLimit, DataPlane, Devices, Faults, GateCounters, GateId, Gates,
-    PlaneLimits, Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,
+    Pins, PlaneLimits, Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,
 };

@@ -136,8 +136,8 @@ fn a_port_classifies_by_vlan_and_station() {
     let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
     let mut port = open("a1", Role::Port(GateId(1)), &mut plane, &mut pool);
     let device = port.device_index();
-    plane.set_station(device, 0, UNICAST, GateId(2)).unwrap();
-    plane.set_station(device, 100, UNICAST, GateId(3)).unwrap();
+    plane.set_station(device, 0, UNICAST, GateId(2), None).unwrap();
+    plane.set_station(device, 100, UNICAST, GateId(3), None).unwrap();
     let tagged = |vlan: u16| {
         let mut frame = numbered(UNICAST, 0, 60);
         frame.splice(12..12, [0x81, 0, (vlan >> 8) as u8 | 0x20, vlan as u8]);
@@ -362,7 +362,7 @@ fn a_driver_without_xdp_gets_the_generic_program() {
     let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
     let mut port = open("mv0", Role::Port(GateId(1)), &mut plane, &mut pool);
     assert_eq!((sender.attached(), port.attached()), (AttachMode::Native, AttachMode::Generic));
-    plane.set_station(port.device_index(), 0, UNICAST, GateId(2)).unwrap();
+    plane.set_station(port.device_index(), 0, UNICAST, GateId(2), None).unwrap();
     plane.gates().open(GateId(2));
     cross(&mut sender, &mut port, &plane, &mut pool);
     assert_eq!(plane.gates().counters(GateId(2)).accepted.packets, 100);

@@ -42,6 +42,8 @@ pub(crate) enum Node {
     Confirm(Name),
     /// Undo everything and end
     Stop(Name),
+    /// End, and leave devices and data plane to the next start: for a restart or an upgrade
+    Leave(Name),
 }
 
 /// Which node.
@@ -140,7 +142,7 @@ impl Node {
                 let ended =
                     weir_node::run(&options, &mut |line| eprintln!("{line}"), Server::start)?;
                 Ok(match ended {
-                    Ended::Asked => ExitCode::SUCCESS,
+                    Ended::Asked | Ended::Left => ExitCode::SUCCESS,
                     Ended::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
                 })
             }
@@ -151,6 +153,7 @@ impl Node {
             Self::Reload(name) => name.ask("/v1/reload"),
             Self::Confirm(name) => name.ask("/v1/confirm"),
             Self::Stop(name) => name.ask("/v1/stop"),
+            Self::Leave(name) => name.ask("/v1/leave"),
         }
     }
 }

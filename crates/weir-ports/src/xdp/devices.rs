@@ -2,6 +2,7 @@
 //! The data plane's part by which devices come and go: slow system calls, so that a thread other
 //! than the one that moves frames can make them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::{io, ptr, thread};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 
 use super::gate::{GateId, Gates};
+use super::pins::Pins;
 use super::plane::PlaneLimits;
 use crate::error::PortError;
 
@@ -25,6 +27,7 @@ pub struct Devices {
     gates: Arc<Gates>,
     free: Mutex<Free>,
     limits: PlaneLimits,
+    pins: Option<Pins>,
 }
 
 /// Indexes that nobody has.
@@ -32,6 +35,8 @@ pub struct Devices {
 struct Free {
     devices: Vec<u32>,
     sockets: Vec<bool>,
+    /// By ifindex: what an earlier process left, until it is taken over or swept.
+    left: BTreeMap<u32, DeviceEntry>,
 }
 
 /// Whose device it is, and by which gate its frames enter.
@@ -71,13 +76,46 @@ impl Devices {
         [devices, near_devices, sockets, targets]: [MapHandle; 4],
         gates: Arc<Gates>,
         limits: PlaneLimits,
+        pins: Option<Pins>,
     ) -> Self {
-        let free = Free {
-            devices: (0..limits.devices).rev().collect(),
+        let left = entries(&devices);
+        let taken: BTreeSet<u32> = left.values().map(|entry| entry.index).collect();
+        let mut free = Free {
+            devices: (0..limits.devices).rev().filter(|index| !taken.contains(index)).collect(),
             sockets: vec![true; limits.sockets as usize],
+            left,
         };
+        for entry in free.left.values() {
+            let sockets = free.sockets.iter_mut().skip(entry.socket_base as usize);
+            sockets.take(entry.queues as usize).for_each(|free| *free = false);
+        }
         let free = Mutex::new(free);
-        Self { xdp, discard, devices, near_devices, sockets, targets, gates, free, limits }
+        Self { xdp, discard, devices, near_devices, sockets, targets, gates, free, limits, pins }
+    }
+
+    /// What an earlier process left of a device.
+    #[must_use]
+    pub fn left(&self, device: &str) -> Option<Role> {
+        let ifindex = crate::link::ifindex(device).ok()?;
+        self.free().left.get(&ifindex).map(|entry| entry.role)
+    }
+
+    /// Takes the program off what an earlier process left and nobody has taken over; their roles.
+    pub(super) fn sweep(&self) -> Vec<Role> {
+        let left = std::mem::take(&mut self.free().left);
+        let gone = |(ifindex, entry): (u32, DeviceEntry)| {
+            self.release(ifindex);
+            self.remove_device(ifindex, &entry);
+            entry.role
+        };
+        left.into_iter().map(gone).collect()
+    }
+
+    /// Lets go of what keeps the program on a device when the process ends.
+    pub(super) fn release(&self, ifindex: u32) {
+        if let Some(pins) = &self.pins {
+            pins.release(ifindex);
+        }
     }
 
     /// The program that keeps the kernel's stack from seeing a device that a packet socket reads.
@@ -89,13 +127,28 @@ impl Devices {
         &self.gates
     }
 
-    /// An unused index of a device, and the first of `sockets` unused indexes of sockets in a row.
-    pub(super) fn take(&self, name: &str, sockets: u32) -> Result<(u32, u32), PortError> {
-        let run = sockets.max(1) as usize;
+    /// The index of a device, and the first of `queues` indexes of sockets in a row: those that it
+    /// had in an earlier process in the same role, or unused ones.
+    pub(super) fn take(
+        &self,
+        name: &str,
+        ifindex: u32,
+        role: Role,
+        queues: u32,
+    ) -> Result<(u32, u32), PortError> {
+        let run = queues.max(1) as usize;
         let mut free = self.free();
+        if let Some(entry) = free.left.remove(&ifindex) {
+            if entry.role == role && entry.queues == queues {
+                return Ok((entry.index, entry.socket_base));
+            }
+            drop(free);
+            self.remove_device(ifindex, &entry);
+            free = self.free();
+        }
         let start = free.sockets.windows(run).position(|window| window.iter().all(|f| *f));
         let Some(start) = start else {
-            let message = format!("{sockets} more than {} sockets", self.limits.sockets);
+            let message = format!("{queues} more than {} sockets", self.limits.sockets);
             return Err(PortError::bound(name, message));
         };
         let device = free.devices.pop().ok_or_else(|| {
@@ -110,6 +163,14 @@ impl Devices {
         let value = socket.as_raw_fd().to_ne_bytes();
         let set = self.sockets.update(&index.to_ne_bytes(), &value, MapFlags::ANY);
         set.map_err(|error| failed("enter a socket", &error))
+    }
+
+    /// Routes nothing to a device's sockets any more.
+    pub(super) fn clear_sockets(&self, entry: &DeviceEntry) {
+        for index in entry.socket_base..entry.socket_base.saturating_add(entry.queues) {
+            // What is not there need not be removed.
+            let _missing = self.sockets.delete(&index.to_ne_bytes());
+        }
     }
 
     /// Tells the program what a device is.
@@ -165,12 +226,23 @@ impl Devices {
         name: &str,
         ifindex: u32,
     ) -> Result<(OwnedFd, AttachMode), PortError> {
+        if let Some(pins) = &self.pins {
+            if let Some((link, native)) = pins.take_over(ifindex, self.xdp.as_fd()) {
+                return Ok((link, if native { AttachMode::Native } else { AttachMode::Generic }));
+            }
+            pins.release(ifindex);
+        }
         let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for (mode, flags) in
             [(AttachMode::Native, XDP_FLAGS_DRV_MODE), (AttachMode::Generic, XDP_FLAGS_SKB_MODE)]
         {
             match link(self.xdp.as_fd(), ifindex, libbpf_sys::BPF_XDP, flags) {
-                Ok(link) => return Ok((link, mode)),
+                Ok(link) => {
+                    if let Some(pins) = &self.pins {
+                        pins.keep(ifindex, mode == AttachMode::Native, &link)?;
+                    }
+                    return Ok((link, mode));
+                }
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     let step = "attach: another XDP program is there; detach it and try again";
                     return Err(PortError::system(name, step, error));
@@ -185,6 +257,21 @@ impl Devices {
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The table's entries, by ifindex.
+fn entries(devices: &MapHandle) -> BTreeMap<u32, DeviceEntry> {
+    let entry = |key: Vec<u8>| {
+        let ifindex = u32::from_ne_bytes(*key.first_chunk()?);
+        let value = devices.lookup(&key, MapFlags::ANY).ok()??;
+        let mut words = value.chunks_exact(4).filter_map(|word| word.first_chunk());
+        let mut next = || words.next().map(|word| u32::from_ne_bytes(*word));
+        let (kind, gate) = (next()?, GateId(next()?));
+        let role = if kind == 0 { Role::Vif(gate) } else { Role::Port(gate) };
+        let (socket_base, queues, index, frame_max) = (next()?, next()?, next()?, next()?);
+        Some((ifindex, DeviceEntry { role, socket_base, queues, index, frame_max }))
+    };
+    devices.keys().filter_map(entry).collect()
 }
 
 /// A link that holds `program` at a device's hook; retried for a second while the hook is taken,

@@ -3,6 +3,7 @@
 
 mod devices;
 mod gate;
+mod pins;
 mod plane;
 mod redirect;
 mod ring;
@@ -16,6 +17,7 @@ use weir_switch::Frame;
 
 pub use devices::{AttachMode, Devices, Role};
 pub use gate::{GateCounters, GateId, Gates};
+pub use pins::Pins;
 pub use plane::{DataPlane, Faults, PlaneLimits, Route};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 
@@ -92,11 +94,15 @@ impl XdpPort {
     ) -> Result<Self, PortError> {
         let mut port = Self::prepare(config, plane.devices(), pool.region())?;
         port.adopt(pool);
+        if let Err(error) = port.connect(plane.devices()) {
+            port.close(plane, pool);
+            return Err(error);
+        }
         Ok(port)
     }
 
-    /// As [`Self::open`], on a thread that does not own the pool. Frames that arrive before
-    /// [`Self::adopt`] are lost.
+    /// As [`Self::open`], on a thread that does not own the pool. Frames reach its sockets from
+    /// [`Self::connect`] on, for which [`Self::adopt`] gives them room.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -107,7 +113,7 @@ impl XdpPort {
     ) -> Result<Self, PortError> {
         let ifindex = check(config)?;
         let (sockets, bound) = open_sockets(config, ifindex, region)?;
-        match Self::enter(config, ifindex, &sockets, devices, region) {
+        match Self::enter(config, ifindex, sockets.len(), devices, region) {
             Ok((entry, link, attached)) => Ok(Self {
                 name: config.device.clone(),
                 ifindex,
@@ -134,6 +140,20 @@ impl XdpPort {
         self.sockets.iter_mut().for_each(|socket| socket.refill(pool));
     }
 
+    /// Lets the program hand frames to the sockets.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn connect(&self, devices: &Devices) -> Result<(), PortError> {
+        let mut sockets = (self.entry.socket_base..).zip(&self.sockets);
+        sockets.try_for_each(|(index, socket)| devices.set_socket(index, socket.as_fd()))
+    }
+
+    /// Takes the sockets out of the program's hands; what they have received can still be read.
+    pub fn disconnect(&self, devices: &Devices) {
+        devices.clear_sockets(&self.entry);
+    }
+
     /// Detaches the program, closes the sockets and returns their chunks. Dropping the port does
     /// the first two only.
     pub fn close(self, plane: &mut DataPlane, pool: &mut Pool) {
@@ -144,6 +164,7 @@ impl XdpPort {
     /// As [`Self::close`], on a thread that does not own the pool.
     pub fn shut(self, devices: &Devices) -> Remains {
         drop(self.link);
+        devices.release(self.ifindex);
         devices.remove_device(self.ifindex, &self.entry);
         Remains(self.sockets.into_iter().map(Socket::shut).collect())
     }
@@ -201,21 +222,17 @@ impl XdpPort {
     fn enter(
         config: &XdpConfig,
         ifindex: u32,
-        sockets: &[Socket],
+        queues: usize,
         devices: &Devices,
         region: &Region,
     ) -> Result<(DeviceEntry, OwnedFd, AttachMode), PortError> {
-        let name = &config.device;
-        let queues = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-        let (index, socket_base) = devices.take(name, queues)?;
+        let (name, role) = (&config.device, config.role);
+        let queues = u32::try_from(queues).unwrap_or(u32::MAX);
+        let (index, socket_base) = devices.take(name, ifindex, role, queues)?;
         let frame_max = region.frame_max();
-        let entry = DeviceEntry { role: config.role, socket_base, queues, index, frame_max };
-        let entered = (socket_base..)
-            .zip(sockets)
-            .try_for_each(|(index, socket)| devices.set_socket(index, socket.as_fd()));
-        let attached = entered
-            .and_then(|()| devices.set_device(ifindex, &entry))
-            .and_then(|()| devices.attach(name, ifindex));
+        let entry = DeviceEntry { role, socket_base, queues, index, frame_max };
+        let attached =
+            devices.set_device(ifindex, &entry).and_then(|()| devices.attach(name, ifindex));
         match attached {
             Ok((link, mode)) => Ok((entry, link, mode)),
             Err(error) => {

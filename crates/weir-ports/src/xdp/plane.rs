@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The data-plane program in the kernel and its maps.
 //!
-//! Nothing is pinned: program, maps and links live as long as this process holds their
-//! descriptors, so that even a killed process leaves nothing behind.
+//! Without [`Pins`], program, maps and links live as long as this process holds their descriptors,
+//! so that even a killed process leaves nothing behind. With them they stay until the folder is
+//! removed, and the next process adopts what is there.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::sync::Arc;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use weir_units::Instant;
 
-use super::devices::{Devices, failed};
+use super::devices::{Devices, Role, failed};
 use super::gate::{GateId, Gates};
+use super::pins::Pins;
 use super::redirect::{self, BucketId, BucketLimit, Redirect, RedirectCounters, Redirects};
 use crate::error::PortError;
 use crate::memory_map::Mapping;
@@ -78,17 +80,17 @@ impl DataPlane {
     /// # Errors
     /// A limit out of bounds, or the kernel refuses the program.
     pub fn load(limits: PlaneLimits) -> Result<Self, PortError> {
-        for (name, value, most) in [
-            ("gates", limits.gates, 1 << 16),
-            ("devices", limits.devices, (1 << 16) - 1),
-            ("sockets", limits.sockets, 1 << 16),
-            ("stations", limits.stations, 1 << 24),
-        ] {
-            if value == 0 || value > most {
-                let message = format!("{value} {name}; there may be 1 to {most}");
-                return Err(PortError::bound("data plane", message));
-            }
-        }
+        Self::load_with(limits, None)
+    }
+
+    /// As [`Self::load`], with tables that stay there when the process ends. If tables of these
+    /// very sizes are there, they are adopted with all that is in them.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; or the folder cannot be written.
+    pub fn load_with(limits: PlaneLimits, pins: Option<&Pins>) -> Result<Self, PortError> {
+        limits.check()?;
+        let adopted = pins.filter(|pins| pins.limits() == Some(limits));
         let mut open = ObjectBuilder::default()
             .name("weir")
             .and_then(|builder| builder.open_memory(OBJECT))
@@ -96,23 +98,28 @@ impl DataPlane {
         let rows = CounterRows::of(limits.gates, processors()?);
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            let entries = match name.as_str() {
-                "devices" | "faults" | "targets" => limits.devices,
-                "stations" => limits.stations,
-                "gates" | "paths" => limits.gates,
-                "path_counts" => limits.gates * rows.rows,
-                "buckets" => limits.gates * redirect::BUCKETS_A_GATE,
-                "sockets" => limits.sockets,
-                name if name.ends_with(".rodata") => {
-                    let set = map.set_initial_value(&rows.constants(limits.gates));
-                    set.map_err(|error| failed("set the constants", &error))?;
-                    continue;
-                }
-                _ => continue,
-            };
-            map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
+            if name.ends_with(".rodata") {
+                let set = map.set_initial_value(&rows.constants(limits.gates));
+                set.map_err(|error| failed("set the constants", &error))?;
+            } else if let Some(pins) = adopted {
+                let reused = map.reuse_pinned_map(pins.map(&name));
+                reused.map_err(|error| failed("adopt a map", &error))?;
+            } else if let Some(entries) = limits.entries(&name, &rows) {
+                map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
+            }
         }
-        let object = open.load().map_err(|error| failed("load the program", &error))?;
+        let mut object = open.load().map_err(|error| failed("load the program", &error))?;
+        if let Some(pins) = pins.filter(|_| adopted.is_none()) {
+            pins.make()?;
+            for mut map in object.maps_mut() {
+                let name = map.name().to_string_lossy().into_owned();
+                if !name.ends_with(".rodata") {
+                    let pinned = map.pin(pins.map(&name));
+                    pinned.map_err(|error| failed("keep a map", &error))?;
+                }
+            }
+            pins.complete()?;
+        }
         let map = |name: &str| {
             let map = object.maps().find(|map| map.name() == name);
             let map =
@@ -136,6 +143,7 @@ impl DataPlane {
             [map("devices")?, map("near_devices")?, map("sockets")?, map("targets")?],
             Arc::clone(&gates),
             limits,
+            pins.cloned(),
         );
         Ok(Self {
             devices: Arc::new(devices),
@@ -148,7 +156,8 @@ impl DataPlane {
     }
 
     /// Frames that a port receives in `vlan` (0: untagged) for `mac` enter by `gate` from now on.
-    /// `device` is the port's [`super::XdpPort::device_index`].
+    /// `device` is the port's [`super::XdpPort::device_index`]; `stand_in` the vif's and its slice,
+    /// if frames may go there while no worker is here.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -158,9 +167,11 @@ impl DataPlane {
         vlan: u16,
         mac: [u8; 6],
         gate: GateId,
+        stand_in: Option<(u32, u32)>,
     ) -> Result<(), PortError> {
-        let target = NO_TARGET;
-        self.store_station(station_key(device, vlan, mac), &[STATION_VIF, gate.0, target, 0])
+        let (target, slice) = stand_in.unwrap_or((NO_TARGET, 0));
+        let words = [STATION_VIF, gate.0, NO_TARGET, slice, target];
+        self.store_station(station_key(device, vlan, mac), words)
     }
 
     /// As [`Self::set_station`], and frames may be redirected there without user space. `bridge`
@@ -176,10 +187,10 @@ impl DataPlane {
         route: Route,
     ) -> Result<(), PortError> {
         let words = match route {
-            Route::Vif { gate, device, slice } => [STATION_VIF, gate.0, device, slice],
-            Route::Remote { device, slice } => [STATION_REMOTE, 0, device, slice],
+            Route::Vif { gate, device, slice } => [STATION_VIF, gate.0, device, slice, device],
+            Route::Remote { device, slice } => [STATION_REMOTE, 0, device, slice, device],
         };
-        self.store_station(station_key(bridge, vlan, mac), &words)
+        self.store_station(station_key(bridge, vlan, mac), words)
     }
 
     /// When a frame was last redirected to that station; `None` if never since it was set. What
@@ -187,7 +198,7 @@ impl DataPlane {
     #[must_use]
     pub fn route_used(&self, bridge: u32, vlan: u16, mac: [u8; 6]) -> Option<Instant> {
         let value = self.stations.lookup(&station_key(bridge, vlan, mac), MapFlags::ANY).ok()??;
-        let used = value.get(16..24)?.try_into().ok().map(u64::from_ne_bytes)?;
+        let used = value.get(24..32)?.try_into().ok().map(u64::from_ne_bytes)?;
         (used != 0).then(|| Instant::from_nanos(used))
     }
 
@@ -274,8 +285,27 @@ impl DataPlane {
         Faults { malformed: word(0), oversize: word(1), no_socket: word(2) }
     }
 
-    fn store_station(&self, key: [u8; 12], words: &[u32; 4]) -> Result<(), PortError> {
-        let mut value = [0; 24];
+    /// Forgets what an earlier process left and nobody has taken over: devices, their paths, and
+    /// the stations that are not among `known` (a port's device index, a VLAN, an address).
+    pub fn sweep(&mut self, known: impl Fn(u32, u16, [u8; 6]) -> bool) {
+        for role in self.devices.sweep() {
+            if let Role::Vif(GateId(send)) = role {
+                for gate in [GateId(send), GateId(send.saturating_add(1))] {
+                    // Taking off is one write to a table that exists.
+                    let _off = self.redirects.set(gate, None);
+                }
+            }
+        }
+        let stale: Vec<Vec<u8>> =
+            self.stations.keys().filter(|key| !is_known(key, &known)).collect();
+        for key in stale {
+            // Nobody else removes any.
+            let _gone = self.stations.delete(&key);
+        }
+    }
+
+    fn store_station(&self, key: [u8; 12], words: [u32; 5]) -> Result<(), PortError> {
+        let mut value = [0; 32];
         for (place, word) in value.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
@@ -285,6 +315,42 @@ impl DataPlane {
             PortError::bound("stations", format!("one more than {bound}? {error}"))
         })
     }
+}
+
+impl PlaneLimits {
+    fn check(&self) -> Result<(), PortError> {
+        for (name, value, most) in [
+            ("gates", self.gates, 1 << 16),
+            ("devices", self.devices, (1 << 16) - 1),
+            ("sockets", self.sockets, 1 << 16),
+            ("stations", self.stations, 1 << 24),
+        ] {
+            if value == 0 || value > most {
+                let message = format!("{value} {name}; there may be 1 to {most}");
+                return Err(PortError::bound("data plane", message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a map whose size is not fixed in the program.
+    fn entries(&self, map: &str, rows: &CounterRows) -> Option<u32> {
+        match map {
+            "devices" | "faults" | "targets" => Some(self.devices),
+            "stations" => Some(self.stations),
+            "gates" | "paths" => Some(self.gates),
+            "path_counts" => Some(self.gates * rows.rows),
+            "buckets" => Some(self.gates * redirect::BUCKETS_A_GATE),
+            "sockets" => Some(self.sockets),
+            _ => None,
+        }
+    }
+}
+
+fn is_known(key: &[u8], known: &impl Fn(u32, u16, [u8; 6]) -> bool) -> bool {
+    let [d0, d1, v0, v1, mac @ ..] = key else { return false };
+    let Some(mac) = mac.first_chunk() else { return false };
+    known(u32::from(u16::from_ne_bytes([*d0, *d1])), u16::from_ne_bytes([*v0, *v1]), *mac)
 }
 
 /// How the counters of redirected paths are split among processors.

@@ -39,6 +39,8 @@ pub struct Redirect {
     pub macs: Vec<[u8; 6]>,
     /// What limits it.
     pub buckets: [Option<BucketId>; 6],
+    /// Its frames go through user space, and by this path only while no worker is there.
+    pub stand_in_only: bool,
 }
 
 /// A bucket in the kernel. The positions of a path are: packets and bits of the vif, packets and
@@ -140,7 +142,8 @@ impl Redirects {
             place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
         }
         self.store(gate, &value)?;
-        value[..4].copy_from_slice(&PATH_REDIRECT.to_ne_bytes());
+        let flags = if path.stand_in_only { PATH_STAND_IN } else { PATH_STAND_IN | PATH_REDIRECT };
+        value[..4].copy_from_slice(&flags.to_ne_bytes());
         self.store(gate, &value)
     }
 
@@ -250,6 +253,7 @@ const BUCKET: usize = 64;
 pub(super) const BUCKETS_A_GATE: u32 = 6;
 
 const PATH_REDIRECT: u32 = 1;
+const PATH_STAND_IN: u32 = 2;
 const MACS_MAX: usize = 4;
 
 /// As in `bpf/redirect.h`.

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * What the program does while no worker has its sockets here, since the node restarts or was
+ * killed: frames whose way follows from addresses alone are policed and sent on; all others are
+ * dropped. A vif's frames for another vif of its slice go there, all others out by its port. A
+ * port's go to the vif that has the address; those to a group or nobody have no way. Nothing is
+ * queued, so minimums are not held.
+ *
+ * Each function returns an XDP action, or -1 where there is no way.
+ */
+#ifndef WEIR_STAND_IN_H
+#define WEIR_STAND_IN_H
+
+#include "redirect.h"
+
+/* The kernel takes a socket out of the table as it is closed, however its process ends. */
+static __always_inline int has_worker(__u32 socket)
+{
+	return bpf_map_lookup_elem(&sockets, &socket) != 0;
+}
+
+static __always_inline struct path *stand_in_path(__u32 index)
+{
+	struct path *path = bpf_map_lookup_elem(&paths, &index);
+
+	return path && *(volatile __u32 *)&path->flags & PATH_STAND_IN ? path : 0;
+}
+
+static __always_inline long pass_to(struct path_counters *counters, __u32 device, __u64 length)
+{
+	count(&counters->redirected, length);
+	return bpf_redirect_map(&targets, device, XDP_DROP);
+}
+
+static __always_inline long stand_in_for_vif(struct xdp_md *ctx, __u32 index)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct path_counters *counters, *other_counters;
+	struct path *path = stand_in_path(index), *other;
+	struct ethhdr *ethernet = data;
+	struct station_key key = {};
+	struct station *station = 0;
+	__u64 length = end - data;
+	__u64 now;
+
+	counters = counters_of(index);
+	if (!path || !counters || (void *)(ethernet + 1) > end)
+		return -1;
+	if (ethernet->h_proto == bpf_htons(ETH_P_8021Q) ||
+	    ethernet->h_proto == bpf_htons(ETH_P_8021AD))
+		return -1;
+	if (!source_allowed(path, ethernet->h_source)) {
+		count(&counters->spoofed, length);
+		return XDP_DROP;
+	}
+	now = bpf_ktime_get_ns() << TIME_SHIFT;
+	if (!police(path, counters, length, now))
+		return XDP_DROP;
+	if (!(ethernet->h_dest[0] & 1)) {
+		key.device = path->device;
+		key.vlan = path->vlan;
+		__builtin_memcpy(key.mac, ethernet->h_dest, ETH_ALEN);
+		station = bpf_map_lookup_elem(&stations, &key);
+	}
+	if (!station || station->kind != STATION_VIF) {
+		if (path->vlan && push_tag(ctx, path->vlan))
+			return -1;
+		return pass_to(counters, path->device, length);
+	}
+	/* Slices do not meet inside the node. */
+	if (station->slice != path->slice || station->stand_in == NO_TARGET)
+		return -1;
+	other = stand_in_path(station->gate);
+	other_counters = counters_of(station->gate);
+	if (!other || !other_counters)
+		return -1;
+	if (!police(other, other_counters, length, now)) {
+		count(&counters->refused, length);
+		return XDP_DROP;
+	}
+	count(&other_counters->redirected, length);
+	count(&other_counters->local, length);
+	count(&counters->local, length);
+	return pass_to(counters, station->stand_in, length);
+}
+
+/* `station`: the vif that has the address in that VLAN. `tagged`: the frame carries the tag. */
+static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station *station,
+					      int tagged)
+{
+	__u64 length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+	struct path_counters *counters;
+	struct path *path;
+
+	if (!station || station->stand_in == NO_TARGET)
+		return -1;
+	path = stand_in_path(station->gate);
+	counters = counters_of(station->gate);
+	if (!path || !counters)
+		return -1;
+	if (tagged)
+		length -= sizeof(struct vlan_header);
+	if (!police(path, counters, length, bpf_ktime_get_ns() << TIME_SHIFT))
+		return XDP_DROP;
+	if (tagged && pop_tag(ctx))
+		return -1;
+	return pass_to(counters, station->stand_in, length);
+}
+
+#endif

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where the data plane outlives its process: a folder on a BPF file system, with a file for each
+//! table and for each device that the program is attached to.
+//!
+//! Who removes the folder takes the program off its devices.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use libbpf_rs::{MapHandle, libbpf_sys};
+
+use super::plane::PlaneLimits;
+use crate::error::PortError;
+
+/// The folder of one node's data plane in one network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pins(PathBuf);
+
+impl Pins {
+    /// The folder for `node`: in `state`/bpf if that is a BPF file system, else in `/sys/fs/bpf`
+    /// for the state folder of the system. `None` if there is no such file system; then nothing
+    /// outlives the process.
+    #[must_use]
+    pub fn of(state: &Path, node: &str) -> Option<Self> {
+        let own = state.join("bpf");
+        let systems = Path::new(SYSTEMS);
+        let root = match is_bpf(&own) {
+            true => own,
+            false if state == Path::new(SYSTEMS_STATE) && is_bpf(systems) => systems.to_owned(),
+            false => return None,
+        };
+        let namespace = fs::metadata("/proc/self/ns/net").ok()?.ino();
+        Some(Self(root.join(format!("weir-{node}-{namespace}-{LAYOUT}"))))
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// The sizes of the tables that are there; `None` if they are not, or not all.
+    #[must_use]
+    pub fn limits(&self) -> Option<PlaneLimits> {
+        if !self.links().is_dir() {
+            return None;
+        }
+        let entries = |map: &str| {
+            use libbpf_rs::MapCore;
+            let map = MapHandle::from_pinned_path(self.map(map)).ok()?;
+            Some(map.max_entries())
+        };
+        Some(PlaneLimits {
+            gates: entries("gates")?,
+            devices: entries("targets")?,
+            sockets: entries("sockets")?,
+            stations: entries("stations")?,
+        })
+    }
+
+    /// Makes the folder, to be filled with tables.
+    pub(super) fn make(&self) -> Result<(), PortError> {
+        // What a process left that was killed in the middle of this.
+        let _nothing = fs::remove_dir_all(&self.0);
+        fs::create_dir_all(&self.0).map_err(|error| self.failed("make the folder", error))
+    }
+
+    /// All tables are there: they can be adopted from now on.
+    pub(super) fn complete(&self) -> Result<(), PortError> {
+        fs::create_dir_all(self.links()).map_err(|error| self.failed("make the folder", error))
+    }
+
+    pub(super) fn map(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Keeps a link for as long as the folder has it.
+    pub(super) fn keep(&self, ifindex: u32, native: bool, link: &OwnedFd) -> Result<(), PortError> {
+        let path = text(&self.link(ifindex, native))?;
+        // SAFETY: a live descriptor, and a string that ends in zero; both outlive the call.
+        let pinned = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) };
+        match pinned {
+            0 => Ok(()),
+            error => Err(self.failed("keep a link", io::Error::from_raw_os_error(-error))),
+        }
+    }
+
+    /// The link of a device that another process left, now with `program`; whether it is native.
+    pub(super) fn take_over(
+        &self,
+        ifindex: u32,
+        program: BorrowedFd<'_>,
+    ) -> Option<(OwnedFd, bool)> {
+        [true, false].into_iter().find_map(|native| {
+            let path = text(&self.link(ifindex, native)).ok()?;
+            // SAFETY: a string that ends in zero and lives until the call returns.
+            let link = unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) };
+            if link < 0 {
+                return None;
+            }
+            // SAFETY: just opened, owned by nobody else.
+            let link = unsafe { OwnedFd::from_raw_fd(link) };
+            // SAFETY: two live descriptors; no options.
+            let updated = unsafe {
+                let program = program.as_raw_fd();
+                libbpf_sys::bpf_link_update(link.as_raw_fd(), program, std::ptr::null())
+            };
+            // A link whose device has gone cannot be used any more.
+            (updated == 0).then_some((link, native))
+        })
+    }
+
+    /// Lets go of a device's link.
+    pub(super) fn release(&self, ifindex: u32) {
+        for native in [true, false] {
+            // One of them is not there.
+            let _missing = fs::remove_file(self.link(ifindex, native));
+        }
+    }
+
+    fn links(&self) -> PathBuf {
+        self.0.join("links")
+    }
+
+    fn link(&self, ifindex: u32, native: bool) -> PathBuf {
+        self.links().join(format!("{ifindex}-{}", if native { "native" } else { "generic" }))
+    }
+
+    fn failed(&self, step: &'static str, error: io::Error) -> PortError {
+        PortError::system(&self.0.display().to_string(), step, error)
+    }
+}
+
+fn is_bpf(folder: &Path) -> bool {
+    let Ok(path) = text(folder) else { return false };
+    // SAFETY: integers only; zero is a valid value for each of them.
+    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a string that ends in zero and a struct of the kernel's size; both outlive the call.
+    let asked = unsafe { libc::statfs(path.as_ptr(), &raw mut system) };
+    asked == 0 && system.f_type == BPF_FS_MAGIC
+}
+
+fn text(path: &Path) -> Result<CString, PortError> {
+    let shown = path.display().to_string();
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| PortError::bound(&shown, "a zero byte in a path"))
+}
+
+/// Of the structs in `bpf/weir.h`: tables of another layout are not adopted.
+const LAYOUT: &str = "v1";
+
+const SYSTEMS: &str = "/sys/fs/bpf";
+const SYSTEMS_STATE: &str = "/run/weir";
+
+/// From `linux/magic.h`.
+const BPF_FS_MAGIC: libc::__fsword_t = 0xcafe_4a11;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A node that ends without undoing anything, and the next one that goes on with what it left.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::process::{Child, Command};
+
+use common::Site;
+
+/// Killed, the node's data plane goes on between neighbours that know each other; the next start
+/// adopts it; asked to leave, it ends and the same holds; the stop at last undoes what all of them
+/// changed.
+#[test]
+fn the_next_start_goes_on_with_what_a_node_left() {
+    let Some(site) = Site::up("weir-t-life", TOPOLOGY, POLICY) else { return };
+    let system = BpfSystem::mount(&site);
+    for guest in ["a", "b", "wire"] {
+        let gro = site.inside(guest, "ethtool").args(["-K", "eth0", "gro", "on"]).output();
+        assert!(gro.unwrap().status.success());
+    }
+    let before = site.devices();
+    let mut node = site.run(&[]);
+    site.wait_for_node();
+    assert!(all_talk(&site));
+    node.kill().unwrap();
+    node.wait().unwrap();
+    assert!(all_talk(&site), "nobody runs, and the program stands in");
+    assert!(!site.ping("a", "10.9.0.3"), "slices do not meet");
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(all_talk(&site));
+    assert!(site.weir(&["node", "leave"]).status.success());
+    assert!(said(node).contains("going on with what an earlier run left"));
+    assert!(all_talk(&site), "the node left, and the program stands in");
+    // What was left on purpose is cleaned on purpose only.
+    assert!(site.weir(&["clean"]).status.success());
+    assert!(all_talk(&site));
+    // A vif that the next start has not any more.
+    site.write(&POLICY.replace(B, ""));
+    let node = site.run(&[]);
+    site.wait_for_node();
+    assert!(site.ping("a", "10.9.0.9"));
+    assert!(!site.ping("b", "10.9.0.9"), "nobody forwards for it any more");
+    site.stop(node);
+    site.is_again(&before);
+    assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
+}
+
+fn all_talk(site: &Site) -> bool {
+    site.ping("a", "10.9.0.9") && site.ping("wire", "10.9.0.2")
+}
+
+fn said(node: Child) -> String {
+    let output = node.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A BPF file system in the site's state folder, since `ip netns exec` hides the system's.
+struct BpfSystem(String);
+
+impl BpfSystem {
+    fn mount(site: &Site) -> Self {
+        let folder = site.path("bpf");
+        std::fs::create_dir(&folder).unwrap();
+        let mounted = Command::new("mount").args(["-t", "bpf", "bpf", &folder]).status();
+        assert!(mounted.unwrap().success());
+        Self(folder)
+    }
+
+    /// What nodes have there; the kernel has files of its own.
+    fn left(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("weir")).collect()
+    }
+}
+
+impl Drop for BpfSystem {
+    fn drop(&mut self) {
+        let _ended = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+const TOPOLOGY: &str = r#"
+name = "NAME"
+node = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "sw" }, { name = "wire" }]
+
+[[link]]
+b = "sw:a0"
+[link.a]
+at = "a:eth0"
+mac = "02:00:00:00:09:01"
+addresses = ["10.9.0.1/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.9" = "02:00:00:00:09:09"
+"10.9.0.3" = "02:00:00:00:09:03"
+
+[[link]]
+b = "sw:b0"
+[link.a]
+at = "b:eth0"
+mac = "02:00:00:00:09:02"
+addresses = ["10.9.0.2/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.9" = "02:00:00:00:09:09"
+
+[[link]]
+b = "sw:c0"
+[link.a]
+at = "c:eth0"
+mac = "02:00:00:00:09:03"
+addresses = ["10.9.0.3/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.1" = "02:00:00:00:09:01"
+
+[[link]]
+b = "sw:up0"
+[link.a]
+at = "wire:eth0"
+mac = "02:00:00:00:09:09"
+addresses = ["10.9.0.9/24"]
+offloads = false
+[link.a.neighbours]
+"10.9.0.1" = "02:00:00:00:09:01"
+"10.9.0.2" = "02:00:00:00:09:02"
+"#;
+
+const B: &str = r#"
+[[vif]]
+name = "b.0"
+slice = "gold"
+device = "b0"
+kind = "xdp"
+mac = ["02:00:00:00:09:02"]
+"#;
+
+const POLICY: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+kind = "xdp"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[slice]]
+name = "lead"
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+device = "a0"
+kind = "xdp"
+mac = ["02:00:00:00:09:01"]
+
+[[vif]]
+name = "c.0"
+slice = "lead"
+device = "c0"
+kind = "xdp"
+mac = ["02:00:00:00:09:03"]
+
+[[vif]]
+name = "b.0"
+slice = "gold"
+device = "b0"
+kind = "xdp"
+mac = ["02:00:00:00:09:02"]
+"#;
