@@ -2,12 +2,13 @@
 //! A star that is up, and what stands in its middle: what a run flows over, and what may be done
 //! beside its traffic.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use weir_host::StateDir;
 use weir_host::lab::{Lab, Topology};
 use weir_host::netns::Namespace;
 use weir_host::run::{Command, Host, Platform};
+use weir_host::{StateDir, Undo};
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::TrialError;
@@ -54,7 +55,7 @@ impl Rig {
             }
             Middle::Weir(policy) => {
                 let namespace = self.lab.namespace("sw")?;
-                self.node = Some(NodeProcess::start(&namespace, policy, &self.place)?);
+                self.node = Some(NodeProcess::start(namespace, policy, &self.place)?);
                 Ok(())
             }
         }
@@ -76,6 +77,26 @@ impl Rig {
         let stopped = self.stop_node();
         self.lab.down()?;
         stopped
+    }
+
+    /// The path of a file that goes with the rig.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.place.folder().join(name)
+    }
+
+    /// Notes what is to be undone when the rig goes.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result<(), TrialError> {
+        self.place.answer_for(what, undo)
+    }
+
+    /// Where the node keeps its state.
+    #[must_use]
+    pub fn state(&self) -> &StateDir {
+        self.place.state()
     }
 
     /// The star that is up.

@@ -32,7 +32,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     // The kernel takes a frame that is 4 bytes longer than the MTU: one more than Weir's bound.
     ip(&star.namespace("t1"), &["link set dev eth0 mtu 2000"])?;
     ip(&star.namespace("sw"), &["link set dev t1 mtu 1504"])?;
-    let node = NodeProcess::start(&lab.namespace("sw")?, &policy(&star), &place)?;
+    let node = NodeProcess::start(lab.namespace("sw")?, &policy(&star), &place)?;
     let (told, seen) = beside_a_flow(&star, || tell(trial, row, &star, &node))?;
     told?;
     judge_flow(trial, row, &seen)?;

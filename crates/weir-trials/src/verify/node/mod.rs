@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node as a product: live change, its interface for programs and people, its life.
 
+mod life;
 mod live;
 
 use weir_result::{Bound, Claim, Rule, Series};
@@ -24,9 +25,7 @@ const ROWS: &[Row] = &[
     row(4, "a tenant reaches no other tenant's vifs", |trial, row| {
         not_built(trial, row, "the node has no tokens and no roles yet")
     }),
-    row(5, "restart, upgrade and crash leave the traffic alone", |trial, row| {
-        not_built(trial, row, "a restart hands no sockets over yet, and nothing is pinned")
-    }),
+    row(5, "restart, upgrade and crash leave the traffic alone", life::show),
     row(6, "the page in a browser: all sizes, no findings", |trial, row| {
         not_built(trial, row, "the node has no page yet")
     }),
