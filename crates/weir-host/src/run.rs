@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -176,12 +176,19 @@ pub struct Host {
     /// A file descriptor that the commands keep open: the lock of a journal. A command that
     /// outlives a killed parent then holds the lock until its last change is made.
     lock: Option<RawFd>,
+    /// Says whether a command is to be ended before its limit.
+    stop: Option<fn() -> bool>,
 }
 
 impl Host {
     /// Runs commands that keep the lock behind `lock` for as long as they run.
     pub const fn holding(lock: RawFd) -> Self {
-        Self { lock: Some(lock) }
+        Self { lock: Some(lock), stop: None }
+    }
+
+    /// Runs commands that are ended, as at their limit, soon after `stop` says so.
+    pub const fn unless(stop: fn() -> bool) -> Self {
+        Self { lock: None, stop: Some(stop) }
     }
 
     fn spawn(&self, command: &Command) -> io::Result<Child> {
@@ -217,7 +224,7 @@ impl Platform for Host {
         }
         let child = self.spawn(command).map_err(|error| fail(Failure::Start(error.to_string())))?;
         let limit = Duration::from_millis(command.limit_ms);
-        let done = finish(child, command.input.as_deref(), limit)
+        let done = finish(child, command.input.as_deref(), limit, self.stop)
             .map_err(|error| fail(Failure::Start(error.to_string())))?;
         match done.status {
             Some(status) if status.success() => Ok(done.stdout),
@@ -226,6 +233,7 @@ impl Platform for Host {
                 line: command.blamed_line(&done.stderr).map(str::to_owned),
                 stderr: done.stderr,
             })),
+            None if self.stop.is_some_and(|stop| stop()) => Err(fail(Failure::Stopped)),
             None => Err(fail(Failure::Timeout(limit))),
         }
     }
@@ -283,6 +291,8 @@ pub enum Failure {
     },
     /// It was ended because it took longer than this.
     Timeout(Duration),
+    /// It was ended because whoever waited for it was to stop.
+    Stopped,
     /// Its output is not the JSON that was expected.
     Json(String),
 }
@@ -313,6 +323,7 @@ impl fmt::Display for RunError {
             Failure::Timeout(limit) => {
                 write!(f, "`{command}` took longer than {} ms and was ended", limit.as_millis())
             }
+            Failure::Stopped => write!(f, "`{command}` was ended: interrupted"),
             Failure::Json(error) => write!(f, "`{command}` printed no valid JSON: {error}"),
         }
     }
@@ -346,8 +357,13 @@ struct Done {
     stderr: String,
 }
 
-/// Feeds, reads and reaps a child; ends it at `limit`.
-fn finish(mut child: Child, input: Option<&str>, limit: Duration) -> io::Result<Done> {
+/// Feeds, reads and reaps a child; ends it at `limit`, or when `stop` says so.
+fn finish(
+    mut child: Child,
+    input: Option<&str>,
+    limit: Duration,
+    stop: Option<fn() -> bool>,
+) -> io::Result<Done> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
         let stdout = scope.spawn(|| read_all(stdout));
@@ -358,7 +374,7 @@ fn finish(mut child: Child, input: Option<&str>, limit: Duration) -> io::Result<
                 let _ = pipe.write_all(text.as_bytes());
             }
         });
-        let status = match ends_within(&child, limit) {
+        let status = match ends_within(&child, limit, stop) {
             Ok(true) => Some(child.wait()?),
             Ok(false) | Err(_) => {
                 child.kill()?;
@@ -380,8 +396,9 @@ fn read_all(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits on the child's process descriptor; false if it still runs after `limit`.
-fn ends_within(child: &Child, limit: Duration) -> io::Result<bool> {
+/// Waits on the child's process descriptor; false if it still runs after `limit`, or when `stop`
+/// says so.
+fn ends_within(child: &Child, limit: Duration, stop: Option<fn() -> bool>) -> io::Result<bool> {
     // SAFETY: pidfd_open takes a process id and flags; the child is not reaped yet, so that its
     // id cannot belong to another process.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
@@ -392,12 +409,17 @@ fn ends_within(child: &Child, limit: Duration) -> io::Result<bool> {
     // SAFETY: the descriptor was just opened and belongs to nobody else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let millis = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+    let until = Instant::now() + limit;
     loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let wait = if stop.is_some() { left.min(STOP_POLL) } else { left };
+        // Rounded up, so that what is left is never waited for in vain.
+        let millis = i32::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         // SAFETY: one pollfd, valid for the call, with a descriptor that is open.
         let ready = unsafe { libc::poll(&raw mut poll, 1, millis) };
         match ready {
-            0 => return Ok(false),
+            0 if left <= wait || stop.is_some_and(|stop| stop()) => return Ok(false),
+            0 => {}
             1.. => return Ok(true),
             _ => {
                 let error = io::Error::last_os_error();
@@ -416,6 +438,9 @@ fn millis(time: Duration) -> u64 {
 /// The time a command may take unless it says otherwise: deleting a namespace with hundreds of
 /// links takes a second or two on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// How soon a command is ended that is to stop.
+const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// More output than this is not read: 4096 links as detailed JSON stay below 8 MB.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
@@ -467,6 +492,15 @@ mod tests {
         let sleep = Command::line("sleep 100").limit(Duration::from_millis(50));
         let error = Host::default().run(&sleep).unwrap_err();
         assert_eq!(error.failure, Failure::Timeout(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn a_command_ends_when_it_is_to_stop() {
+        let started = Instant::now();
+        let error = Host::unless(|| true).run(&Command::line("sleep 100")).unwrap_err();
+        assert_eq!(error.failure, Failure::Stopped);
+        assert!(started.elapsed() < Duration::from_secs(5));
+        assert_eq!(Host::unless(|| false).run(&Command::line("sleep 0.2")), Ok(String::new()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_host::lab::{Lab, Topology};
 use weir_host::netns::Namespace;
 use weir_host::run::{Command, Host, Platform};
-use weir_host::{StateDir, Undo};
+use weir_host::{StateDir, Undo, traffic};
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::TrialError;
@@ -34,6 +34,8 @@ impl Rig {
     /// # Errors
     /// The star is no topology, its lab cannot be made, or another process runs the same lab.
     pub fn up(star: &Star) -> Result<Self, TrialError> {
+        // From here on a signal ends the run, which takes down what was built.
+        traffic::stop_on_signals()?;
         let place = Place::take(&star.name, &StateDir::from_env())?;
         let topology = Topology::parse(&star.topology())
             .map_err(|problems| TrialError::Node(problems.to_string()))?;

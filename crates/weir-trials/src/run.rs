@@ -113,7 +113,7 @@ impl Run {
             let stop = &stop_sending;
             scope.spawn(move || {
                 // Ends when `ended` is dropped, at the latest with this closure.
-                while is_ended.recv_timeout(SIGNAL_POLL) == Err(RecvTimeoutError::Timeout) {
+                while is_ended.recv_timeout(clock::SIGNAL_POLL) == Err(RecvTimeoutError::Timeout) {
                     stop.fetch_or(interrupted.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             });
@@ -144,13 +144,17 @@ impl Run {
             let senders: Vec<_> = self.senders.iter().map(send).collect();
             let changed = node.map_or(Ok(()), |node| self.make_changes(node, start_ns));
             let done = changed.and_then(|()| {
-                sleep_until(start_ns);
+                clock::sleep_until(start_ns)?;
                 beside(rig)
             });
             stop_sending.fetch_or(done.is_err(), Ordering::Relaxed);
             let sent: Result<Vec<_>, TrialError> = senders.into_iter().map(joined).collect();
-            std::thread::sleep(DRAIN);
-            let status = node.map(drained).transpose();
+            // What was interrupted is not looked at.
+            let drain = || {
+                clock::sleep(DRAIN)?;
+                node.map(drained).transpose()
+            };
+            let status = drain();
             stop_receiving.store(true, Ordering::Relaxed);
             let received: Result<Vec<_>, TrialError> = receivers.into_iter().map(joined).collect();
             drop(ended);
@@ -164,7 +168,7 @@ impl Run {
 
     fn make_changes(&self, node: &NodeProcess, start_ns: u64) -> Result<(), TrialError> {
         for change in &self.changes {
-            sleep_until(start_ns.saturating_add(clock::nanos(change.at)));
+            clock::sleep_until(start_ns.saturating_add(clock::nanos(change.at)))?;
             node.reload(&change.policy)?;
         }
         Ok(())
@@ -234,7 +238,7 @@ fn drained(node: &NodeProcess) -> Result<Status, TrialError> {
         if queued == 0 || Instant::now() > deadline {
             return Ok(status);
         }
-        std::thread::sleep(DRAIN_POLL);
+        clock::sleep(DRAIN_POLL)?;
     }
 }
 
@@ -245,14 +249,7 @@ fn joined<T>(
     Ok(ended?)
 }
 
-fn sleep_until(at_ns: u64) {
-    std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(clock::monotonic_ns())));
-}
-
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
-
-/// How soon a signal is seen.
-const SIGNAL_POLL: Duration = Duration::from_millis(20);
 
 /// Loading and attaching a sink takes some 50 ms.
 const READY_PATIENCE: Duration = Duration::from_secs(5);

@@ -48,7 +48,7 @@ pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
     SendSpec, SinkSpec, SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
 };
-pub use stop::{OnProgress, Progress, stop_on_signals};
+pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
 
 /// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,
 /// so the caller's namespace, processors and priority stay as they are.

@@ -35,6 +35,12 @@ pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
     Ok(&STOP)
 }
 
+/// Whether a signal has come since [`stop_on_signals`].
+#[must_use]
+pub fn is_stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
 /// Makes `signal` call `handler`, without restart of the system call that it interrupts.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use super::intent::Intent;
 use super::plane::DataPlane;
 use crate::cpu_time::CpuTime;
 use crate::specs::{hardly_catching_up, in_cells};
-use crate::{Middle, Outcome, Rig, Run, Star, TrialError};
+use crate::{Middle, Outcome, Rig, Run, Star, TrialError, clock};
 
 /// What flows, through what.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Setup {
         let outcome = run.flow(&rig, |rig| {
             let started = std::time::Instant::now();
             for (at, intent) in &self.changes {
-                std::thread::sleep(at.saturating_sub(started.elapsed()));
+                clock::sleep(at.saturating_sub(started.elapsed()))?;
                 plane.change(rig, intent)?;
             }
             Ok(())

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_host::run::{Command, Host, Platform};
-use weir_host::{StateDir, Undo};
+use weir_host::run::{Command, Failure, Host, Platform};
+use weir_host::{StateDir, Undo, traffic};
 
 use crate::TrialError;
 use crate::place::Place;
@@ -53,9 +53,12 @@ impl DiskWork {
         words.extend(WORK.map(str::to_owned));
         words.extend_from_slice(more);
         let command = Command::new("fio", words).limit(length + PATIENCE);
-        Host::default().run(&command).map_err(|error| TrialError::Missing {
-            what: "disk work".to_owned(),
-            needs: format!("fio (Debian's package of that name): {error}"),
+        Host::unless(traffic::is_stopped).run(&command).map_err(|error| match error.failure {
+            Failure::Stopped => TrialError::Interrupted,
+            _ => TrialError::Missing {
+                what: "disk work".to_owned(),
+                needs: format!("fio (Debian's package of that name): {error}"),
+            },
         })
     }
 }

@@ -62,7 +62,7 @@ fn repeat(
         let (outcome, moved) = run.flow(&rig, |_| match &work {
             None => Ok(None),
             Some((work, from, to)) => {
-                std::thread::sleep(*from);
+                crate::clock::sleep(*from)?;
                 work.run(to.saturating_sub(*from)).map(Some)
             }
         })?;
