@@ -69,8 +69,8 @@ const BENCHES: &[(&str, &str, &str)] = &[
          (20 ms) for all. `error` is of the rate under saturation, `delay-p99` is at 95 % load,\n\
          evenly spaced, from generator to sink: medians over windows of 100 ms, which stalls of\n\
          the machine do not fill. `long` is of all the time, stalls included; `full` while the\n\
-         queue is full. `weir` is the default, `weir-spin` with `idle = \"spin\"`, which is what\n\
-         is held against the others.",
+         queue is full. `weir` is the default, which is held against the others; `weir-spin`\n\
+         has `idle = \"spin\"`.",
     ),
     (
         "rte_sched",

@@ -8,8 +8,8 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
-use weir_policy::{Idle, Policy};
-use weir_ports::{Idle as Wait, Pool, Port, PortError, Remains, Waiter};
+use weir_policy::Policy;
+use weir_ports::{Pool, Port, PortError, Remains, Waiter};
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
@@ -18,6 +18,7 @@ use crate::clock;
 use crate::lateness::Lateness;
 use crate::places::Places;
 use crate::ports::{Attached, EarlyDrops, Left, Ports};
+use crate::reservation;
 use crate::status::{DirectionStatus, IfaceStatus, Removed, Status, WorkerStatus};
 
 /// What the control side asks of the worker, between two turns.
@@ -148,6 +149,8 @@ impl Worker {
             due = turn.next;
             if turn.moved == 0 {
                 waiter.wait(now, turn.next);
+            } else {
+                waiter.worked(now);
             }
         }
     }
@@ -166,10 +169,7 @@ impl Worker {
 
     /// Watches all ports for the calling thread.
     fn waiter(&self) -> Result<Waiter, PortError> {
-        let mut waiter = Waiter::new(match self.policy.node.idle {
-            Idle::Spin => Wait::Spin,
-            Idle::Sleep => Wait::HYBRID,
-        })?;
+        let mut waiter = Waiter::new(reservation::idle(&self.policy.node))?;
         watch(&mut waiter, &self.ports.attached)?;
         Ok(waiter)
     }
@@ -476,7 +476,7 @@ mod tests {
         type Change = fn(&mut Policy);
         let changes: [(&str, Change); 4] = [
             ("node.name", |policy| policy.node.name = "core".to_owned()),
-            ("node.idle", |policy| policy.node.idle = Idle::Spin),
+            ("node.idle", |policy| policy.node.idle = weir_policy::Idle::Spin),
             ("node.worker_cpu", |policy| policy.node.worker_cpu = Some(7)),
             ("node.frames", |policy| policy.node.frames += 1),
         ];

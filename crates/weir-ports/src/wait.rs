@@ -20,6 +20,9 @@ pub enum Idle {
     Sleep {
         /// How long before the due time the worker is awake.
         margin: Nanos,
+        /// How long after the last packet it may stay awake for the next one: as long as packets
+        /// come that soon after each other.
+        linger: Nanos,
     },
 }
 
@@ -39,12 +42,10 @@ pub enum Woken {
 pub struct Waiter {
     epoll: OwnedFd,
     idle: Idle,
-}
-
-impl Idle {
-    /// Sleep, but be awake for the last 50 µs: waking up takes 5 to 50 µs, and lateness then is
-    /// that of spinning.
-    pub const HYBRID: Self = Self::Sleep { margin: Nanos::new(50_000) };
+    /// When there was nothing to do for the first time since the last packet.
+    idle_since: Option<Instant>,
+    /// How long it stays awake now: at most `linger`.
+    awake: Nanos,
 }
 
 impl Waiter {
@@ -62,7 +63,8 @@ impl Waiter {
             return Err(PortError::last("waiter", "make an epoll descriptor"));
         }
         // SAFETY: just made, owned by nobody else.
-        Ok(Self { epoll: unsafe { OwnedFd::from_raw_fd(epoll) }, idle })
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        Ok(Self { epoll, idle, idle_since: None, awake: Nanos::ZERO })
     }
 
     /// Wakes up when `descriptor` has something to read, from now on.
@@ -95,16 +97,27 @@ impl Waiter {
         self.idle = idle;
     }
 
+    /// Tells that packets moved at `now`. Where they came soon after the last ones, the next ones
+    /// are waited for awake; where they did not, half as long as before.
+    pub fn worked(&mut self, now: Instant) {
+        let (Idle::Sleep { linger, .. }, Some(since)) = (self.idle, self.idle_since.take()) else {
+            return;
+        };
+        let soon = now.saturating_since(since) <= linger;
+        self.awake = if soon { linger } else { Nanos::new(self.awake.as_nanos() / 2) };
+    }
+
     /// Waits until `until` ([`Instant::FAR_FUTURE`]: without end), or until there is something to
     /// receive. May return early; the caller's loop comes round again. Returns at once when
     /// spinning, or when `until` has come.
     pub fn wait(&mut self, now: Instant, until: Instant) -> Woken {
-        let Idle::Sleep { margin } = self.idle else {
+        let Idle::Sleep { margin, .. } = self.idle else {
             std::hint::spin_loop();
             return Woken::Time;
         };
         let left = until.saturating_since(now).saturating_sub(margin);
-        if left == Nanos::ZERO {
+        let since = *self.idle_since.get_or_insert(now);
+        if left == Nanos::ZERO || now.saturating_since(since) < self.awake {
             std::hint::spin_loop();
             return Woken::Time;
         }
@@ -161,7 +174,8 @@ mod tests {
     #[test]
     fn a_wait_ends_with_the_time_or_with_a_packet() {
         let (mut near, mut far) = UnixStream::pair().unwrap();
-        let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO }).unwrap();
+        let mut waiter =
+            Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
         waiter.add(near.as_fd()).unwrap();
         let start = now();
         let until = start + Nanos::from_millis(3);
@@ -180,7 +194,8 @@ mod tests {
 
     #[test]
     fn the_margin_and_spinning_return_early() {
-        let mut waiter = Waiter::new(Idle::HYBRID).unwrap();
+        let margin = Nanos::from_micros(50);
+        let mut waiter = Waiter::new(Idle::Sleep { margin, linger: Nanos::ZERO }).unwrap();
         let start = now();
         assert_eq!(waiter.wait(start, start + Nanos::from_micros(50)), Woken::Time);
         assert_eq!(waiter.wait(start, start), Woken::Time);
@@ -188,5 +203,30 @@ mod tests {
         let far = start + Nanos::from_secs(100);
         assert_eq!(waiter.wait(start, far), Woken::Time);
         assert!(now().saturating_since(start) < Nanos::from_secs(50));
+    }
+
+    /// Whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.
+    fn sleeps(waiter: &mut Waiter, at: Instant) -> bool {
+        let begun = now();
+        waiter.wait(at, at + Nanos::from_millis(3));
+        now().saturating_since(begun) >= Nanos::from_millis(1)
+    }
+
+    #[test]
+    fn packets_that_come_soon_after_each_other_keep_it_awake() {
+        let (margin, linger) = (Nanos::ZERO, Nanos::from_millis(2));
+        let mut waiter = Waiter::new(Idle::Sleep { margin, linger }).unwrap();
+        let at = |micros: u64| Instant::from_nanos(micros * 1_000);
+        assert!(sleeps(&mut waiter, at(0)), "nothing has come yet");
+        waiter.worked(at(1_500));
+        assert!(!sleeps(&mut waiter, at(1_600)) && !sleeps(&mut waiter, at(3_500)));
+        assert!(sleeps(&mut waiter, at(3_700)), "2 ms without a packet");
+        // The next one comes late: it is waited for half as long, then a quarter.
+        waiter.worked(at(9_000));
+        assert!(!sleeps(&mut waiter, at(9_100)) && sleeps(&mut waiter, at(10_200)));
+        waiter.worked(at(20_000));
+        assert!(!sleeps(&mut waiter, at(20_000)) && sleeps(&mut waiter, at(20_600)));
+        waiter.worked(at(21_000));
+        assert!(!sleeps(&mut waiter, at(21_100)) && !sleeps(&mut waiter, at(23_000)));
     }
 }

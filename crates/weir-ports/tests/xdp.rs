@@ -489,7 +489,7 @@ fn a_frame_wakes_a_sleeper() {
 }
 
 fn wakes(sender: &mut XdpPort, mut port: AnyPort, plane: &mut DataPlane, pool: &mut Pool) {
-    let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO }).unwrap();
+    let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
     port.descriptors(|descriptor| waiter.add(descriptor)).unwrap();
     for round in 0..100 {
         assert_eq!(waiter.wait(now(), now() + Nanos::from_micros(200)), Woken::Time);

@@ -12,9 +12,9 @@
 //! the rule; over the whole time, stalls included, error and delay are kept beside as `long-error`
 //! and `long-p50`, `long-p99`, `long-p99.9`.
 //!
-//! Who forwards has the last processor for itself, as in row 7. Held against both peers is Weir
-//! with a worker that does not sleep (`idle = "spin"`); as it is by default, its worker asleep when
-//! nothing is due, it is measured beside.
+//! Who forwards has the last processor for itself, as in row 7. Held against both peers is Weir as
+//! it is by default, its worker asleep when nothing came for 2 ms; with one that never sleeps
+//! (`idle = "spin"`) it is measured beside.
 
 use std::time::Duration;
 
@@ -139,9 +139,9 @@ fn judge(trial: &mut Trial<'_>, row: &Row, label: &str) -> Result<(), TrialError
             [("error", "error-owed", "rate error"), ("delay-p99", "delay-p99", "p99 delay")]
         {
             let id = row.id(&format!("{label}/{what}/{peer}"));
-            let name = format!("{label}: {text}, spinning : {peer}");
+            let name = format!("{label}: {text}, Weir : {peer}");
             let claim = Claim::new(id, name, Rule::RatioOfMedians, Bound::at_most(1.0));
-            let series = [("weir-spin", what), (peer, against)]
+            let series = [("weir", what), (peer, against)]
                 .map(|(holder, what)| row.id(&format!("{label}/{holder}/{what}")));
             trial.judge(claim.of(&series))?;
         }
