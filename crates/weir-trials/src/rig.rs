@@ -107,6 +107,12 @@ impl Rig {
         &self.star
     }
 
+    /// A folder for files of this run, root's own, which is gone with it.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.place.folder()
+    }
+
     /// The node in the middle.
     #[must_use]
     pub fn node(&self) -> Option<&NodeProcess> {

@@ -76,9 +76,9 @@ impl Default for Limits {
     }
 }
 
-/// What a rate may be exceeded by, in time at that rate: a data plane that shares its processor with
-/// the kernel's own threads waits for one of them for a tick of 250 Hz, 4 ms; this is a little
-/// more. It is the suite's own number, whatever a data plane has for a default.
+/// What a rate may be exceeded by, in time at that rate: a data plane that shares its processor
+/// with the kernel's own threads waits for one of them for a tick of 250 Hz, 4 ms; this is a
+/// little more. It is the suite's own number, whatever a data plane has for a default.
 const BURST_TIME: Nanos = Nanos::from_millis(5);
 
 /// As many packets as a sender's driver hands over at once (`NAPI_POLL_WEIGHT`).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Open vSwitch's user-space data path over AF_XDP: a data base, a socket and two processes of its
-//! own, in a folder of its own. The system's Open vSwitch is not touched.
+//! own, in a folder of the run's. The system's Open vSwitch is not touched.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
@@ -32,14 +32,9 @@ impl OpenVSwitch {
     /// Puts it in the middle, which is empty, its packet thread on processor `cpu`. Call it from a
     /// thread that lives as long as it should.
     pub(crate) fn up(rig: &Rig, star: &Star, cpu: u32) -> Result<Self, TrialError> {
-        let folder = std::env::temp_dir().join(format!("weir-{}-ovs", star.name));
-        let made =
-            fs::remove_dir_all(&folder)
-                .or_else(|error| {
-                    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-                })
-                .and_then(|()| fs::create_dir_all(&folder));
-        made.map_err(|error| TrialError::io(&folder, error))?;
+        // Root's own, and gone with the run, however it ends.
+        let folder = rig.folder().join("ovs");
+        fs::create_dir_all(&folder).map_err(|error| TrialError::io(&folder, error))?;
         let mut switch = Self { children: Vec::new(), folder };
         let namespace = rig.namespace("sw")?;
         let file = |name: &str| switch.folder.join(name).display().to_string();
@@ -62,7 +57,32 @@ impl OpenVSwitch {
             let line = format!("add-port br0 {device} -- set interface {device} type=afxdp");
             switch.ask(line.split_whitespace())?;
         }
+        switch.hurry()?;
         Ok(switch)
+    }
+
+    /// Gives the packet thread the nice value that Weir's worker has.
+    fn hurry(&self) -> Result<(), TrialError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let switch = self.children.first().map_or(0, Child::id);
+            let threads = fs::read_dir(format!("/proc/{switch}/task")).into_iter().flatten();
+            let ids = threads.flatten().filter_map(|entry| {
+                let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+                name.starts_with("pmd-").then(|| entry.file_name().display().to_string())
+            });
+            let ids: Vec<String> = ids.collect();
+            if !ids.is_empty() {
+                let words = ["-n", "-20", "-p"].map(str::to_owned).into_iter().chain(ids);
+                Host::default().run(&Command::new("renice", words))?;
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let message = "Open vSwitch has no packet thread (pmd-…)".to_owned();
+                return Err(TrialError::Node(message));
+            }
+            thread::sleep(POLL);
+        }
     }
 
     /// Ends it.

@@ -20,8 +20,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     bounds: || {
         format!(
             "as many packets as a bucket of 64 packets or 1 ms lets through of the offer, to \
-             {:.0} % and the time that the machine was without a processor; no 100 ms hold more than \
-             rate · T + burst, and what delays can add",
+             {:.0} % and the time that the machine was without a processor; no 100 ms hold more \
+             than rate · T + burst, and what delays can add",
             PACKET_RATE_ERROR * 100.0
         )
     },

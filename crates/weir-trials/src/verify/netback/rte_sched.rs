@@ -3,76 +3,97 @@
 //! time, so that its runs and ours can take turns.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weir_host::run::{Command as HostCommand, Host, Platform};
+use weir_host::{StateDir, traffic};
 
-use crate::TrialError;
+use crate::place::Place;
+use crate::{TrialError, clock};
 
-/// The program of the peer.
+/// The program of the peer, in a folder of this run's: root's own, gone with this value, or with
+/// `weir clean`.
 #[derive(Debug)]
 pub(super) struct Built {
     program: PathBuf,
+    _place: Place,
 }
 
-/// A running peer with its classes and packets.
+/// A running peer with its classes and packets. It ends with this value.
 #[derive(Debug)]
 pub(super) struct Peer {
     child: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    /// Its lines, as they come; closed when it ends.
+    lines: Receiver<String>,
+    /// Where it says why.
+    log: PathBuf,
 }
 
 impl Built {
-    /// Compiles it into the folder of results, unless that has it from the same source already.
+    /// Compiles it.
     ///
     /// # Errors
     /// No compiler, or no DPDK (`libdpdk-dev`); the text names what failed.
     pub(super) fn new() -> Result<Self, TrialError> {
-        let folder = Path::new(FOLDER);
+        let place = Place::take(LAB, &StateDir::from_env())?;
+        let folder = place.folder();
         let (source, program) = (folder.join("rte_sched.c"), folder.join("rte_sched"));
-        let built = Self { program };
-        if built.program.exists() && fs::read_to_string(&source).is_ok_and(|text| text == SOURCE) {
-            return Ok(built);
-        }
-        fs::create_dir_all(folder).map_err(|error| TrialError::io(folder, error))?;
-        // A program of another source must not outlive it.
-        if built.program.exists() {
-            fs::remove_file(&built.program).map_err(|error| TrialError::io(folder, error))?;
-        }
         fs::write(&source, SOURCE).map_err(|error| TrialError::io(&source, error))?;
         let ask = HostCommand::line("pkg-config --cflags --libs libdpdk");
         let flags = Host::default().run(&ask).map_err(|error| missing(&error.to_string()))?;
-        let paths = [&source, &built.program].map(|path| path.display().to_string());
+        let paths = [&source, &program].map(|path| path.display().to_string());
         // DPDK's own headers use what they warn of.
         let words = ["-O3", "-w", &paths[0], "-o", &paths[1]].into_iter();
         let compile = HostCommand::new("cc", words.chain(flags.split_whitespace()));
         let compile = compile.limit(COMPILE_LIMIT);
-        Host::default().run(&compile).map_err(|error| missing(&error.to_string()))?;
-        Ok(built)
+        let compiled = Host::unless(traffic::is_stopped).run(&compile);
+        compiled.map_err(|error| missing(&error.to_string()))?;
+        Ok(Self { program, _place: place })
     }
 
     /// Starts it on processor `cpu` with so many classes and packets.
     pub(super) fn start(&self, cpu: u32, pipes: u32, packets: u32) -> Result<Peer, TrialError> {
+        let log = self.program.with_extension("log");
+        let file = fs::File::create(&log).map_err(|error| TrialError::io(&log, error))?;
         let mut command = Command::new(&self.program);
         command.args([cpu, pipes, packets].map(|number| number.to_string()));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| TrialError::io(&self.program, error))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(missing("its pipes"));
-        };
-        let mut peer = Peer { child, input, output: BufReader::new(output) };
-        match peer.answer()?.as_str() {
-            "ready" => Ok(peer),
-            other => Err(missing(&format!("{pipes} pipes: it answered {other:?}"))),
-        }
+        Peer::start(command, file, log, &format!("{pipes} pipes"))
     }
 }
 
 impl Peer {
+    /// Starts a program that says `ready` once it is.
+    fn start(
+        mut command: Command,
+        errors: fs::File,
+        log: PathBuf,
+        what: &str,
+    ) -> Result<Self, TrialError> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        let program = command.get_program().display().to_string();
+        let mut child = command.spawn().map_err(|error| TrialError::io(program, error))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(missing("its pipes"));
+        };
+        let (say, lines) = mpsc::sync_channel(LINES_MAX);
+        // Ends with the program, whose output ends then, or with whoever listens.
+        thread::spawn(move || {
+            let lines = BufReader::new(output.take(OUTPUT_BYTES_MAX)).lines();
+            lines.map_while(Result::ok).try_for_each(|line| say.send(line))
+        });
+        let mut peer = Self { child, input, lines, log };
+        match peer.answer()?.as_str() {
+            "ready" => Ok(peer),
+            other => Err(missing(&format!("{what}: it answered {other:?}{}", peer.reason()))),
+        }
+    }
+
     /// Seconds a packet, over `packets` of them under the load of that name.
     pub(super) fn run(&mut self, load: &str, packets: u64) -> Result<f64, TrialError> {
         let asked = writeln!(self.input, "{load} {packets}").and_then(|()| self.input.flush());
@@ -85,14 +106,37 @@ impl Peer {
             [nanos, dropped, _] if dropped <= crate::float(packets) * DROPPED_MAX => {
                 Ok(nanos * 1e-9)
             }
-            _ => Err(missing(&format!("load {load}: it answered {answer:?}"))),
+            _ => {
+                let reason = self.reason();
+                Err(missing(&format!("load {load}: it answered {answer:?}{reason}")))
+            }
         }
     }
 
+    /// Its next line; one that hangs is not waited for longer than [`ANSWER_LIMIT`].
     fn answer(&mut self) -> Result<String, TrialError> {
-        let mut line = String::new();
-        self.output.read_line(&mut line).map_err(|error| TrialError::io("rte_sched", error))?;
-        Ok(line.trim().to_owned())
+        let until = Instant::now() + ANSWER_LIMIT;
+        loop {
+            match self.lines.recv_timeout(clock::SIGNAL_POLL) {
+                Ok(line) => return Ok(line.trim().to_owned()),
+                Err(RecvTimeoutError::Disconnected) => return Ok(String::new()),
+                Err(RecvTimeoutError::Timeout) if traffic::is_stopped() => {
+                    return Err(TrialError::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() > until => {
+                    let waited = ANSWER_LIMIT.as_secs();
+                    let reason = self.reason();
+                    return Err(missing(&format!("no answer for {waited} s{reason}")));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// What it wrote last to its log.
+    fn reason(&self) -> String {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        said.lines().last().map_or_else(String::new, |line| format!("; its log ends: {line}"))
     }
 }
 
@@ -111,11 +155,41 @@ fn missing(why: &str) -> TrialError {
 
 const SOURCE: &str = include_str!("../../../../../bench/peers/rte_sched.c");
 
-/// Where `weir` keeps what it makes, below the folder in which it runs.
-const FOLDER: &str = "out/peers";
+/// What the folder is called.
+const LAB: &str = "rte-sched";
 
 /// Compiling takes two seconds; a busy machine may take longer.
 const COMPILE_LIMIT: Duration = Duration::from_secs(300);
 
 /// Of all packets.
 const DROPPED_MAX: f64 = 1e-3;
+
+/// A run of a million packets takes half a second, and up to a minute under an emulator.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// An answer is a line; it says nothing else there but what DPDK prints at its start.
+const LINES_MAX: usize = 64;
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(script: &str) -> Result<Peer, TrialError> {
+        let log = std::env::temp_dir().join(format!("weir-peer-{}.log", std::process::id()));
+        let file = fs::File::create(&log).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let peer = Peer::start(command, file, log.clone(), "a test");
+        fs::remove_file(&log).unwrap();
+        peer
+    }
+
+    #[test]
+    fn what_a_peer_says_is_read_and_its_reason_is_told() {
+        let mut peer = started("echo ready; read line; echo 25.5 0 0").unwrap();
+        assert!((peer.run("refill", 10).unwrap() - 25.5e-9).abs() < 1e-12);
+        let error = started("echo EAL: no memory >&2; exit 1").unwrap_err().to_string();
+        assert!(error.contains("it answered \"\"; its log ends: EAL: no memory"), "{error}");
+    }
+}
