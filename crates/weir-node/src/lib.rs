@@ -22,6 +22,7 @@ mod reservation;
 mod run;
 mod site;
 pub mod status;
+mod supervisor;
 mod takeover;
 mod ways;
 pub mod worker;

@@ -23,6 +23,7 @@ use crate::ports::Ports;
 use crate::reservation;
 use crate::site::{self, COMMANDS_MAX, Site};
 use crate::status::Status;
+use crate::supervisor::Supervisor;
 use crate::takeover::Takeover;
 use crate::worker::{Command, Worker};
 
@@ -132,6 +133,8 @@ fn forward<S>(
     report: &mut dyn FnMut(&str),
     serve: impl FnOnce(Serving) -> std::io::Result<S>,
 ) -> Result<Ended, NodeError> {
+    let mut supervisor =
+        Supervisor::from_env().map_err(|error| NodeError::io("service manager", error))?;
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let (mut opener, plane) = Opener::new(policy, &pool, *pins)?;
     let opened = opener.open(policy, |_| true)?;
@@ -157,7 +160,10 @@ fn forward<S>(
     let served = serve(serving).map_err(|error| NodeError::io(socket, error));
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
-        node.stay(options.confirm, report, &thread)
+        supervisor.ready();
+        let ended = node.stay(options.confirm, report, &thread, &mut supervisor);
+        supervisor.stopping();
+        ended
     });
     node.end_worker(matches!(why, Ok(Ended::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
@@ -248,12 +254,17 @@ impl Node {
         confirm: Option<Duration>,
         report: &mut dyn FnMut(&str),
         worker: &WorkerThread,
+        supervisor: &mut Supervisor,
     ) -> Ended {
         let deadline = confirm.map(|time| (time, Instant::now() + time));
         while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
             if self.leave.load(Ordering::Relaxed) {
                 report("leaving everything to the next start");
                 return Ended::Left;
+            }
+            // Only who moves packets is alive.
+            if supervisor.is_due() && self.ask(Command::Status).is_ok() {
+                supervisor.alive();
             }
             let notes: Vec<String> =
                 self.notes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tells the service manager how the node is doing: the sd_notify protocol of systemd, datagrams to
+//! the socket that `$NOTIFY_SOCKET` names. Without one, nobody is told.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+/// Whoever started the node, if he wants to know.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// Between two signs of life: half of what the supervisor waits for one.
+    interval: Option<Duration>,
+    next: Instant,
+}
+
+impl Supervisor {
+    /// As the environment says.
+    ///
+    /// # Errors
+    /// It names a socket that cannot be one, or a time that is no number.
+    pub(crate) fn from_env() -> io::Result<Self> {
+        Self::new(std::env::var_os("NOTIFY_SOCKET"), std::env::var_os("WATCHDOG_USEC"))
+    }
+
+    fn new(socket: Option<OsString>, watchdog_us: Option<OsString>) -> io::Result<Self> {
+        let address = |name: OsString| match name.as_bytes() {
+            [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),
+            _ => SocketAddr::from_pathname(name),
+        };
+        let socket = match socket {
+            Some(name) => Some((UnixDatagram::unbound()?, address(name)?)),
+            None => None,
+        };
+        let micros = |text: OsString| text.to_str().and_then(|text| text.parse::<u64>().ok());
+        let interval = match watchdog_us {
+            Some(text) => {
+                let wrong = || io::Error::other("WATCHDOG_USEC is no number of microseconds");
+                Some(Duration::from_micros(micros(text).ok_or_else(wrong)? / 2))
+            }
+            None => None,
+        };
+        Ok(Self { socket, interval, next: Instant::now() })
+    }
+
+    /// The node forwards.
+    pub(crate) fn ready(&self) {
+        self.tell("READY=1");
+    }
+
+    /// The node ends.
+    pub(crate) fn stopping(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    /// Whether a sign of life is due; the next one is due an interval later.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let Some(interval) = self.interval else { return false };
+        let now = Instant::now();
+        let due = now >= self.next;
+        if due {
+            self.next = now + interval;
+        }
+        due
+    }
+
+    /// The worker has answered.
+    pub(crate) fn alive(&self) {
+        self.tell("WATCHDOG=1");
+    }
+
+    fn tell(&self, state: &str) {
+        if let Some((socket, address)) = &self.socket {
+            // A supervisor that has gone need not be told.
+            let _gone = socket.send_to_addr(state.as_bytes(), address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supervisor_hears_what_it_asked_for() {
+        let name = format!("weir-supervisor-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        let mut told =
+            Supervisor::new(Some(format!("@{name}").into()), Some("2000".into())).unwrap();
+        told.ready();
+        assert!(told.is_due() && !told.is_due(), "once in a millisecond");
+        told.alive();
+        told.stopping();
+        let hear = || {
+            let mut text = [0; 32];
+            let length = manager.recv(&mut text).unwrap();
+            String::from_utf8_lossy(&text[..length]).into_owned()
+        };
+        assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "STOPPING=1"]);
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(told.is_due());
+    }
+
+    #[test]
+    fn without_one_nobody_is_told_and_nonsense_is_refused() {
+        let mut none = Supervisor::new(None, None).unwrap();
+        none.ready();
+        assert!(!none.is_due());
+        assert!(Supervisor::new(None, Some("soon".into())).is_err());
+    }
+}
