@@ -112,10 +112,9 @@ impl Takeover {
         let journal = Journal::open(state, &journal_name(policy), LOCK_PATIENCE)?;
         let mut takeover = Self { journal };
         let mark = takeover.journal.mark();
-        let taken = takeover.take_devices(policy, |_| true).and_then(|()| {
-            let changes = takeover.new_ones(reservation::changes(&policy.node));
-            host::apply(&mut takeover.journal, &changes)
-        });
+        let taken = takeover
+            .take_devices(policy, |_| true)
+            .and_then(|()| takeover.make(reservation::changes(&policy.node)));
         if let Err(error) = taken {
             let host = takeover.journal.host();
             takeover.journal.undo_since(&host, mark)?;
@@ -196,10 +195,7 @@ impl Takeover {
             if !wanted(&take.device) {
                 continue;
             }
-            let made = host::take_device(&host, &take).and_then(|changes| {
-                let changes = self.new_ones(changes);
-                host::apply(&mut self.journal, &changes)
-            });
+            let made = host::take_device(&host, &take).and_then(|changes| self.make(changes));
             if let Err(error) = made {
                 let left = self.hand_back(&taken);
                 return Err(match left {
@@ -212,10 +208,16 @@ impl Takeover {
         Ok(())
     }
 
-    /// Those that are not written down yet: what an earlier run changed is not changed again.
-    fn new_ones(&self, mut changes: Vec<Change>) -> Vec<Change> {
-        changes.retain(|change| !self.journal.holds(&change.undo));
-        changes
+    /// Makes changes. One that an earlier run wrote down is made again, since its device may have
+    /// been made anew meanwhile, but not written down again.
+    fn make(&mut self, changes: Vec<Change>) -> Result<(), HostError> {
+        let (again, new): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| self.journal.holds(&change.undo));
+        let host = self.journal.host();
+        for command in again.iter().flat_map(|change| &change.run) {
+            host.run(command)?;
+        }
+        host::apply(&mut self.journal, &new)
     }
 
     /// Hands these devices back; one that was never taken is no error.

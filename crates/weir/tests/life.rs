@@ -5,6 +5,7 @@
 mod common;
 
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use common::Site;
 
@@ -27,9 +28,12 @@ fn the_next_start_goes_on_with_what_a_node_left() {
     node.wait().unwrap();
     assert!(all_talk(&site), "nobody runs, and the program stands in");
     assert!(!site.ping("a", "10.9.0.3"), "slices do not meet");
+    // A guest was started anew meanwhile: its device is another, of the same name.
+    renew(&site);
     let node = site.run(&[]);
     site.wait_for_node();
     assert!(all_talk(&site));
+    assert!(site.device("c0", &site.devices()).contains("7e1f"), "its queue is there again");
     assert!(site.weir(&["node", "leave"]).status.success());
     assert!(said(node).contains("going on with what an earlier run left"));
     assert!(all_talk(&site), "the node left, and the program stands in");
@@ -43,12 +47,31 @@ fn the_next_start_goes_on_with_what_a_node_left() {
     assert!(site.ping("a", "10.9.0.9"));
     assert!(!site.ping("b", "10.9.0.9"), "nobody forwards for it any more");
     site.stop(node);
-    site.is_again(&before);
+    for device in ["a0", "b0", "up0"] {
+        let is_again = || site.device(device, &site.devices()) == site.device(device, &before);
+        let start = Instant::now();
+        while !is_again() {
+            assert!(start.elapsed() < Duration::from_secs(3), "{device}: {}", site.devices());
+        }
+    }
+    assert!(!site.device("c0", &site.devices()).contains("7e1f"), "its queue is gone");
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
 }
 
 fn all_talk(site: &Site) -> bool {
     site.ping("a", "10.9.0.9") && site.ping("wire", "10.9.0.2")
+}
+
+/// Deletes the device of vif c and makes it again.
+fn renew(site: &Site) {
+    let script = format!(
+        "ip link del c0 && ip link add c0 type veth peer name eth0 netns {}-c && ip link set c0 up",
+        site.name()
+    );
+    let mut shell = site.inside("sw", "sh");
+    assert!(shell.args(["-c", &script]).status().unwrap().success());
+    let up = site.inside("c", "ip").args(["link", "set", "eth0", "up"]).status();
+    assert!(up.unwrap().success());
 }
 
 fn said(node: Child) -> String {

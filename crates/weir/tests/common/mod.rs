@@ -39,6 +39,11 @@ impl Site {
         Some(site)
     }
 
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A file of this lab.
     pub fn path(&self, file: &str) -> String {
         format!("{}/{file}", self.folder.display())
