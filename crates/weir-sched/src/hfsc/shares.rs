@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The children of a class by virtual time: a tournament whose matches have eight players.
+//! The children of a class by virtual time: a knock-out tournament in groups of 64 players.
 //!
-//! Eight keys fill a cache line; the least of them plays in the line above. Which lines a change
-//! touches follows from the child's place alone, not from what is read on the way, so they come
-//! from memory at the same time: two for 64 children, seven for a million. Exactly ordered, equal
-//! keys by the lesser place.
+//! A group's six rounds lie in one array, each match at half the place of its players; its winner
+//! plays in the group above. A change plays one match a round, against opponents whose places
+//! follow from the child's place alone, not from what is read on the way, so that all come from
+//! memory at the same time and nothing is guessed: six matches for 64 children, 24 for a million.
+//! Exactly ordered, equal keys by the lesser place.
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 
 use super::tree::NONE;
 
 /// Keys of children, each at a place of its own; the least one is known.
 ///
-/// Keys lie on a circle of 2⁶¹, all that are entered within 2⁵⁴ of each other.
+/// Keys lie on a circle of 2⁵⁸, all that are entered within 2⁵⁴ of each other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     /// Level by level, the lowest first.
-    lines: Vec<Line>,
-    /// For each line, the child with its least key.
-    winners: Vec<u32>,
-    /// Where each level begins in `lines`.
+    groups: Vec<Group>,
+    /// Where each level begins in `groups`.
     starts: [u32; LEVELS_MAX],
     height: u8,
     entered: u32,
@@ -34,10 +34,11 @@ pub(super) struct Shares {
     free: Vec<u32>,
 }
 
-/// Keys shifted to the left, below each its place in the line: the least names where it is.
+/// Keys shifted to the left, below each its player's place in the group. Players are at `WIDTH` and
+/// on, whoever wins the match of 2 _n_ and 2 _n_ + 1 at _n_, the winner of all at [`FINAL`].
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Line([u64; WIDTH]);
+struct Group([u64; 2 * WIDTH]);
 
 impl Shares {
     /// A place for `child`, not entered. May move all keys: for changes of configuration.
@@ -102,27 +103,23 @@ impl Shares {
         self.entered == 0
     }
 
-    /// Enters a key at the lowest level and lets the least of each line play in the next.
+    /// Enters a key at the lowest level and lets the winner of each group play in the next.
     #[inline]
     fn play(&mut self, mut place: usize, mut key: u64) {
-        let (lines, winners) = (&mut self.lines[..], &mut self.winners[..]);
-        let mut below = 0;
-        for (height, &start) in self.starts[..usize::from(self.height)].iter().enumerate() {
-            let at = start as usize + place / WIDTH;
-            let Some(line) = lines.get_mut(at) else { return };
-            line.0[place % WIDTH] = key | (place % WIDTH) as u64;
-            let least = line.least();
-            let first = place / WIDTH * WIDTH + (least & PLACES) as usize;
-            let names =
-                if height == 0 { self.members.get(first) } else { winners.get(below + first) };
-            self.winner = names.copied().unwrap_or(NONE);
-            if let Some(winner) = winners.get_mut(at) {
-                *winner = self.winner;
-            }
-            key = least & !PLACES;
-            (place, below) = (place / WIDTH, start as usize);
+        let starts = &self.starts[..usize::from(self.height)];
+        for &start in starts {
+            let Some(group) = self.groups.get_mut(start as usize + place / WIDTH) else { return };
+            key = group.play(place % WIDTH, key & !PLACES);
+            place /= WIDTH;
         }
-        self.least = key;
+        self.least = key & !PLACES;
+        // The winner of the highest group is one in the group below, and so on down.
+        let mut place = (key & PLACES) as usize;
+        for &start in starts.iter().rev().skip(1) {
+            let Some(group) = self.groups.get(start as usize + place) else { return };
+            place = place * WIDTH + (group.0[FINAL] & PLACES) as usize;
+        }
+        self.winner = self.members.get(place).copied().unwrap_or(NONE);
     }
 
     /// What stands for a child that is not entered: a key after all others.
@@ -130,49 +127,41 @@ impl Shares {
         self.origin.wrapping_add(FAR) << SHIFT
     }
 
-    /// Nobody is entered.
-    fn clear(&mut self) {
-        let absent = self.absent();
-        self.lines.fill(Line(core::array::from_fn(|place| absent | place as u64)));
-    }
-
     /// Counts from `key` on, before what stands for the absent comes near.
     #[cold]
     fn renew(&mut self, key: u64) {
-        let old = self.absent();
+        let (keys, absent) = (self.lowest(), self.absent());
         self.origin = key;
-        self.rebuild(self.lowest(), old);
+        self.rebuild(self.groups.len(), keys, absent);
     }
 
     #[cold]
     fn grow(&mut self) {
         let (keys, absent) = (self.lowest(), self.absent());
-        let mut lines = self.members.len().next_power_of_two().div_ceil(WIDTH);
+        let mut groups = self.members.len().next_power_of_two().div_ceil(WIDTH);
         (self.height, self.starts) = (0, [0; LEVELS_MAX]);
         let mut total = 0;
         loop {
             self.starts[usize::from(self.height)] = u32::try_from(total).unwrap_or(u32::MAX);
             self.height += 1;
-            total += lines;
-            if lines == 1 {
+            total += groups;
+            if groups == 1 {
                 break;
             }
-            lines = lines.div_ceil(WIDTH);
+            groups = groups.div_ceil(WIDTH);
         }
-        self.lines = vec![Line([0; WIDTH]); total];
-        self.winners = vec![NONE; total];
-        self.rebuild(keys, absent);
+        self.rebuild(total, keys, absent);
     }
 
     /// The keys at the lowest level.
     fn lowest(&self) -> Vec<u64> {
-        let keys = self.lines.iter().flat_map(|line| line.0).map(|key| key & !PLACES);
-        keys.take(self.room()).collect()
+        let groups = &self.groups[..self.room() / WIDTH];
+        groups.iter().flat_map(|group| &group.0[WIDTH..]).map(|key| key & !PLACES).collect()
     }
 
-    /// Enters those of `keys` that do not stand for an absent child.
-    fn rebuild(&mut self, keys: Vec<u64>, absent: u64) {
-        self.clear();
+    /// So many groups, and in them those of `keys` that do not stand for an absent child.
+    fn rebuild(&mut self, groups: usize, keys: Vec<u64>, absent: u64) {
+        self.groups = vec![Group::of(self.absent()); groups];
         for (place, key) in keys.into_iter().enumerate().filter(|(_, key)| *key != absent) {
             self.play(place, key);
         }
@@ -188,33 +177,54 @@ impl Shares {
     }
 }
 
-impl Line {
-    #[inline]
-    fn least(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h] = self.0;
-        let (left, right) =
-            (lesser(lesser(a, b), lesser(c, d)), lesser(lesser(e, f), lesser(g, h)));
-        lesser(left, right)
+impl Group {
+    /// The same key at every place: the least place of a half wins.
+    fn of(key: u64) -> Self {
+        let mut matches = [key; 2 * WIDTH];
+        for (place, player) in matches[WIDTH..].iter_mut().enumerate() {
+            *player |= place as u64;
+        }
+        for at in (FINAL..WIDTH).rev() {
+            matches[at] = lesser(matches[2 * at], matches[2 * at + 1]);
+        }
+        Self(matches)
+    }
+
+    /// Enters a key and plays its match of each round. Returns the winner of all.
+    #[inline(always)]
+    fn play(&mut self, place: usize, key: u64) -> u64 {
+        let mut at = WIDTH | place % WIDTH;
+        let mut winner = key | place as u64;
+        self.0[at] = winner;
+        for _ in 0..SHIFT {
+            winner = lesser(winner, self.0[at ^ 1]);
+            at /= 2;
+            self.0[at] = winner;
+        }
+        winner
     }
 }
 
-/// The one that lies before the other on the circle, the shorter way round.
+/// The one that lies before the other on the circle, the shorter way round. Who wins is a coin toss:
+/// selected, not branched on.
 #[inline(always)]
-const fn lesser(a: u64, b: u64) -> u64 {
-    if b.wrapping_sub(a).cast_signed() < 0 { b } else { a }
+fn lesser(a: u64, b: u64) -> u64 {
+    select_unpredictable(b.wrapping_sub(a).cast_signed() < 0, b, a)
 }
 
-/// Keys in a line.
-const WIDTH: usize = 8;
-/// The bits of a place in a line.
+/// Players in a group.
+const WIDTH: usize = 64;
+/// The bits of a place in a group.
 const PLACES: u64 = WIDTH as u64 - 1;
 const SHIFT: u32 = WIDTH.trailing_zeros();
-/// 2³³ children: more than there can be classes.
-const LEVELS_MAX: usize = 11;
+/// The last match of a group.
+const FINAL: usize = 1;
+/// 2³⁶ children: more than there can be classes.
+const LEVELS_MAX: usize = 6;
 /// How far ahead of the origin an absent child stands: a quarter of the circle, so that keys from
 /// 2⁵⁴ before the origin to half of that after it lie before it.
-const FAR: u64 = 1 << 59;
-/// A key may be 2⁵⁸ ahead of the origin; the traffic until then is 2³⁸ bytes at weight 1.
+const FAR: u64 = 1 << 56;
+/// A key may be 2⁵⁵ ahead of the origin; the traffic until then is 2³⁵ bytes at weight 1.
 const AHEAD_MAX: i64 = (FAR.cast_signed() / 2) << SHIFT;
 
 #[cfg(test)]
@@ -260,6 +270,6 @@ mod tests {
             floor = least.map_or(floor, |least| least.0);
         }
         assert!(floor > u128::from(u64::MAX), "over the seam");
-        assert!(shares.height == 4 && model.len() > 500, "{}", model.len());
+        assert!(shares.height == 2 && model.len() > 500, "{}", model.len());
     }
 }
