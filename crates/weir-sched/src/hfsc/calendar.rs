@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A calendar before a heap: the least key of many in about constant time.
 //!
-//! Keys in the near future lie in buckets of equal width, each a list (R. Brown, "Calendar
-//! Queues", CACM 31(10), 1988); a bitmap finds the first bucket. Whatever a bucket cannot take goes
-//! to a heap, so how well the width fits decides the speed
-//! only. Exact: the list of a bucket is short and looked through.
+//! Keys in the near future lie in buckets of equal width, each a sorted list (R. Brown, "Calendar
+//! Queues", CACM 31(10), 1988); a bitmap finds the first bucket. A key is compared from the end of
+//! its list on, since most keys grow from one to the next and many are equal; one that would lie
+//! deeper goes to a heap, as does one beyond the buckets. So how well the width fits decides the
+//! speed only, never the order.
 
 mod tuning;
 
@@ -12,27 +13,25 @@ use alloc::vec::Vec;
 
 use self::tuning::Tuning;
 use super::bits::Bits;
-use super::heap::{Entry, Heap, NoPlaces};
+use super::heap::{Entry, Heap};
 use super::tree::NONE;
 
 /// A priority queue of (key, id), least key first.
 ///
 /// An id is in at most one of the calendars that share a table of [`Link`]s.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Calendar {
+    /// The least entry, of id [`NONE`] if there is none.
+    top: Entry,
     buckets: Vec<Bucket>,
     occupied: Bits,
-    /// Entries in buckets. All keys lie within one turn from `start`.
+    /// Entries in buckets. All their keys lie within one turn from `start`.
     near: u32,
     /// A bucket is 2 to this power wide.
     shift: u32,
     /// The first key of the bucket that the last entry was taken from.
     start: u64,
     far: Heap,
-    /// Entries in all.
-    entries: u32,
-    /// The least entry and whether it is in a bucket, while that is known.
-    least: Option<(Entry, bool)>,
     tuning: Tuning,
 }
 
@@ -40,19 +39,42 @@ pub(super) struct Calendar {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     key: u64,
+    /// The next in the list or [`NONE`], or else [`ABSENT`] or [`IN_HEAP`].
     next: u32,
+    before: u32,
 }
 
+/// A list, sorted by key.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     head: u32,
-    /// Entries in the list.
-    length: u32,
+    tail: u32,
 }
 
 impl Link {
     /// In no calendar.
-    pub(super) const NONE: Self = Self { key: 0, next: NONE };
+    pub(super) const NONE: Self = Self { key: 0, next: ABSENT, before: NONE };
+
+    /// The key that the id is entered with.
+    #[inline]
+    pub(super) const fn key(&self) -> Option<u64> {
+        if self.next == ABSENT { None } else { Some(self.key) }
+    }
+}
+
+impl Default for Calendar {
+    fn default() -> Self {
+        Self {
+            top: NOBODY,
+            buckets: Vec::new(),
+            occupied: Bits::default(),
+            near: 0,
+            shift: 0,
+            start: 0,
+            far: Heap::default(),
+            tuning: Tuning::default(),
+        }
+    }
 }
 
 impl Calendar {
@@ -69,175 +91,181 @@ impl Calendar {
         }
     }
 
-    /// Whether the least key could be `now` or less: false only if it is known not to be.
+    /// The least entry. Among equal keys, any.
     #[inline]
-    pub(super) const fn may_be_due(&self, now: u64) -> bool {
-        match self.least {
-            Some((least, _)) => least.key <= now,
-            None => self.entries > 0,
-        }
+    pub(super) fn top(&self) -> Option<Entry> {
+        (self.top.id != NONE).then_some(self.top)
     }
 
-    /// Adds an entry.
+    /// Whether the least key is `now` or less.
+    #[inline]
+    pub(super) const fn is_due(&self, now: u64) -> bool {
+        self.top.key <= now && self.top.id != NONE
+    }
+
+    /// Adds an entry, whose id is in no calendar.
     #[inline]
     pub(super) fn push(&mut self, key: u64, id: u32, links: &mut [Link]) {
         self.tune(links);
-        self.entries += 1;
-        if let Some((least, _)) = self.least
-            && Self::less(Entry { key, id }, least)
-        {
-            self.least = None;
-        }
         if self.near == 0 {
             self.start = key >> self.shift << self.shift;
         }
         self.insert(key, id, links);
-    }
-
-    /// The least entry.
-    #[inline]
-    pub(super) fn top(&mut self, links: &[Link]) -> Option<Entry> {
-        if self.least.is_none() {
-            let near = self.least_near(links);
-            self.least = match (near, self.far.top()) {
-                (Some(near), Some(far)) if Self::less(far, near) => Some((far, false)),
-                (Some(near), _) => Some((near, true)),
-                (None, far) => far.map(|far| (far, false)),
-            };
+        if key < self.top.key || self.top.id == NONE {
+            self.top = Entry { key, id };
         }
-        self.least.map(|(entry, _)| entry)
     }
 
     /// Removes the least entry.
     #[inline]
     pub(super) fn pop(&mut self, links: &mut [Link]) -> Option<Entry> {
-        let top = self.top(links)?;
-        let (_, is_near) = self.least.take()?;
-        self.entries -= 1;
-        if is_near {
-            let place = self.place(top.key);
-            let Bucket { head, length } = self.buckets[place];
-            if head == top.id {
-                let next = links[top.id as usize].next;
-                self.buckets[place] = Bucket { head: next, length: length.wrapping_sub(1) };
-                if next == NONE {
-                    self.occupied.remove(place);
-                }
-                self.near -= 1;
-            } else {
-                self.unlink(top.id, links);
-            }
-            self.start = top.key >> self.shift << self.shift;
+        let top = self.top()?;
+        let link = links.get_mut(top.id as usize)?;
+        let next = core::mem::replace(&mut link.next, ABSENT);
+        if next == IN_HEAP {
+            self.far.pop();
+            self.top = self.find(links);
+            return Some(top);
+        }
+        self.near -= 1;
+        self.start = top.key >> self.shift << self.shift;
+        let place = self.place(top.key);
+        let bucket = self.buckets.get_mut(place)?;
+        bucket.head = next;
+        if let Some(link) = links.get_mut(next as usize) {
+            link.before = NONE;
+            self.top = self.far.least(Entry { key: link.key, id: next });
         } else {
-            self.far.pop(&mut NoPlaces);
+            bucket.tail = NONE;
+            self.occupied.remove(place);
+            self.top = self.find(links);
         }
         Some(top)
     }
 
-    /// Removes the entry of `id`, wherever it is.
+    /// Removes the entry of `id` if it has one. One in the heap is searched.
     pub(super) fn remove(&mut self, id: u32, links: &mut [Link]) {
-        self.least = None;
-        self.entries -= 1;
-        if !self.unlink(id, links) {
-            self.far.remove(id, &mut NoPlaces);
+        let Link { key, next, before } = links[id as usize];
+        match next {
+            ABSENT => return,
+            IN_HEAP => self.far.remove(id),
+            _ => {
+                let place = self.place(key);
+                let bucket = &mut self.buckets[place];
+                match links.get_mut(before as usize) {
+                    Some(link) => link.next = next,
+                    None => bucket.head = next,
+                }
+                match links.get_mut(next as usize) {
+                    Some(link) => link.before = before,
+                    None => bucket.tail = before,
+                }
+                if bucket.head == NONE {
+                    self.occupied.remove(place);
+                }
+                self.near -= 1;
+            }
         }
+        links[id as usize] = Link::NONE;
+        self.top = self.find(links);
     }
 
     /// Into its bucket if it fits there, else to the heap.
+    #[inline]
     fn insert(&mut self, key: u64, id: u32, links: &mut [Link]) {
-        let turn = self.buckets.len() as u64;
         let distance = key.wrapping_sub(self.start);
-        let beyond = distance >> self.shift >= turn;
         // A key before the window is not far, only early.
-        if distance <= u64::MAX / 2 {
-            self.tuning.farthest = self.tuning.farthest.max(distance);
+        if distance > self.tuning.farthest && distance <= u64::MAX / 2 {
+            self.tuning.farthest = distance;
+        }
+        if distance >> self.shift >= self.buckets.len() as u64 {
+            self.tuning.beyond += 1;
+            return self.insert_far(key, id, links);
         }
         let place = self.place(key);
-        let Some(bucket) = self.buckets.get_mut(place) else {
-            self.far.push(key, id, &mut NoPlaces);
-            return;
-        };
-        let crowded = bucket.length >= LENGTH_MAX;
-        if beyond || crowded {
-            self.tuning.beyond += u32::from(beyond);
-            self.tuning.crowded += u32::from(!beyond);
-            self.far.push(key, id, &mut NoPlaces);
-            return;
+        let Some(bucket) = self.buckets.get_mut(place) else { return };
+        let before = bucket.tail;
+        match links.get_mut(before as usize) {
+            Some(link) if link.key <= key => link.next = id,
+            Some(_) => return self.insert_among(key, id, before, links),
+            None => {
+                bucket.head = id;
+                self.occupied.insert(place);
+            }
         }
+        bucket.tail = id;
+        links[id as usize] = Link { key, next: NONE, before };
         self.near += 1;
-        if bucket.head == NONE {
-            self.occupied.insert(place);
+    }
+
+    /// Before `next`, the last of its list, which has a greater key, and maybe before others.
+    fn insert_among(&mut self, key: u64, id: u32, mut next: u32, links: &mut [Link]) {
+        for _ in 0..STEPS_MAX {
+            let before = links[next as usize].before;
+            let behind = links.get(before as usize).is_some_and(|link| link.key > key);
+            if behind {
+                next = before;
+                continue;
+            }
+            match links.get_mut(before as usize) {
+                Some(link) => link.next = id,
+                None => {
+                    let place = self.place(key);
+                    self.buckets[place].head = id;
+                }
+            }
+            links[next as usize].before = id;
+            links[id as usize] = Link { key, next, before };
+            self.near += 1;
+            return;
         }
-        links[id as usize] = Link { key, next: bucket.head };
-        *bucket = Bucket { head: id, length: bucket.length + 1 };
+        self.tuning.crowded += 1;
+        self.insert_far(key, id, links);
+    }
+
+    fn insert_far(&mut self, key: u64, id: u32, links: &mut [Link]) {
+        self.far.push(key, id);
+        links[id as usize] = Link { key, next: IN_HEAP, before: NONE };
     }
 
     /// The bucket of a key within the window.
     #[expect(clippy::cast_possible_truncation, reason = "masked by a length in memory")]
+    #[inline(always)]
     const fn place(&self, key: u64) -> usize {
         (key >> self.shift) as usize & self.buckets.len().wrapping_sub(1)
     }
 
-    fn least_near(&self, links: &[Link]) -> Option<Entry> {
-        if self.near == 0 {
-            return None;
-        }
-        let from = self.place(self.start);
-        let place = self.occupied.next(from).or_else(|| self.occupied.next(0))?;
-        let mut id = self.buckets[place].head;
-        let mut least = Entry { key: links[id as usize].key, id };
-        loop {
-            id = links[id as usize].next;
-            if id == NONE {
-                return Some(least);
-            }
-            let entry = Entry { key: links[id as usize].key, id };
-            if Self::less(entry, least) {
-                least = entry;
+    /// The least entry of all.
+    fn find(&self, links: &[Link]) -> Entry {
+        let mut near = NOBODY;
+        if self.near > 0 {
+            let from = self.place(self.start);
+            let first = self.occupied.next(from).or_else(|| self.occupied.next(0));
+            let head = first.and_then(|place| self.buckets.get(place)).map_or(NONE, |b| b.head);
+            if let Some(link) = links.get(head as usize) {
+                near = Entry { key: link.key, id: head };
             }
         }
-    }
-
-    /// Takes `id` out of its bucket. Says whether it was in one.
-    fn unlink(&mut self, id: u32, links: &mut [Link]) -> bool {
-        let Link { key, next } = links[id as usize];
-        let place = self.place(key);
-        let Some(bucket) = self.buckets.get_mut(place) else { return false };
-        let mut before = NONE;
-        let mut at = bucket.head;
-        while at != id {
-            if at == NONE {
-                return false;
-            }
-            before = at;
-            at = links[at as usize].next;
-        }
-        if before == NONE {
-            bucket.head = next;
-        } else {
-            links[before as usize].next = next;
-        }
-        bucket.length = bucket.length.wrapping_sub(1);
-        if bucket.head == NONE {
-            self.occupied.remove(place);
-        }
-        self.near -= 1;
-        true
-    }
-
-    #[inline(always)]
-    const fn less(a: Entry, b: Entry) -> bool {
-        a.key < b.key
+        self.far.least(near)
     }
 }
 
-const EMPTY: Bucket = Bucket { head: NONE, length: 0 };
+const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
+
+/// After all others.
+const NOBODY: Entry = Entry { key: u64::MAX, id: NONE };
+
+/// As a link's `next`: its id is in no calendar.
+const ABSENT: u32 = NONE - 1;
+
+/// As a link's `next`: its id is in the heap.
+const IN_HEAP: u32 = NONE - 2;
 
 /// Below this many entries a heap has two levels and is as fast.
 const ENTRIES_MIN: usize = 17;
 
-/// A longer list is slower to look through than a heap.
-const LENGTH_MAX: u32 = 6;
+/// Entries of a list that a key is compared with before the heap is the faster way.
+const STEPS_MAX: u32 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -282,7 +310,7 @@ mod tests {
                 _ => (),
             }
             beyond_heap += u64::from(calendar.near > 0);
-            let top = calendar.top(&links).map(|top| top.key);
+            let top = calendar.top().map(|top| top.key);
             assert_eq!(top, model.first().map(|least| least.0));
         }
         assert!(beyond_heap > 50_000, "buckets are used: {beyond_heap}");

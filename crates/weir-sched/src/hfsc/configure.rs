@@ -34,7 +34,7 @@ impl Hfsc {
         };
         if self.nodes.len() <= class.0 as usize {
             self.nodes.push(Node::ABSENT);
-            self.places.push(NONE);
+            self.claim_links.push(Link::NONE);
             self.wake_links.extend([Link::NONE; 2]);
         }
         let this = &mut self.branches[branch];
@@ -181,36 +181,35 @@ impl Hfsc {
     fn settle(&mut self, home: u32) {
         let home = &mut self.branches[home];
         home.claimants += 1;
-        home.claims.reserve(home.claimants as usize);
+        home.claims.reserve(home.claimants as usize, &mut self.claim_links);
     }
 
     /// A class with classes below has got an upper limit, or has none any more: claims below it
     /// compete elsewhere from now on.
     fn move_claims(&mut self, now: u64) {
         let mut moved = Vec::new();
-        for index in 0..self.nodes.len() {
+        for (index, class) in (0..self.nodes.len()).zip(0..) {
             let node = &self.nodes[index];
             let (old, new) = (node.home, self.home_of(node.parent));
             if node.weight == 0 || old == new {
                 continue;
             }
-            let place = core::mem::replace(&mut self.places[index], NONE);
-            if place != NONE {
-                self.branches[old].claims.remove_at(place as usize, &mut self.places);
-                moved.push(index);
+            if self.claim_links[index].key().is_some() {
+                moved.push(class);
             }
+            self.branches[old].claims.remove(class, &mut self.claim_links);
             self.branches[old].claimants -= 1;
             self.nodes[index].home = new;
             self.settle(new);
         }
-        for index in moved {
-            let node = &mut self.nodes[index];
+        for class in moved {
+            let node = &mut self.nodes[class as usize];
             if node.branch != NONE {
                 let branch = node.branch;
                 self.claim_announce(branch);
-            } else if let Ok(leaf) = u32::try_from(index) {
+            } else {
                 node.place = super::tree::Place::Nowhere;
-                self.claim_place(leaf, now);
+                self.claim_place(class, now);
             }
         }
     }

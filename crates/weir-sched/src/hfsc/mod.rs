@@ -41,8 +41,8 @@ pub struct Hfsc {
     claims: Slab<Claim>,
     curves: Curves,
     limits: Slab<Limit>,
-    /// Where each class lies in its parent's `claims`, or [`NONE`].
-    places: Vec<u32>,
+    /// Of the `claims` of all branches.
+    claim_links: Vec<Link>,
     /// When classes become eligible or fit under their limit again.
     wakes: Calendar,
     /// Of `wakes`.
@@ -65,7 +65,7 @@ impl Hfsc {
             claims: Slab::new(),
             curves: Curves::new(),
             limits: Slab::new(),
-            places: Vec::new(),
+            claim_links: Vec::new(),
             wakes: Calendar::default(),
             wake_links: Vec::new(),
             now: 0,
@@ -87,7 +87,7 @@ impl Hfsc {
         // Whatever is backlogged is below a limit with a wake-up; trying each instant in turn
         // finds the first at which all limits on some path fit. What is brought back too early
         // by that is sent away again if asked before.
-        while let Some(top) = self.wakes.top(&self.wake_links) {
+        while let Some(top) = self.wakes.top() {
             if self.pick(top.key).is_some() {
                 self.quiet_until = top.key;
                 return wait_until(top.key);
@@ -234,5 +234,5 @@ const fn wait_until(nanos: u64) -> Dequeue {
     Dequeue::Wait { until: Instant::from_nanos(nanos), why: WaitReason::UpperLimit }
 }
 
-/// A wake-up is an index and one bit.
-const CLASSES_MAX: u32 = 1 << 31;
+/// A wake-up is an index and one bit, and some numbers mean no entry.
+const CLASSES_MAX: u32 = 1 << 30;

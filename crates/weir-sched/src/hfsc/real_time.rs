@@ -46,7 +46,7 @@ impl Hfsc {
         claim.bytes = bytes;
         let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
         self.nodes[leaf as usize].place = Place::Queued;
-        self.branches[home].claims.push(deadline, leaf, &mut self.places);
+        self.branches[home].claims.push(deadline, leaf, &mut self.claim_links);
         self.claim_announce(home);
     }
 
@@ -59,15 +59,12 @@ impl Hfsc {
                 return;
             }
             let home = self.nodes[node as usize].home;
-            let place = self.places[node as usize];
-            let claims = &mut self.branches[home].claims;
-            if place == NONE {
-                claims.push(top.key, node, &mut self.places);
-            } else if claims.key_at(place as usize) > top.key {
-                claims.rekey(place as usize, top.key, &mut self.places);
-            } else {
+            if self.claim_links[node as usize].key().is_some_and(|key| key <= top.key) {
                 return;
             }
+            let claims = &mut self.branches[home].claims;
+            claims.remove(node, &mut self.claim_links);
+            claims.push(top.key, node, &mut self.claim_links);
             branch = home;
         }
     }
@@ -100,7 +97,7 @@ impl Hfsc {
             } else {
                 match self.branches[branch].claims.top() {
                     Some(below) if below.key > top.key => {
-                        self.branches[at].claims.raise_top(below.key, &mut self.places);
+                        self.claim_delay(at, below.key);
                         at = ROOT;
                     }
                     _ => at = branch,
@@ -127,7 +124,7 @@ impl Hfsc {
             Some(bytes) if claim.runtime.eligible(&self.curves[claim.curve]) <= now => {
                 claim.bytes = bytes;
                 let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
-                self.branches[home].claims.raise_top(deadline, &mut self.places);
+                self.claim_delay(home, deadline);
                 if deadline < key {
                     self.claim_announce(home);
                 }
@@ -163,13 +160,19 @@ impl Hfsc {
         if deadline <= key {
             return true;
         }
-        self.branches[branch].claims.raise_top(deadline, &mut self.places);
+        self.claim_delay(branch, deadline);
         false
     }
 
     fn claim_pop(&mut self, branch: u32) {
-        if let Some(top) = self.branches[branch].claims.pop(&mut self.places) {
-            self.places[top.id as usize] = NONE;
+        self.branches[branch].claims.pop(&mut self.claim_links);
+    }
+
+    /// Gives the first claim in `branch` another deadline.
+    fn claim_delay(&mut self, branch: u32, deadline: u64) {
+        let claims = &mut self.branches[branch].claims;
+        if let Some(top) = claims.pop(&mut self.claim_links) {
+            claims.push(deadline, top.id, &mut self.claim_links);
         }
     }
 

@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
+use super::calendar::Calendar;
 use super::curve::Runtime;
-use super::heap::Heap;
 use super::shares::Shares;
 
 /// What every class has: one cache line.
@@ -67,7 +67,7 @@ pub(super) struct Branch {
     /// The virtual time that a child begins at: follows the least one served, never goes back.
     pub(super) virtual_now: u64,
     /// Eligible claims whose home this is, by deadline. Keys may be early.
-    pub(super) claims: Heap,
+    pub(super) claims: Calendar,
     /// Classes whose home this is.
     pub(super) claimants: u32,
     /// Children, active or not.

@@ -28,13 +28,13 @@ impl Hfsc {
     /// Brings back what has become eligible or fits again by `now`.
     #[inline]
     pub(super) fn wake(&mut self, now: u64) {
-        if self.wakes.may_be_due(now) {
+        if self.wakes.is_due(now) {
             self.wake_due(now);
         }
     }
 
     fn wake_due(&mut self, now: u64) {
-        while let Some(top) = self.wakes.top(&self.wake_links) {
+        while let Some(top) = self.wakes.top() {
             if top.key > now {
                 // What will be needed next is read now, since nothing else tells of it before.
                 self.touch_claim(top.id >> 1);
@@ -95,10 +95,7 @@ impl Hfsc {
         if core::mem::take(&mut this.shares) {
             parent.shares.remove(this.slot);
         }
-        let place = core::mem::replace(&mut self.places[node as usize], NONE);
-        if place != NONE {
-            self.branches[this.home].claims.remove_at(place as usize, &mut self.places);
-        }
+        self.branches[this.home].claims.remove(node, &mut self.claim_links);
         if core::mem::take(&mut this.parked) {
             self.wakes.remove(Wake::Fit.of(node), &mut self.wake_links);
         }

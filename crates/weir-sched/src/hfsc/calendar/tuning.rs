@@ -56,19 +56,14 @@ impl Calendar {
             place = occupied;
             self.occupied.remove(place);
             let bucket = core::mem::replace(&mut self.buckets[place], EMPTY);
-            let mut tail = bucket.head;
-            while links[tail as usize].next != NONE {
-                tail = links[tail as usize].next;
-            }
             if last == NONE {
                 first = bucket.head;
             } else {
                 links[last as usize].next = bucket.head;
             }
-            last = tail;
+            last = bucket.tail;
         }
         self.near = 0;
-        self.least = None;
         first
     }
 
@@ -76,7 +71,7 @@ impl Calendar {
     pub(super) fn link_all(&mut self, mut all: u32, links: &mut [Link]) {
         self.start = self.start >> self.shift << self.shift;
         while all != NONE {
-            let Link { key, next } = links[all as usize];
+            let Link { key, next, .. } = links[all as usize];
             self.insert(key, all, links);
             all = next;
         }
