@@ -18,7 +18,6 @@ pub type Drr = Flat<DeficitRounds>;
 /// The discipline of [`Drr`].
 #[derive(Clone, Debug)]
 pub struct DeficitRounds {
-    classes: Vec<Class>,
     /// The active classes, the one whose turn it is in front. A class is in it at most once; it
     /// may be inactive, and is taken out when its turn comes.
     ring: Ring,
@@ -26,8 +25,10 @@ pub struct DeficitRounds {
     turn: u32,
     /// What is left of that turn: a packet in the middle of it needs no look at the class.
     turn_deficit: u64,
+    /// The weight of each class, zero while it does not exist.
+    weights: Vec<u32>,
     /// How many classes have each weight: the least one gets a quantum of `packet_max`.
-    weights: BTreeMap<u32, usize>,
+    users: BTreeMap<u32, usize>,
     /// The longest packet seen. A quantum is never less, or a turn could pass without a packet
     /// and the work a packet would not be constant (§3 of the paper).
     packet_max: u32,
@@ -35,35 +36,42 @@ pub struct DeficitRounds {
     generation: u32,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Class {
-    deficit: u64,
+/// What [`DeficitRounds`] keeps for a class.
+#[derive(Clone, Debug)]
+pub struct DeficitTurn {
+    /// Bytes that it gets each time.
     quantum: u64,
+    /// What it left of its last one, less than its packet at the head: so less than 2³¹. Or else
+    /// [`INACTIVE`] or [`UNLISTED`].
+    deficit: u32,
+    /// Of the quantum.
     generation: u32,
-    /// Zero while the class does not exist.
-    weight: u32,
-    active: bool,
-    listed: bool,
+}
+
+/// Not in the ring, without a quantum.
+impl Default for DeficitTurn {
+    fn default() -> Self {
+        Self { quantum: 0, deficit: UNLISTED, generation: 0 }
+    }
 }
 
 impl DeficitRounds {
     fn least_weight(&self) -> u32 {
-        self.weights.first_key_value().map_or(1, |(weight, _)| *weight)
+        self.users.first_key_value().map_or(1, |(weight, _)| *weight)
     }
 
     fn set_weight(&mut self, class: u32, weight: u32) {
         let least = self.least_weight();
-        let old = core::mem::replace(&mut self.classes[class as usize].weight, weight);
+        let old = core::mem::replace(&mut self.weights[class as usize], weight);
         if weight > 0 {
-            *self.weights.entry(weight).or_default() += 1;
+            *self.users.entry(weight).or_default() += 1;
         }
-        if let Some(count) = self.weights.get_mut(&old) {
+        if let Some(count) = self.users.get_mut(&old) {
             *count -= 1;
             if *count == 0 {
-                self.weights.remove(&old);
+                self.users.remove(&old);
             }
         }
-        self.classes[class as usize].generation = self.generation.wrapping_sub(1);
         if self.least_weight() != least {
             self.generation = self.generation.wrapping_add(1);
         }
@@ -71,18 +79,18 @@ impl DeficitRounds {
 
     /// Gives the first active class its quantum; false if there is none.
     #[inline]
-    fn open_turn(&mut self) -> bool {
+    fn open_turn(&mut self, queues: &mut QueueTable<DeficitTurn>) -> bool {
         while let Some(class) = self.ring.front() {
-            let state = &self.classes[class as usize];
-            if !state.active {
-                self.unlist(class);
+            let turn = &mut queues[class];
+            if turn.deficit == INACTIVE {
+                turn.deficit = UNLISTED;
+                self.ring.pop();
                 continue;
             }
-            if state.generation != self.generation {
-                self.renew_quantum(class);
+            if turn.generation != self.generation {
+                self.renew_quantum(class, turn);
             }
-            let state = &self.classes[class as usize];
-            self.turn_deficit = state.deficit.saturating_add(state.quantum);
+            self.turn_deficit = u64::from(turn.deficit).saturating_add(turn.quantum);
             self.turn = class;
             return true;
         }
@@ -90,49 +98,49 @@ impl DeficitRounds {
     }
 
     #[cold]
-    fn renew_quantum(&mut self, class: u32) {
-        let (least, packet_max) = (self.least_weight(), self.packet_max);
-        let class = &mut self.classes[class as usize];
-        class.quantum = u64::from(packet_max) * u64::from(class.weight) / u64::from(least);
-        class.generation = self.generation;
-    }
-
-    /// Takes the class in front out of the list.
-    #[inline]
-    fn unlist(&mut self, class: u32) {
-        self.ring.pop();
-        self.turn = NONE;
-        let class = &mut self.classes[class as usize];
-        class.listed = false;
-        class.active = false;
-        class.deficit = 0;
+    fn renew_quantum(&self, class: u32, turn: &mut DeficitTurn) {
+        let (weight, least) = (u64::from(self.weights[class as usize]), self.least_weight());
+        turn.quantum = u64::from(self.packet_max) * weight / u64::from(least);
+        turn.generation = self.generation;
     }
 }
 
 impl Discipline for DeficitRounds {
+    type State = DeficitTurn;
+
     fn new(_link: &LinkConfig) -> Self {
         Self {
-            classes: Vec::new(),
             ring: Ring::new(),
             turn: NONE,
             turn_deficit: 0,
-            weights: BTreeMap::new(),
+            weights: Vec::new(),
+            users: BTreeMap::new(),
             packet_max: PACKET_MAX_USUAL,
             generation: 0,
         }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &QueueTable) {
+    fn configure(
+        &mut self,
+        class: u32,
+        config: &ClassConfig,
+        queues: &mut QueueTable<DeficitTurn>,
+    ) {
         let index = class as usize;
-        if self.classes.len() <= index {
-            self.classes.resize_with(index + 1, Class::default);
+        if self.weights.len() <= index {
+            self.weights.resize(index + 1, 0);
             self.ring.reserve(index + 1);
         }
         self.set_weight(class, config.weight);
+        queues[class].generation = self.generation.wrapping_sub(1);
     }
 
-    fn remove(&mut self, class: u32) {
+    fn remove(&mut self, class: u32, queues: &mut QueueTable<DeficitTurn>) {
         self.set_weight(class, 0);
+        // It may still be in the ring, and another class come to be of its number.
+        if core::mem::replace(&mut queues[class].deficit, UNLISTED) != UNLISTED {
+            self.ring.remove(class);
+        }
     }
 
     #[inline]
@@ -144,49 +152,65 @@ impl Discipline for DeficitRounds {
     }
 
     #[inline]
-    fn activate(&mut self, _now: Instant, class: u32, _head: u32) {
-        let state = &mut self.classes[class as usize];
-        state.active = true;
-        if !state.listed {
-            state.listed = true;
+    fn activate(
+        &mut self,
+        _now: Instant,
+        class: u32,
+        _head: u32,
+        queues: &mut QueueTable<DeficitTurn>,
+    ) {
+        if core::mem::take(&mut queues[class].deficit) == UNLISTED {
             self.ring.push(class);
         }
     }
 
-    fn deactivate(&mut self, class: u32) {
-        if self.ring.front() == Some(class) {
-            self.unlist(class);
-        } else {
-            let class = &mut self.classes[class as usize];
-            class.active = false;
-            class.deficit = 0;
+    fn deactivate(&mut self, class: u32, queues: &mut QueueTable<DeficitTurn>) {
+        queues[class].deficit = INACTIVE;
+        if self.turn == class {
+            self.turn = NONE;
         }
     }
 
     #[inline]
-    fn pick(&mut self, _now: Instant, queues: &QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, queues: &mut QueueTable<DeficitTurn>) -> Pick {
         loop {
-            if self.turn == NONE && !self.open_turn() {
+            if self.turn == NONE && !self.open_turn(queues) {
                 return Pick::Nobody;
             }
             let head = queues.head_bytes(ClassId(self.turn)).unwrap_or(0);
             if u64::from(head) <= self.turn_deficit {
                 return Pick::Class(self.turn);
             }
-            self.classes[self.turn as usize].deficit = self.turn_deficit;
+            // Less than the packet's length.
+            queues[self.turn].deficit = u32::try_from(self.turn_deficit).unwrap_or(0);
             self.ring.rotate();
             self.turn = NONE;
         }
     }
 
     #[inline]
-    fn sent(&mut self, _now: Instant, class: u32, bytes: u32, head: Option<u32>) {
+    fn sent(
+        &mut self,
+        _now: Instant,
+        class: u32,
+        bytes: u32,
+        head: Option<u32>,
+        queues: &mut QueueTable<DeficitTurn>,
+    ) {
         self.turn_deficit = self.turn_deficit.saturating_sub(u64::from(bytes));
         if head.is_none() {
-            self.unlist(class);
+            queues[class].deficit = UNLISTED;
+            self.ring.pop();
+            self.turn = NONE;
         }
     }
 }
+
+/// As a deficit: in the ring, but not active. Its turn ends before it begins.
+const INACTIVE: u32 = UNLISTED - 1;
+
+/// As a deficit: not in the ring.
+const UNLISTED: u32 = u32::MAX;
 
 /// No class.
 const NONE: u32 = u32::MAX;

@@ -19,17 +19,19 @@ pub struct ArrivalOrder {
 }
 
 impl Discipline for ArrivalOrder {
+    type State = ();
+
     const LIMITS: bool = false;
 
     fn new(_link: &LinkConfig) -> Self {
         Self { order: Ring::new() }
     }
 
-    fn configure(&mut self, _class: u32, _config: &ClassConfig, queues: &QueueTable) {
+    fn configure(&mut self, _class: u32, _config: &ClassConfig, queues: &mut QueueTable) {
         self.order.reserve(queues.capacity());
     }
 
-    fn remove(&mut self, class: u32) {
+    fn remove(&mut self, class: u32, _queues: &mut QueueTable) {
         self.order.remove(class);
     }
 
@@ -38,17 +40,24 @@ impl Discipline for ArrivalOrder {
         self.order.push(class);
     }
 
-    fn activate(&mut self, _now: Instant, _class: u32, _head: u32) {}
+    fn activate(&mut self, _now: Instant, _class: u32, _head: u32, _queues: &mut QueueTable) {}
 
-    fn deactivate(&mut self, _class: u32) {}
+    fn deactivate(&mut self, _class: u32, _queues: &mut QueueTable) {}
 
     #[inline]
-    fn pick(&mut self, _now: Instant, _queues: &QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, _queues: &mut QueueTable) -> Pick {
         self.order.front().map_or(Pick::Nobody, Pick::Class)
     }
 
     #[inline]
-    fn sent(&mut self, _now: Instant, _class: u32, _bytes: u32, _head: Option<u32>) {
+    fn sent(
+        &mut self,
+        _now: Instant,
+        _class: u32,
+        _bytes: u32,
+        _head: Option<u32>,
+        _queues: &mut QueueTable,
+    ) {
         self.order.pop();
     }
 

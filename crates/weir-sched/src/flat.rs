@@ -13,8 +13,8 @@ use crate::{
 
 /// A scheduler of one level: the discipline `D` decides who is next, the rest is here.
 #[derive(Clone)]
-pub struct Flat<D> {
-    queues: QueueTable,
+pub struct Flat<D: Discipline> {
+    queues: QueueTable<D::State>,
     limits: Limits,
     /// The latest instant seen; one that goes back is replaced by it.
     latest: Instant,
@@ -23,6 +23,9 @@ pub struct Flat<D> {
 
 /// Who is next among the classes that have packets and are not at their limit (*active* ones).
 pub trait Discipline {
+    /// What it keeps for a class, beside its queue.
+    type State: Clone + Default + fmt::Debug;
+
     /// The state for a link without classes.
     fn new(link: &LinkConfig) -> Self;
 
@@ -30,10 +33,10 @@ pub trait Discipline {
     const LIMITS: bool = true;
 
     /// A class was added (it has no packets) or changed (it may be active).
-    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &QueueTable);
+    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &mut QueueTable<Self::State>);
 
-    /// A class is removed; it is not active any more.
-    fn remove(&mut self, class: u32);
+    /// A class is removed; it is not active any more, and its state ends.
+    fn remove(&mut self, class: u32, queues: &mut QueueTable<Self::State>);
 
     /// The link's rate changed.
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
@@ -47,16 +50,29 @@ pub trait Discipline {
 
     /// The class became active at `now`, which may lie in the past; `head` is the length of its
     /// first packet.
-    fn activate(&mut self, now: Instant, class: u32, head: u32);
+    fn activate(
+        &mut self,
+        now: Instant,
+        class: u32,
+        head: u32,
+        queues: &mut QueueTable<Self::State>,
+    );
 
     /// The class is not active any more although it has packets: at its limit, or removed.
-    fn deactivate(&mut self, class: u32);
+    fn deactivate(&mut self, class: u32, queues: &mut QueueTable<Self::State>);
 
     /// The class to serve, always an active one.
-    fn pick(&mut self, now: Instant, queues: &QueueTable) -> Pick;
+    fn pick(&mut self, now: Instant, queues: &mut QueueTable<Self::State>) -> Pick;
 
     /// The class just picked sent a packet; `head` is the length of its next, if there is one.
-    fn sent(&mut self, now: Instant, class: u32, bytes: u32, head: Option<u32>);
+    fn sent(
+        &mut self,
+        now: Instant,
+        class: u32,
+        bytes: u32,
+        head: Option<u32>,
+        queues: &mut QueueTable<Self::State>,
+    );
 
     /// The class just picked gave up a packet; `head` is the length of its next.
     fn dropped(&mut self, class: u32, head: u32) {
@@ -100,7 +116,7 @@ impl<D: Discipline> Flat<D> {
 
     fn activate(&mut self, now: Instant, class: u32) {
         if let Some(head) = self.queues.head_bytes(ClassId(class)) {
-            self.discipline.activate(now, class, head);
+            self.discipline.activate(now, class, head, &mut self.queues);
         }
     }
 
@@ -129,15 +145,14 @@ impl<D: Discipline> Flat<D> {
         if D::LIMITS && self.limits.any() {
             let head = self.queues.head_bytes(id).unwrap_or(0);
             if self.limits.hold(now, class, head) {
-                self.discipline.deactivate(class);
+                self.discipline.deactivate(class, &mut self.queues);
                 return None;
             }
         }
         match self.queues.pop(now, id) {
-            Popped::Send { packet, mark } => {
+            Popped::Send { packet, mark, next } => {
                 self.limits.charge(now, class, u64::from(packet.bytes()));
-                let head = self.queues.head_bytes(id);
-                self.discipline.sent(now, class, packet.bytes(), head);
+                self.discipline.sent(now, class, packet.bytes(), next, &mut self.queues);
                 Some(Dequeue::Send { class: id, packet, mark })
             }
             Popped::Dropped(packet) => {
@@ -147,7 +162,7 @@ impl<D: Discipline> Flat<D> {
             }
             Popped::Empty => {
                 debug_assert!(false, "an active class has a packet");
-                self.discipline.deactivate(class);
+                self.discipline.deactivate(class, &mut self.queues);
                 None
             }
         }
@@ -170,7 +185,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         if D::LIMITS {
             self.limits.configure(now, class.0, config);
         }
-        self.discipline.configure(class.0, config, &self.queues);
+        self.discipline.configure(class.0, config, &mut self.queues);
         Ok(class)
     }
 
@@ -184,7 +199,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         let now = self.observe(now);
         self.queues.change(class, &config.queue)?;
         let freed = D::LIMITS && self.limits.configure(now, class.0, config);
-        self.discipline.configure(class.0, config, &self.queues);
+        self.discipline.configure(class.0, config, &mut self.queues);
         if freed {
             self.activate(now, class.0);
         }
@@ -201,9 +216,9 @@ impl<D: Discipline> Scheduler for Flat<D> {
         self.observe(now);
         let parked = self.limits.remove(class.0);
         if !parked && !self.queues.is_empty(class) {
-            self.discipline.deactivate(class.0);
+            self.discipline.deactivate(class.0, &mut self.queues);
         }
-        self.discipline.remove(class.0);
+        self.discipline.remove(class.0, &mut self.queues);
         self.queues.remove(class, orphan)
     }
 
@@ -213,7 +228,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         let was_empty = self.queues.push(class, packet)?;
         self.discipline.enqueued(class.0, packet.bytes());
         if was_empty {
-            self.discipline.activate(now, class.0, packet.bytes());
+            self.discipline.activate(now, class.0, packet.bytes(), &mut self.queues);
         }
         Ok(())
     }
@@ -231,7 +246,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         }
         // Each turn of the loop serves a class or parks one; a parked one does not come back.
         loop {
-            match self.discipline.pick(now, &self.queues) {
+            match self.discipline.pick(now, &mut self.queues) {
                 Pick::Class(class) => {
                     if let Some(answer) = self.serve(now, class) {
                         return answer;
@@ -270,7 +285,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
     }
 }
 
-impl<D: fmt::Debug> fmt::Debug for Flat<D> {
+impl<D: Discipline + fmt::Debug> fmt::Debug for Flat<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the queues, which may hold a million packets.
         let mut shown = f.debug_struct("Flat");

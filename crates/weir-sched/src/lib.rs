@@ -34,7 +34,7 @@ mod wrr;
 
 pub use any::{AnyScheduler, SchedulerKind, UnknownScheduler};
 pub use codel::{Codel, Verdict};
-pub use drr::{DeficitRounds, Drr};
+pub use drr::{DeficitRounds, DeficitTurn, Drr};
 pub use fifo::{ArrivalOrder, Fifo};
 pub use flat::{Discipline, Flat, Pick};
 pub use hfsc::Hfsc;

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::ops::{Index, IndexMut};
 
 use weir_units::Instant;
 
@@ -16,12 +17,15 @@ use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, Qu
 /// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
 /// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
 /// packet, 128 a class. A scheduler decides which queue is next and leaves the rest to this.
+///
+/// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
+/// are in the cache line that every packet touches anyhow.
 #[derive(Clone, Debug)]
-pub struct QueueTable {
-    queues: Vec<Queue>,
+pub struct QueueTable<S = ()> {
+    classes: Vec<Class<S>>,
     ledgers: Vec<Ledger>,
-    nodes: Vec<Node>,
-    /// Head of the list of free nodes.
+    cells: Vec<Cell>,
+    /// Head of the list of free cells.
     free: u32,
     /// Freed indexes of classes, the least first.
     free_classes: BinaryHeap<Reverse<u32>>,
@@ -41,6 +45,8 @@ pub enum Popped {
         packet: Packet,
         /// Whether `CoDel` asks for a mark.
         mark: bool,
+        /// The length of the packet behind it, if there is one.
+        next: Option<u32>,
     },
     /// `CoDel` gave up this packet. The queue is not empty: it never gives up the last one.
     Dropped(Packet),
@@ -60,9 +66,17 @@ struct Sums {
     bytes_out: u64,
 }
 
-/// What every packet touches: one cache line, in this order for the reason of [`Sums`].
+/// What every packet touches.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
+struct Class<S> {
+    queue: Queue,
+    state: S,
+}
+
+/// 48 bytes, in this order for the reason of [`Sums`].
+#[derive(Clone, Debug)]
+#[repr(C)]
 struct Queue {
     head: u32,
     /// Length of the packet at the head: who is next is decided without a look at the packet.
@@ -73,8 +87,9 @@ struct Queue {
     sent_bytes: u64,
     /// Zero marks a class that does not exist.
     packets_max: u32,
+    /// Never above `bytes_max`, or what that was before.
+    bytes: u32,
     bytes_max: u32,
-    bytes: u64,
     managed: bool,
 }
 
@@ -88,19 +103,19 @@ struct Ledger {
 }
 
 #[derive(Clone, Debug)]
-struct Node {
+struct Cell {
     packet: Packet,
     next: u32,
 }
 
-impl QueueTable {
+impl<S: Clone + Default> QueueTable<S> {
     /// No queues yet; room for at most `classes_max`, and `packets_max` packets in all of them.
     #[must_use]
     pub fn new(classes_max: u32, packets_max: u32) -> Self {
         Self {
-            queues: Vec::new(),
+            classes: Vec::new(),
             ledgers: Vec::new(),
-            nodes: Vec::new(),
+            cells: Vec::new(),
             free: NIL,
             free_classes: BinaryHeap::new(),
             classes_max,
@@ -110,7 +125,7 @@ impl QueueTable {
         }
     }
 
-    /// Adds an empty queue under the least free index.
+    /// Adds an empty queue under the least free index, its state the default one.
     ///
     /// # Errors
     /// [`ConfigError::TooManyClasses`].
@@ -118,11 +133,11 @@ impl QueueTable {
         let index = match self.free_classes.pop() {
             Some(Reverse(index)) => index,
             None => {
-                let index = u32::try_from(self.queues.len()).unwrap_or(NIL);
+                let index = u32::try_from(self.classes.len()).unwrap_or(NIL);
                 if index >= self.classes_max {
                     return Err(ConfigError::TooManyClasses(self.classes_max));
                 }
-                self.queues.push(Queue::absent());
+                self.classes.push(Class { queue: Queue::absent(), state: S::default() });
                 self.ledgers.push(Ledger::default());
                 index
             }
@@ -151,13 +166,13 @@ impl QueueTable {
         orphan: &mut dyn FnMut(Packet),
     ) -> Result<(), ConfigError> {
         self.check(class)?;
-        while let Some(packet) = self.unlink(class.0 as usize) {
+        while let Some((packet, _)) = self.unlink(class) {
             orphan(packet);
         }
-        let index = class.0 as usize;
-        self.bounds -= u64::from(self.queues[index].packets_max);
-        self.queues[index] = Queue::absent();
-        self.ledgers[index] = Ledger::default();
+        let this = &mut self.classes[class.0 as usize];
+        self.bounds -= u64::from(this.queue.packets_max);
+        *this = Class { queue: Queue::absent(), state: S::default() };
+        self.ledgers[class.0 as usize] = Ledger::default();
         self.free_classes.push(Reverse(class.0));
         Ok(())
     }
@@ -168,31 +183,30 @@ impl QueueTable {
     /// Which bound refused it; the refusal is counted, unless no such queue exists.
     #[inline]
     pub fn push(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
-        let Some(queue) = self.queues.get_mut(class.0 as usize) else {
+        let Some(Class { queue, .. }) = self.classes.get_mut(class.0 as usize) else {
             return Err(DropReason::NoSuchQueue);
         };
-        let bytes = u64::from(packet.bytes());
-        let fits = queue.bytes + bytes <= u64::from(queue.bytes_max);
-        if queue.packets >= queue.packets_max || !fits || self.free == NIL {
-            let reason = self.why_full(class);
-            self.refuse(class, packet);
-            return Err(reason);
-        }
+        let bytes = packet.bytes();
+        let fits = u64::from(queue.bytes) + u64::from(bytes) <= u64::from(queue.bytes_max);
         let new = self.free;
-        let node = &mut self.nodes[new as usize];
-        self.free = node.next;
-        *node = Node { packet, next: NIL };
+        let cell = match self.cells.get_mut(new as usize) {
+            Some(cell) if fits && queue.packets < queue.packets_max => cell,
+            _ => return Err(self.refuse_full(class, packet)),
+        };
+        self.free = cell.next;
+        *cell = Cell { packet, next: NIL };
         let was_empty = queue.packets == 0;
         let tail = core::mem::replace(&mut queue.tail, new);
         queue.packets += 1;
-        queue.bytes += bytes;
+        // Not above a bound of 32 bits.
+        queue.bytes = queue.bytes.wrapping_add(bytes);
         self.sums.packets_in += 1;
-        self.sums.bytes_in += bytes;
+        self.sums.bytes_in += u64::from(bytes);
         if was_empty {
             queue.head = new;
-            queue.head_bytes = packet.bytes();
-        } else {
-            self.nodes[tail as usize].next = new;
+            queue.head_bytes = bytes;
+        } else if let Some(tail) = self.cells.get_mut(tail as usize) {
+            tail.next = new;
         }
         Ok(was_empty)
     }
@@ -207,45 +221,49 @@ impl QueueTable {
     /// Takes the packet at the head, or lets `CoDel` drop it.
     #[inline(always)]
     pub fn pop(&mut self, now: Instant, class: ClassId) -> Popped {
-        let index = class.0 as usize;
-        let Some(packet) = self.unlink(index) else { return Popped::Empty };
-        let Some(queue) = self.queues.get(index) else { return Popped::Empty };
+        let Some((packet, next)) = self.unlink(class) else { return Popped::Empty };
+        let Some(Class { queue, .. }) = self.classes.get_mut(class.0 as usize) else {
+            return Popped::Empty;
+        };
         // Whatever is decided, the packet stays in registers: through memory it would be written in
         // pieces and read as one, which stalls the processor.
-        let verdict = if queue.managed { self.manage(now, index, packet) } else { Verdict::Send };
-        let bytes = u64::from(packet.bytes());
-        if verdict == Verdict::Drop {
-            self.count_drop(index, bytes);
-            return Popped::Dropped(packet);
+        if queue.managed {
+            return self.manage(now, class, packet, next);
         }
-        if let Some(queue) = self.queues.get_mut(index) {
-            queue.sent_packets += 1;
-            queue.sent_bytes += bytes;
-        }
-        Popped::Send { packet, mark: verdict == Verdict::Mark }
+        queue.sent_packets += 1;
+        queue.sent_bytes += u64::from(packet.bytes());
+        Popped::Send { packet, mark: false, next }
     }
 
     /// Lets `CoDel` decide on a packet just taken.
     #[inline(never)]
-    fn manage(&mut self, now: Instant, index: usize, packet: Packet) -> Verdict {
-        let ledger = &mut self.ledgers[index];
-        let behind = self.queues[index].bytes;
-        let codel = ledger.codel.as_mut();
+    fn manage(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        packet: Packet,
+        next: Option<u32>,
+    ) -> Popped {
+        let (queue, ledger) =
+            (&mut self.classes[class.0 as usize].queue, &mut self.ledgers[class.0 as usize]);
+        let (codel, behind) = (ledger.codel.as_mut(), u64::from(queue.bytes));
         let verdict = codel.map_or(Verdict::Send, |codel| codel.verdict(now, packet, behind));
-        ledger.marked += u64::from(verdict == Verdict::Mark);
-        verdict
-    }
-
-    #[cold]
-    fn count_drop(&mut self, index: usize, bytes: u64) {
-        self.ledgers[index].dropped.count(bytes);
+        let (mark, bytes) = (verdict == Verdict::Mark, u64::from(packet.bytes()));
+        if verdict == Verdict::Drop {
+            ledger.dropped.count(bytes);
+            return Popped::Dropped(packet);
+        }
+        ledger.marked += u64::from(mark);
+        queue.sent_packets += 1;
+        queue.sent_bytes += bytes;
+        Popped::Send { packet, mark, next }
     }
 
     /// The length of the packet at the head, `None` without one.
     #[inline]
     #[must_use]
     pub fn head_bytes(&self, class: ClassId) -> Option<u32> {
-        let queue = self.queues.get(class.0 as usize)?;
+        let Class { queue, .. } = self.classes.get(class.0 as usize)?;
         (queue.packets > 0).then_some(queue.head_bytes)
     }
 
@@ -253,15 +271,15 @@ impl QueueTable {
     /// waits for it.
     #[inline]
     pub fn touch(&self, class: ClassId) {
-        core::hint::black_box(self.queues.get(class.0 as usize).map_or(0, |queue| queue.tail));
+        core::hint::black_box(self.queue(class).map_or(0, |queue| queue.tail));
     }
 
     /// Reads what the next packet on its way out will need. Nothing waits for it.
     #[inline]
     pub fn touch_head(&self, class: ClassId) {
-        if let Some(queue) = self.queues.get(class.0 as usize) {
-            let node = self.nodes.get(queue.head as usize);
-            core::hint::black_box(node.map_or(0, |node| node.next));
+        if let Some(queue) = self.queue(class) {
+            let cell = self.cells.get(queue.head as usize);
+            core::hint::black_box(cell.map_or(0, |cell| cell.next));
         }
     }
 
@@ -269,13 +287,13 @@ impl QueueTable {
     #[inline]
     #[must_use]
     pub fn is_empty(&self, class: ClassId) -> bool {
-        self.queues.get(class.0 as usize).is_none_or(|queue| queue.packets == 0)
+        self.queue(class).is_none_or(|queue| queue.packets == 0)
     }
 
     /// Whether the class exists.
     #[must_use]
     pub fn exists(&self, class: ClassId) -> bool {
-        self.queues.get(class.0 as usize).is_some_and(|queue| queue.packets_max > 0)
+        self.queue(class).is_some_and(|queue| queue.packets_max > 0)
     }
 
     /// An error unless the class exists.
@@ -296,14 +314,14 @@ impl QueueTable {
     /// What one class has queued; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
-        self.queues.get(class.0 as usize).map_or_else(Backlog::default, Queue::backlog)
+        self.queue(class).map_or_else(Backlog::default, Queue::backlog)
     }
 
     /// Packets that the class can still take, by its own bound of packets and the table's.
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
-        let Some(queue) = self.queues.get(class.0 as usize) else { return 0 };
-        let free = self.nodes.len() as u64 - self.total().packets;
+        let Some(queue) = self.queue(class) else { return 0 };
+        let free = self.cells.len() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         queue.packets_max.saturating_sub(queue.packets).min(free)
     }
@@ -311,8 +329,8 @@ impl QueueTable {
     /// The class's counters; zero for an unknown class.
     #[must_use]
     pub fn counters(&self, class: ClassId) -> ClassCounters {
-        let index = class.0 as usize;
-        let (Some(queue), Some(ledger)) = (self.queues.get(index), self.ledgers.get(index)) else {
+        let (Some(queue), Some(ledger)) = (self.queue(class), self.ledgers.get(class.0 as usize))
+        else {
             return ClassCounters::default();
         };
         let sent = Backlog { packets: queue.sent_packets, bytes: queue.sent_bytes };
@@ -331,33 +349,38 @@ impl QueueTable {
     /// Packets that the slab holds room for; grows with the bounds of the queues.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.nodes.len()
+        self.cells.len()
     }
 
     #[inline(always)]
-    fn unlink(&mut self, index: usize) -> Option<Packet> {
-        let queue = self.queues.get_mut(index)?;
+    fn queue(&self, class: ClassId) -> Option<&Queue> {
+        self.classes.get(class.0 as usize).map(|class| &class.queue)
+    }
+
+    /// Takes the packet at the head, and tells the length of the one behind it.
+    #[inline(always)]
+    fn unlink(&mut self, class: ClassId) -> Option<(Packet, Option<u32>)> {
+        let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
         if queue.packets == 0 {
             return None;
         }
         let head = queue.head;
-        let node = self.nodes.get_mut(head as usize)?;
-        let packet = node.packet;
-        queue.head = core::mem::replace(&mut node.next, self.free);
+        let cell = self.cells.get_mut(head as usize)?;
+        let packet = cell.packet;
+        queue.head = core::mem::replace(&mut cell.next, self.free);
         self.free = head;
-        let bytes = u64::from(packet.bytes());
         queue.packets -= 1;
-        queue.bytes -= bytes;
-        // The last one has none behind it.
-        let next = self.nodes.get(queue.head as usize);
-        queue.head_bytes = next.map_or(0, |node| node.packet.bytes());
+        queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
         self.sums.packets_out += 1;
-        self.sums.bytes_out += bytes;
-        Some(packet)
+        self.sums.bytes_out += u64::from(packet.bytes());
+        // The last one has none behind it.
+        let next = self.cells.get(queue.head as usize).map(|cell| cell.packet.bytes());
+        queue.head_bytes = next.unwrap_or(0);
+        Some((packet, next))
     }
 
     fn configure(&mut self, index: usize, config: &QueueConfig) {
-        let queue = &mut self.queues[index];
+        let queue = &mut self.classes[index].queue;
         let bound = config.packets.max(1);
         self.bounds = self.bounds - u64::from(queue.packets_max) + u64::from(bound);
         queue.packets_max = bound;
@@ -376,27 +399,45 @@ impl QueueTable {
         // of others.
         let wanted = (self.bounds + self.total().packets).min(u64::from(self.packets_max));
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let old = self.nodes.len();
+        let old = self.cells.len();
         if wanted <= old {
             return;
         }
         let packet = Packet::new(0, 0, Instant::ZERO);
-        self.nodes.resize(wanted, Node { packet, next: NIL });
-        // New nodes in ascending order, so that a burst walks memory forwards.
+        self.cells.resize(wanted, Cell { packet, next: NIL });
+        // New cells in ascending order, so that a burst walks memory forwards.
         for index in (old..wanted).rev() {
-            self.nodes[index].next = self.free;
+            self.cells[index].next = self.free;
             self.free = u32::try_from(index).unwrap_or(NIL);
         }
     }
 
+    /// Counts a refusal, and says which bound it was.
     #[cold]
-    fn why_full(&self, class: ClassId) -> DropReason {
-        match &self.queues[class.0 as usize] {
+    fn refuse_full(&mut self, class: ClassId, packet: Packet) -> DropReason {
+        self.refuse(class, packet);
+        match &self.classes[class.0 as usize].queue {
             queue if queue.packets_max == 0 => DropReason::NoSuchQueue,
             queue if queue.packets >= queue.packets_max => DropReason::QueuePackets,
             _ if self.free == NIL => DropReason::AllQueues,
             _ => DropReason::QueueBytes,
         }
+    }
+}
+
+/// The state of a class that was added at some time.
+impl<S> Index<u32> for QueueTable<S> {
+    type Output = S;
+    #[inline]
+    fn index(&self, class: u32) -> &S {
+        &self.classes[class as usize].state
+    }
+}
+
+impl<S> IndexMut<u32> for QueueTable<S> {
+    #[inline]
+    fn index_mut(&mut self, class: u32) -> &mut S {
+        &mut self.classes[class as usize].state
     }
 }
 
@@ -417,7 +458,7 @@ impl Queue {
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.packets), bytes: self.bytes }
+        Backlog { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
     }
 }
 
@@ -435,7 +476,7 @@ impl Backlog {
     }
 }
 
-/// No node.
+/// No cell.
 const NIL: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -462,7 +503,7 @@ mod tests {
 
     #[test]
     fn each_bound_refuses_with_its_reason() {
-        let mut table = QueueTable::new(3, 5);
+        let mut table = QueueTable::<()>::new(3, 5);
         let a = table.add(&bound(2, 10_000)).unwrap();
         let b = table.add(&bound(9, 100)).unwrap();
         assert_eq!(table.push(a, packet(1, 60)), Ok(true));
@@ -483,7 +524,7 @@ mod tests {
 
     #[test]
     fn the_least_free_index_is_taken_next() {
-        let mut table = QueueTable::new(3, 100);
+        let mut table = QueueTable::<()>::new(3, 100);
         for expected in 0..3 {
             assert_eq!(table.add(&bound(1, 100)), Ok(ClassId(expected)));
         }
@@ -500,7 +541,7 @@ mod tests {
 
     #[test]
     fn a_lower_bound_keeps_what_is_queued_and_removal_hands_it_back() {
-        let mut table = QueueTable::new(2, 100);
+        let mut table = QueueTable::<()>::new(2, 100);
         let class = table.add(&bound(4, 1000)).unwrap();
         for id in 0..4 {
             table.push(class, packet(id, 10)).unwrap();
@@ -516,7 +557,7 @@ mod tests {
 
     #[test]
     fn codel_drops_are_counted_and_never_empty_a_queue() {
-        let mut table = QueueTable::new(1, 100);
+        let mut table = QueueTable::<()>::new(1, 100);
         let target = Nanos::new(10);
         let codel = crate::CodelConfig { target, interval: Nanos::new(100), ecn: false };
         let class = table.add(&QueueConfig { codel: Some(codel), ..bound(50, 50_000) }).unwrap();

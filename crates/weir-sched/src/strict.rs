@@ -38,11 +38,13 @@ impl HighestFirst {
 }
 
 impl Discipline for HighestFirst {
+    type State = ();
+
     fn new(_link: &LinkConfig) -> Self {
         Self { levels: Vec::new(), active: MinHeap::new(), next: 0 }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &QueueTable) {
+    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &mut QueueTable) {
         let index = class as usize;
         if self.levels.len() <= index {
             self.levels.resize(index + 1, 0);
@@ -55,14 +57,14 @@ impl Discipline for HighestFirst {
         }
     }
 
-    fn remove(&mut self, _class: u32) {}
+    fn remove(&mut self, _class: u32, _queues: &mut QueueTable) {}
 
-    fn activate(&mut self, _now: Instant, class: u32, _head: u32) {
+    fn activate(&mut self, _now: Instant, class: u32, _head: u32, _queues: &mut QueueTable) {
         let rank = self.rank(class);
         self.active.push(rank, class);
     }
 
-    fn deactivate(&mut self, class: u32) {
+    fn deactivate(&mut self, class: u32, _queues: &mut QueueTable) {
         match self.active.peek() {
             Some((_, top)) if top == class => _ = self.active.pop(),
             _ => _ = self.active.remove(class),
@@ -70,12 +72,19 @@ impl Discipline for HighestFirst {
     }
 
     #[inline]
-    fn pick(&mut self, _now: Instant, _queues: &QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, _queues: &mut QueueTable) -> Pick {
         self.active.peek().map_or(Pick::Nobody, |(_, class)| Pick::Class(class))
     }
 
     #[inline]
-    fn sent(&mut self, _now: Instant, class: u32, _bytes: u32, head: Option<u32>) {
+    fn sent(
+        &mut self,
+        _now: Instant,
+        class: u32,
+        _bytes: u32,
+        head: Option<u32>,
+        _queues: &mut QueueTable,
+    ) {
         if head.is_some() {
             let rank = self.rank(class);
             self.active.replace_top(rank);

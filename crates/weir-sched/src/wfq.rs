@@ -86,6 +86,8 @@ impl FairShares {
 }
 
 impl Discipline for FairShares {
+    type State = ();
+
     fn new(_link: &LinkConfig) -> Self {
         Self {
             classes: Vec::new(),
@@ -97,7 +99,7 @@ impl Discipline for FairShares {
         }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &QueueTable) {
+    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &mut QueueTable) {
         let index = class as usize;
         if self.classes.len() <= index {
             self.classes.resize_with(index + 1, Class::default);
@@ -114,13 +116,13 @@ impl Discipline for FairShares {
         }
     }
 
-    fn remove(&mut self, class: u32) {
+    fn remove(&mut self, class: u32, _queues: &mut QueueTable) {
         let removed = core::mem::take(&mut self.classes[class as usize]);
         self.weights -= u64::from(removed.weight);
     }
 
     #[inline]
-    fn activate(&mut self, _now: Instant, class: u32, head: u32) {
+    fn activate(&mut self, _now: Instant, class: u32, head: u32, _queues: &mut QueueTable) {
         if self.is_idle() {
             self.virtual_time = self.virtual_time.max(self.horizon);
         }
@@ -137,7 +139,7 @@ impl Discipline for FairShares {
         }
     }
 
-    fn deactivate(&mut self, class: u32) {
+    fn deactivate(&mut self, class: u32, _queues: &mut QueueTable) {
         // The packet was not sent: its share is given back.
         let state = &mut self.classes[class as usize];
         (state.finish, state.remainder) = (state.start, 0);
@@ -148,7 +150,7 @@ impl Discipline for FairShares {
     }
 
     #[inline]
-    fn pick(&mut self, _now: Instant, _queues: &QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, _queues: &mut QueueTable) -> Pick {
         if self.eligible.is_empty() {
             let Some((start, _)) = self.waiting.peek() else { return Pick::Nobody };
             self.virtual_time = self.virtual_time.max(start);
@@ -164,7 +166,14 @@ impl Discipline for FairShares {
     }
 
     #[inline]
-    fn sent(&mut self, _now: Instant, class: u32, bytes: u32, head: Option<u32>) {
+    fn sent(
+        &mut self,
+        _now: Instant,
+        class: u32,
+        bytes: u32,
+        head: Option<u32>,
+        _queues: &mut QueueTable,
+    ) {
         self.virtual_time += u64::from(bytes) << FRACTION_BITS;
         if let Some(head) = head {
             let state = &mut self.classes[class as usize];

@@ -125,6 +125,8 @@ impl PacketRounds {
 }
 
 impl Discipline for PacketRounds {
+    type State = ();
+
     fn new(link: &LinkConfig) -> Self {
         Self {
             classes: Vec::new(),
@@ -142,7 +144,7 @@ impl Discipline for PacketRounds {
         }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &QueueTable) {
+    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &mut QueueTable) {
         let index = class as usize;
         if self.classes.len() <= index {
             self.classes.resize_with(index + 1, Class::default);
@@ -154,7 +156,7 @@ impl Discipline for PacketRounds {
         self.minimums.configure(class, config.min_rate, state.active);
     }
 
-    fn remove(&mut self, class: u32) {
+    fn remove(&mut self, class: u32, _queues: &mut QueueTable) {
         let state = &mut self.classes[class as usize];
         (state.carry, state.mean) = (0, 0);
         self.minimums.configure(class, BitRate::ZERO, false);
@@ -182,7 +184,7 @@ impl Discipline for PacketRounds {
     }
 
     #[inline]
-    fn activate(&mut self, now: Instant, class: u32, _head: u32) {
+    fn activate(&mut self, now: Instant, class: u32, _head: u32, _queues: &mut QueueTable) {
         if let (0, Some(wire)) = (self.active, &mut self.wire) {
             wire.idle_until(now);
         }
@@ -199,7 +201,7 @@ impl Discipline for PacketRounds {
         self.minimums.activate(now, class);
     }
 
-    fn deactivate(&mut self, class: u32) {
+    fn deactivate(&mut self, class: u32, _queues: &mut QueueTable) {
         self.active -= 1;
         self.classes[class as usize].active = false;
         if self.turn.is_some() && self.ring.front() == Some(class) {
@@ -208,7 +210,7 @@ impl Discipline for PacketRounds {
     }
 
     #[inline]
-    fn pick(&mut self, now: Instant, queues: &QueueTable) -> Pick {
+    fn pick(&mut self, now: Instant, queues: &mut QueueTable) -> Pick {
         if let Some(Err(until)) = self.wire.as_ref().map(|wire| wire.ready(now)) {
             return self.why_busy(queues).map_or(Pick::Nobody, |why| Pick::Wait(until, why));
         }
@@ -235,7 +237,14 @@ impl Discipline for PacketRounds {
     }
 
     #[inline]
-    fn sent(&mut self, now: Instant, class: u32, bytes: u32, head: Option<u32>) {
+    fn sent(
+        &mut self,
+        now: Instant,
+        class: u32,
+        bytes: u32,
+        head: Option<u32>,
+        _queues: &mut QueueTable,
+    ) {
         let length = ByteCount::new(bytes.into());
         if let Some(wire) = &mut self.wire {
             wire.sent(now, length);

@@ -174,7 +174,7 @@ impl Scheduler for Hfsc {
         let Some((leaf, by_claim)) = self.pick(now) else { return self.quiet() };
         let class = ClassId(leaf);
         match self.queues.pop(Instant::from_nanos(now), class) {
-            Popped::Send { packet, mark } => {
+            Popped::Send { packet, mark, .. } => {
                 if by_claim {
                     self.claim_served(leaf, now, packet.bytes());
                 }
