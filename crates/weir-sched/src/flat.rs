@@ -138,32 +138,48 @@ impl<D: Discipline> Flat<D> {
         until.map_or(Dequeue::Idle, |until| Dequeue::Wait { until, why })
     }
 
-    /// Serves the class picked; `None` if it is at its limit instead.
-    #[inline]
-    fn serve(&mut self, now: Instant, class: u32) -> Option<Dequeue> {
-        let id = ClassId(class);
-        if D::LIMITS && self.limits.any() {
-            let head = self.queues.head_bytes(id).unwrap_or(0);
+    /// While some class has an upper limit.
+    #[inline(never)]
+    fn dequeue_limited(&mut self, now: Instant) -> Dequeue {
+        self.release(now);
+        // Each turn of the loop serves a class or parks one; a parked one does not come back.
+        loop {
+            let class = match self.discipline.pick(now, &mut self.queues) {
+                Pick::Class(class) => class,
+                Pick::Wait(until, why) => return Dequeue::Wait { until, why },
+                Pick::Nobody => return self.nobody(now),
+            };
+            let head = self.queues.head_bytes(ClassId(class)).unwrap_or(0);
             if self.limits.hold(now, class, head) {
                 self.discipline.deactivate(class, &mut self.queues);
-                return None;
+                continue;
             }
+            let answer = self.serve(now, class);
+            if let Dequeue::Send { packet, .. } = answer {
+                self.limits.charge(now, class, u64::from(packet.bytes()));
+            }
+            return answer;
         }
+    }
+
+    /// Serves the class picked.
+    #[inline(always)]
+    fn serve(&mut self, now: Instant, class: u32) -> Dequeue {
+        let id = ClassId(class);
         match self.queues.pop(now, id) {
             Popped::Send { packet, mark, next } => {
-                self.limits.charge(now, class, u64::from(packet.bytes()));
                 self.discipline.sent(now, class, packet.bytes(), next, &mut self.queues);
-                Some(Dequeue::Send { class: id, packet, mark })
+                Dequeue::Send { class: id, packet, mark }
             }
             Popped::Dropped(packet) => {
                 let head = self.queues.head_bytes(id).unwrap_or(0);
                 self.discipline.dropped(class, head);
-                Some(Dequeue::Dropped { class: id, packet, reason: DropReason::Codel })
+                Dequeue::Dropped { class: id, packet, reason: DropReason::Codel }
             }
             Popped::Empty => {
                 debug_assert!(false, "an active class has a packet");
                 self.discipline.deactivate(class, &mut self.queues);
-                None
+                Dequeue::Idle
             }
         }
     }
@@ -241,20 +257,13 @@ impl<D: Discipline> Scheduler for Flat<D> {
     #[inline]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);
-        if self.limits.any() {
-            self.release(now);
+        if D::LIMITS && self.limits.any() {
+            return self.dequeue_limited(now);
         }
-        // Each turn of the loop serves a class or parks one; a parked one does not come back.
-        loop {
-            match self.discipline.pick(now, &mut self.queues) {
-                Pick::Class(class) => {
-                    if let Some(answer) = self.serve(now, class) {
-                        return answer;
-                    }
-                }
-                Pick::Wait(until, why) => return Dequeue::Wait { until, why },
-                Pick::Nobody => return self.nobody(now),
-            }
+        match self.discipline.pick(now, &mut self.queues) {
+            Pick::Class(class) => self.serve(now, class),
+            Pick::Wait(until, why) => Dequeue::Wait { until, why },
+            Pick::Nobody => Dequeue::Idle,
         }
     }
 

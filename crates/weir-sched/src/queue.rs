@@ -352,6 +352,13 @@ impl<S: Clone + Default> QueueTable<S> {
         self.cells.len()
     }
 
+    /// The state of a class, `None` for one that was never added.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, class: ClassId) -> Option<&S> {
+        self.classes.get(class.0 as usize).map(|class| &class.state)
+    }
+
     #[inline(always)]
     fn queue(&self, class: ClassId) -> Option<&Queue> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)

@@ -10,9 +10,9 @@ use weir_units::Nanos;
 
 use super::Hfsc;
 use super::calendar::Link;
-use super::curve::{Runtime, ServiceCurve};
+use super::curve::{Line, Runtime, ServiceCurve};
 use super::limit::Limit;
-use super::tree::{Branch, Claim, NONE, Node, ROOT, STALE};
+use super::tree::{Branch, NONE, Node, ROOT, STALE};
 use crate::{ClassConfig, ClassId, ConfigError, Packet};
 
 impl Hfsc {
@@ -24,28 +24,26 @@ impl Hfsc {
         config: &ClassConfig,
     ) -> Result<ClassId, ConfigError> {
         check(config)?;
-        let class = self.queues.add(&config.queue)?;
+        let class = self.classes.add(&config.queue)?;
         let branch = match self.branch_of(parent) {
             Ok(branch) => branch,
             Err(error) => {
-                self.queues.remove(class, &mut |_| ())?;
+                self.classes.remove(class, &mut |_| ())?;
                 return Err(error);
             }
         };
-        if self.nodes.len() <= class.0 as usize {
-            self.nodes.push(Node::ABSENT);
+        if self.seconds.len() <= class.0 as usize {
+            self.seconds.push(Line::default());
             self.claim_links.push(Link::NONE);
             self.wake_links.extend([Link::NONE; 2]);
         }
         let this = &mut self.branches[branch];
         this.children += 1;
         let slot = this.shares.add(class.0);
-        let home = self.home_of(branch);
+        let (home, virtual_time) = (this.home, this.virtual_now);
         self.settle(home);
-        self.wakes.reserve(2 * self.nodes.len(), &mut self.wake_links);
-        let virtual_time = self.branches[branch].virtual_now;
-        self.nodes[class.0 as usize] =
-            Node { parent: branch, home, slot, virtual_time, ..Node::ABSENT };
+        self.wakes.reserve(self.wake_links.len(), &mut self.wake_links);
+        self.classes[class.0] = Node { parent: branch, slot, virtual_time, ..Node::default() };
         self.configure(class.0, now, config);
         Ok(class)
     }
@@ -57,9 +55,9 @@ impl Hfsc {
         class: ClassId,
         config: &ClassConfig,
     ) -> Result<(), ConfigError> {
-        self.queues.check(class)?;
+        self.classes.check(class)?;
         check(config)?;
-        self.queues.change(class, &config.queue)?;
+        self.classes.change(class, &config.queue)?;
         if self.is_configured(class.0, config) {
             // Taking it out and entering it again would forget how far it lags behind its siblings.
             return Ok(());
@@ -76,35 +74,34 @@ impl Hfsc {
         class: ClassId,
         orphan: &mut dyn FnMut(Packet),
     ) -> Result<(), ConfigError> {
-        self.queues.check(class)?;
-        if self.nodes[class.0 as usize].branch != NONE {
+        self.classes.check(class)?;
+        if self.classes[class.0].branch != NONE {
             return Err(ConfigError::WrongKind(class));
         }
-        self.queues.remove(class, orphan)?;
         self.withdraw(class.0);
-        let node = core::mem::replace(&mut self.nodes[class.0 as usize], Node::ABSENT);
-        if node.claim != NONE {
-            self.curves.release(self.claims[node.claim].curve);
-            self.claims.remove(node.claim);
+        let node = core::mem::take(&mut self.classes[class.0]);
+        self.classes.remove(class, orphan)?;
+        if node.curve != NONE {
+            self.curves.release(node.curve);
         }
         if node.limit != NONE {
             self.limits.remove(node.limit);
         }
-        self.branches[node.parent].shares.release(node.slot);
-        self.branches[node.home].claimants -= 1;
+        let parent = &mut self.branches[node.parent];
+        parent.shares.release(node.slot);
+        let home = parent.home;
+        self.branches[home].claimants -= 1;
         self.leave(node.parent);
         Ok(())
     }
 
     /// Whether weight, curve and limit are those of `config` already.
     fn is_configured(&self, node: u32, config: &ClassConfig) -> bool {
-        let this = &self.nodes[node as usize];
+        let this = &self.classes[node];
         let delay = config.delay.map(|delay| (delay, config.delay_packet));
-        let same_curve = match (this.claim, ServiceCurve::new(config.min_rate, delay)) {
+        let same_curve = match (this.curve, ServiceCurve::new(config.min_rate, delay)) {
             (NONE, curve) => curve.is_none(),
-            (claim, curve) => {
-                curve.is_some_and(|curve| self.curves[self.claims[claim].curve] == curve)
-            }
+            (old, curve) => curve.is_some_and(|curve| self.curves[old] == curve),
         };
         let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
         let same_limit = match (this.limit, limit) {
@@ -115,36 +112,11 @@ impl Hfsc {
     }
 
     fn configure(&mut self, node: u32, now: u64, config: &ClassConfig) {
-        if self.nodes[node as usize].weight != config.weight {
+        if self.classes[node].weight != config.weight {
             self.reweigh(node, config.weight);
         }
-        let this = &mut self.nodes[node as usize];
-        let delay = config.delay.map(|delay| (delay, config.delay_packet));
-        let curve = ServiceCurve::new(config.min_rate, delay);
-        match (this.claim, curve) {
-            (NONE, None) => (),
-            (NONE, Some(curve)) => {
-                let mut runtime = Runtime::default();
-                runtime.activate(&curve, now);
-                let curve = self.curves.take(curve);
-                this.claim = self.claims.insert(Claim { curve, runtime, bytes: STALE });
-            }
-            (claim, None) => {
-                self.curves.release(self.claims[claim].curve);
-                self.claims.remove(claim);
-                this.claim = NONE;
-            }
-            (claim, Some(curve)) => {
-                let claim = &mut self.claims[claim];
-                let old = self.curves[claim.curve];
-                if old != curve {
-                    claim.runtime.change(now, &old, &curve);
-                    self.curves.release(claim.curve);
-                    claim.curve = self.curves.take(curve);
-                }
-                claim.bytes = STALE;
-            }
-        }
+        self.set_curve(node, now, config);
+        let this = &mut self.classes[node];
         let limit = config.max_rate.and_then(|rate| Limit::new(rate, config.burst));
         let moves = this.branch != NONE && (this.limit != NONE) != limit.is_some();
         match (this.limit, limit) {
@@ -164,10 +136,33 @@ impl Hfsc {
         }
     }
 
+    fn set_curve(&mut self, node: u32, now: u64, config: &ClassConfig) {
+        let delay = config.delay.map(|delay| (delay, config.delay_packet));
+        let curve = ServiceCurve::new(config.min_rate, delay);
+        let old = self.classes[node].curve;
+        let mut runtime = self.runtime(node);
+        match curve {
+            None => runtime = Runtime::default(),
+            Some(curve) if old == NONE => {
+                runtime = Runtime::default();
+                runtime.activate(&curve, now);
+            }
+            Some(curve) if self.curves[old] == curve => (),
+            Some(curve) => runtime.change(now, &self.curves[old], &curve),
+        }
+        let curve = curve.map_or(NONE, |curve| self.curves.take(curve));
+        if old != NONE {
+            self.curves.release(old);
+        }
+        let this = &mut self.classes[node];
+        (this.curve, this.claim_bytes) = (curve, STALE);
+        self.set_runtime(node, runtime);
+    }
+
     /// The branch in which claims of the children of `branch` compete.
     fn home_of(&self, mut branch: u32) -> u32 {
         while branch != ROOT {
-            let node = &self.nodes[self.branches[branch].node as usize];
+            let node = &self.classes[self.branches[branch].node];
             if node.limit != NONE {
                 return branch;
             }
@@ -188,9 +183,9 @@ impl Hfsc {
     /// compete elsewhere from now on.
     fn move_claims(&mut self, now: u64) {
         let mut moved = Vec::new();
-        for (index, class) in (0..self.nodes.len()).zip(0..) {
-            let node = &self.nodes[index];
-            let (old, new) = (node.home, self.home_of(node.parent));
+        for (class, index) in (0..).zip(0..self.seconds.len()) {
+            let node = &self.classes[class];
+            let (old, new) = (self.branches[node.parent].home, self.home_of(node.parent));
             if node.weight == 0 || old == new {
                 continue;
             }
@@ -199,11 +194,13 @@ impl Hfsc {
             }
             self.branches[old].claims.remove(class, &mut self.claim_links);
             self.branches[old].claimants -= 1;
-            self.nodes[index].home = new;
             self.settle(new);
         }
+        for branch in self.branches.indexes() {
+            self.branches[branch].home = self.home_of(branch);
+        }
         for class in moved {
-            let node = &mut self.nodes[class as usize];
+            let node = &mut self.classes[class];
             if node.branch != NONE {
                 let branch = node.branch;
                 self.claim_announce(branch);
@@ -217,16 +214,17 @@ impl Hfsc {
     /// The branch of `parent`; a leaf without packets becomes one.
     fn branch_of(&mut self, parent: Option<ClassId>) -> Result<u32, ConfigError> {
         let Some(parent) = parent else { return Ok(ROOT) };
-        self.queues.check(parent)?;
-        if self.nodes[parent.0 as usize].branch == NONE {
+        self.classes.check(parent)?;
+        if self.classes[parent.0].branch == NONE {
             if !self.is_empty(parent.0) {
                 return Err(ConfigError::WrongKind(parent));
             }
             self.withdraw(parent.0);
-            let branch = Branch { node: parent.0, ..Branch::default() };
-            self.nodes[parent.0 as usize].branch = self.branches.insert(branch);
+            let branch = self.branches.insert(Branch { node: parent.0, ..Branch::default() });
+            self.classes[parent.0].branch = branch;
+            self.branches[branch].home = self.home_of(branch);
         }
-        Ok(self.nodes[parent.0 as usize].branch)
+        Ok(self.classes[parent.0].branch)
     }
 
     /// A class left `branch`; one without children is a leaf again.
@@ -237,7 +235,7 @@ impl Hfsc {
             let node = this.node;
             self.branches.remove(branch);
             self.withdraw(node);
-            self.nodes[node as usize].branch = NONE;
+            self.classes[node].branch = NONE;
         }
     }
 }

@@ -43,12 +43,20 @@ enum Shape {
     Convex,
 }
 
+/// What a packet takes on both lines of a curve.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Steps {
+    first: (u64, u64),
+    second: (u64, u64),
+}
+
 /// The deadline curve of one class, and with it the eligible curve (§IV-B).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runtime {
-    first: Line,
+    pub(super) first: Line,
     /// The second line, moved to the origin: [`ServiceCurve::offset`] is applied when it is read.
-    second: Line,
+    /// Of no meaning where the curve has one piece.
+    pub(super) second: Line,
 }
 
 impl Slope {
@@ -106,7 +114,14 @@ impl Line {
     /// `count` bytes of service later.
     #[must_use]
     pub(super) fn after(self, slope: Slope, count: u64) -> Self {
-        let (whole, part) = slope.time_for(count);
+        self.plus(slope, slope.time_for(count))
+    }
+
+    /// `time` (of [`Slope::time_for`]) later.
+    #[must_use]
+    #[inline]
+    fn plus(self, slope: Slope, time: (u64, u64)) -> Self {
+        let (whole, part) = time;
         let part = part + self.part;
         let carry = part >= slope.bytes;
         Self {
@@ -162,6 +177,18 @@ impl ServiceCurve {
             linear
         })
     }
+
+    /// Whether it has one piece only.
+    #[inline]
+    pub(super) fn is_linear(&self) -> bool {
+        self.shape == Shape::Linear
+    }
+
+    /// What `count` bytes take.
+    pub(super) fn steps(&self, count: u32) -> Steps {
+        let [first, second] = [self.first, self.second].map(|line| line.time_for(count.into()));
+        Steps { first, second }
+    }
 }
 
 impl Runtime {
@@ -183,6 +210,7 @@ impl Runtime {
     }
 
     /// The eligible time of the packet at the head: `E⁻¹(c)`, rounded up (eqs 10 and 11).
+    #[inline]
     pub(super) fn eligible(&self, curve: &ServiceCurve) -> u64 {
         match curve.shape {
             Shape::Linear => self.first.ceil(),
@@ -193,27 +221,30 @@ impl Runtime {
         }
     }
 
-    /// The deadline of `count` bytes at the head: `D⁻¹(c + count)`, rounded up (eq. 8).
-    pub(super) fn deadline(&self, curve: &ServiceCurve, count: u64) -> u64 {
-        let first = self.first.after(curve.first, count).ceil();
+    /// The deadline of the packet at the head, which takes `steps`: `D⁻¹(c + bytes)`, rounded up
+    /// (eq. 8).
+    #[inline]
+    pub(super) fn deadline(&self, curve: &ServiceCurve, steps: Steps) -> u64 {
+        let first = self.first.plus(curve.first, steps.first).ceil();
         match curve.shape {
             Shape::Linear => first,
             Shape::Concave => {
-                let second = self.second.after(curve.second, count).ceil();
+                let second = self.second.plus(curve.second, steps.second).ceil();
                 first.max(second.saturating_sub(curve.offset))
             }
             Shape::Convex => {
-                let second = self.second.after(curve.second, count).ceil();
+                let second = self.second.plus(curve.second, steps.second).ceil();
                 first.min(second.saturating_add(curve.offset))
             }
         }
     }
 
-    /// `count` bytes were served by the real-time criterion.
-    pub(super) fn serve(&mut self, curve: &ServiceCurve, count: u64) {
-        self.first = self.first.after(curve.first, count);
+    /// A packet that takes `steps` was served by the real-time criterion.
+    #[inline]
+    pub(super) fn serve(&mut self, curve: &ServiceCurve, steps: Steps) {
+        self.first = self.first.plus(curve.first, steps.first);
         if curve.shape != Shape::Linear {
-            self.second = self.second.after(curve.second, count);
+            self.second = self.second.plus(curve.second, steps.second);
         }
     }
 

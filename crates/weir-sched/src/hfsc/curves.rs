@@ -3,7 +3,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::curve::ServiceCurve;
+use super::curve::{ServiceCurve, Steps};
 use super::tree::Slab;
 
 /// A table of curves, each as often in it as it differs.
@@ -17,6 +17,10 @@ pub(super) struct Curves {
 struct Shared {
     curve: ServiceCurve,
     users: u32,
+    /// The length that was last asked for, and what it takes: most packets are as long as the one
+    /// before, and need no division.
+    bytes: u32,
+    steps: Steps,
 }
 
 impl Curves {
@@ -27,10 +31,21 @@ impl Curves {
     /// The place of `curve`, which one class more uses.
     pub(super) fn take(&mut self, curve: ServiceCurve) -> u32 {
         let curves = &mut self.curves;
-        let new = || curves.insert(Shared { curve, users: 0 });
+        let new = || curves.insert(Shared { curve, users: 0, bytes: 0, steps: Steps::default() });
         let place = *self.places.entry(curve).or_insert_with(new);
         self.curves[place].users += 1;
         place
+    }
+
+    /// The curve at `place`, and what a packet of `bytes` takes on it.
+    #[inline]
+    pub(super) fn steps(&mut self, place: u32, bytes: u32) -> (&ServiceCurve, Steps) {
+        let shared = &mut self.curves[place];
+        if shared.bytes != bytes {
+            shared.bytes = bytes;
+            shared.steps = shared.curve.steps(bytes);
+        }
+        (&shared.curve, shared.steps)
     }
 
     /// One class less uses the curve at `place`.

@@ -11,7 +11,7 @@ impl Hfsc {
     /// Enters `node`, and the classes above it, among those that have something to send.
     pub(super) fn share_insert(&mut self, mut node: u32) {
         loop {
-            let this = &mut self.nodes[node as usize];
+            let this = &mut self.classes[node];
             if this.shares || this.parked {
                 return;
             }
@@ -42,7 +42,7 @@ impl Hfsc {
                 }
                 // Nothing below may send.
                 let node = self.branches[at].node;
-                at = self.nodes[node as usize].parent;
+                at = self.classes[node].parent;
                 self.share_remove(node);
                 continue;
             };
@@ -51,53 +51,67 @@ impl Hfsc {
                 self.park(top);
                 continue;
             }
-            match self.nodes[top as usize].branch {
+            match self.classes[top].branch {
                 NONE => return Some(top),
                 branch => at = branch,
             }
         }
     }
 
-    /// Charges `bytes` sent at `now` to `leaf` and all above it.
-    pub(super) fn account(&mut self, mut node: u32, now: u64, bytes: u32) {
-        let mut backlogged = !self.is_empty(node);
+    /// Charges `bytes` sent at `now` to `leaf`, which has more to send if it is `backlogged`, and to
+    /// all above it.
+    #[inline]
+    pub(super) fn account(
+        &mut self,
+        leaf: u32,
+        now: u64,
+        bytes: u32,
+        mut backlogged: bool,
+        by_claim: bool,
+    ) {
+        let mut node = leaf;
         loop {
-            let this = &mut self.nodes[node as usize];
+            let this = &mut self.classes[node];
+            let branch = &mut self.branches[this.parent];
             if this.limit != NONE {
                 self.limits[this.limit].charge(now, u64::from(bytes));
             }
-            let branch = &mut self.branches[this.parent];
-            if let Some(least) = branch.shares.least(branch.virtual_now) {
-                branch.virtual_now = later(branch.virtual_now, least);
-            }
-            this.spend(bytes);
-            let lead = this.virtual_time.wrapping_sub(branch.virtual_now);
-            let most = u64::from(LEAD_BYTES.max(bytes)) << VIRTUAL_BITS;
-            let weight = u64::from(this.weight);
-            if lead <= u64::MAX / 2 && u128::from(lead) * u128::from(weight) > u128::from(most) {
-                this.virtual_time = branch.virtual_now.wrapping_add(most / weight);
+            if by_claim {
+                if let Some(least) = branch.shares.least(branch.virtual_now) {
+                    branch.virtual_now = later(branch.virtual_now, least);
+                }
+                this.spend(bytes);
+                this.bound_lead(branch.virtual_now, bytes);
+            } else {
+                // It had the least virtual time, and is ahead by this packet at most.
+                branch.virtual_now = later(branch.virtual_now, this.virtual_time);
+                this.spend(bytes);
             }
             if backlogged && this.shares {
                 branch.shares.set(this.slot, this.virtual_time);
             } else if core::mem::take(&mut this.shares) {
                 branch.shares.remove(this.slot);
             }
-            // When this class's turn comes again, that child will be served: until then it is read.
             let next = branch.shares.top();
-            if branch.node == NONE {
+            backlogged = next.is_some();
+            let above = branch.node;
+            if node == leaf
+                && let Some(next) = next
+            {
+                // When this class's turn comes again, that child is served: until then it is read.
+                core::hint::black_box(self.classes[next].step_bytes);
+                self.classes.touch_head(crate::ClassId(next));
+            }
+            if above == NONE {
                 return;
             }
-            (node, backlogged) = (branch.node, next.is_some());
-            if let Some(next) = next {
-                core::hint::black_box(self.nodes[next as usize].step_bytes);
-                self.queues.touch_head(crate::ClassId(next));
-            }
+            node = above;
         }
     }
 
     /// Gives `node` another weight; its lead stays the same in bytes. It is in no heap.
     pub(super) fn reweigh(&mut self, node: u32, weight: u32) {
-        let this = &mut self.nodes[node as usize];
+        let this = &mut self.classes[node];
         let virtual_now = self.branches[this.parent].virtual_now;
         let lead = this.virtual_time.wrapping_sub(virtual_now);
         if this.weight > 0 && lead <= u64::MAX / 2 {
@@ -110,7 +124,7 @@ impl Hfsc {
     }
 
     fn share_remove(&mut self, node: u32) {
-        let this = &mut self.nodes[node as usize];
+        let this = &mut self.classes[node];
         if core::mem::take(&mut this.shares) {
             self.branches[this.parent].shares.remove(this.slot);
         }
@@ -128,6 +142,17 @@ const fn later(a: u64, b: u64) -> u64 {
 }
 
 impl Node {
+    /// Takes back what real-time service put it ahead of its siblings beyond [`LEAD_BYTES`].
+    #[inline]
+    fn bound_lead(&mut self, virtual_now: u64, bytes: u32) {
+        let lead = self.virtual_time.wrapping_sub(virtual_now);
+        let most = u64::from(LEAD_BYTES.max(bytes)) << VIRTUAL_BITS;
+        let weight = u64::from(self.weight);
+        if lead <= u64::MAX / 2 && u128::from(lead) * u128::from(weight) > u128::from(most) {
+            self.virtual_time = virtual_now.wrapping_add(most / weight);
+        }
+    }
+
     /// Moves virtual time by `bytes / weight`.
     #[inline]
     fn spend(&mut self, bytes: u32) {

@@ -24,9 +24,10 @@ use alloc::vec::Vec;
 use weir_units::{BitRate, ByteCount, Instant};
 
 use self::calendar::{Calendar, Link};
+use self::curve::Line;
 use self::curves::Curves;
 use self::limit::Limit;
-use self::tree::{Branch, Claim, NONE, Node, Slab};
+use self::tree::{Branch, NONE, Node, ROOT, Slab};
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, LinkConfig,
     Packet, Popped, QueueTable, Scheduler, WaitReason,
@@ -35,11 +36,11 @@ use crate::{
 /// The hierarchical scheduler. Depth is bounded by the number of classes only.
 #[derive(Clone, Debug)]
 pub struct Hfsc {
-    queues: QueueTable,
-    nodes: Vec<Node>,
+    classes: QueueTable<Node>,
     branches: Slab<Branch>,
-    claims: Slab<Claim>,
     curves: Curves,
+    /// The second lines of claims, by class.
+    seconds: Vec<Line>,
     limits: Slab<Limit>,
     /// Of the `claims` of all branches.
     claim_links: Vec<Link>,
@@ -57,13 +58,12 @@ impl Hfsc {
     #[must_use]
     pub fn new(link: &LinkConfig) -> Self {
         let mut branches = Slab::new();
-        branches.insert(Branch { node: NONE, ..Branch::default() });
+        branches.insert(Branch { node: NONE, home: ROOT, ..Branch::default() });
         Self {
-            queues: QueueTable::new(link.classes_max.min(CLASSES_MAX), link.packets_max),
-            nodes: Vec::new(),
+            classes: QueueTable::new(link.classes_max.min(CLASSES_MAX), link.packets_max),
             branches,
-            claims: Slab::new(),
             curves: Curves::new(),
+            seconds: Vec::new(),
             limits: Slab::new(),
             claim_links: Vec::new(),
             wakes: Calendar::default(),
@@ -71,6 +71,27 @@ impl Hfsc {
             now: 0,
             quiet_until: 0,
         }
+    }
+
+    /// A longer packet than any before came in below `branch`.
+    #[cold]
+    fn enlarge(&mut self, mut branch: u32, bytes: u32) {
+        self.quiet_until = 0;
+        while self.branches[branch].largest < bytes {
+            self.branches[branch].largest = bytes;
+            match self.branches[branch].node {
+                NONE => return,
+                node => branch = self.classes[node].parent,
+            }
+        }
+    }
+
+    /// `leaf` has become backlogged.
+    #[inline(never)]
+    fn begin(&mut self, leaf: u32, now: u64) {
+        self.claim_start(leaf, now);
+        self.share_insert(leaf);
+        self.quiet_until = 0;
     }
 
     /// Whom the two criteria choose at `now`, and whether the first one did.
@@ -130,37 +151,30 @@ impl Scheduler for Hfsc {
 
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         let now = self.advance(now);
-        let Some(node) = self.nodes.get(class.0 as usize) else {
+        let Some(node) = self.classes.state(class) else {
             return Err(DropReason::NoSuchQueue);
         };
-        if node.branch != NONE {
-            self.queues.refuse(class, packet);
+        let (branch, is_leaf) = (node.parent, node.branch == NONE);
+        if !is_leaf {
+            self.classes.refuse(class, packet);
             return Err(DropReason::NoSuchQueue);
         }
-        let mut branch = node.parent;
-        let begins = self.queues.push(class, packet)?;
-        while self.branches[branch].largest < packet.bytes() {
-            self.branches[branch].largest = packet.bytes();
-            self.quiet_until = 0;
-            match self.branches[branch].node {
-                NONE => break,
-                node => branch = self.nodes[node as usize].parent,
-            }
+        let begins = self.classes.push(class, packet)?;
+        if self.branches[branch].largest < packet.bytes() {
+            self.enlarge(branch, packet.bytes());
         }
         if begins {
-            self.claim_start(class.0, now);
-            self.share_insert(class.0);
-            self.quiet_until = 0;
+            self.begin(class.0, now);
         }
         Ok(())
     }
 
     #[inline]
     fn touch(&self, class: ClassId) {
-        if let Some(node) = self.nodes.get(class.0 as usize) {
+        if let Some(node) = self.classes.state(class) {
             core::hint::black_box(node.weight);
         }
-        self.queues.touch(class);
+        self.classes.touch(class);
     }
 
     fn dequeue(&mut self, now: Instant) -> Dequeue {
@@ -168,17 +182,17 @@ impl Scheduler for Hfsc {
         if now < self.quiet_until {
             return wait_until(self.quiet_until);
         }
-        if self.queues.total().packets == 0 {
+        if self.classes.total().packets == 0 {
             return Dequeue::Idle;
         }
         let Some((leaf, by_claim)) = self.pick(now) else { return self.quiet() };
         let class = ClassId(leaf);
-        match self.queues.pop(Instant::from_nanos(now), class) {
-            Popped::Send { packet, mark, .. } => {
+        match self.classes.pop(Instant::from_nanos(now), class) {
+            Popped::Send { packet, mark, next } => {
                 if by_claim {
-                    self.claim_served(leaf, now, packet.bytes());
+                    self.claim_served(leaf, now, packet.bytes(), next);
                 }
-                self.account(leaf, now, packet.bytes());
+                self.account(leaf, now, packet.bytes(), next.is_some(), by_claim);
                 Dequeue::Send { class, packet, mark }
             }
             Popped::Dropped(packet) => {
@@ -191,13 +205,13 @@ impl Scheduler for Hfsc {
 
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
         let now = self.advance(now);
-        if !self.queues.exists(class) {
+        if !self.classes.exists(class) {
             return;
         }
         self.quiet_until = 0;
         let mut node = class.0;
         while node != NONE {
-            let this = &self.nodes[node as usize];
+            let this = &self.classes[node];
             if this.limit != NONE {
                 self.limits[this.limit].charge(now, bytes.get());
             }
@@ -211,22 +225,22 @@ impl Scheduler for Hfsc {
     }
 
     fn backlog(&self) -> Backlog {
-        self.queues.total()
+        self.classes.total()
     }
 
     fn class_backlog(&self, class: ClassId) -> Backlog {
-        self.queues.backlog(class)
+        self.classes.backlog(class)
     }
 
     fn room(&self, class: ClassId) -> u32 {
-        match self.nodes.get(class.0 as usize) {
-            Some(node) if node.branch == NONE => self.queues.room(class),
+        match self.classes.state(class) {
+            Some(node) if node.branch == NONE => self.classes.room(class),
             _ => 0,
         }
     }
 
     fn counters(&self, class: ClassId) -> ClassCounters {
-        self.queues.counters(class)
+        self.classes.counters(class)
     }
 }
 

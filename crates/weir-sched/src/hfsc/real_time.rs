@@ -10,55 +10,61 @@
 use weir_units::Instant;
 
 use super::Hfsc;
+use super::curve::{Line, Runtime};
 use super::tree::{NONE, Place, ROOT, STALE};
 use super::waking::Wake;
 
 impl Hfsc {
     /// `leaf` has become backlogged at `now`.
     pub(super) fn claim_start(&mut self, leaf: u32, now: u64) {
-        let node = &self.nodes[leaf as usize];
-        if node.claim == NONE {
+        let node = &mut self.classes[leaf];
+        if node.curve == NONE {
             return;
         }
-        let claim = &mut self.claims[node.claim];
-        claim.runtime.activate(&self.curves[claim.curve], now);
-        claim.bytes = STALE;
-        if node.place == Place::Nowhere {
+        node.claim_bytes = STALE;
+        let curve = self.curves[node.curve];
+        let mut runtime = self.runtime(leaf);
+        runtime.activate(&curve, now);
+        self.set_runtime(leaf, runtime);
+        if self.classes[leaf].place == Place::Nowhere {
             self.claim_place(leaf, now);
         }
     }
 
     /// Sets a backlogged leaf's claim among the eligible ones, or a wake-up for when it will be.
+    #[inline]
     pub(super) fn claim_place(&mut self, leaf: u32, now: u64) {
-        let node = &mut self.nodes[leaf as usize];
-        let (home, index) = (node.home, node.claim);
+        let runtime = self.runtime(leaf);
         let Some(bytes) = self.head_bytes(leaf) else { return };
-        if index == NONE {
+        let node = &mut self.classes[leaf];
+        if node.curve == NONE {
             return;
         }
-        let claim = &mut self.claims[index];
-        let eligible = claim.runtime.eligible(&self.curves[claim.curve]);
+        let (curve, steps) = self.curves.steps(node.curve, bytes);
+        let eligible = runtime.eligible(curve);
         if eligible > now {
-            self.nodes[leaf as usize].place = Place::Waiting;
+            node.place = Place::Waiting;
             self.wakes.push(eligible, Wake::Eligible.of(leaf), &mut self.wake_links);
             return;
         }
-        claim.bytes = bytes;
-        let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
-        self.nodes[leaf as usize].place = Place::Queued;
+        node.claim_bytes = bytes;
+        node.place = Place::Queued;
+        let home = self.branches[node.parent].home;
+        let deadline = runtime.deadline(curve, steps);
         self.branches[home].claims.push(deadline, leaf, &mut self.claim_links);
         self.claim_announce(home);
     }
 
     /// Lets the classes above know of a claim below `branch` that may be the earliest now.
+    #[inline]
     pub(super) fn claim_announce(&mut self, mut branch: u32) {
         while branch != ROOT {
             let Some(top) = self.branches[branch].claims.top() else { return };
             let node = self.branches[branch].node;
-            if self.nodes[node as usize].parked {
+            if self.classes[node].parked {
                 return;
             }
-            let home = self.nodes[node as usize].home;
+            let home = self.home(node);
             if self.claim_links[node as usize].key().is_some_and(|key| key <= top.key) {
                 return;
             }
@@ -78,18 +84,18 @@ impl Hfsc {
                     return None;
                 }
                 let node = self.branches[at].node;
-                self.claim_pop(self.nodes[node as usize].home);
+                self.claim_pop(self.home(node));
                 at = ROOT;
                 continue;
             };
-            let branch = self.nodes[top.id as usize].branch;
+            let branch = self.classes[top.id].branch;
             if branch == NONE && !self.claim_holds(top.id, top.key, at, now) {
                 at = ROOT;
             } else if !self.fits(top.id, now) {
                 self.claim_pop(at);
                 self.park(top.id);
                 if branch == NONE {
-                    self.nodes[top.id as usize].place = Place::Limited;
+                    self.classes[top.id].place = Place::Limited;
                 }
                 at = ROOT;
             } else if branch == NONE {
@@ -106,57 +112,54 @@ impl Hfsc {
         }
     }
 
-    /// `leaf`, on top of its home's claims, has sent `bytes` by this criterion.
-    pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32) {
-        let (home, index) = {
-            let node = &self.nodes[leaf as usize];
-            (node.home, node.claim)
-        };
-        let head = self.head_bytes(leaf);
-        let claim = &mut self.claims[index];
-        let key = self.branches[home].claims.top().map_or(now, |top| top.key);
-        let late = now.saturating_sub(key.saturating_add(LATE_MAX));
+    /// `leaf`, on top of its home's claims, has sent `bytes` by this criterion; `head` is the length
+    /// of its next packet.
+    #[inline]
+    pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32, head: Option<u32>) {
+        let home = self.home(leaf);
+        let deadline = self.branches[home].claims.top().map_or(now, |top| top.key);
+        self.claim_pop(home);
+        let mut runtime = self.runtime(leaf);
+        let late = now.saturating_sub(deadline.saturating_add(LATE_MAX));
         if late > 0 {
-            claim.runtime.forgive(late);
+            runtime.forgive(late);
         }
-        claim.runtime.serve(&self.curves[claim.curve], u64::from(bytes));
-        match head {
-            Some(bytes) if claim.runtime.eligible(&self.curves[claim.curve]) <= now => {
-                claim.bytes = bytes;
-                let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
-                self.claim_delay(home, deadline);
-                if deadline < key {
-                    self.claim_announce(home);
-                }
-            }
-            _ => {
-                self.claim_pop(home);
-                self.nodes[leaf as usize].place = Place::Nowhere;
-                self.claim_place(leaf, now);
-            }
+        let node = &mut self.classes[leaf];
+        node.place = Place::Nowhere;
+        let (curve, steps) = self.curves.steps(node.curve, bytes);
+        runtime.serve(curve, steps);
+        self.set_runtime(leaf, runtime);
+        if head.is_some() {
+            self.claim_place(leaf, now);
         }
     }
 
     /// Whether the leaf on top of `branch` still has the claim that its key says. If not, mends it.
+    #[inline]
     fn claim_holds(&mut self, leaf: u32, key: u64, branch: u32, now: u64) -> bool {
-        let Some(bytes) = self.head_bytes(leaf) else {
+        let head = self.head_bytes(leaf);
+        head == Some(self.classes[leaf].claim_bytes) || self.claim_mend(leaf, key, branch, now)
+    }
+
+    fn claim_mend(&mut self, leaf: u32, key: u64, branch: u32, now: u64) -> bool {
+        let runtime = self.runtime(leaf);
+        let head = self.head_bytes(leaf);
+        let node = &mut self.classes[leaf];
+        let Some(bytes) = head else {
+            node.place = Place::Nowhere;
             self.claim_pop(branch);
-            self.nodes[leaf as usize].place = Place::Nowhere;
             return false;
         };
-        let claim = &mut self.claims[self.nodes[leaf as usize].claim];
-        if claim.runtime.eligible(&self.curves[claim.curve]) > now {
+        let (curve, steps) = self.curves.steps(node.curve, bytes);
+        if runtime.eligible(curve) > now {
             self.claim_pop(branch);
             self.claim_place(leaf, now);
             return false;
         }
-        if claim.bytes == bytes {
-            return true;
-        }
         // A shorter packet keeps the deadline of the longer one that link-sharing took: it has had
         // more service than its curve asks for.
-        claim.bytes = bytes;
-        let deadline = claim.runtime.deadline(&self.curves[claim.curve], u64::from(bytes));
+        node.claim_bytes = bytes;
+        let deadline = runtime.deadline(curve, steps);
         if deadline <= key {
             return true;
         }
@@ -176,8 +179,33 @@ impl Hfsc {
         }
     }
 
+    #[inline]
     fn head_bytes(&self, leaf: u32) -> Option<u32> {
-        self.queues.head_bytes(crate::ClassId(leaf))
+        self.classes.head_bytes(crate::ClassId(leaf))
+    }
+
+    /// The branch in which the claim of `node`, or of those below it, competes.
+    #[inline]
+    fn home(&self, node: u32) -> u32 {
+        self.branches[self.classes[node].parent].home
+    }
+
+    /// What `leaf`, which has a curve or not, is owed.
+    #[inline]
+    pub(super) fn runtime(&self, leaf: u32) -> Runtime {
+        let node = &self.classes[leaf];
+        let has_second = node.curve != NONE && !self.curves[node.curve].is_linear();
+        let second = if has_second { self.seconds[leaf as usize] } else { Line::default() };
+        Runtime { first: node.first, second }
+    }
+
+    #[inline]
+    pub(super) fn set_runtime(&mut self, leaf: u32, runtime: Runtime) {
+        let node = &mut self.classes[leaf];
+        node.first = runtime.first;
+        if node.curve != NONE && !self.curves[node.curve].is_linear() {
+            self.seconds[leaf as usize] = runtime.second;
+        }
     }
 
     /// The latest instant seen: time does not go back.

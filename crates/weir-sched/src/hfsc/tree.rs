@@ -4,37 +4,39 @@
 use alloc::vec::Vec;
 
 use super::calendar::Calendar;
-use super::curve::Runtime;
+use super::curve::Line;
 use super::shares::Shares;
 
-/// What every class has: one cache line.
+/// What every class has, beside its queue: the first 16 bytes are in the same cache line, the rest is
+/// one line more.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C)]
 pub(super) struct Node {
+    /// The branch that the class hangs on.
+    pub(super) parent: u32,
+    /// Its own branch if it holds classes, else [`NONE`].
+    pub(super) branch: u32,
+    /// Index of its upper limit, or [`NONE`].
+    pub(super) limit: u32,
+    /// The packet length that the deadline in force was computed for; [`STALE`] for none.
+    pub(super) claim_bytes: u32,
     /// Virtual time: service over weight, on a circle ([`super::link_share`]).
     pub(super) virtual_time: u64,
-    /// The rest of the divisions by the weight so far, less than the weight.
-    pub(super) virtual_part: u32,
-    /// What a packet of `step_bytes` adds to both: most packets are as long as the one before, and
-    /// need no division.
+    /// What a packet of `step_bytes` adds to `virtual_time` and `virtual_part`: most packets are as
+    /// long as the one before, and need no division.
     pub(super) step: u64,
     pub(super) step_part: u32,
     pub(super) step_bytes: u32,
+    /// The rest of the divisions by the weight so far, less than the weight.
+    pub(super) virtual_part: u32,
     /// Share relative to siblings; zero marks a class that does not exist.
     pub(super) weight: u32,
-    /// The branch that the class hangs on.
-    pub(super) parent: u32,
     /// Its place in the parent's `shares`.
     pub(super) slot: u32,
-    /// Its own branch if it holds classes, else [`NONE`].
-    pub(super) branch: u32,
-    /// The branch whose `claims` hold its claim: of the next class above with an upper limit, or
-    /// the root. Classes between have no part in real-time service.
-    pub(super) home: u32,
-    /// Index of its upper limit, or [`NONE`].
-    pub(super) limit: u32,
-    /// Index of its real-time claim, or [`NONE`].
-    pub(super) claim: u32,
+    /// Its place among the [`super::curves::Curves`], or [`NONE`]: no claim on real-time service.
+    pub(super) curve: u32,
+    /// Of its [`super::curve::Runtime`]. The second line lies elsewhere: most curves have none.
+    pub(super) first: Line,
     /// Whether it is entered in its parent's `shares`: it, or a class below, has something to send
     /// that no limit holds back as far as is known.
     pub(super) shares: bool,
@@ -62,6 +64,9 @@ pub(super) enum Place {
 pub(super) struct Branch {
     /// The class, [`NONE`] for the root.
     pub(super) node: u32,
+    /// The branch whose `claims` hold those of the children: of the next class above with an upper
+    /// limit, or the root. Classes between have no part in real-time service.
+    pub(super) home: u32,
     /// Children that have something to send, by virtual time.
     pub(super) shares: Shares,
     /// The virtual time that a child begins at: follows the least one served, never goes back.
@@ -76,17 +81,6 @@ pub(super) struct Branch {
     pub(super) largest: u32,
 }
 
-/// The real-time service of a leaf: one cache line.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-pub(super) struct Claim {
-    /// Its place among the [`super::curves::Curves`].
-    pub(super) curve: u32,
-    pub(super) runtime: Runtime,
-    /// The packet length that the deadline in force was computed for; [`STALE`] for none.
-    pub(super) bytes: u32,
-}
-
 /// A table with stable indexes; a freed one is used again.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
@@ -94,25 +88,28 @@ pub(super) struct Slab<T> {
     free: Vec<u32>,
 }
 
-impl Node {
-    /// A class that does not exist.
-    pub(super) const ABSENT: Self = Self {
-        virtual_time: 0,
-        virtual_part: 0,
-        step: 0,
-        step_part: 0,
-        step_bytes: 0,
-        weight: 0,
-        parent: ROOT,
-        slot: 0,
-        branch: NONE,
-        home: ROOT,
-        limit: NONE,
-        claim: NONE,
-        shares: false,
-        parked: false,
-        place: Place::Nowhere,
-    };
+/// A class that does not exist.
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            parent: ROOT,
+            branch: NONE,
+            limit: NONE,
+            claim_bytes: STALE,
+            virtual_time: 0,
+            step: 0,
+            step_part: 0,
+            step_bytes: 0,
+            virtual_part: 0,
+            weight: 0,
+            slot: 0,
+            curve: NONE,
+            first: Line::default(),
+            shares: false,
+            parked: false,
+            place: Place::Nowhere,
+        }
+    }
 }
 
 impl<T> Slab<T> {
@@ -130,9 +127,9 @@ impl<T> Slab<T> {
         u32::try_from(self.items.len() - 1).unwrap_or(NONE)
     }
 
-    #[inline]
-    pub(super) fn get(&self, index: u32) -> Option<&T> {
-        self.items.get(index as usize)
+    /// All indexes, free ones too.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
+        (0..).take(self.items.len())
     }
 
     /// Frees `index`; the item stays until the index is used again.

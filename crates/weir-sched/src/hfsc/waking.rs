@@ -42,7 +42,7 @@ impl Hfsc {
             }
             self.wakes.pop(&mut self.wake_links);
             let node = top.id >> 1;
-            let this = &mut self.nodes[node as usize];
+            let this = &mut self.classes[node];
             if top.id & 1 == Wake::Eligible as u32 {
                 this.place = Place::Nowhere;
                 self.claim_place(node, now);
@@ -59,16 +59,13 @@ impl Hfsc {
 
     #[inline]
     fn touch_claim(&self, class: u32) {
-        self.queues.touch_head(ClassId(class));
-        let node = &self.nodes[class as usize];
-        if let Some(claim) = self.claims.get(node.claim) {
-            core::hint::black_box(claim.bytes);
-        }
+        self.classes.touch_head(ClassId(class));
+        core::hint::black_box(self.classes[class].curve);
     }
 
     /// Enters a class wherever it belongs by what it has queued.
     pub(super) fn resume(&mut self, node: u32, now: u64) {
-        let this = &mut self.nodes[node as usize];
+        let this = &mut self.classes[node];
         if this.branch != NONE {
             let branch = this.branch;
             if !self.branches[branch].shares.is_empty() {
@@ -90,12 +87,13 @@ impl Hfsc {
 
     /// Takes a class out of everything, to be resumed.
     pub(super) fn withdraw(&mut self, node: u32) {
-        let this = &mut self.nodes[node as usize];
+        let this = &mut self.classes[node];
         let parent = &mut self.branches[this.parent];
         if core::mem::take(&mut this.shares) {
             parent.shares.remove(this.slot);
         }
-        self.branches[this.home].claims.remove(node, &mut self.claim_links);
+        let home = parent.home;
+        self.branches[home].claims.remove(node, &mut self.claim_links);
         if core::mem::take(&mut this.parked) {
             self.wakes.remove(Wake::Fit.of(node), &mut self.wake_links);
         }
@@ -107,27 +105,27 @@ impl Hfsc {
 
     /// Sets a wake-up for when the class fits under its limit.
     pub(super) fn park(&mut self, node: u32) {
-        if !self.nodes[node as usize].parked {
+        if !self.classes[node].parked {
             let at = self.fits_at(node);
-            self.nodes[node as usize].parked = true;
+            self.classes[node].parked = true;
             self.wakes.push(at, Wake::Fit.of(node), &mut self.wake_links);
         }
     }
 
     pub(super) fn fits(&mut self, node: u32, now: u64) -> bool {
-        self.nodes[node as usize].limit == NONE || self.fits_at(node) <= now
+        self.classes[node].limit == NONE || self.fits_at(node) <= now
     }
 
     pub(super) fn fits_at(&mut self, node: u32) -> u64 {
-        let this = &self.nodes[node as usize];
+        let this = &self.classes[node];
         let bytes = match this.branch {
-            NONE => self.queues.head_bytes(ClassId(node)).unwrap_or(0),
+            NONE => self.classes.head_bytes(ClassId(node)).unwrap_or(0),
             branch => self.branches[branch].largest,
         };
         self.limits[this.limit].fits_at(bytes)
     }
 
     pub(super) fn is_empty(&self, leaf: u32) -> bool {
-        self.queues.is_empty(ClassId(leaf))
+        self.classes.is_empty(ClassId(leaf))
     }
 }
