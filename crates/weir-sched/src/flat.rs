@@ -166,6 +166,16 @@ impl<D: Discipline> Flat<D> {
     #[inline(always)]
     fn serve(&mut self, now: Instant, class: u32) -> Dequeue {
         let id = ClassId(class);
+        let Some((packet, next)) = self.queues.take(id) else {
+            return self.serve_managed(now, class);
+        };
+        self.discipline.sent(now, class, packet.bytes(), next, &mut self.queues);
+        Dequeue::Send { class: id, packet, mark: false }
+    }
+
+    #[inline(never)]
+    fn serve_managed(&mut self, now: Instant, class: u32) -> Dequeue {
+        let id = ClassId(class);
         match self.queues.pop(now, id) {
             Popped::Send { packet, mark, next } => {
                 self.discipline.sent(now, class, packet.bytes(), next, &mut self.queues);

@@ -24,16 +24,13 @@ use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, Qu
 pub struct QueueTable<S = ()> {
     classes: Vec<Class<S>>,
     ledgers: Vec<Ledger>,
-    cells: Vec<Cell>,
-    /// Head of the list of free cells.
-    free: u32,
+    slab: Slab,
     /// Freed indexes of classes, the least first.
     free_classes: BinaryHeap<Reverse<u32>>,
     classes_max: u32,
     packets_max: u32,
     /// Sum of the bounds of all queues, in packets: what the slab should hold.
     bounds: u64,
-    sums: Sums,
 }
 
 /// What [`QueueTable::pop`] found at the head of a queue.
@@ -64,6 +61,15 @@ struct Sums {
     packets_out: u64,
     bytes_in: u64,
     bytes_out: u64,
+}
+
+/// The packets of all queues.
+#[derive(Clone, Debug)]
+struct Slab {
+    cells: Vec<Cell>,
+    /// Head of the list of free cells.
+    free: u32,
+    sums: Sums,
 }
 
 /// What every packet touches.
@@ -115,13 +121,11 @@ impl<S: Clone + Default> QueueTable<S> {
         Self {
             classes: Vec::new(),
             ledgers: Vec::new(),
-            cells: Vec::new(),
-            free: NIL,
+            slab: Slab { cells: Vec::new(), free: NIL, sums: Sums::default() },
             free_classes: BinaryHeap::new(),
             classes_max,
             packets_max,
             bounds: 0,
-            sums: Sums::default(),
         }
     }
 
@@ -166,10 +170,10 @@ impl<S: Clone + Default> QueueTable<S> {
         orphan: &mut dyn FnMut(Packet),
     ) -> Result<(), ConfigError> {
         self.check(class)?;
-        while let Some((packet, _)) = self.unlink(class) {
+        let this = &mut self.classes[class.0 as usize];
+        while let Some((packet, _)) = self.slab.unlink(&mut this.queue) {
             orphan(packet);
         }
-        let this = &mut self.classes[class.0 as usize];
         self.bounds -= u64::from(this.queue.packets_max);
         *this = Class { queue: Queue::absent(), state: S::default() };
         self.ledgers[class.0 as usize] = Ledger::default();
@@ -188,27 +192,11 @@ impl<S: Clone + Default> QueueTable<S> {
         };
         let bytes = packet.bytes();
         let fits = u64::from(queue.bytes) + u64::from(bytes) <= u64::from(queue.bytes_max);
-        let new = self.free;
-        let cell = match self.cells.get_mut(new as usize) {
-            Some(cell) if fits && queue.packets < queue.packets_max => cell,
-            _ => return Err(self.refuse_full(class, packet)),
-        };
-        self.free = cell.next;
-        *cell = Cell { packet, next: NIL };
         let was_empty = queue.packets == 0;
-        let tail = core::mem::replace(&mut queue.tail, new);
-        queue.packets += 1;
-        // Not above a bound of 32 bits.
-        queue.bytes = queue.bytes.wrapping_add(bytes);
-        self.sums.packets_in += 1;
-        self.sums.bytes_in += u64::from(bytes);
-        if was_empty {
-            queue.head = new;
-            queue.head_bytes = bytes;
-        } else if let Some(tail) = self.cells.get_mut(tail as usize) {
-            tail.next = new;
+        if fits && queue.packets < queue.packets_max && self.slab.link(queue, packet) {
+            return Ok(was_empty);
         }
-        Ok(was_empty)
+        Err(self.refuse_full(class, packet))
     }
 
     /// Counts a packet as offered to the class and refused.
@@ -218,34 +206,33 @@ impl<S: Clone + Default> QueueTable<S> {
         }
     }
 
-    /// Takes the packet at the head, or lets `CoDel` drop it.
+    /// Takes the packet at the head, and tells the length of the one behind it. `None` from an empty
+    /// queue and from one that `CoDel` manages: [`QueueTable::pop`] knows which.
+    ///
+    /// What it returns stays in registers. Through memory it would be written in pieces and read as
+    /// one, which stalls the processor: so the rare case has a way of its own.
     #[inline(always)]
-    pub fn pop(&mut self, now: Instant, class: ClassId) -> Popped {
-        let Some((packet, next)) = self.unlink(class) else { return Popped::Empty };
-        let Some(Class { queue, .. }) = self.classes.get_mut(class.0 as usize) else {
-            return Popped::Empty;
-        };
-        // Whatever is decided, the packet stays in registers: through memory it would be written in
-        // pieces and read as one, which stalls the processor.
+    pub fn take(&mut self, class: ClassId) -> Option<(Packet, Option<u32>)> {
+        let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
         if queue.managed {
-            return self.manage(now, class, packet, next);
+            return None;
         }
+        let (packet, next) = self.slab.unlink(queue)?;
         queue.sent_packets += 1;
         queue.sent_bytes += u64::from(packet.bytes());
-        Popped::Send { packet, mark: false, next }
+        Some((packet, next))
     }
 
-    /// Lets `CoDel` decide on a packet just taken.
+    /// Takes the packet at the head, or lets `CoDel` drop it.
     #[inline(never)]
-    fn manage(
-        &mut self,
-        now: Instant,
-        class: ClassId,
-        packet: Packet,
-        next: Option<u32>,
-    ) -> Popped {
-        let (queue, ledger) =
-            (&mut self.classes[class.0 as usize].queue, &mut self.ledgers[class.0 as usize]);
+    pub fn pop(&mut self, now: Instant, class: ClassId) -> Popped {
+        let index = class.0 as usize;
+        let (Some(Class { queue, .. }), Some(ledger)) =
+            (self.classes.get_mut(index), self.ledgers.get_mut(index))
+        else {
+            return Popped::Empty;
+        };
+        let Some((packet, next)) = self.slab.unlink(queue) else { return Popped::Empty };
         let (codel, behind) = (ledger.codel.as_mut(), u64::from(queue.bytes));
         let verdict = codel.map_or(Verdict::Send, |codel| codel.verdict(now, packet, behind));
         let (mark, bytes) = (verdict == Verdict::Mark, u64::from(packet.bytes()));
@@ -271,14 +258,16 @@ impl<S: Clone + Default> QueueTable<S> {
     /// waits for it.
     #[inline]
     pub fn touch(&self, class: ClassId) {
-        core::hint::black_box(self.queue(class).map_or(0, |queue| queue.tail));
+        if let Some(class) = self.classes.get(class.0 as usize) {
+            core::hint::black_box(class.queue.tail);
+        }
     }
 
     /// Reads what the next packet on its way out will need. Nothing waits for it.
     #[inline]
     pub fn touch_head(&self, class: ClassId) {
         if let Some(queue) = self.queue(class) {
-            let cell = self.cells.get(queue.head as usize);
+            let cell = self.slab.cells.get(queue.head as usize);
             core::hint::black_box(cell.map_or(0, |cell| cell.next));
         }
     }
@@ -307,7 +296,7 @@ impl<S: Clone + Default> QueueTable<S> {
     /// Everything queued.
     #[must_use]
     pub const fn total(&self) -> Backlog {
-        let Sums { packets_in, packets_out, bytes_in, bytes_out } = self.sums;
+        let Sums { packets_in, packets_out, bytes_in, bytes_out } = self.slab.sums;
         Backlog { packets: packets_in - packets_out, bytes: bytes_in - bytes_out }
     }
 
@@ -321,7 +310,7 @@ impl<S: Clone + Default> QueueTable<S> {
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
         let Some(queue) = self.queue(class) else { return 0 };
-        let free = self.cells.len() as u64 - self.total().packets;
+        let free = self.slab.cells.len() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         queue.packets_max.saturating_sub(queue.packets).min(free)
     }
@@ -349,7 +338,7 @@ impl<S: Clone + Default> QueueTable<S> {
     /// Packets that the slab holds room for; grows with the bounds of the queues.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.cells.len()
+        self.slab.cells.len()
     }
 
     /// The state of a class, `None` for one that was never added.
@@ -362,28 +351,6 @@ impl<S: Clone + Default> QueueTable<S> {
     #[inline(always)]
     fn queue(&self, class: ClassId) -> Option<&Queue> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)
-    }
-
-    /// Takes the packet at the head, and tells the length of the one behind it.
-    #[inline(always)]
-    fn unlink(&mut self, class: ClassId) -> Option<(Packet, Option<u32>)> {
-        let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
-        if queue.packets == 0 {
-            return None;
-        }
-        let head = queue.head;
-        let cell = self.cells.get_mut(head as usize)?;
-        let packet = cell.packet;
-        queue.head = core::mem::replace(&mut cell.next, self.free);
-        self.free = head;
-        queue.packets -= 1;
-        queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
-        self.sums.packets_out += 1;
-        self.sums.bytes_out += u64::from(packet.bytes());
-        // The last one has none behind it.
-        let next = self.cells.get(queue.head as usize).map(|cell| cell.packet.bytes());
-        queue.head_bytes = next.unwrap_or(0);
-        Some((packet, next))
     }
 
     fn configure(&mut self, index: usize, config: &QueueConfig) {
@@ -406,16 +373,16 @@ impl<S: Clone + Default> QueueTable<S> {
         // of others.
         let wanted = (self.bounds + self.total().packets).min(u64::from(self.packets_max));
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let old = self.cells.len();
+        let old = self.slab.cells.len();
         if wanted <= old {
             return;
         }
         let packet = Packet::new(0, 0, Instant::ZERO);
-        self.cells.resize(wanted, Cell { packet, next: NIL });
+        self.slab.cells.resize(wanted, Cell { packet, next: NIL });
         // New cells in ascending order, so that a burst walks memory forwards.
         for index in (old..wanted).rev() {
-            self.cells[index].next = self.free;
-            self.free = u32::try_from(index).unwrap_or(NIL);
+            self.slab.cells[index].next = self.slab.free;
+            self.slab.free = u32::try_from(index).unwrap_or(NIL);
         }
     }
 
@@ -426,7 +393,7 @@ impl<S: Clone + Default> QueueTable<S> {
         match &self.classes[class.0 as usize].queue {
             queue if queue.packets_max == 0 => DropReason::NoSuchQueue,
             queue if queue.packets >= queue.packets_max => DropReason::QueuePackets,
-            _ if self.free == NIL => DropReason::AllQueues,
+            _ if self.slab.free == NIL => DropReason::AllQueues,
             _ => DropReason::QueueBytes,
         }
     }
@@ -445,6 +412,52 @@ impl<S> IndexMut<u32> for QueueTable<S> {
     #[inline]
     fn index_mut(&mut self, class: u32) -> &mut S {
         &mut self.classes[class as usize].state
+    }
+}
+
+impl Slab {
+    /// Appends a packet. False if there is no room.
+    #[inline(always)]
+    fn link(&mut self, queue: &mut Queue, packet: Packet) -> bool {
+        let new = self.free;
+        let Some(cell) = self.cells.get_mut(new as usize) else { return false };
+        self.free = cell.next;
+        *cell = Cell { packet, next: NIL };
+        let tail = core::mem::replace(&mut queue.tail, new);
+        let bytes = packet.bytes();
+        if queue.packets == 0 {
+            queue.head = new;
+            queue.head_bytes = bytes;
+        } else if let Some(tail) = self.cells.get_mut(tail as usize) {
+            tail.next = new;
+        }
+        queue.packets += 1;
+        // Not above a bound of 32 bits.
+        queue.bytes = queue.bytes.wrapping_add(bytes);
+        self.sums.packets_in += 1;
+        self.sums.bytes_in += u64::from(bytes);
+        true
+    }
+
+    /// Takes the packet at the head, and tells the length of the one behind it.
+    #[inline(always)]
+    fn unlink(&mut self, queue: &mut Queue) -> Option<(Packet, Option<u32>)> {
+        if queue.packets == 0 {
+            return None;
+        }
+        let head = queue.head;
+        let cell = self.cells.get_mut(head as usize)?;
+        let packet = cell.packet;
+        queue.head = core::mem::replace(&mut cell.next, self.free);
+        self.free = head;
+        queue.packets -= 1;
+        queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
+        self.sums.packets_out += 1;
+        self.sums.bytes_out += u64::from(packet.bytes());
+        // The last one has none behind it.
+        let next = self.cells.get(queue.head as usize).map(|cell| cell.packet.bytes());
+        queue.head_bytes = next.unwrap_or(0);
+        Some((packet, next))
     }
 }
 

@@ -59,15 +59,14 @@ impl Hfsc {
     }
 
     /// Charges `bytes` sent at `now` to `leaf`, which has more to send if it is `backlogged`, and to
-    /// all above it.
+    /// all above it. Whether the other criterion chose it is known to the compiler.
     #[inline]
-    pub(super) fn account(
+    pub(super) fn account<const BY_CLAIM: bool>(
         &mut self,
         leaf: u32,
         now: u64,
         bytes: u32,
         mut backlogged: bool,
-        by_claim: bool,
     ) {
         let mut node = leaf;
         loop {
@@ -76,7 +75,7 @@ impl Hfsc {
             if this.limit != NONE {
                 self.limits[this.limit].charge(now, u64::from(bytes));
             }
-            if by_claim {
+            if BY_CLAIM {
                 if let Some(least) = branch.shares.least(branch.virtual_now) {
                     branch.virtual_now = later(branch.virtual_now, least);
                 }

@@ -103,6 +103,33 @@ impl Hfsc {
         }
     }
 
+    /// `leaf` has sent `bytes`; `next` is the length of its packet behind that.
+    #[inline(always)]
+    fn served(&mut self, leaf: u32, now: u64, bytes: u32, next: Option<u32>, by_claim: bool) {
+        if by_claim {
+            self.claim_served(leaf, now, bytes, next);
+            self.account::<true>(leaf, now, bytes, next.is_some());
+        } else {
+            self.account::<false>(leaf, now, bytes, next.is_some());
+        }
+    }
+
+    #[inline(never)]
+    fn serve_managed(&mut self, leaf: u32, now: u64, by_claim: bool) -> Dequeue {
+        let class = ClassId(leaf);
+        match self.classes.pop(Instant::from_nanos(now), class) {
+            Popped::Send { packet, mark, next } => {
+                self.served(leaf, now, packet.bytes(), next, by_claim);
+                Dequeue::Send { class, packet, mark }
+            }
+            Popped::Dropped(packet) => {
+                Dequeue::Dropped { class, packet, reason: DropReason::Codel }
+            }
+            // A leaf is picked only with a packet at its head.
+            Popped::Empty => Dequeue::Idle,
+        }
+    }
+
     /// The first instant after `now` at which a packet may leave.
     fn quiet(&mut self) -> Dequeue {
         // Whatever is backlogged is below a limit with a wake-up; trying each instant in turn
@@ -187,20 +214,11 @@ impl Scheduler for Hfsc {
         }
         let Some((leaf, by_claim)) = self.pick(now) else { return self.quiet() };
         let class = ClassId(leaf);
-        match self.classes.pop(Instant::from_nanos(now), class) {
-            Popped::Send { packet, mark, next } => {
-                if by_claim {
-                    self.claim_served(leaf, now, packet.bytes(), next);
-                }
-                self.account(leaf, now, packet.bytes(), next.is_some(), by_claim);
-                Dequeue::Send { class, packet, mark }
-            }
-            Popped::Dropped(packet) => {
-                Dequeue::Dropped { class, packet, reason: DropReason::Codel }
-            }
-            // A leaf is picked only with a packet at its head.
-            Popped::Empty => Dequeue::Idle,
-        }
+        let Some((packet, next)) = self.classes.take(class) else {
+            return self.serve_managed(leaf, now, by_claim);
+        };
+        self.served(leaf, now, packet.bytes(), next, by_claim);
+        Dequeue::Send { class, packet, mark: false }
     }
 
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount) {
