@@ -348,6 +348,21 @@ impl<S: Clone + Default> QueueTable<S> {
         self.classes.get(class.0 as usize).map(|class| &class.state)
     }
 
+    /// The length of the packet at the head, and the state; `None` without a packet.
+    #[inline(always)]
+    #[must_use]
+    pub fn head(&self, class: ClassId) -> Option<(u32, &S)> {
+        let Class { queue, state } = self.classes.get(class.0 as usize)?;
+        (queue.packets > 0).then_some((queue.head_bytes, state))
+    }
+
+    /// The same, to change the state.
+    #[inline(always)]
+    pub fn head_mut(&mut self, class: ClassId) -> Option<(u32, &mut S)> {
+        let Class { queue, state } = self.classes.get_mut(class.0 as usize)?;
+        (queue.packets > 0).then_some((queue.head_bytes, state))
+    }
+
     #[inline(always)]
     fn queue(&self, class: ClassId) -> Option<&Queue> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)

@@ -104,7 +104,7 @@ impl Calendar {
     }
 
     /// Adds an entry, whose id is in no calendar.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, key: u64, id: u32, links: &mut [Link]) {
         self.tune(links);
         if self.near == 0 {
@@ -117,14 +117,13 @@ impl Calendar {
     }
 
     /// Removes the least entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self, links: &mut [Link]) -> Option<Entry> {
         let top = self.top()?;
         let link = links.get_mut(top.id as usize)?;
         let next = core::mem::replace(&mut link.next, ABSENT);
         if next == IN_HEAP {
-            self.far.pop();
-            self.top = self.find(links);
+            self.pop_far(links);
             return Some(top);
         }
         self.near -= 1;
@@ -171,7 +170,7 @@ impl Calendar {
     }
 
     /// Into its bucket if it fits there, else to the heap.
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, key: u64, id: u32, links: &mut [Link]) {
         let distance = key.wrapping_sub(self.start);
         // A key before the window is not far, only early.
@@ -199,6 +198,7 @@ impl Calendar {
     }
 
     /// Before `next`, the last of its list, which has a greater key, and maybe before others.
+    #[inline(never)]
     fn insert_among(&mut self, key: u64, id: u32, mut next: u32, links: &mut [Link]) {
         for _ in 0..STEPS_MAX {
             let before = links[next as usize].before;
@@ -223,6 +223,13 @@ impl Calendar {
         self.insert_far(key, id, links);
     }
 
+    #[inline(never)]
+    fn pop_far(&mut self, links: &[Link]) {
+        self.far.pop();
+        self.top = self.find(links);
+    }
+
+    #[inline(never)]
     fn insert_far(&mut self, key: u64, id: u32, links: &mut [Link]) {
         self.far.push(key, id);
         links[id as usize] = Link { key, next: IN_HEAP, before: NONE };
@@ -236,6 +243,7 @@ impl Calendar {
     }
 
     /// The least entry of all.
+    #[inline(never)]
     fn find(&self, links: &[Link]) -> Entry {
         let mut near = NOBODY;
         if self.near > 0 {

@@ -33,6 +33,7 @@ impl Hfsc {
     }
 
     /// The leaf that may send at `now` with the least virtual time at each level.
+    #[inline]
     pub(super) fn share_pick(&mut self, now: u64) -> Option<u32> {
         let mut at = ROOT;
         loop {
@@ -60,52 +61,59 @@ impl Hfsc {
 
     /// Charges `bytes` sent at `now` to `leaf`, which has more to send if it is `backlogged`, and to
     /// all above it. Whether the other criterion chose it is known to the compiler.
-    #[inline]
+    #[inline(always)]
     pub(super) fn account<const BY_CLAIM: bool>(
         &mut self,
         leaf: u32,
         now: u64,
         bytes: u32,
-        mut backlogged: bool,
+        backlogged: bool,
     ) {
-        let mut node = leaf;
-        loop {
-            let this = &mut self.classes[node];
-            let branch = &mut self.branches[this.parent];
-            if this.limit != NONE {
-                self.limits[this.limit].charge(now, u64::from(bytes));
-            }
-            if BY_CLAIM {
-                if let Some(least) = branch.shares.least(branch.virtual_now) {
-                    branch.virtual_now = later(branch.virtual_now, least);
-                }
-                this.spend(bytes);
-                this.bound_lead(branch.virtual_now, bytes);
-            } else {
-                // It had the least virtual time, and is ahead by this packet at most.
-                branch.virtual_now = later(branch.virtual_now, this.virtual_time);
-                this.spend(bytes);
-            }
-            if backlogged && this.shares {
-                branch.shares.set(this.slot, this.virtual_time);
-            } else if core::mem::take(&mut this.shares) {
-                branch.shares.remove(this.slot);
-            }
-            let next = branch.shares.top();
-            backlogged = next.is_some();
-            let above = branch.node;
-            if node == leaf
-                && let Some(next) = next
-            {
-                // When this class's turn comes again, that child is served: until then it is read.
-                core::hint::black_box(self.classes[next].step_bytes);
-                self.classes.touch_head(crate::ClassId(next));
-            }
-            if above == NONE {
-                return;
-            }
-            node = above;
+        let (mut node, mut backlogged) = (leaf, backlogged);
+        while node != NONE {
+            (node, backlogged) = self.account_one::<BY_CLAIM>(node, now, bytes, backlogged);
         }
+    }
+
+    /// Charges one class. Returns the one above, and whether that has more to send.
+    #[inline(never)]
+    fn account_one<const BY_CLAIM: bool>(
+        &mut self,
+        node: u32,
+        now: u64,
+        bytes: u32,
+        backlogged: bool,
+    ) -> (u32, bool) {
+        let this = &mut self.classes[node];
+        let branch = &mut self.branches[this.parent];
+        if this.limit != NONE {
+            self.limits[this.limit].charge(now, u64::from(bytes));
+        }
+        if BY_CLAIM {
+            if let Some(least) = branch.shares.least(branch.virtual_now) {
+                branch.virtual_now = later(branch.virtual_now, least);
+            }
+            this.spend(bytes);
+            this.bound_lead(branch.virtual_now, bytes);
+        } else {
+            // It had the least virtual time, and is ahead by this packet at most.
+            branch.virtual_now = later(branch.virtual_now, this.virtual_time);
+            this.spend(bytes);
+        }
+        if backlogged && this.shares {
+            branch.shares.set(this.slot, this.virtual_time);
+        } else if core::mem::take(&mut this.shares) {
+            branch.shares.remove(this.slot);
+        }
+        let (above, next) = (branch.node, branch.shares.top());
+        if this.branch == NONE
+            && let Some(next) = next
+        {
+            // When this branch's turn comes again, that child is served: until then it is read.
+            core::hint::black_box(self.classes[next].step_bytes);
+            self.classes.touch_head(crate::ClassId(next));
+        }
+        (above, next.is_some())
     }
 
     /// Gives `node` another weight; its lead stays the same in bytes. It is in no heap.

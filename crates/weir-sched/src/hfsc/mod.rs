@@ -95,6 +95,7 @@ impl Hfsc {
     }
 
     /// Whom the two criteria choose at `now`, and whether the first one did.
+    #[inline(always)]
     fn pick(&mut self, now: u64) -> Option<(u32, bool)> {
         self.wake(now);
         match self.claim_pick(now) {
@@ -107,7 +108,7 @@ impl Hfsc {
     #[inline(always)]
     fn served(&mut self, leaf: u32, now: u64, bytes: u32, next: Option<u32>, by_claim: bool) {
         if by_claim {
-            self.claim_served(leaf, now, bytes, next);
+            self.claim_served(leaf, now, bytes);
             self.account::<true>(leaf, now, bytes, next.is_some());
         } else {
             self.account::<false>(leaf, now, bytes, next.is_some());
@@ -131,6 +132,7 @@ impl Hfsc {
     }
 
     /// The first instant after `now` at which a packet may leave.
+    #[inline(never)]
     fn quiet(&mut self) -> Dequeue {
         // Whatever is backlogged is below a limit with a wake-up; trying each instant in turn
         // finds the first at which all limits on some path fit. What is brought back too early

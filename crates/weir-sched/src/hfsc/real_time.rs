@@ -10,9 +10,10 @@
 use weir_units::Instant;
 
 use super::Hfsc;
-use super::curve::{Line, Runtime};
+use super::curve::{Line, Runtime, ServiceCurve};
 use super::tree::{NONE, Place, ROOT, STALE};
 use super::waking::Wake;
+use crate::ClassId;
 
 impl Hfsc {
     /// `leaf` has become backlogged at `now`.
@@ -32,15 +33,21 @@ impl Hfsc {
     }
 
     /// Sets a backlogged leaf's claim among the eligible ones, or a wake-up for when it will be.
-    #[inline]
+    #[inline(never)]
     pub(super) fn claim_place(&mut self, leaf: u32, now: u64) {
-        let runtime = self.runtime(leaf);
-        let Some(bytes) = self.head_bytes(leaf) else { return };
-        let node = &mut self.classes[leaf];
+        self.claim_enter(leaf, now);
+    }
+
+    /// The same, where it is done for each packet.
+    #[inline(always)]
+    pub(super) fn claim_enter(&mut self, leaf: u32, now: u64) {
+        let seconds = &self.seconds;
+        let Some((bytes, node)) = self.classes.head_mut(ClassId(leaf)) else { return };
         if node.curve == NONE {
             return;
         }
         let (curve, steps) = self.curves.steps(node.curve, bytes);
+        let runtime = Runtime { first: node.first, second: second_of(seconds, leaf, curve) };
         let eligible = runtime.eligible(curve);
         if eligible > now {
             node.place = Place::Waiting;
@@ -52,11 +59,13 @@ impl Hfsc {
         let home = self.branches[node.parent].home;
         let deadline = runtime.deadline(curve, steps);
         self.branches[home].claims.push(deadline, leaf, &mut self.claim_links);
-        self.claim_announce(home);
+        if home != ROOT {
+            self.claim_announce(home);
+        }
     }
 
     /// Lets the classes above know of a claim below `branch` that may be the earliest now.
-    #[inline]
+    #[inline(never)]
     pub(super) fn claim_announce(&mut self, mut branch: u32) {
         while branch != ROOT {
             let Some(top) = self.branches[branch].claims.top() else { return };
@@ -76,7 +85,18 @@ impl Hfsc {
     }
 
     /// The eligible leaf that may send at `now` with the earliest deadline.
+    #[inline(always)]
     pub(super) fn claim_pick(&mut self, now: u64) -> Option<u32> {
+        let top = self.branches[ROOT].claims.top()?;
+        // A class with classes below it has no packet.
+        match self.classes.head(ClassId(top.id)) {
+            Some((bytes, node)) if node.claim_bytes == bytes && node.limit == NONE => Some(top.id),
+            _ => self.claim_search(now),
+        }
+    }
+
+    #[inline(never)]
+    fn claim_search(&mut self, now: u64) -> Option<u32> {
         let mut at = ROOT;
         loop {
             let Some(top) = self.branches[at].claims.top() else {
@@ -112,26 +132,27 @@ impl Hfsc {
         }
     }
 
-    /// `leaf`, on top of its home's claims, has sent `bytes` by this criterion; `head` is the length
-    /// of its next packet.
-    #[inline]
-    pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32, head: Option<u32>) {
-        let home = self.home(leaf);
-        let deadline = self.branches[home].claims.top().map_or(now, |top| top.key);
-        self.claim_pop(home);
-        let mut runtime = self.runtime(leaf);
+    /// `leaf`, on top of its home's claims, has sent `bytes` by this criterion.
+    #[inline(never)]
+    pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32) {
+        let node = &mut self.classes[leaf];
+        let home = self.branches[node.parent].home;
+        let top = self.branches[home].claims.pop(&mut self.claim_links);
+        let deadline = top.map_or(now, |top| top.key);
+        node.place = Place::Nowhere;
+        let (curve, steps) = self.curves.steps(node.curve, bytes);
+        let second = second_of(&self.seconds, leaf, curve);
+        let mut runtime = Runtime { first: node.first, second };
         let late = now.saturating_sub(deadline.saturating_add(LATE_MAX));
         if late > 0 {
             runtime.forgive(late);
         }
-        let node = &mut self.classes[leaf];
-        node.place = Place::Nowhere;
-        let (curve, steps) = self.curves.steps(node.curve, bytes);
         runtime.serve(curve, steps);
-        self.set_runtime(leaf, runtime);
-        if head.is_some() {
-            self.claim_place(leaf, now);
+        node.first = runtime.first;
+        if !curve.is_linear() {
+            self.seconds[leaf as usize] = runtime.second;
         }
+        self.claim_enter(leaf, now);
     }
 
     /// Whether the leaf on top of `branch` still has the claim that its key says. If not, mends it.
@@ -181,7 +202,7 @@ impl Hfsc {
 
     #[inline]
     fn head_bytes(&self, leaf: u32) -> Option<u32> {
-        self.classes.head_bytes(crate::ClassId(leaf))
+        self.classes.head_bytes(ClassId(leaf))
     }
 
     /// The branch in which the claim of `node`, or of those below it, competes.
@@ -193,19 +214,13 @@ impl Hfsc {
     /// What `leaf`, which has a curve or not, is owed.
     #[inline]
     pub(super) fn runtime(&self, leaf: u32) -> Runtime {
-        let node = &self.classes[leaf];
-        let has_second = node.curve != NONE && !self.curves[node.curve].is_linear();
-        let second = if has_second { self.seconds[leaf as usize] } else { Line::default() };
-        Runtime { first: node.first, second }
+        Runtime { first: self.classes[leaf].first, second: self.seconds[leaf as usize] }
     }
 
     #[inline]
     pub(super) fn set_runtime(&mut self, leaf: u32, runtime: Runtime) {
-        let node = &mut self.classes[leaf];
-        node.first = runtime.first;
-        if node.curve != NONE && !self.curves[node.curve].is_linear() {
-            self.seconds[leaf as usize] = runtime.second;
-        }
+        self.classes[leaf].first = runtime.first;
+        self.seconds[leaf as usize] = runtime.second;
     }
 
     /// The latest instant seen: time does not go back.
@@ -213,6 +228,12 @@ impl Hfsc {
         self.now = self.now.max(now.as_nanos());
         self.now
     }
+}
+
+/// The second line of a claim, which is not read where the curve has none.
+#[inline(always)]
+fn second_of(seconds: &[Line], leaf: u32, curve: &ServiceCurve) -> Line {
+    if curve.is_linear() { Line::default() } else { seconds[leaf as usize] }
 }
 
 /// A claim more than this past its deadline is given up: it means that the link was slower than

@@ -62,24 +62,23 @@ impl Shares {
     }
 
     /// Enters the child at `place`, which is not entered.
-    #[inline]
+    #[inline(never)]
     pub(super) fn insert(&mut self, place: u32, key: u64) {
         self.entered += 1;
         self.set(place, key);
     }
 
     /// Gives the child at `place` another key.
-    #[inline]
+    #[inline(always)]
     pub(super) fn set(&mut self, place: u32, key: u64) {
-        let ahead = (key.wrapping_sub(self.origin) << SHIFT).cast_signed();
-        if ahead > AHEAD_MAX {
+        if key.wrapping_sub(self.origin).cast_signed() > AHEAD_MAX {
             self.renew(key);
         }
         self.play(place as usize, key << SHIFT);
     }
 
     /// Takes out the child at `place`.
-    #[inline]
+    #[inline(never)]
     pub(super) fn remove(&mut self, place: u32) {
         self.entered -= 1;
         self.play(place as usize, self.absent());
@@ -104,22 +103,36 @@ impl Shares {
     }
 
     /// Enters a key at the lowest level and lets the winner of each group play in the next.
-    #[inline]
-    fn play(&mut self, mut place: usize, mut key: u64) {
-        let starts = &self.starts[..usize::from(self.height)];
-        for &start in starts {
-            let Some(group) = self.groups.get_mut(start as usize + place / WIDTH) else { return };
+    #[inline(always)]
+    fn play(&mut self, place: usize, key: u64) {
+        // The lowest level is the first.
+        let Some(group) = self.groups.get_mut(place / WIDTH) else { return };
+        let winner = group.play(place % WIDTH, key);
+        let (winner, place) = if self.height == 1 {
+            (winner, (winner & PLACES) as usize)
+        } else {
+            self.play_above(place / WIDTH, winner)
+        };
+        self.least = winner & !PLACES;
+        self.winner = self.members.get(place).copied().unwrap_or(NONE);
+    }
+
+    /// Lets the winner of a group play in those above. Returns the winner of all, and its place.
+    #[inline(never)]
+    fn play_above(&mut self, mut place: usize, mut key: u64) -> (u64, usize) {
+        let starts = &self.starts[..usize::from(self.height).min(LEVELS_MAX)];
+        for &start in starts.iter().skip(1) {
+            let Some(group) = self.groups.get_mut(start as usize + place / WIDTH) else { break };
             key = group.play(place % WIDTH, key & !PLACES);
             place /= WIDTH;
         }
-        self.least = key & !PLACES;
         // The winner of the highest group is one in the group below, and so on down.
         let mut place = (key & PLACES) as usize;
         for &start in starts.iter().rev().skip(1) {
-            let Some(group) = self.groups.get(start as usize + place) else { return };
+            let Some(group) = self.groups.get(start as usize + place) else { break };
             place = place * WIDTH + (group.0[FINAL] & PLACES) as usize;
         }
-        self.winner = self.members.get(place).copied().unwrap_or(NONE);
+        (key, place)
     }
 
     /// What stands for a child that is not entered: a key after all others.
@@ -225,7 +238,7 @@ const LEVELS_MAX: usize = 6;
 /// 2⁵⁴ before the origin to half of that after it lie before it.
 const FAR: u64 = 1 << 56;
 /// A key may be 2⁵⁵ ahead of the origin; the traffic until then is 2³⁵ bytes at weight 1.
-const AHEAD_MAX: i64 = (FAR.cast_signed() / 2) << SHIFT;
+const AHEAD_MAX: i64 = FAR.cast_signed() / 2;
 
 #[cfg(test)]
 mod tests {

@@ -26,13 +26,14 @@ impl Wake {
 
 impl Hfsc {
     /// Brings back what has become eligible or fits again by `now`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wake(&mut self, now: u64) {
         if self.wakes.is_due(now) {
             self.wake_due(now);
         }
     }
 
+    #[inline(never)]
     fn wake_due(&mut self, now: u64) {
         while let Some(top) = self.wakes.top() {
             if top.key > now {
@@ -45,7 +46,7 @@ impl Hfsc {
             let this = &mut self.classes[node];
             if top.id & 1 == Wake::Eligible as u32 {
                 this.place = Place::Nowhere;
-                self.claim_place(node, now);
+                self.claim_enter(node, now);
                 continue;
             }
             this.parked = false;
@@ -112,10 +113,12 @@ impl Hfsc {
         }
     }
 
+    #[inline(always)]
     pub(super) fn fits(&mut self, node: u32, now: u64) -> bool {
         self.classes[node].limit == NONE || self.fits_at(node) <= now
     }
 
+    #[inline(never)]
     pub(super) fn fits_at(&mut self, node: u32) -> u64 {
         let this = &self.classes[node];
         let bytes = match this.branch {
