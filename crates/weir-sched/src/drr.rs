@@ -97,6 +97,26 @@ impl DeficitRounds {
         false
     }
 
+    /// Ends the turn, if there is one, and finds the next class with enough of a deficit.
+    #[inline(never)]
+    fn next_turn(&mut self, queues: &mut QueueTable<DeficitTurn>) -> Pick {
+        loop {
+            if self.turn != NONE {
+                // Less than the packet's length.
+                queues[self.turn].deficit = u32::try_from(self.turn_deficit).unwrap_or(0);
+                self.ring.rotate();
+                self.turn = NONE;
+            }
+            if !self.open_turn(queues) {
+                return Pick::Nobody;
+            }
+            let head = queues.head_bytes(ClassId(self.turn)).unwrap_or(0);
+            if u64::from(head) <= self.turn_deficit {
+                return Pick::Class(self.turn);
+            }
+        }
+    }
+
     #[cold]
     fn renew_quantum(&self, class: u32, turn: &mut DeficitTurn) {
         let (weight, least) = (u64::from(self.weights[class as usize]), self.least_weight());
@@ -173,18 +193,9 @@ impl Discipline for DeficitRounds {
 
     #[inline]
     fn pick(&mut self, _now: Instant, queues: &mut QueueTable<DeficitTurn>) -> Pick {
-        loop {
-            if self.turn == NONE && !self.open_turn(queues) {
-                return Pick::Nobody;
-            }
-            let head = queues.head_bytes(ClassId(self.turn)).unwrap_or(0);
-            if u64::from(head) <= self.turn_deficit {
-                return Pick::Class(self.turn);
-            }
-            // Less than the packet's length.
-            queues[self.turn].deficit = u32::try_from(self.turn_deficit).unwrap_or(0);
-            self.ring.rotate();
-            self.turn = NONE;
+        match queues.head_bytes(ClassId(self.turn)) {
+            Some(head) if u64::from(head) <= self.turn_deficit => Pick::Class(self.turn),
+            _ => self.next_turn(queues),
         }
     }
 

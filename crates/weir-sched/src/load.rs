@@ -164,9 +164,8 @@ impl<S: Scheduler> Bed<S> {
         }
     }
 
-    fn enqueue(&mut self, class: ClassId, id: u32) -> bool {
+    fn enqueue(&mut self, now: Instant, class: ClassId, id: u32) -> bool {
         let bytes = self.frames.get(id as usize).copied().unwrap_or(PACKET_BYTES);
-        let now = self.now();
         self.scheduler.enqueue(now, class, Packet::new(id, bytes, now)).is_ok()
     }
 
@@ -192,12 +191,13 @@ impl<S: Scheduler> Bed<S> {
                 *class = to(self, *class);
                 self.scheduler.touch(*class);
             }
+            let now = self.now();
             // In place: copied, they would be read wider than they were written just now.
             for (&class, &id) in classes.iter().zip(&ids) {
                 let mut class = class;
                 // A full class refuses; another takes the packet.
                 for _ in 0..DRAWS_MAX {
-                    if self.enqueue(class, id) {
+                    if self.enqueue(now, class, id) {
                         break;
                     }
                     class = to(self, class);

@@ -12,7 +12,7 @@ use super::Hfsc;
 use super::calendar::Link;
 use super::curve::{Line, Runtime, ServiceCurve};
 use super::limit::Limit;
-use super::tree::{Branch, NONE, Node, ROOT, STALE};
+use super::tree::{Branch, NONE, Node, Place, ROOT, STALE};
 use crate::{ClassConfig, ClassId, ConfigError, Packet};
 
 impl Hfsc {
@@ -35,14 +35,15 @@ impl Hfsc {
         if self.seconds.len() <= class.0 as usize {
             self.seconds.push(Line::default());
             self.claim_links.push(Link::NONE);
-            self.wake_links.extend([Link::NONE; 2]);
+            self.parked_links.push(Link::NONE);
         }
         let this = &mut self.branches[branch];
         this.children += 1;
         let slot = this.shares.add(class.0);
         let (home, virtual_time) = (this.home, this.virtual_now);
         self.settle(home);
-        self.wakes.reserve(self.wake_links.len(), &mut self.wake_links);
+        self.waiting.reserve(self.seconds.len(), &mut self.claim_links);
+        self.parked.reserve(self.seconds.len(), &mut self.parked_links);
         self.classes[class.0] = Node { parent: branch, slot, virtual_time, ..Node::default() };
         self.configure(class.0, now, config);
         Ok(class)
@@ -189,10 +190,10 @@ impl Hfsc {
             if node.weight == 0 || old == new {
                 continue;
             }
-            if self.claim_links[index].key().is_some() {
+            if node.place != Place::Waiting && self.claim_links[index].key().is_some() {
+                self.branches[old].claims.remove(class, &mut self.claim_links);
                 moved.push(class);
             }
-            self.branches[old].claims.remove(class, &mut self.claim_links);
             self.branches[old].claimants -= 1;
             self.settle(new);
         }
@@ -205,7 +206,7 @@ impl Hfsc {
                 let branch = node.branch;
                 self.claim_announce(branch);
             } else {
-                node.place = super::tree::Place::Nowhere;
+                node.place = Place::Nowhere;
                 self.claim_place(class, now);
             }
         }

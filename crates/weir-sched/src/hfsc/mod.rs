@@ -42,12 +42,13 @@ pub struct Hfsc {
     /// The second lines of claims, by class.
     seconds: Vec<Line>,
     limits: Slab<Limit>,
-    /// Of the `claims` of all branches.
+    /// Claims that are not eligible yet, by the instant at which they will be.
+    waiting: Calendar,
+    /// Of `waiting` and of the `claims` of all branches: a claim is in one of them at most.
     claim_links: Vec<Link>,
-    /// When classes become eligible or fit under their limit again.
-    wakes: Calendar,
-    /// Of `wakes`.
-    wake_links: Vec<Link>,
+    /// Classes at their upper limit, by the instant at which they fit again.
+    parked: Calendar,
+    parked_links: Vec<Link>,
     now: u64,
     /// Nothing may leave before; zero when that is not known.
     quiet_until: u64,
@@ -66,8 +67,9 @@ impl Hfsc {
             seconds: Vec::new(),
             limits: Slab::new(),
             claim_links: Vec::new(),
-            wakes: Calendar::default(),
-            wake_links: Vec::new(),
+            waiting: Calendar::default(),
+            parked: Calendar::default(),
+            parked_links: Vec::new(),
             now: 0,
             quiet_until: 0,
         }
@@ -137,13 +139,16 @@ impl Hfsc {
         // Whatever is backlogged is below a limit with a wake-up; trying each instant in turn
         // finds the first at which all limits on some path fit. What is brought back too early
         // by that is sent away again if asked before.
-        while let Some(top) = self.wakes.top() {
-            if self.pick(top.key).is_some() {
-                self.quiet_until = top.key;
-                return wait_until(top.key);
+        loop {
+            let wakes = [self.waiting.top(), self.parked.top()];
+            let Some(next) = wakes.into_iter().flatten().map(|top| top.key).min() else {
+                return Dequeue::Idle;
+            };
+            if self.pick(next).is_some() {
+                self.quiet_until = next;
+                return wait_until(next);
             }
         }
-        Dequeue::Idle
     }
 }
 
@@ -268,5 +273,5 @@ const fn wait_until(nanos: u64) -> Dequeue {
     Dequeue::Wait { until: Instant::from_nanos(nanos), why: WaitReason::UpperLimit }
 }
 
-/// A wake-up is an index and one bit, and some numbers mean no entry.
-const CLASSES_MAX: u32 = 1 << 30;
+/// Some numbers mean no class.
+const CLASSES_MAX: u32 = 1 << 31;

@@ -12,7 +12,6 @@ use weir_units::Instant;
 use super::Hfsc;
 use super::curve::{Line, Runtime, ServiceCurve};
 use super::tree::{NONE, Place, ROOT, STALE};
-use super::waking::Wake;
 use crate::ClassId;
 
 impl Hfsc {
@@ -51,7 +50,7 @@ impl Hfsc {
         let eligible = runtime.eligible(curve);
         if eligible > now {
             node.place = Place::Waiting;
-            self.wakes.push(eligible, Wake::Eligible.of(leaf), &mut self.wake_links);
+            self.waiting.push(eligible, leaf, &mut self.claim_links);
             return;
         }
         node.claim_bytes = bytes;

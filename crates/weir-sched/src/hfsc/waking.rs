@@ -8,52 +8,41 @@ use super::Hfsc;
 use super::tree::{NONE, Place};
 use crate::ClassId;
 
-/// What a wake-up is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wake {
-    /// Its claim becomes eligible.
-    Eligible = 0,
-    /// It fits under its limit.
-    Fit = 1,
-}
-
-impl Wake {
-    /// The entry of `node`.
-    pub(super) const fn of(self, node: u32) -> u32 {
-        node << 1 | self as u32
-    }
-}
-
 impl Hfsc {
     /// Brings back what has become eligible or fits again by `now`.
     #[inline(always)]
     pub(super) fn wake(&mut self, now: u64) {
-        if self.wakes.is_due(now) {
-            self.wake_due(now);
+        if self.waiting.is_due(now) {
+            self.wake_claims(now);
+        }
+        if self.parked.is_due(now) {
+            self.wake_parked(now);
         }
     }
 
     #[inline(never)]
-    fn wake_due(&mut self, now: u64) {
-        while let Some(top) = self.wakes.top() {
+    fn wake_claims(&mut self, now: u64) {
+        while let Some(top) = self.waiting.top() {
             if top.key > now {
                 // What will be needed next is read now, since nothing else tells of it before.
-                self.touch_claim(top.id >> 1);
+                self.touch_claim(top.id);
                 return;
             }
-            self.wakes.pop(&mut self.wake_links);
-            let node = top.id >> 1;
-            let this = &mut self.classes[node];
-            if top.id & 1 == Wake::Eligible as u32 {
-                this.place = Place::Nowhere;
-                self.claim_enter(node, now);
-                continue;
-            }
-            this.parked = false;
-            if self.fits(node, now) {
-                self.resume(node, now);
+            self.waiting.pop(&mut self.claim_links);
+            self.classes[top.id].place = Place::Nowhere;
+            self.claim_enter(top.id, now);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_parked(&mut self, now: u64) {
+        while self.parked.is_due(now) {
+            let Some(top) = self.parked.pop(&mut self.parked_links) else { return };
+            self.classes[top.id].parked = false;
+            if self.fits(top.id, now) {
+                self.resume(top.id, now);
             } else {
-                self.park(node);
+                self.park(top.id);
             }
         }
     }
@@ -94,12 +83,12 @@ impl Hfsc {
             parent.shares.remove(this.slot);
         }
         let home = parent.home;
-        self.branches[home].claims.remove(node, &mut self.claim_links);
         if core::mem::take(&mut this.parked) {
-            self.wakes.remove(Wake::Fit.of(node), &mut self.wake_links);
+            self.parked.remove(node, &mut self.parked_links);
         }
-        if core::mem::replace(&mut this.place, Place::Nowhere) == Place::Waiting {
-            self.wakes.remove(Wake::Eligible.of(node), &mut self.wake_links);
+        match core::mem::replace(&mut this.place, Place::Nowhere) {
+            Place::Waiting => self.waiting.remove(node, &mut self.claim_links),
+            _ => self.branches[home].claims.remove(node, &mut self.claim_links),
         }
         self.quiet_until = 0;
     }
@@ -109,7 +98,7 @@ impl Hfsc {
         if !self.classes[node].parked {
             let at = self.fits_at(node);
             self.classes[node].parked = true;
-            self.wakes.push(at, Wake::Fit.of(node), &mut self.wake_links);
+            self.parked.push(at, node, &mut self.parked_links);
         }
     }
 
