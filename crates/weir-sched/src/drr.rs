@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use weir_units::Instant;
 
-use crate::flat::{Discipline, Flat, Pick};
+use crate::discipline::{Discipline, Pick};
+use crate::flat::Flat;
 use crate::ring::Ring;
 use crate::{ClassConfig, ClassId, LinkConfig, QueueTable};
 

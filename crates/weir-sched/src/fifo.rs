@@ -4,7 +4,8 @@
 
 use weir_units::Instant;
 
-use crate::flat::{Discipline, Flat, Pick};
+use crate::discipline::{Discipline, Pick};
+use crate::flat::Flat;
 use crate::ring::Ring;
 use crate::{ClassConfig, LinkConfig, QueueTable};
 

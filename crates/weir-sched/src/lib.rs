@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod any;
 mod codel;
+mod discipline;
 mod drr;
 mod fifo;
 mod flat;
@@ -34,9 +35,10 @@ mod wrr;
 
 pub use any::{AnyScheduler, SchedulerKind, UnknownScheduler};
 pub use codel::{Codel, Verdict};
+pub use discipline::{Discipline, Pick};
 pub use drr::{DeficitRounds, DeficitTurn, Drr};
 pub use fifo::{ArrivalOrder, Fifo};
-pub use flat::{Discipline, Flat, Pick};
+pub use flat::Flat;
 pub use hfsc::Hfsc;
 pub use link_clock::LinkClock;
 pub use paced::Paced;

@@ -206,8 +206,8 @@ impl<S: Clone + Default> QueueTable<S> {
         }
     }
 
-    /// Takes the packet at the head, and tells the length of the one behind it. `None` from an empty
-    /// queue and from one that `CoDel` manages: [`QueueTable::pop`] knows which.
+    /// Takes the packet at the head, and tells the length of the one behind it. `None` from an
+    /// empty queue and from one that `CoDel` manages: [`QueueTable::pop`] knows which.
     ///
     /// What it returns stays in registers. Through memory it would be written in pieces and read as
     /// one, which stalls the processor: so the rare case has a way of its own.

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use weir_units::Instant;
 
-use crate::flat::{Discipline, Flat, Pick};
+use crate::discipline::{Discipline, Pick};
+use crate::flat::Flat;
 use crate::heap::MinHeap;
 use crate::{ClassConfig, LinkConfig, QueueTable};
 

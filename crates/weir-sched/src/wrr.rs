@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
-use crate::flat::{Discipline, Flat, Pick};
+use crate::discipline::{Discipline, Pick};
+use crate::flat::Flat;
 use crate::minimum::Minimums;
 use crate::ring::Ring;
 use crate::{ClassConfig, LinkClock, LinkConfig, QueueTable, WaitReason};

@@ -59,8 +59,8 @@ impl Hfsc {
         }
     }
 
-    /// Charges `bytes` sent at `now` to `leaf`, which has more to send if it is `backlogged`, and to
-    /// all above it. Whether the other criterion chose it is known to the compiler.
+    /// Charges `bytes` sent at `now` to `leaf`, which has more to send if it is `backlogged`, and
+    /// to all above it. Whether the other criterion chose it is known to the compiler.
     #[inline(always)]
     pub(super) fn account<const BY_CLAIM: bool>(
         &mut self,

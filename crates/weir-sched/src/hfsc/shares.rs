@@ -206,7 +206,7 @@ impl Group {
     /// Enters a key and plays its match of each round. Returns the winner of all.
     #[inline(always)]
     fn play(&mut self, place: usize, key: u64) -> u64 {
-        let mut at = WIDTH | place % WIDTH;
+        let mut at = WIDTH | (place % WIDTH);
         let mut winner = key | place as u64;
         self.0[at] = winner;
         for _ in 0..SHIFT {
@@ -218,8 +218,8 @@ impl Group {
     }
 }
 
-/// The one that lies before the other on the circle, the shorter way round. Who wins is a coin toss:
-/// selected, not branched on.
+/// The one that lies before the other on the circle, the shorter way round. Who wins is a coin
+/// toss: selected, not branched on.
 #[inline(always)]
 fn lesser(a: u64, b: u64) -> u64 {
     select_unpredictable(b.wrapping_sub(a).cast_signed() < 0, b, a)

@@ -7,8 +7,8 @@ use super::calendar::Calendar;
 use super::curve::Line;
 use super::shares::Shares;
 
-/// What every class has, beside its queue: the first 16 bytes are in the same cache line, the rest is
-/// one line more.
+/// What every class has, beside its queue: the first 16 bytes are in the same cache line, the rest
+/// is one line more.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Node {
@@ -40,7 +40,7 @@ pub(super) struct Node {
     /// Whether it is entered in its parent's `shares`: it, or a class below, has something to send
     /// that no limit holds back as far as is known.
     pub(super) shares: bool,
-    /// Whether it waits for its upper limit: a wake-up is set.
+    /// Whether it waits until it fits under its upper limit.
     pub(super) parked: bool,
     /// Where its claim is.
     pub(super) place: Place,
@@ -51,11 +51,11 @@ pub(super) struct Node {
 pub(super) enum Place {
     /// Nowhere: no claim, or nothing queued.
     Nowhere,
-    /// Waiting to become eligible: a wake-up is set.
+    /// Waiting to become eligible.
     Waiting,
     /// Eligible: in its parent's `claims`, by deadline.
     Queued,
-    /// Eligible, but at its upper limit; comes back with that wake-up.
+    /// Eligible, but at its upper limit; comes back when it fits.
     Limited,
 }
 

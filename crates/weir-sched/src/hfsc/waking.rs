@@ -2,7 +2,7 @@
 //! Wake-ups: when a claim becomes eligible, and when a class fits under its upper limit again.
 //!
 //! A class that does not fit is found when it is about to be served, and *parked*: it leaves the
-//! heaps of its parent, and all below with it, until its wake-up.
+//! calendars of its parent, and all below with it, until it fits.
 
 use super::Hfsc;
 use super::tree::{NONE, Place};

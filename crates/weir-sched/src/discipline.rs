@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What tells one scheduler of one level from another: who is next.
+
+use core::fmt;
+
+use weir_units::{BitRate, Instant};
+
+use crate::{ClassConfig, LinkConfig, QueueTable, WaitReason};
+
+/// Who is next among the classes that have packets and are not at their limit (*active* ones).
+pub trait Discipline {
+    /// What it keeps for a class, beside its queue.
+    type State: Clone + Default + fmt::Debug;
+
+    /// The state for a link without classes.
+    fn new(link: &LinkConfig) -> Self;
+
+    /// Whether upper limits mean anything here.
+    const LIMITS: bool = true;
+
+    /// A class was added (it has no packets) or changed (it may be active).
+    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &mut QueueTable<Self::State>);
+
+    /// A class is removed; it is not active any more, and its state ends.
+    fn remove(&mut self, class: u32, queues: &mut QueueTable<Self::State>);
+
+    /// The link's rate changed.
+    fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
+        let _ = (now, rate);
+    }
+
+    /// A packet was queued.
+    fn enqueued(&mut self, class: u32, bytes: u32) {
+        let _ = (class, bytes);
+    }
+
+    /// The class became active at `now`, which may lie in the past; `head` is the length of its
+    /// first packet.
+    fn activate(
+        &mut self,
+        now: Instant,
+        class: u32,
+        head: u32,
+        queues: &mut QueueTable<Self::State>,
+    );
+
+    /// The class is not active any more although it has packets: at its limit, or removed.
+    fn deactivate(&mut self, class: u32, queues: &mut QueueTable<Self::State>);
+
+    /// The class to serve, always an active one.
+    fn pick(&mut self, now: Instant, queues: &mut QueueTable<Self::State>) -> Pick;
+
+    /// The class just picked sent a packet; `head` is the length of its next, if there is one.
+    fn sent(
+        &mut self,
+        now: Instant,
+        class: u32,
+        bytes: u32,
+        head: Option<u32>,
+        queues: &mut QueueTable<Self::State>,
+    );
+
+    /// The class just picked gave up a packet; `head` is the length of its next.
+    fn dropped(&mut self, class: u32, head: u32) {
+        let _ = (class, head);
+    }
+}
+
+/// The answer of [`Discipline::pick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// This class.
+    Class(u32),
+    /// Nobody before this instant.
+    Wait(Instant, WaitReason),
+    /// No class is active.
+    Nobody,
+}
