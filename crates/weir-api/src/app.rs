@@ -2,7 +2,8 @@
 //! One request, from its head to its answer: who asks, what, whether he may.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -10,13 +11,14 @@ use axum::http::{Request, Response};
 use axum::response::IntoResponse;
 use tokio::sync::Mutex;
 use tower_service::Service;
-use weir_node::control::{Control, Refusal};
+use weir_node::control::{Control, InForce, Refusal};
 use weir_node::status::Status;
 
-use crate::caller::{Caller, Peer};
+use crate::caller::{Caller, Known, Peer};
 use crate::count::Slots;
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
+use crate::rates::Rates;
 use crate::routes;
 
 /// The interface's state.
@@ -28,6 +30,11 @@ pub(crate) struct App {
     control: Arc<dyn Control>,
     waiting: Slots,
     router: Router<Arc<Self>>,
+    requests: Rates,
+    wrong_tokens: Rates,
+    pub(crate) listeners: Slots,
+    /// What was refused at the door, by code, since the start.
+    pub(crate) turned_away: [AtomicU64; 3],
     /// The last status and when it was taken: however many ask, the worker is asked seldom.
     status: Mutex<Option<(Instant, Arc<Status>)>>,
 }
@@ -41,6 +48,10 @@ impl App {
             control,
             waiting: Slots::new(limits.waiting),
             router: routes::router(),
+            requests: Rates::new(limits.requests_per_second, Duration::from_secs(1)),
+            wrong_tokens: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
+            listeners: Slots::new(limits.listeners),
+            turned_away: Default::default(),
             status: Mutex::new(None),
         }
     }
@@ -52,7 +63,7 @@ impl App {
         request: Request<Body>,
     ) -> Response<Body> {
         let _counted = self.under_way.take();
-        match self.admitted(peer, request) {
+        match self.admitted(peer, request).await {
             Ok(request) => {
                 let mut router = self.router.clone().with_state(Arc::clone(self));
                 match router.call(request).await {
@@ -105,12 +116,61 @@ impl App {
         ApiError::new(Code::Busy, text)
     }
 
-    fn admitted(&self, peer: &Peer, mut request: Request<Body>) -> Result<Request<Body>, ApiError> {
-        let caller = Caller::of(peer, request.headers())?;
-        request.extensions_mut().insert(caller);
-        Ok(request)
+    /// What holds; never waits for a change.
+    pub(crate) fn in_force(&self) -> Result<InForce, ApiError> {
+        Ok(self.control.policy()?)
+    }
+
+    /// Knows the caller, and that it is not too much.
+    async fn admitted(
+        &self,
+        peer: &Peer,
+        mut request: Request<Body>,
+    ) -> Result<Request<Body>, ApiError> {
+        let now = Instant::now();
+        let policy = self.in_force()?.policy;
+        let why = match Caller::of(peer, request.headers(), &policy) {
+            Known::Yes(caller) => {
+                if !self.requests.admit(&caller.who, now) {
+                    self.turned_away[REQUESTS].fetch_add(1, Ordering::Relaxed);
+                    let most = self.limits.requests_per_second;
+                    let text = format!("{}: more than {most} requests a second", caller.who);
+                    return Err(ApiError::new(Code::Busy, text));
+                }
+                request.extensions_mut().insert(caller);
+                request.extensions_mut().insert(policy);
+                return Ok(request);
+            }
+            Known::NoToken => "there is no token",
+            Known::WrongToken => "the token is not known",
+        };
+        let from = peer.name();
+        if !self.wrong_tokens.admit(&from, now) {
+            // Not told any more: whoever guesses shall not fill the log.
+            self.turned_away[WRONG_TOKENS].fetch_add(1, Ordering::Relaxed);
+            let most = self.limits.wrong_tokens_per_minute;
+            let text = format!("{from}: more than {most} requests a minute without a known token");
+            return Err(ApiError::new(Code::Busy, text));
+        }
+        self.turned_away[UNKNOWN].fetch_add(1, Ordering::Relaxed);
+        self.control.note(format!("refused: {from}: {why}"));
+        Err(ApiError::new(Code::NotAuthenticated, format!("{from}: {why}")))
+    }
+
+    /// Tells the operator what a caller was refused, if he was for what he is.
+    pub(crate) fn tell(&self, caller: &Caller, refusal: &ApiError) {
+        if caller.slice().is_some() && matches!(refusal.code, Code::Forbidden | Code::NotFound) {
+            self.control.note(format!("refused: {}: {refusal}", caller.who));
+        }
     }
 }
+
+/// Callers that are not known.
+pub(crate) const UNKNOWN: usize = 0;
+/// The same, beyond what is looked at.
+pub(crate) const WRONG_TOKENS: usize = 1;
+/// Requests beyond what one caller may.
+pub(crate) const REQUESTS: usize = 2;
 
 /// A person sees no difference; the worker is asked 50 times a second at most.
 const STATUS_AGE_MAX: std::time::Duration = std::time::Duration::from_millis(20);

@@ -50,8 +50,8 @@ pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, ApiError> {
         }
         Ok(bytes)
     };
-    tokio::time::timeout(limits.body_time, reading).await.unwrap_or_else(|_| {
-        let seconds = limits.body_time.as_secs();
+    tokio::time::timeout(limits.request_time, reading).await.unwrap_or_else(|_| {
+        let seconds = limits.request_time.as_secs_f64();
         Err(ApiError::new(Code::TooSlow, format!("body: it did not come within {seconds} s")))
     })
 }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who asks, and what he may.
+//! Who asks, and what he may see and change.
 
-use axum::http::HeaderMap;
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, header};
+use ring::digest;
+use weir_node::control::{Refusal, RefusalKind};
+use weir_policy::{Digest, Direction, Edit, Policy, Role as Kind, Slice, SliceId, Vif};
 
 use crate::error::{ApiError, Code};
 
@@ -13,6 +18,8 @@ pub(crate) enum Peer {
         /// As the kernel says.
         uid: u32,
     },
+    /// TCP.
+    Remote(IpAddr),
 }
 
 /// Who asks.
@@ -29,19 +36,295 @@ pub(crate) struct Caller {
 pub(crate) enum Role {
     /// Everything.
     Administrator,
+    /// The vifs of one slice.
+    Tenant {
+        /// Its name.
+        slice: String,
+    },
+}
+
+/// Whether a caller is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// He is.
+    Yes(Caller),
+    /// There is no token.
+    NoToken,
+    /// There is one that nobody has.
+    WrongToken,
+}
+
+impl Peer {
+    /// The same in a word.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Local { uid } => format!("uid {uid}"),
+            Self::Remote(address) => address.to_string(),
+        }
+    }
 }
 
 impl Caller {
     /// Who sends a request with these headers from there.
-    ///
-    /// # Errors
-    /// Nobody that is known.
-    pub(crate) fn of(peer: &Peer, _headers: &HeaderMap) -> Result<Self, ApiError> {
-        let Peer::Local { uid } = peer;
-        if *uid == 0 {
-            return Ok(Self { who: format!("uid {uid}"), role: Role::Administrator });
+    pub(crate) fn of(peer: &Peer, headers: &HeaderMap, policy: &Policy) -> Known {
+        let Some(header) = headers.get(header::AUTHORIZATION) else {
+            return match peer {
+                Peer::Local { uid: 0 } => {
+                    Known::Yes(Self { who: peer.name(), role: Role::Administrator })
+                }
+                _ => Known::NoToken,
+            };
+        };
+        let token = header.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
+        // Tokens are 256 random bits: their digests are as good as random to whoever tries others,
+        // and what the time of a comparison tells of a digest leads to no token.
+        let digest = sha256(token);
+        match policy.api.tokens.iter().find(|known| known.sha256 == digest) {
+            None => Known::WrongToken,
+            Some(token) => {
+                let role = match (token.role, &token.slice) {
+                    (Kind::Administrator, _) => Role::Administrator,
+                    (Kind::Tenant, slice) => {
+                        Role::Tenant { slice: slice.clone().unwrap_or_default() }
+                    }
+                };
+                Known::Yes(Self { who: format!("token {}", token.name), role })
+            }
         }
-        let text = format!("uid {uid} is not 0, and there is no token");
-        Err(ApiError::new(Code::NotAuthenticated, text))
     }
+
+    /// The slice that he sees; `None`: all.
+    pub(crate) fn slice(&self) -> Option<&str> {
+        match &self.role {
+            Role::Administrator => None,
+            Role::Tenant { slice } => Some(slice),
+        }
+    }
+
+    /// Refuses whoever is not an administrator.
+    pub(crate) fn administrator(&self) -> Result<(), ApiError> {
+        match &self.role {
+            Role::Administrator => Ok(()),
+            Role::Tenant { .. } => {
+                let text = format!("{} is a tenant; this is for administrators", self.who);
+                Err(ApiError::new(Code::Forbidden, text))
+            }
+        }
+    }
+
+    /// Whether he sees a vif.
+    pub(crate) fn sees(&self, policy: &Policy, vif: &Vif) -> bool {
+        self.slice().is_none_or(|slice| policy[vif.slice].name == slice)
+    }
+
+    /// Whether he sees the vif of that name.
+    pub(crate) fn sees_vif(&self, policy: &Policy, name: &str) -> bool {
+        policy.vifs.iter().any(|vif| vif.name == name && self.sees(policy, vif))
+    }
+
+    /// Whether he sees what an edit is about.
+    pub(crate) fn sees_edit(&self, policy: &Policy, edit: &Edit) -> bool {
+        let place = &edit.place;
+        self.slice().is_none() || place.table == "vif" && self.sees_vif(policy, &place.name)
+    }
+
+    /// Judges a change: an administrator may all, a tenant what is his, within his slice's grant.
+    pub(crate) fn may(&self, old: &Policy, new: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
+        let Role::Tenant { slice } = &self.role else { return Ok(()) };
+        for edit in edits {
+            if !self.sees_edit(old, edit) {
+                let place = &edit.place;
+                let text = format!("there is no {} \"{}\"", place.table, place.name);
+                return Err(Refusal::new(RefusalKind::NotFound, text));
+            }
+            if !TENANTS_KEYS.contains(&edit.place.key.as_str()) {
+                let text = format!("{} is not a tenant's to change", edit.place);
+                return Err(Refusal::new(RefusalKind::Forbidden, text));
+            }
+        }
+        let found = new.slices().find(|(_, one)| one.name == *slice);
+        found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
+    }
+}
+
+/// The digest of a token, as the policy holds it.
+pub(crate) fn sha256(token: &[u8]) -> Digest {
+    let mut bytes = [0; 32];
+    let digest = digest::digest(&digest::SHA256, token);
+    bytes.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
+    Digest(bytes)
+}
+
+/// A slice grants its own guarantee on each port; one that names none grants what its vifs have
+/// together. It grants its own limit to each vif; one that names none, what the vif has.
+fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Result<(), Refusal> {
+    for direction in Direction::ALL {
+        let grant = slice.share(direction);
+        let beyond = |what: &str, asked: String, bound: String| {
+            let (name, direction) = (&slice.name, direction.name());
+            let text = format!("slice \"{name}\".{direction}: {what} {asked}, {bound} is granted");
+            Err(Refusal::new(RefusalKind::Forbidden, text))
+        };
+        for (port, named) in new.ports() {
+            let sum = |policy: &Policy| -> u64 {
+                let own = policy.vifs.iter().filter(|vif| vif.slice == id && vif.port == port);
+                own.map(|vif| vif.share(direction).min_rate.as_bps()).sum()
+            };
+            let granted = grant.min_rate.as_bps().max(sum(old));
+            if sum(new) > granted {
+                let on = format!("min_rate on port \"{}\" would be", named.name);
+                let [asked, bound] =
+                    [sum(new), granted].map(|bps| weir_units::BitRate::from_bps(bps).to_string());
+                return beyond(&on, asked, bound);
+            }
+        }
+        let sum = |policy: &Policy| -> u64 {
+            let own = policy.vifs.iter().filter(|vif| vif.slice == id);
+            own.map(|vif| vif.share(direction).min_pps.as_pps()).sum()
+        };
+        let granted = grant.min_pps.as_pps().max(sum(old));
+        if sum(new) > granted {
+            let [asked, bound] =
+                [sum(new), granted].map(|pps| weir_units::PacketRate::from_pps(pps).to_string());
+            return beyond("min_pps would be", asked, bound);
+        }
+        for (before, after) in old.vifs.iter().zip(&new.vifs).filter(|(vif, _)| vif.slice == id) {
+            let [was, is] = [before, after].map(|vif| vif.share(direction));
+            let text = |limit: Option<String>| limit.unwrap_or_else(|| "no limit".to_owned());
+            // Without a limit of its own it has the slice's.
+            let (is_rate, bound) = (is.rate.or(grant.rate), grant.rate.or(was.rate));
+            if bound.is_some_and(|bound| is_rate.is_none_or(|rate| rate > bound)) {
+                let what = format!("rate of vif \"{}\" would be", after.name);
+                let [asked, bound] = [is_rate, bound].map(|rate| text(rate.map(|r| r.to_string())));
+                return beyond(&what, asked, bound);
+            }
+            let (is_pps, bound) = (is.max_pps.or(grant.max_pps), grant.max_pps.or(was.max_pps));
+            if bound.is_some_and(|bound| is_pps.is_none_or(|pps| pps > bound)) {
+                let what = format!("max_pps of vif \"{}\" would be", after.name);
+                let [asked, bound] = [is_pps, bound].map(|pps| text(pps.map(|p| p.to_string())));
+                return beyond(&what, asked, bound);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What concerns a tenant's own share alone. Bursts, delays and bounds of queues do not: they are
+/// of the port's and the pool's, too.
+const TENANTS_KEYS: &[&str] = &[
+    "send.priority",
+    "send.min_rate",
+    "send.rate",
+    "send.min_pps",
+    "send.max_pps",
+    "send.queue.aqm",
+    "send.queue.target",
+    "send.queue.interval",
+    "send.queue.ecn",
+    "receive.priority",
+    "receive.min_rate",
+    "receive.rate",
+    "receive.min_pps",
+    "receive.max_pps",
+    "receive.queue.aqm",
+    "receive.queue.target",
+    "receive.queue.interval",
+    "receive.queue.ecn",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_policy::{Draft, Place};
+
+    fn tenant() -> Caller {
+        let role = Role::Tenant { slice: "gold".to_owned() };
+        Caller { who: "token shop".to_owned(), role }
+    }
+
+    /// What he is told, or nothing if he may.
+    fn asked(edits: &[(&str, &str, Option<&str>)]) -> String {
+        let (file, old) = Draft::parse(TEXT).unwrap();
+        let mut live = file.clone();
+        let edits: Vec<Edit> = edits
+            .iter()
+            .map(|(vif, key, value)| {
+                let place = Place::vif(vif, key);
+                let edit = value
+                    .map_or_else(|| Edit::unset(place.clone()), |v| Edit::set(place.clone(), v));
+                live.apply(&edit).unwrap()
+            })
+            .collect();
+        let new = live.policy().unwrap();
+        tenant().may(&old, &new, &edits).map_or_else(|refusal| refusal.message, |()| String::new())
+    }
+
+    #[test]
+    fn a_tenant_moves_within_his_grant_and_not_beyond() {
+        assert_eq!(asked(&[("a", "send.min_rate", Some("30Mbit"))]), "");
+        assert_eq!(asked(&[("a", "send.rate", Some("50Mbit"))]), "");
+        // Without a limit of its own a vif has the slice's.
+        assert_eq!(asked(&[("a", "send.rate", None)]), "");
+        assert_eq!(
+            asked(&[("a", "send.rate", Some("51Mbit"))]),
+            "slice \"gold\".send: rate of vif \"a\" would be 51Mbit, 50Mbit is granted"
+        );
+        // The slice names no guarantee here: what its vifs have is what there is.
+        assert_eq!(
+            asked(&[("a", "receive.min_rate", Some("1Mbit"))]),
+            "slice \"gold\".receive: min_rate on port \"up0\" would be 1Mbit, 0bit is granted"
+        );
+        assert!(asked(&[("a", "receive.max_pps", None)]).contains("no limit, 100pps is granted"));
+        assert!(asked(&[("a", "send.burst", Some("1MB"))]).contains("not a tenant's"));
+    }
+
+    #[test]
+    fn another_tenants_vif_is_not_there_for_him() {
+        assert_eq!(asked(&[("z", "send.rate", Some("1Mbit"))]), "there is no vif \"z\"");
+        let policy = weir_policy::parse(TEXT).unwrap();
+        assert!(tenant().sees_vif(&policy, "a") && !tenant().sees_vif(&policy, "z"));
+    }
+
+    #[test]
+    fn only_root_needs_no_token_and_only_a_known_token_is_one() {
+        let mut policy = weir_policy::parse(TEXT).unwrap();
+        let [root, user] = [0, 1000].map(|uid| Peer::Local { uid });
+        let mut headers = HeaderMap::new();
+        assert!(matches!(Caller::of(&root, &headers, &policy), Known::Yes(_)));
+        assert_eq!(Caller::of(&user, &headers, &policy), Known::NoToken);
+        let remote = Peer::Remote("127.0.0.1".parse().unwrap());
+        assert_eq!(Caller::of(&remote, &headers, &policy), Known::NoToken);
+        headers.insert(header::AUTHORIZATION, "Bearer x".parse().unwrap());
+        assert_eq!(Caller::of(&root, &headers, &policy), Known::WrongToken);
+        let slice = Some("gold".to_owned());
+        let sha256 = sha256(b"x");
+        let token = weir_policy::Token { name: "shop".into(), role: Kind::Tenant, slice, sha256 };
+        policy.api.tokens.push(token);
+        // Root with a tenant's token is that tenant.
+        assert_eq!(Caller::of(&root, &headers, &policy), Known::Yes(tenant()));
+    }
+
+    const TEXT: &str = r#"
+version = 1
+[[port]]
+name = "up0"
+rate = "1Gbit"
+[[slice]]
+name = "gold"
+send = { min_rate = "30Mbit", rate = "50Mbit" }
+[[slice]]
+name = "lead"
+[[vif]]
+name = "a"
+slice = "gold"
+send = { min_rate = "20Mbit", rate = "40Mbit" }
+receive = { max_pps = "100pps" }
+[[vif]]
+name = "b"
+slice = "gold"
+send = { rate = "40Mbit" }
+[[vif]]
+name = "z"
+slice = "lead"
+"#;
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+use weir_node::changes::{Change, ChangeKind};
 use weir_policy::{Edit, Place};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
@@ -174,6 +175,67 @@ pub enum Aqm {
     None,
     /// CoDel (RFC 8289).
     Codel,
+}
+
+/// A change that was made, as it is on record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeView {
+    /// Its number.
+    pub id: u64,
+    /// When, milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// Who: a user of the Unix socket, a token, a signal.
+    pub who: String,
+    /// `change`, `undo` or `reload`.
+    pub kind: String,
+    /// The change that it took back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u64>,
+    /// What, from what, to what, in the order in which it was done.
+    pub edits: Vec<EditView>,
+}
+
+/// One key of the policy's document that became another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EditView {
+    /// `node`, `api`, `port`, `slice`, `router` or `vif`.
+    pub table: String,
+    /// The name of the port, slice, router or vif.
+    pub name: String,
+    /// The key below, such as `send.min_rate`.
+    pub key: String,
+    /// What was there, as the document writes it; `null`: nothing.
+    #[schema(value_type = Value)]
+    pub before: Value,
+    /// What is there then.
+    #[schema(value_type = Value)]
+    pub after: Value,
+}
+
+impl From<Change> for ChangeView {
+    fn from(change: Change) -> Self {
+        let kind = match change.kind {
+            ChangeKind::Change => "change",
+            ChangeKind::Undo => "undo",
+            ChangeKind::Reload => "reload",
+        };
+        Self {
+            id: change.id,
+            at_unix_ms: change.at_unix_ms,
+            who: change.who,
+            kind: kind.to_owned(),
+            undoes: change.undoes,
+            edits: change.edits.into_iter().map(EditView::from).collect(),
+        }
+    }
+}
+
+impl From<Edit> for EditView {
+    fn from(edit: Edit) -> Self {
+        let Place { table, name, key } = edit.place;
+        let [before, after] = [edit.before, edit.after].map(Option::unwrap_or_default);
+        Self { table, name, key, before, after }
+    }
 }
 
 /// Left out, `null`, or a value.

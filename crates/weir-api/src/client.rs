@@ -9,6 +9,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 pub use hyper::Method;
 use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::SendRequest;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -22,6 +23,14 @@ use crate::error::ApiError;
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    token: Option<String>,
+}
+
+/// A connection that stays open: for whoever asks often.
+#[derive(Debug)]
+pub struct Connection {
+    runtime: Runtime,
+    sender: SendRequest<Full<Bytes>>,
     token: Option<String>,
 }
 
@@ -114,6 +123,16 @@ impl Client {
         Ok(CaptureStream { note, body: answer.into_body(), runtime })
     }
 
+    /// Opens a connection that stays.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn connect(&self) -> Result<Connection, ClientError> {
+        let runtime = self.runtime()?;
+        let sender = runtime.block_on(self.open()).map_err(|error| self.io(error))?;
+        Ok(Connection { runtime, sender, token: self.token.clone() })
+    }
+
     fn exchange(
         &self,
         method: Method,
@@ -144,21 +163,18 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> io::Result<Response<Incoming>> {
+        let request = request(method, path, body, self.token.as_deref())?;
+        self.open().await?.send_request(request).await.map_err(broken)
+    }
+
+    async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {
         let stream = UnixStream::connect(&self.socket)
             .await
             .map_err(|error| io::Error::new(error.kind(), format!("no node answers ({error})")))?;
-        let (mut sender, connection) =
+        let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header("host", "weir");
-        if !body.is_empty() {
-            request = request.header("content-type", "application/json");
-        }
-        if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let request = request.body(Full::new(body)).map_err(io::Error::other)?;
-        sender.send_request(request).await.map_err(broken)
+        Ok(sender)
     }
 
     fn runtime(&self) -> Result<Runtime, ClientError> {
@@ -174,6 +190,25 @@ impl Client {
 
     fn io(&self, error: io::Error) -> ClientError {
         ClientError::Io { socket: self.socket.clone(), error }
+    }
+}
+
+impl Connection {
+    /// Asks, and hands back the status and the body, whatever they are. A body that is not empty
+    /// is JSON.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn ask(&mut self, method: Method, path: &str, body: &str) -> io::Result<(u16, Bytes)> {
+        let Self { runtime, sender, token } = self;
+        let request =
+            request(method, path, Bytes::copy_from_slice(body.as_bytes()), token.as_deref())?;
+        runtime.block_on(async {
+            sender.ready().await.map_err(broken)?;
+            let answer = sender.send_request(request).await.map_err(broken)?;
+            let status = answer.status().as_u16();
+            Ok((status, answer.into_body().collect().await.map_err(broken)?.to_bytes()))
+        })
     }
 }
 
@@ -205,6 +240,22 @@ pub fn escaped(segment: &str) -> String {
         if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     });
     each.collect()
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    body: Bytes,
+    token: Option<&str>,
+) -> io::Result<Request<Full<Bytes>>> {
+    let mut request = Request::builder().method(method).uri(path).header("host", "weir");
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    request.body(Full::new(body)).map_err(io::Error::other)
 }
 
 fn broken(error: hyper::Error) -> io::Error {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The bounds of the interface.
+//! The bounds of the interface: those of the policy, and the few that nobody needs to change.
 
 use std::time::Duration;
+
+use weir_policy::Api;
 
 /// What a caller can make the node hold or do.
 #[derive(Clone, Copy, Debug)]
@@ -12,26 +14,41 @@ pub(crate) struct Limits {
     pub(crate) head_bytes: usize,
     /// Connections open at once.
     pub(crate) connections: usize,
-    /// From the first byte of a request's head, or the end of the last answer, to the head's end.
-    pub(crate) header_time: Duration,
-    /// From a head's end to the body's end.
-    pub(crate) body_time: Duration,
+    /// For a request's head, from the connection's start or the last answer on; then for its body.
+    pub(crate) request_time: Duration,
+    /// Requests a second of one caller.
+    pub(crate) requests_per_second: u32,
+    /// Wrong tokens a minute of one address.
+    pub(crate) wrong_tokens_per_minute: u32,
+    /// Streams of events at once.
+    pub(crate) listeners: usize,
     /// Requests that wait for the node at once.
     pub(crate) waiting: usize,
     /// Threads that they wait on.
     pub(crate) blocking_threads: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// The bounds that a policy names.
+    pub(crate) fn of(api: &Api) -> Self {
+        let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
-            body_bytes: 64 << 10,
-            head_bytes: 16 << 10,
-            connections: 256,
-            header_time: Duration::from_secs(10),
-            body_time: Duration::from_secs(10),
-            waiting: 64,
-            blocking_threads: 4,
+            body_bytes: size(api.body_bytes),
+            head_bytes: HEAD_BYTES,
+            connections: size(api.connections),
+            request_time: Duration::from_nanos(api.request_time.as_nanos()),
+            requests_per_second: api.requests_per_second,
+            wrong_tokens_per_minute: api.wrong_tokens_per_minute,
+            listeners: size(api.listeners),
+            waiting: WAITING,
+            blocking_threads: BLOCKING_THREADS,
         }
     }
 }
+
+/// Longer than any head with a token; hyper takes no less than 8 KiB.
+const HEAD_BYTES: usize = 16 << 10;
+/// As many as wait for the worker at most.
+const WAITING: usize = 64;
+/// Changes are made one at a time; the others read.
+const BLOCKING_THREADS: usize = 4;

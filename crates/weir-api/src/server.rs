@@ -18,8 +18,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 use weir_host::cpu::{self, Class, Wish};
 use weir_node::Serving;
 use weir_policy::{Policy, Reservation};
@@ -29,6 +30,7 @@ use crate::caller::Peer;
 use crate::count::Slot;
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
+use crate::tls::{self, Secure};
 
 /// A listening interface. It ends when this value is dropped; answers under way are given a moment.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ impl Server {
     /// # Errors
     /// The path is taken by a node that answers, or cannot be bound; or no thread can be had.
     pub fn start(serving: Serving) -> io::Result<Self> {
+        let api = serving.policy.api.clone();
+        let secure = tls::bind(&api)?;
         let listener = bind(&serving.socket)?;
         let processor = own_processor(&serving.policy);
         let (stop, stopped) = watch::channel(());
@@ -53,7 +57,7 @@ impl Server {
             let class = Class::Normal { nice: 0 };
             let wish = processor.map(|processor| Wish { cpu: Some(processor), class });
             let _held = wish.and_then(|wish| cpu::Reservation::take(wish).ok());
-            let limits = Limits::default();
+            let limits = Limits::of(&api);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads(limits.blocking_threads)
@@ -68,9 +72,18 @@ impl Server {
             };
             let app = Arc::new(App::new(serving.control, limits));
             runtime.block_on(async move {
-                match UnixListener::from_std(listener) {
-                    Ok(listener) => {
+                let both = UnixListener::from_std(listener).and_then(|listener| {
+                    let secure = secure.map(|Secure { listener, acceptor }| {
+                        Ok::<_, io::Error>((TcpListener::from_std(listener)?, acceptor))
+                    });
+                    Ok((listener, secure.transpose()?))
+                });
+                match both {
+                    Ok((listener, secure)) => {
                         let _gone = told.send(Ok(()));
+                        if let Some((listener, acceptor)) = secure {
+                            tokio::spawn(listen_secure(listener, acceptor, Arc::clone(&app)));
+                        }
                         listen(&listener, &app, stopped).await;
                     }
                     Err(error) => {
@@ -152,6 +165,27 @@ async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Rec
     }
 }
 
+/// The same for TCP, until the runtime ends.
+async fn listen_secure(listener: TcpListener, acceptor: TlsAcceptor, app: Arc<App>) {
+    loop {
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // A connection that is too many cannot be told so before a handshake, which costs more.
+        let Some(slot) = app.connections.take() else { continue };
+        let (acceptor, app) = (acceptor.clone(), Arc::clone(&app));
+        tokio::spawn(async move {
+            // Small answers shall not wait for more of them.
+            let _small = stream.set_nodelay(true);
+            let shaken = tokio::time::timeout(app.limits.request_time, acceptor.accept(stream));
+            if let Ok(Ok(stream)) = shaken.await {
+                converse(stream, Peer::Remote(address.ip()), app, slot).await;
+            }
+        });
+    }
+}
+
 /// Gives answers that are under way a moment.
 async fn end(app: &App) {
     let until = tokio::time::Instant::now() + END_PATIENCE;
@@ -175,13 +209,13 @@ where
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_time)
+        .header_read_timeout(limits.request_time)
         .max_buf_size(limits.head_bytes)
         .serve_connection(TokioIo::new(stream), service);
     let ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
     let mut stream = connection.into_parts().io.into_inner();
     if ended.is_err_and(|error| error.is_timeout()) {
-        let seconds = limits.header_time.as_secs();
+        let seconds = limits.request_time.as_secs_f64();
         let text = format!("the request's head did not come within {seconds} s");
         let text = refusal_text(&ApiError::new(Code::TooSlow, text));
         // A peer that does not read either is left alone.

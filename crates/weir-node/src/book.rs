@@ -59,7 +59,9 @@ impl Book {
         let live = with_overlay(&file, &overlay).map_err(damaged)?;
         let policy = live.policy().map_err(|problems| damaged(problems.to_string()))?;
         let changes = path.with_file_name(format!("changes-{}.jsonl", policy.node.name));
-        let changes = Changes::open(&changes).map_err(|error| NodeError::io(&changes, error))?;
+        let most = usize::try_from(policy.api.changes).unwrap_or(usize::MAX);
+        let changes =
+            Changes::open(&changes, most).map_err(|error| NodeError::io(&changes, error))?;
         let in_force = InForce { policy: Arc::new(policy), document: live.text().into() };
         Ok((Self { live, file, in_force, changes, overlay: path }, merged.dropped))
     }
@@ -91,7 +93,7 @@ impl Book {
         id: Option<u64>,
         apply: Apply<'_>,
     ) -> Result<Change, Refusal> {
-        let Some(change) = self.changes.to_undo(id) else {
+        let Some(change) = self.changes.to_undo(id, wish.own.then_some(wish.who)) else {
             let which = id.map_or_else(String::new, |id| format!(" {id}"));
             let message = format!("change{which}: there is none that can be taken back");
             return Err(Refusal::new(RefusalKind::NotFound, message));
@@ -280,7 +282,7 @@ fn sound(live: &Draft) -> Result<Policy, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    const ANY: Wish<'_> = Wish { who: "uid 0", may: &|_, _, _| Ok(()) };
+    const ANY: Wish<'_> = Wish { who: "uid 0", own: false, may: &|_, _, _| Ok(()) };
 
     fn book(name: &str) -> (Book, PathBuf) {
         let name = format!("weir-book-{name}-{}", std::process::id());
@@ -353,6 +355,7 @@ mod tests {
         };
         let no: Wish<'_> = Wish {
             who: "token t",
+            own: true,
             may: &|_, _, _| Err(Refusal::new(RefusalKind::Forbidden, "not yours")),
         };
         let nowhere = [Edit::set(Place::vif("b", "send.rate"), "1Mbit")];
@@ -377,7 +380,7 @@ mod tests {
     fn what_cannot_be_written_down_is_not_done() {
         // Not there, and cannot be made.
         let mut book = book("full").0;
-        book.changes = Changes::open(Path::new("/proc/weir/changes")).unwrap();
+        book.changes = Changes::open(Path::new("/proc/weir/changes"), 9).unwrap();
         let mut asked = Vec::new();
         let refused = book.change(&ANY, &rate("5Mbit"), &mut |policy| {
             asked.push(policy.vifs[0].send.rate.is_some());

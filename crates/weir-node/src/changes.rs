@@ -2,9 +2,9 @@
 //! The record of changes on disk: who changed what, from what, to what.
 //!
 //! A file of JSON lines: the first names the format and its version, each further one is a
-//! [`Change`]. It holds the newest [`CHANGES_MAX`] changes and at most as many again that are
-//! written over at the next occasion. A line that was not written to its end, as by a crash, counts
-//! as never written: the change it tells of was answered by nobody.
+//! [`Change`]. It holds the newest changes, as many as `api.changes` says, and at most as many more
+//! that are written over at the next occasion. A line that was not written to its end, as by a
+//! crash, counts as never written: the change it tells of was answered by nobody.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -55,6 +55,8 @@ pub(crate) struct Changes {
     file: Option<File>,
     /// Lines behind the first.
     lines: usize,
+    /// Changes that are kept.
+    most: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -68,7 +70,7 @@ impl Changes {
     ///
     /// # Errors
     /// It cannot be read, or is of another version.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, most: usize) -> io::Result<Self> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other?,
@@ -86,9 +88,9 @@ impl Changes {
         let read = |line| serde_json::from_str(line).map_err(io::Error::other);
         let mut list: VecDeque<Change> = lines.map(read).collect::<io::Result<_>>()?;
         let count = list.len();
-        list.drain(..count.saturating_sub(CHANGES_MAX));
+        list.drain(..count.saturating_sub(most));
         // Written anew with the next change: what stands behind the last whole line goes so.
-        Ok(Self { path: path.to_owned(), list, file: None, lines: usize::MAX })
+        Ok(Self { path: path.to_owned(), list, file: None, lines: usize::MAX, most })
     }
 
     /// Writes a change down and hands back its number.
@@ -107,7 +109,7 @@ impl Changes {
         let change = Change { id, at_unix_ms, who: who.to_owned(), kind, undoes, edits };
         self.list.push_back(change.clone());
         let written = match &mut self.file {
-            Some(file) if self.lines < 2 * CHANGES_MAX => {
+            Some(file) if self.lines < 2 * self.most => {
                 self.lines += 1;
                 line(&change).and_then(|line| file.write_all(&line))
             }
@@ -115,7 +117,7 @@ impl Changes {
         };
         match written {
             Ok(()) => {
-                let more = self.list.len().saturating_sub(CHANGES_MAX);
+                let more = self.list.len().saturating_sub(self.most);
                 self.list.drain(..more);
                 Ok(change)
             }
@@ -134,10 +136,12 @@ impl Changes {
     }
 
     /// The change to take back: that of the number, or the newest that is neither taken back nor
-    /// took one back itself.
-    pub(crate) fn to_undo(&self, id: Option<u64>) -> Option<&Change> {
+    /// took one back itself; of this one only, if somebody is named.
+    pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&Change> {
         let undone: BTreeSet<u64> = self.list.iter().filter_map(|change| change.undoes).collect();
-        let open = |change: &&Change| !undone.contains(&change.id);
+        let open = |change: &&Change| {
+            !undone.contains(&change.id) && whose.is_none_or(|who| change.who == who)
+        };
         match id {
             Some(id) => self.list.iter().find(|change| change.id == id).filter(open),
             None => {
@@ -150,7 +154,7 @@ impl Changes {
     /// A new file takes the old one's place when it is whole.
     fn write_anew(&mut self) -> io::Result<()> {
         let mut text = line(&Header { format: FORMAT.to_owned(), version: VERSION })?;
-        let first = self.list.len().saturating_sub(CHANGES_MAX);
+        let first = self.list.len().saturating_sub(self.most);
         for change in self.list.range(first..) {
             text.append(&mut line(change)?);
         }
@@ -175,9 +179,6 @@ fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Changes on record: a change a minute for a working day and more.
-pub const CHANGES_MAX: usize = 1000;
-
 const FORMAT: &str = "weir-changes";
 const VERSION: u32 = 1;
 
@@ -185,6 +186,8 @@ const VERSION: u32 = 1;
 mod tests {
     use super::*;
     use weir_policy::Place;
+
+    const MOST: usize = 100;
 
     fn edits(rate: &str) -> Vec<Edit> {
         vec![Edit::set(Place::vif("a", "send.rate"), rate)]
@@ -202,22 +205,22 @@ mod tests {
     fn the_record_is_bounded_and_survives_a_cut_line() {
         let folder = folder("bound");
         let path = folder.join("node-a.changes");
-        let mut changes = Changes::open(&path).unwrap();
+        let mut changes = Changes::open(&path, MOST).unwrap();
         assert!(!path.exists(), "nothing changed yet");
-        let count = u64::try_from(2 * CHANGES_MAX + 10).unwrap();
+        let count = u64::try_from(2 * MOST + 10).unwrap();
         for number in 0..count {
             changes.record(number, "uid 0", ChangeKind::Change, None, edits("1Mbit")).unwrap();
         }
         let lines = fs::read_to_string(&path).unwrap().lines().count();
-        assert!((CHANGES_MAX..=2 * CHANGES_MAX + 1).contains(&lines), "{lines} lines");
+        assert!((MOST..=2 * MOST + 1).contains(&lines), "{lines} lines");
         let last = changes.list().next_back().cloned();
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\":7,").unwrap();
-        let mut again = Changes::open(&path).unwrap();
+        let mut again = Changes::open(&path, MOST).unwrap();
         assert_eq!(again.list().next_back().cloned(), last);
-        assert_eq!(again.list().count(), CHANGES_MAX);
+        assert_eq!(again.list().count(), MOST);
         let next = again.record(0, "uid 0", ChangeKind::Change, None, edits("2Mbit")).unwrap();
         assert_eq!(next.id, count + 1);
-        assert!(Changes::open(&path).unwrap().list().any(|change| change.id == count + 1));
+        assert!(Changes::open(&path, MOST).unwrap().list().any(|change| change.id == count + 1));
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -227,7 +230,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("node-a.changes");
         fs::write(&path, "{\"format\":\"weir-changes\",\"version\":2}\n").unwrap();
-        let refused = Changes::open(&path).unwrap_err().to_string();
+        let refused = Changes::open(&path, MOST).unwrap_err().to_string();
         assert!(refused.contains("version 2 is not weir-changes of version 1"), "{refused}");
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -235,15 +238,20 @@ mod tests {
     #[test]
     fn the_newest_change_that_holds_is_taken_back_first() {
         let folder = folder("undo");
-        let mut changes = Changes::open(&folder.join("c")).unwrap();
+        let mut changes = Changes::open(&folder.join("c"), MOST).unwrap();
         for _ in 0..2 {
             changes.record(0, "uid 0", ChangeKind::Change, None, edits("1Mbit")).unwrap();
         }
-        assert_eq!(changes.to_undo(None).unwrap().id, 2);
+        assert_eq!(changes.to_undo(None, None).unwrap().id, 2);
         changes.record(0, "uid 0", ChangeKind::Undo, Some(2), edits("1Mbit")).unwrap();
-        assert_eq!(changes.to_undo(None).unwrap().id, 1);
-        assert!(changes.to_undo(Some(2)).is_none(), "it is taken back already");
-        assert_eq!(changes.to_undo(Some(3)).unwrap().id, 3, "an undo can be undone by number");
+        assert_eq!(changes.to_undo(None, None).unwrap().id, 1);
+        assert!(changes.to_undo(Some(2), None).is_none(), "it is taken back already");
+        assert_eq!(
+            changes.to_undo(Some(3), None).unwrap().id,
+            3,
+            "an undo can be undone by number"
+        );
+        assert!(changes.to_undo(None, Some("token a")).is_none(), "somebody else's");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -53,6 +53,9 @@ pub trait Control: Send + Sync + 'static {
     /// The file is refused.
     fn reload(&self, who: &str) -> Result<(), Refusal>;
 
+    /// Tells the operator; what is too much is dropped.
+    fn note(&self, line: String);
+
     /// Keeps a node that was started with `--confirm`.
     fn confirm(&self);
 
@@ -73,6 +76,8 @@ pub trait Control: Send + Sync + 'static {
 pub struct Wish<'w> {
     /// As the record names him.
     pub who: &'w str,
+    /// Whether he takes back his own changes only.
+    pub own: bool,
     /// Says no to what he may not have.
     pub may: &'w May<'w>,
 }

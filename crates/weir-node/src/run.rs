@@ -373,6 +373,10 @@ impl Control for Node {
         self.apply_file(who)
     }
 
+    fn note(&self, line: String) {
+        Self::note(self, line);
+    }
+
     fn confirm(&self) {
         self.confirmed.store(true, Ordering::Relaxed);
     }

@@ -398,6 +398,12 @@ pub(crate) fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), Stri
         ("frames", old.node.frames == new.node.frames),
         ("frame_size", old.node.frame_size == new.node.frame_size),
     ];
+    let bounds = |policy: &Policy| weir_policy::Api { tokens: Vec::new(), ..policy.api.clone() };
+    if bounds(old) != bounds(new) {
+        return Err(
+            "api: but for its tokens it is fixed while the node runs; start it again".into()
+        );
+    }
     if let Some((key, _)) = fixed.into_iter().find(|(_, same)| !same) {
         return Err(format!("node.{key}: it is fixed while the node runs; start the node again"));
     }

@@ -10,6 +10,7 @@ use core::net::IpAddr;
 
 use weir_units::ByteCount;
 
+use crate::api;
 use crate::document::FRAMES_MAX;
 use crate::fit::check_sums;
 use crate::format::quoted;
@@ -22,6 +23,7 @@ use crate::{
 /// reported when they were resolved.
 pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     check_node(policy, findings);
+    api::check(policy, findings);
     check_devices(policy, findings);
     check_vlans(policy, findings);
     check_macs(policy, findings);

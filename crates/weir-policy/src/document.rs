@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::address::{MacAddr, Prefix};
+use crate::api::ApiTable;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{Action, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
 use crate::share::{Codel, Direction, Queue, Share};
@@ -25,6 +26,8 @@ pub(crate) struct Document {
     pub(crate) version: Option<u32>,
     /// The node and its worker.
     pub(crate) node: Option<NodeTable>,
+    /// The interface for programs and people.
+    pub(crate) api: Option<ApiTable>,
     /// The links of the node, each with a bridge for the vifs that hang on it.
     #[schemars(required, length(min = 1, max = PORTS_MAX))]
     pub(crate) port: Option<Vec<PortTable>>,
@@ -354,6 +357,6 @@ const PPS_MAX: u64 = 10_000_000_000;
 /// 1 GiB.
 const BYTES_MAX: u64 = 1 << 30;
 /// A second, in nanoseconds.
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 /// Linux is built for at most 8192 CPUs.
 const CPU_MAX: u32 = 8191;

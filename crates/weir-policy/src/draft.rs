@@ -51,9 +51,9 @@ pub struct Draft {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// `node`, `port`, `slice`, `router` or `vif`.
+    /// `node`, `api`, `port`, `slice`, `router` or `vif`.
     pub table: String,
-    /// The name of the port, slice, router or vif; empty for `node`.
+    /// The name of the port, slice, router or vif; empty for `node` and `api`.
     pub name: String,
     /// The key below, segments joined by dots, such as `send.min_rate`; empty for all of it: then
     /// the edit brings or takes a port, slice, router or vif.
@@ -117,7 +117,7 @@ impl Draft {
         let place = &edit.place;
         let form = |what: &str| EditError::Form(place.clone(), what.to_string());
         if !TABLES.contains(&place.table.as_str()) {
-            return Err(form("must be node, port, slice, router or vif"));
+            return Err(form("must be node, api, port, slice, router or vif"));
         }
         if place.key.split('.').count() > KEY_DEPTH_MAX {
             return Err(form("has too many segments"));
@@ -125,12 +125,12 @@ impl Draft {
         let after = edit.after.as_ref().map(|value| to_toml(value, 0)).transpose();
         let after = after.map_err(|what| EditError::Form(place.clone(), what))?;
         let (before, index) = match (place.table.as_str(), place.key.as_str()) {
-            ("node", "") => return Err(form("names no key")),
-            ("node", key) => {
-                let node = self.root.entry("node").or_insert_with(|| Toml::Table(Table::new()));
-                let before = node.as_table_mut().and_then(|node| put(node, key, after));
-                if node.as_table().is_some_and(Table::is_empty) {
-                    self.root.remove("node");
+            (single, "") if is_single(single) => return Err(form("names no key")),
+            (single, key) if is_single(single) => {
+                let table = self.root.entry(single).or_insert_with(|| Toml::Table(Table::new()));
+                let before = table.as_table_mut().and_then(|table| put(table, key, after));
+                if table.as_table().is_some_and(Table::is_empty) {
+                    self.root.remove(single);
                 }
                 (before, None)
             }
@@ -165,8 +165,8 @@ impl Draft {
     /// The value at a place, as the document writes it.
     #[must_use]
     pub fn value(&self, place: &Place) -> Option<Value> {
-        let top = if place.table == "node" {
-            self.root.get("node")?
+        let top = if is_single(&place.table) {
+            self.root.get(&place.table)?
         } else {
             let items = self.root.get(&place.table)?.as_array()?;
             items.iter().find(|item| name_of(item) == Some(&place.name))?
@@ -181,9 +181,9 @@ impl Draft {
         let (mut gone, mut come, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for table in TABLES {
             let nothing = Toml::Table(Table::new());
-            if *table == "node" {
+            if is_single(table) {
                 let [old, new] =
-                    [self, other].map(|draft| draft.root.get("node").unwrap_or(&nothing));
+                    [self, other].map(|draft| draft.root.get(*table).unwrap_or(&nothing));
                 differences(&Place::of(table, "", ""), old, new, &mut values);
                 continue;
             }
@@ -357,6 +357,11 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
+/// There is one of it, without a name.
+fn is_single(table: &str) -> bool {
+    table == "node" || table == "api"
+}
+
 /// Slices before what names them.
 fn rank(edit: &Edit) -> usize {
     TABLES.iter().position(|table| *table == edit.place.table).unwrap_or(0)
@@ -469,7 +474,7 @@ fn from_toml(value: Toml) -> Value {
 }
 
 /// What can be edited, in the order of reference.
-const TABLES: &[&str] = &["node", "port", "slice", "router", "vif"];
+const TABLES: &[&str] = &["node", "api", "port", "slice", "router", "vif"];
 /// `vif.send.queue.packets` has four; a filter in a vif no more.
 const KEY_DEPTH_MAX: usize = 8;
 

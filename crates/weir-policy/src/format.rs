@@ -5,14 +5,14 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt::Display;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::{MacAddr, Prefix};
+use crate::{Digest, MacAddr, Prefix};
 
 /// A value of the document that is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
         "time" => text.parse().map(Nanos::as_nanos).map_err(|_| wrong()),
         "mac" => text.parse::<MacAddr>().map(|_| 0).map_err(|_| wrong()),
         "ip" => text.parse::<IpAddr>().map(|_| 0).map_err(|_| wrong()),
+        "socket" => text.parse::<SocketAddr>().map(|_| 0).map_err(|_| wrong()),
+        "digest" => text.parse::<Digest>().map(|_| 0).map_err(|_| wrong()),
         "prefix" => text.parse::<Prefix>().map(|_| 0).map_err(|_| wrong()),
         "protocol" => text.parse::<Protocol>().map(|_| 0).map_err(|_| wrong()),
         "name" if is_name(text) => Ok(0),
@@ -66,6 +68,8 @@ pub(crate) fn wanted(format: &str) -> &'static str {
         "mac" => "a MAC address, such as 02:00:00:00:01:01",
         "ip" => "an IP address, such as 10.0.0.1 or 2001:db8::1",
         "prefix" => "an address or prefix, such as 10.0.0.0/8 or 2001:db8::/32",
+        "socket" => "an address and port, such as 127.0.0.1:8443 or [::1]:8443",
+        "digest" => "a SHA-256 digest, 64 hexadecimal digits",
         "protocol" => {
             "a protocol: tcp, udp, icmp, icmpv6, sctp, gre, esp, or a number from 0 to 255"
         }
@@ -186,6 +190,8 @@ written!(
     MacAddr => "mac",
     IpAddr => "ip",
     Prefix => "prefix",
+    SocketAddr => "socket",
+    Digest => "digest",
     Protocol => "protocol",
 );
 

@@ -46,6 +46,7 @@
 extern crate alloc;
 
 mod address;
+mod api;
 mod check;
 mod document;
 mod draft;
@@ -65,6 +66,7 @@ mod walk;
 mod write;
 
 pub use address::{MacAddr, ParseAddressError, Prefix};
+pub use api::{Api, Digest, Role, Token};
 pub use document::{
     ADDRESSES_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX, SLICES_MAX, VIFS_MAX,
 };

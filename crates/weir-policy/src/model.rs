@@ -11,13 +11,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::{Direction, MacAddr, Prefix, Queue, Share};
+use crate::{Api, Direction, MacAddr, Prefix, Queue, Share};
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The node itself.
     pub node: Node,
+    /// Its interface for programs and people.
+    pub api: Api,
     /// Its ports, at least one.
     pub ports: Vec<Port>,
     /// The tenants.
@@ -279,6 +281,7 @@ impl Policy {
     pub fn new(name: &str) -> Self {
         Self {
             node: Node::new(name),
+            api: Api::default(),
             ports: Vec::new(),
             slices: Vec::new(),
             routers: Vec::new(),

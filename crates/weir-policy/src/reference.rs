@@ -173,6 +173,8 @@ const WIDTH: usize = 100;
 
 const TABLES: &[(&str, &str)] = &[
     ("`[node]`", "node"),
+    ("`[api]`", "api"),
+    ("`[[api.token]]`", "token"),
     ("`[[port]]`", "port"),
     ("`[[slice]]`", "slice"),
     ("`[[router]]`", "router"),

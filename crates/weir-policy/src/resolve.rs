@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use weir_units::{BitRate, ByteCount, PacketRate};
 
+use crate::api::ApiTable;
 use crate::check::frames_needed;
 use crate::document::{
     Aqm, Document, FRAMES_MAX, FilterTable, NodeTable, PortTable, QueueTable, RouterTable,
@@ -17,7 +18,7 @@ use crate::format::{Text, quoted};
 use crate::read::Finding;
 use crate::suggest::nearest;
 use crate::{
-    Action, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Router,
+    Action, Api, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Router,
     RouterId, Share, Slice, SliceId, Vif,
 };
 
@@ -39,6 +40,7 @@ pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Polic
     names("vif", vifs.iter().map(|vif| &vif.name), resolver.findings);
     let mut policy = Policy {
         node: resolver.node(&node),
+        api: document.api.as_ref().map_or_else(Api::default, ApiTable::resolve),
         ports: ports.iter().map(port).collect(),
         slices: slices.iter().map(|slice| resolver.slice(slice)).collect(),
         routers: routers.iter().enumerate().map(|(i, one)| resolver.router(i, one)).collect(),

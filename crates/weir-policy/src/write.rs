@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::api::ApiTable;
 use crate::document::{
     Aqm, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
     SliceTable, VifShareTable, VifTable,
@@ -20,6 +21,7 @@ impl Policy {
         let document = Document {
             version: Some(1),
             node: Some(node(&self.node)),
+            api: ApiTable::of(&self.api),
             port: Some(self.ports.iter().map(port).collect()),
             slice: some(self.slices.iter().map(slice).collect()),
             router: some(self.routers.iter().map(|router| self.router_table(router)).collect()),

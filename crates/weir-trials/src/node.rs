@@ -133,6 +133,18 @@ impl NodeProcess {
         self.crash()
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What it said so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.config.with_file_name("node.log")).unwrap_or_default()
+    }
+
     /// The node's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

@@ -12,6 +12,7 @@ mod lab;
 mod node;
 mod output;
 mod reproduce;
+mod token;
 mod traffic;
 mod verify;
 
@@ -36,6 +37,8 @@ enum Command {
     Node(node::Node),
     /// Copy a vif's frames as pcapng
     Capture(node::Capture),
+    /// Make a token for the node's interface
+    Token(token::Token),
     /// A network of namespaces on this machine
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Node(command) => command.run(),
         Command::Capture(command) => command.run(),
+        Command::Token(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),
         Command::Verify(command) => command.run(),

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
             }
         },
         "bless" => tools::bless(rest),
+        "openapi" => tools::bless(&["--workspace", "--test", "openapi"].map(str::to_owned)),
         "picture" => picture::renew(),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
         "help" | "--help" | "-h" => {
@@ -75,6 +76,7 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   test              everything that must hold: what continuous integration runs
   test ARGS         `cargo test ARGS` alone, with the same summary
   ci                the same as `test` without arguments
+  openapi           docs/openapi.json anew, from the routes
   tidy              the rules of style that a program can check
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is done on request.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode};
+use weir_node::control;
+
+use crate::app::App;
+use crate::body;
+use crate::caller::Caller;
+use crate::change::{ChangeSet, ChangeView, GroupChange, UndoRequest, VifChange};
+use crate::error::{ApiError, Code};
+use crate::routes::{Asker, Name, Shared, name};
+
+/// Changes a vif.
+#[utoipa::path(patch, path = "/v1/vifs/{vif}", tag = "change",
+    params(("vif" = String, Path, description = "Its name")), request_body = VifChange,
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn vif(
+    State(app): Shared,
+    Extension(caller): Asker,
+    vif: Name,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, ApiError> {
+    let vif = name(vif)?;
+    let change: VifChange = body::json(&app, &headers, request).await?;
+    make(&app, caller, ChangeSet::of_vif(&vif, change)).await
+}
+
+/// Changes a slice. For administrators.
+#[utoipa::path(patch, path = "/v1/slices/{slice}", tag = "change",
+    params(("slice" = String, Path, description = "Its name")), request_body = GroupChange,
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn slice(
+    State(app): Shared,
+    Extension(caller): Asker,
+    slice: Name,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, ApiError> {
+    let slice = name(slice)?;
+    let change: GroupChange = body::json(&app, &headers, request).await?;
+    make(&app, caller, ChangeSet::of_slice(&slice, change)).await
+}
+
+/// Changes a router. For administrators.
+#[utoipa::path(patch, path = "/v1/routers/{router}", tag = "change",
+    params(("router" = String, Path, description = "Its name")), request_body = GroupChange,
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn router(
+    State(app): Shared,
+    Extension(caller): Asker,
+    router: Name,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, ApiError> {
+    let router = name(router)?;
+    let change: GroupChange = body::json(&app, &headers, request).await?;
+    make(&app, caller, ChangeSet::of_router(&router, change)).await
+}
+
+/// Makes several changes, all or none.
+#[utoipa::path(post, path = "/v1/changes", tag = "change", request_body = ChangeSet,
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn several(
+    State(app): Shared,
+    Extension(caller): Asker,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, ApiError> {
+    let set = body::json(&app, &headers, request).await?;
+    make(&app, caller, set).await
+}
+
+/// Takes a change back. A tenant takes back his own.
+#[utoipa::path(post, path = "/v1/undo", tag = "change", request_body = UndoRequest,
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn undo(
+    State(app): Shared,
+    Extension(caller): Asker,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, ApiError> {
+    let UndoRequest { id } = body::json(&app, &headers, request).await?;
+    let asker = caller.clone();
+    let undone = app.ask(move |control| {
+        let may: &control::May<'_> = &|old, new, edits| caller.may(old, new, edits);
+        let own = caller.slice().is_some();
+        control.undo(&control::Wish { who: &caller.who, own, may }, id)
+    });
+    told(&app, &asker, undone.await)
+}
+
+/// Reads the policy file again. For administrators.
+#[utoipa::path(post, path = "/v1/reload", tag = "node",
+    responses((status = 204), crate::openapi::ChangeRefusals))]
+pub(crate) async fn reload(
+    State(app): Shared,
+    Extension(caller): Asker,
+) -> Result<StatusCode, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    app.ask(move |control| control.reload(&caller.who)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Keeps a node that was started with `--confirm`. For administrators.
+#[utoipa::path(post, path = "/v1/confirm", tag = "node",
+    responses((status = 204), crate::openapi::Refusals))]
+pub(crate) async fn confirm(
+    State(app): Shared,
+    Extension(caller): Asker,
+) -> Result<StatusCode, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    app.ask(|control| {
+        control.confirm();
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+/// Undoes everything and ends. For administrators.
+#[utoipa::path(post, path = "/v1/stop", tag = "node",
+    responses((status = 204), crate::openapi::Refusals))]
+pub(crate) async fn stop(
+    State(app): Shared,
+    Extension(caller): Asker,
+) -> Result<StatusCode, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    app.ask(|control| {
+        control.stop();
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+/// Ends, and leaves devices and data plane to the next start. For administrators.
+#[utoipa::path(post, path = "/v1/leave", tag = "node",
+    responses((status = 204), crate::openapi::Refusals))]
+pub(crate) async fn leave(
+    State(app): Shared,
+    Extension(caller): Asker,
+) -> Result<StatusCode, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    app.ask(|control| {
+        control.leave();
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+async fn make(app: &App, caller: Caller, set: ChangeSet) -> Result<Json<ChangeView>, ApiError> {
+    let edits = set.edits();
+    if edits.is_empty() {
+        return Err(ApiError::new(Code::Malformed, "body: it names nothing to change"));
+    }
+    let asker = caller.clone();
+    let changed = app.ask(move |control| {
+        let may: &control::May<'_> = &|old, new, edits| caller.may(old, new, edits);
+        control.change(&control::Wish { who: &caller.who, own: false, may }, &edits)
+    });
+    told(app, &asker, changed.await)
+}
+
+fn told(
+    app: &App,
+    asker: &Caller,
+    made: Result<weir_node::changes::Change, ApiError>,
+) -> Result<Json<ChangeView>, ApiError> {
+    made.map(|change| Json(change.into())).inspect_err(|refusal| app.tell(asker, refusal))
+}

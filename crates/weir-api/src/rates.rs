@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How often one caller may ask: a virtual clock each, in a table of bounded size.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So many a period for each key.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    /// When the next of each would be due if they came evenly spaced.
+    due: Mutex<BTreeMap<String, Instant>>,
+    step: Duration,
+    ahead: Duration,
+}
+
+impl Rates {
+    /// `most` at once, and as many again in each `period`.
+    pub(crate) fn new(most: u32, period: Duration) -> Self {
+        let step = period / most.max(1);
+        Self { due: Mutex::default(), step, ahead: period.saturating_sub(step) }
+    }
+
+    /// Whether one more of this key may come at `now`. A key for which the table has no place may
+    /// not.
+    pub(crate) fn admit(&self, key: &str, now: Instant) -> bool {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        if !due.contains_key(key) {
+            if due.len() >= KEYS_MAX {
+                due.retain(|_, due| *due > now);
+            }
+            if due.len() >= KEYS_MAX {
+                return false;
+            }
+        }
+        let at = due.get(key).copied().unwrap_or(now).max(now);
+        if at > now + self.ahead {
+            return false;
+        }
+        due.insert(key.to_owned(), at + self.step);
+        true
+    }
+}
+
+/// Callers that are told apart at once.
+const KEYS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_so_many_a_period() {
+        let rates = Rates::new(10, Duration::from_secs(1));
+        let start = Instant::now();
+        let admitted = |key, at: u64| {
+            (0..50).filter(|_| rates.admit(key, start + Duration::from_millis(at))).count()
+        };
+        assert_eq!((admitted("a", 0), admitted("b", 0)), (10, 10));
+        assert_eq!((admitted("a", 500), admitted("a", 2000)), (5, 10));
+    }
+
+    /// A table that is full of callers of this moment has no place for one more.
+    #[test]
+    fn the_table_is_bounded() {
+        let rates = Rates::new(1, Duration::from_secs(1));
+        let start = Instant::now();
+        (0..KEYS_MAX).for_each(|key| assert!(rates.admit(&key.to_string(), start)));
+        assert!(!rates.admit("one more", start));
+        assert!(rates.admit("one more", start + Duration::from_secs(2)));
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is read.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use weir_node::capture::Capturing;
+
+use crate::capture::CaptureQuery;
+use crate::change::{ChangeView, EditView};
+use crate::client::NOTE;
+use crate::error::{ApiError, Code};
+use crate::routes::{Asker, Holds, Name, Shared, name};
+use crate::view::{PolicyView, StatusView, VifView};
+
+/// Whether the node is well.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// Whether the worker answers.
+    forwards: bool,
+    /// What is not well, a line each.
+    findings: Vec<String>,
+}
+
+/// How often events come.
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// Milliseconds between two.
+    #[serde(default = "second")]
+    #[param(minimum = 100, maximum = 60000, default = 1000)]
+    interval_ms: u64,
+}
+
+/// Whether the node is well.
+#[utoipa::path(get, path = "/v1/health", tag = "read",
+    responses((status = 200, body = Health), crate::openapi::Refusals))]
+pub(crate) async fn health(State(app): Shared) -> Result<Json<Health>, ApiError> {
+    let status = app.status().await?;
+    let mut findings = Vec::new();
+    for iface in status.ports.iter().chain(&status.vifs) {
+        if let Some(why) = &iface.fallback {
+            findings.push(format!("{} is driven by a packet socket: {why}", iface.name));
+        }
+    }
+    if status.worker.frames_free == 0 {
+        findings.push(format!("all {} frames of the pool are in use", status.worker.frames));
+    }
+    Ok(Json(Health { forwards: true, findings }))
+}
+
+/// Counters, queues, drops by reason, lateness.
+#[utoipa::path(get, path = "/v1/status", tag = "read",
+    responses((status = 200, body = StatusView), crate::openapi::Refusals))]
+pub(crate) async fn status(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+) -> Result<Json<StatusView>, ApiError> {
+    Ok(Json(StatusView::of(app.status().await?.as_ref(), &caller, &policy)))
+}
+
+/// The policy in force.
+#[utoipa::path(get, path = "/v1/policy", tag = "read",
+    responses((status = 200, body = PolicyView), crate::openapi::Refusals))]
+pub(crate) async fn policy(Extension(caller): Asker, Extension(policy): Holds) -> Json<PolicyView> {
+    Json(PolicyView::of(&policy, &caller))
+}
+
+/// The policy's document, TOML: the file's keys, live changes among them. For administrators.
+#[utoipa::path(get, path = "/v1/document", tag = "read",
+    responses((status = 200, body = String, content_type = "application/toml"),
+              crate::openapi::Refusals))]
+pub(crate) async fn document(
+    State(app): Shared,
+    Extension(caller): Asker,
+) -> Result<Response, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    let kind = [(header::CONTENT_TYPE, "application/toml")];
+    Ok((kind, app.in_force()?.document.to_string()).into_response())
+}
+
+/// One vif's policy.
+#[utoipa::path(get, path = "/v1/vifs/{vif}", tag = "read",
+    params(("vif" = String, Path, description = "Its name")),
+    responses((status = 200, body = VifView), crate::openapi::Refusals))]
+pub(crate) async fn vif(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+    vif: Name,
+) -> Result<Json<VifView>, ApiError> {
+    let name = name(vif)?;
+    let found = policy.vifs.iter().find(|vif| vif.name == name && caller.sees(&policy, vif));
+    match found {
+        Some(vif) => Ok(Json(VifView::of(&policy, vif))),
+        None => Err(no_vif(&name)).inspect_err(|refusal| app.tell(&caller, refusal)),
+    }
+}
+
+/// The changes on record, oldest first. A tenant sees those of his vifs.
+#[utoipa::path(get, path = "/v1/changes", tag = "read",
+    responses((status = 200, body = Vec<ChangeView>), crate::openapi::Refusals))]
+pub(crate) async fn changes(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+) -> Result<Json<Vec<ChangeView>>, ApiError> {
+    let mut changes = app.ask(|control| Ok(control.changes())).await?;
+    changes.retain(|change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit)));
+    Ok(Json(changes.into_iter().map(ChangeView::from).collect()))
+}
+
+/// What holds beside the file.
+#[utoipa::path(get, path = "/v1/overlay", tag = "read",
+    responses((status = 200, body = Vec<EditView>), crate::openapi::Refusals))]
+pub(crate) async fn overlay(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+) -> Result<Json<Vec<EditView>>, ApiError> {
+    let mut edits = app.ask(|control| control.overlay()).await?;
+    edits.retain(|edit| caller.sees_edit(&policy, edit));
+    Ok(Json(edits.into_iter().map(EditView::from).collect()))
+}
+
+/// Copies a vif's frames as pcapng, until one side closes.
+#[utoipa::path(get, path = "/v1/vifs/{vif}/capture", tag = "read",
+    params(("vif" = String, Path, description = "Its name"), CaptureQuery),
+    responses((status = 200, body = Vec<u8>, content_type = "application/x-pcapng"),
+              crate::openapi::Refusals))]
+pub(crate) async fn capture(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+    vif: Name,
+    query: Result<Query<CaptureQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let (vif, Query(query)) = (name(vif)?, query.map_err(malformed_query)?);
+    if !caller.sees_vif(&policy, &vif) {
+        return Err(no_vif(&vif)).inspect_err(|refusal| app.tell(&caller, refusal));
+    }
+    let request = query.request(vif);
+    let Capturing { blocks, note } = app.ask(move |control| control.capture(request)).await?;
+    let mut response = Response::new(crate::capture::body(blocks));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PCAPNG));
+    if let Some(note) = note.and_then(|note| HeaderValue::from_str(&note).ok()) {
+        headers.insert(HeaderName::from_static(NOTE), note);
+    }
+    Ok(response)
+}
+
+/// The status again and again, as server-sent events.
+#[utoipa::path(get, path = "/v1/events", tag = "read", params(EventsQuery),
+    responses((status = 200, body = String, content_type = "text/event-stream"),
+              crate::openapi::Refusals))]
+pub(crate) async fn events(
+    State(app): Shared,
+    Extension(caller): Asker,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(EventsQuery { interval_ms }) = query.map_err(malformed_query)?;
+    if !(INTERVAL_MS_MIN..=INTERVAL_MS_MAX).contains(&interval_ms) {
+        let text = format!(
+            "query: interval_ms is {interval_ms}; it must be {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}"
+        );
+        return Err(ApiError::new(Code::Malformed, text));
+    }
+    let Some(slot) = app.listeners.take() else {
+        let text = format!("{} listen to events, which is the most", app.listeners.most());
+        return Err(ApiError::new(Code::Busy, text));
+    };
+    let interval = tokio::time::interval(Duration::from_millis(interval_ms));
+    let state = (app, caller, interval, slot);
+    let stream = futures_util::stream::unfold(state, |(app, caller, mut interval, slot)| async {
+        interval.tick().await;
+        let status = app.status().await.ok()?;
+        let policy = app.in_force().ok()?.policy;
+        let event = Event::default()
+            .event("status")
+            .json_data(StatusView::of(&status, &caller, &policy))
+            .ok()?;
+        Some((Ok::<_, Infallible>(event), (app, caller, interval, slot)))
+    });
+    Ok(Sse::new(stream).into_response())
+}
+
+/// Counters and queues in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", tag = "read",
+    responses((status = 200, body = String, content_type = "text/plain"),
+              crate::openapi::Refusals))]
+pub(crate) async fn metrics(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+) -> Result<Response, ApiError> {
+    let text = crate::metrics::text(&app, app.status().await?.as_ref(), &caller, &policy);
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+/// This document.
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "read",
+    responses((status = 200, body = Object), crate::openapi::Refusals))]
+pub(crate) async fn openapi() -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (kind, Arc::<str>::from(crate::openapi::document()).to_string()).into_response()
+}
+
+fn no_vif(name: &str) -> ApiError {
+    ApiError::new(Code::NotFound, format!("there is no vif \"{name}\""))
+}
+
+fn malformed_query(error: QueryRejection) -> ApiError {
+    ApiError::new(Code::Malformed, format!("query: {error}"))
+}
+
+const fn second() -> u64 {
+    1000
+}
+
+/// As tcpdump and Wireshark know it.
+const PCAPNG: &str = "application/x-pcapng";
+/// 10 Hz: as fast as a person sees.
+const INTERVAL_MS_MIN: u64 = 100;
+const INTERVAL_MS_MAX: u64 = 60_000;

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The node's interface for programs and people: where it listens, who may ask, its bounds.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+use core::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_units::Nanos;
+
+use crate::Policy;
+use crate::document::{SECOND, SLICES_MAX};
+use crate::format::Text;
+use crate::read::Finding;
+
+/// The interface of a node. There is always a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api {
+    /// The address of TCP with TLS; `None`: the Unix socket alone.
+    pub listen: Option<SocketAddr>,
+    /// The file of the certificate and its chain, PEM.
+    pub certificate: Option<String>,
+    /// The file of the certificate's key, PEM.
+    pub key: Option<String>,
+    /// Connections open at once.
+    pub connections: u32,
+    /// Bytes of a request's body.
+    pub body_bytes: u32,
+    /// Time in which a request's head must come, and then its body.
+    pub request_time: Nanos,
+    /// Requests a second of one caller.
+    pub requests_per_second: u32,
+    /// Wrong tokens a minute from one address; more are refused without a look.
+    pub wrong_tokens_per_minute: u32,
+    /// Streams of events at once.
+    pub listeners: u32,
+    /// Changes on record.
+    pub changes: u32,
+    /// Who may ask.
+    pub tokens: Vec<Token>,
+}
+
+/// One who may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// His name, in the record of changes.
+    pub name: String,
+    /// What he may.
+    pub role: Role,
+    /// A tenant's slice.
+    pub slice: Option<String>,
+    /// SHA-256 of his token.
+    pub sha256: Digest,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Everything.
+    Administrator,
+    /// To see and change the vifs of one slice, within what the slice grants.
+    Tenant,
+}
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Digest(pub [u8; 32]);
+
+/// The interface for programs and people. The Unix socket beside the state is always there, for
+/// root without a token.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "api")]
+pub(crate) struct ApiTable {
+    /// Address and port of TCP with TLS. Needs `certificate` and `key`.
+    #[schemars(extend("x-default" = "the Unix socket alone"))]
+    listen: Option<Text<SocketAddr>>,
+    /// The file of the certificate and its chain, PEM.
+    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    certificate: Option<String>,
+    /// The file of the certificate's key, PEM.
+    #[schemars(extend("format" = "device", "x-default" = "none"))]
+    key: Option<String>,
+    /// Connections open at once; one more is told so and closed.
+    #[schemars(range(min = 1, max = 10_000), extend("default" = CONNECTIONS))]
+    connections: Option<u32>,
+    /// Bytes of a request's body.
+    #[schemars(range(min = 1024, max = 8_388_608), extend("default" = BODY_BYTES))]
+    body_bytes: Option<u32>,
+    /// Time in which a request's head must come, and then its body.
+    #[schemars(extend("default" = REQUEST_TIME.to_string()))]
+    #[schemars(extend("x-minimum" = SECOND / 10, "x-maximum" = 60 * SECOND))]
+    request_time: Option<Text<Nanos>>,
+    /// Requests a second of one caller, a user or a token.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = REQUESTS))]
+    requests_per_second: Option<u32>,
+    /// Wrong tokens a minute from one address, or one user on the Unix socket.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = WRONG_TOKENS))]
+    wrong_tokens_per_minute: Option<u32>,
+    /// Streams of events at once.
+    #[schemars(range(min = 1, max = 10_000), extend("default" = LISTENERS))]
+    listeners: Option<u32>,
+    /// Changes on record, for `weir undo`.
+    #[schemars(range(min = 1, max = 100_000), extend("default" = CHANGES))]
+    changes: Option<u32>,
+    /// Who may ask. `weir token` makes one.
+    #[schemars(length(max = SLICES_MAX))]
+    token: Option<Vec<TokenTable>>,
+}
+
+/// One who may ask with a token.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "token")]
+pub(crate) struct TokenTable {
+    /// His name in the record of changes, unique among tokens.
+    #[schemars(required, extend("format" = "name"))]
+    name: Option<String>,
+    /// What he may.
+    #[schemars(required)]
+    role: Option<Role>,
+    /// A tenant's slice.
+    #[schemars(extend("format" = "name", "x-default" = "none"))]
+    slice: Option<String>,
+    /// SHA-256 of the token, which is itself nowhere.
+    #[schemars(required)]
+    sha256: Option<Text<Digest>>,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            certificate: None,
+            key: None,
+            connections: CONNECTIONS,
+            body_bytes: BODY_BYTES,
+            request_time: REQUEST_TIME,
+            requests_per_second: REQUESTS,
+            wrong_tokens_per_minute: WRONG_TOKENS,
+            listeners: LISTENERS,
+            changes: CHANGES,
+            tokens: Vec::new(),
+        }
+    }
+}
+
+impl ApiTable {
+    /// The interface that the table describes.
+    pub(crate) fn resolve(&self) -> Api {
+        let base = Api::default();
+        let token = |table: &TokenTable| {
+            // What is missing was reported already.
+            Token {
+                name: table.name.clone().unwrap_or_default(),
+                role: table.role.unwrap_or(Role::Tenant),
+                slice: table.slice.clone(),
+                sha256: table.sha256.map_or(Digest([0; 32]), |text| text.0),
+            }
+        };
+        Api {
+            listen: self.listen.map(|text| text.0),
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            connections: self.connections.unwrap_or(base.connections),
+            body_bytes: self.body_bytes.unwrap_or(base.body_bytes),
+            request_time: self.request_time.map_or(base.request_time, |text| text.0),
+            requests_per_second: self.requests_per_second.unwrap_or(base.requests_per_second),
+            wrong_tokens_per_minute: self
+                .wrong_tokens_per_minute
+                .unwrap_or(base.wrong_tokens_per_minute),
+            listeners: self.listeners.unwrap_or(base.listeners),
+            changes: self.changes.unwrap_or(base.changes),
+            tokens: self.token.iter().flatten().map(token).collect(),
+        }
+    }
+
+    /// The table of an interface; `None` where all is at its default.
+    pub(crate) fn of(api: &Api) -> Option<Self> {
+        if *api == Api::default() {
+            return None;
+        }
+        let token = |token: &Token| TokenTable {
+            name: Some(token.name.clone()),
+            role: Some(token.role),
+            slice: token.slice.clone(),
+            sha256: Some(Text(token.sha256)),
+        };
+        let tokens: Vec<TokenTable> = api.tokens.iter().map(token).collect();
+        Some(Self {
+            listen: api.listen.map(Text),
+            certificate: api.certificate.clone(),
+            key: api.key.clone(),
+            connections: Some(api.connections),
+            body_bytes: Some(api.body_bytes),
+            request_time: Some(Text(api.request_time)),
+            requests_per_second: Some(api.requests_per_second),
+            wrong_tokens_per_minute: Some(api.wrong_tokens_per_minute),
+            listeners: Some(api.listeners),
+            changes: Some(api.changes),
+            token: if tokens.is_empty() { None } else { Some(tokens) },
+        })
+    }
+}
+
+/// What is wrong with the interface of a policy.
+pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
+    let api = &policy.api;
+    let mut report = |key: String, message: &str| {
+        findings.push(Finding::new("api", 0, key, message));
+    };
+    let files = [("certificate", &api.certificate), ("key", &api.key)];
+    for (key, file) in files {
+        if api.listen.is_some() && file.is_none() {
+            report("listen".to_string(), &format!("needs {key}: TCP is for TLS alone"));
+        }
+    }
+    let (mut names, mut digests) = (BTreeSet::new(), BTreeSet::new());
+    for (index, token) in api.tokens.iter().enumerate() {
+        let mut wrong = |key: &str, message: &str| report(format!("token.{index}.{key}"), message);
+        if !names.insert(&token.name) {
+            wrong("name", "is already the name of a token");
+        }
+        if !digests.insert(token.sha256) {
+            wrong("sha256", "is another token's already");
+        }
+        match (token.role, &token.slice) {
+            (Role::Administrator, Some(_)) => wrong("slice", "is for tenants only"),
+            (Role::Tenant, None) => wrong("role", "tenant needs slice"),
+            (Role::Tenant, Some(name)) if !policy.slices.iter().any(|s| s.name == *name) => {
+                wrong("slice", &format!("there is no slice \"{name}\""));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl FromStr for Digest {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let digits = |pair: &[u8]| {
+            let [high, low] = [pair.first(), pair.get(1)].map(|digit| {
+                digit
+                    .and_then(|digit| char::from(*digit).to_digit(16))
+                    .and_then(|d| u8::try_from(d).ok())
+            });
+            Some(high? * 16 + low?)
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(digits).collect();
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Some people, their scripts, a page or two each; 64 KiB of memory each at most.
+const CONNECTIONS: u32 = 256;
+/// A change of a hundred vifs in all their keys.
+const BODY_BYTES: u32 = 64 << 10;
+/// A head and a body come in one piece, or somebody holds a place.
+const REQUEST_TIME: Nanos = Nanos::from_millis(10_000);
+/// Twice what the interface is measured with.
+const REQUESTS: u32 = 1000;
+/// A person who mistypes, not a program that guesses.
+const WRONG_TOKENS: u32 = 10;
+/// A page for each of some people.
+const LISTENERS: u32 = 32;
+/// A change a minute for a working day and more.
+const CHANGES: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn document(api: &str) -> String {
+        format!(
+            "version = 1\n[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\n[[slice]]\nname = \"gold\"\n\
+             [api]\n{api}"
+        )
+    }
+
+    fn token(name: &str, rest: &str, digit: char) -> String {
+        let digest: String = core::iter::repeat_n(digit, 64).collect();
+        format!("[[api.token]]\nname = \"{name}\"\n{rest}\nsha256 = \"{digest}\"\n")
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let tenant = token("shop", "role = \"tenant\"\nslice = \"gold\"", 'a');
+        let listen =
+            "listen = \"[::1]:8443\"\ncertificate = \"/c\"\nkey = \"/k\"\nbody_bytes = 2048\n";
+        let policy = parse(&document(&format!("{listen}{tenant}"))).unwrap();
+        assert_eq!(policy.api.listen, Some("[::1]:8443".parse().unwrap()));
+        assert_eq!(policy.api.tokens[0].sha256, Digest([0xaa; 32]));
+        assert_eq!(parse(&policy.to_toml()), Ok(policy));
+        assert_eq!(parse(&document("")).unwrap().api, Api::default());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let tenant = "role = \"tenant\"\nslice = \"lead\"";
+        let both = [token("a", tenant, 'b'), token("a", "role = \"tenant\"", 'b')].concat();
+        let text = parse(&document(&format!("listen = \"1.2.3.4:1\"\n{both}"))).unwrap_err();
+        let text = text.to_string();
+        for part in [
+            "api.listen: needs certificate",
+            "there is no slice \"lead\"",
+            "is already the name of a token",
+            "is another token's already",
+            "tenant needs slice",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let short = "[[api.token]]\nname = \"a\"\nrole = \"administrator\"\nsha256 = \"ab\"";
+        assert!(parse(&document(short)).unwrap_err().to_string().contains("64 hexadecimal"));
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir token`: a new token, and what the policy file says of it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// Make a token for the node's interface. It is printed once and kept nowhere: the policy file has
+/// its digest.
+#[derive(Debug, Args)]
+pub(crate) struct Token {
+    /// Its owner, as the record of changes names him
+    name: String,
+    /// Of a tenant: his slice. Without it the token is an administrator's
+    #[arg(long)]
+    slice: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Token {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let (token, digest) = weir_api::token::new()?;
+        let Self { name, slice, json } = self;
+        let role = if slice.is_some() { "tenant" } else { "administrator" };
+        let sha256 = digest.to_string();
+        if json {
+            output::print_json(&json!({
+                "token": token, "name": name, "role": role, "slice": slice, "sha256": sha256
+            }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let slice = slice.map(|slice| format!("slice = {slice:?}\n")).unwrap_or_default();
+        output::print(&format!(
+            "# For {name}, and for nobody else: {token}\n\n# For the policy file:\n[[api.token]]\n\
+             name = {name:?}\nrole = \"{role}\"\n{slice}sha256 = \"{sha256}\"\n"
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
