@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node as a product: live change, its interface for programs and people, its life.
 
+mod hostile;
 mod life;
 mod live;
+mod load;
+mod roles;
 
 use weir_result::{Bound, Claim, Rule, Series};
 
@@ -16,15 +19,9 @@ const NAME: &str = "node";
 
 const ROWS: &[Row] = &[
     row(1, "1000 changes, vifs come and go: nobody loses a packet", live::show),
-    row(2, "the API under load does not disturb the data plane", |trial, row| {
-        not_built(trial, row, "the node has no HTTP API yet")
-    }),
-    row(3, "hostile requests: no failure, no growth, a clear refusal", |trial, row| {
-        not_built(trial, row, "the node has no HTTP API and no OpenAPI document yet")
-    }),
-    row(4, "a tenant reaches no other tenant's vifs", |trial, row| {
-        not_built(trial, row, "the node has no tokens and no roles yet")
-    }),
+    row(2, "the API under load does not disturb the data plane", load::show),
+    row(3, "hostile requests: no failure, no growth, a clear refusal", hostile::show),
+    row(4, "a tenant reaches no other tenant's vifs", roles::show),
     row(5, "restart, upgrade and crash leave the traffic alone", life::show),
     row(6, "the page in a browser: all sizes, no findings", |trial, row| {
         not_built(trial, row, "the node has no page yet")

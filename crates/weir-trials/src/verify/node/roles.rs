@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who has no token, a wrong one, or a tenant's for what is another's or beyond his grant, is
+//! refused; it is logged, and whoever guesses is slowed down. Nothing has changed after all of it.
+
+use serde_json::Value;
+use weir_api::client::{Client, Connection, Method};
+use weir_policy::{Role, Token};
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::BitRate;
+
+use super::Row;
+use crate::{Middle, Rig, Star, Trial, TrialError};
+
+/// Shows the row.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let star = Star::new("node-roles", 2, BitRate::from_mbps(100));
+    let mut policy = star.policy();
+    let (token, sha256) =
+        weir_api::token::new().map_err(|error| TrialError::Node(error.to_string()))?;
+    let slice = Some(policy.slices[0].name.clone());
+    policy.slices[0].send.min_rate = BitRate::from_mbps(20);
+    policy.slices[0].send.rate = Some(BitRate::from_mbps(50));
+    policy.api.tokens = vec![Token { name: "shop".into(), role: Role::Tenant, slice, sha256 }];
+    let mut rig = Rig::up(&star)?;
+    rig.put(&Middle::Weir(Box::new(policy.clone())))?;
+    let names = [0, 1].map(|vif| policy.vifs[vif].name.clone());
+    let outcome = attack(trial, row, &rig, &token, &names);
+    rig.down()?;
+    outcome
+}
+
+/// Asks what is not to be had, then what is.
+fn attack(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    rig: &Rig,
+    token: &str,
+    [own, other]: &[String; 2],
+) -> Result<(), TrialError> {
+    let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
+    let root = Client::new(node.socket());
+    let before = root.text("/v1/document").map_err(failed)?;
+    let mut guesser = root.clone().with_token("not-a-token").connect().map_err(failed)?;
+    let guesses =
+        statuses(&mut guesser, &vec![(Method::GET, "/v1/status".to_owned(), ""); GUESSES])?;
+    let mut empty = root.clone().with_token("").connect().map_err(failed)?;
+    let nothing = statuses(&mut empty, &[(Method::GET, "/v1/status".to_owned(), "")])?;
+    let mut tenant = root.clone().with_token(token).connect().map_err(failed)?;
+    let foreign = statuses(&mut tenant, &foreign(other))?;
+    let beyond = statuses(&mut tenant, &beyond(own))?;
+    let after = root.text("/v1/document").map_err(failed)?;
+    let kinds: [(&str, &[u16], &[u16]); 4] = [
+        ("wrong-token", &guesses, &[401, 429]),
+        ("empty-token", &nothing, &[401, 429]),
+        ("another's", &foreign, &[404]),
+        // What the policy itself does not allow is refused as unsound.
+        ("beyond", &beyond, &[403, 422]),
+    ];
+    for (what, seen, wanted) in kinds {
+        let wrong = seen.iter().filter(|status| !wanted.contains(status)).count();
+        let text = format!("requests not refused with {wanted:?}, of {}", seen.len());
+        count(trial, &row.id(what), &text, wrong, Bound::equal(0.0))?;
+    }
+    let slowed = guesses.iter().filter(|status| **status == 429).count();
+    let most = Bound::at_least(crate::float(u64::try_from(GUESSES - 20).unwrap_or(0)));
+    count(trial, &row.id("slowed"), "wrong tokens not even looked at", slowed, most)?;
+    let changed = usize::from(before != after);
+    count(trial, &row.id("unchanged"), "documents changed by it", changed, Bound::equal(0.0))?;
+    allowed(trial, row, &mut tenant, own)?;
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let logged = node.said().lines().filter(|line| line.starts_with("refused: ")).count();
+    let all =
+        Bound::at_least(crate::float(u64::try_from(foreign.len() + beyond.len()).unwrap_or(0)));
+    count(trial, &row.id("logged"), "refusals in the node's log", logged, all)
+}
+
+/// The tenant's own is his, and no more than that is shown to him.
+fn allowed(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    tenant: &mut Connection,
+    own: &str,
+) -> Result<(), TrialError> {
+    let body = "{\"send\":{\"min_rate_bps\":20000000,\"rate_bps\":50000000}}";
+    let change = statuses(
+        tenant,
+        &[
+            (Method::PATCH, format!("/v1/vifs/{own}"), body),
+            (Method::POST, "/v1/undo".to_owned(), "{}"),
+        ],
+    )?;
+    let done = change.iter().filter(|status| **status == 200).count();
+    count(trial, &row.id("own"), "changes of his own, and back", done, Bound::equal(2.0))?;
+    let (_, body) = tenant.ask(Method::GET, "/v1/status", "").map_err(broken)?;
+    let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let seen = status["vifs"].as_array().map_or(0, Vec::len)
+        + status["ports"].as_array().map_or(0, Vec::len);
+    count(trial, &row.id("sees"), "vifs and ports that he sees", seen, Bound::equal(1.0))
+}
+
+type Ask = (Method, String, &'static str);
+
+fn foreign(other: &str) -> Vec<Ask> {
+    let limit = "{\"send\":{\"rate_bps\":1000000}}";
+    vec![
+        (Method::GET, format!("/v1/vifs/{other}"), ""),
+        (Method::GET, format!("/v1/vifs/{other}/capture"), ""),
+        (Method::PATCH, format!("/v1/vifs/{other}"), limit),
+        (Method::PATCH, format!("/v1/slices/{other}"), limit),
+    ]
+}
+
+fn beyond(own: &str) -> Vec<Ask> {
+    let vif = format!("/v1/vifs/{own}");
+    let bodies = [
+        "{\"send\":{\"min_rate_bps\":20000001}}",
+        "{\"send\":{\"rate_bps\":50000001}}",
+        "{\"receive\":{\"min_rate_bps\":1000}}",
+        "{\"send\":{\"burst_bytes\":1000000}}",
+        "{\"send\":{\"queue\":{\"packets\":4000}}}",
+        "{\"delay_ns\":1000000}",
+    ];
+    let mut all: Vec<Ask> =
+        bodies.into_iter().map(|body| (Method::PATCH, vif.clone(), body)).collect();
+    for path in ["/v1/reload", "/v1/confirm", "/v1/stop", "/v1/leave"] {
+        all.push((Method::POST, path.to_owned(), ""));
+    }
+    all.push((Method::GET, "/v1/document".to_owned(), ""));
+    all
+}
+
+fn statuses(connection: &mut Connection, all: &[Ask]) -> Result<Vec<u16>, TrialError> {
+    let ask = |(method, path, body): &Ask| {
+        Ok(connection.ask(method.clone(), path, body).map_err(broken)?.0)
+    };
+    all.iter().map(ask).collect()
+}
+
+fn count(
+    trial: &mut Trial<'_>,
+    name: &str,
+    what: &str,
+    number: usize,
+    bound: Bound,
+) -> Result<(), TrialError> {
+    trial.keep(name, Series::count("1", u64::try_from(number).unwrap_or(u64::MAX)))?;
+    trial.judge(Claim::new(name, what, Rule::Sum, bound).of(&[name])).map(drop)
+}
+
+fn failed(error: weir_api::ClientError) -> TrialError {
+    TrialError::Node(error.to_string())
+}
+
+fn broken(error: std::io::Error) -> TrialError {
+    TrialError::io("the node's socket", error)
+}
+
+/// Far more than are looked at in a minute.
+const GUESSES: usize = 200;
