@@ -266,6 +266,13 @@ impl Scenario {
         let Quick { duration, repetitions, panels } = self.quick.clone();
         self.repetitions = repetitions;
         self.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name));
+        // A defect of panels that are gone is looked for nowhere, not everywhere.
+        let shown: Vec<&String> = self.panels.iter().map(|panel| &panel.name).collect();
+        self.defects.retain_mut(|defect| {
+            let everywhere = defect.panels.is_empty();
+            defect.panels.retain(|name| shown.contains(&name));
+            everywhere || !defect.panels.is_empty()
+        });
         self.lasting(duration)
     }
 
