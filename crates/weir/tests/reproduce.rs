@@ -37,7 +37,12 @@ fn a_figure_is_made_drawn_and_reported() {
     for file in ["figure.svg", "figure.png", "data.csv"] {
         assert!(place.join(file).exists(), "no {file}: {said}");
     }
-    assert!(weir(&["report"]).status.success());
+    // What a day of runs would show must not come from seconds unseen.
+    assert_eq!(weir(&["report"]).status.code(), Some(1));
+    let report = weir(&["report", "--quick"]);
+    assert_eq!(report.stdout, b"./docs/reproduced/netback.md\n");
+    let said = String::from_utf8_lossy(&report.stderr);
+    assert!(said.contains("not shown: fig5, fig6, fig8,"), "{said}");
     let page = std::fs::read_to_string(folder.join("docs/reproduced/netback.md")).unwrap();
     assert!(page.contains("## Figure 7"), "{page}");
     let finding = ["reproduced before, ", "not reproduced on this kernel, "];
@@ -84,3 +89,20 @@ fn an_interrupted_sweep_ends_at_once_and_leaves_nothing() {
 
 /// 0.3 s, most of which is the taking down of the lab; a busy machine takes longer.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn what_does_not_go_together_is_a_wrong_command_line() {
+    for words in [
+        &["fig99"][..],
+        &["all", "--scenario", "mine.toml"],
+        &["fig8", "--scenario", "mine.toml"],
+        &["a/b", "--scenario", "mine.toml"],
+        &["all", "--json"],
+        &["report", "--json"],
+        &["report", "--duration", "1s"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let output = command.args(["reproduce", "netback"]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
+    }
+}

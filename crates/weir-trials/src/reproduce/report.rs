@@ -3,7 +3,7 @@
 //! so that no number in it is older than its measurement.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_result::{Case, ResultFile, wrapped};
 
@@ -23,7 +23,7 @@ pub type Made = (&'static str, Scenario, ResultFile);
 ///
 /// # Errors
 /// There is no result, or a file cannot be written.
-pub fn write(root: &Path, made: &[Made]) -> Result<(), TrialError> {
+pub fn write(root: &Path, made: &[Made]) -> Result<PathBuf, TrialError> {
     if made.is_empty() {
         let (what, needs) = ("a report".to_owned(), "a result; make one figure first".to_owned());
         return Err(TrialError::Missing { what, needs });
@@ -37,7 +37,8 @@ pub fn write(root: &Path, made: &[Made]) -> Result<(), TrialError> {
         let picture = figure::draw(result, &scenario.clone().as_run(result))?;
         figure::save(&pictures.join(format!("{name}.svg")), picture.as_str().as_bytes())?;
     }
-    figure::save(&page, self::page(made).as_bytes())
+    figure::save(&page, self::page(made).as_bytes())?;
+    Ok(page)
 }
 
 /// Notes in a result what became of the text's defects.

@@ -9,7 +9,7 @@ use weir_result::Series;
 use super::disk::DiskWork;
 use super::scenario::{Measure, Panel, Scenario};
 use super::series::Key;
-use super::stage::{Variant, stage, streams};
+use super::stage::{VARIANTS, Variant, stage, streams};
 use crate::{Outcome, Rig, Trial, TrialError};
 
 /// Which lab, and what stands in its middle.
@@ -37,6 +37,18 @@ pub fn run(trial: &mut Trial<'_>, scenario: &Scenario, at: Place<'_>) -> Result<
         }
     }
     Ok(())
+}
+
+/// How long it takes, nearly: traffic, and what stands before and after each run of it.
+#[must_use]
+pub fn length(scenario: &Scenario) -> Duration {
+    let middles = |panel: &Panel| {
+        let count = VARIANTS.iter().filter(|variant| panel.has(**variant)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    let runs: u32 = scenario.panels.iter().map(middles).sum();
+    let each = (scenario.duration + BESIDE_RUN) * scenario.repetitions + BESIDE_LAB;
+    each * runs
 }
 
 /// All repetitions in one lab.
@@ -171,6 +183,12 @@ impl Counts {
         trial.keep(&key.whole("lateness"), Series::unordered("s", vec![latest]))
     }
 }
+
+/// Waiting for receivers, senders and empty queues.
+const BESIDE_RUN: Duration = Duration::from_secs(1);
+
+/// Building a lab and taking it down.
+const BESIDE_LAB: Duration = Duration::from_secs(1);
 
 /// What receivers count in.
 const CELL: Duration = Duration::from_millis(10);
