@@ -69,14 +69,25 @@ impl Hfsc {
         bytes: u32,
         backlogged: bool,
     ) {
-        let (mut node, mut backlogged) = (leaf, backlogged);
+        let (mut node, mut backlogged) = self.account_one::<BY_CLAIM>(leaf, now, bytes, backlogged);
         while node != NONE {
-            (node, backlogged) = self.account_one::<BY_CLAIM>(node, now, bytes, backlogged);
+            (node, backlogged) = self.account_above::<BY_CLAIM>(node, now, bytes, backlogged);
         }
     }
 
-    /// Charges one class. Returns the one above, and whether that has more to send.
     #[inline(never)]
+    fn account_above<const BY_CLAIM: bool>(
+        &mut self,
+        node: u32,
+        now: u64,
+        bytes: u32,
+        backlogged: bool,
+    ) -> (u32, bool) {
+        self.account_one::<BY_CLAIM>(node, now, bytes, backlogged)
+    }
+
+    /// Charges one class. Returns the one above, and whether that has more to send.
+    #[inline(always)]
     fn account_one<const BY_CLAIM: bool>(
         &mut self,
         node: u32,
