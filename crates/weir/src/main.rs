@@ -9,6 +9,7 @@ mod conformance;
 mod demo;
 mod doctor;
 mod lab;
+mod live;
 mod node;
 mod output;
 mod reproduce;
@@ -37,6 +38,15 @@ enum Command {
     Node(node::Node),
     /// Copy a vif's frames as pcapng
     Capture(node::Capture),
+    /// Change a running node's policy
+    #[command(subcommand)]
+    Set(live::Set),
+    /// What holds in a running node
+    Show(live::Show),
+    /// What holds beside the policy file
+    Diff(live::Diff),
+    /// Take a change back
+    Undo(live::Undo),
     /// Make a token for the node's interface
     Token(token::Token),
     /// A network of namespaces on this machine
@@ -78,6 +88,10 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Node(command) => command.run(),
         Command::Capture(command) => command.run(),
+        Command::Set(command) => command.run(),
+        Command::Show(command) => command.run(),
+        Command::Diff(command) => command.run(),
+        Command::Undo(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),

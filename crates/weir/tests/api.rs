@@ -45,8 +45,19 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     let node = site.run(&[]);
     site.wait_for_node();
     assert!(client.text("/v1/document").unwrap().contains("8Mbit"));
+    let said = |words: &[&str]| {
+        let output = site.weir(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let set = said(&["set", "vif", "gold.0", "--min-rate", "30Mbit", "--rate", "40Mbit"]);
+    assert!(set.contains("vif gold.0 send.rate: \"8Mbit\" -> \"40Mbit\""), "{set}");
+    assert!(said(&["diff"]).contains("vif gold.0 send.min_rate: nothing -> \"30Mbit\""));
+    assert!(said(&["show"]).contains("40Mbit") && said(&["show", "gold.0"]).contains("40000000"));
+    assert!(said(&["undo"]).contains("\"40Mbit\" -> \"8Mbit\""));
     let undone: Value = client.ask(Method::POST, "/v1/undo", Some(&json!({}))).unwrap();
     assert_eq!((&undone["undoes"], &undone["kind"]), (&json!(1), &json!("undo")));
+    assert_eq!(said(&["diff"]), "");
     assert_eq!(client.text("/v1/document").unwrap(), before);
     let (code, _) = refusal(client.ask(Method::POST, "/v1/undo", Some(&json!({}))));
     assert_eq!(code, Code::NotFound);

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir set | show | diff | undo`: a running node's policy, read and changed live.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use weir_api::change::{
+    ChangeView, EditView, GroupChange, ShareChange, UndoRequest, VifChange, VifShareChange,
+};
+use weir_api::client::{Method, escaped};
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+use crate::node::Name;
+use crate::{Failure, output};
+
+/// Change a running node: between two packets, on record, for good until it is taken back.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Set {
+    /// A vif
+    Vif {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        share: Share,
+        /// Bound on the queueing delay of what it sends within its guarantee; 0ns: none
+        #[arg(long)]
+        delay: Option<Nanos>,
+    },
+    /// A slice
+    Slice {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        share: Share,
+    },
+    /// A router
+    Router {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        share: Share,
+    },
+}
+
+/// What changes of one direction; what is left out stays.
+#[derive(Debug, Args)]
+pub(crate) struct Share {
+    /// Of what it receives; without it, of what it sends
+    #[arg(long)]
+    receive: bool,
+    /// Share of what is left beyond the guarantees
+    #[arg(long)]
+    priority: Option<u32>,
+    /// Guaranteed rate, such as 30Mbit
+    #[arg(long)]
+    min_rate: Option<BitRate>,
+    /// Upper limit, such as 100Mbit; 0bit: none
+    #[arg(long)]
+    rate: Option<BitRate>,
+    /// Guaranteed packets a second, such as 20kpps
+    #[arg(long)]
+    min_pps: Option<PacketRate>,
+    /// Upper limit of packets a second; 0pps: none
+    #[arg(long)]
+    max_pps: Option<PacketRate>,
+    /// How far the limit may be exceeded at once, such as 64KiB; 0B: what follows from it
+    #[arg(long)]
+    burst: Option<ByteCount>,
+    #[command(flatten)]
+    view: View,
+}
+
+/// Which node, and how it is printed.
+#[derive(Debug, Args)]
+pub(crate) struct View {
+    #[command(flatten)]
+    node: Name,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print what holds: the policy's document, live changes among them, or one vif.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// A vif's name
+    vif: Option<String>,
+    #[command(flatten)]
+    view: View,
+}
+
+/// Print what holds beside the policy file.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    view: View,
+}
+
+/// Take a change back.
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    /// Its number; without it, the newest that was not taken back
+    id: Option<u64>,
+    #[command(flatten)]
+    view: View,
+}
+
+impl Set {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Vif { name, share, delay } => {
+                let values = share.values();
+                let of = VifShareChange {
+                    priority: values.priority,
+                    min_rate_bps: values.min_rate_bps,
+                    rate_bps: values.rate_bps,
+                    min_pps: values.min_pps,
+                    max_pps: values.max_pps,
+                    burst_bytes: values.burst_bytes,
+                    queue: None,
+                };
+                let (send, receive) = share.sides(of);
+                let delay_ns = delay.map(|delay| or_none(delay.as_nanos()));
+                let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
+                share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
+            }
+            Self::Slice { name, share } => share.group(&format!("/v1/slices/{}", escaped(&name))),
+            Self::Router { name, share } => share.group(&format!("/v1/routers/{}", escaped(&name))),
+        }
+    }
+}
+
+impl Show {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let client = self.view.node.client()?;
+        match (&self.vif, self.view.json) {
+            (None, false) => output::print(&client.text("/v1/document")?)?,
+            (None, true) => output::print_json(&client.get::<Value>("/v1/policy")?)?,
+            (Some(vif), _) => {
+                let path = format!("/v1/vifs/{}", escaped(vif));
+                output::print_json(&client.get::<Value>(&path)?)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Diff {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let edits: Vec<EditView> = self.view.node.client()?.get("/v1/overlay")?;
+        if self.view.json {
+            output::print_json(&edits)?;
+        } else {
+            output::print(&lines(&edits))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Undo {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        self.view.change(Method::POST, "/v1/undo", &UndoRequest { id: self.id })
+    }
+}
+
+impl Share {
+    fn values(&self) -> ShareChange {
+        ShareChange {
+            priority: self.priority.map(Some),
+            min_rate_bps: self.min_rate.map(|rate| Some(rate.as_bps())),
+            rate_bps: self.rate.map(|rate| or_none(rate.as_bps())),
+            min_pps: self.min_pps.map(|pps| Some(pps.as_pps())),
+            max_pps: self.max_pps.map(|pps| or_none(pps.as_pps())),
+            burst_bytes: self.burst.map(|burst| or_none(burst.get())),
+        }
+    }
+
+    /// The same, on the side that is meant.
+    fn sides<T>(&self, of: T) -> (Option<T>, Option<T>) {
+        if self.receive { (None, Some(of)) } else { (Some(of), None) }
+    }
+
+    fn group(&self, path: &str) -> Result<ExitCode, Failure> {
+        let (send, receive) = self.sides(self.values());
+        self.view.change(Method::PATCH, path, &GroupChange { send, receive })
+    }
+}
+
+impl View {
+    fn change(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<ExitCode, Failure> {
+        let made: ChangeView = self.node.client()?.ask(method, path, Some(body))?;
+        if self.json {
+            output::print_json(&made)?;
+        } else {
+            output::print(&format!("change {}\n{}", made.id, lines(&made.edits)))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A line each: `vif gold.0 send.min_rate: "20Mbit" -> "30Mbit"`.
+fn lines(edits: &[EditView]) -> String {
+    let shown = |value: &Value| match value {
+        Value::Null => "nothing".to_owned(),
+        value => value.to_string(),
+    };
+    let each = edits.iter().map(|edit| {
+        let EditView { table, name, key, before, after } = edit;
+        let place = [table, name, key].map(String::as_str);
+        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+        format!("{}: {} -> {}\n", place.join(" "), shown(before), shown(after))
+    });
+    each.collect()
+}
+
+/// A limit of zero is none.
+fn or_none(value: u64) -> Option<u64> {
+    Some(value).filter(|value| *value > 0)
+}
