@@ -61,7 +61,7 @@ pub struct ClassConfig {
 pub struct QueueConfig {
     /// Most packets held, at least 1.
     pub packets: u32,
-    /// Most bytes held (accounted length).
+    /// Most bytes held (accounted length). 4 GiB − 1 is the most that has a meaning: more is that.
     pub bytes: ByteCount,
     /// Active queue management, or `None` for tail drop alone.
     pub codel: Option<CodelConfig>,

@@ -24,6 +24,10 @@ impl Hfsc {
         config: &ClassConfig,
     ) -> Result<ClassId, ConfigError> {
         check(config)?;
+        if let Some(parent) = parent {
+            // Before the class has a number, which may be the one that was asked for.
+            self.classes.check(parent)?;
+        }
         let class = self.classes.add(&config.queue)?;
         let branch = match self.branch_of(parent) {
             Ok(branch) => branch,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A small 4-ary heap of (key, id).
+//! A small 4-ary heap of (key, id), with a record of where each id lies.
 //!
 //! Four children share one cache line's worth of keys, so a level costs about as much as in a
 //! binary heap and there are half as many.
@@ -26,6 +26,12 @@ pub(super) struct Entry {
     pub(super) id: u32,
 }
 
+/// Is told where an entry came to lie.
+pub(super) trait Places {
+    /// `id` lies at `place` now.
+    fn put(&mut self, id: u32, place: u32);
+}
+
 impl Heap {
     /// Room for `count` entries in all, so that no push allocates.
     pub(super) fn reserve(&mut self, count: usize) {
@@ -33,31 +39,20 @@ impl Heap {
     }
 
     /// Adds an entry.
-    pub(super) fn push(&mut self, key: u64, id: u32) {
+    pub(super) fn push(&mut self, key: u64, id: u32, places: &mut (impl Places + ?Sized)) {
         let entry = Entry { key, id };
         self.entries.push(entry);
-        self.rise(self.entries.len() - 1, entry);
+        self.rise(self.entries.len() - 1, entry, places);
     }
 
-    /// Removes the least entry.
-    pub(super) fn pop(&mut self) {
-        self.remove_at(0);
-    }
-
-    /// Removes the entry of `id`, found by a search.
-    pub(super) fn remove(&mut self, id: u32) {
-        if let Some(place) = self.entries.iter().position(|entry| entry.id == id) {
-            self.remove_at(place);
-        }
-    }
-
-    fn remove_at(&mut self, place: usize) {
+    /// Removes the entry at `place`; the least one is at 0.
+    pub(super) fn remove_at(&mut self, place: usize, places: &mut (impl Places + ?Sized)) {
         let Some(last) = self.entries.pop() else { return };
         if let Some(&old) = self.entries.get(place) {
             if Self::less(last, old) {
-                self.rise(place, last);
+                self.rise(place, last, places);
             } else {
-                self.sink(place, last);
+                self.sink(place, last, places);
             }
         }
     }
@@ -71,50 +66,42 @@ impl Heap {
         }
     }
 
-    fn rise(&mut self, mut place: usize, entry: Entry) {
+    fn rise(&mut self, mut place: usize, entry: Entry, places: &mut (impl Places + ?Sized)) {
         while place > 0 {
             let parent = (place - 1) / 4;
             let above = self.entries[parent];
             if !Self::less(entry, above) {
                 break;
             }
-            self.entries[place] = above;
+            self.set(place, above, places);
             place = parent;
         }
-        self.entries[place] = entry;
+        self.set(place, entry, places);
     }
 
-    fn sink(&mut self, mut place: usize, entry: Entry) {
+    fn sink(&mut self, mut place: usize, entry: Entry, places: &mut (impl Places + ?Sized)) {
         loop {
             let first = place * 4 + 1;
-            let (index, child) = match self.entries.get(first..first + 4) {
-                Some(&[a, b, c, d]) => {
-                    // Which child is least is a coin toss: selected, not branched on.
-                    let ab = Self::lesser((0, a), (1, b));
-                    let cd = Self::lesser((2, c), (3, d));
-                    Self::lesser(ab, cd)
-                }
-                _ => {
-                    let rest = self.entries.get(first..).unwrap_or_default();
-                    match rest.iter().copied().enumerate().reduce(Self::lesser) {
-                        Some(least) => least,
-                        None => break,
-                    }
-                }
+            let rest = self.entries.get(first..).unwrap_or_default();
+            let children = rest.iter().copied().take(4).enumerate();
+            let lesser = |a: (usize, Entry), b: (usize, Entry)| {
+                if Self::less(b.1, a.1) { b } else { a }
             };
+            let Some((index, child)) = children.reduce(lesser) else { break };
             if !Self::less(child, entry) {
                 break;
             }
-            self.entries[place] = child;
+            self.set(place, child, places);
             place = first + index;
         }
-        self.entries[place] = entry;
+        self.set(place, entry, places);
     }
 
-    #[inline(always)]
-    fn lesser(a: (usize, Entry), b: (usize, Entry)) -> (usize, Entry) {
-        let second = Self::less(b.1, a.1);
-        (if second { b.0 } else { a.0 }, if second { b.1 } else { a.1 })
+    fn set(&mut self, place: usize, entry: Entry, places: &mut (impl Places + ?Sized)) {
+        self.entries[place] = entry;
+        // At most as many entries as ids, which are u32.
+        #[expect(clippy::cast_possible_truncation, reason = "entries are counted by u32 ids")]
+        places.put(entry.id, place as u32);
     }
 
     #[inline(always)]

@@ -2,7 +2,9 @@
 //! HFSC: what its curves promise, in virtual time.
 
 use crate::testbed::{Testbed, frame_nanos};
-use weir_sched::{ClassConfig, ClassId, Dequeue, Hfsc, Packet, Scheduler, WaitReason};
+use weir_sched::{
+    ClassConfig, ClassId, ConfigError, Dequeue, Hfsc, LinkConfig, Packet, Scheduler, WaitReason,
+};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 /// Goal: equal weights share equally whatever the packet sizes. Method: two flooding classes, one
@@ -376,4 +378,21 @@ fn claims_move_as_limits_above_them_come_and_go() {
             None => assert!(one.min(two) + 3000 >= 37_500, "window {window}: {one}, {two} bytes"),
         }
     }
+}
+
+/// Goal: a class cannot come to hang on itself. Method: the number that the next class will get is
+/// named as its parent, in an empty tree and after a removal.
+#[test]
+fn a_parent_that_does_not_exist_yet_is_refused() {
+    let (now, config) = (Instant::ZERO, ClassConfig::default());
+    let link = LinkConfig { rate: None, catch_up: Nanos::ZERO, classes_max: 9, packets_max: 999 };
+    let mut scheduler = Hfsc::new(&link);
+    let refused = |class| Err(ConfigError::NoSuchClass(ClassId(class)));
+    assert_eq!(scheduler.add_class(now, Some(ClassId(0)), &config), refused(0));
+    for class in 0..4 {
+        assert_eq!(scheduler.add_class(now, None, &config), Ok(ClassId(class)));
+    }
+    scheduler.remove_class(now, ClassId(2), &mut |_| ()).unwrap();
+    assert_eq!(scheduler.add_class(now, Some(ClassId(2)), &config), refused(2));
+    assert_eq!(scheduler.add_class(now, Some(ClassId(1)), &config), Ok(ClassId(2)));
 }

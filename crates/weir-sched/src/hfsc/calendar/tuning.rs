@@ -75,6 +75,8 @@ impl Calendar {
             self.insert(key, all, links);
             all = next;
         }
+        // The least entry may lie in the heap now, which of equal ones may have another on top.
+        self.top = self.find(links);
         self.tuning = Tuning::default();
     }
 }
