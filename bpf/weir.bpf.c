@@ -100,16 +100,27 @@ static __always_inline struct station *find_station(const struct device *device,
 	return station && station->kind == STATION_VIF ? station : 0;
 }
 
-/* Tells the worker which gate let the frame in, so that it knows what each has in flight. */
+/*
+ * Tells the worker which gate let the frame in, so that it knows what each has in flight: by the
+ * word before the frame, in place of what another program may have put there.
+ */
 static __always_inline void mark_gate(struct xdp_md *ctx, __u32 gate)
 {
+	int foreign = (void *)(long)ctx->data - (void *)(long)ctx->data_meta;
 	__u32 *word;
 
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*word)))
+	if (bpf_xdp_adjust_meta(ctx, foreign - (int)sizeof(*word)))
 		return;
 	word = (void *)(long)ctx->data_meta;
 	if ((void *)(word + 1) <= (void *)(long)ctx->data)
 		*word = GATE_MARK | (gate & 0xffff);
+}
+
+/* A frame that goes on in the kernel takes no mark along, which its receiver would take for its own. */
+static __always_inline void unmark(struct xdp_md *ctx)
+{
+	if ((void *)(long)ctx->data_meta < (void *)(long)ctx->data)
+		bpf_xdp_adjust_meta(ctx, sizeof(__u32));
 }
 
 SEC("xdp")
@@ -162,6 +173,8 @@ int weir_xdp(struct xdp_md *ctx)
 			return XDP_REDIRECT;
 		}
 		take_back(gate, length);
+		if (device->kind == DEVICE_PORT)
+			unmark(ctx);
 	} else if (has_worker(device->socket_base + queue)) {
 		count_drop(gate, length);
 		return XDP_DROP;

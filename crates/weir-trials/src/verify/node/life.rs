@@ -159,6 +159,16 @@ fn judge(
     for flow in FLOWS {
         judge_flow(trial, &id(flow.name), outcome, flow)?;
     }
+    if let Some(status) = &outcome.status {
+        for iface in status.ports.iter().chain(&status.vifs) {
+            for (direction, side) in [("send", &iface.send), ("receive", &iface.receive)] {
+                for (reason, amount) in &side.dropped {
+                    let (name, packets) = (&iface.name, amount.packets);
+                    trial.say(&format!("{name} {direction}: {packets} dropped for {reason}"));
+                }
+            }
+        }
+    }
     Ok(())
 }
 
