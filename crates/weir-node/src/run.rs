@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_host::{StateDir, text};
-use weir_policy::{Edit, Policy};
+use weir_policy::{Direction, Edit, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool};
 
 use crate::book::{Apply, Book};
@@ -20,6 +20,7 @@ use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::opener::{self, Opener};
 use crate::ports::Ports;
+use crate::redirect::may_stand_in;
 use crate::reservation;
 use crate::site::{self, COMMANDS_MAX, Site};
 use crate::status::Status;
@@ -161,7 +162,7 @@ fn forward<S>(
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         supervisor.ready();
-        let ended = node.stay(options.confirm, report, &thread, &mut supervisor);
+        let ended = node.stay(options.confirm, report, &thread, &mut supervisor, pins.is_some());
         supervisor.stopping();
         ended
     });
@@ -255,12 +256,21 @@ impl Node {
         report: &mut dyn FnMut(&str),
         worker: &WorkerThread,
         supervisor: &mut Supervisor,
+        pinned: bool,
     ) -> Ended {
         let deadline = confirm.map(|time| (time, Instant::now() + time));
         while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
             if self.leave.load(Ordering::Relaxed) {
-                report("leaving everything to the next start");
-                return Ended::Left;
+                return match self.cannot_leave(pinned) {
+                    None => {
+                        report("leaving everything to the next start");
+                        Ended::Left
+                    }
+                    Some(why) => {
+                        report(&format!("{why}: undoing everything instead"));
+                        Ended::Asked
+                    }
+                };
             }
             // Only who moves packets is alive.
             if supervisor.is_due() && self.ask(Command::Status).is_ok() {
@@ -285,6 +295,20 @@ impl Node {
             std::thread::sleep(SIGNAL_POLL);
         }
         Ended::Asked
+    }
+
+    /// Why to leave would harm more than to stop. `pinned`: the data plane outlives the process.
+    fn cannot_leave(&self, pinned: bool) -> Option<String> {
+        if !pinned {
+            return Some("no BPF file system has the data plane".to_owned());
+        }
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        let cut_off = |vif: &&Vif| {
+            vif.kind == Kind::Host && !Direction::ALL.iter().all(|way| may_stand_in(vif, *way))
+        };
+        let host = in_force.policy.vifs.iter().find(cut_off)?;
+        let name = &host.name;
+        Some(format!("vif {name}, the host's own, needs its mac and no filter to be stood in for"))
     }
 
     fn end_worker(&self, leaves: bool) {
