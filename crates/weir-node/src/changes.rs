@@ -7,13 +7,14 @@
 //! crash, counts as never written: the change it tells of was answered by nobody.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_policy::Edit;
+
+use crate::overlay::create_anew;
 
 /// One change of the policy that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,8 +163,7 @@ impl Changes {
             fs::create_dir_all(folder)?;
         }
         let beside = self.path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let mut file = create_anew(&beside)?;
         file.write_all(&text)?;
         file.sync_data()?;
         fs::rename(&beside, &self.path)?;
@@ -185,6 +185,7 @@ const VERSION: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use weir_policy::Place;
 
     const MOST: usize = 100;

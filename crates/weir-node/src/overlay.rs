@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -147,7 +148,7 @@ impl Overlay {
         let folder = path.parent().unwrap_or_else(|| Path::new("/"));
         fs::create_dir_all(folder)?;
         let beside = path.with_extension("new");
-        let mut file = File::create(&beside)?;
+        let mut file = create_anew(&beside)?;
         file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
@@ -178,6 +179,15 @@ impl fmt::Display for Entry {
         let (base, value) = (Shown(self.base.as_ref()), Shown(self.value.as_ref()));
         write!(f, "{}: {base} -> {value}", self.key())
     }
+}
+
+/// A file for root's eyes that was not there, so that no link decides what is written.
+pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// The file.
