@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_host::journal::{self, Journal};
 use weir_host::run::Host;
 use weir_host::{StateDir, Undo};
+use weir_node::overlay::Overlay;
 
 use crate::TrialError;
 
@@ -38,6 +39,12 @@ impl Place {
         journal::clean_one(state, &format!("lab-{lab}"))?;
         let undo = Undo::RemoveTree(place.folder.clone());
         place.answer_for(&format!("files in {}", place.folder.display()), undo)?;
+        let overlay = Overlay::path(state, lab);
+        for kept in [overlay.with_file_name(format!("changes-{lab}.jsonl")), overlay] {
+            // Of an earlier run: this one begins with its policy alone.
+            let _none = fs::remove_file(&kept);
+            place.answer_for("live changes of the node", Undo::Remove(kept))?;
+        }
         let made = fs::create_dir_all(&place.folder);
         made.map_err(|error| TrialError::io(&place.folder, error))?;
         Ok(place)

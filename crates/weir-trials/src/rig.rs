@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_host::lab::{Lab, Topology};
 use weir_host::netns::Namespace;
 use weir_host::run::{Command, Host, Platform};
-use weir_host::{StateDir, Undo, traffic};
+use weir_host::{StateDir, traffic};
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use crate::TrialError;
@@ -85,20 +85,6 @@ impl Rig {
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.place.folder().join(name)
-    }
-
-    /// Notes what is to be undone when the rig goes.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
-    pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result<(), TrialError> {
-        self.place.answer_for(what, undo)
-    }
-
-    /// Where the node keeps its state.
-    #[must_use]
-    pub fn state(&self) -> &StateDir {
-        self.place.state()
     }
 
     /// The star that is up.

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The node restarts, is replaced by another binary, is killed and starts again, under traffic: the
-//! queued path pauses for 100 ms at most, the redirected path for no packet, and every value is
-//! back, the live changes too.
+//! The node restarts, starts as the same build at another path, is killed and starts again, under
+//! traffic: the queued path pauses for 100 ms at most, the redirected path for no packet, and every
+//! value is back, the live changes too.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_api::client::Method;
-use weir_host::Undo;
 use weir_host::run::Command;
 use weir_host::traffic::{Rate, Sent, Series as Cells, XdpStream};
-use weir_node::overlay::Overlay;
 use weir_policy::{Kind, Policy};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
@@ -29,10 +27,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     }
     let policy = policy(&star);
     let own = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
-    let (other, overlay) = (rig.file("weir"), Overlay::path(rig.state(), &policy.node.name));
-    let record = overlay.with_file_name(format!("changes-{}.jsonl", policy.node.name));
-    rig.answer_for("the record of live changes", Undo::Remove(record))?;
-    rig.answer_for("live changes of the node", Undo::Remove(overlay))?;
+    let other = rig.file("weir");
     std::fs::copy(&own, &other).map_err(|error| TrialError::io(&other, error))?;
     rig.put(&Middle::Weir(Box::new(policy.clone())))?;
     let node = rig.node().ok_or_else(no_node)?;
