@@ -116,7 +116,7 @@ static __always_inline void mark_gate(struct xdp_md *ctx, __u32 gate)
 		*word = GATE_MARK | (gate & 0xffff);
 }
 
-/* A frame that goes on in the kernel takes no mark along, which its receiver would take for its own. */
+/* A frame that goes on in the kernel takes no mark along: it would be read as its receiver's. */
 static __always_inline void unmark(struct xdp_md *ctx)
 {
 	if ((void *)(long)ctx->data_meta < (void *)(long)ctx->data)

@@ -199,6 +199,11 @@ impl Journal {
         self.next_sequence
     }
 
+    /// What the changes are for, oldest first.
+    pub fn purposes(&self) -> impl Iterator<Item = &str> {
+        self.content.changes.iter().map(|change| change.what.as_str())
+    }
+
     /// Whether no change is written down.
     pub const fn is_empty(&self) -> bool {
         self.content.changes.is_empty()

@@ -5,6 +5,7 @@
 //! Each device has gates of its own as long as it is open. There are as many as the policy had
 //! interfaces at the start, and room for [`VIFS_SPARE`] vifs and [`PORTS_SPARE`] ports more.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -47,13 +48,18 @@ impl Opener {
         });
         let plane = DataPlane::load_with(sizes, pins)?;
         let (vifs_max, ports_max) = interfaces(sizes);
+        let devices = Arc::clone(plane.devices());
+        // A place that an earlier run left has paths of its own until they are swept: it is for the
+        // same device, or for nobody before the next start.
+        let left: BTreeSet<GateId> = devices.left_roles().into_iter().map(first_gate).collect();
+        let free = |gate: u32| !left.contains(&GateId(gate));
         let opener = Self {
-            devices: Arc::clone(plane.devices()),
+            devices,
             region: pool.region().clone(),
             vifs_max,
             ports_max,
-            free_vifs: (0..vifs_max).rev().collect(),
-            free_ports: (0..ports_max).rev().collect(),
+            free_vifs: (0..vifs_max).rev().filter(|place| free(2 * place)).collect(),
+            free_ports: (0..ports_max).rev().filter(|place| free(2 * vifs_max + place)).collect(),
         };
         Ok((opener, plane))
     }
@@ -85,12 +91,12 @@ impl Opener {
         Ok(opened)
     }
 
-    /// Closes devices that the worker never had.
+    /// Closes devices that the worker never had; what an earlier run left is left again.
     fn give_up(&mut self, opened: Vec<Attached>) {
         for attached in opened {
             // The others hold nothing before they are first asked.
             if let AnyPort::Xdp(port) = attached.port {
-                self.region.retire_all(port.shut(&self.devices));
+                self.region.retire_all(port.abandon(&self.devices));
             }
             self.free(attached.gate);
         }
@@ -140,8 +146,7 @@ impl Opener {
             Role::Vif(send) if !is_port => Some(send.0 / 2),
             _ => None,
         });
-        let place = before.and_then(|place| free.iter().position(|one| *one == place));
-        let place = place.map(|at| free.remove(at)).or_else(|| free.pop()).ok_or_else(|| {
+        let place = before.or_else(|| free.pop()).ok_or_else(|| {
             let bound =
                 format!("one more than the {most} {what} that the running node has room for");
             PortError::bound(device, format!("{bound}; start it again"))
@@ -150,6 +155,13 @@ impl Opener {
             true => Entry::Port(GateId(2 * self.vifs_max + place)),
             false => Entry::Vif([GateId(2 * place), GateId(2 * place + 1)]),
         })
+    }
+}
+
+/// The gate by which a place is known.
+const fn first_gate(role: Role) -> GateId {
+    match role {
+        Role::Vif(gate) | Role::Port(gate) => gate,
     }
 }
 

@@ -92,12 +92,15 @@ pub fn run<S>(
     let policy = book.in_force().policy;
     let node = Arc::new(Node::new(options, book)?);
     let pins = Pins::of(options.state.path(), &policy.node.name);
-    let adopts = pins.as_ref().is_some_and(|pins| opener::adoptable(&policy, pins).is_some());
-    let mut takeover = if adopts {
-        report("going on with what an earlier run left");
-        Takeover::adopt(&policy, &options.state)?
-    } else {
-        Takeover::begin(&policy, &options.state, report)?
+    let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&policy, pins).is_some());
+    let adopted = if adoptable { Takeover::adopt(&policy, &options.state)? } else { None };
+    let adopts = adopted.is_some();
+    let mut takeover = match adopted {
+        Some(takeover) => {
+            report("going on with what an earlier run left");
+            takeover
+        }
+        None => Takeover::begin(&policy, &options.state, report)?,
     };
     let socket = control::socket_path(options.state.path(), &policy.node.name);
     let mut noted = takeover.will_leave(&socket);

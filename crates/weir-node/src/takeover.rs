@@ -106,10 +106,19 @@ impl Takeover {
     /// Goes on where an earlier run of the same node ended without undoing anything: what it
     /// changed stays, and what `policy` needs beyond that is changed.
     ///
+    /// `None` if the host's own vifs are others than then, which come and go with a node: all has
+    /// to begin anew.
+    ///
     /// # Errors
     /// As [`Self::begin`]; then all is as it was left.
-    pub(crate) fn adopt(policy: &Policy, state: &StateDir) -> Result<Self, NodeError> {
+    pub(crate) fn adopt(policy: &Policy, state: &StateDir) -> Result<Option<Self>, NodeError> {
         let journal = Journal::open(state, &journal_name(policy), LOCK_PATIENCE)?;
+        let moved = |text: &str| Some(text.split_once(HOST_MOVES)?.1.to_owned());
+        let before: BTreeSet<String> = journal.purposes().filter_map(moved).collect();
+        let hosts = policy.vifs.iter().filter(|vif| vif.kind == Kind::Host);
+        if before != hosts.map(|vif| format!("{}{HOST_SUFFIX}", vif.device)).collect() {
+            return Ok(None);
+        }
         let mut takeover = Self { journal };
         let mark = takeover.journal.mark();
         let taken = takeover
@@ -121,7 +130,7 @@ impl Takeover {
             takeover.leave()?;
             return Err(error.into());
         }
-        Ok(takeover)
+        Ok(Some(takeover))
     }
 
     /// Notes a file that the node makes, so that it goes even if the node is killed.
@@ -301,6 +310,9 @@ fn host_vif(
 
 /// The host's end of a vif of kind `host` is called as the vif's device, with this behind it.
 const HOST_SUFFIX: &str = "h";
+
+/// As [`host::host_vif`] says what it is for; the host's end of the vif follows.
+const HOST_MOVES: &str = ": the host's addresses move to ";
 
 /// Packets in front of an egress veth. They are sent past it: it is there so that a full device
 /// says so.

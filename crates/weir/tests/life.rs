@@ -40,6 +40,11 @@ fn the_next_start_goes_on_with_what_a_node_left() {
     // What was left on purpose is cleaned on purpose only.
     assert!(site.weir(&["clean"]).status.success());
     assert!(all_talk(&site));
+    // A start that fails, since a device cannot be opened, leaves what it had adopted.
+    site.write(&format!("{POLICY}{NO_DEVICE}"));
+    let failed = site.run(&[]).wait_with_output().unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert!(all_talk(&site), "and the program stands in");
     // A vif that the next start has not any more.
     site.write(&POLICY.replace(B, ""));
     let node = site.run(&[]);
@@ -153,6 +158,13 @@ offloads = false
 "10.9.0.2" = "02:00:00:00:09:02"
 "#;
 
+const NO_DEVICE: &str = r#"
+[[vif]]
+name = "m.0"
+slice = "gold"
+kind = "memory"
+"#;
+
 const B: &str = r#"
 [[vif]]
 name = "b.0"
@@ -177,18 +189,18 @@ name = "gold"
 name = "lead"
 
 [[vif]]
-name = "a.0"
-slice = "gold"
-device = "a0"
-kind = "xdp"
-mac = ["02:00:00:00:09:01"]
-
-[[vif]]
 name = "c.0"
 slice = "lead"
 device = "c0"
 kind = "xdp"
 mac = ["02:00:00:00:09:03"]
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+device = "a0"
+kind = "xdp"
+mac = ["02:00:00:00:09:01"]
 
 [[vif]]
 name = "b.0"

@@ -100,6 +100,19 @@ impl Devices {
         self.free().left.get(&ifindex).map(|entry| entry.role)
     }
 
+    /// The roles of all that an earlier process left: their gates have paths and stations until
+    /// [`super::DataPlane::sweep`].
+    #[must_use]
+    pub fn left_roles(&self) -> Vec<Role> {
+        self.free().left.values().map(|entry| entry.role).collect()
+    }
+
+    /// Gives back what [`Self::take`] had of an earlier process, for another try.
+    pub(super) fn put_back(&self, ifindex: u32, entry: &DeviceEntry) {
+        self.clear_sockets(entry);
+        self.free().left.insert(ifindex, *entry);
+    }
+
     /// Takes the program off what an earlier process left and nobody has taken over; their roles.
     pub(super) fn sweep(&self) -> Vec<Role> {
         let left = std::mem::take(&mut self.free().left);
@@ -128,19 +141,19 @@ impl Devices {
     }
 
     /// The index of a device, and the first of `queues` indexes of sockets in a row: those that it
-    /// had in an earlier process in the same role, or unused ones.
+    /// had in an earlier process in the same role (then true), or unused ones.
     pub(super) fn take(
         &self,
         name: &str,
         ifindex: u32,
         role: Role,
         queues: u32,
-    ) -> Result<(u32, u32), PortError> {
+    ) -> Result<(u32, u32, bool), PortError> {
         let run = queues.max(1) as usize;
         let mut free = self.free();
         if let Some(entry) = free.left.remove(&ifindex) {
             if entry.role == role && entry.queues == queues {
-                return Ok((entry.index, entry.socket_base));
+                return Ok((entry.index, entry.socket_base, true));
             }
             drop(free);
             self.remove_device(ifindex, &entry);
@@ -155,7 +168,7 @@ impl Devices {
             PortError::bound(name, format!("more than {} devices", self.limits.devices))
         })?;
         free.sockets[start..start + run].fill(false);
-        Ok((device, u32::try_from(start).unwrap_or(u32::MAX)))
+        Ok((device, u32::try_from(start).unwrap_or(u32::MAX), false))
     }
 
     /// Routes a socket index to a socket.

@@ -42,6 +42,8 @@ pub struct XdpPort {
     /// The socket to be read first in the next call, so that no queue is starved.
     turn: usize,
     entry: DeviceEntry,
+    /// An earlier process left it.
+    adopted: bool,
     gates: Arc<Gates>,
     link: OwnedFd,
     attached: AttachMode,
@@ -114,12 +116,13 @@ impl XdpPort {
         let ifindex = check(config)?;
         let (sockets, bound) = open_sockets(config, ifindex, region)?;
         match Self::enter(config, ifindex, sockets.len(), devices, region) {
-            Ok((entry, link, attached)) => Ok(Self {
+            Ok((entry, adopted, link, attached)) => Ok(Self {
                 name: config.device.clone(),
                 ifindex,
                 sockets,
                 turn: 0,
                 entry,
+                adopted,
                 gates: Arc::clone(devices.gates()),
                 link,
                 attached,
@@ -166,6 +169,15 @@ impl XdpPort {
         drop(self.link);
         devices.release(self.ifindex);
         devices.remove_device(self.ifindex, &self.entry);
+        Remains(self.sockets.into_iter().map(Socket::shut).collect())
+    }
+
+    /// As [`Self::shut`], but what an earlier process left is left again as it was.
+    pub fn abandon(self, devices: &Devices) -> Remains {
+        if !self.adopted {
+            return self.shut(devices);
+        }
+        devices.put_back(self.ifindex, &self.entry);
         Remains(self.sockets.into_iter().map(Socket::shut).collect())
     }
 
@@ -225,16 +237,20 @@ impl XdpPort {
         queues: usize,
         devices: &Devices,
         region: &Region,
-    ) -> Result<(DeviceEntry, OwnedFd, AttachMode), PortError> {
+    ) -> Result<(DeviceEntry, bool, OwnedFd, AttachMode), PortError> {
         let (name, role) = (&config.device, config.role);
         let queues = u32::try_from(queues).unwrap_or(u32::MAX);
-        let (index, socket_base) = devices.take(name, ifindex, role, queues)?;
+        let (index, socket_base, adopted) = devices.take(name, ifindex, role, queues)?;
         let frame_max = region.frame_max();
         let entry = DeviceEntry { role, socket_base, queues, index, frame_max };
         let attached =
             devices.set_device(ifindex, &entry).and_then(|()| devices.attach(name, ifindex));
         match attached {
-            Ok((link, mode)) => Ok((entry, link, mode)),
+            Ok((link, mode)) => Ok((entry, adopted, link, mode)),
+            Err(error) if adopted => {
+                devices.put_back(ifindex, &entry);
+                Err(error)
+            }
             Err(error) => {
                 devices.remove_device(ifindex, &entry);
                 Err(error)
