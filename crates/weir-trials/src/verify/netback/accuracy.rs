@@ -45,7 +45,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         for _ in 0..repetitions {
             for (holder, seen) in ALL.into_iter().zip(&mut seen) {
                 let one = pushed(trial, label, holder, *rate)?;
-                let [p50, p99, p999] = one.long_ns.map(|ns| crate::float(ns) / 1e3);
+                let [p50, p99, p999] = one.long_ns.map(|ns| ns / 1e3);
                 trial.say(&format!(
                     "{label} {}: error {:.4} %, p99 {:.1} us; long: error {:.4} %, delay \
                      {p50:.1}/{p99:.1}/{p999:.1} us",
@@ -102,9 +102,9 @@ struct Seen {
     /// p99 of each window at 95 % load.
     p99_ns: Vec<f64>,
     /// p50, p99, p99.9 of the whole measured time at 95 % load.
-    long_ns: [u64; 3],
+    long_ns: [f64; 3],
     /// The same while the queue is full.
-    full_ns: [u64; 3],
+    full_ns: [f64; 3],
 }
 
 /// The samples of a rate: series `LABEL/HOLDER/WHAT`.
@@ -123,8 +123,8 @@ fn keep(
         keep("error-owed", "1", &|seen| seen.error.max(ERROR_MAX))?;
         keep("long-error", "1", &|seen| seen.long_error)?;
         for (at, quantile) in ["p50", "p99", "p99.9"].into_iter().enumerate() {
-            keep(&format!("long-{quantile}"), "s", &|s| crate::float(s.long_ns[at]) / 1e9)?;
-            keep(&format!("full-{quantile}"), "s", &|s| crate::float(s.full_ns[at]) / 1e9)?;
+            keep(&format!("long-{quantile}"), "s", &|s| s.long_ns[at] / 1e9)?;
+            keep(&format!("full-{quantile}"), "s", &|s| s.full_ns[at] / 1e9)?;
         }
         let id = row.id(&format!("{label}/{}/delay-p99", holder.name()));
         trial.keep(&id, Series::unordered("s", seconds(seen)))?;
@@ -220,15 +220,15 @@ fn measure(holder: Holder, rate: BitRate) -> Result<Result<Seen, String>, TrialE
     let rates: Vec<f64> = windows.iter().map(|window| off(window.rate_bps)).collect();
     let all = windows::between(records, from, until);
     let bits: u64 = all.iter().map(|record| record.bytes * 8).sum();
-    let p99 = |window: Window| crate::float(window.delay_p99_ns);
+    let p99 = |window: Window| window.delay_p99_ns;
     let (from, until) = settled(&loaded, seconds);
     let even = windows::between(self::records(&loaded)?, from, until);
     Ok(Ok(Seen {
         error: median(&rates)?.abs(),
         long_error: off(crate::float(bits) / crate::float(seconds as u64)).abs(),
         p99_ns: windows::windows(even, from, until, WINDOW_NS).into_iter().map(p99).collect(),
-        long_ns: QUANTILES.map(|per_mille| windows::delay_ns(even, per_mille)),
-        full_ns: QUANTILES.map(|per_mille| windows::delay_ns(all, per_mille)),
+        long_ns: QUANTILES.map(|percent| windows::delay_ns(even, percent)),
+        full_ns: QUANTILES.map(|percent| windows::delay_ns(all, percent)),
     }))
 }
 
@@ -365,8 +365,8 @@ const LONGER_SECONDS: usize = 5;
 const LONGER_UP_TO: BitRate = BitRate::from_mbps(10);
 const WINDOW_NS: u64 = 100_000_000;
 
-/// In a thousand.
-const QUANTILES: [usize; 3] = [500, 990, 999];
+/// In per cent.
+const QUANTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
 /// A sink records no more.
 const RECORDS_MAX: u64 = 4_000_000;

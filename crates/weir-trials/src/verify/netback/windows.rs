@@ -7,6 +7,7 @@
 //! many windows is what forwarding does while the machine lets it.
 
 use weir_host::traffic::Record;
+use weir_result::Rule;
 
 /// One window's arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +15,7 @@ pub(super) struct Window {
     /// Layer-2 bits a second between the first and the last arrival.
     pub(super) rate_bps: f64,
     /// The delay that 99 of 100 do not exceed, ns.
-    pub(super) delay_p99_ns: u64,
+    pub(super) delay_p99_ns: f64,
 }
 
 /// Windows of `width_ns` that lie whole between two instants. One with fewer than two arrivals has
@@ -37,21 +38,19 @@ pub(super) fn between(records: &[Record], from_ns: u64, until_ns: u64) -> &[Reco
     records.get(first..end).unwrap_or(&[])
 }
 
-/// The delay that so many in a thousand do not exceed, ns; 0 of nothing.
-pub(super) fn delay_ns(records: &[Record], per_mille: usize) -> u64 {
-    let mut delays: Vec<u64> = records.iter().map(|record| record.delay_ns).collect();
-    delays.sort_unstable();
-    let rank = (delays.len() * per_mille).div_ceil(1000).max(1);
-    delays.get(rank - 1).copied().unwrap_or(0)
+/// The delay that so many per cent do not exceed, ns; 0 of nothing.
+pub(super) fn delay_ns(records: &[Record], percent: f64) -> f64 {
+    let delays: Vec<f64> = records.iter().map(|record| crate::float(record.delay_ns)).collect();
+    Rule::Percentile { percent }.apply(&[&delays]).unwrap_or(0.0)
 }
 
 fn window(records: &[Record]) -> Window {
-    let [first, rest @ ..] = records else { return Window { rate_bps: 0.0, delay_p99_ns: 0 } };
+    let [first, rest @ ..] = records else { return Window { rate_bps: 0.0, delay_p99_ns: 0.0 } };
     // What the first one brought took its time before the window.
     let bits = rest.iter().map(|record| record.bytes * 8).sum();
     let nanos = rest.last().map_or(0, |last| last.time_ns.saturating_sub(first.time_ns));
     let rate_bps = if nanos > 0 { crate::float(bits) * 1e9 / crate::float(nanos) } else { 0.0 };
-    Window { rate_bps, delay_p99_ns: delay_ns(records, 990) }
+    Window { rate_bps, delay_p99_ns: delay_ns(records, 99.0) }
 }
 
 #[cfg(test)]
@@ -75,8 +74,8 @@ mod tests {
         assert_eq!(windows.len(), 9, "whole windows only");
         assert!(windows.iter().all(|window| (window.rate_bps - 10e6).abs() < 1e-3));
         // The first holds delays of 0 to 99 µs, the second those of 100 to 199 µs.
-        let delays: Vec<u64> = windows.iter().map(|window| window.delay_p99_ns).collect();
-        assert_eq!(delays[..2], [98_000, 198_000]);
+        let delays: Vec<f64> = windows.iter().map(|window| window.delay_p99_ns).collect();
+        assert_eq!(delays[..2], [98_000.0, 198_000.0]);
     }
 
     #[test]
@@ -88,15 +87,15 @@ mod tests {
             (record.time_ns, record.delay_ns) = (160_000_000, late);
         }
         let windows = windows(&records, 0, 1_000_000_000, 100_000_000);
-        let slow = windows.iter().filter(|window| window.delay_p99_ns > 5_000_000);
+        let slow = windows.iter().filter(|window| window.delay_p99_ns > 5e6);
         assert_eq!((slow.count(), windows.len()), (1, 10));
     }
 
     #[test]
     fn windows_without_arrivals_say_so() {
-        let none = Window { rate_bps: 0.0, delay_p99_ns: 0 };
+        let none = Window { rate_bps: 0.0, delay_p99_ns: 0.0 };
         assert_eq!(windows(&[], 0, 10, 5), [none; 2]);
         assert_eq!(windows(&steady()[..1], 0, 1000, 1000)[0].rate_bps, 0.0);
-        assert_eq!(delay_ns(&steady(), 999), 998_000);
+        assert_eq!(delay_ns(&steady(), 99.9), 998_000.0);
     }
 }
