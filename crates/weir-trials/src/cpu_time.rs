@@ -62,11 +62,11 @@ impl CpuTime {
         Busy { all: processors(busy), own: processors(own) }
     }
 
-    /// What the machine's host took from all processors together since `earlier`, in seconds, to a
-    /// tick; 0 where it does not say.
-    pub(crate) fn stolen_since(&self, earlier: &Self) -> f64 {
-        let pairs = self.cpus.iter().zip(&earlier.cpus);
-        let ticks: u64 = pairs.map(|(now, then)| now.stolen.saturating_sub(then.stolen)).sum();
+    /// What the machine's host took from processor `cpu` since `earlier`, in seconds, to a tick; 0
+    /// where it does not say.
+    pub(crate) fn stolen_since(&self, earlier: &Self, cpu: usize) -> f64 {
+        let stolen = |all: &Self| all.cpus.get(cpu).map_or(0, |ticks| ticks.stolen);
+        let ticks = stolen(self).saturating_sub(stolen(earlier));
         crate::float(ticks) / USER_HZ
     }
 }
@@ -112,11 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_of_all_processors_together() {
+    fn stolen_time_is_of_one_processor() {
         let at = Instant::now();
         let read = |text: &str| CpuTime { at, cpus: text.lines().filter_map(ticks).collect() };
         let then = read("cpu  1 1 1 1 1 1 1 9\ncpu0 0 0 0 0 0 0 0 5\ncpu1 0 0 0 0 0 0 0");
         let now = read("cpu  1 1 1 1 1 1 1 99\ncpu0 0 0 0 0 0 0 0 7 0 0\ncpu1 0 0 0 0 0 0 0");
-        assert!((now.stolen_since(&then) - 0.02).abs() < 1e-9);
+        assert!((now.stolen_since(&then, 0) - 0.02).abs() < 1e-9);
+        assert_eq!([now.stolen_since(&then, 1), now.stolen_since(&then, 9)], [0.0, 0.0]);
     }
 }

@@ -90,9 +90,9 @@ fn a_rate_that_is_missed_exceeded_or_bursts_is_broken() {
         !holds(|judge| judge.limited("p", cells, &limits, stolen_s))
     };
     assert!(!missed(10, 0.0) && missed(11, 0.0));
-    // Two seconds are judged, of which the host may take 20 ms: twenty frames.
-    assert!(!missed(29, 0.02) && missed(31, 0.02));
-    assert!(missed(0, 0.021), "a machine that shows nothing");
+    // Two seconds are judged, of which the host may take 10 ms: ten frames.
+    assert!(!missed(19, 0.01) && missed(21, 0.01));
+    assert!(missed(0, 0.011), "a machine that shows nothing");
     let above = with(1_000..3_000, 8_100.0);
     assert!(!holds(|judge| judge.limited("p", above, &limits, 0.0)), "exceeded");
     // Its burst are five frames, which last 5 ms: six more than the rate's one are too many.
@@ -146,6 +146,11 @@ fn a_packet_rate_is_held_against_what_was_offered() {
     let late = |more| Policed { delays: &late, ..policed(lumps(more), &offered) };
     assert!(holds(|judge| judge.limited_packets("p", late(67), &limits)));
     assert!(!holds(|judge| judge.limited_packets("p", late(68), &limits)), "bursts");
+    // Who holds each packet for 60 ms earns no allowance by it.
+    let steps = vec![(60_000_000, 10_000)];
+    let held = Delays { count: 10_000, max_ns: 60_000_000, steps, ..Delays::default() };
+    let held = Policed { delays: &held, ..policed(lumps(67), &offered) };
+    assert!(!holds(|judge| judge.limited_packets("p", held, &limits)), "held back");
     let idle = vec![0.5; 3_000];
     assert!(
         !holds(|judge| judge.limited_packets("p", policed(idle.clone(), &idle), &limits)),

@@ -8,7 +8,7 @@ use weir_host::traffic::{Delays, FrameSizes, Order, Rate, Series, XdpStream};
 use super::intent::Intent;
 use super::plane::DataPlane;
 use crate::cpu_time::CpuTime;
-use crate::specs::{hardly_catching_up, in_cells};
+use crate::specs::{hardly_catching_up, in_cells, worker_cpu};
 use crate::{Middle, Outcome, Rig, Run, Star, TrialError, clock};
 
 /// What flows, through what.
@@ -86,7 +86,8 @@ impl Setup {
             }
             Ok(())
         });
-        let stolen_s = CpuTime::now()?.stolen_since(&before);
+        let cpu = usize::try_from(worker_cpu()).unwrap_or(usize::MAX);
+        let stolen_s = CpuTime::now()?.stolen_since(&before, cpu);
         let stopped = plane.stop(&mut rig);
         rig.down()?;
         let (outcome, ()) = outcome?;
@@ -207,8 +208,7 @@ impl Seen {
         self.received(load).map(|seen| seen.delays.clone()).unwrap_or_default()
     }
 
-    /// The time that the machine's host took from its processors meanwhile, all together, in
-    /// seconds.
+    /// The time that the machine's host took from the forwarder's processor meanwhile, in seconds.
     #[must_use]
     pub const fn stolen_s(&self) -> f64 {
         self.stolen_s
