@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Quantities over time, in panels beside each other that share their axes.
+//! Quantities over time, in panels beside each other that share their axes; in several rows those
+//! below each other do.
 
 use plotters::chart::ChartBuilder;
 use plotters::element::{DashedPathElement, PathElement};
@@ -74,13 +75,18 @@ impl Lines {
     }
 
     /// Draws the chart with its panels in this many rows of equal length, one after the other.
+    /// In more than one row, panels below each other share their axes: they are to be compared,
+    /// and beside them there may be quantities of another size.
     ///
     /// # Errors
     /// As [`Self::draw`].
     pub fn draw_rows(&self, rows: usize) -> Result<Svg, PlotError> {
-        let frame = self.frame()?;
         let rows = rows.clamp(1, ROWS_MAX);
-        let columns = self.panels.len().div_ceil(rows);
+        let columns = self.panels.len().div_ceil(rows).max(1);
+        let shared = if rows == 1 { 1 } else { columns };
+        let frames: Result<Vec<Frame>, PlotError> =
+            (0..shared).map(|first| self.frame(first, shared)).collect();
+        let frames = frames?;
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
         let height = (HEIGHT - HEAD.unsigned_abs()) * count(rows) + HEAD.unsigned_abs();
         let size = (PANEL_WIDTH.saturating_mul(count(columns)).min(WIDTH_MAX), height);
@@ -93,8 +99,9 @@ impl Lines {
             }
             let body = paper.margin(HEAD, 0, 0, 0);
             let parts = body.split_evenly((rows, columns));
-            for (panel, part) in self.panels.iter().zip(&parts) {
-                panel.draw(paper, part, &frame)?;
+            for ((panel, part), frame) in self.panels.iter().zip(&parts).zip(frames.iter().cycle())
+            {
+                panel.draw(paper, part, frame)?;
             }
             Ok(())
         })
@@ -104,12 +111,13 @@ impl Lines {
         self.panels.iter().flat_map(|panel| &panel.lines)
     }
 
-    /// What all panels share.
+    /// What the panels share that are `step` from each other, from the `first` on.
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
-    fn frame(&self) -> Result<Frame, PlotError> {
+    fn frame(&self, first: usize, step: usize) -> Result<Frame, PlotError> {
         let mut greatest = 0.0_f64;
         let mut longest = 0;
-        for line in self.lines() {
+        let panels = self.panels.iter().skip(first).step_by(step);
+        for line in panels.flat_map(|panel| &panel.lines) {
             let ends = line.samples.iter().zip(&line.halves).map(|(sample, half)| sample + half);
             let values = line.samples.iter().copied().chain(line.guarantee).chain(ends);
             for value in values {
@@ -139,7 +147,7 @@ impl Lines {
     }
 }
 
-/// What all panels of a chart share.
+/// What panels of a chart share.
 struct Frame {
     divisor: f64,
     unit: String,

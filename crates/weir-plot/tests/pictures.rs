@@ -50,6 +50,16 @@ fn intervals_and_rows_take_their_place() {
     let (row, square) = (chart.draw().unwrap(), chart.draw_rows(2).unwrap());
     assert!(row.as_str().contains("width=\"2080\" height=\"420\""));
     assert!(square.as_str().contains("width=\"1040\" height=\"790\""));
+    // Beside each other in two rows are quantities of another size.
+    let panel = |(title, bps): (&str, f64)| Panel {
+        title: title.to_string(),
+        lines: vec![Line::new("gold", vec![bps; 2])],
+    };
+    let panels = [("one", 20e6), ("two", 20e3), ("three", 10e6), ("four", 10e3)].map(panel).into();
+    let chart = Lines { title: String::new(), unit: "bit/s".to_string(), interval_s: 1.0, panels };
+    let units = |svg: &Svg| ["Mbit/s", "kbit/s"].map(|unit| svg.as_str().matches(unit).count());
+    assert_eq!(units(&chart.draw().unwrap()), [4, 0]);
+    assert_eq!(units(&chart.draw_rows(2).unwrap()), [2, 2]);
 }
 
 #[test]
