@@ -7,7 +7,8 @@
  *
  * One port, one subport, PIPES pipes (a power of two); all packets are best effort, so a packet
  * passes port, subport, pipe, traffic class and queue. Queues hold 64. PACKETS are queued at first,
- * spread evenly, and stay as many. Then each line of input is a run:
+ * spread evenly, and stay as many: for one that a full queue refuses, another is put into a pipe
+ * drawn at random. Then each line of input is a run:
  *
  *     refill COUNT     each packet that leaves is put back into the pipe that it came from
  *     random COUNT     each packet that leaves is put into a pipe drawn at random
@@ -136,6 +137,19 @@ static uint32_t draw(struct bed *bed)
 	return (uint32_t)(((unsigned __int128)bed->seed * bed->pipes) >> 64);
 }
 
+/* Refused packets are freed by the queue. */
+static void replace(struct bed *bed, uint64_t missing)
+{
+	while (missing > 0) {
+		struct rte_mbuf *packet = rte_pktmbuf_alloc(bed->pool);
+		if (packet == NULL)
+			fail("no packet in place of one refused");
+		packet->pkt_len = packet->data_len = PACKET_BYTES;
+		classify(bed, packet, draw(bed));
+		missing -= rte_sched_port_enqueue(bed->port, &packet, 1);
+	}
+}
+
 /* A packet that stays in its pipe still has the pipe's number in it. */
 static inline void cycle(struct bed *bed, struct run *run, uint64_t count, int random)
 {
@@ -152,6 +166,8 @@ static inline void cycle(struct bed *bed, struct run *run, uint64_t count, int r
 				classify(bed, batch[i], draw(bed));
 		int taken = rte_sched_port_enqueue(bed->port, batch, got);
 		run->dropped += got - taken;
+		if (taken < got)
+			replace(bed, got - taken);
 		run->sent += got;
 	}
 }
