@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One request, from its head to its answer: who asks, what, whether he may.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use tokio::sync::Mutex;
 use tower_service::Service;
@@ -24,17 +25,28 @@ use crate::routes;
 /// The interface's state.
 pub(crate) struct App {
     pub(crate) limits: Limits,
+    /// On the Unix socket.
     pub(crate) connections: Slots,
+    /// Over TCP: nobody out there takes a place from who is on the machine.
+    pub(crate) remote_connections: Slots,
     /// Requests whose answer is not made yet.
     pub(crate) under_way: Slots,
     control: Arc<dyn Control>,
     waiting: Slots,
+    /// Changes are made one at a time: those that wait for their turn take no thread from readers.
+    turn: Mutex<()>,
     router: Router<Arc<Self>>,
     requests: Rates,
     wrong_tokens: Rates,
+    /// Refusals of each tenant that the operator is told of.
+    told: Rates,
     pub(crate) listeners: Slots,
     /// What was refused at the door, by code, since the start.
-    pub(crate) turned_away: [AtomicU64; 3],
+    pub(crate) turned_away: [AtomicU64; 4],
+    /// Answers that refuse, by status.
+    refusals: StdMutex<BTreeMap<u16, u64>>,
+    /// Connections whose peer did not read.
+    pub(crate) stalled: AtomicU64,
     /// The last status and when it was taken: however many ask, the worker is asked seldom.
     status: Mutex<Option<(Instant, Arc<Status>)>>,
 }
@@ -44,14 +56,19 @@ impl App {
         Self {
             limits,
             connections: Slots::new(limits.connections),
+            remote_connections: Slots::new(limits.connections),
+            turn: Mutex::new(()),
             under_way: Slots::new(usize::MAX),
             control,
             waiting: Slots::new(limits.waiting),
             router: routes::router(),
             requests: Rates::new(limits.requests_per_second, Duration::from_secs(1)),
             wrong_tokens: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
+            told: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
             listeners: Slots::new(limits.listeners),
             turned_away: Default::default(),
+            refusals: StdMutex::default(),
+            stalled: AtomicU64::new(0),
             status: Mutex::new(None),
         }
     }
@@ -63,7 +80,7 @@ impl App {
         request: Request<Body>,
     ) -> Response<Body> {
         let _counted = self.under_way.take();
-        match self.admitted(peer, request).await {
+        let answer = match self.admitted(peer, request).await {
             Ok(request) => {
                 let mut router = self.router.clone().with_state(Arc::clone(self));
                 match router.call(request).await {
@@ -72,7 +89,22 @@ impl App {
                 }
             }
             Err(refusal) => refusal.into_response(),
+        };
+        self.count(answer.status());
+        answer
+    }
+
+    /// Counts an answer, if it refuses.
+    pub(crate) fn count(&self, status: StatusCode) {
+        if status.is_client_error() || status.is_server_error() {
+            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            *refusals.entry(status.as_u16()).or_default() += 1;
         }
+    }
+
+    /// Answers that refused, by status.
+    pub(crate) fn refusals(&self) -> BTreeMap<u16, u64> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has the node do something, on a thread that may wait.
@@ -95,6 +127,15 @@ impl App {
             ApiError::new(Code::NotRunning, "the node is ending, or failed at this request")
         })?;
         answer.map_err(ApiError::from)
+    }
+
+    /// The same for a change, in its turn.
+    pub(crate) async fn ask_in_turn<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _turn = self.turn.lock().await;
+        self.ask(what).await
     }
 
     /// The node's status, not older than [`STATUS_AGE_MAX`].
@@ -159,8 +200,14 @@ impl App {
 
     /// Tells the operator what a caller was refused, if he was for what he is.
     pub(crate) fn tell(&self, caller: &Caller, refusal: &ApiError) {
-        if caller.slice().is_some() && matches!(refusal.code, Code::Forbidden | Code::NotFound) {
-            self.control.note(format!("refused: {}: {refusal}", caller.who));
+        if caller.slice().is_none() || !matches!(refusal.code, Code::Forbidden | Code::NotFound) {
+            return;
+        }
+        if self.told.admit(&caller.who, Instant::now()) {
+            // What is named in it is the caller's text, escaped where it was quoted.
+            self.control.note(format!("refused: {}: {:.*}", caller.who, TOLD_MAX, refusal.message));
+        } else {
+            self.turned_away[UNTOLD].fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -171,6 +218,10 @@ pub(crate) const UNKNOWN: usize = 0;
 pub(crate) const WRONG_TOKENS: usize = 1;
 /// Requests beyond what one caller may.
 pub(crate) const REQUESTS: usize = 2;
+/// Refusals of a tenant that the operator was not told of any more.
+pub(crate) const UNTOLD: usize = 3;
+/// Characters of a refusal in the log.
+const TOLD_MAX: usize = 200;
 
 /// A person sees no difference; the worker is asked 50 times a second at most.
 const STATUS_AGE_MAX: std::time::Duration = std::time::Duration::from_millis(20);

@@ -29,6 +29,8 @@ pub(crate) struct Caller {
     pub(crate) who: String,
     /// What he may.
     pub(crate) role: Role,
+    /// Of the token that says so; without one he is root on the Unix socket.
+    pub(crate) token: Option<Digest>,
 }
 
 /// What a caller may.
@@ -70,7 +72,8 @@ impl Caller {
         let Some(header) = headers.get(header::AUTHORIZATION) else {
             return match peer {
                 Peer::Local { uid: 0 } => {
-                    Known::Yes(Self { who: peer.name(), role: Role::Administrator })
+                    let role = Role::Administrator;
+                    Known::Yes(Self { who: peer.name(), role, token: None })
                 }
                 _ => Known::NoToken,
             };
@@ -78,19 +81,21 @@ impl Caller {
         let token = header.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
         // Tokens are 256 random bits: their digests are as good as random to whoever tries others,
         // and what the time of a comparison tells of a digest leads to no token.
-        let digest = sha256(token);
-        match policy.api.tokens.iter().find(|known| known.sha256 == digest) {
-            None => Known::WrongToken,
-            Some(token) => {
-                let role = match (token.role, &token.slice) {
-                    (Kind::Administrator, _) => Role::Administrator,
-                    (Kind::Tenant, slice) => {
-                        Role::Tenant { slice: slice.clone().unwrap_or_default() }
-                    }
-                };
-                Known::Yes(Self { who: format!("token {}", token.name), role })
-            }
-        }
+        Self::with(sha256(token), policy).map_or(Known::WrongToken, Known::Yes)
+    }
+
+    /// The same caller by the policy that holds now; `None` if it does not know him any more.
+    pub(crate) fn still(&self, policy: &Policy) -> Option<Self> {
+        self.token.map_or_else(|| Some(self.clone()), |token| Self::with(token, policy))
+    }
+
+    fn with(digest: Digest, policy: &Policy) -> Option<Self> {
+        let token = policy.api.tokens.iter().find(|known| known.sha256 == digest)?;
+        let role = match (token.role, &token.slice) {
+            (Kind::Administrator, _) => Role::Administrator,
+            (Kind::Tenant, slice) => Role::Tenant { slice: slice.clone().unwrap_or_default() },
+        };
+        Some(Self { who: format!("token {}", token.name), role, token: Some(digest) })
     }
 
     /// The slice that he sees; `None`: all.
@@ -130,11 +135,22 @@ impl Caller {
 
     /// Judges a change: an administrator may all, a tenant what is his, within his slice's grant.
     pub(crate) fn may(&self, old: &Policy, new: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
+        self.owns(old, edits)?;
         let Role::Tenant { slice } = &self.role else { return Ok(()) };
+        let found = new.slices().find(|(_, one)| one.name == *slice);
+        found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
+    }
+
+    /// Judges the undo of a change of his own: nobody has changed its places since, so that it
+    /// leads back to what he was granted before, and only what it touches is looked at.
+    pub(crate) fn owns(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
+        if self.slice().is_none() {
+            return Ok(());
+        }
         for edit in edits {
             if !self.sees_edit(old, edit) {
                 let place = &edit.place;
-                let text = format!("there is no {} \"{}\"", place.table, place.name);
+                let text = format!("there is no {} {:?}", place.table, place.name);
                 return Err(Refusal::new(RefusalKind::NotFound, text));
             }
             if !TENANTS_KEYS.contains(&edit.place.key.as_str()) {
@@ -142,8 +158,7 @@ impl Caller {
                 return Err(Refusal::new(RefusalKind::Forbidden, text));
             }
         }
-        let found = new.slices().find(|(_, one)| one.name == *slice);
-        found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
+        Ok(())
     }
 }
 
@@ -239,7 +254,7 @@ mod tests {
 
     fn tenant() -> Caller {
         let role = Role::Tenant { slice: "gold".to_owned() };
-        Caller { who: "token shop".to_owned(), role }
+        Caller { who: "token shop".to_owned(), role, token: Some(sha256(b"x")) }
     }
 
     /// What he is told, or nothing if he may.
@@ -302,6 +317,9 @@ mod tests {
         policy.api.tokens.push(token);
         // Root with a tenant's token is that tenant.
         assert_eq!(Caller::of(&root, &headers, &policy), Known::Yes(tenant()));
+        assert_eq!(tenant().still(&policy), Some(tenant()));
+        policy.api.tokens.clear();
+        assert_eq!(tenant().still(&policy), None, "it was revoked");
     }
 
     const TEXT: &str = r#"

@@ -41,14 +41,18 @@ impl CaptureQuery {
     }
 }
 
-/// The blocks as they come; an empty one only asks whether somebody still reads. The capture ends
-/// when the body is dropped.
-pub(crate) fn body(blocks: Receiver<Vec<u8>>) -> Body {
-    let stream = futures_util::stream::unfold(blocks, |blocks| async move {
+/// The blocks as they come, while `may` says that the reader still may; an empty one only asks
+/// whether somebody still reads. The capture ends when the body is dropped.
+pub(crate) fn body(
+    blocks: Receiver<Vec<u8>>,
+    may: impl Fn() -> Option<()> + Send + 'static,
+) -> Body {
+    let stream = futures_util::stream::unfold((blocks, may), |(blocks, may)| async move {
         loop {
+            may()?;
             match blocks.try_recv() {
                 Ok(block) if !block.is_empty() => {
-                    return Some((Ok::<_, Infallible>(block), blocks));
+                    return Some((Ok::<_, Infallible>(block), (blocks, may)));
                 }
                 Ok(_) => {}
                 Err(TryRecvError::Empty) => tokio::time::sleep(LOOK).await,

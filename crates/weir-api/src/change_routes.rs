@@ -86,8 +86,8 @@ pub(crate) async fn undo(
 ) -> Result<Json<ChangeView>, ApiError> {
     let UndoRequest { id } = body::json(&app, &headers, request).await?;
     let asker = caller.clone();
-    let undone = app.ask(move |control| {
-        let may: &control::May<'_> = &|old, new, edits| caller.may(old, new, edits);
+    let undone = app.ask_in_turn(move |control| {
+        let may: &control::May<'_> = &|old, _, edits| caller.owns(old, edits);
         let own = caller.slice().is_some();
         control.undo(&control::Wish { who: &caller.who, own, may }, id)
     });
@@ -102,7 +102,7 @@ pub(crate) async fn reload(
     Extension(caller): Asker,
 ) -> Result<StatusCode, ApiError> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
-    app.ask(move |control| control.reload(&caller.who)).await?;
+    app.ask_in_turn(move |control| control.reload(&caller.who)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -157,7 +157,7 @@ async fn make(app: &App, caller: Caller, set: ChangeSet) -> Result<Json<ChangeVi
         return Err(ApiError::new(Code::Malformed, "body: it names nothing to change"));
     }
     let asker = caller.clone();
-    let changed = app.ask(move |control| {
+    let changed = app.ask_in_turn(move |control| {
         let may: &control::May<'_> = &|old, new, edits| caller.may(old, new, edits);
         control.change(&control::Wish { who: &caller.who, own: false, may }, &edits)
     });

@@ -21,6 +21,7 @@ mod rates;
 mod read_routes;
 mod routes;
 mod server;
+mod stall;
 mod tls;
 pub mod token;
 mod view;

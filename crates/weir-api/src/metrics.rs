@@ -67,13 +67,25 @@ fn worker(page: &mut Page, status: &Status) {
 
 fn interface(page: &mut Page, app: &App) {
     page.family("weir_api_refused_total", "Requests turned away at the door.", "counter");
-    for (why, count) in ["unknown", "wrong_tokens", "requests"].iter().zip(&app.turned_away) {
+    for (why, count) in
+        ["unknown", "wrong_tokens", "requests", "untold"].iter().zip(&app.turned_away)
+    {
         page.sample("weir_api_refused_total", &[("reason", why)], count.load(Ordering::Relaxed));
     }
-    let places = [("connections", &app.connections), ("listeners", &app.listeners)];
+    let places = [
+        ("connections", &app.connections),
+        ("remote_connections", &app.remote_connections),
+        ("listeners", &app.listeners),
+    ];
     for (reason, slots) in places {
         let refused = u64::try_from(slots.refused()).unwrap_or(u64::MAX);
         page.sample("weir_api_refused_total", &[("reason", reason)], refused);
+    }
+    let stalled = app.stalled.load(Ordering::Relaxed);
+    page.sample("weir_api_refused_total", &[("reason", "reader")], stalled);
+    page.family("weir_api_refusals_total", "Answers that refuse, by status.", "counter");
+    for (status, count) in app.refusals() {
+        page.sample("weir_api_refusals_total", &[("status", &status.to_string())], count);
     }
     page.family("weir_api_open", "Connections and listeners now.", "gauge");
     for (what, slots) in places {

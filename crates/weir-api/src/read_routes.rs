@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_node::capture::Capturing;
+use weir_node::status::IfaceStatus;
 
 use crate::capture::CaptureQuery;
 use crate::change::{ChangeView, EditView};
@@ -42,18 +43,25 @@ pub(crate) struct EventsQuery {
     interval_ms: u64,
 }
 
-/// Whether the node is well.
+/// Whether the node is well. A tenant hears of his vifs alone.
 #[utoipa::path(get, path = "/v1/health", tag = "read",
     responses((status = 200, body = Health), crate::openapi::Refusals))]
-pub(crate) async fn health(State(app): Shared) -> Result<Json<Health>, ApiError> {
+pub(crate) async fn health(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+) -> Result<Json<Health>, ApiError> {
     let status = app.status().await?;
     let mut findings = Vec::new();
-    for iface in status.ports.iter().chain(&status.vifs) {
+    let all = caller.slice().is_none();
+    let ports = status.ports.iter().filter(|_| all);
+    let seen = |vif: &&IfaceStatus| all || caller.sees_vif(&policy, &vif.name);
+    for iface in ports.chain(status.vifs.iter().filter(seen)) {
         if let Some(why) = &iface.fallback {
             findings.push(format!("{} is driven by a packet socket: {why}", iface.name));
         }
     }
-    if status.worker.frames_free == 0 {
+    if all && status.worker.frames_free == 0 {
         findings.push(format!("all {} frames of the pool are in use", status.worker.frames));
     }
     Ok(Json(Health { forwards: true, findings }))
@@ -116,7 +124,7 @@ pub(crate) async fn changes(
     Extension(caller): Asker,
     Extension(policy): Holds,
 ) -> Result<Json<Vec<ChangeView>>, ApiError> {
-    let mut changes = app.ask(|control| Ok(control.changes())).await?;
+    let mut changes = app.ask_in_turn(|control| Ok(control.changes())).await?;
     changes.retain(|change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit)));
     Ok(Json(changes.into_iter().map(ChangeView::from).collect()))
 }
@@ -129,7 +137,7 @@ pub(crate) async fn overlay(
     Extension(caller): Asker,
     Extension(policy): Holds,
 ) -> Result<Json<Vec<EditView>>, ApiError> {
-    let mut edits = app.ask(|control| control.overlay()).await?;
+    let mut edits = app.ask_in_turn(|control| control.overlay()).await?;
     edits.retain(|edit| caller.sees_edit(&policy, edit));
     Ok(Json(edits.into_iter().map(EditView::from).collect()))
 }
@@ -150,9 +158,12 @@ pub(crate) async fn capture(
     if !caller.sees_vif(&policy, &vif) {
         return Err(no_vif(&vif)).inspect_err(|refusal| app.tell(&caller, refusal));
     }
-    let request = query.request(vif);
+    let request = query.request(vif.clone());
     let Capturing { blocks, note } = app.ask(move |control| control.capture(request)).await?;
-    let mut response = Response::new(crate::capture::body(blocks));
+    let mut response = Response::new(crate::capture::body(blocks, move || {
+        let policy = app.in_force().ok()?.policy;
+        caller.still(&policy).filter(|caller| caller.sees_vif(&policy, &vif)).map(drop)
+    }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PCAPNG));
     if let Some(note) = note.and_then(|note| HeaderValue::from_str(&note).ok()) {
@@ -187,9 +198,11 @@ pub(crate) async fn events(
         interval.tick().await;
         let status = app.status().await.ok()?;
         let policy = app.in_force().ok()?.policy;
+        // A token that is revoked ends what it began.
+        let now = caller.still(&policy)?;
         let event = Event::default()
             .event("status")
-            .json_data(StatusView::of(&status, &caller, &policy))
+            .json_data(StatusView::of(&status, &now, &policy))
             .ok()?;
         Some((Ok::<_, Infallible>(event), (app, caller, interval, slot)))
     });
@@ -218,7 +231,7 @@ pub(crate) async fn openapi() -> Response {
 }
 
 fn no_vif(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, format!("there is no vif \"{name}\""))
+    ApiError::new(Code::NotFound, format!("there is no vif {name:?}"))
 }
 
 fn malformed_query(error: QueryRejection) -> ApiError {

@@ -2,12 +2,14 @@
 //! The thread that listens: one runtime on a processor that is not the worker's, connections in
 //! bounded number, each with bounds on the time that it may take.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
@@ -30,6 +32,7 @@ use crate::caller::Peer;
 use crate::count::Slot;
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
+use crate::stall::Impatient;
 use crate::tls::{self, Secure};
 
 /// A listening interface. It ends when this value is dropped; answers under way are given a moment.
@@ -173,7 +176,7 @@ async fn listen_secure(listener: TcpListener, acceptor: TlsAcceptor, app: Arc<Ap
             continue;
         };
         // A connection that is too many cannot be told so before a handshake, which costs more.
-        let Some(slot) = app.connections.take() else { continue };
+        let Some(slot) = app.remote_connections.take() else { continue };
         let (acceptor, app) = (acceptor.clone(), Arc::clone(&app));
         tokio::spawn(async move {
             // Small answers shall not wait for more of them.
@@ -211,10 +214,14 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.request_time)
         .max_buf_size(limits.head_bytes)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Impatient::new(stream, READER_PATIENCE)), service);
     let ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
     let mut stream = connection.into_parts().io.into_inner();
+    if ended.as_ref().is_err_and(has_stalled) {
+        app.stalled.fetch_add(1, Ordering::Relaxed);
+    }
     if ended.is_err_and(|error| error.is_timeout()) {
+        app.count(Code::TooSlow.status());
         let seconds = limits.request_time.as_secs_f64();
         let text = format!("the request's head did not come within {seconds} s");
         let text = refusal_text(&ApiError::new(Code::TooSlow, text));
@@ -223,6 +230,12 @@ where
     }
     let _closed = tokio::time::timeout(LAST_WORD, stream.shutdown()).await;
     drop(slot);
+}
+
+/// Whether a connection ended because its peer did not read.
+fn has_stalled(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
 }
 
 /// A whole answer, for a connection that is not served.
@@ -239,6 +252,8 @@ fn refusal_text(error: &ApiError) -> Vec<u8> {
     .into_bytes()
 }
 
+/// What a reader may pause: of a capture, say, into a program that is stopped for a moment.
+const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Between two tries to accept a connection where the first failed.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// What a closing connection may take to hear why.

@@ -236,6 +236,7 @@ impl StatusView {
 impl PolicyView {
     /// What the caller sees.
     pub(crate) fn of(policy: &Policy, caller: &Caller) -> Self {
+        let all = caller.slice().is_none();
         let mine = |slice: &Slice| caller.slice().is_none_or(|name| name == slice.name);
         let group = |name: &str, send: &Share, receive: &Share| GroupView {
             name: name.to_owned(),
@@ -250,7 +251,7 @@ impl PolicyView {
         };
         Self {
             node: policy.node.name.clone(),
-            ports: policy.ports.iter().map(port).collect(),
+            ports: policy.ports.iter().filter(|_| all).map(port).collect(),
             slices: policy
                 .slices
                 .iter()
@@ -348,12 +349,12 @@ mod tests {
         vif.send.dropped.insert("storm".into(), Amount { packets: 1, bytes: 60 });
         (vif.receive.marked, status.worker.turns, status.removed.queued) = (4, 5, 6);
         status.vifs.push(vif);
-        let caller = Caller { who: "uid 0".into(), role: Role::Administrator };
+        let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
         let policy = Policy::new("edge");
         let seen = serde_json::to_value(StatusView::of(&status, &caller, &policy)).unwrap();
         assert_eq!(serde_json::from_value::<Status>(seen).unwrap(), status);
         let role = Role::Tenant { slice: "gold".into() };
-        let tenant = Caller { who: "token a".into(), role };
+        let tenant = Caller { who: "token a".into(), role, token: None };
         let seen = serde_json::to_value(StatusView::of(&status, &tenant, &policy)).unwrap();
         assert_eq!((seen["vifs"].as_array().unwrap().len(), seen.get("worker")), (0, None));
     }

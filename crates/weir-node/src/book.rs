@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_host::StateDir;
 use weir_policy::{Draft, Edit, EditError, Place, Policy, Problems};
 
-use crate::changes::{Change, ChangeKind, Changes};
+use crate::changes::{self, Change, ChangeKind, Changes};
 use crate::control::{InForce, Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::overlay::{self, Overlay};
@@ -58,7 +58,7 @@ impl Book {
         let merged = overlay.onto(&policy).map_err(damaged)?;
         let live = with_overlay(&file, &overlay).map_err(damaged)?;
         let policy = live.policy().map_err(|problems| damaged(problems.to_string()))?;
-        let changes = path.with_file_name(format!("changes-{}.jsonl", policy.node.name));
+        let changes = changes::path(state, &policy.node.name);
         let most = usize::try_from(policy.api.changes).unwrap_or(usize::MAX);
         let changes =
             Changes::open(&changes, most).map_err(|error| NodeError::io(&changes, error))?;

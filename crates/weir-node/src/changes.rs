@@ -6,15 +6,22 @@
 //! that are written over at the next occasion. A line that was not written to its end, as by a
 //! crash, counts as never written: the change it tells of was answered by nobody.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use weir_host::StateDir;
 use weir_policy::Edit;
 
-use crate::overlay::create_anew;
+use crate::overlay::{Overlay, create_anew};
+
+/// The record of the node `name`: beside its overlay.
+#[must_use]
+pub fn path(state: &StateDir, name: &str) -> PathBuf {
+    Overlay::path(state, name).with_file_name(format!("changes-{name}.jsonl"))
+}
 
 /// One change of the policy that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,7 +119,10 @@ impl Changes {
         let written = match &mut self.file {
             Some(file) if self.lines < 2 * self.most => {
                 self.lines += 1;
-                line(&change).and_then(|line| file.write_all(&line))
+                line(&change).and_then(|line| {
+                    file.write_all(&line)?;
+                    file.sync_data()
+                })
             }
             _ => self.write_anew(),
         };
@@ -136,17 +146,25 @@ impl Changes {
         self.list.iter()
     }
 
-    /// The change to take back: that of the number, or the newest that is neither taken back nor
-    /// took one back itself; of this one only, if somebody is named.
+    /// The change to take back: that of the number, or the newest request that is not taken back;
+    /// of this one only, if somebody is named. What the file brought is taken back by its number
+    /// alone.
     pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&Change> {
-        let undone: BTreeSet<u64> = self.list.iter().filter_map(|change| change.undoes).collect();
+        // Oldest first: what an undo took back holds again once the undo is taken back.
+        let mut undone = BTreeMap::new();
+        for change in &self.list {
+            if let Some(took) = change.undoes {
+                undone.insert(took, change.id);
+                undone.retain(|_, by| *by != took);
+            }
+        }
         let open = |change: &&Change| {
-            !undone.contains(&change.id) && whose.is_none_or(|who| change.who == who)
+            !undone.contains_key(&change.id) && whose.is_none_or(|who| change.who == who)
         };
         match id {
             Some(id) => self.list.iter().find(|change| change.id == id).filter(open),
             None => {
-                let made = |change: &&Change| change.kind != ChangeKind::Undo;
+                let made = |change: &&Change| change.kind == ChangeKind::Change;
                 self.list.iter().rev().filter(made).find(open)
             }
         }
@@ -167,6 +185,9 @@ impl Changes {
         file.write_all(&text)?;
         file.sync_data()?;
         fs::rename(&beside, &self.path)?;
+        if let Some(folder) = self.path.parent() {
+            File::open(folder)?.sync_all()?;
+        }
         self.file = Some(file);
         self.lines = self.list.len() - first;
         Ok(())
@@ -253,6 +274,11 @@ mod tests {
             "an undo can be undone by number"
         );
         assert!(changes.to_undo(None, Some("token a")).is_none(), "somebody else's");
+        changes.record(0, "uid 0", ChangeKind::Undo, Some(3), edits("1Mbit")).unwrap();
+        assert_eq!(changes.to_undo(None, None).unwrap().id, 2, "it holds again");
+        changes.record(0, "signal", ChangeKind::Reload, None, edits("1Mbit")).unwrap();
+        assert_eq!(changes.to_undo(None, None).unwrap().id, 2, "the file's stays");
+        assert_eq!(changes.to_undo(Some(5), None).unwrap().id, 5, "but by its number");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -338,9 +338,10 @@ impl Node {
         // It changes in one step, at the end: it is whole, whatever happened to the thread that
         // had the lock before.
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = what(&mut book, &mut |policy| self.apply(policy))?;
+        let done = what(&mut book, &mut |policy| self.apply(policy));
+        // Whatever came of it: who may ask follows from what holds.
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = book.in_force();
-        Ok(done)
+        done
     }
 
     fn apply(&self, policy: &Policy) -> Result<(), String> {

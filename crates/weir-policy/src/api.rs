@@ -87,7 +87,7 @@ pub(crate) struct ApiTable {
     /// The file of the certificate's key, PEM.
     #[schemars(extend("format" = "device", "x-default" = "none"))]
     key: Option<String>,
-    /// Connections open at once; one more is told so and closed.
+    /// Connections open at once on the Unix socket, and as many over TCP; more are refused.
     #[schemars(range(min = 1, max = 10_000), extend("default" = CONNECTIONS))]
     connections: Option<u32>,
     /// Bytes of a request's body.

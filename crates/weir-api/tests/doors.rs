@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The two doors of a node that is not there: TCP with TLS for whoever has a token, and the Unix
+//! socket; and the bounds on who knocks.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use weir_api::Server;
+use weir_node::Serving;
+use weir_node::capture::{CaptureRequest, Capturing};
+use weir_node::changes::Change;
+use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
+use weir_node::status::Status;
+use weir_policy::{Edit, Policy, Role, Token};
+
+/// A node that has a policy, and notes what it is told.
+struct Node {
+    policy: Arc<Policy>,
+    notes: Mutex<Vec<String>>,
+}
+
+fn absent<T>() -> Result<T, Refusal> {
+    Err(Refusal::new(RefusalKind::NotRunning, "there is no worker"))
+}
+
+impl Control for Node {
+    fn status(&self) -> Result<Status, Refusal> {
+        Ok(Status::default())
+    }
+    fn policy(&self) -> Result<InForce, Refusal> {
+        Ok(InForce { policy: Arc::clone(&self.policy), document: "".into() })
+    }
+    fn change(&self, _: &Wish<'_>, _: &[Edit]) -> Result<Change, Refusal> {
+        absent()
+    }
+    fn undo(&self, _: &Wish<'_>, _: Option<u64>) -> Result<Change, Refusal> {
+        absent()
+    }
+    fn changes(&self) -> Vec<Change> {
+        Vec::new()
+    }
+    fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
+        absent()
+    }
+    fn reload(&self, _: &str) -> Result<(), Refusal> {
+        absent()
+    }
+    fn note(&self, line: String) {
+        self.notes.lock().unwrap().push(line);
+    }
+    fn confirm(&self) {}
+    fn stop(&self) {}
+    fn leave(&self) {}
+    fn capture(&self, _: CaptureRequest) -> Result<Capturing, Refusal> {
+        absent()
+    }
+}
+
+/// A server, its files gone with the value.
+struct Site {
+    folder: PathBuf,
+    address: SocketAddr,
+    node: Arc<Node>,
+    client: Arc<ClientConfig>,
+    _server: Server,
+}
+
+impl Site {
+    fn up(name: &str, change: impl FnOnce(&mut Policy)) -> Self {
+        let folder = std::env::temp_dir().join(format!("weir-t-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let file = |name: &str, text: String| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            Some(path.display().to_string())
+        };
+        // Free a moment ago; nobody else here asks for one.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut policy = Policy::new("edge");
+        policy.api.listen = Some(address);
+        policy.api.certificate = file("cert.pem", own.cert.pem());
+        policy.api.key = file("key.pem", own.signing_key.serialize_pem());
+        change(&mut policy);
+        let policy = Arc::new(policy);
+        let node = Arc::new(Node { policy: Arc::clone(&policy), notes: Mutex::default() });
+        let control = Arc::clone(&node) as Arc<dyn Control>;
+        let socket = folder.join("node-edge.sock");
+        let server = Server::start(Serving { socket, control, policy }).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(own.cert.der().clone()).unwrap();
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self { folder, address, node, client: Arc::new(client), _server: server }
+    }
+
+    /// The whole answer to a request over TLS.
+    fn over_tls(&self, head: &str) -> String {
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
+        let tcp = TcpStream::connect(self.address).unwrap();
+        answer(StreamOwned::new(connection, tcp), head)
+    }
+
+    fn over_unix(&self, head: &str) -> String {
+        answer(UnixStream::connect(self.folder.join("node-edge.sock")).unwrap(), head)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn answer(mut stream: impl Read + Write, head: &str) -> String {
+    write!(stream, "{head}\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = Vec::new();
+    // Some end without a goodbye of TLS; what was said before counts.
+    let _ended = stream.read_to_end(&mut text);
+    String::from_utf8(text).unwrap()
+}
+
+const STATUS: &str = "GET /v1/status HTTP/1.1";
+
+#[test]
+fn over_tls_a_token_is_needed_and_is_enough() {
+    let (token, sha256) = weir_api::token::new().unwrap();
+    let site = Site::up("tls", |policy| {
+        let (name, role) = ("ops".to_owned(), Role::Administrator);
+        policy.api.tokens = vec![Token { name, role, slice: None, sha256 }];
+    });
+    assert!(site.over_tls(STATUS).starts_with("HTTP/1.1 401 "));
+    let wrong = site.over_tls(&format!("{STATUS}\r\nauthorization: Bearer {token}x"));
+    assert!(wrong.starts_with("HTTP/1.1 401 ") && wrong.contains("not_authenticated"), "{wrong}");
+    let right = site.over_tls(&format!("{STATUS}\r\nauthorization: Bearer {token}"));
+    assert!(right.starts_with("HTTP/1.1 200 ") && right.contains("\"uptime_ns\""), "{right}");
+    let notes = site.node.notes.lock().unwrap().clone();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].starts_with("refused: 127.0.0.1: "), "{notes:?}");
+    // Not TLS at all: no answer, and no harm.
+    let plain = answer(TcpStream::connect(site.address).unwrap(), STATUS);
+    assert!(!plain.contains("HTTP/1.1 200"), "{plain}");
+}
+
+/// Each bound is told with its number.
+#[test]
+fn who_asks_too_often_is_told_so() {
+    let site = Site::up("often", |policy| policy.api.requests_per_second = 5);
+    if !weir_host::process::is_root() {
+        println!("SKIPPED who_asks_too_often_is_told_so: only root needs no token");
+        return;
+    }
+    let answers: Vec<String> = (0..20).map(|_| site.over_unix(STATUS)).collect();
+    let slowed: Vec<_> = answers.iter().filter(|text| text.starts_with("HTTP/1.1 429 ")).collect();
+    assert!((10..20).contains(&slowed.len()), "{} of 20", slowed.len());
+    assert!(slowed[0].contains("more than 5 requests a second"), "{}", slowed[0]);
+    assert!(slowed[0].contains("retry-after: 1"), "{}", slowed[0]);
+}
