@@ -6,6 +6,7 @@ mod life;
 mod live;
 mod load;
 mod roles;
+mod undo;
 
 use weir_result::{Bound, Claim, Rule, Series};
 
@@ -30,7 +31,8 @@ const ROWS: &[Row] = &[
         not_built(trial, row, "the node has no simulated clock and no store yet")
     }),
     row(8, "report, undo, explain, doctor, package", |trial, row| {
-        not_built(trial, row, "the node has no report, undo, explain or package yet")
+        undo::show(trial, row)?;
+        not_built(trial, row, "the node has no report, explain or package yet")
     }),
 ];
 

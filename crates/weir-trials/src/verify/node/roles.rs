@@ -68,10 +68,11 @@ fn attack(
     count(trial, &row.id("unchanged"), "documents changed by it", changed, Bound::equal(0.0))?;
     allowed(trial, row, &mut tenant, own)?;
     std::thread::sleep(std::time::Duration::from_millis(200));
-    let logged = node.said().lines().filter(|line| line.starts_with("refused: ")).count();
-    let all =
-        Bound::at_least(crate::float(u64::try_from(foreign.len() + beyond.len()).unwrap_or(0)));
-    count(trial, &row.id("logged"), "refusals in the node's log", logged, all)
+    let logged = node.said().lines().filter(|line| line.contains("refused: token shop: ")).count();
+    // So many a minute are told, no more.
+    let told = foreign.iter().chain(&beyond).filter(|status| [403, 404].contains(*status)).count();
+    let told = Bound::equal(crate::float(u64::try_from(told.min(TOLD_MAX)).unwrap_or(0)));
+    count(trial, &row.id("logged"), "refusals of his in the node's log", logged, told)
 }
 
 /// The tenant's own is his, and no more than that is shown to him.
@@ -155,5 +156,7 @@ fn broken(error: std::io::Error) -> TrialError {
     TrialError::io("the node's socket", error)
 }
 
+/// As the policy's `wrong_tokens_per_minute` says by default.
+const TOLD_MAX: usize = 10;
 /// Far more than are looked at in a minute.
 const GUESSES: usize = 200;
