@@ -2,7 +2,7 @@
 //! The opened ports of a node, and the gates that let their frames in.
 //!
 //! A vif has two gates (send, receive) and a port one (what is for nobody in particular), which it
-//! keeps as long as its device is the node's: see [`crate::opener`].
+//! keeps as long as its device is the node's: see `opener`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub type EarlyDrops = [(Reason, Tally); 4];
 
 impl Ports {
     /// The opened devices of `policy`, in its order: ports, then vifs. They receive nothing before
-    /// [`Self::begin`].
+    /// `begin`.
     ///
     /// # Errors
     /// A device of the policy is not among them. They are closed then.
