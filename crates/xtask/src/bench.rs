@@ -163,8 +163,9 @@ impl Bench {
         if let Some(folder) = lines.parent() {
             std::fs::create_dir_all(folder).map_err(problem)?;
         }
-        let mut command = cargo(&["bench", "--quiet", "--package", package]);
-        command.args(["--bench", self.name, "--"]).args(arguments).current_dir(top);
+        let mut bench = cargo(&["bench", "--quiet", "--package", package]);
+        bench.args(["--bench", self.name, "--"]).args(arguments).current_dir(top);
+        let mut command = command::pinned(&bench)?;
         run(command.stdout(File::create(&lines).map_err(problem)?))?;
         let dashes = if arguments.is_empty() { "" } else { " -- " };
         let words = format!("./x bench {}{dashes}{}", self.name, arguments.join(" "));

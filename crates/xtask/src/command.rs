@@ -17,6 +17,22 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// The same command on one processor, so that no figure is of a thread that wandered: the last one
+/// that we may use, where the fewest interrupts come.
+pub(crate) fn pinned(command: &Command) -> Result<Command, String> {
+    let path = "/proc/self/status";
+    let status = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let last = list.and_then(|list| list.trim().rsplit(['-', ',']).next());
+    let last = last.ok_or_else(|| format!("{path}: no list of processors"))?;
+    let mut pinned = Command::new("taskset");
+    pinned.args(["-c", last]).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        pinned.current_dir(folder);
+    }
+    Ok(pinned)
+}
+
 /// Shows the command, runs it, and refuses any status but 0.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     show(command);
