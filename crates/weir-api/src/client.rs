@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Asks a node on its Unix socket; waits for the answer. For programs that have no runtime of their
-//! own: the command line, trials.
+//! Asks a node, on its Unix socket or over TCP with TLS; waits for the answer. For programs that
+//! have no runtime of their own: the command line, trials.
 
+mod door;
+mod stream;
+
+use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 pub use hyper::Method;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
+use self::door::{Door, Remote};
+use self::stream::Body;
+pub use self::stream::{CaptureStream, Event, EventStream};
 use crate::error::ApiError;
 
-/// A node's socket. Each request is a connection of its own.
-#[derive(Clone, Debug)]
+/// A node's door. Each request is a connection of its own.
+#[derive(Clone)]
 pub struct Client {
-    socket: PathBuf,
+    door: Door,
     token: Option<String>,
 }
 
@@ -31,6 +37,12 @@ pub struct Client {
 pub struct Connection {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
+    head: Head,
+}
+
+/// What every request says.
+struct Head {
+    authority: String,
     token: Option<String>,
 }
 
@@ -38,10 +50,10 @@ pub struct Connection {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No node answers there, or not as one.
-    #[error("{}: {error}", socket.display())]
+    #[error("{door}: {error}")]
     Io {
         /// Where.
-        socket: PathBuf,
+        door: String,
         /// Why.
         error: io::Error,
     },
@@ -50,20 +62,21 @@ pub enum ClientError {
     Refused(#[from] ApiError),
 }
 
-/// The frames of a capture as they come.
-#[derive(Debug)]
-pub struct CaptureStream {
-    /// What the capture changes for the vif's frames.
-    pub note: Option<String>,
-    runtime: Runtime,
-    body: Incoming,
-}
-
 impl Client {
-    /// The node that listens there.
+    /// The node that listens on this Unix socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), token: None }
+        Self { door: Door::Unix(socket.to_owned()), token: None }
+    }
+
+    /// The node at `https://HOST:PORT` (the port is 443 where none is named), whose certificate one
+    /// of the authorities in the PEM file `ca` vouches for, or one of the machine's. Nothing is
+    /// asked yet.
+    ///
+    /// # Errors
+    /// The address is of another form; there are no authorities in the file.
+    pub fn remote(url: &str, ca: Option<&Path>) -> io::Result<Self> {
+        Ok(Self { door: Door::Remote(Remote::new(url, ca)?), token: None })
     }
 
     /// The same, with a token.
@@ -110,17 +123,17 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn capture(&self, path: &str) -> Result<CaptureStream, ClientError> {
-        let runtime = self.runtime()?;
-        let answer = runtime.block_on(self.send(Method::GET, path, Bytes::new()));
-        let answer = answer.map_err(|error| self.io(error))?;
-        if !answer.status().is_success() {
-            let body = runtime.block_on(answer.into_body().collect());
-            let body = body.map_err(|error| self.io(io::Error::other(error)))?.to_bytes();
-            return Err(self.refused(&body));
-        }
-        let note = answer.headers().get(NOTE).and_then(|note| note.to_str().ok());
-        let note = note.map(ToOwned::to_owned);
-        Ok(CaptureStream { note, body: answer.into_body(), runtime })
+        let (headers, body) = self.stream(path)?;
+        let note = headers.get(NOTE).and_then(|note| note.to_str().ok());
+        Ok(CaptureStream { note: note.map(ToOwned::to_owned), body })
+    }
+
+    /// Begins to listen: server-sent events from `path`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn events(&self, path: &str) -> Result<EventStream, ClientError> {
+        Ok(EventStream::new(self.stream(path)?.1))
     }
 
     /// Opens a connection that stays.
@@ -129,8 +142,25 @@ impl Client {
     /// [`ClientError`].
     pub fn connect(&self) -> Result<Connection, ClientError> {
         let runtime = self.runtime()?;
-        let sender = runtime.block_on(self.open()).map_err(|error| self.io(error))?;
-        Ok(Connection { runtime, sender, token: self.token.clone() })
+        let sender = runtime.block_on(self.door.open()).map_err(|error| self.io(error))?;
+        let head = Head { authority: self.door.authority().to_owned(), token: self.token.clone() };
+        Ok(Connection { runtime, sender, head })
+    }
+
+    fn stream(&self, path: &str) -> Result<(HeaderMap, Body), ClientError> {
+        let runtime = self.runtime()?;
+        let patient = async {
+            let answer = self.send(Method::GET, path, Bytes::new());
+            tokio::time::timeout(ANSWER_PATIENCE, answer).await.unwrap_or_else(|_| Err(too_late()))
+        };
+        let answer = runtime.block_on(patient).map_err(|error| self.io(error))?;
+        if !answer.status().is_success() {
+            let body = runtime.block_on(answer.into_body().collect());
+            let body = body.map_err(|error| self.io(io::Error::other(error)))?.to_bytes();
+            return Err(self.refused(&body));
+        }
+        let (head, body) = answer.into_parts();
+        Ok((head.headers, Body { runtime, body }))
     }
 
     fn exchange(
@@ -148,10 +178,7 @@ impl Client {
                 let body = answer.into_body().collect().await.map_err(io::Error::other)?;
                 Ok((status, body.to_bytes()))
             };
-            tokio::time::timeout(ANSWER_PATIENCE, both).await.unwrap_or_else(|_| {
-                let text = format!("no answer within {} s", ANSWER_PATIENCE.as_secs());
-                Err(io::Error::new(io::ErrorKind::TimedOut, text))
-            })
+            tokio::time::timeout(ANSWER_PATIENCE, both).await.unwrap_or_else(|_| Err(too_late()))
         });
         let (status, body) = answer.map_err(|error| self.io(error))?;
         if status.is_success() { Ok((status, body)) } else { Err(self.refused(&body)) }
@@ -163,18 +190,9 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> io::Result<Response<Incoming>> {
-        let request = request(method, path, body, self.token.as_deref())?;
-        self.open().await?.send_request(request).await.map_err(broken)
-    }
-
-    async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| io::Error::new(error.kind(), format!("no node answers ({error})")))?;
-        let (sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        tokio::spawn(connection);
-        Ok(sender)
+        let head = Head { authority: self.door.authority().to_owned(), token: self.token.clone() };
+        let request = head.request(method, path, body)?;
+        self.door.open().await?.send_request(request).await.map_err(broken)
     }
 
     fn runtime(&self) -> Result<Runtime, ClientError> {
@@ -189,7 +207,7 @@ impl Client {
     }
 
     fn io(&self, error: io::Error) -> ClientError {
-        ClientError::Io { socket: self.socket.clone(), error }
+        ClientError::Io { door: self.door.to_string(), error }
     }
 }
 
@@ -200,9 +218,8 @@ impl Connection {
     /// # Errors
     /// The connection broke.
     pub fn ask(&mut self, method: Method, path: &str, body: &str) -> io::Result<(u16, Bytes)> {
-        let Self { runtime, sender, token } = self;
-        let request =
-            request(method, path, Bytes::copy_from_slice(body.as_bytes()), token.as_deref())?;
+        let Self { runtime, sender, head } = self;
+        let request = head.request(method, path, Bytes::copy_from_slice(body.as_bytes()))?;
         runtime.block_on(async {
             sender.ready().await.map_err(broken)?;
             let answer = sender.send_request(request).await.map_err(broken)?;
@@ -212,23 +229,36 @@ impl Connection {
     }
 }
 
-impl CaptureStream {
-    /// The next bytes of the capture; `None` at its end.
-    ///
-    /// # Errors
-    /// The node has gone.
-    pub fn block(&mut self) -> io::Result<Option<Bytes>> {
-        loop {
-            match self.runtime.block_on(self.body.frame()) {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(broken(error)),
-                Some(Ok(frame)) => {
-                    if let Ok(bytes) = frame.into_data() {
-                        return Ok(Some(bytes));
-                    }
-                }
-            }
+impl Head {
+    fn request(&self, method: Method, path: &str, body: Bytes) -> io::Result<Request<Full<Bytes>>> {
+        let Self { authority, token } = self;
+        let mut request = Request::builder().method(method).uri(path).header(HOST, authority);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
         }
+        if let Some(token) = token {
+            let value = HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut value = value.map_err(|_| {
+                io::Error::new(io::ErrorKind::InvalidInput, "the token is no word of a header")
+            })?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        request.body(Full::new(body)).map_err(io::Error::other)
+    }
+}
+
+/// A token is in no log.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("door", &self.door).finish_non_exhaustive()
+    }
+}
+
+/// As that of [`Client`].
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
@@ -242,20 +272,9 @@ pub fn escaped(segment: &str) -> String {
     each.collect()
 }
 
-fn request(
-    method: Method,
-    path: &str,
-    body: Bytes,
-    token: Option<&str>,
-) -> io::Result<Request<Full<Bytes>>> {
-    let mut request = Request::builder().method(method).uri(path).header("host", "weir");
-    if !body.is_empty() {
-        request = request.header("content-type", "application/json");
-    }
-    if let Some(token) = token {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    request.body(Full::new(body)).map_err(io::Error::other)
+fn too_late() -> io::Error {
+    let text = format!("no answer within {} s", ANSWER_PATIENCE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 fn broken(error: hyper::Error) -> io::Error {

@@ -26,6 +26,6 @@ mod tls;
 pub mod token;
 mod view;
 
-pub use client::{CaptureStream, Client, ClientError};
+pub use client::{CaptureStream, Client, ClientError, EventStream};
 pub use error::{ApiError, Code};
 pub use server::Server;

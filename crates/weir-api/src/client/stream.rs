@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Answers without an end: captures, and server-sent events.
+
+use std::io;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::{Bytes, Incoming};
+use tokio::runtime::Runtime;
+
+use super::broken;
+
+/// The frames of a capture as they come.
+#[derive(Debug)]
+pub struct CaptureStream {
+    /// What the capture changes for the vif's frames.
+    pub note: Option<String>,
+    pub(super) body: Body,
+}
+
+/// Events as they come.
+#[derive(Debug)]
+pub struct EventStream {
+    body: Body,
+    parser: Parser,
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Its kind, such as `status`.
+    pub name: String,
+    /// What it says; JSON.
+    pub data: String,
+}
+
+/// What still comes of an answer, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) runtime: Runtime,
+    pub(super) body: Incoming,
+}
+
+impl CaptureStream {
+    /// The next bytes of the capture; `None` at its end.
+    ///
+    /// # Errors
+    /// The node has gone.
+    pub fn block(&mut self) -> io::Result<Option<Bytes>> {
+        self.body.block(None)
+    }
+}
+
+impl EventStream {
+    pub(super) fn new(body: Body) -> Self {
+        Self { body, parser: Parser::default() }
+    }
+
+    /// The next event; `None` at the end.
+    ///
+    /// # Errors
+    /// The node has gone; nothing came for `patience`; an event is longer than [`EVENT_MAX`].
+    pub fn event(&mut self, patience: Duration) -> io::Result<Option<Event>> {
+        loop {
+            if let Some(event) = self.parser.event() {
+                return Ok(Some(event));
+            }
+            match self.body.block(Some(patience))? {
+                None => return Ok(None),
+                Some(block) => self.parser.take(&block)?,
+            }
+        }
+    }
+}
+
+impl Body {
+    fn block(&mut self, patience: Option<Duration>) -> io::Result<Option<Bytes>> {
+        let Self { runtime, body } = self;
+        loop {
+            let frame = runtime.block_on(async {
+                match patience {
+                    None => Ok(body.frame().await),
+                    Some(time) => tokio::time::timeout(time, body.frame()).await,
+                }
+            });
+            match frame {
+                Err(_) => {
+                    let text = "the connection broke: nothing comes any more";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(error))) => return Err(broken(error)),
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Puts events together from the pieces in which they come.
+#[derive(Debug, Default)]
+struct Parser {
+    text: Vec<u8>,
+}
+
+impl Parser {
+    fn take(&mut self, block: &[u8]) -> io::Result<()> {
+        if self.text.len() + block.len() > EVENT_MAX {
+            let text = format!("an event of more than {EVENT_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        self.text.extend_from_slice(block);
+        Ok(())
+    }
+
+    /// The first whole event, if there is one. Comments and fields of other names are no part of
+    /// it; one without data is none.
+    fn event(&mut self) -> Option<Event> {
+        loop {
+            let end = self.text.windows(2).position(|two| two == b"\n\n")?;
+            let text = String::from_utf8_lossy(&self.text[..end]).into_owned();
+            self.text.drain(..end + 2);
+            let mut event = Event::default();
+            let mut lines = 0;
+            for line in text.lines() {
+                let (field, value) = line.split_once(':').unwrap_or((line, ""));
+                let value = value.strip_prefix(' ').unwrap_or(value);
+                match field {
+                    "event" => event.name = value.to_owned(),
+                    "data" => {
+                        if lines > 0 {
+                            event.data.push('\n');
+                        }
+                        event.data.push_str(value);
+                        lines += 1;
+                    }
+                    _ => {}
+                }
+            }
+            if lines > 0 {
+                return Some(event);
+            }
+        }
+    }
+}
+
+/// A status of ten thousand vifs is some ten megabytes.
+const EVENT_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_whole_however_they_come() {
+        let text = ": hello\n\nevent: status\ndata: {\"a\":\ndata: 1}\n\nid: 4\ndata:x\n\nevent: n";
+        for step in 1..text.len() {
+            let mut parser = Parser::default();
+            let mut seen = Vec::new();
+            for piece in text.as_bytes().chunks(step) {
+                parser.take(piece).unwrap();
+                seen.extend(std::iter::from_fn(|| parser.event()));
+            }
+            let event = |name: &str, data: &str| Event { name: name.into(), data: data.into() };
+            assert_eq!(seen, [event("status", "{\"a\":\n1}"), event("", "x")], "steps of {step}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_refused() {
+        let mut parser = Parser::default();
+        let piece = vec![b'x'; EVENT_MAX / 2];
+        parser.take(&piece).unwrap();
+        parser.take(&piece).unwrap();
+        assert!(parser.take(b"x").unwrap_err().to_string().contains("67108864"));
+    }
+}
