@@ -136,7 +136,7 @@ impl Opener {
         Ok(attached(name, device, kind, gate, port, fallback))
     }
 
-    fn take_gate(&mut self, device: &str, is_port: bool) -> Result<Entry, PortError> {
+    pub(crate) fn take_gate(&mut self, device: &str, is_port: bool) -> Result<Entry, PortError> {
         let (free, what, most) = match is_port {
             true => (&mut self.free_ports, "ports", self.ports_max),
             false => (&mut self.free_vifs, "vifs", self.vifs_max),
@@ -181,7 +181,7 @@ fn interfaces(sizes: PlaneLimits) -> (u32, u32) {
     (vifs, sizes.devices.saturating_sub(vifs))
 }
 
-fn attached(
+pub(crate) fn attached(
     name: &str,
     device: &str,
     kind: Kind,

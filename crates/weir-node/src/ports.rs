@@ -12,7 +12,6 @@ use weir_ports::{AnyPort, DataPlane, Faults, GateId, Gates, Leaving, Pool, PortE
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
 
-use crate::clock;
 use crate::paths::Paths;
 use crate::places::Places;
 
@@ -119,6 +118,7 @@ impl Ports {
     /// A table is full.
     pub(crate) fn begin(
         &mut self,
+        now: Instant,
         policy: &Policy,
         switch: &Switch,
         pool: &mut Pool,
@@ -126,8 +126,7 @@ impl Ports {
         let mut attached = std::mem::take(&mut self.attached);
         self.welcome(&mut attached, pool);
         self.attached = attached;
-        self.adapt(policy)?;
-        let now = clock::now();
+        self.adapt(now, policy)?;
         for _ in 0..self.vif_gates.len().div_ceil(GRANTS_A_TURN as usize).max(1) {
             self.grant(now, switch);
         }
@@ -175,6 +174,7 @@ impl Ports {
     /// A table is full. The devices are in their new places all the same.
     pub(crate) fn refit(
         &mut self,
+        now: Instant,
         (old, new): (&Policy, &Policy),
         places: &Places,
         others: Vec<Attached>,
@@ -182,7 +182,7 @@ impl Ports {
         let moved = places.moved(old, new);
         let left = self.place(others, places, new);
         self.paths.renumber(&moved, &left, &self.vif_gates, &mut self.plane);
-        (left, self.adapt(new))
+        (left, self.adapt(now, new))
     }
 
     /// Puts every device in its place; gives back those without one.
@@ -300,8 +300,8 @@ impl Ports {
     ///
     /// # Errors
     /// A table is full.
-    pub fn adapt(&mut self, policy: &Policy) -> Result<(), PortError> {
-        self.paths.follow(clock::now(), policy, &self.attached, &mut self.plane)
+    pub fn adapt(&mut self, now: Instant, policy: &Policy) -> Result<(), PortError> {
+        self.paths.follow(now, policy, &self.attached, &mut self.plane)
     }
 
     /// Takes exactly these vifs off the redirected path, since only user space can copy their
@@ -311,10 +311,11 @@ impl Ports {
     /// As [`Self::adapt`].
     pub fn capture(
         &mut self,
+        now: Instant,
         captured: BTreeSet<VifId>,
         policy: &Policy,
     ) -> Result<bool, PortError> {
-        self.paths.capture(captured, clock::now(), policy, &self.attached, &mut self.plane)
+        self.paths.capture(captured, now, policy, &self.attached, &mut self.plane)
     }
 
     /// Hands all devices back.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_policy::{Kind, Policy};
 use weir_ports::Remains;
 use weir_switch::Switch;
+use weir_units::Instant;
 
 use crate::clock;
 use crate::control::{Refusal, RefusalKind};
@@ -33,15 +34,11 @@ impl Site {
     /// Why it is refused.
     pub(crate) fn change(
         &mut self,
-        mut policy: Policy,
+        policy: Policy,
         commands: &SyncSender<Command>,
     ) -> Result<Option<String>, String> {
         let opener = self.opener.as_mut().ok_or("the node is starting")?;
-        fits_pool(&self.policy, &mut policy)?;
-        keeps_what_is_fixed(&self.policy, &policy)?;
-        devices_may_change(&self.policy, &policy)?;
-        // Whatever the switch would refuse, it refuses here, off the worker's thread.
-        Switch::new(&policy, clock::now()).map_err(|error| error.to_string())?;
+        let policy = ready_for(&self.policy, policy, clock::now())?;
         let old = &self.policy;
         let joins = |device: &str| role_of(old, device).is_none();
         self.takeover.take_devices(&policy, joins).map_err(|error| error.to_string())?;
@@ -67,6 +64,19 @@ impl Site {
             }
         }
     }
+}
+
+/// The policy as the worker may take it over from `old`.
+///
+/// # Errors
+/// Why it may not.
+pub(crate) fn ready_for(old: &Policy, mut new: Policy, now: Instant) -> Result<Policy, String> {
+    fits_pool(old, &mut new)?;
+    keeps_what_is_fixed(old, &new)?;
+    devices_may_change(old, &new)?;
+    // Whatever the switch would refuse, it refuses here, off the worker's thread.
+    Switch::new(&new, now).map_err(|error| error.to_string())?;
+    Ok(new)
 }
 
 /// Asks the worker, and waits for its answer.

@@ -24,7 +24,8 @@ pub struct Status {
     /// What changes of policy took away.
     #[serde(default)]
     pub removed: Removed,
-    /// The worker.
+    /// The worker; a tenant is not told of it.
+    #[serde(default)]
     pub worker: WorkerStatus,
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
 use weir_host::host::{self, Change, HostVif, Take};
 use weir_host::journal::{self, Journal};
 use weir_host::run::{Host, Platform};
@@ -30,6 +31,21 @@ pub struct Plan {
     changes: Vec<Change>,
     /// What cannot be planned before something else is made, or does not work here.
     problems: Vec<HostError>,
+}
+
+/// A [`Plan`] as data.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanView {
+    /// Whether nothing stands in the way.
+    pub possible: bool,
+    /// Changes of the host, as commands that a person could type.
+    pub changes: Vec<String>,
+    /// What stands in the way.
+    pub problems: Vec<String>,
+    /// What is redirected in the kernel, and what is not and why.
+    pub paths: Vec<String>,
+    /// The policy with its defaults, TOML.
+    pub policy: String,
 }
 
 impl Plan {
@@ -58,6 +74,19 @@ impl Plan {
         }
         changes.extend(reservation::changes(&policy.node));
         Self { policy: policy.to_toml(), paths: paths(policy), changes, problems }
+    }
+
+    /// The same as data: what [`Self`] prints, part by part.
+    #[must_use]
+    pub fn view(&self) -> PlanView {
+        let each = |list: &[Change]| list.iter().map(ToString::to_string).collect();
+        PlanView {
+            possible: self.is_possible(),
+            changes: each(&self.changes),
+            problems: self.problems.iter().map(ToString::to_string).collect(),
+            paths: self.paths.clone(),
+            policy: self.policy.clone(),
+        }
     }
 
     /// Whether nothing stands in the way.

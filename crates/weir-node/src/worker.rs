@@ -81,11 +81,11 @@ enum End {
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+pub(crate) struct Turn {
     /// Frames received or handed to a device.
-    moved: usize,
+    pub(crate) moved: usize,
     /// The earliest instant at which something is due.
-    next: Instant,
+    pub(crate) next: Instant,
 }
 
 impl Worker {
@@ -94,7 +94,16 @@ impl Worker {
     /// # Errors
     /// The switch cannot hold the policy.
     pub fn new(policy: Policy, ports: Ports, pool: Pool) -> Result<Self, String> {
-        let now = clock::now();
+        Self::at(clock::now(), policy, ports, pool)
+    }
+
+    /// The same, at `now`.
+    pub(crate) fn at(
+        now: Instant,
+        policy: Policy,
+        ports: Ports,
+        pool: Pool,
+    ) -> Result<Self, String> {
         let switch = Switch::new(&policy, now).map_err(|error| error.to_string())?;
         let lateness = Lateness::new().map_err(|error| error.to_string())?;
         let batch = Vec::with_capacity(BATCH);
@@ -121,7 +130,7 @@ impl Worker {
     /// # Errors
     /// A table is full, or the ports cannot be waited for; they are closed then, too.
     pub fn run(mut self, commands: &Receiver<Command>) -> Result<(), PortError> {
-        let begun = self.ports.begin(&self.policy, &self.switch, &mut self.pool);
+        let begun = self.begin(clock::now());
         let ended = begun.and_then(|()| self.work(commands));
         if matches!(ended, Ok(End::Left)) {
             self.send_what_is_left();
@@ -129,6 +138,11 @@ impl Worker {
             self.ports.close(&mut self.pool);
         }
         ended.map(drop)
+    }
+
+    /// Takes the devices into use.
+    pub(crate) fn begin(&mut self, now: Instant) -> Result<(), PortError> {
+        self.ports.begin(now, &self.policy, &self.switch, &mut self.pool)
     }
 
     fn work(&mut self, commands: &Receiver<Command>) -> Result<End, PortError> {
@@ -143,7 +157,7 @@ impl Worker {
             match commands.try_recv() {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(End::Stopped),
                 Ok(Command::Leave) => return Ok(End::Left),
-                Ok(command) => self.obey(command, &mut waiter),
+                Ok(command) => self.obey(now, command, &mut waiter),
                 Err(TryRecvError::Empty) => {}
             }
             due = turn.next;
@@ -168,14 +182,24 @@ impl Worker {
     }
 
     /// Watches all ports for the calling thread.
-    fn waiter(&self) -> Result<Waiter, PortError> {
+    pub(crate) fn waiter(&self) -> Result<Waiter, PortError> {
         let mut waiter = Waiter::new(reservation::idle(&self.policy.node))?;
         watch(&mut waiter, &self.ports.attached)?;
         Ok(waiter)
     }
 
+    /// The policy in force.
+    pub(crate) const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The frames.
+    pub(crate) const fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
     /// One turn at `now`.
-    fn turn(&mut self, now: Instant) -> Turn {
+    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         let mut turn = Turn { moved: 0, next: self.next_upkeep };
         self.turns += 1;
         for index in 0..self.ports.attached.len() {
@@ -245,37 +269,37 @@ impl Worker {
         self.ports.upkeep(now, &mut self.switch, turn.moved == 0);
         self.captures.drain(&mut self.switch);
         // Paths come back with the end of a capture. What cannot come back stays queued.
-        let _off = self.ports.capture(self.captures.vifs(), &self.policy);
+        let _off = self.ports.capture(now, self.captures.vifs(), &self.policy);
     }
 
     fn first_vif(&self) -> IfaceId {
         IfaceId(u32::try_from(self.policy.ports.len()).unwrap_or(u32::MAX))
     }
 
-    fn obey(&mut self, command: Command, waiter: &mut Waiter) {
+    fn obey(&mut self, now: Instant, command: Command, waiter: &mut Waiter) {
         // Whoever asked may have gone away meanwhile; the answer is then nobody's loss.
         match command {
             Command::Apply(refit, reply) => {
-                let _gone = reply.try_send(self.apply(*refit, waiter));
+                let _gone = reply.try_send(self.apply(now, *refit, waiter));
             }
             Command::Forget(remains) => {
                 remains.into_iter().for_each(|remains| self.pool.forget_all(remains));
             }
             Command::Status(reply) => {
-                let _gone = reply.try_send(self.status());
+                let _gone = reply.try_send(self.status(now));
             }
             Command::Capture(request, reply) => {
-                let _gone = reply.try_send(self.capture(&request));
+                let _gone = reply.try_send(self.capture(now, &request));
             }
             // The loop ends with them.
             Command::Stop | Command::Leave => {}
         }
     }
 
-    fn capture(&mut self, request: &CaptureRequest) -> Result<Capturing, String> {
+    fn capture(&mut self, now: Instant, request: &CaptureRequest) -> Result<Capturing, String> {
         let blocks = self.captures.start(&mut self.switch, request)?;
         // On an error the receiver is dropped, which ends the capture.
-        let taken_off = self.ports.capture(self.captures.vifs(), &self.policy);
+        let taken_off = self.ports.capture(now, self.captures.vifs(), &self.policy);
         let note = taken_off.map_err(|error| error.to_string())?.then(|| {
             format!("{} is not redirected in the kernel while it is captured", request.vif)
         });
@@ -283,7 +307,7 @@ impl Worker {
     }
 
     /// All of it or nothing: the ports go first, since they can go back without a loss.
-    fn apply(&mut self, refit: Refit, waiter: &mut Waiter) -> Refitted {
+    pub(crate) fn apply(&mut self, now: Instant, refit: Refit, waiter: &mut Waiter) -> Refitted {
         let Refit { policy, mut opened } = refit;
         let Self { policy: old, ports, switch, pool, .. } = self;
         let places = keeps_what_is_fixed(old, &policy).and_then(|()| {
@@ -298,17 +322,16 @@ impl Worker {
                 return Refitted { outcome: Err(refused), left: ports.let_go(opened, pool) };
             }
         };
-        let now = clock::now();
         // What was counted under the old policy is charged by it.
         ports.upkeep(now, switch, false);
         ports.welcome(&mut opened, pool);
         let back = places.back(ports.attached.len(), opened.len());
-        let (left, adapted) = ports.refit((old, &policy), &places, opened);
+        let (left, adapted) = ports.refit(now, (old, &policy), &places, opened);
         let applied = adapted
             .map_err(|error| error.to_string())
             .and_then(|()| switch.apply(now, &policy, pool).map_err(|error| error.to_string()));
         if let Err(mut refused) = applied {
-            let (left, adapted) = ports.refit((&policy, old), &back, left);
+            let (left, adapted) = ports.refit(now, (&policy, old), &back, left);
             if let Err(error) = adapted {
                 refused = format!("{refused}; nothing is redirected any more: {error}");
             }
@@ -320,8 +343,7 @@ impl Worker {
         Refitted { outcome: Ok(()), left }
     }
 
-    fn status(&mut self) -> Status {
-        let now = clock::now();
+    pub(crate) fn status(&mut self, now: Instant) -> Status {
         self.ports.upkeep(now, &mut self.switch, false);
         let Self { ports, switch, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
