@@ -157,12 +157,13 @@ fn refused(
 }
 
 /// Resident bytes.
-struct Memory {
-    now: u64,
+pub(super) struct Memory {
+    pub(super) now: u64,
     peak: u64,
 }
 
-fn memory(pid: u32) -> Result<Memory, TrialError> {
+/// Of a process.
+pub(super) fn memory(pid: u32) -> Result<Memory, TrialError> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| TrialError::io(&path, error))?;
     let of = |key: &str| -> u64 {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node as a product: live change, its interface for programs and people, its life.
 
+mod growth;
 mod hostile;
+mod hours;
 mod life;
 mod live;
 mod load;
+mod package;
 mod roles;
+mod soak;
 mod undo;
 
 use weir_result::{Bound, Claim, Rule, Series};
@@ -28,10 +32,12 @@ const ROWS: &[Row] = &[
         not_built(trial, row, "the node has no page yet")
     }),
     row(7, "24 h in fast-forward and a real soak: nothing grows", |trial, row| {
-        not_built(trial, row, "the node has no simulated clock and no store yet")
+        hours::show(trial, row)?;
+        soak::show(trial, row)
     }),
     row(8, "report, undo, explain, doctor, package", |trial, row| {
         undo::show(trial, row)?;
+        package::show(trial, row)?;
         not_built(trial, row, "the node has no report, explain or package yet")
     }),
 ];

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a long run is watched for: memory and files that grow, counters that run backwards.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use weir_node::status::Status;
+use weir_result::{Bound, Claim, Rule, Series};
+
+use super::Row;
+use super::hostile::memory;
+use crate::{Trial, TrialError};
+
+/// Samples of a run, and what they are compared with.
+#[derive(Default)]
+pub(super) struct Watch {
+    counters: Counters,
+    /// Of the first minute; then of the rest.
+    first: Samples,
+    later: Samples,
+}
+
+/// Every counter by its path.
+pub(super) type Counters = BTreeMap<String, u64>;
+
+/// At equal intervals.
+#[derive(Default)]
+struct Samples {
+    resident_bytes: Vec<f64>,
+    disk_bytes: Vec<f64>,
+    /// Counters that are less than at the sample before, or are not there any more.
+    backwards: Vec<f64>,
+    /// Counters that are more than at the sample before.
+    forwards: Vec<f64>,
+}
+
+impl Watch {
+    /// Adds a sample of the process `pid` and of files of so many bytes.
+    pub(super) fn sample(
+        &mut self,
+        in_first_minute: bool,
+        pid: u32,
+        disk_bytes: u64,
+        counters: Counters,
+    ) -> Result<(), TrialError> {
+        let samples = if in_first_minute { &mut self.first } else { &mut self.later };
+        let (backwards, forwards) = moved(&self.counters, &counters);
+        samples.resident_bytes.push(crate::float(memory(pid)?.now));
+        samples.disk_bytes.push(crate::float(disk_bytes));
+        samples.backwards.push(crate::float(backwards));
+        samples.forwards.push(crate::float(forwards));
+        self.counters = counters;
+        Ok(())
+    }
+
+    /// The counter of that path.
+    pub(super) fn counter(&self, path: &str) -> u64 {
+        self.counters.get(path).copied().unwrap_or(0)
+    }
+
+    /// Packets dropped before a queue, over all reasons, interfaces and directions.
+    pub(super) fn dropped(&self) -> u64 {
+        let of = |path: &str| path.contains("/dropped/") && path.ends_with("/packets");
+        self.counters.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()
+    }
+
+    /// Judges what there is: `run` is the part of the row, `interval_s` lies between two samples.
+    pub(super) fn judge(
+        self,
+        trial: &mut Trial<'_>,
+        row: &Row,
+        run: &str,
+        intervals_s: [f64; 2],
+    ) -> Result<(), TrialError> {
+        let id = |part: &str| row.id(&format!("{run}/{part}"));
+        let end = self.later.resident_bytes.clone();
+        let end = end[end.len() - end.len() / 10..].to_vec();
+        let start = self.first.resident_bytes.clone();
+        let start = start[start.len() - start.len() / 4..].to_vec();
+        let both = [("first", self.first), ("later", self.later)];
+        for ((when, samples), interval_s) in both.into_iter().zip(intervals_s) {
+            for (what, unit, samples) in [
+                ("resident", "byte", samples.resident_bytes),
+                ("disk", "byte", samples.disk_bytes),
+                ("backwards", "1", samples.backwards),
+                ("forwards", "1", samples.forwards),
+            ] {
+                let series = Series::sampled(unit, interval_s, samples);
+                trial.keep(&id(&format!("{what}/{when}")), series)?;
+            }
+        }
+        // Memory comes and goes with each answer: what is compared is how much there is mostly.
+        let series = ["end", "start"].map(|when| id(&format!("resident/{when}")));
+        for (name, samples) in series.iter().zip([end, start]) {
+            trial.keep(name, Series::unordered("byte", samples))?;
+        }
+        let text = "memory in the last tenth, median, by that at the end of the first minute";
+        let claim = Claim::new(id("resident"), text, Rule::RatioOfMedians, GROWTH);
+        trial.judge(claim.of(&series))?;
+        // Files grow up to their bounds and begin anew: what is compared is the most.
+        let series = ["later", "first"].map(|when| id(&format!("disk/{when}")));
+        let rule = Rule::RatioOfPercentiles { percent: 100.0 };
+        let text = "most bytes of files after the first minute, by the most in it";
+        trial.judge(Claim::new(id("disk"), text, rule, GROWTH).of(&series))?;
+        let backwards = ["first", "later"].map(|when| id(&format!("backwards/{when}")));
+        let text = "times that a counter ran backwards";
+        let claim = Claim::new(id("backwards"), text, Rule::Sum, Bound::equal(0.0));
+        trial.judge(claim.of(&backwards))?;
+        let text = "counters that ran forwards between two samples, at least";
+        let claim = Claim::new(id("forwards"), text, Rule::Min, Bound::at_least(1.0));
+        trial.judge(claim.of(&[id("forwards/later")])).map(drop)
+    }
+}
+
+/// Everything in a status that only ever grows.
+pub(super) fn counters_of(status: &Status) -> Counters {
+    let mut counters = Counters::new();
+    if let Ok(value) = serde_json::to_value(status) {
+        add("", &value, &mut counters);
+    }
+    counters
+}
+
+/// The counters of a page in Prometheus' text format.
+pub(super) fn add_metrics(page: &str, counters: &mut Counters) {
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let Some((name, value)) = line.rsplit_once(' ') else { continue };
+        let family = name.split('{').next().unwrap_or(name);
+        if let (true, Ok(value)) = (family.ends_with("_total"), value.parse()) {
+            counters.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// Bytes of all files in these folders whose name, or that of a folder above them, holds `name`.
+pub(super) fn bytes_of(folders: &[PathBuf], name: &str) -> u64 {
+    folders.iter().map(|folder| bytes_in(folder, name, 0)).sum()
+}
+
+fn bytes_in(folder: &Path, name: &str, depth: u32) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let mut bytes = 0;
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().contains(name) {
+            continue;
+        }
+        match entry.metadata() {
+            Ok(data) if data.is_dir() && depth < DEPTH_MAX => {
+                bytes += bytes_in(&entry.path(), "", depth + 1);
+            }
+            Ok(data) if data.is_file() => bytes += data.len(),
+            // Renamed or removed a moment ago; or a socket.
+            _ => {}
+        }
+    }
+    bytes
+}
+
+/// How many counters ran backwards, and how many forwards.
+fn moved(before: &Counters, after: &Counters) -> (u64, u64) {
+    let now = |path: &String| after.get(path).copied();
+    let backwards = before.iter().filter(|&(path, was)| now(path).is_none_or(|now| now < *was));
+    let forwards = after.iter().filter(|&(path, now)| before.get(path).is_none_or(|was| now > was));
+    (backwards.count() as u64, forwards.count() as u64)
+}
+
+fn add(path: &str, value: &Value, counters: &mut Counters) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if !GAUGES.contains(&key.as_str()) {
+                    add(&format!("{path}/{key}"), value, counters);
+                }
+            }
+        }
+        Value::Array(list) => {
+            for (index, value) in list.iter().enumerate() {
+                add(&format!("{path}/{index}"), value, counters);
+            }
+        }
+        value => {
+            if let Some(count) = value.as_u64() {
+                counters.insert(path.to_owned(), count);
+            }
+        }
+    }
+}
+
+/// Of the row.
+const GROWTH: Bound = Bound::at_most(1.01);
+
+/// What a status has that goes up and down.
+const GAUGES: [&str; 6] = ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns"];
+
+/// Folders in folders.
+const DEPTH_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_runs_backwards_or_goes_is_seen() {
+        let mut status = Status::default();
+        status.vifs.push(weir_node::status::IfaceStatus::default());
+        status.vifs[0].send.sent.packets = 7;
+        status.vifs[0].send.backlog.packets = 3;
+        status.worker.frames_free = 5;
+        let before = counters_of(&status);
+        assert_eq!(before["/vifs/0/send/sent/packets"], 7);
+        // What waits and what is free may become less.
+        status.vifs[0].send.backlog.packets = 2;
+        status.worker.frames_free = 4;
+        assert_eq!(moved(&before, &counters_of(&status)), (0, 0));
+        status.vifs[0].send.sent.packets = 8;
+        assert_eq!(moved(&before, &counters_of(&status)), (0, 1));
+        status.vifs[0].send.sent.packets = 6;
+        assert_eq!(moved(&before, &counters_of(&status)), (1, 0));
+        status.vifs.clear();
+        assert!(moved(&before, &counters_of(&status)).0 > 1);
+        let mut page = Counters::new();
+        add_metrics("# TYPE a_total counter\na_total{x=\"a b\"} 4\nb 5\nc_total 6\n", &mut page);
+        assert_eq!(page, Counters::from([("a_total{x=\"a b\"}".into(), 4), ("c_total".into(), 6)]));
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A real node under full load for ten minutes, its interface in use all the while: readers,
+//! listeners to events, ten changes a second.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_api::client::{Client, Method};
+use weir_host::StateDir;
+use weir_host::traffic::Rate;
+use weir_node::overlay::Overlay;
+use weir_policy::Policy;
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::BitRate;
+
+use super::Row;
+use super::growth::{Watch, add_metrics, bytes_of, counters_of};
+use crate::node::NodeProcess;
+use crate::{Middle, Outcome, Run, Star, Trial, TrialError, clock};
+
+/// Shows the part of the row that is real.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    let times = match trial.quick {
+        true => Times { all: 60, first: 15 },
+        false => Times { all: 600, first: 60 },
+    };
+    let star = Star::new("node-soak", VIFS, BitRate::from_mbps(LINK_MBPS));
+    let mut policy = star.policy();
+    policy.api.changes = RECORD;
+    let names: Vec<String> = policy.vifs.iter().map(|vif| vif.name.clone()).collect();
+    let flood = Some(Rate::Bps(FLOOD_MBPS * 1_000_000));
+    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
+    let run = Run {
+        middle: Middle::Weir(Box::new(policy.clone())),
+        senders: vec![star.generator(streams)],
+        receivers: vec![star.sink_at("wire")],
+        changes: Vec::new(),
+        length: Duration::from_secs(times.all + EDGES),
+        star,
+    };
+    let (outcome, (watch, asked)) = run.run_beside(|rig| {
+        let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
+        let folders = folders(&policy, rig.folder().parent().map(Into::into));
+        beside(node, &names, &times, &|| bytes_of(&folders, &policy.node.name))
+    })?;
+    judge_use(trial, row, &outcome, &asked, &times)?;
+    watch.judge(trial, row, "soak", [1.0, 1.0])
+}
+
+/// Seconds.
+struct Times {
+    all: u64,
+    /// Of these, those that memory and files of the others are compared with.
+    first: u64,
+}
+
+/// What came of the use beside the traffic.
+#[derive(Default)]
+struct Asked {
+    reads: AtomicU64,
+    events: AtomicU64,
+    changes: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Where the node keeps what is its own.
+fn folders(policy: &Policy, state: Option<PathBuf>) -> Vec<PathBuf> {
+    let overlay = Overlay::path(&StateDir::from_env(), &policy.node.name);
+    let mut folders: Vec<PathBuf> =
+        overlay.parent().map(Into::into).into_iter().chain(state).collect();
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+fn beside(
+    node: &NodeProcess,
+    names: &[String],
+    times: &Times,
+    disk: &dyn Fn() -> u64,
+) -> Result<(Watch, Asked), TrialError> {
+    let (mut watch, asked) = (Watch::default(), Asked::default());
+    let client = node.client();
+    let end = Instant::now() + Duration::from_secs(times.all);
+    let watched = std::thread::scope(|scope| {
+        for _ in 0..LISTENERS {
+            scope.spawn(|| listen(&client, end, &asked));
+        }
+        for number in 0..READERS {
+            let (client, asked) = (&client, &asked);
+            scope.spawn(move || read(client, number, end, asked));
+        }
+        scope.spawn(|| change(&client, names, end, &asked));
+        let start = Instant::now();
+        for second in 1..=times.all {
+            clock::sleep(Duration::from_secs(second).saturating_sub(start.elapsed()))?;
+            let mut counters = counters_of(&node.status()?);
+            let page = client.text("/metrics");
+            let page = page.map_err(|error| TrialError::Node(error.to_string()))?;
+            add_metrics(&page, &mut counters);
+            watch.sample(second <= times.first, node.pid(), disk(), counters)?;
+        }
+        Ok::<_, TrialError>(())
+    });
+    watched.map(|()| (watch, asked))
+}
+
+fn listen(client: &Client, end: Instant, asked: &Asked) {
+    while Instant::now() < end {
+        let Ok(mut events) = client.events("/v1/events?interval_ms=100") else {
+            asked.failed.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        while Instant::now() < end {
+            match events.event(Duration::from_secs(5)) {
+                Ok(Some(_)) => asked.events.fetch_add(1, Ordering::Relaxed),
+                _ => asked.failed.fetch_add(1, Ordering::Relaxed),
+            };
+        }
+    }
+}
+
+/// On a connection of its own each, as programs that ask now and then do.
+fn read(client: &Client, number: u32, end: Instant, asked: &Asked) {
+    let paths = ["/v1/status", "/v1/policy", "/metrics", "/v1/changes", "/v1/overlay"];
+    for path in paths.iter().cycle().skip(number as usize) {
+        if Instant::now() >= end {
+            return;
+        }
+        let counter = if client.text(path).is_ok() { &asked.reads } else { &asked.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(READ_PAUSE);
+    }
+}
+
+/// Limits of all but those that flood, of one length each; every tenth is taken back.
+fn change(client: &Client, names: &[String], end: Instant, asked: &Asked) {
+    for number in 0_u64.. {
+        if Instant::now() >= end {
+            return;
+        }
+        let done = if number % 10 == 9 {
+            client.ask::<serde_json::Value>(Method::POST, "/v1/undo", Some(&serde_json::json!({})))
+        } else {
+            let others = &names[2..];
+            let name = &others[usize::try_from(number).unwrap_or(0) % others.len()];
+            let body =
+                serde_json::json!({ "send": { "rate_bps": 10_000_001 + number % 80_000_000 }});
+            client.ask(Method::PATCH, &format!("/v1/vifs/{name}"), Some(&body))
+        };
+        let counter = if done.is_ok() { &asked.changes } else { &asked.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+        // First as many as fill the record, since one that is not full grows.
+        if number > FILL {
+            std::thread::sleep(CHANGE_PAUSE);
+        }
+    }
+}
+
+/// The run was what it says: full load, and an interface in use.
+fn judge_use(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    outcome: &Outcome,
+    asked: &Asked,
+    times: &Times,
+) -> Result<(), TrialError> {
+    let at_least = |each_second: f64| Bound::at_least(each_second * crate::float(times.all));
+    for (part, what, count, bound) in [
+        ("reads", "requests that read", &asked.reads, at_least(10.0)),
+        ("events", "events heard", &asked.events, at_least(10.0)),
+        ("changes", "changes made", &asked.changes, at_least(2.0)),
+        ("failed", "requests that failed", &asked.failed, Bound::equal(0.0)),
+    ] {
+        let name = row.id(&format!("soak/{part}"));
+        trial.keep(&name, Series::count("1", count.load(Ordering::Relaxed)))?;
+        trial.judge(Claim::new(&name, what, Rule::Sum, bound).of(&[&name]))?;
+    }
+    let seconds = usize::try_from(times.all).unwrap_or(1);
+    let mut wire = vec![0.0; seconds];
+    for stream in 0..2 {
+        let bits = outcome.bits_each_second(0, stream, seconds);
+        wire.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
+    }
+    let name = row.id("soak/wire");
+    trial.keep(&name, Series::sampled("bit/s", 1.0, wire))?;
+    let full = Bound::at_least(0.9 * crate::float(LINK_MBPS * 1_000_000));
+    let claim = Claim::new(row.id("soak/full"), "on the link, mean", Rule::Mean, full);
+    trial.judge(claim.of(&[name]).skip(1)).map(drop)
+}
+
+const VIFS: usize = 6;
+const LINK_MBPS: u64 = 50;
+/// Of each of two: three times the link together.
+const FLOOD_MBPS: u64 = 75;
+const LISTENERS: u32 = 2;
+const READERS: u32 = 4;
+const READ_PAUSE: Duration = Duration::from_millis(100);
+const CHANGE_PAUSE: Duration = Duration::from_millis(70);
+/// Changes on record: soon it is full, and then written anew again and again.
+const RECORD: u32 = 50;
+/// Changes that fill it, up to where it is written anew.
+const FILL: u64 = 110;
+/// Seconds that traffic goes on after the last sample.
+const EDGES: u64 = 3;
