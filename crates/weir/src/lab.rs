@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use weir_host::StateDir;
 use weir_host::delay_line::{self, Pair};
 use weir_host::journal::{self, Scope, UndoReport};
@@ -19,11 +20,17 @@ pub(crate) enum Lab {
     Up {
         /// The topology
         file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Take it down
     Down {
         /// The topology
         file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Delay frames between devices of this namespace, until ended
     #[command(hide = true)]
@@ -48,20 +55,27 @@ pub(crate) struct Clean {
     /// Labs that were brought up to stay, too
     #[arg(long)]
     all: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Lab {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let state = StateDir::from_env();
         match self {
-            Self::Up { file } => {
+            Self::Up { file, json } => {
                 let topology = read(&file)?;
                 let name = topology.name.clone();
                 lab::Lab::up(topology, &state)?.keep()?;
-                println!("lab {name} is up");
+                if json {
+                    output::print_own(&json!({ "lab": name, "up": true }))?;
+                } else {
+                    output::print(&format!("lab {name} is up\n"))?;
+                }
             }
-            Self::Down { file } => {
-                return Ok(report(&lab::down(&read(&file)?.name, &state)?));
+            Self::Down { file, json } => {
+                return report(&lab::down(&read(&file)?.name, &state)?, json);
             }
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
             Self::Status { file, json } => {
@@ -80,7 +94,7 @@ impl Lab {
 impl Clean {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let scope = if self.all { Scope::All } else { Scope::Stale };
-        Ok(report(&journal::clean(&StateDir::from_env(), scope)?))
+        report(&journal::clean(&StateDir::from_env(), scope)?, self.json)
     }
 }
 
@@ -90,15 +104,15 @@ fn read(file: &Path) -> Result<Topology, Failure> {
     Topology::parse(&text).map_err(|problems| format!("{}:\n{problems}", file.display()).into())
 }
 
-fn report(report: &UndoReport) -> ExitCode {
-    for what in &report.undone {
-        println!("undone: {what}");
+fn report(report: &UndoReport, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        output::print_own(report)?;
+    } else {
+        let lines = |what: &str, list: &[String]| -> String {
+            list.iter().map(|line| format!("{what}: {line}\n")).collect()
+        };
+        output::print(&(lines("undone", &report.undone) + &lines("left", &report.left)))?;
+        eprint!("{}", lines("not undone", &report.failed));
     }
-    for what in &report.left {
-        println!("left: {what}");
-    }
-    for what in &report.failed {
-        eprintln!("not undone: {what}");
-    }
-    if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -8,18 +8,20 @@
 mod conformance;
 mod demo;
 mod doctor;
+mod documents;
 mod lab;
 mod live;
 mod node;
 mod output;
 mod reproduce;
 mod token;
+mod top;
 mod traffic;
 mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Network resource control for virtualized nodes.
 #[derive(Debug, Parser)]
@@ -47,6 +49,8 @@ enum Command {
     Diff(live::Diff),
     /// Take a change back
     Undo(live::Undo),
+    /// Watch a node live: rates against guarantees, queues, delay, drops
+    Top(top::Top),
     /// Make a token for the node's interface
     Token(token::Token),
     /// A network of namespaces on this machine
@@ -66,6 +70,12 @@ enum Command {
     Clean(lab::Clean),
     /// Say what this host offers, found by trying, as JSON
     Doctor(doctor::Doctor),
+    /// Print the completions of a shell
+    Completions(documents::Completions),
+    /// Write the manual pages into a folder
+    Man(documents::Man),
+    #[command(hide = true)]
+    Names(documents::Names),
 }
 
 /// Why a subcommand failed, for a person.
@@ -92,6 +102,7 @@ fn main() -> ExitCode {
         Command::Show(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Undo(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),
@@ -100,6 +111,9 @@ fn main() -> ExitCode {
         Command::Reproduce(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::Completions(command) => command.run(Arguments::command()),
+        Command::Man(command) => command.run(Arguments::command()),
+        Command::Names(command) => command.run(),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir: {failure}");

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_api::Server;
 use weir_api::client::{Client, Method, escaped};
 use weir_host::StateDir;
@@ -30,28 +30,47 @@ pub(crate) enum Node {
         /// Print what would be done and touch nothing
         #[arg(long)]
         dry_run: bool,
+        /// The same as JSON
+        #[arg(long, requires = "dry_run")]
+        json: bool,
         /// Undo all and exit with 4, unless `weir node confirm` comes in this time
         #[arg(long, value_name = "TIME")]
         confirm: Option<Nanos>,
     },
     /// Counters, queues, lateness, as JSON
-    Status(Name),
+    Status(Step),
     /// Read the policy file again and apply what changed
-    Reload(Name),
+    Reload(Step),
     /// Keep a node that was started with --confirm
-    Confirm(Name),
+    Confirm(Step),
     /// Undo everything and end
-    Stop(Name),
+    Stop(Step),
     /// End, and leave devices and data plane to the next start: for a restart or an upgrade
-    Leave(Name),
+    Leave(Step),
 }
 
-/// Which node.
+/// Something that a running node is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Step {
+    #[command(flatten)]
+    name: Name,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which node. With `WEIR_TOKEN` in the environment, as the owner of that token.
 #[derive(Debug, Args)]
 pub(crate) struct Name {
     /// The node's name, if several run here
     #[arg(long)]
     node: Option<String>,
+    /// A node elsewhere: https://HOST:PORT, as the owner of the token in WEIR_TOKEN
+    #[arg(long, conflicts_with = "node")]
+    url: Option<String>,
+    /// Authorities that vouch for its certificate, PEM [default: the machine's]
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
 }
 
 /// Copy a vif's frames as pcapng.
@@ -130,10 +149,14 @@ impl Capture {
 impl Node {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Run { config, dry_run, confirm } => {
+            Self::Run { config, dry_run, json, confirm } => {
                 if dry_run {
                     let plan = Plan::of(&weir_node::read_policy(&config)?);
-                    output::print(&plan.to_string())?;
+                    if json {
+                        output::print_own(&plan.view())?;
+                    } else {
+                        output::print(&plan.to_string())?;
+                    }
                     let possible = plan.is_possible();
                     return Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE });
                 }
@@ -146,33 +169,54 @@ impl Node {
                     Ended::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
                 })
             }
-            Self::Status(name) => {
+            // JSON in any case, and so before there was the option.
+            Self::Status(Step { name, .. }) => {
                 output::print_json(&name.client()?.get::<Value>("/v1/status")?)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Self::Reload(name) => name.ask("/v1/reload"),
-            Self::Confirm(name) => name.ask("/v1/confirm"),
-            Self::Stop(name) => name.ask("/v1/stop"),
-            Self::Leave(name) => name.ask("/v1/leave"),
+            Self::Reload(step) => step.ask("reload"),
+            Self::Confirm(step) => step.ask("confirm"),
+            Self::Stop(step) => step.ask("stop"),
+            Self::Leave(step) => step.ask("leave"),
         }
     }
 }
 
 impl Name {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let state = StateDir::from_env();
-        let socket = match &self.node {
-            Some(name) => control::socket_path(state.path(), name),
-            None => control::only_socket(state.path())?,
+        let client = match &self.url {
+            Some(url) => Client::remote(url, self.ca.as_deref())?,
+            None => Client::new(&self.socket()?),
         };
-        Ok(Client::new(&socket))
+        // In the environment and not an option: other users see a process's command line.
+        Ok(match std::env::var(TOKEN) {
+            Ok(token) if !token.is_empty() => client.with_token(&token),
+            _ => client,
+        })
     }
 
-    fn ask(&self, path: &str) -> Result<ExitCode, Failure> {
-        self.client()?.ask::<()>(Method::POST, path, None::<&()>)?;
+    fn socket(&self) -> Result<PathBuf, Failure> {
+        let state = StateDir::from_env();
+        Ok(match &self.node {
+            Some(name) => control::socket_path(state.path(), name),
+            None => control::only_socket(state.path())?,
+        })
+    }
+}
+
+impl Step {
+    fn ask(&self, what: &str) -> Result<ExitCode, Failure> {
+        let client = self.name.client()?;
+        client.ask::<()>(Method::POST, &format!("/v1/{what}"), None::<&()>)?;
+        if self.json {
+            output::print_own(&json!({ "done": what }))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
+
+/// The variable of the environment with the caller's token.
+const TOKEN: &str = "WEIR_TOKEN";
 
 /// The exit status of a node that undid itself: a script that takes a host's only interface must
 /// not take it for success, nor for one of the failures that have a status of their own.

@@ -74,6 +74,21 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
+/// The same for a shape that is this program's own, and no body of the node's interface: it names
+/// its version, which is another when a key goes or means something else.
+pub(crate) fn print_own(value: &impl Serialize) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Own<'v, T> {
+        version: u32,
+        #[serde(flatten)]
+        value: &'v T,
+    }
+    print_json(&Own { version: SHAPES, value })
+}
+
+/// Of all shapes that [`print_own`] prints.
+const SHAPES: u32 = 1;
+
 /// Where and when this run is made.
 pub(crate) fn origin() -> Origin {
     machine::origin(&machine::command_line(), option_env!("WEIR_COMMIT").unwrap_or("unknown"))

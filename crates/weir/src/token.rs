@@ -29,7 +29,7 @@ impl Token {
         let role = if slice.is_some() { "tenant" } else { "administrator" };
         let sha256 = digest.to_string();
         if json {
-            output::print_json(&json!({
+            output::print_own(&json!({
                 "token": token, "name": name, "role": role, "slice": slice, "sha256": sha256
             }))?;
             return Ok(ExitCode::SUCCESS);

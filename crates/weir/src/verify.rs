@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use serde_json::{Value, json};
 use weir_result::ResultFile;
 use weir_trials::verify::{Row, TABLES, Table};
 use weir_trials::{Trial, TrialError};
 
-use crate::output::{Output, origin};
+use crate::output::{self, Output, origin};
 use crate::{Failure, Usage};
 
 /// Show a table of requirements row by row.
@@ -32,7 +33,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Some(name) = &self.table else {
-            list();
+            list(self.output.json)?;
             return Ok(ExitCode::SUCCESS);
         };
         let unknown = || Usage(format!("no table '{name}'"));
@@ -95,13 +96,24 @@ fn not_made(count: usize, first: &str) -> String {
     }
 }
 
-fn list() {
+fn list(as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let row = |row: &Row| json!({ "number": row.number, "title": row.title });
+        let table = |table: &Table| {
+            let rows: Vec<Value> = table.rows.iter().map(row).collect();
+            json!({ "name": table.name, "rows": rows })
+        };
+        let tables: Vec<Value> = TABLES.iter().map(table).collect();
+        return output::print_own(&json!({ "tables": tables }));
+    }
+    let mut text = String::new();
     for table in TABLES {
-        println!("{}", table.name);
+        text += &format!("{}\n", table.name);
         for row in table.rows {
-            println!("  {:>3}  {}", row.number, row.title);
+            text += &format!("  {:>3}  {}\n", row.number, row.title);
         }
     }
+    output::print(&text)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod bench;
 mod cargo_test;
 mod ci;
 mod command;
+mod deb;
 mod fuzz;
 mod no_std;
 mod picture;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         "bless" => tools::bless(rest),
         "openapi" => tools::bless(&["--workspace", "--test", "openapi"].map(str::to_owned)),
         "picture" => picture::renew(),
+        "deb" => deb::build(rest),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -84,5 +86,6 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
                     what is kept where, and how to compare with another revision
   bless             rewrite goldens and generated documents, then show what changed
   picture           run the demo, and put its chart and table into the README
+  deb [--out DIR]   a Debian package, in target/debian; the same tree gives the same bytes
   help              this text
 ";

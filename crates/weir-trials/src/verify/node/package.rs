@@ -15,7 +15,7 @@ use crate::{Trial, TrialError};
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let Some(package) = package() else {
         let text = format!(
-            "SKIPPED {}: no package in {FOLDER}: `cargo xtask deb` makes it; or name it in WEIR_DEB",
+            "SKIPPED {}: none in {FOLDER}; `cargo xtask deb` makes one, WEIR_DEB names it",
             row.id("deb")
         );
         trial.say(&text);
@@ -142,7 +142,9 @@ inside weir node run --config /usr/share/doc/weir/examples/node.toml --dry-run >
 grep -q "The policy, with its defaults" out && echo "ran dry-run"
 inside mkdir -p /var/lib/weir /run/weir
 inside cp /usr/share/doc/weir/examples/node.toml /etc/weir/edge1.toml
-inside sh -c 'echo {} > /var/lib/weir/overlay-edge1.json; echo {} > /var/lib/weir/changes-edge1.jsonl'
+for name in overlay-edge1.json changes-edge1.jsonl; do
+    inside cp /etc/weir/edge1.toml "/var/lib/weir/$name"
+done
 inside dpkg --remove weir >&2
 files removed
 inside dpkg --purge weir >&2

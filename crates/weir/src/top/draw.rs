@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Draws a model into whatever room there is: both directions side by side, one, or rates alone.
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row as Line2, Table, TableState, Wrap};
+
+use super::model::{Kind, Model, Row, Side, Sort, Way};
+use super::text;
+
+/// What is drawn, and how.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    pub(super) sort: Sort,
+    pub(super) way: Way,
+    pub(super) reversed: bool,
+    pub(super) paused: bool,
+    pub(super) help: bool,
+    /// Row that the last line tells of.
+    pub(super) selected: usize,
+    /// For how many seconds the node is not heard, and why.
+    pub(super) lost: Option<(u64, String)>,
+    /// Where the table's first visible row is.
+    pub(super) table: TableState,
+}
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, view: &mut View) {
+    let area = frame.area();
+    if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
+        let text = format!("needs {WIDTH_MIN} x {HEIGHT_MIN} characters");
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
+        return;
+    }
+    let one = Constraint::Length(1);
+    let [head, state, table, why, keys] =
+        Layout::vertical([one, one, Constraint::Min(1), Constraint::Length(2), one]).areas(area);
+    let title = if model.node.is_empty() { "connecting".to_owned() } else { text::head(model) };
+    frame.render_widget(Paragraph::new(title).style(BOLD), head);
+    frame.render_widget(Paragraph::new(state_line(model, view)), state);
+    let rows = model.sorted(view.sort, view.way, view.reversed);
+    view.selected = view.selected.min(rows.len().saturating_sub(1));
+    draw_table(frame, table, &rows, view);
+    let why_lines = rows.get(view.selected).map(|row| reasons(row)).unwrap_or_default();
+    frame.render_widget(Paragraph::new(why_lines), why);
+    frame.render_widget(Paragraph::new(KEYS).style(DIM), keys);
+    if view.help {
+        draw_help(frame, area);
+    }
+}
+
+fn state_line(model: &Model, view: &View) -> Line<'static> {
+    if let Some((seconds, why)) = &view.lost {
+        let text = format!("LOST for {seconds} s, old numbers below; trying again: {why}");
+        return Line::from(text).style(Style::new().fg(Color::Red).add_modifier(Modifier::BOLD));
+    }
+    if model.rows.is_empty() {
+        return Line::from("no ports and no vifs yet");
+    }
+    let order = if view.reversed { "reversed" } else { "" };
+    let mut text = format!("by {} {order}", view.sort.name()).trim_end().to_owned();
+    if !model.is_measured() {
+        text += ", measuring";
+    }
+    if view.paused {
+        return Line::from(format!("PAUSED, {text}")).style(Style::new().fg(Color::Yellow));
+    }
+    Line::from(text).style(DIM)
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: &mut View) {
+    let ways: &[Way] =
+        if area.width >= WIDTH_BOTH { &[Way::Send, Way::Receive] } else { &[view.way] };
+    let narrow = area.width < WIDTH_ONE;
+    let mut widths = vec![Constraint::Min(if narrow { 8 } else { 16 })];
+    let mut titles = vec![Cell::from("NAME")];
+    for way in ways {
+        let columns = if narrow { &COLUMNS[..2] } else { &COLUMNS };
+        for (index, (title, width)) in columns.iter().enumerate() {
+            widths.push(Constraint::Length(*width));
+            let title = if index == 0 { way.name().to_uppercase() } else { (*title).to_owned() };
+            titles.push(right(title));
+        }
+        if !narrow {
+            widths.push(Constraint::Length(BAR));
+            titles.push(Cell::from("OF GUAR."));
+        }
+    }
+    let lines = rows.iter().map(|row| {
+        let style = if row.kind == Kind::Vif { Style::new() } else { BOLD };
+        let mut cells = vec![Cell::from(text::name(row)).style(style)];
+        for way in ways {
+            cells.extend(cells_of(row.side(*way), narrow));
+        }
+        Line2::new(cells)
+    });
+    let table = Table::new(lines, widths)
+        .header(Line2::new(titles).style(Style::new().add_modifier(Modifier::UNDERLINED)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .column_spacing(1);
+    view.table.select(Some(view.selected));
+    frame.render_stateful_widget(table, area, &mut view.table);
+}
+
+fn cells_of(side: &Side, narrow: bool) -> Vec<Cell<'static>> {
+    let got = match side.share() {
+        Some(_) if side.is_short() => Style::new().fg(Color::Red),
+        Some(share) if share >= 1.0 => Style::new().fg(Color::Green),
+        _ => Style::new(),
+    };
+    let rate = right(text::bits(side.rate_bps)).style(got);
+    let percent = right(text::percent(side)).style(got);
+    if narrow {
+        return vec![rate, percent];
+    }
+    let warn = |on: bool| if on { Style::new().fg(Color::Yellow) } else { Style::new() };
+    vec![
+        rate,
+        percent,
+        right(text::guarantee(side)),
+        right(text::count(super::model::float(side.queue_packets))),
+        right(text::delay(side)).style(warn(side.delay_s.is_some_and(|delay| delay > 0.1))),
+        right(text::drops(side)).style(warn(side.drops_per_s > 0.0)),
+        Cell::from(bar(side)).style(got),
+    ]
+}
+
+/// Full at the guarantee; what goes beyond it is in the percent.
+fn bar(side: &Side) -> String {
+    let Some(share) = side.share() else { return String::new() };
+    let full = (1..=BAR).filter(|step| share * f64::from(BAR) >= f64::from(*step) - 0.5).count();
+    "█".repeat(full) + &"·".repeat(usize::from(BAR) - full)
+}
+
+/// Why the selected row loses packets.
+fn reasons(row: &Row) -> Vec<Line<'static>> {
+    let line = |way: Way| {
+        let side = row.side(way);
+        let mut by: Vec<_> = side.drops_per_s_by.iter().collect();
+        by.sort_by(|a, b| b.1.total_cmp(a.1));
+        let each = by.iter().map(|(reason, drops)| format!("{reason} {}/s", text::count(**drops)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        let limit = side.limit_bps.map_or_else(String::new, |limit| {
+            format!(", limit {}", text::bits(super::model::float(limit)))
+        });
+        Line::from(vec![
+            Span::styled(format!("{} {}: ", row.name, way.name()), BOLD),
+            Span::raw(format!("offered {}{limit}; ", text::bits(side.offered_bps))),
+            Span::raw(if each.is_empty() {
+                "no drops".to_owned()
+            } else {
+                format!("drops: {each}")
+            }),
+        ])
+    };
+    vec![line(Way::Send), line(Way::Receive)]
+}
+
+fn draw_help(frame: &mut Frame<'_>, area: Rect) {
+    let (width, height) = (HELP_WIDTH.min(area.width), HELP_HEIGHT.min(area.height));
+    let [_, middle, _] =
+        Layout::vertical([Constraint::Min(0), Constraint::Length(height), Constraint::Min(0)])
+            .areas(area);
+    let [_, middle, _] =
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(width), Constraint::Min(0)])
+            .areas(middle);
+    frame.render_widget(Clear, middle);
+    let help = Paragraph::new(HELP).block(Block::bordered().title("weir top"));
+    frame.render_widget(help.wrap(Wrap { trim: false }), middle);
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Line::from(text).alignment(Alignment::Right))
+}
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+
+/// Both directions; one; less than that has rates alone.
+const WIDTH_BOTH: u16 = 118;
+const WIDTH_ONE: u16 = 66;
+const WIDTH_MIN: u16 = 24;
+const HEIGHT_MIN: u16 = 8;
+
+/// Titles and widths of what a direction has; the first has its name.
+const COLUMNS: [(&str, u16); 6] =
+    [("RATE", 7), ("%", 5), ("GUAR.", 5), ("QUEUE", 5), ("DELAY", 6), ("DROPS/s", 7)];
+const BAR: u16 = 8;
+
+const KEYS: &str = "q quit  ? help  p pause  s sort  d direction";
+
+const HELP: &str = "\
+q, Esc   quit
+p        pause; the numbers stay
+s, S     sort by the next key; the other way round
+n r g    by name, rate, share of the guarantee
+w l x    by waiting packets, delay, drops
+d        the other direction, where one is shown
+Up Down  the row that the last lines tell of
+?        this
+
+RATE is what was handed on, in bits a second of layer 2. Red: less
+than its guarantee although more was wanted. Green: all of it.
+DELAY is how long the queue takes at the present rate.";
+const HELP_WIDTH: u16 = 70;
+const HELP_HEIGHT: u16 = 14;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use serde_json::json;
+    use weir_node::status::{Amount, IfaceStatus, Status};
+
+    use super::super::model::Sample;
+    use super::*;
+
+    /// What the terminal shows is what is stored; `./x bless` rewrites it.
+    fn shows(name: &str, (width, height): (u16, u16), model: &Model, view: &mut View) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, model, view)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let mut text = String::new();
+        for y in 0..height {
+            let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+            text += line.trim_end();
+            text.push('\n');
+        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top");
+        let path = folder.join(format!("{name}.txt"));
+        if std::env::var_os("WEIR_BLESS").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let stored = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(stored == text, "{}:\n{text}", path.display());
+        text
+    }
+
+    fn share(min: u64, rate: Option<u64>) -> serde_json::Value {
+        json!({ "priority": 1, "min_rate_bps": min, "rate_bps": rate })
+    }
+
+    fn granted() -> serde_json::Value {
+        let vif = |name: &str, slice: &str, min| {
+            json!({
+                "name": name, "slice": slice, "send": share(min, None), "receive": share(0, None)
+            })
+        };
+        let slice = |name: &str, min| {
+            json!({
+                "name": name, "send": share(min, Some(80_000_000)), "receive": share(0, None)
+            })
+        };
+        json!({
+            "node": "edge",
+            "ports": [{ "name": "up0", "rate_bps": 100_000_000 }],
+            "slices": [slice("gold", 0), slice("lead", 20_000_000)],
+            "vifs": [
+                vif("gold.0", "gold", 30_000_000),
+                vif("gold.1", "gold", 10_000_000),
+                vif("lead.0", "lead", 0),
+            ],
+        })
+    }
+
+    /// A second later: gold.0 gets 25 of 30 Mbit/s and waits, lead.0 drops.
+    fn model() -> Model {
+        let iface = |name: &str, megabits: u64| {
+            let mut iface = IfaceStatus { name: name.into(), ..IfaceStatus::default() };
+            let bytes = megabits * 125_000;
+            iface.send.sent = Amount { packets: bytes / 1000, bytes };
+            iface.send.received = iface.send.sent;
+            iface
+        };
+        let mut status = Status { node: "edge".into(), ..Status::default() };
+        (status.now_ns, status.uptime_ns) = (5_000_000_000, 1_000_000_000);
+        status.worker.turns = 1000;
+        status.ports.push(iface("up0", 0));
+        status.vifs.extend(["gold.0", "gold.1", "lead.0"].map(|name| iface(name, 0)));
+        let mut later = status.clone();
+        (later.now_ns, later.uptime_ns) = (6_000_000_000, 2_000_000_000);
+        (later.worker.turns, later.worker.busy_turns) = (26_000, 5_000);
+        (later.worker.frames, later.worker.frames_free) = (16_384, 16_000);
+        (later.worker.lateness.p99_ns, later.worker.lateness.max_ns) = (71_000, 2_300_000);
+        later.ports[0] = iface("up0", 96);
+        later.vifs = vec![iface("gold.0", 25), iface("gold.1", 10), iface("lead.0", 61)];
+        later.vifs[0].send.backlog = Amount { packets: 128, bytes: 128_000 };
+        let full = Amount { packets: 5200, bytes: 5_200_000 };
+        later.vifs[2].send.dropped.insert("queue_full".into(), full);
+        let storm = Amount { packets: 12, bytes: 720 };
+        later.vifs[2].send.dropped.insert("storm".into(), storm);
+        let mut model = Model::default();
+        for status in [status, later] {
+            let granted = serde_json::from_value(granted()).unwrap();
+            model.take(Sample { status, granted });
+        }
+        model
+    }
+
+    #[test]
+    fn both_directions_stand_side_by_side_where_there_is_room() {
+        let mut view = View { selected: 5, ..View::default() };
+        let text = shows("wide", (130, 16), &model(), &mut view);
+        assert!(text.contains("queue_full 5.20k/s, storm 12/s"), "{text}");
+        assert!(text.contains("41.0ms"), "the time of 128 kB at 25 Mbit/s: {text}");
+    }
+
+    #[test]
+    fn one_direction_is_shown_where_there_is_not() {
+        let mut view = View { sort: Sort::Rate, ..View::default() };
+        shows("one", (80, 16), &model(), &mut view);
+        view = View { way: Way::Receive, paused: true, reversed: true, ..View::default() };
+        let text = shows("paused", (80, 16), &model(), &mut view);
+        assert!(text.contains("RECEIVE") && text.contains("PAUSED"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_rates_and_shares() {
+        shows("narrow", (40, 12), &model(), &mut View::default());
+        let text = shows("tiny", (20, 4), &model(), &mut View::default());
+        assert!(text.contains("needs 24 x 8"), "{text}");
+    }
+
+    #[test]
+    fn a_node_that_is_lost_is_said_to_be() {
+        let lost = Some((3, "/run/weir/node-edge.sock: no node answers".to_owned()));
+        let mut view = View { lost, ..View::default() };
+        let text = shows("lost", (100, 14), &model(), &mut view);
+        assert!(text.contains("LOST for 3 s"), "{text}");
+    }
+
+    #[test]
+    fn before_anything_is_known_that_is_said() {
+        let text = shows("empty", (80, 10), &Model::default(), &mut View::default());
+        assert!(text.contains("no ports and no vifs yet"), "{text}");
+        let mut view = View { help: true, ..View::default() };
+        shows("help", (100, 20), &model(), &mut view);
+    }
+
+    /// The tenant that lost most of what it wanted comes first; its vifs go with it.
+    #[test]
+    fn rows_are_in_the_order_that_is_asked_for() {
+        let model = model();
+        let names = |sort, reversed| -> Vec<String> {
+            let rows = model.sorted(sort, Way::Send, reversed);
+            rows.iter().map(|row| row.name.clone()).collect()
+        };
+        assert_eq!(names(Sort::Name, false), ["up0", "gold", "gold.0", "gold.1", "lead", "lead.0"]);
+        assert_eq!(names(Sort::Rate, false), ["up0", "lead", "lead.0", "gold", "gold.0", "gold.1"]);
+        assert_eq!(names(Sort::Queue, true)[1], "lead");
+        assert_eq!(names(Sort::Guarantee, false)[1..4], ["gold", "gold.0", "gold.1"]);
+        let all: Vec<Sort> = std::iter::successors(Some(Sort::Name), |sort| {
+            Some(sort.next()).filter(|sort| *sort != Sort::Name)
+        })
+        .collect();
+        assert_eq!(all, Sort::ALL);
+    }
+
+    /// A node that was started again counts from the beginning: no rate is made of that.
+    #[test]
+    fn a_restart_is_no_rate() {
+        let mut model = model();
+        assert!(model.is_measured());
+        let mut status = Status { node: "edge".into(), ..Status::default() };
+        (status.now_ns, status.uptime_ns) = (7_000_000_000, 100_000_000);
+        model.take(Sample { status, granted: serde_json::from_value(granted()).unwrap() });
+        assert!(!model.is_measured());
+        assert!(model.rows.iter().all(|row| row.send.rate_bps == 0.0));
+    }
+}

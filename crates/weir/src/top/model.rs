@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is on the screen, without the screen: two statuses and the policy become rows of rates.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status, WorkerStatus};
+
+/// A status, and what was granted then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) status: Status,
+    pub(super) granted: Granted,
+}
+
+/// Of the policy, what a rate is held against. Keys that are not named here are passed over.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Granted {
+    #[serde(default)]
+    ports: Vec<Port>,
+    #[serde(default)]
+    slices: Vec<Group>,
+    #[serde(default)]
+    vifs: Vec<Vif>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Port {
+    name: String,
+    rate_bps: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Group {
+    name: String,
+    send: Share,
+    receive: Share,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Vif {
+    name: String,
+    slice: String,
+    send: Share,
+    receive: Share,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct Share {
+    min_rate_bps: u64,
+    #[serde(default)]
+    rate_bps: Option<u64>,
+}
+
+/// Everything that is shown, at one instant.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Model {
+    pub(super) node: String,
+    pub(super) uptime_s: f64,
+    /// Between the two statuses; 0: there is only one yet.
+    pub(super) measured_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) worker: Option<Worker>,
+    pub(super) rows: Vec<Row>,
+    #[serde(skip)]
+    before: Option<Status>,
+}
+
+/// The worker, since the status before.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Worker {
+    pub(super) turns_per_s: f64,
+    /// Of these, turns in which something moved. An idle turn takes a hundredth of a busy one's
+    /// time: the two are no share of a processor.
+    pub(super) busy_turns_per_s: f64,
+    pub(super) frames_free: u64,
+    pub(super) frames: u64,
+    /// Since the node's start.
+    pub(super) lateness_p99_ns: u64,
+    pub(super) lateness_max_ns: u64,
+}
+
+/// A port, a tenant or a vif.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    /// Of a vif: its tenant.
+    pub(super) slice: String,
+    pub(super) send: Side,
+    pub(super) receive: Side,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Port,
+    Slice,
+    Vif,
+}
+
+/// One direction of a row.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Side {
+    /// What arrived, whatever became of it.
+    pub(super) offered_bps: f64,
+    /// What was handed on.
+    pub(super) rate_bps: f64,
+    pub(super) pps: f64,
+    /// Guaranteed; of a port, what the link carries.
+    pub(super) guaranteed_bps: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit_bps: Option<u64>,
+    pub(super) queue_packets: u64,
+    pub(super) queue_bytes: u64,
+    /// How long the queue takes at the present rate; none where nothing leaves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delay_s: Option<f64>,
+    pub(super) drops_per_s: f64,
+    /// By reason, those that happened since the status before.
+    pub(super) drops_per_s_by: BTreeMap<String, f64>,
+}
+
+/// By what rows are in order, within their kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    #[default]
+    Name,
+    Rate,
+    /// Least of its guarantee first.
+    Guarantee,
+    Queue,
+    Delay,
+    Drops,
+}
+
+/// Which direction is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Way {
+    #[default]
+    Send,
+    Receive,
+}
+
+impl Model {
+    /// Goes on to the next sample.
+    pub(super) fn take(&mut self, Sample { status, granted }: Sample) {
+        // A node that was started again counts from the beginning.
+        let before = self.before.take().filter(|before| before.now_ns < status.now_ns);
+        let before = before.filter(|before| before.uptime_ns < status.uptime_ns);
+        let seconds = before
+            .as_ref()
+            .map_or(0.0, |before| seconds(status.now_ns.saturating_sub(before.now_ns)));
+        self.node.clone_from(&status.node);
+        (self.uptime_s, self.measured_s) = (self::seconds(status.uptime_ns), seconds);
+        let old = before.unwrap_or_default();
+        self.worker = (status.worker.turns > 0)
+            .then(|| Worker::between(&old.worker, &status.worker, seconds));
+        self.rows = rows(&old, &status, &granted, seconds);
+        self.before = Some(status);
+    }
+
+    /// Whether there are rates.
+    pub(super) fn is_measured(&self) -> bool {
+        self.measured_s > 0.0
+    }
+
+    /// The rows in that order: ports, then each tenant and its vifs below it.
+    pub(super) fn sorted(&self, sort: Sort, way: Way, reversed: bool) -> Vec<&Row> {
+        let of = |kind: Kind, slice: &str| -> Vec<&Row> {
+            let wanted = |row: &&Row| row.kind == kind && (slice.is_empty() || row.slice == slice);
+            let mut rows: Vec<&Row> = self.rows.iter().filter(wanted).collect();
+            rows.sort_by(|a, b| {
+                let order = sort.order(a, b, way).then_with(|| a.name.cmp(&b.name));
+                if reversed { order.reverse() } else { order }
+            });
+            rows
+        };
+        let ports = self.rows.iter().filter(|row| row.kind == Kind::Port);
+        let mut sorted: Vec<&Row> = ports.collect();
+        for slice in of(Kind::Slice, "") {
+            sorted.push(slice);
+            sorted.extend(of(Kind::Vif, &slice.name));
+        }
+        sorted
+    }
+}
+
+impl Row {
+    pub(super) const fn side(&self, way: Way) -> &Side {
+        match way {
+            Way::Send => &self.send,
+            Way::Receive => &self.receive,
+        }
+    }
+}
+
+impl Side {
+    /// Of the guarantee (of a port: of the link); none where nothing is guaranteed.
+    pub(super) fn share(&self) -> Option<f64> {
+        let guaranteed = float(self.guaranteed_bps);
+        (guaranteed > 0.0).then(|| self.rate_bps / guaranteed)
+    }
+
+    /// Whether more than what it got was wanted, and it got less than its guarantee.
+    pub(super) fn is_short(&self) -> bool {
+        let wanted = self.queue_packets > 0 || self.drops_per_s > 0.0;
+        wanted && self.share().is_some_and(|share| share < SHORT)
+    }
+
+    fn of(old: &DirectionStatus, new: &DirectionStatus, share: Share, seconds: f64) -> Self {
+        let per_s = |old: u64, new: u64| each_second(old, new, seconds);
+        let bps = |old: Amount, new: Amount| 8.0 * per_s(old.bytes, new.bytes);
+        let mut by = BTreeMap::new();
+        for (old, new) in
+            [(&old.dropped, &new.dropped), (&old.dropped_after_by, &new.dropped_after_by)]
+        {
+            for (reason, count) in new {
+                let was = old.get(reason).copied().unwrap_or_default();
+                let drops = per_s(was.packets, count.packets);
+                if drops > 0.0 {
+                    *by.entry(reason.clone()).or_insert(0.0) += drops;
+                }
+            }
+        }
+        Self {
+            offered_bps: bps(old.received, new.received),
+            rate_bps: bps(old.sent, new.sent),
+            pps: per_s(old.sent.packets, new.sent.packets),
+            guaranteed_bps: share.min_rate_bps,
+            limit_bps: share.rate_bps,
+            queue_packets: new.backlog.packets,
+            queue_bytes: new.backlog.bytes,
+            delay_s: None,
+            drops_per_s: by.values().sum(),
+            drops_per_s_by: by,
+        }
+        .with_delay()
+    }
+
+    fn with_delay(mut self) -> Self {
+        let leaves = self.rate_bps > 0.0;
+        self.delay_s = leaves.then(|| 8.0 * float(self.queue_bytes) / self.rate_bps);
+        self
+    }
+
+    /// What several have together, under a guarantee of their own.
+    fn sum<'s>(sides: impl Iterator<Item = &'s Self>, share: Share) -> Self {
+        let mut sum = Self::default();
+        for side in sides {
+            sum.offered_bps += side.offered_bps;
+            sum.rate_bps += side.rate_bps;
+            sum.pps += side.pps;
+            sum.guaranteed_bps = sum.guaranteed_bps.saturating_add(side.guaranteed_bps);
+            sum.queue_packets += side.queue_packets;
+            sum.queue_bytes += side.queue_bytes;
+            sum.drops_per_s += side.drops_per_s;
+            for (reason, drops) in &side.drops_per_s_by {
+                *sum.drops_per_s_by.entry(reason.clone()).or_insert(0.0) += drops;
+            }
+        }
+        // A guarantee of zero stands for the sum of the members'.
+        if share.min_rate_bps > 0 {
+            sum.guaranteed_bps = share.min_rate_bps;
+        }
+        sum.limit_bps = share.rate_bps;
+        sum.with_delay()
+    }
+}
+
+impl Granted {
+    /// Whether it is about the vifs of this status.
+    pub(super) fn knows(&self, status: &Status) -> bool {
+        let same = |(vif, shown): (&Vif, &IfaceStatus)| vif.name == shown.name;
+        self.vifs.len() == status.vifs.len() && self.vifs.iter().zip(&status.vifs).all(same)
+    }
+}
+
+impl Worker {
+    fn between(old: &WorkerStatus, new: &WorkerStatus, seconds: f64) -> Self {
+        let per_s = |old: u64, new: u64| each_second(old, new, seconds);
+        Self {
+            turns_per_s: per_s(old.turns, new.turns),
+            busy_turns_per_s: per_s(old.busy_turns, new.busy_turns),
+            frames_free: new.frames_free,
+            frames: new.frames,
+            lateness_p99_ns: new.lateness.p99_ns,
+            lateness_max_ns: new.lateness.max_ns,
+        }
+    }
+}
+
+impl Sort {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Name, Self::Rate, Self::Guarantee, Self::Queue, Self::Delay, Self::Drops];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Rate => "rate",
+            Self::Guarantee => "guarantee",
+            Self::Queue => "queue",
+            Self::Delay => "delay",
+            Self::Drops => "drops",
+        }
+    }
+
+    /// The next one.
+    pub(super) fn next(self) -> Self {
+        let after = Self::ALL.iter().skip_while(|sort| **sort != self).nth(1);
+        after.copied().unwrap_or_default()
+    }
+
+    fn order(self, a: &Row, b: &Row, way: Way) -> Ordering {
+        let (a, b) = (a.side(way), b.side(way));
+        let least = |side: &Side| side.share().unwrap_or(f64::INFINITY);
+        match self {
+            Self::Name => Ordering::Equal,
+            Self::Rate => b.rate_bps.total_cmp(&a.rate_bps),
+            Self::Guarantee => least(a).total_cmp(&least(b)),
+            Self::Queue => b.queue_packets.cmp(&a.queue_packets),
+            Self::Delay => b.delay_s.unwrap_or(0.0).total_cmp(&a.delay_s.unwrap_or(0.0)),
+            Self::Drops => b.drops_per_s.total_cmp(&a.drops_per_s),
+        }
+    }
+}
+
+impl Way {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Send => Self::Receive,
+            Self::Receive => Self::Send,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+fn rows(old: &Status, new: &Status, granted: &Granted, seconds: f64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let nothing = IfaceStatus::default();
+    let side = |before: Option<&IfaceStatus>, now: &IfaceStatus, shares: [Share; 2]| {
+        let before = before.unwrap_or(&nothing);
+        let [send, receive] = shares;
+        // One that came since has no rate yet.
+        let seconds = if before.name.is_empty() { 0.0 } else { seconds };
+        (
+            Side::of(&before.send, &now.send, send, seconds),
+            Side::of(&before.receive, &now.receive, receive, seconds),
+        )
+    };
+    for port in &new.ports {
+        let link = granted.ports.iter().find(|link| link.name == port.name);
+        let share = Share { min_rate_bps: link.map_or(0, |link| link.rate_bps), rate_bps: None };
+        let (send, receive) = side(old.port(&port.name), port, [share; 2]);
+        let (name, slice) = (port.name.clone(), String::new());
+        rows.push(Row { kind: Kind::Port, name, slice, send, receive });
+    }
+    for vif in &new.vifs {
+        let grant = granted.vifs.iter().find(|grant| grant.name == vif.name);
+        let shares = grant.map_or_else(<_>::default, |grant| [grant.send, grant.receive]);
+        let (send, receive) = side(old.vif(&vif.name), vif, shares);
+        let slice = grant.map(|grant| grant.slice.clone()).unwrap_or_default();
+        rows.push(Row { kind: Kind::Vif, name: vif.name.clone(), slice, send, receive });
+    }
+    let of_slices: Vec<Row> = granted
+        .slices
+        .iter()
+        .map(|group| {
+            let members =
+                || rows.iter().filter(|row| row.kind == Kind::Vif && row.slice == group.name);
+            let send = Side::sum(members().map(|row| &row.send), group.send);
+            let receive = Side::sum(members().map(|row| &row.receive), group.receive);
+            let (name, slice) = (group.name.clone(), group.name.clone());
+            Row { kind: Kind::Slice, name, slice, send, receive }
+        })
+        .collect();
+    rows.extend(of_slices);
+    rows
+}
+
+fn each_second(old: u64, new: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { float(new.saturating_sub(old)) / seconds } else { 0.0 }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    float(nanos) / 1e9
+}
+
+/// Counters are below 2^53 for the next 28 years of 10 Mpps.
+#[allow(clippy::cast_precision_loss, reason = "for people's eyes")]
+pub(super) const fn float(value: u64) -> f64 {
+    value as f64
+}
+
+/// Within the resolution of a second and of frames of 1500 bytes at 1 Mbit/s.
+const SHORT: f64 = 0.97;
