@@ -14,6 +14,7 @@ use crate::address::{MacAddr, Prefix};
 use crate::api::ApiTable;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{Action, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
+use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, Share};
 
 /// What one node is asked to do: its ports, its tenants, and what each of them is owed.
@@ -28,6 +29,8 @@ pub(crate) struct Document {
     pub(crate) node: Option<NodeTable>,
     /// The interface for programs and people.
     pub(crate) api: Option<ApiTable>,
+    /// What is kept on disk of the service that tenants had.
+    pub(crate) report: Option<ReportTable>,
     /// The links of the node, each with a bridge for the vifs that hang on it.
     #[schemars(required, length(min = 1, max = PORTS_MAX))]
     pub(crate) port: Option<Vec<PortTable>>,

@@ -51,9 +51,9 @@ pub struct Draft {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// `node`, `api`, `port`, `slice`, `router` or `vif`.
+    /// `node`, `api`, `report`, `port`, `slice`, `router` or `vif`.
     pub table: String,
-    /// The name of the port, slice, router or vif; empty for `node` and `api`.
+    /// The name of the port, slice, router or vif; empty for `node`, `api` and `report`.
     pub name: String,
     /// The key below, segments joined by dots, such as `send.min_rate`; empty for all of it: then
     /// the edit brings or takes a port, slice, router or vif.
@@ -117,7 +117,7 @@ impl Draft {
         let place = &edit.place;
         let form = |what: &str| EditError::Form(place.clone(), what.to_string());
         if !TABLES.contains(&place.table.as_str()) {
-            return Err(form("must be node, api, port, slice, router or vif"));
+            return Err(form("must be node, api, report, port, slice, router or vif"));
         }
         if place.key.split('.').count() > KEY_DEPTH_MAX {
             return Err(form("has too many segments"));
@@ -359,7 +359,7 @@ impl core::error::Error for EditError {}
 
 /// There is one of it, without a name.
 fn is_single(table: &str) -> bool {
-    table == "node" || table == "api"
+    matches!(table, "node" | "api" | "report")
 }
 
 /// Slices before what names them.
@@ -474,7 +474,7 @@ fn from_toml(value: Toml) -> Value {
 }
 
 /// What can be edited, in the order of reference.
-const TABLES: &[&str] = &["node", "api", "port", "slice", "router", "vif"];
+const TABLES: &[&str] = &["node", "api", "report", "port", "slice", "router", "vif"];
 /// `vif.send.queue.packets` has four; a filter in a vif no more.
 const KEY_DEPTH_MAX: usize = 8;
 

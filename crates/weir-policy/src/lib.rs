@@ -57,6 +57,7 @@ mod model;
 mod problem;
 mod read;
 mod reference;
+mod report;
 mod resolve;
 mod schema;
 mod share;
@@ -79,6 +80,7 @@ pub use model::{
 pub use problem::{Problem, Problems};
 pub use read::parse;
 pub use reference::reference;
+pub use report::Report;
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, Share};
 pub use unheld::{Held, Unheld};

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::{Api, Direction, MacAddr, Prefix, Queue, Share};
+use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, Share};
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Policy {
     pub node: Node,
     /// Its interface for programs and people.
     pub api: Api,
+    /// What it keeps of the service that tenants had.
+    pub report: Report,
     /// Its ports, at least one.
     pub ports: Vec<Port>,
     /// The tenants.
@@ -282,6 +284,7 @@ impl Policy {
         Self {
             node: Node::new(name),
             api: Api::default(),
+            report: Report::default(),
             ports: Vec::new(),
             slices: Vec::new(),
             routers: Vec::new(),

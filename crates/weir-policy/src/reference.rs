@@ -175,6 +175,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[node]`", "node"),
     ("`[api]`", "api"),
     ("`[[api.token]]`", "token"),
+    ("`[report]`", "report"),
     ("`[[port]]`", "port"),
     ("`[[slice]]`", "slice"),
     ("`[[router]]`", "router"),

@@ -16,10 +16,11 @@ use crate::document::{
 };
 use crate::format::{Text, quoted};
 use crate::read::Finding;
+use crate::report::ReportTable;
 use crate::suggest::nearest;
 use crate::{
-    Action, Api, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Router,
-    RouterId, Share, Slice, SliceId, Vif,
+    Action, Api, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Report,
+    Router, RouterId, Share, Slice, SliceId, Vif,
 };
 
 /// The policy that `document` describes. A reference that does not resolve becomes an index that
@@ -41,6 +42,7 @@ pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Polic
     let mut policy = Policy {
         node: resolver.node(&node),
         api: document.api.as_ref().map_or_else(Api::default, ApiTable::resolve),
+        report: document.report.as_ref().map_or_else(Report::default, ReportTable::resolve),
         ports: ports.iter().map(port).collect(),
         slices: slices.iter().map(|slice| resolver.slice(slice)).collect(),
         routers: routers.iter().enumerate().map(|(i, one)| resolver.router(i, one)).collect(),

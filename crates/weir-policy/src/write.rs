@@ -11,6 +11,7 @@ use crate::document::{
     SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
+use crate::report::ReportTable;
 use crate::{Filter, Node, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, parse};
 
 impl Policy {
@@ -22,6 +23,7 @@ impl Policy {
             version: Some(1),
             node: Some(node(&self.node)),
             api: ApiTable::of(&self.api),
+            report: ReportTable::of(&self.report),
             port: Some(self.ports.iter().map(port).collect()),
             slice: some(self.slices.iter().map(slice).collect()),
             router: some(self.routers.iter().map(|router| self.router_table(router)).collect()),
