@@ -2,6 +2,7 @@
 //! What can be asked of a running node, whoever carries the question: the HTTP interface is a
 //! crate above this one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use weir_policy::{Edit, Policy};
 
 use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
+use crate::report::{Answer, Question, Service, Subject};
 use crate::status::Status;
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
@@ -46,6 +48,15 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// The node is ending.
     fn overlay(&self) -> Result<Vec<Edit>, Refusal>;
+
+    /// What tenants had in a time.
+    ///
+    /// # Errors
+    /// There is no store of records, or it cannot be read.
+    fn report(&self, question: &Question) -> Result<Answer, Refusal>;
+
+    /// What each vif and slice had since the node started, send and receive.
+    fn service(&self) -> BTreeMap<Subject, [Service; 2]>;
 
     /// Reads the configuration file again and applies what changed.
     ///

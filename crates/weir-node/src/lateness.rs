@@ -12,6 +12,7 @@ use weir_units::{Instant, Nanos};
 #[derive(Debug)]
 pub struct Lateness {
     histogram: Histogram<u64>,
+    sum_ns: u64,
 }
 
 /// Quantiles of lateness in nanoseconds.
@@ -27,6 +28,9 @@ pub struct LatenessSummary {
     pub p999_ns: u64,
     /// The latest.
     pub max_ns: u64,
+    /// All together.
+    #[serde(default)]
+    pub sum_ns: u64,
 }
 
 impl Lateness {
@@ -35,12 +39,15 @@ impl Lateness {
     /// # Errors
     /// Only if the constants of this file contradict each other.
     pub fn new() -> Result<Self, hdrhistogram::CreationError> {
-        Ok(Self { histogram: Histogram::new_with_bounds(1, LATENESS_MAX.as_nanos(), 3)? })
+        let histogram = Histogram::new_with_bounds(1, LATENESS_MAX.as_nanos(), 3)?;
+        Ok(Self { histogram, sum_ns: 0 })
     }
 
     /// Counts a wake-up that was due at `due` and happened at `now`.
     pub fn record(&mut self, due: Instant, now: Instant) {
-        self.histogram.saturating_record(now.saturating_since(due).as_nanos().max(1));
+        let late = now.saturating_since(due).as_nanos();
+        self.histogram.saturating_record(late.max(1));
+        self.sum_ns = self.sum_ns.saturating_add(late);
     }
 
     /// The quantiles so far.
@@ -52,6 +59,7 @@ impl Lateness {
             p99_ns: self.histogram.value_at_quantile(0.99),
             p999_ns: self.histogram.value_at_quantile(0.999),
             max_ns: self.histogram.max(),
+            sum_ns: self.sum_ns,
         }
     }
 }

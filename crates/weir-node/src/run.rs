@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir node run`: the node in the foreground, from a policy file to the last undo.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,6 +22,8 @@ use crate::error::NodeError;
 use crate::opener::{self, Opener};
 use crate::ports::Ports;
 use crate::redirect::may_stand_in;
+use crate::report::keeper::{Keeper, Ticking};
+use crate::report::{Answer, Question, Service, Store, Subject};
 use crate::reservation;
 use crate::site::{self, COMMANDS_MAX, Site};
 use crate::status::Status;
@@ -155,6 +158,7 @@ fn forward<S>(
     if let Some(site) = node.site().as_mut() {
         site.opener = Some(opener);
     }
+    let ticking = node.keep_report(&options.state, policy)?;
     let name = &policy.node.name;
     let serving = Serving {
         socket: PathBuf::from(socket),
@@ -169,9 +173,13 @@ fn forward<S>(
         supervisor.stopping();
         ended
     });
+    drop(ticking);
     node.end_worker(matches!(why, Ok(Ended::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
-    why.and_then(|why| ended.map(|()| why))
+    if let Ok(last) = &ended {
+        node.end_report(last).iter().for_each(|failed| report(failed));
+    }
+    why.and_then(|why| ended.map(|_| why))
 }
 
 fn start_worker(
@@ -203,7 +211,7 @@ fn start_worker(
 }
 
 /// The worker's thread, and how it ended.
-type WorkerThread = JoinHandle<Result<(), NodeError>>;
+type WorkerThread = JoinHandle<Result<Status, NodeError>>;
 
 /// What the control side knows of the running node.
 #[derive(Debug)]
@@ -216,6 +224,8 @@ struct Node {
     book: Mutex<Book>,
     /// What the book says holds: to be read while a change is under way.
     in_force: RwLock<InForce>,
+    /// What tenants had.
+    keeper: Keeper,
     /// What the operator is to be told.
     notes: Mutex<Vec<String>>,
     confirmed: AtomicBool,
@@ -239,6 +249,7 @@ impl Node {
             site: Mutex::new(None),
             in_force: RwLock::new(book.in_force()),
             book: Mutex::new(book),
+            keeper: Keeper::default(),
             notes: Mutex::default(),
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
@@ -250,6 +261,35 @@ impl Node {
     fn connect(&self, commands: SyncSender<Command>) {
         // Called once, before anybody asks.
         let _known = self.commands.set(commands);
+    }
+
+    /// Keeps the report from now on, until what this hands back is dropped.
+    fn keep_report(
+        self: &Arc<Self>,
+        state: &StateDir,
+        policy: &Policy,
+    ) -> Result<Ticking, NodeError> {
+        let (opener, ticker) = (Arc::clone(self), Arc::clone(self));
+        let (paths, bounds) = (Store::paths(state, &policy.node.name), policy.report.clone());
+        let begin = move || {
+            let failed = opener.keeper.open(&paths, &bounds);
+            failed.into_iter().for_each(|why| Self::note(&opener, why));
+        };
+        let tick = move || {
+            let Ok(status) = ticker.ask(Command::Status) else { return };
+            let policy = ticker.policy_now();
+            let failed = ticker.keeper.take(&status, &policy);
+            failed.into_iter().for_each(|why| Self::note(&ticker, why));
+        };
+        Ticking::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
+    }
+
+    fn end_report(&self, last: &Status) -> Option<String> {
+        self.keeper.end(last, &self.policy_now())
+    }
+
+    fn policy_now(&self) -> Arc<Policy> {
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
     }
 
     /// Waits until the node is to end, and says why; reloads when told to.
@@ -395,6 +435,14 @@ impl Control for Node {
 
     fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
         Ok(self.book.lock().unwrap_or_else(PoisonError::into_inner).overlay())
+    }
+
+    fn report(&self, question: &Question) -> Result<Answer, Refusal> {
+        self.keeper.ask(question)
+    }
+
+    fn service(&self) -> BTreeMap<Subject, [Service; 2]> {
+        self.keeper.totals()
     }
 
     fn reload(&self, who: &str) -> Result<(), Refusal> {

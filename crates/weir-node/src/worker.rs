@@ -125,19 +125,21 @@ impl Worker {
     }
 
     /// Moves packets until told to stop; then closes the ports, which hands the devices back. Told
-    /// to leave, it closes the sockets alone.
+    /// to leave, it closes the sockets alone. Hands back the last counters.
     ///
     /// # Errors
     /// A table is full, or the ports cannot be waited for; they are closed then, too.
-    pub fn run(mut self, commands: &Receiver<Command>) -> Result<(), PortError> {
+    pub fn run(mut self, commands: &Receiver<Command>) -> Result<Status, PortError> {
         let begun = self.begin(clock::now());
         let ended = begun.and_then(|()| self.work(commands));
         if matches!(ended, Ok(End::Left)) {
             self.send_what_is_left();
-        } else {
+        }
+        let last = self.status(clock::now());
+        if !matches!(ended, Ok(End::Left)) {
             self.ports.close(&mut self.pool);
         }
-        ended.map(drop)
+        ended.map(|_| last)
     }
 
     /// Takes the devices into use.
@@ -420,6 +422,9 @@ pub(crate) fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), Stri
         ("frames", old.node.frames == new.node.frames),
         ("frame_size", old.node.frame_size == new.node.frame_size),
     ];
+    if old.report != new.report {
+        return Err("report: it is fixed while the node runs; start the node again".into());
+    }
     let bounds = |policy: &Policy| weir_policy::Api { tokens: Vec::new(), ..policy.api.clone() };
     if bounds(old) != bounds(new) {
         return Err(

@@ -10,6 +10,7 @@ use weir_host::journal::{self, Journal};
 use weir_host::run::Host;
 use weir_host::{StateDir, Undo};
 use weir_node::overlay::Overlay;
+use weir_node::report::Store;
 
 use crate::TrialError;
 
@@ -40,10 +41,11 @@ impl Place {
         let undo = Undo::RemoveTree(place.folder.clone());
         place.answer_for(&format!("files in {}", place.folder.display()), undo)?;
         let overlay = Overlay::path(state, lab);
-        for kept in [overlay.with_file_name(format!("changes-{lab}.jsonl")), overlay] {
+        let changes = overlay.with_file_name(format!("changes-{lab}.jsonl"));
+        for kept in Store::paths(state, lab).into_iter().chain([changes, overlay]) {
             // Of an earlier run: this one begins with its policy alone.
             let _none = fs::remove_file(&kept);
-            place.answer_for("live changes of the node", Undo::Remove(kept))?;
+            place.answer_for("what the node kept", Undo::Remove(kept))?;
         }
         let made = fs::create_dir_all(&place.folder);
         made.map_err(|error| TrialError::io(&place.folder, error))?;

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What happened to one direction of one interface between two statuses.
+
+use std::collections::BTreeMap;
+
+use weir_switch::Reason;
+
+use crate::report::service::{minus, plus};
+use crate::status::{Amount, DirectionStatus};
+
+/// The difference of two counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Came in and was not refused for what it is.
+    pub offered: Amount,
+    /// Handed on.
+    pub got: Amount,
+    /// Queued at the beginning.
+    pub waited: Amount,
+    /// Queued at the end.
+    pub waits: Amount,
+    /// Dropped, by cause and reason; only reasons that occurred.
+    pub dropped: BTreeMap<Cause, BTreeMap<Reason, Amount>>,
+}
+
+/// Why a frame was dropped, as far as its owner's share is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// For what it is: malformed, spoofed, filtered, for nobody. It counts as never offered.
+    Itself,
+    /// A limit of its owner's, or of who was to receive it.
+    Limit,
+    /// There was no room, or no time.
+    Room,
+}
+
+impl Cause {
+    /// The cause behind a reason.
+    #[must_use]
+    pub const fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::Truncated
+            | Reason::Oversize
+            | Reason::BadSource
+            | Reason::ReservedGroup
+            | Reason::UnexpectedTag
+            | Reason::UnknownVlan
+            | Reason::NestedTag
+            | Reason::Unknown
+            | Reason::SpoofedMac
+            | Reason::SpoofedAddress
+            | Reason::Moved
+            | Reason::MacsFull
+            | Reason::Storm
+            | Reason::Filtered
+            | Reason::NoDestination => Self::Itself,
+            Reason::VifPackets
+            | Reason::RouterPackets
+            | Reason::SlicePackets
+            | Reason::VifBits
+            | Reason::RouterBits
+            | Reason::SliceBits
+            | Reason::RefusedByReceiver => Self::Limit,
+            Reason::QueuePackets
+            | Reason::QueueBytes
+            | Reason::PoolShare
+            | Reason::PoolExhausted
+            | Reason::NoHeadroom
+            | Reason::NoCredit
+            | Reason::Codel
+            | Reason::Removed
+            | Reason::RefusedByPort => Self::Room,
+        }
+    }
+}
+
+impl Flow {
+    /// What happened since `before`. Counters that run backwards are another interface's, which
+    /// began at zero.
+    #[must_use]
+    pub fn between(before: &DirectionStatus, after: &DirectionStatus) -> Self {
+        let nothing = DirectionStatus::default();
+        let anew = after.received.packets < before.received.packets
+            || after.sent.packets < before.sent.packets;
+        let before = if anew { &nothing } else { before };
+        let mut flow = Self {
+            got: minus(after.sent, before.sent),
+            waited: before.backlog,
+            waits: after.backlog,
+            ..Self::default()
+        };
+        for reason in Reason::ALL {
+            let name = reason.name();
+            let of = |status: &DirectionStatus| {
+                let at = |by: &BTreeMap<String, Amount>| by.get(name).copied().unwrap_or_default();
+                plus(at(&status.dropped), at(&status.dropped_after_by))
+            };
+            let new = minus(of(after), of(before));
+            if new != Amount::default() {
+                flow.dropped.entry(Cause::of(reason)).or_default().insert(reason, new);
+            }
+        }
+        let came = plus(minus(after.received, before.received), minus(after.copies, before.copies));
+        flow.offered = minus(came, flow.dropped_for(Cause::Itself));
+        flow
+    }
+
+    /// All that was dropped for a cause.
+    #[must_use]
+    pub fn dropped_for(&self, cause: Cause) -> Amount {
+        let each = self.dropped.get(&cause).into_iter().flat_map(BTreeMap::values);
+        each.fold(Amount::default(), |sum, amount| plus(sum, *amount))
+    }
+
+    /// What could have been handed on within the owner's limits.
+    #[must_use]
+    pub fn demand(&self) -> Amount {
+        minus(plus(self.offered, self.waited), self.dropped_for(Cause::Limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn amount(packets: u64, bytes: u64) -> Amount {
+        Amount { packets, bytes }
+    }
+
+    fn status(received: Amount, sent: Amount, dropped: &[(Reason, Amount)]) -> DirectionStatus {
+        DirectionStatus {
+            received,
+            sent,
+            dropped: dropped.iter().map(|(reason, of)| (reason.name().to_owned(), *of)).collect(),
+            ..DirectionStatus::default()
+        }
+    }
+
+    /// Ten came: one spoofed, two above the limit, three without room, four handed on.
+    #[test]
+    fn what_came_is_told_apart_by_cause() {
+        let before = status(amount(100, 9_000), amount(90, 8_000), &[]);
+        let after = status(
+            amount(110, 10_000),
+            amount(94, 8_400),
+            &[
+                (Reason::SpoofedMac, amount(1, 100)),
+                (Reason::VifBits, amount(2, 200)),
+                (Reason::QueuePackets, amount(3, 300)),
+            ],
+        );
+        let flow = Flow::between(&before, &after);
+        assert_eq!((flow.offered, flow.got), (amount(9, 900), amount(4, 400)));
+        assert_eq!(flow.dropped_for(Cause::Limit), amount(2, 200));
+        assert_eq!(flow.dropped_for(Cause::Room), amount(3, 300));
+        assert_eq!(flow.demand(), amount(7, 700));
+    }
+
+    #[test]
+    fn counters_that_run_backwards_begin_at_zero() {
+        let before = status(amount(100, 9_000), amount(90, 8_000), &[]);
+        let after = status(amount(5, 500), amount(5, 500), &[]);
+        assert_eq!(Flow::between(&before, &after).got, amount(5, 500));
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Keeps the report of a running node: one status a second, until the node ends.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_policy::{Policy, Report};
+
+use super::record::Subject;
+use super::recorder::{Recorder, Taken};
+use super::service::Service;
+use super::store::{Answer, Question, Store};
+use crate::control::{Refusal, RefusalKind};
+use crate::status::Status;
+
+/// The records of the running node.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    kept: Mutex<Option<Kept>>,
+}
+
+/// Has the keeper take a status each second, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticking {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    recorder: Recorder,
+    /// Or why there is none.
+    store: Result<Store, String>,
+    sync: Duration,
+    synced: Instant,
+}
+
+impl Keeper {
+    /// Opens the store; what is wrong with it is said, and told to whoever asks for a report.
+    pub(crate) fn open(&self, paths: &[PathBuf; 2], bounds: &Report) -> Option<String> {
+        let opened = Store::open(paths, bounds);
+        let kernel = opened.as_ref().map_or_else(|_| Ok(BTreeMap::new()), Store::kernel);
+        let store = opened.map_err(|error| format!("no service report is kept: {error}"));
+        let failed = store.as_ref().err().cloned();
+        *self.kept() = Some(Kept {
+            recorder: Recorder::after(kernel.unwrap_or_default()),
+            store,
+            sync: Duration::from_nanos(bounds.sync.as_nanos()),
+            synced: Instant::now(),
+        });
+        failed
+    }
+
+    /// Takes a status; what is wrong with the disk is said once.
+    pub(crate) fn take(&self, status: &Status, policy: &Policy) -> Option<String> {
+        let mut kept = self.kept();
+        let kept = kept.as_mut()?;
+        let taken = kept.recorder.take(now_unix_ms(), status, policy);
+        kept.write(&taken)
+    }
+
+    /// Takes the last status and closes the minute.
+    pub(crate) fn end(&self, status: &Status, policy: &Policy) -> Option<String> {
+        let mut kept = self.kept();
+        let kept = kept.as_mut()?;
+        let mut taken = kept.recorder.take(now_unix_ms(), status, policy);
+        taken.minutes.extend(kept.recorder.end_minute());
+        kept.sync = Duration::ZERO;
+        kept.write(&taken)
+    }
+
+    /// Sums up what is asked for.
+    ///
+    /// # Errors
+    /// There is no store, or it cannot be read.
+    pub(crate) fn ask(&self, question: &Question) -> Result<Answer, Refusal> {
+        let refused = |text: String| Refusal::new(RefusalKind::NotRecorded, text);
+        let kept = self.kept();
+        let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
+        let store = kept.as_ref().ok_or_else(starting)?.store.as_ref();
+        let answer = store.map_err(|why| refused(why.clone()))?.ask(now_unix_ms(), question);
+        answer.map_err(|error| refused(format!("service report: {error}")))
+    }
+
+    /// What each had since the node started.
+    pub(crate) fn totals(&self) -> BTreeMap<Subject, [Service; 2]> {
+        self.kept().as_ref().map(|kept| kept.recorder.totals().clone()).unwrap_or_default()
+    }
+
+    /// Whole, whatever happened to the thread that had it.
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn write(&mut self, taken: &Taken) -> Option<String> {
+        let Self { store, sync, synced, .. } = self;
+        let done = store.as_mut().ok()?.append(taken).and_then(|()| match store {
+            Ok(store) if synced.elapsed() >= *sync => {
+                *synced = Instant::now();
+                store.sync()
+            }
+            _ => io::Result::Ok(()),
+        });
+        let error = done.err()?;
+        // A disk that fails is not asked every second; the next start tries again.
+        let why = format!("no service report is kept any more: {error}");
+        *store = Err(why.clone());
+        Some(why)
+    }
+}
+
+impl Ticking {
+    /// Calls `tick` each second, on a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(
+        begin: impl FnOnce() + Send + 'static,
+        tick: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let run = move || {
+            begin();
+            let mut due = Instant::now();
+            loop {
+                tick();
+                // A tick that was missed is not made up for: the next one tells of both.
+                due = (due + TICK).max(Instant::now());
+                let wait = due.saturating_duration_since(Instant::now());
+                if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("weir-report".into()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, it ticks no more.
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn now_unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a second of a report is.
+const TICK: Duration = Duration::from_secs(1);

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A node of two vifs of one slice on one port, its statuses written by hand.
+
+use weir_policy::{PortId, Slice, Vif};
+use weir_units::{BitRate, PacketRate};
+
+use super::*;
+use crate::status::IfaceStatus;
+
+/// Vif a is owed 8 Mb/s, a million bytes a second; vif b nothing. The slice is owed 16 Mb/s.
+fn policy() -> Policy {
+    let mut policy = Policy::new("edge");
+    policy.add_port(Port::new("up0", BitRate::from_mbps(100)));
+    let mut gold = Slice::new("gold");
+    gold.send.min_rate = BitRate::from_mbps(16);
+    let slice = policy.add_slice(gold);
+    let mut vif = Vif::new("a", slice, PortId(0));
+    vif.send.min_rate = BitRate::from_mbps(8);
+    policy.add_vif(vif);
+    policy.add_vif(Vif::new("b", slice, PortId(0)));
+    policy
+}
+
+fn amount(bytes: u64) -> Amount {
+    Amount { packets: bytes / 1_000, bytes }
+}
+
+/// After so many seconds, with what each vif has offered and got of it; the rest was dropped.
+fn status(seconds: u64, vifs: [(u64, u64); 2]) -> Status {
+    let vif = |name: &str, (offered, got): (u64, u64)| {
+        let mut vif = IfaceStatus { name: name.into(), ..IfaceStatus::default() };
+        vif.send.received = amount(offered);
+        vif.send.sent = amount(got);
+        vif.send.dropped.insert("queue_packets".into(), amount(offered - got));
+        vif
+    };
+    Status {
+        now_ns: (100 + seconds) * 1_000_000_000,
+        uptime_ns: seconds * 1_000_000_000,
+        vifs: vec![vif("a", vifs[0]), vif("b", vifs[1])],
+        ..Status::default()
+    }
+}
+
+fn of<'r>(records: &'r [Record], vif: Option<&str>) -> &'r Record {
+    records.iter().find(|record| record.subject.vif.as_deref() == vif).unwrap()
+}
+
+const M: u64 = 1_000_000;
+
+#[test]
+fn each_second_is_judged_for_vif_and_slice() {
+    let (policy, mut recorder) = (policy(), Recorder::default());
+    let first = recorder.take(1_000_000, &status(1, [(2 * M, M), (3 * M, 3 * M)]), &policy);
+    let a = of(&first.seconds, Some("a"));
+    assert_eq!((a.from_unix_ms, a.at_unix_ms, a.time), (999_000, 1_000_000, Nanos::from_secs(1)));
+    assert_eq!((a.sides[0].offered, a.sides[0].got), (amount(2 * M), amount(M)));
+    assert_eq!((a.sides[0].guaranteed_bytes, a.sides[0].below), (M, Nanos::ZERO));
+    let gold = of(&first.seconds, None);
+    assert_eq!((gold.sides[0].guaranteed_bytes, gold.sides[0].got), (2 * M, amount(4 * M)));
+    // In the next second a gets half of what it is owed; its slice still has all of its own.
+    let next = recorder.take(1_001_003, &status(2, [(4 * M, 3 * M / 2), (6 * M, 6 * M)]), &policy);
+    let a = of(&next.seconds, Some("a"));
+    assert_eq!(
+        (a.from_unix_ms, a.at_unix_ms),
+        (1_000_000, 1_001_003),
+        "it begins where that ended"
+    );
+    assert_eq!((a.sides[0].below, a.sides[0].got), (Nanos::from_secs(1), amount(M / 2)));
+    assert_eq!(of(&next.seconds, None).sides[0].below, Nanos::ZERO);
+    let totals = &recorder.totals()[&a.subject];
+    assert_eq!((totals[0].got, totals[0].below), (amount(3 * M / 2), Nanos::from_secs(1)));
+}
+
+#[test]
+fn limits_of_its_own_owe_nothing_beyond_them() {
+    let mut policy = policy();
+    policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(100));
+    let mut recorder = Recorder::default();
+    // 100 packets of 1000 bytes are a tenth of the guarantee, and all that the limit lets through.
+    let taken = recorder.take(0, &status(1, [(2 * M, 100_000), (0, 0)]), &policy);
+    assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::ZERO);
+    assert_eq!(of(&taken.seconds, None).sides[0].below, Nanos::ZERO);
+    // Half of the limit is not the limit.
+    let taken = recorder.take(0, &status(2, [(4 * M, 150_000), (0, 0)]), &policy);
+    assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::from_secs(1));
+}
+
+#[test]
+fn what_was_queued_before_is_owed_and_what_is_on_its_way_is_not_short() {
+    let (policy, mut recorder) = (policy(), Recorder::default());
+    let mut one = status(1, [(0, 0), (0, 0)]);
+    one.vifs[0].send.backlog = amount(M / 2);
+    recorder.take(0, &one, &policy);
+    // Nothing came, and of what was queued nothing left.
+    let mut two = status(2, [(0, 0), (0, 0)]);
+    two.vifs[0].send.backlog = amount(M / 2);
+    let taken = recorder.take(0, &two, &policy);
+    assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::from_secs(1));
+}
+
+#[test]
+fn a_minute_is_the_sum_of_its_seconds() {
+    let (policy, mut recorder) = (policy(), Recorder::default());
+    let mut sum: Option<Record> = None;
+    for second in 1..=60 {
+        let now = status(second, [(second * M, second * M / 2), (0, 0)]);
+        let taken = recorder.take(second * 1_000, &now, &policy);
+        let a = of(&taken.seconds, Some("a")).clone();
+        match &mut sum {
+            Some(sum) => sum.add(&a),
+            None => sum = Some(a),
+        }
+        assert_eq!(taken.minutes.is_empty(), second < 60);
+        if second == 60 {
+            assert_eq!(of(&taken.minutes, Some("a")), sum.as_ref().unwrap());
+            assert_eq!(of(&taken.minutes, Some("a")).time, Nanos::from_secs(60));
+        }
+    }
+    assert!(recorder.end_minute().is_empty());
+}
+
+/// The program in the kernel goes on counting: what it had counted for the earlier process is on
+/// record, what it has counted in between is this one's.
+#[test]
+fn the_next_process_counts_what_was_redirected_in_between_once() {
+    let policy = policy();
+    let redirected = |seconds, kernel: u64, policed: u64, queued: u64| {
+        let mut status = status(seconds, [(0, 0), (0, 0)]);
+        let send = &mut status.vifs[0].send;
+        send.dropped.clear();
+        send.redirected = amount(kernel);
+        send.sent = amount(kernel + queued);
+        send.received = amount(kernel + policed + queued);
+        send.dropped.insert("vif_bits".into(), amount(policed));
+        status
+    };
+    let mut before = Recorder::default();
+    let last = before.take(1_000, &redirected(1, 5 * M, M, 2 * M), &policy);
+    let kernel = last.seconds.iter().map(|r| (r.subject.clone(), r.kernel)).collect();
+    let mut next = Recorder::after(kernel);
+    // 300 kB went by meanwhile, 100 kB were queued since.
+    let taken = next.take(4_000, &redirected(1, 5_300_000, M, 100_000), &policy);
+    let send = of(&taken.seconds, Some("a")).sides[0];
+    assert_eq!((send.got.bytes, send.offered.bytes), (400_000, 400_000));
+    // A node that began anew has counted less than was on record.
+    let kernel = [(Subject::of_vif(&policy, &policy.vifs[0]), [amount(9 * M), amount(0)])];
+    let mut anew = Recorder::after(kernel.into());
+    let taken = anew.take(4_000, &redirected(1, 50_000, 0, 0), &policy);
+    assert_eq!(of(&taken.seconds, Some("a")).sides[0].got.bytes, 50_000);
+}
