@@ -11,6 +11,7 @@ pub mod changes;
 pub mod clock;
 pub mod control;
 mod error;
+pub mod explain;
 pub mod interval;
 mod lateness;
 mod opener;
