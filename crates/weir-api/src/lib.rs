@@ -14,11 +14,13 @@ mod change_routes;
 pub mod client;
 mod count;
 mod error;
+mod explain_routes;
 mod limits;
 mod metrics;
 pub mod openapi;
 mod rates;
 mod read_routes;
+mod report_routes;
 mod routes;
 mod server;
 mod stall;
@@ -28,4 +30,12 @@ mod view;
 
 pub use client::{CaptureStream, Client, ClientError, EventStream};
 pub use error::{ApiError, Code};
+/// What `/v1/explain` answers.
+pub mod explain {
+    pub use crate::explain_routes::{CurvesView, ExplainSide, ExplainView, OtherView};
+}
+/// What `/v1/report` answers.
+pub mod report {
+    pub use crate::report_routes::{ReportLine, ReportView, ServiceView, WorstView};
+}
 pub use server::Server;

@@ -1,18 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node in Prometheus' text format: base units, counters ending in `_total`.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
+use weir_node::report::{Service, Subject};
 use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
-use weir_policy::Policy;
+use weir_policy::{Direction, Policy};
+use weir_units::BitRate;
 
 use crate::app::App;
 use crate::caller::Caller;
 
+/// What the node and the recorder of service have counted.
+pub(crate) struct Counted<'s> {
+    pub(crate) status: &'s Status,
+    /// Since the node started, send and receive.
+    pub(crate) service: &'s BTreeMap<Subject, [Service; 2]>,
+}
+
 /// Everything that the caller sees.
-pub(crate) fn text(app: &App, status: &Status, caller: &Caller, policy: &Policy) -> String {
-    let all = caller.slice().is_none();
+pub(crate) fn text(app: &App, of: &Counted<'_>, caller: &Caller, policy: &Policy) -> String {
+    let mut page = node(of, caller, policy);
+    if caller.slice().is_none() {
+        interface(&mut page, app);
+    }
+    page.0
+}
+
+fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
+    let (status, all) = (of.status, caller.slice().is_none());
     let mut ifaces: Vec<(&str, &IfaceStatus)> = Vec::new();
     if all {
         ifaces.extend(status.ports.iter().map(|port| ("port", port)));
@@ -20,13 +38,26 @@ pub(crate) fn text(app: &App, status: &Status, caller: &Caller, policy: &Policy)
     let vifs = status.vifs.iter().filter(|vif| all || caller.sees_vif(policy, &vif.name));
     ifaces.extend(vifs.map(|vif| ("vif", vif)));
     let mut page = Page(String::new());
+    amounts(&mut page, &ifaces);
+    drops(&mut page, &ifaces);
+    rates(&mut page, caller, policy);
+    let sees = |subject: &Subject| caller.slice().is_none_or(|slice| slice == subject.slice);
+    let seen: Vec<_> = of.service.iter().filter(|(subject, _)| sees(subject)).collect();
+    service(&mut page, &seen);
+    if all {
+        worker(&mut page, status);
+    }
+    page
+}
+
+fn amounts(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
     for (name, help, of) in AMOUNTS {
         for (unit, count) in [("packets", true), ("bytes", false)] {
             let kind = if *name == "backlog" { "gauge" } else { "counter" };
             let suffix = if kind == "counter" { "_total" } else { "" };
             let name = format!("weir_{name}_{unit}{suffix}");
             page.family(&name, &help.replace("UNIT", unit), kind);
-            for (kind, iface) in &ifaces {
+            for (kind, iface) in ifaces {
                 for (direction, counters) in directions(iface) {
                     let amount = of(counters);
                     let value = if count { amount.packets } else { amount.bytes };
@@ -36,25 +67,98 @@ pub(crate) fn text(app: &App, status: &Status, caller: &Caller, policy: &Policy)
             }
         }
     }
-    page.family("weir_dropped_packets_total", "Packets dropped, by reason.", "counter");
-    for (kind, iface) in &ifaces {
-        for (direction, counters) in directions(iface) {
-            for (reason, amount) in counters.dropped.iter().chain(&counters.dropped_after_by) {
-                let labels =
-                    [(*kind, iface.name.as_str()), ("direction", direction), ("reason", reason)];
-                page.sample("weir_dropped_packets_total", &labels, amount.packets);
+}
+
+/// One series a reason, whether the frame was dropped before its queue or after it.
+fn drops(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
+    for (name, unit, bytes) in [
+        ("weir_dropped_packets_total", "Packets", false),
+        ("weir_dropped_bytes_total", "Bytes", true),
+    ] {
+        page.family(name, &format!("{unit} dropped, by reason."), "counter");
+        for (kind, iface) in ifaces {
+            for (direction, counters) in directions(iface) {
+                let mut by: BTreeMap<&str, u64> = BTreeMap::new();
+                for (reason, of) in counters.dropped.iter().chain(&counters.dropped_after_by) {
+                    *by.entry(reason).or_default() += if bytes { of.bytes } else { of.packets };
+                }
+                for (reason, value) in by {
+                    let labels = [
+                        (*kind, iface.name.as_str()),
+                        ("direction", direction),
+                        ("reason", reason),
+                    ];
+                    page.sample(name, &labels, value);
+                }
             }
         }
     }
-    if all {
-        worker(&mut page, status);
-        interface(&mut page, app);
+    let name = "weir_lost_packets_total";
+    page.family(
+        name,
+        "Packets lost by devices, before they were read or after they were sent.",
+        "counter",
+    );
+    for (kind, iface) in ifaces {
+        for (place, lost) in
+            [("before", iface.lost_before_receive), ("after", iface.lost_after_transmit)]
+        {
+            page.sample(name, &[(*kind, iface.name.as_str()), ("place", place)], lost);
+        }
     }
-    page.0
+}
+
+/// What the policy says, to be drawn beside what is measured.
+fn rates(page: &mut Page, caller: &Caller, policy: &Policy) {
+    let bytes = |rate: BitRate| rate.as_bps() / 8;
+    let each = || {
+        let seen = policy.vifs.iter().filter(|vif| caller.sees(policy, vif));
+        seen.flat_map(|vif| Direction::ALL.map(|direction| (vif, direction)))
+    };
+    page.family("weir_guaranteed_bytes_per_second", "Guaranteed rate.", "gauge");
+    for (vif, direction) in each() {
+        let labels = [("vif", vif.name.as_str()), ("direction", direction.name())];
+        let value = bytes(vif.share(direction).min_rate);
+        page.sample("weir_guaranteed_bytes_per_second", &labels, value);
+    }
+    page.family("weir_limit_bytes_per_second", "Upper limit, where there is one.", "gauge");
+    for (vif, direction) in each() {
+        let labels = [("vif", vif.name.as_str()), ("direction", direction.name())];
+        if let Some(rate) = vif.share(direction).rate {
+            page.sample("weir_limit_bytes_per_second", &labels, bytes(rate));
+        }
+    }
+    if caller.slice().is_none() {
+        page.family("weir_port_rate_bytes_per_second", "Rate of a port.", "gauge");
+        for port in &policy.ports {
+            let labels = [("port", port.name.as_str())];
+            page.sample("weir_port_rate_bytes_per_second", &labels, bytes(port.rate));
+        }
+    }
+}
+
+/// What was owed, asked for and got: of vifs, and of slices.
+fn service(page: &mut Page, seen: &[(&Subject, &[Service; 2])]) {
+    for (kind, is_vif) in [("vif", true), ("slice", false)] {
+        for (what, help, of) in SERVICE {
+            let name = format!("weir_{kind}_{what}_total");
+            page.family(&name, &format!("{help}, of each {kind}."), "counter");
+            for (subject, sides) in seen.iter().filter(|(one, _)| one.vif.is_some() == is_vif) {
+                for (direction, side) in Direction::ALL.into_iter().zip(sides.iter()) {
+                    let mut labels = vec![("slice", subject.slice.as_str())];
+                    labels.extend(subject.vif.as_deref().map(|vif| ("vif", vif)));
+                    labels.push(("direction", direction.name()));
+                    page.sample(&name, &labels, of(side));
+                }
+            }
+        }
+    }
 }
 
 fn worker(page: &mut Page, status: &Status) {
     let worker = &status.worker;
+    page.family("weir_uptime_seconds", "Time since the worker started.", "gauge");
+    page.sample("weir_uptime_seconds", &[], seconds(status.uptime_ns));
     page.family("weir_worker_turns_total", "Turns of the worker's loop.", "counter");
     page.sample("weir_worker_turns_total", &[], worker.turns);
     page.family("weir_worker_busy_turns_total", "Turns in which something moved.", "counter");
@@ -63,6 +167,20 @@ fn worker(page: &mut Page, status: &Status) {
     page.sample("weir_pool_frames", &[], worker.frames);
     page.family("weir_pool_free_frames", "Frames in the pool that nobody holds.", "gauge");
     page.sample("weir_pool_free_frames", &[], worker.frames_free);
+    let (name, late) = ("weir_worker_lateness_seconds", &worker.lateness);
+    page.family(name, "From the instant that the worker asked for to its waking.", "summary");
+    for (quantile, ns) in
+        [("0.5", late.p50_ns), ("0.99", late.p99_ns), ("0.999", late.p999_ns), ("1", late.max_ns)]
+    {
+        page.sample(name, &[("quantile", quantile)], seconds(ns));
+    }
+    page.sample("weir_worker_lateness_seconds_sum", &[], seconds(late.sum_ns));
+    page.sample("weir_worker_lateness_seconds_count", &[], late.count);
+    let name = "weir_removed_packets_total";
+    page.family(name, "Packets lost with what a change of policy took away.", "counter");
+    for (place, lost) in [("queue", status.removed.queued), ("device", status.removed.unread)] {
+        page.sample(name, &[("place", place)], lost);
+    }
 }
 
 fn interface(page: &mut Page, app: &App) {
@@ -109,6 +227,23 @@ const AMOUNTS: &[Family] = &[
     ("backlog", "In the queue now, in UNIT.", |of| of.backlog),
 ];
 
+/// A name, what it means, where it is.
+type ServiceFamily = (&'static str, &'static str, fn(&Service) -> String);
+
+const SERVICE: &[ServiceFamily] = &[
+    ("guaranteed_bytes", "Bytes that the guarantee came to", |of| of.guaranteed_bytes.to_string()),
+    ("offered_bytes", "Bytes that came in", |of| of.offered.bytes.to_string()),
+    ("got_bytes", "Bytes handed on", |of| of.got.bytes.to_string()),
+    ("below_guarantee_seconds", "Seconds below the guarantee", |of| {
+        seconds(of.below.as_nanos()).to_string()
+    }),
+];
+
+fn seconds(ns: u64) -> impl Display {
+    // Nine digits behind the point: nothing is rounded.
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
 struct Page(String);
 
 impl Page {
@@ -117,7 +252,7 @@ impl Page {
         let _written = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (index, (key, text)) in labels.iter().enumerate() {
             let mark = if index == 0 { '{' } else { ',' };
@@ -127,3 +262,6 @@ impl Page {
         let _written = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,10 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
 use crate::error::{ApiError, Code};
-use crate::{change_routes as change, read_routes as read};
+use crate::{
+    change_routes as change, explain_routes as explain, read_routes as read,
+    report_routes as report,
+};
 
 /// The document as JSON, the same for every build of a version.
 #[must_use]
@@ -25,6 +28,7 @@ pub fn document() -> String {
     paths(
         read::metrics, read::openapi, read::health, read::status, read::policy, read::document,
         read::events, read::vif, read::capture, read::changes, read::overlay,
+        report::report, explain::explain,
         change::vif, change::slice, change::router, change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave
     ),

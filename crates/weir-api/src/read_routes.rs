@@ -20,6 +20,7 @@ use crate::capture::CaptureQuery;
 use crate::change::{ChangeView, EditView};
 use crate::client::NOTE;
 use crate::error::{ApiError, Code};
+use crate::metrics::Counted;
 use crate::routes::{Asker, Holds, Name, Shared, name};
 use crate::view::{PolicyView, StatusView, VifView};
 
@@ -218,7 +219,10 @@ pub(crate) async fn metrics(
     Extension(caller): Asker,
     Extension(policy): Holds,
 ) -> Result<Response, ApiError> {
-    let text = crate::metrics::text(&app, app.status().await?.as_ref(), &caller, &policy);
+    let service = app.ask(|control| Ok(control.service())).await?;
+    let status = app.status().await?;
+    let counted = Counted { status: &status, service: &service };
+    let text = crate::metrics::text(&app, &counted, &caller, &policy);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

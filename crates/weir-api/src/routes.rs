@@ -12,7 +12,10 @@ use weir_policy::Policy;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::error::{ApiError, Code};
-use crate::{change_routes as change, read_routes as read};
+use crate::{
+    change_routes as change, explain_routes as explain, read_routes as read,
+    report_routes as report,
+};
 
 pub(crate) type Shared = State<Arc<App>>;
 pub(crate) type Asker = Extension<Caller>;
@@ -37,6 +40,8 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/routers/{router}", patch(change::router))
         .route("/v1/changes", get(read::changes).post(change::several))
         .route("/v1/undo", post(change::undo))
+        .route("/v1/explain", get(explain::explain))
+        .route("/v1/report", get(report::report))
         .route("/v1/overlay", get(read::overlay))
         .route("/v1/reload", post(change::reload))
         .route("/v1/confirm", post(change::confirm))

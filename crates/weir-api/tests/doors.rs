@@ -3,6 +3,7 @@
 //! socket; and the bounds on who knocks.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -16,8 +17,10 @@ use weir_node::Serving;
 use weir_node::capture::{CaptureRequest, Capturing};
 use weir_node::changes::Change;
 use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
+use weir_node::report::{Answer, Line, Question, Service, Subject};
 use weir_node::status::Status;
-use weir_policy::{Edit, Policy, Role, Token};
+use weir_policy::{Edit, Policy, Role, Slice, Token};
+use weir_units::Nanos;
 
 /// A node that has a policy, and notes what it is told.
 struct Node {
@@ -47,6 +50,21 @@ impl Control for Node {
     }
     fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
         absent()
+    }
+    fn report(&self, question: &Question) -> Result<Answer, Refusal> {
+        let line = |slice: &str| Line {
+            subject: Subject { slice: slice.to_owned(), vif: None },
+            from_unix_ms: 0,
+            to_unix_ms: 0,
+            time: Nanos::ZERO,
+            sides: Default::default(),
+        };
+        let is_asked = |slice: &&str| question.slice.as_ref().is_none_or(|asked| asked == slice);
+        let lines = ["gold", "silver"].iter().copied().filter(is_asked).map(line).collect();
+        Ok(Answer { lines, ..Answer::default() })
+    }
+    fn service(&self) -> BTreeMap<Subject, [Service; 2]> {
+        BTreeMap::new()
     }
     fn reload(&self, _: &str) -> Result<(), Refusal> {
         absent()
@@ -166,4 +184,30 @@ fn who_asks_too_often_is_told_so() {
     assert!((10..20).contains(&slowed.len()), "{} of 20", slowed.len());
     assert!(slowed[0].contains("more than 5 requests a second"), "{}", slowed[0]);
     assert!(slowed[0].contains("retry-after: 1"), "{}", slowed[0]);
+}
+
+/// A tenant reads the report of his own slice, whatever he asks for.
+#[test]
+fn a_tenant_reads_his_own_report() {
+    let (token, sha256) = weir_api::token::new().unwrap();
+    let site = Site::up("report", |policy| {
+        policy.add_slice(Slice::new("gold"));
+        policy.add_slice(Slice::new("silver"));
+        let (name, slice) = ("shop".to_owned(), Some("gold".to_owned()));
+        policy.api.tokens = vec![Token { name, role: Role::Tenant, slice, sha256 }];
+    });
+    let ask = |query: &str| {
+        let head = format!("GET /v1/report{query} HTTP/1.1\r\nauthorization: Bearer {token}");
+        site.over_tls(&head)
+    };
+    for query in ["", "?slice=gold", "?vif=anything"] {
+        let own = ask(query);
+        assert!(own.starts_with("HTTP/1.1 200 "), "{query}: {own}");
+        assert!(own.contains("\"gold\"") && !own.contains("silver"), "{query}: {own}");
+    }
+    let other = ask("?slice=silver");
+    assert!(other.starts_with("HTTP/1.1 404 ") && other.contains("not_found"), "{other}");
+    for wrong in ["?since_s=0", "?since_s=99999999999", "?since_s=x", "?what=1"] {
+        assert!(ask(wrong).starts_with("HTTP/1.1 400 "), "{wrong}");
+    }
 }

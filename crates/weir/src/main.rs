@@ -9,10 +9,12 @@ mod conformance;
 mod demo;
 mod doctor;
 mod documents;
+mod explain;
 mod lab;
 mod live;
 mod node;
 mod output;
+mod report;
 mod reproduce;
 mod token;
 mod top;
@@ -51,6 +53,10 @@ enum Command {
     Undo(live::Undo),
     /// Watch a node live: rates against guarantees, queues, delay, drops
     Top(top::Top),
+    /// What tenants were guaranteed, offered and got
+    Report(report::Report),
+    /// Why a vif gets what it gets, and what would give it more
+    Explain(explain::Explain),
     /// Make a token for the node's interface
     Token(token::Token),
     /// A network of namespaces on this machine
@@ -103,6 +109,8 @@ fn main() -> ExitCode {
         Command::Diff(command) => command.run(),
         Command::Undo(command) => command.run(),
         Command::Top(command) => command.run(),
+        Command::Report(command) => command.run(),
+        Command::Explain(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `/v1/explain`: why vifs get what they get.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use weir_node::explain::{self, Explanation, Other, Side};
+use weir_policy::{Direction, Policy, Queue, Vif};
+
+use crate::caller::Caller;
+use crate::error::{ApiError, Code};
+use crate::routes::{Asker, Holds, Shared};
+
+/// Which vif, and over which time.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExplainQuery {
+    /// One vif; without it, all that the caller sees.
+    vif: Option<String>,
+    /// Milliseconds that are looked at: the answer takes as long.
+    #[serde(default = "second")]
+    #[param(minimum = 100, maximum = 5000, default = 1000)]
+    interval_ms: u64,
+}
+
+/// Why a vif gets what it gets. Rates are as the port's layer counts.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ExplainView {
+    /// The vif.
+    pub vif: String,
+    /// Its slice.
+    pub slice: String,
+    /// Its port.
+    pub port: String,
+    /// The time that was looked at.
+    pub time_ns: u64,
+    /// Of what it sends.
+    pub send: ExplainSide,
+    /// Of what it receives.
+    pub receive: ExplainSide,
+}
+
+/// One direction.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ExplainSide {
+    /// What kept it from more: `idle`, `demand`, `refused`, `vif_rate`, `router_rate`,
+    /// `slice_rate`, `vif_packets`, `router_packets`, `slice_packets`, `guarantee`, `port`,
+    /// `receiver`, `pool`, `worker`, `device` or `queue`.
+    pub limiter: String,
+    /// The same with its numbers, in a sentence.
+    pub because: String,
+    /// What came in.
+    pub offered_bps: u64,
+    /// What was handed on.
+    pub got_bps: u64,
+    /// What came in.
+    pub offered_pps: u64,
+    /// What was handed on.
+    pub got_pps: u64,
+    /// Its curves.
+    pub curves: CurvesView,
+    /// Packets in its queue now.
+    pub queued_packets: u64,
+    /// Bytes in its queue now.
+    pub queued_bytes: u64,
+    /// Most packets that its queue holds.
+    pub queue_packets: u32,
+    /// Most bytes that its queue holds.
+    pub queue_bytes: u64,
+    /// Packets dropped meanwhile, by reason.
+    pub dropped_packets: BTreeMap<String, u64>,
+    /// The port's rate.
+    pub port_rate_bps: u64,
+    /// What all got of the port; a tenant is told that it is full or not by the limiter alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_got_bps: Option<u64>,
+    /// Who has the rest, most first; of other slices a tenant sees nothing.
+    pub others: Vec<OtherView>,
+    /// Others that got anything and are not listed.
+    pub more_others: usize,
+    /// Commands, or keys of the policy file, that would give it more.
+    pub remedies: Vec<String>,
+}
+
+/// What it is owed and may take.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CurvesView {
+    /// Guaranteed rate.
+    pub min_rate_bps: u64,
+    /// Its share of what is left, among the vifs of its slice or router.
+    pub priority: u32,
+    /// Its slice's share of what is left, among slices.
+    pub slice_priority: u32,
+    /// Upper limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// Upper limit of its router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_rate_bps: Option<u64>,
+    /// Upper limit of its slice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice_rate_bps: Option<u64>,
+    /// Upper limit of packets a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_pps: Option<u64>,
+}
+
+/// What another vif got.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OtherView {
+    /// The vif.
+    pub vif: String,
+    /// Its slice.
+    pub slice: String,
+    /// What it got.
+    pub got_bps: u64,
+    /// What it is guaranteed.
+    pub min_rate_bps: u64,
+}
+
+/// Why vifs get what they get now: what limits them, who has the rest, what would give them more.
+#[utoipa::path(get, path = "/v1/explain", tag = "read", params(ExplainQuery),
+    responses((status = 200, body = Vec<ExplainView>), crate::openapi::Refusals))]
+pub(crate) async fn explain(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+    query: Result<Query<ExplainQuery>, QueryRejection>,
+) -> Result<Json<Vec<ExplainView>>, ApiError> {
+    let malformed = |text: String| ApiError::new(Code::Malformed, format!("query: {text}"));
+    let Query(query) = query.map_err(|error| malformed(error.to_string()))?;
+    let interval = query.interval_ms;
+    if !(INTERVAL_MS_MIN..=INTERVAL_MS_MAX).contains(&interval) {
+        return Err(malformed(format!(
+            "interval_ms is {interval}; it must be {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}"
+        )));
+    }
+    if let Some(vif) = query.vif.as_ref().filter(|vif| !caller.sees_vif(&policy, vif)) {
+        let refusal = ApiError::new(Code::NotFound, format!("there is no vif {vif:?}"));
+        app.tell(&caller, &refusal);
+        return Err(refusal);
+    }
+    // Each holds two statuses while it waits: as many as may listen to events.
+    let Some(_slot) = app.listeners.take() else {
+        let text = format!("{} listen or wait already, which is the most", app.listeners.most());
+        return Err(ApiError::new(Code::Busy, text));
+    };
+    let before = app.status().await?;
+    tokio::time::sleep(Duration::from_millis(interval)).await;
+    let after = app.status().await?;
+    let is_asked = |vif: &Vif| {
+        caller.sees(&policy, vif) && query.vif.as_ref().is_none_or(|name| *name == vif.name)
+    };
+    let explained = explain::explain(&before, &after, &policy, is_asked);
+    Ok(Json(explained.iter().map(|one| view(one, &policy, &caller)).collect()))
+}
+
+fn view(of: &Explanation, policy: &Policy, caller: &Caller) -> ExplainView {
+    let vif = &policy[of.vif];
+    let [send, receive] =
+        Direction::ALL.map(|way| side(&of.sides[way as usize], vif, way, policy, caller));
+    ExplainView {
+        vif: vif.name.clone(),
+        slice: policy[vif.slice].name.clone(),
+        port: policy[vif.port].name.clone(),
+        time_ns: of.time.as_nanos(),
+        send,
+        receive,
+    }
+}
+
+fn side(
+    of: &Side,
+    vif: &Vif,
+    direction: Direction,
+    policy: &Policy,
+    caller: &Caller,
+) -> ExplainSide {
+    let all = caller.slice().is_none();
+    let queue: &Queue = match direction {
+        Direction::Send => &vif.send_queue,
+        Direction::Receive => &vif.receive_queue,
+    };
+    let sees = |other: &&Other| caller.sees(policy, &policy[other.vif]);
+    let other = |other: &Other| OtherView {
+        vif: policy[other.vif].name.clone(),
+        slice: policy[policy[other.vif].slice].name.clone(),
+        got_bps: other.got_bps,
+        min_rate_bps: other.guaranteed_bps,
+    };
+    let remedies = of.remedies.iter().filter(|remedy| all || !remedy.operator);
+    ExplainSide {
+        limiter: of.limiter.name().to_owned(),
+        // What others have together is not a tenant's business.
+        because: if all { of.because.clone() } else { of.limiter.name().to_owned() },
+        offered_bps: of.offered_bps,
+        got_bps: of.got_bps,
+        offered_pps: of.offered_pps,
+        got_pps: of.got_pps,
+        curves: curves(vif, direction, policy),
+        queued_packets: of.waits.packets,
+        queued_bytes: of.waits.bytes,
+        queue_packets: queue.packets,
+        queue_bytes: queue.bytes.get(),
+        dropped_packets: of
+            .dropped
+            .iter()
+            .map(|(reason, amount)| (reason.name().to_owned(), amount.packets))
+            .collect(),
+        port_rate_bps: of.port_bps[0],
+        port_got_bps: all.then_some(of.port_bps[1]),
+        others: of.others.iter().filter(sees).map(other).collect(),
+        more_others: if all { of.more_others } else { 0 },
+        remedies: remedies.map(|remedy| remedy.what.clone()).collect(),
+    }
+}
+
+fn curves(vif: &Vif, direction: Direction, policy: &Policy) -> CurvesView {
+    let (own, slice) = (vif.share(direction), policy[vif.slice].share(direction));
+    let router = vif.router.and_then(|router| policy[router].share(direction).rate);
+    CurvesView {
+        min_rate_bps: own.min_rate.as_bps(),
+        priority: own.priority,
+        slice_priority: slice.priority,
+        rate_bps: own.rate.map(weir_units::BitRate::as_bps),
+        router_rate_bps: router.map(weir_units::BitRate::as_bps),
+        slice_rate_bps: slice.rate.map(weir_units::BitRate::as_bps),
+        max_pps: own.max_pps.map(weir_units::PacketRate::as_pps),
+    }
+}
+
+const fn second() -> u64 {
+    1000
+}
+
+/// A status is as old as 20 ms.
+const INTERVAL_MS_MIN: u64 = 100;
+/// Below the time that a client waits.
+const INTERVAL_MS_MAX: u64 = 5_000;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `/v1/report`: what tenants were owed, asked for and got.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use weir_node::report::{Line, Question, Service, Worst};
+use weir_node::status::Amount;
+
+use crate::error::{ApiError, Code};
+use crate::routes::{Asker, Holds, Shared};
+
+/// Which time and whose.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ReportQuery {
+    /// Seconds back from now.
+    #[serde(default = "hour")]
+    #[param(minimum = 1, maximum = 31622400, default = 3600)]
+    since_s: u64,
+    /// Of this slice and its vifs alone.
+    slice: Option<String>,
+    /// Of this vif alone.
+    vif: Option<String>,
+}
+
+/// What slices and vifs had in a time.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReportView {
+    /// The node's name.
+    pub node: String,
+    /// Begin of the time that was asked for, milliseconds since 1970.
+    pub since_unix_ms: u64,
+    /// Its end.
+    pub until_unix_ms: u64,
+    /// Slices and their vifs, by name; a slice before its vifs.
+    pub lines: Vec<ReportLine>,
+    /// Ends of files that a crash had torn when the store was opened.
+    pub torn: u64,
+    /// Bytes that the store takes on disk, now and ever.
+    pub store_bytes: u64,
+}
+
+/// What one had.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReportLine {
+    /// The slice.
+    pub slice: String,
+    /// The vif; without one, the slice as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vif: Option<String>,
+    /// Begin of the first record, milliseconds since 1970.
+    pub from_unix_ms: u64,
+    /// End of the last one.
+    pub to_unix_ms: u64,
+    /// Time that records tell of: less than between the two where the node did not run.
+    pub recorded_ns: u64,
+    /// Of what it sent.
+    pub send: ServiceView,
+    /// Of what it received.
+    pub receive: ServiceView,
+}
+
+/// One direction. Rates are means over the recorded time.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceView {
+    /// What was guaranteed.
+    pub guaranteed_bps: u64,
+    /// What came in, but for what was refused for what it is.
+    pub offered_bps: u64,
+    /// What was handed on.
+    pub got_bps: u64,
+    /// The same in bytes of layer 2.
+    pub offered_bytes: u64,
+    /// The same in packets.
+    pub offered_packets: u64,
+    /// Of the offered, dropped for a limit of its own or of the receiver's.
+    pub above_limit_bytes: u64,
+    /// Handed on, bytes of layer 2.
+    pub got_bytes: u64,
+    /// Handed on, packets.
+    pub got_packets: u64,
+    /// Time in seconds that were below the guarantee.
+    pub below_ns: u64,
+    /// The second that got the least of what it was owed; absent where nothing was owed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<WorstView>,
+}
+
+/// A second, and what it got of what it was owed: the lesser of guarantee and demand.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorstView {
+    /// When it ended, milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// Its length.
+    pub time_ns: u64,
+    /// What it got.
+    pub got_bps: u64,
+    /// What it was owed.
+    pub owed_bps: u64,
+}
+
+/// What tenants were owed, asked for and got, by direction. A tenant reads his own.
+#[utoipa::path(get, path = "/v1/report", tag = "read", params(ReportQuery),
+    responses((status = 200, body = ReportView), crate::openapi::Refusals,
+        (status = 507, description = "No service report is kept.", body = ApiError)))]
+pub(crate) async fn report(
+    State(app): Shared,
+    Extension(caller): Asker,
+    Extension(policy): Holds,
+    query: Result<Query<ReportQuery>, QueryRejection>,
+) -> Result<Json<ReportView>, ApiError> {
+    let malformed = |text: String| ApiError::new(Code::Malformed, format!("query: {text}"));
+    let Query(query) = query.map_err(|error| malformed(error.to_string()))?;
+    if !(1..=SINCE_S_MAX).contains(&query.since_s) {
+        let since = query.since_s;
+        return Err(malformed(format!("since_s is {since}; it must be 1 to {SINCE_S_MAX}")));
+    }
+    let mut slice = query.slice;
+    if let Some(own) = caller.slice() {
+        let asked = slice.replace(own.to_owned());
+        if let Some(other) = asked.filter(|asked| asked != own) {
+            let refusal = ApiError::new(Code::NotFound, format!("there is no slice {other:?}"));
+            app.tell(&caller, &refusal);
+            return Err(refusal);
+        }
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let until_unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let since_unix_ms = until_unix_ms.saturating_sub(query.since_s * 1_000);
+    let question = Question { since_unix_ms, until_unix_ms, slice, vif: query.vif };
+    let answer = app.ask(move |control| control.report(&question)).await?;
+    Ok(Json(ReportView {
+        node: policy.node.name.clone(),
+        since_unix_ms,
+        until_unix_ms,
+        lines: answer.lines.into_iter().map(line).collect(),
+        torn: answer.torn,
+        store_bytes: answer.store_bytes,
+    }))
+}
+
+fn line(line: Line) -> ReportLine {
+    let time_ns = line.time.as_nanos();
+    let [send, receive] = line.sides.map(|side| service(&side, time_ns));
+    ReportLine {
+        slice: line.subject.slice,
+        vif: line.subject.vif,
+        from_unix_ms: line.from_unix_ms,
+        to_unix_ms: line.to_unix_ms,
+        recorded_ns: time_ns,
+        send,
+        receive,
+    }
+}
+
+fn service(of: &Service, time_ns: u64) -> ServiceView {
+    let Amount { packets: offered_packets, bytes: offered_bytes } = of.offered;
+    let Amount { packets: got_packets, bytes: got_bytes } = of.got;
+    ServiceView {
+        guaranteed_bps: mean_bps(of.guaranteed_bytes, time_ns),
+        offered_bps: mean_bps(offered_bytes, time_ns),
+        got_bps: mean_bps(got_bytes, time_ns),
+        offered_bytes,
+        offered_packets,
+        above_limit_bytes: of.above_limit.bytes,
+        got_bytes,
+        got_packets,
+        below_ns: of.below.as_nanos(),
+        worst: of.worst.map(worst),
+    }
+}
+
+fn worst(of: Worst) -> WorstView {
+    let time_ns = of.time.as_nanos();
+    WorstView {
+        at_unix_ms: of.at_unix_ms,
+        time_ns,
+        got_bps: mean_bps(of.got_bytes, time_ns),
+        owed_bps: mean_bps(of.owed_bytes, time_ns),
+    }
+}
+
+/// Rounded to the next bit a second; nothing in no time is nothing.
+fn mean_bps(bytes: u64, time_ns: u64) -> u64 {
+    let bits = u128::from(bytes) * 8 * 1_000_000_000;
+    let time = u128::from(time_ns.max(1));
+    u64::try_from((bits + time / 2) / time).unwrap_or(u64::MAX)
+}
+
+const fn hour() -> u64 {
+    3600
+}
+
+/// As long as anything is kept.
+const SINCE_S_MAX: u64 = 366 * 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_is_rounded_to_the_next_bit() {
+        assert_eq!(mean_bps(1_000_000, 1_000_000_000), 8_000_000);
+        assert_eq!(mean_bps(1, 3_000_000_000), 3);
+        assert_eq!(mean_bps(0, 0), 0);
+        assert_eq!(mean_bps(u64::MAX, 1), u64::MAX);
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir report`: what tenants were owed, asked for and got.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir_api::client::escaped;
+use weir_api::report::{ReportLine, ReportView, ServiceView};
+
+use crate::node::Name;
+use crate::{Failure, Usage, output};
+
+/// Print what tenants were guaranteed, offered and got, and the time below the guarantee.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// Of this slice and its vifs alone
+    #[arg(long, value_name = "SLICE")]
+    tenant: Option<String>,
+    /// Of this vif alone
+    #[arg(long)]
+    vif: Option<String>,
+    /// How far back: a number and s, m, h or d
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    since: String,
+    #[command(flatten)]
+    node: Name,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Report {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let mut path = format!("/v1/report?since_s={}", seconds(&self.since)?);
+        for (key, value) in [("slice", &self.tenant), ("vif", &self.vif)] {
+            if let Some(value) = value {
+                path += &format!("&{key}={}", escaped(value));
+            }
+        }
+        let report: ReportView = self.node.client()?.get(&path)?;
+        if self.json {
+            output::print_json(&report)?;
+        } else {
+            output::print(&page(&report))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// `90s`, `5m`, `1h`, `7d`.
+fn seconds(text: &str) -> Result<u64, Usage> {
+    let wrong = || Usage(format!("--since {text}: a number and s, m, h or d, such as 1h"));
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let times = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    number.checked_mul(times).ok_or_else(wrong)
+}
+
+/// A line for each direction in which anything was guaranteed, offered or got.
+fn page(report: &ReportView) -> String {
+    let mut page = format!(
+        "{:<24} {:<8} {:>12} {:>12} {:>12} {:>9}  {}\n",
+        "tenant, vif", "", "guaranteed", "offered", "got", "below", "worst second"
+    );
+    let mut silent = 0;
+    for line in &report.lines {
+        for (direction, side) in [("send", &line.send), ("receive", &line.receive)] {
+            if side.guaranteed_bps + side.offered_bytes + side.got_bytes == 0 {
+                silent += 1;
+                continue;
+            }
+            page += &one_line(line, direction, side);
+        }
+    }
+    if report.lines.is_empty() {
+        page = "nothing is on record for that time\n".to_owned();
+    }
+    if silent > 0 {
+        let _written = writeln!(page, "{silent} directions without guarantee and traffic left out");
+    }
+    if report.torn > 0 {
+        let torn = report.torn;
+        let _written = writeln!(page, "{torn} torn records were dropped when the node started");
+    }
+    page
+}
+
+fn one_line(line: &ReportLine, direction: &str, side: &ServiceView) -> String {
+    let name = match &line.vif {
+        Some(vif) => format!("  {vif}"),
+        None => line.slice.clone(),
+    };
+    let worst = side.worst.as_ref().map_or_else(String::new, |worst| {
+        let ago = line.to_unix_ms.saturating_sub(worst.at_unix_ms) / 1_000;
+        format!("{} of {}, {ago} s before the end", rate(worst.got_bps), rate(worst.owed_bps))
+    });
+    let [guaranteed, offered, got] =
+        [side.guaranteed_bps, side.offered_bps, side.got_bps].map(rate);
+    let below = format!("{:.1} s", crate::report::float(side.below_ns) / 1e9);
+    format!(
+        "{name:<24} {direction:<8} {guaranteed:>12} {offered:>12} {got:>12} {below:>9}  {worst}"
+    )
+    .trim_end()
+    .to_owned()
+        + "\n"
+}
+
+/// Three digits and a unit.
+pub(crate) fn rate(bps: u64) -> String {
+    let value = float(bps);
+    match bps {
+        0..1_000 => format!("{bps}bit"),
+        1_000..1_000_000 => format!("{:.2}kbit", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2}Mbit", value / 1e6),
+        _ => format!("{:.2}Gbit", value / 1e9),
+    }
+}
+
+/// For people: 53 bits are enough.
+#[expect(clippy::cast_precision_loss, reason = "a figure of three digits")]
+pub(crate) fn float(value: u64) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_numbers_and_a_unit() {
+        for (text, expected) in [("90s", 90), ("5m", 300), ("1h", 3_600), ("7d", 604_800)] {
+            assert_eq!(seconds(text).unwrap(), expected);
+        }
+        for text in ["", "h", "1", "1.5h", "-1h", "1w", "hh", "99999999999999999999d"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_page_shows_what_happened_and_counts_what_is_left_out() {
+        let nothing = ServiceView {
+            guaranteed_bps: 0,
+            offered_bps: 0,
+            got_bps: 0,
+            offered_bytes: 0,
+            offered_packets: 0,
+            above_limit_bytes: 0,
+            got_bytes: 0,
+            got_packets: 0,
+            below_ns: 0,
+            worst: None,
+        };
+        let worst = weir_api::report::WorstView {
+            at_unix_ms: 1_000,
+            time_ns: 1_000_000_000,
+            got_bps: 20_000_000,
+            owed_bps: 30_000_000,
+        };
+        let send = ServiceView {
+            guaranteed_bps: 30_000_000,
+            offered_bps: 50_000_000,
+            got_bps: 29_990_000,
+            offered_bytes: 6,
+            below_ns: 1_000_000_000,
+            worst: Some(worst),
+            ..nothing.clone()
+        };
+        let vif = Some("gold.0".to_owned());
+        let line = ReportLine {
+            slice: "gold".into(),
+            vif,
+            from_unix_ms: 0,
+            to_unix_ms: 9_000,
+            recorded_ns: 9_000_000_000,
+            send,
+            receive: nothing,
+        };
+        let report = ReportView {
+            node: "edge".into(),
+            since_unix_ms: 0,
+            until_unix_ms: 9_000,
+            lines: vec![line],
+            torn: 1,
+            store_bytes: 0,
+        };
+        let lines: Vec<String> = page(&report).lines().map(str::to_owned).collect();
+        assert_eq!(
+            lines[1],
+            "  gold.0                 send        30.00Mbit    50.00Mbit    29.99Mbit     1.0 s  \
+             20.00Mbit of 30.00Mbit, 8 s before the end"
+        );
+        assert_eq!(lines[2], "1 directions without guarantee and traffic left out");
+        assert_eq!(lines[3], "1 torn records were dropped when the node started");
+    }
+}
