@@ -84,7 +84,7 @@ impl Setup {
                 clock::sleep(at.saturating_sub(started.elapsed()))?;
                 plane.change(rig, intent)?;
             }
-            Ok(())
+            plane.beside(rig)
         });
         let cpu = usize::try_from(worker_cpu()).unwrap_or(usize::MAX);
         let stolen_s = CpuTime::now()?.stolen_since(&before, cpu);

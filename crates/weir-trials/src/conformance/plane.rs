@@ -35,6 +35,15 @@ pub trait DataPlane {
     /// It refuses the change.
     fn change(&mut self, rig: &Rig, intent: &Intent) -> Result<(), TrialError>;
 
+    /// Called once while traffic flows, after all changes; returns before the traffic ends.
+    ///
+    /// # Errors
+    /// What was to be done beside the traffic could not be done.
+    fn beside(&mut self, rig: &Rig) -> Result<(), TrialError> {
+        let _nothing = rig;
+        Ok(())
+    }
+
     /// Gives the middle back.
     ///
     /// # Errors

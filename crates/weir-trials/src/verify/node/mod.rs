@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node as a product: live change, its interface for programs and people, its life.
 
+mod explain;
 mod growth;
 mod hostile;
 mod hours;
@@ -8,6 +9,7 @@ mod life;
 mod live;
 mod load;
 mod package;
+mod report;
 mod roles;
 mod soak;
 mod undo;
@@ -38,7 +40,9 @@ const ROWS: &[Row] = &[
     row(8, "report, undo, explain, doctor, package", |trial, row| {
         undo::show(trial, row)?;
         package::show(trial, row)?;
-        not_built(trial, row, "the node has no report, explain or package yet")
+        report::show(trial, row)?;
+        explain::show(trial, row)?;
+        not_built(trial, row, "what the doctor says is not shown yet")
     }),
 ];
 
