@@ -13,6 +13,10 @@ use weir_units::{Instant, Nanos};
 pub struct Lateness {
     histogram: Histogram<u64>,
     sum_ns: u64,
+    /// When the second under way began, and the latest of it, in nanoseconds.
+    second: (Instant, u64),
+    /// The latest of the second before.
+    recent: u64,
 }
 
 /// Quantiles of lateness in nanoseconds.
@@ -31,6 +35,9 @@ pub struct LatenessSummary {
     /// All together.
     #[serde(default)]
     pub sum_ns: u64,
+    /// The latest of the last whole second.
+    #[serde(default)]
+    pub recent_max_ns: u64,
 }
 
 impl Lateness {
@@ -40,7 +47,7 @@ impl Lateness {
     /// Only if the constants of this file contradict each other.
     pub fn new() -> Result<Self, hdrhistogram::CreationError> {
         let histogram = Histogram::new_with_bounds(1, LATENESS_MAX.as_nanos(), 3)?;
-        Ok(Self { histogram, sum_ns: 0 })
+        Ok(Self { histogram, sum_ns: 0, second: (Instant::ZERO, 0), recent: 0 })
     }
 
     /// Counts a wake-up that was due at `due` and happened at `now`.
@@ -48,11 +55,14 @@ impl Lateness {
         let late = now.saturating_since(due).as_nanos();
         self.histogram.saturating_record(late.max(1));
         self.sum_ns = self.sum_ns.saturating_add(late);
+        self.turn_over(now);
+        self.second.1 = self.second.1.max(late);
     }
 
-    /// The quantiles so far.
+    /// The quantiles so far, and the latest of late.
     #[must_use]
-    pub fn summary(&self) -> LatenessSummary {
+    pub fn summary(&mut self, now: Instant) -> LatenessSummary {
+        self.turn_over(now);
         LatenessSummary {
             count: self.histogram.len(),
             p50_ns: self.histogram.value_at_quantile(0.5),
@@ -60,9 +70,43 @@ impl Lateness {
             p999_ns: self.histogram.value_at_quantile(0.999),
             max_ns: self.histogram.max(),
             sum_ns: self.sum_ns,
+            recent_max_ns: self.recent,
+        }
+    }
+
+    /// Begins another second, if this one is over.
+    fn turn_over(&mut self, now: Instant) {
+        let (began, latest) = self.second;
+        let passed = now.saturating_since(began);
+        if passed >= SECOND {
+            // A second without a wake-up is one without lateness.
+            self.recent = if passed < TWO_SECONDS { latest } else { 0 };
+            self.second = (now, 0);
         }
     }
 }
 
 /// A worker later than this has been stopped, not delayed.
 const LATENESS_MAX: Nanos = Nanos::from_secs(100);
+const SECOND: Nanos = Nanos::from_secs(1);
+const TWO_SECONDS: Nanos = Nanos::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The latest of a second is told in the next one, and forgotten in the one after.
+    #[test]
+    fn the_latest_of_late_is_of_the_last_whole_second() {
+        let at = |ms: u64| Instant::ZERO + Nanos::from_millis(10_000 + ms);
+        let mut lateness = Lateness::new().unwrap();
+        lateness.record(at(0), at(0));
+        lateness.record(at(400), at(407));
+        assert_eq!(lateness.summary(at(900)).recent_max_ns, 0);
+        lateness.record(at(1098), at(1100));
+        assert_eq!(lateness.summary(at(1200)).recent_max_ns, 7_000_000);
+        assert_eq!(lateness.summary(at(2150)).recent_max_ns, 2_000_000);
+        assert_eq!(lateness.summary(at(9000)).recent_max_ns, 0);
+        assert_eq!(lateness.summary(at(9000)).max_ns / 100_000, 70);
+    }
+}

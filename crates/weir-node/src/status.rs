@@ -86,6 +86,10 @@ pub struct DirectionStatus {
     pub backlog: Amount,
     /// Of those sent, marked "congestion experienced"; packets.
     pub marked: u64,
+    /// How long the first of what is queued has waited, nanoseconds: the delay of the next packet.
+    /// Zero where none waits, and of a port, whose queues are its vifs'.
+    #[serde(default)]
+    pub wait_ns: u64,
 }
 
 /// Packets and bytes.
@@ -104,6 +108,9 @@ pub struct WorkerStatus {
     pub turns: u64,
     /// Of those, turns in which something moved.
     pub busy_turns: u64,
+    /// Nanoseconds that these took, of `uptime_ns`: the worker's load.
+    #[serde(default)]
+    pub busy_ns: u64,
     /// Frames in the pool that nobody holds.
     pub frames_free: u64,
     /// Frames in the pool.
@@ -136,6 +143,7 @@ impl From<&Counters> for DirectionStatus {
             redirected: counters.redirected.into(),
             backlog: counters.backlog().into(),
             marked: counters.marked,
+            wait_ns: 0,
         }
     }
 }

@@ -70,6 +70,7 @@ pub struct Worker {
     next_upkeep: Instant,
     turns: u64,
     busy_turns: u64,
+    busy: Nanos,
 }
 
 /// How the loop ended.
@@ -121,6 +122,7 @@ impl Worker {
             next_upkeep,
             turns,
             busy_turns,
+            busy: Nanos::ZERO,
         })
     }
 
@@ -150,8 +152,13 @@ impl Worker {
     fn work(&mut self, commands: &Receiver<Command>) -> Result<End, PortError> {
         let mut waiter = self.waiter()?;
         let mut due = Instant::FAR_FUTURE;
+        // When the last turn began, if something moved in it.
+        let mut busy_since = None;
         loop {
             let now = clock::now();
+            if let Some(since) = busy_since.take() {
+                self.busy = self.busy.saturating_add(now.saturating_since(since));
+            }
             if now >= due {
                 self.lateness.record(due, now);
             }
@@ -167,6 +174,7 @@ impl Worker {
                 waiter.wait(now, turn.next);
             } else {
                 waiter.worked(now);
+                busy_since = Some(now);
             }
         }
     }
@@ -347,7 +355,7 @@ impl Worker {
 
     pub(crate) fn status(&mut self, now: Instant) -> Status {
         self.ports.upkeep(now, &mut self.switch, false);
-        let Self { ports, switch, .. } = self;
+        let Self { ports, switch, lateness, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
         let of = |(attached, early): (&mut Attached, EarlyDrops)| {
             let statistics = attached.port.statistics();
@@ -360,6 +368,10 @@ impl Worker {
             let read = if attached.vif.is_some() { &mut send } else { &mut receive };
             for (reason, frames) in early {
                 read.add_dropped(reason, frames);
+            }
+            if let Some(vif) = attached.vif {
+                send.wait_ns = switch.wait(now, vif, Direction::Send).as_nanos();
+                receive.wait_ns = switch.wait(now, vif, Direction::Receive).as_nanos();
             }
             IfaceStatus {
                 name: attached.name.clone(),
@@ -386,9 +398,10 @@ impl Worker {
             worker: WorkerStatus {
                 turns: self.turns,
                 busy_turns: self.busy_turns,
+                busy_ns: self.busy.as_nanos(),
                 frames_free: self.pool.free_frames() as u64,
                 frames: u64::from(self.pool.chunks()),
-                lateness: self.lateness.summary(),
+                lateness: lateness.summary(now),
             },
         }
     }

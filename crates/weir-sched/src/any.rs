@@ -170,6 +170,10 @@ impl Scheduler for AnyScheduler {
         each!(self, scheduler => scheduler.class_backlog(class))
     }
 
+    fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        each!(self, scheduler => scheduler.head_arrived(class))
+    }
+
     fn room(&self, class: ClassId) -> u32 {
         each!(self, scheduler => scheduler.room(class))
     }

@@ -225,6 +225,10 @@ impl<D: Discipline> Scheduler for Flat<D> {
         self.queues.backlog(class)
     }
 
+    fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        self.queues.head_arrived(class)
+    }
+
     fn room(&self, class: ClassId) -> u32 {
         self.queues.room(class)
     }

@@ -146,6 +146,10 @@ impl<S: Scheduler> Scheduler for Paced<S> {
         self.inner.class_backlog(class)
     }
 
+    fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        self.inner.head_arrived(class)
+    }
+
     fn room(&self, class: ClassId) -> u32 {
         self.inner.room(class)
     }

@@ -306,6 +306,13 @@ impl<S: Clone + Default> QueueTable<S> {
         self.queue(class).map_or_else(Backlog::default, Queue::backlog)
     }
 
+    /// When the packet at the head of a class arrived; `None` without one.
+    #[must_use]
+    pub fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        let queue = self.queue(class).filter(|queue| queue.packets > 0)?;
+        self.slab.cells.get(queue.head as usize).map(|cell| cell.packet.arrived)
+    }
+
     /// Packets that the class can still take, by its own bound of packets and the table's.
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {

@@ -256,6 +256,9 @@ pub trait Scheduler {
     /// What one class has queued; zero for an unknown class.
     fn class_backlog(&self, class: ClassId) -> Backlog;
 
+    /// When the packet at the head of a class's queue arrived; `None` without one.
+    fn head_arrived(&self, class: ClassId) -> Option<Instant>;
+
     /// Packets that the class's queue can still take, by its bound of packets.
     fn room(&self, class: ClassId) -> u32;
 

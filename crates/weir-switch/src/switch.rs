@@ -8,7 +8,7 @@ use core::fmt;
 
 use weir_policy::{Direction, Policy, PortId, VifId};
 use weir_sched::{Backlog, ConfigError};
-use weir_units::Instant;
+use weir_units::{Instant, Nanos};
 
 use crate::capture::Tap;
 use crate::counters::{Counters, Tally};
@@ -249,6 +249,23 @@ impl Switch {
             Direction::Receive => (TreeKind::Receive, state.receive),
         };
         self.trees[tree_index(state.port, kind)].class_backlog(class)
+    }
+
+    /// How long the first of a vif's queued frames has waited, and so the delay of the next one to
+    /// leave; zero where none waits. What a device holds back before it is read is not in it.
+    #[must_use]
+    pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
+        let Some(state) = self.vifs.get(vif.0 as usize) else { return Nanos::ZERO };
+        let tree = |kind| &self.trees[tree_index(state.port, kind)];
+        let heads = match direction {
+            Direction::Send => [
+                tree(TreeKind::Send).head_arrived(state.send),
+                tree(TreeKind::Local).head_arrived(state.local),
+            ],
+            Direction::Receive => [tree(TreeKind::Receive).head_arrived(state.receive), None],
+        };
+        let oldest = heads.into_iter().flatten().min();
+        oldest.map_or(Nanos::ZERO, |arrived| now.saturating_since(arrived))
     }
 
     /// Frames in all queues.

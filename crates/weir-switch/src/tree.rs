@@ -235,6 +235,11 @@ impl Tree {
         self.scheduler.room(class)
     }
 
+    /// When the first packet that a class has queued arrived.
+    pub(crate) fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        self.scheduler.head_arrived(class)
+    }
+
     /// What a class has queued, in accounted bytes.
     pub(crate) fn class_backlog(&self, class: ClassId) -> weir_sched::Backlog {
         self.scheduler.class_backlog(class)

@@ -257,6 +257,10 @@ impl Scheduler for Hfsc {
         self.classes.backlog(class)
     }
 
+    fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        self.classes.head_arrived(class)
+    }
+
     fn room(&self, class: ClassId) -> u32 {
         match self.classes.state(class) {
             Some(node) if node.branch == NONE => self.classes.room(class),

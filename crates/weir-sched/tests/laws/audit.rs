@@ -198,6 +198,8 @@ impl Audit {
         assert_eq!(backlog, state.backlog(), "backlog of {class:?}");
         assert_eq!(counters.offered, sum(&[counters.refused, counters.enqueued]));
         assert_eq!(counters.enqueued, sum(&[counters.sent, counters.dropped, backlog]));
+        let head = state.queue.front().map(|packet| packet.arrived);
+        assert_eq!(self.scheduler.head_arrived(class), head, "the head of {class:?}");
         let room = u64::from(state.config.packets).saturating_sub(backlog.packets);
         assert_eq!(u64::from(self.scheduler.room(class)), room, "room of {class:?}");
         self.check_total();

@@ -212,6 +212,10 @@ impl Scheduler for Broken {
         self.inner.class_backlog(class)
     }
 
+    fn head_arrived(&self, class: ClassId) -> Option<Instant> {
+        self.inner.head_arrived(class)
+    }
+
     fn room(&self, class: ClassId) -> u32 {
         self.inner.room(class)
     }
