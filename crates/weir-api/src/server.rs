@@ -33,7 +33,7 @@ use crate::count::Slot;
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
 use crate::stall::Impatient;
-use crate::tls::{self, Secure};
+use crate::tls::{self, Door};
 
 /// A listening interface. It ends when this value is dropped; answers under way are given a moment.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Server {
     /// The path is taken by a node that answers, or cannot be bound; or no thread can be had.
     pub fn start(serving: Serving) -> io::Result<Self> {
         let api = serving.policy.api.clone();
-        let secure = tls::bind(&api)?;
+        let door = tls::bind(&api)?;
         let listener = bind(&serving.socket)?;
         let processor = own_processor(&serving.policy);
         let (stop, stopped) = watch::channel(());
@@ -76,16 +76,16 @@ impl Server {
             let app = Arc::new(App::new(serving.control, limits));
             runtime.block_on(async move {
                 let both = UnixListener::from_std(listener).and_then(|listener| {
-                    let secure = secure.map(|Secure { listener, acceptor }| {
+                    let door = door.map(|Door { listener, acceptor }| {
                         Ok::<_, io::Error>((TcpListener::from_std(listener)?, acceptor))
                     });
-                    Ok((listener, secure.transpose()?))
+                    Ok((listener, door.transpose()?))
                 });
                 match both {
-                    Ok((listener, secure)) => {
+                    Ok((listener, door)) => {
                         let _gone = told.send(Ok(()));
-                        if let Some((listener, acceptor)) = secure {
-                            tokio::spawn(listen_secure(listener, acceptor, Arc::clone(&app)));
+                        if let Some((listener, acceptor)) = door {
+                            tokio::spawn(listen_remote(listener, acceptor, Arc::clone(&app)));
                         }
                         listen(&listener, &app, stopped).await;
                     }
@@ -169,7 +169,7 @@ async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Rec
 }
 
 /// The same for TCP, until the runtime ends.
-async fn listen_secure(listener: TcpListener, acceptor: TlsAcceptor, app: Arc<App>) {
+async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app: Arc<App>) {
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -181,9 +181,13 @@ async fn listen_secure(listener: TcpListener, acceptor: TlsAcceptor, app: Arc<Ap
         tokio::spawn(async move {
             // Small answers shall not wait for more of them.
             let _small = stream.set_nodelay(true);
+            let peer = Peer::Remote(address.ip());
+            let Some(acceptor) = acceptor else {
+                return converse(stream, peer, app, slot).await;
+            };
             let shaken = tokio::time::timeout(app.limits.request_time, acceptor.accept(stream));
             if let Ok(Ok(stream)) = shaken.await {
-                converse(stream, Peer::Remote(address.ip()), app, slot).await;
+                converse(stream, peer, app, slot).await;
             }
         });
     }

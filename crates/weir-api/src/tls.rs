@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP with TLS: the address, the certificate, its key.
+//! TCP: the address; the certificate and its key, for TLS.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,17 +12,21 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use weir_policy::Api;
 
-/// A bound address, and who makes connections to it secret.
-pub(crate) struct Secure {
+/// A bound address, and who makes connections to it secret; `None` on a loopback address where
+/// nobody does.
+pub(crate) struct Door {
     pub(crate) listener: TcpListener,
-    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) acceptor: Option<TlsAcceptor>,
 }
 
 /// What the policy asks for; `None` where it asks for the Unix socket alone.
 ///
 /// # Errors
 /// The address cannot be bound, the files cannot be read or are not a certificate and its key.
-pub(crate) fn bind(api: &Api) -> io::Result<Option<Secure>> {
+pub(crate) fn bind(api: &Api) -> io::Result<Option<Door>> {
+    if let (Some(address), true) = (api.listen, api.is_plain()) {
+        return Ok(Some(Door { listener: listen(address)?, acceptor: None }));
+    }
     let (Some(address), Some(certificate), Some(key)) = (api.listen, &api.certificate, &api.key)
     else {
         return Ok(None);
@@ -42,7 +46,7 @@ pub(crate) fn bind(api: &Api) -> io::Result<Option<Secure>> {
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| wrong(&error))?;
     let listener = listen(address)?;
-    Ok(Some(Secure { listener, acceptor: TlsAcceptor::from(Arc::new(config)) }))
+    Ok(Some(Door { listener, acceptor: Some(TlsAcceptor::from(Arc::new(config))) }))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

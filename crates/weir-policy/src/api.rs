@@ -21,7 +21,8 @@ use crate::read::Finding;
 /// The interface of a node. There is always a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
-    /// The address of TCP with TLS; `None`: the Unix socket alone.
+    /// The address of TCP, with TLS but for a loopback address that names no certificate; `None`:
+    /// the Unix socket alone.
     pub listen: Option<SocketAddr>,
     /// The file of the certificate and its chain, PEM.
     pub certificate: Option<String>,
@@ -78,7 +79,8 @@ pub struct Digest(pub [u8; 32]);
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "api")]
 pub(crate) struct ApiTable {
-    /// Address and port of TCP with TLS. Needs `certificate` and `key`.
+    /// Address and port of TCP. It needs `certificate` and `key`, for TLS, but on a loopback
+    /// address: there it may go without either. A token is needed on any.
     #[schemars(extend("x-default" = "the Unix socket alone"))]
     listen: Option<Text<SocketAddr>>,
     /// The file of the certificate and its chain, PEM.
@@ -151,6 +153,16 @@ impl Default for Api {
     }
 }
 
+impl Api {
+    /// Whether TCP goes without TLS: on a loopback address that names no certificate, where nobody
+    /// can listen in who could not read the memory of both ends.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let local = self.listen.is_some_and(|address| address.ip().is_loopback());
+        local && self.certificate.is_none() && self.key.is_none()
+    }
+}
+
 impl ApiTable {
     /// The interface that the table describes.
     pub(crate) fn resolve(&self) -> Api {
@@ -217,8 +229,14 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     };
     let files = [("certificate", &api.certificate), ("key", &api.key)];
     for (key, file) in files {
-        if api.listen.is_some() && file.is_none() {
-            report("listen".to_string(), &format!("needs {key}: TCP is for TLS alone"));
+        let plain = api.is_plain();
+        if let (Some(address), None, false) = (api.listen, file, plain) {
+            let where_from = if address.ip().is_loopback() {
+                format!("{address} needs {key}, too, or neither")
+            } else {
+                format!("{address} needs {key}: only a loopback address goes without TLS")
+            };
+            report("listen".to_string(), &where_from);
         }
     }
     let (mut names, mut digests) = (BTreeSet::new(), BTreeSet::new());
@@ -314,13 +332,29 @@ mod tests {
     }
 
     #[test]
+    fn only_what_cannot_leave_the_machine_goes_without_tls() {
+        let listen = |text: &str| parse(&document(&format!("listen = {text}"))).map(|p| p.api);
+        for address in ["127.0.0.1:8080", "127.8.0.1:8080", "[::1]:8080"] {
+            assert!(listen(&format!("\"{address}\"")).unwrap().is_plain(), "{address}");
+        }
+        for address in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(listen(&format!("\"{address}\"")).is_err(), "{address}");
+        }
+        let half = listen("\"127.0.0.1:1\"\ncertificate = \"/c\"").unwrap_err().to_string();
+        assert!(half.contains("api.listen: 127.0.0.1:1 needs key, too, or neither"), "{half}");
+        let both = "\"127.0.0.1:1\"\ncertificate = \"/c\"\nkey = \"/k\"";
+        assert!(!listen(both).unwrap().is_plain());
+        assert!(!Api::default().is_plain());
+    }
+
+    #[test]
     fn what_does_not_fit_is_named() {
         let tenant = "role = \"tenant\"\nslice = \"lead\"";
         let both = [token("a", tenant, 'b'), token("a", "role = \"tenant\"", 'b')].concat();
         let text = parse(&document(&format!("listen = \"1.2.3.4:1\"\n{both}"))).unwrap_err();
         let text = text.to_string();
         for part in [
-            "api.listen: needs certificate",
+            "api.listen: 1.2.3.4:1 needs certificate: only a loopback address",
             "there is no slice \"lead\"",
             "is already the name of a token",
             "is another token's already",

@@ -374,6 +374,21 @@ impl Port {
         }
     }
 
+    /// What an untagged packet counts for beyond its length of layer 2.
+    #[must_use]
+    pub fn packet_overhead(&self) -> i32 {
+        let layer = match self.layer {
+            Layer::L1 => Self::WIRE,
+            Layer::L2 => 0,
+            Layer::L3 => -Self::HEADER,
+        };
+        layer + self.overhead.clamp(Self::OVERHEAD_MIN, Self::OVERHEAD_MAX)
+    }
+
+    /// Preamble and start delimiter 8, FCS 4, gap 12 (IEEE 802.3 §4.4.2).
+    pub const WIRE: i32 = 24;
+    /// Two addresses and the type.
+    pub const HEADER: i32 = 14;
     /// Least `overhead`: no layer of a frame's headers is longer.
     pub const OVERHEAD_MIN: i32 = -64;
     /// Largest `overhead`: ample for stacked tunnels.

@@ -15,17 +15,14 @@ impl Accounting {
     /// The accounting of a port.
     #[must_use]
     pub fn of(port: &Port) -> Self {
-        let (untagged, tagged, least) = match port.layer {
-            Layer::L1 => (WIRE, WIRE, WIRE_LEAST),
-            Layer::L2 => (0, 0, 1),
-            Layer::L3 => (-HEADER, -HEADER - TAG, 1),
-        };
         let overhead = port.overhead.clamp(Port::OVERHEAD_MIN, Port::OVERHEAD_MAX);
-        Self {
-            untagged: untagged + overhead,
-            tagged: tagged + overhead,
-            least: (least + if least == WIRE_LEAST { overhead } else { 0 }).max(1),
-        }
+        let (tag, least) = match port.layer {
+            Layer::L1 => (0, WIRE_LEAST + overhead),
+            Layer::L2 => (0, 1),
+            Layer::L3 => (TAG, 1),
+        };
+        let untagged = port.packet_overhead();
+        Self { untagged, tagged: untagged - tag, least: least.max(1) }
     }
 
     /// Accounted bytes of a frame of `len` bytes (without FCS; with its tag, if `tagged`). At least
@@ -38,12 +35,8 @@ impl Accounting {
     }
 }
 
-/// Preamble and start delimiter 8, FCS 4, gap 12 (IEEE 802.3 §4.4.2).
-const WIRE: i32 = 24;
 /// A frame of 60 bytes, the least that is sent, on the wire.
 const WIRE_LEAST: i32 = 84;
-/// Two addresses and the type.
-const HEADER: i32 = 14;
 /// An 802.1Q tag.
 const TAG: i32 = 4;
 
