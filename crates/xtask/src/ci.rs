@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::cargo_test::{self, Summary};
 use crate::command::{cargo, output, run};
-use crate::{bench, fuzz, no_std, tidy, tools};
+use crate::{bench, fuzz, no_std, tidy, tools, web};
 
 /// Runs all steps; `Err` names those that failed.
 pub(crate) fn all() -> Result<(), String> {
@@ -17,12 +17,19 @@ pub(crate) fn all() -> Result<(), String> {
     steps.step("format", format);
     steps.step("lints", lints);
     steps.step("no_std", no_std::prove);
+    // Before the tests, some of which need what it installs.
+    let mut no_page = None;
+    steps.step("page", || {
+        no_page = web::check()?;
+        Ok(())
+    });
     let mut summary = Summary::default();
     steps.step("tests", || {
         let (counted, outcome) = cargo_test::all();
         summary = counted;
         outcome
     });
+    summary.skipped.extend(no_page.map(|reason| format!("page: {reason}")));
     steps.step("instructions", || {
         let skipped = bench::instructions::check()?;
         summary.skipped.extend(skipped.map(|reason| format!("instructions: {reason}")));

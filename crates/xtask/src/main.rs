@@ -18,6 +18,7 @@ mod no_std;
 mod picture;
 mod tidy;
 mod tools;
+mod web;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         },
         "bless" => tools::bless(rest),
         "openapi" => tools::bless(&["--workspace", "--test", "openapi"].map(str::to_owned)),
+        "web" => web::renew(),
         "picture" => picture::renew(),
         "deb" => deb::build(rest),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
@@ -79,6 +81,7 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   test ARGS         `cargo test ARGS` alone, with the same summary
   ci                the same as `test` without arguments
   openapi           docs/openapi.json anew, from the routes
+  web               the node's page: types, tests, and web/dist anew
   tidy              the rules of style that a program can check
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)

@@ -7,7 +7,10 @@ use super::{File, Problem};
 /// At most 100 columns. In a document tables, links and code may be as wide as they must.
 pub(crate) fn columns(file: &File) -> Vec<Problem> {
     let document = file.has_extension(&["md"]);
-    if !document && !file.has_extension(&["rs", "c", "h", "ts", "toml"]) && !file.is_script() {
+    if !document
+        && !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte", "toml"])
+        && !file.is_script()
+    {
         return Vec::new();
     }
     let mut problems = Vec::new();
@@ -27,7 +30,7 @@ pub(crate) fn columns(file: &File) -> Vec<Problem> {
 
 /// Every source begins with its licence in one line; a script has it behind its `#!`.
 pub(crate) fn licence(file: &File) -> Vec<Problem> {
-    if !file.has_extension(&["rs", "c", "h", "ts"]) && !file.is_script() {
+    if !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte"]) && !file.is_script() {
         return Vec::new();
     }
     let line = if file.text.starts_with("#!/") { 2 } else { 1 };
@@ -41,7 +44,7 @@ pub(crate) fn licence(file: &File) -> Vec<Problem> {
 /// A file is at most 600 lines before its inline tests, that of a scheduler at most 300.
 pub(crate) fn file_length(file: &File) -> Vec<Problem> {
     let in_tests = file.path.contains("/tests/") || file.path.contains("/benches/");
-    if in_tests || !file.has_extension(&["rs", "c", "h", "ts"]) {
+    if in_tests || !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte"]) {
         return Vec::new();
     }
     let text = implementation(&file.text);
@@ -57,7 +60,9 @@ pub(crate) fn file_length(file: &File) -> Vec<Problem> {
 
 /// Nothing that was meant for a day: marks of unfinished work, debug prints, silenced warnings.
 pub(crate) fn left_over(file: &File) -> Vec<Problem> {
-    if !file.has_extension(&["rs", "c", "h", "ts", "toml", "md"]) && !file.is_script() {
+    if !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte", "toml", "md"])
+        && !file.is_script()
+    {
         return Vec::new();
     }
     let mut problems = Vec::new();

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The node's page: built by Vite into `web/dist`, which is checked in, so that `cargo build` needs
+//! no Node; a check builds it again and compares byte for byte.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::command::{output, run};
+
+/// Checks types, runs the tests of the page's parts, and builds it anew.
+pub(crate) fn renew() -> Result<(), String> {
+    prepare()?;
+    npm(&["run", "build"])
+}
+
+/// The same, but compares with what is checked in. `Some` says why it was not tried.
+pub(crate) fn check() -> Result<Option<String>, String> {
+    for program in ["node", "npm"] {
+        if output(Command::new(program).arg("--version")).is_err() {
+            return Ok(Some(format!("no {program} on this machine")));
+        }
+    }
+    prepare()?;
+    let folder = std::env::temp_dir().join(format!("weir-page-{}", std::process::id()));
+    let made = folder.to_string_lossy().into_owned();
+    let built = npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &made]);
+    let same = built.and_then(|()| same(Path::new(DIST), &folder));
+    // What stays behind is in the folder for temporary things.
+    let _removed = std::fs::remove_dir_all(&folder);
+    same.map(|()| None)
+}
+
+/// Installs what the lock names, unless it is there; checks types, runs tests.
+fn prepare() -> Result<(), String> {
+    let time = |path: &str| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    if time(INSTALLED).is_none_or(|installed| Some(installed) < time(LOCK)) {
+        npm(&["ci", "--no-audit", "--no-fund"])?;
+    }
+    npm(&["run", "check"])?;
+    npm(&["test"])
+}
+
+fn npm(arguments: &[&str]) -> Result<(), String> {
+    run(Command::new("npm").args(arguments).current_dir("web"))
+}
+
+/// Every file of either folder is in both, byte for byte.
+fn same(stored: &Path, made: &Path) -> Result<(), String> {
+    let names = |folder: &Path| {
+        let entries =
+            std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        Ok::<_, String>(names)
+    };
+    let (kept, built) = (names(stored)?, names(made)?);
+    if kept != built {
+        return Err(format!(
+            "{}: has {kept:?}, a build makes {built:?}; {RENEW}",
+            stored.display()
+        ));
+    }
+    for name in kept {
+        let read = |folder: &Path| std::fs::read(folder.join(&name)).map_err(|e| e.to_string());
+        if read(stored)? != read(made)? {
+            let file = stored.join(&name);
+            return Err(format!("{}: is not what a build makes; {RENEW}", file.display()));
+        }
+    }
+    Ok(())
+}
+
+const DIST: &str = "web/dist";
+const LOCK: &str = "web/package-lock.json";
+/// npm writes it when all is in place.
+const INSTALLED: &str = "web/node_modules/.package-lock.json";
+const RENEW: &str = "`cargo xtask web` renews it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_or_a_file_more_is_seen() {
+        let top = std::env::temp_dir().join(format!("weir-t-web-{}", std::process::id()));
+        let [one, other] = ["one", "other"].map(|name| top.join(name));
+        for folder in [&one, &other] {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join("page.js"), "a").unwrap();
+        }
+        assert_eq!(same(&one, &other), Ok(()));
+        std::fs::write(other.join("page.js"), "b").unwrap();
+        assert!(same(&one, &other).unwrap_err().contains("page.js: is not what a build makes"));
+        std::fs::write(one.join("page.js"), "b").unwrap();
+        std::fs::write(one.join("old.js"), "").unwrap();
+        assert!(same(&one, &other).unwrap_err().contains("old.js"));
+        std::fs::remove_dir_all(top).unwrap();
+    }
+}

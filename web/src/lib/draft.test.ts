@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+import { expect, test } from "vitest";
+
+import { blamed, draftOf, requestOf } from "./draft";
+import { policy } from "./samples";
+
+const vif = policy(30e6, 50e6).vifs[0]!;
+
+test("what was not touched is not asked for", () => {
+  expect(draftOf(vif).send).toEqual({
+    min_rate_bps: "30 Mbit",
+    rate_bps: "50 Mbit",
+    priority: "1",
+  });
+  expect(requestOf(draftOf(vif), vif)).toEqual({ body: {}, problems: [] });
+});
+
+test("what is emptied is taken out, what is typed is asked for", () => {
+  const draft = draftOf(vif);
+  draft.send.rate_bps = " ";
+  draft.send.min_rate_bps = "20M";
+  draft.receive.priority = "7";
+  expect(requestOf(draft, vif)).toEqual({
+    body: { send: { min_rate_bps: 20e6, rate_bps: null }, receive: { priority: 7 } },
+    problems: [],
+  });
+});
+
+test("what is no number is said at its field", () => {
+  const draft = draftOf(vif);
+  draft.send.min_rate_bps = "much";
+  draft.receive.priority = "1.5";
+  const { problems } = requestOf(draft, vif);
+  expect(problems).toEqual([
+    { side: "send", key: "min_rate_bps", message: "“much” is not a rate such as 30 Mbit" },
+    { side: "receive", key: "priority", message: "“1.5” is not a whole number" },
+  ]);
+});
+
+test("a refusal is shown at the field that it names", () => {
+  const body = { send: { min_rate_bps: 1, rate_bps: 2 }, receive: { rate_bps: 3 } };
+  const of = (message: string) => blamed(message, body);
+  const min = { side: "send", key: "min_rate_bps" };
+  expect(of('port "up0".send: min_rate would be 2Gbit, 1Gbit is there')).toEqual(min);
+  const rate = { side: "send", key: "rate_bps" };
+  expect(of('slice "gold".send: rate of vif "a" would be 51Mbit, 50Mbit is granted')).toEqual(rate);
+  expect(of("vif.0.receive.rate: is too much")).toEqual({ side: "receive", key: "rate_bps" });
+  expect(of("no such thing")).toEqual(min);
+  expect(blamed("no such thing", {})).toBeUndefined();
+});

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The connection: it begins, it lasts, it breaks, it comes back by itself. What the page shows is
+// here, and what it does goes through here.
+
+import { Client, Refused } from "./client";
+import { Meter } from "./meter";
+import { Model } from "./model";
+import type { Caller, Change, Policy, Status } from "./types";
+
+export type Phase = "token" | "connecting" | "live" | "lost";
+
+class Live {
+  phase = $state<Phase>("connecting");
+  /** Why there is no token, or no connection: the node's words, or the browser's. */
+  trouble = $state("");
+  caller = $state.raw<Caller>();
+  policy = $state.raw<Policy>();
+  status = $state.raw<Status>();
+  changes = $state.raw<Change[]>([]);
+  /** Counts looks: charts follow it. */
+  tick = $state(0);
+  /** Counts what digits follow, so that they can be read. */
+  beat = $state(0);
+  /** When the last figures came, by the browser's clock. */
+  heardAt = $state(0);
+  /** When the next attempt is made. */
+  retryAt = $state(0);
+
+  model = new Model(ROWS);
+  meter = new Meter();
+  #client = new Client("");
+  #stop = new AbortController();
+  #lastBeat = 0;
+
+  /** Takes the token of the address or of this tab, and connects. */
+  begin(): void {
+    const given = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
+    if (given) {
+      sessionStorage.setItem(TOKEN, decodeURIComponent(given));
+      // Out of the address, so that it is not copied with it.
+      history.replaceState(null, "", location.pathname + location.search);
+    }
+    this.use(sessionStorage.getItem(TOKEN) ?? "");
+  }
+
+  /** Connects with a token, which this tab keeps. */
+  use(token: string): void {
+    this.#stop.abort();
+    this.#stop = new AbortController();
+    this.trouble = "";
+    if (token === "") {
+      this.phase = "token";
+      return;
+    }
+    sessionStorage.setItem(TOKEN, token);
+    this.#client = new Client(token);
+    if (this.phase === "token") this.phase = "connecting";
+    void this.#keep(this.#stop.signal);
+  }
+
+  /** Forgets the token. */
+  leave(): void {
+    sessionStorage.removeItem(TOKEN);
+    this.status = this.policy = this.caller = undefined;
+    this.model = new Model(ROWS);
+    this.use("");
+  }
+
+  /** Tries again now. */
+  retry(): void {
+    this.use(sessionStorage.getItem(TOKEN) ?? "");
+  }
+
+  /** Changes a vif: the node checks it, and its words come back as an error. */
+  change(vif: string, body: unknown): Promise<Change> {
+    return this.#client.patch<Change>(`/v1/vifs/${encodeURIComponent(vif)}`, body);
+  }
+
+  /** Takes a change back. */
+  async undo(id: number): Promise<void> {
+    await this.#client.post<Change>("/v1/undo", { id });
+    await this.#readChanges();
+  }
+
+  async #readChanges(): Promise<void> {
+    const all = await this.#client.get<Change[]>("/v1/changes");
+    this.changes = all.slice(-CHANGES).reverse();
+  }
+
+  /** Connects, and connects again, until stopped or the token is refused. */
+  async #keep(stop: AbortSignal): Promise<void> {
+    for (let attempt = 0; !stop.aborted; attempt += 1) {
+      const heard = this.heardAt;
+      try {
+        await this.#listen(stop);
+        this.trouble = "the node has ended the stream";
+      } catch (error) {
+        if (stop.aborted) return;
+        if (error instanceof Refused && error.status === 401) {
+          sessionStorage.removeItem(TOKEN);
+          this.trouble = error.message;
+          this.phase = "token";
+          return;
+        }
+        this.trouble = error instanceof Error ? error.message : String(error);
+      }
+      if (stop.aborted) return;
+      if (this.heardAt !== heard) attempt = 0;
+      if (this.phase === "live") this.model.lose();
+      this.phase = this.status ? "lost" : "connecting";
+      const wait = Math.min(RETRY_MS * 2 ** attempt, RETRY_MS_MAX);
+      this.retryAt = Date.now() + wait;
+      await pause(wait, stop);
+    }
+  }
+
+  async #listen(stop: AbortSignal): Promise<void> {
+    this.caller = await this.#client.get<Caller>("/v1/caller");
+    const policy = await this.#client.get<Policy>("/v1/policy");
+    // A page of a thousand vifs is read once a second.
+    const interval = policy.vifs.length > VIFS_FAST ? 1000 : 100;
+    const path = `/v1/events?interval_ms=${interval}`;
+    for await (const { event, data } of this.#client.events(path, stop, SILENCE_MS)) {
+      if (event === "policy") {
+        this.policy = JSON.parse(data) as Policy;
+        this.model.follow(this.policy);
+        void this.#readChanges().catch(() => undefined);
+      }
+      if (event === "status") this.#hear(JSON.parse(data) as Status);
+    }
+  }
+
+  #hear(status: Status): void {
+    this.status = status;
+    this.model.look(status);
+    this.meter.look(status);
+    this.heardAt = Date.now();
+    this.tick += 1;
+    this.trouble = "";
+    this.phase = "live";
+    if (this.heardAt - this.#lastBeat >= BEAT_MS) {
+      this.#lastBeat = this.heardAt;
+      this.beat += 1;
+    }
+  }
+}
+
+const pause = (ms: number, stop: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const alarm = setTimeout(resolve, ms);
+    stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
+  });
+
+/** Where this tab keeps its token. */
+const TOKEN = "weir-token";
+/** A minute at ten a second. */
+const ROWS = 600;
+/** As many changes as a person looks through. */
+const CHANGES = 20;
+const VIFS_FAST = 100;
+/** Digits that change more often cannot be read. */
+const BEAT_MS = 300;
+/** Between two attempts, doubled each time. */
+const RETRY_MS = 500;
+const RETRY_MS_MAX = 5000;
+/** Events come once a second at least. */
+const SILENCE_MS = 4000;
+
+export const live = new Live();

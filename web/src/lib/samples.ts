@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// What tests let the node say.
+
+import type { Direction, Policy, Status, Vif } from "./types";
+
+export interface Said {
+  /** Bytes that left on port up0. */
+  port?: number;
+  busy?: number;
+  /** Of vif gold.0, what it sent. */
+  sent?: number;
+  packets?: number;
+  backlog?: number;
+  wait?: number;
+  dropped?: Record<string, number>;
+}
+
+const none = { packets: 0, bytes: 0 };
+
+const direction = (bytes: number, packets = bytes / 1250): Direction => ({
+  received: none,
+  dropped: {},
+  dropped_after_by: {},
+  sent: { packets, bytes },
+  backlog: none,
+  wait_ns: 0,
+});
+
+/** A status at that many seconds, of a node with a port and a vif. */
+export function status(seconds: number, said: Said): Status {
+  const send = direction(said.sent ?? 0, said.packets);
+  const packets = said.backlog ?? 0;
+  send.backlog = { packets, bytes: 1250 * packets };
+  send.wait_ns = said.wait ?? 0;
+  for (const [reason, count] of Object.entries(said.dropped ?? {})) {
+    send.dropped[reason] = { packets: count, bytes: 1250 * count };
+  }
+  const of = { device: "d", driver: "xdp" };
+  return {
+    node: "edge",
+    now_ns: seconds * 1e9,
+    uptime_ns: seconds * 1e9,
+    ports: [{ name: "up0", ...of, send: direction(said.port ?? 0), receive: direction(0) }],
+    vifs: [{ name: "gold.0", ...of, send, receive: direction(0) }],
+    worker: {
+      busy_ns: said.busy ?? 0,
+      frames_free: 1,
+      frames: 2,
+      lateness: { p50_ns: 0, p99_ns: 0, max_ns: 0, recent_max_ns: 0 },
+    },
+  };
+}
+
+/** Its policy, with what that vif is owed and allowed when it sends. */
+export function policy(min: number, limit?: number): Policy {
+  const share = { priority: 1, min_rate_bps: 0 };
+  const send = { ...share, min_rate_bps: min, ...(limit === undefined ? {} : { rate_bps: limit }) };
+  const vif: Vif = {
+    name: "gold.0",
+    slice: "gold",
+    port: "up0",
+    device: "d",
+    overhead_bytes: 0,
+    send,
+    receive: share,
+  };
+  const slices = [{ name: "gold", send: share, receive: share }];
+  return { node: "edge", ports: [{ name: "up0", rate_bps: 1e8 }], slices, vifs: [vif] };
+}
