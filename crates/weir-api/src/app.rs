@@ -19,6 +19,7 @@ use crate::caller::{Caller, Known, Peer};
 use crate::count::Slots;
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
+use crate::page;
 use crate::rates::Rates;
 use crate::routes;
 
@@ -80,7 +81,7 @@ impl App {
         request: Request<Body>,
     ) -> Response<Body> {
         let _counted = self.under_way.take();
-        let answer = match self.admitted(peer, request).await {
+        let answer = match self.met(peer, request).await {
             Ok(request) => {
                 let mut router = self.router.clone().with_state(Arc::clone(self));
                 match router.call(request).await {
@@ -88,10 +89,25 @@ impl App {
                     Err(never) => match never {},
                 }
             }
-            Err(refusal) => refusal.into_response(),
+            Err(answer) => answer,
         };
         self.count(answer.status());
         answer
+    }
+
+    /// Lets a request in, or answers it at the door: with the page, which is for everybody, since a
+    /// browser has no token before it has the page; or with a refusal.
+    async fn met(
+        &self,
+        peer: &Peer,
+        request: Request<Body>,
+    ) -> Result<Request<Body>, Response<Body>> {
+        let refused = |refusal: ApiError| refusal.into_response();
+        if let Some(file) = page::File::of(&request) {
+            self.within_rate(&peer.name(), Instant::now()).map_err(refused)?;
+            return Err(file.answer(&request));
+        }
+        self.admitted(peer, request).await.map_err(refused)
     }
 
     /// Counts an answer, if it refuses.
@@ -172,12 +188,7 @@ impl App {
         let policy = self.in_force()?.policy;
         let why = match Caller::of(peer, request.headers(), &policy) {
             Known::Yes(caller) => {
-                if !self.requests.admit(&caller.who, now) {
-                    self.turned_away[REQUESTS].fetch_add(1, Ordering::Relaxed);
-                    let most = self.limits.requests_per_second;
-                    let text = format!("{}: more than {most} requests a second", caller.who);
-                    return Err(ApiError::new(Code::Busy, text));
-                }
+                self.within_rate(&caller.who, now)?;
                 request.extensions_mut().insert(caller);
                 request.extensions_mut().insert(policy);
                 return Ok(request);
@@ -196,6 +207,15 @@ impl App {
         self.turned_away[UNKNOWN].fetch_add(1, Ordering::Relaxed);
         self.control.note(format!("refused: {from}: {why}"));
         Err(ApiError::new(Code::NotAuthenticated, format!("{from}: {why}")))
+    }
+
+    fn within_rate(&self, who: &str, now: Instant) -> Result<(), ApiError> {
+        if self.requests.admit(who, now) {
+            return Ok(());
+        }
+        self.turned_away[REQUESTS].fetch_add(1, Ordering::Relaxed);
+        let most = self.limits.requests_per_second;
+        Err(ApiError::new(Code::Busy, format!("{who}: more than {most} requests a second")))
     }
 
     /// Tells the operator what a caller was refused, if he was for what he is.

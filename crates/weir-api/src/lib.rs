@@ -18,9 +18,11 @@ mod explain_routes;
 mod limits;
 mod metrics;
 pub mod openapi;
+mod page;
 mod rates;
 mod read_routes;
 mod report_routes;
+mod relay;
 mod routes;
 mod server;
 mod stall;
@@ -38,4 +40,5 @@ pub mod explain {
 pub mod report {
     pub use crate::report_routes::{ReportLine, ReportView, ServiceView, WorstView};
 }
+pub use relay::Relay;
 pub use server::Server;

@@ -26,8 +26,8 @@ pub fn document() -> String {
         Root on the Unix socket needs no token; a tenant's token sees and changes the vifs of one \
         slice, within what the slice grants."),
     paths(
-        read::metrics, read::openapi, read::health, read::status, read::policy, read::document,
-        read::events, read::vif, read::capture, read::changes, read::overlay,
+        read::metrics, read::openapi, read::caller, read::health, read::status, read::policy,
+        read::document, read::events, read::vif, read::capture, read::changes, read::overlay,
         report::report, explain::explain,
         change::vif, change::slice, change::router, change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave

@@ -11,18 +11,22 @@ use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_node::capture::Capturing;
 use weir_node::status::IfaceStatus;
+use weir_policy::Policy;
 
+use crate::app::App;
+use crate::caller::Caller;
 use crate::capture::CaptureQuery;
 use crate::change::{ChangeView, EditView};
 use crate::client::NOTE;
 use crate::error::{ApiError, Code};
 use crate::metrics::Counted;
 use crate::routes::{Asker, Holds, Name, Shared, name};
-use crate::view::{PolicyView, StatusView, VifView};
+use crate::view::{CallerView, PolicyView, StatusView, VifView};
 
 /// Whether the node is well.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -84,6 +88,13 @@ pub(crate) async fn status(
     responses((status = 200, body = PolicyView), crate::openapi::Refusals))]
 pub(crate) async fn policy(Extension(caller): Asker, Extension(policy): Holds) -> Json<PolicyView> {
     Json(PolicyView::of(&policy, &caller))
+}
+
+/// Who asks: what a page needs to know of its reader.
+#[utoipa::path(get, path = "/v1/caller", tag = "read",
+    responses((status = 200, body = CallerView), crate::openapi::Refusals))]
+pub(crate) async fn caller(Extension(caller): Asker) -> Json<CallerView> {
+    Json(CallerView::of(&caller))
 }
 
 /// The policy's document, TOML: the file's keys, live changes among them. For administrators.
@@ -173,7 +184,8 @@ pub(crate) async fn capture(
     Ok(response)
 }
 
-/// The status again and again, as server-sent events.
+/// The status again and again, as server-sent events named `status`; before the first one, and
+/// whenever it has changed, the policy as an event named `policy`.
 #[utoipa::path(get, path = "/v1/events", tag = "read", params(EventsQuery),
     responses((status = 200, body = String, content_type = "text/event-stream"),
               crate::openapi::Refusals))]
@@ -194,20 +206,43 @@ pub(crate) async fn events(
         return Err(ApiError::new(Code::Busy, text));
     };
     let interval = tokio::time::interval(Duration::from_millis(interval_ms));
-    let state = (app, caller, interval, slot);
-    let stream = futures_util::stream::unfold(state, |(app, caller, mut interval, slot)| async {
+    let state = (Events { app, caller, told: None }, interval, slot);
+    let stream = futures_util::stream::unfold(state, |(mut events, mut interval, slot)| async {
         interval.tick().await;
-        let status = app.status().await.ok()?;
-        let policy = app.in_force().ok()?.policy;
-        // A token that is revoked ends what it began.
-        let now = caller.still(&policy)?;
-        let event = Event::default()
-            .event("status")
-            .json_data(StatusView::of(&status, &now, &policy))
-            .ok()?;
-        Some((Ok::<_, Infallible>(event), (app, caller, interval, slot)))
+        let next = events.next().await?;
+        Some((futures_util::stream::iter(next), (events, interval, slot)))
     });
-    Ok(Sse::new(stream).into_response())
+    Ok(Sse::new(stream.flatten().map(Ok::<_, Infallible>)).into_response())
+}
+
+/// What a listener hears.
+struct Events {
+    app: Arc<App>,
+    caller: Caller,
+    /// The policy that was looked at last, and what of it was told.
+    told: Option<(Arc<Policy>, String)>,
+}
+
+impl Events {
+    /// The status, behind the policy if that is news to this caller.
+    async fn next(&mut self) -> Option<Vec<Event>> {
+        let status = self.app.status().await.ok()?;
+        let policy = self.app.in_force().ok()?.policy;
+        // A token that is revoked ends what it began.
+        let caller = self.caller.still(&policy)?;
+        let mut events = Vec::new();
+        if self.told.as_ref().is_none_or(|(last, _)| !Arc::ptr_eq(last, &policy)) {
+            let text = serde_json::to_string(&PolicyView::of(&policy, &caller)).ok()?;
+            // What changed may be another tenant's.
+            if self.told.as_ref().is_none_or(|(_, told)| *told != text) {
+                events.push(Event::default().event("policy").data(&text));
+            }
+            self.told = Some((Arc::clone(&policy), text));
+        }
+        let view = StatusView::of(&status, &caller, &policy);
+        events.push(Event::default().event("status").json_data(view).ok()?);
+        Some(events)
+    }
 }
 
 /// Counters and queues in Prometheus' text format.

@@ -29,6 +29,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
     Router::new()
         .route("/metrics", get(read::metrics))
         .route("/v1/openapi.json", get(read::openapi))
+        .route("/v1/caller", get(read::caller))
         .route("/v1/health", get(read::health))
         .route("/v1/status", get(read::status))
         .route("/v1/policy", get(read::policy))

@@ -85,6 +85,9 @@ struct DirectionView {
     backlog: AmountView,
     /// Of those sent, marked "congestion experienced"; packets.
     marked: u64,
+    /// How long the first of what is queued has waited: the delay of the next packet. Zero where
+    /// none waits, and of a port, whose queues are its vifs'.
+    wait_ns: u64,
 }
 
 /// Packets and bytes of layer 2 without FCS.
@@ -103,6 +106,8 @@ struct WorkerView {
     turns: u64,
     /// Of those, turns in which something moved.
     busy_turns: u64,
+    /// Nanoseconds that these took, of `uptime_ns`: the worker's load.
+    busy_ns: u64,
     /// Frames in the pool that nobody holds.
     frames_free: u64,
     /// Frames in the pool.
@@ -110,6 +115,18 @@ struct WorkerView {
     /// Lateness of wake-ups, nanoseconds.
     #[schema(value_type = Object)]
     lateness: weir_node::LatenessSummary,
+}
+
+/// Who asks, as the node knows him.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct CallerView {
+    /// As the record of changes names him.
+    who: String,
+    /// `administrator` or `tenant`.
+    role: &'static str,
+    /// A tenant's slice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slice: Option<String>,
 }
 
 /// The policy in force. A tenant sees his slice and his vifs alone.
@@ -169,6 +186,9 @@ pub(crate) struct VifView {
     receive: ShareView,
     /// The queue of what it receives.
     receive_queue: QueueView,
+    /// What a packet counts for in its rates beyond its bytes of layer 2, by its port's `layer` and
+    /// `overhead`.
+    overhead_bytes: i32,
     /// Bound on the queueing delay of a packet that it sends within its guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ns: Option<u64>,
@@ -225,11 +245,20 @@ impl StatusView {
             worker: all.then_some(WorkerView {
                 turns: worker.turns,
                 busy_turns: worker.busy_turns,
+                busy_ns: worker.busy_ns,
                 frames_free: worker.frames_free,
                 frames: worker.frames,
                 lateness: worker.lateness,
             }),
         }
+    }
+}
+
+impl CallerView {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let slice = caller.slice().map(ToOwned::to_owned);
+        let role = if slice.is_some() { "tenant" } else { "administrator" };
+        Self { who: caller.who.clone(), role, slice }
     }
 }
 
@@ -276,6 +305,7 @@ impl VifView {
             send_queue: queue(&vif.send_queue),
             receive: share(&vif.receive),
             receive_queue: queue(&vif.receive_queue),
+            overhead_bytes: policy[vif.port].packet_overhead(),
             delay_ns: vif.delay.map(|delay| delay.as_nanos()),
         }
     }
@@ -309,6 +339,7 @@ fn direction(of: &DirectionStatus) -> DirectionView {
         redirected: amount(of.redirected),
         backlog: amount(of.backlog),
         marked: of.marked,
+        wait_ns: of.wait_ns,
     }
 }
 
@@ -348,6 +379,7 @@ mod tests {
         let mut vif = IfaceStatus { name: "a".into(), lost_after_transmit: 3, ..<_>::default() };
         vif.send.dropped.insert("storm".into(), Amount { packets: 1, bytes: 60 });
         (vif.receive.marked, status.worker.turns, status.removed.queued) = (4, 5, 6);
+        (vif.send.wait_ns, status.worker.busy_ns) = (8, 9);
         status.vifs.push(vif);
         let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
         let policy = Policy::new("edge");

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -24,7 +24,7 @@ use weir_units::Nanos;
 
 /// A node that has a policy, and notes what it is told.
 struct Node {
-    policy: Arc<Policy>,
+    policy: RwLock<Arc<Policy>>,
     notes: Mutex<Vec<String>>,
 }
 
@@ -37,7 +37,7 @@ impl Control for Node {
         Ok(Status::default())
     }
     fn policy(&self) -> Result<InForce, Refusal> {
-        Ok(InForce { policy: Arc::clone(&self.policy), document: "".into() })
+        Ok(InForce { policy: Arc::clone(&self.policy.read().unwrap()), document: "".into() })
     }
     fn change(&self, _: &Wish<'_>, _: &[Edit]) -> Result<Change, Refusal> {
         absent()
@@ -107,7 +107,8 @@ impl Site {
         policy.api.key = file("key.pem", own.signing_key.serialize_pem());
         change(&mut policy);
         let policy = Arc::new(policy);
-        let node = Arc::new(Node { policy: Arc::clone(&policy), notes: Mutex::default() });
+        let held = RwLock::new(Arc::clone(&policy));
+        let node = Arc::new(Node { policy: held, notes: Mutex::default() });
         let control = Arc::clone(&node) as Arc<dyn Control>;
         let socket = folder.join("node-edge.sock");
         let server = Server::start(Serving { socket, control, policy }).unwrap();
@@ -128,6 +129,11 @@ impl Site {
         let connection = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
         let tcp = TcpStream::connect(self.address).unwrap();
         answer(StreamOwned::new(connection, tcp), head)
+    }
+
+    /// The same where there is no TLS.
+    fn over_tcp(&self, head: &str) -> String {
+        answer(TcpStream::connect(self.address).unwrap(), head)
     }
 
     fn over_unix(&self, head: &str) -> String {
@@ -169,6 +175,106 @@ fn over_tls_a_token_is_needed_and_is_enough() {
     // Not TLS at all: no answer, and no harm.
     let plain = answer(TcpStream::connect(site.address).unwrap(), STATUS);
     assert!(!plain.contains("HTTP/1.1 200"), "{plain}");
+}
+
+/// A policy without TLS, with a tenant's and an administrator's token.
+fn plain(policy: &mut Policy, digests: [weir_policy::Digest; 2]) {
+    (policy.api.certificate, policy.api.key) = (None, None);
+    policy.add_slice(weir_policy::Slice::new("gold"));
+    let [tenant, all] = digests;
+    policy.api.tokens = vec![
+        Token {
+            name: "shop".into(),
+            role: Role::Tenant,
+            slice: Some("gold".into()),
+            sha256: tenant,
+        },
+        Token { name: "ops".into(), role: Role::Administrator, slice: None, sha256: all },
+    ];
+}
+
+/// Anybody gets the page, with what keeps it from running anything else, and nothing but the page.
+#[test]
+fn loopback_needs_no_tls_and_still_a_token() {
+    let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
+    let site = Site::up("plain", |policy| plain(policy, [tenant.1, all.1]));
+    let page = site.over_tcp("GET / HTTP/1.1");
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("<script"), "{page}");
+    assert!(page.contains("content-security-policy: default-src 'none'; script-src 'self'"));
+    let head = site.over_tcp("HEAD /page.js HTTP/1.1");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+    for path in ["/v1/status", "/v1/caller", "/v1/events", "/metrics", "/page.css/x", "/v1/"] {
+        let answer = site.over_tcp(&format!("GET {path} HTTP/1.1"));
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{path}: {answer}");
+    }
+    for (token, told) in [
+        (&tenant.0, "{\"who\":\"token shop\",\"role\":\"tenant\",\"slice\":\"gold\"}"),
+        (&all.0, "{\"who\":\"token ops\",\"role\":\"administrator\"}"),
+    ] {
+        let head = format!("GET /v1/caller HTTP/1.1\r\nauthorization: Bearer {token}");
+        let answer = site.over_tcp(&head);
+        assert!(answer.ends_with(told), "{answer}");
+    }
+}
+
+/// The policy comes first, and again when it has changed for the one who listens: not for what is
+/// another's.
+#[test]
+fn events_tell_the_policy_when_it_has_changed() {
+    let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
+    let site = Site::up("events", |policy| plain(policy, [tenant.1, all.1]));
+    let listen = |token: &str| {
+        let mut stream = TcpStream::connect(site.address).unwrap();
+        let path = "/v1/events?interval_ms=100";
+        let head = format!("GET {path} HTTP/1.1\r\nauthorization: Bearer {token}");
+        write!(stream, "{head}\r\nhost: localhost\r\n\r\n").unwrap();
+        stream
+    };
+    let (mut his, mut ours) = (listen(&tenant.0), listen(&all.0));
+    std::thread::sleep(std::time::Duration::from_millis(450));
+    let mut changed = site.node.policy.read().unwrap().as_ref().clone();
+    changed.add_slice(weir_policy::Slice::new("lead"));
+    *site.node.policy.write().unwrap() = Arc::new(changed);
+    std::thread::sleep(std::time::Duration::from_millis(450));
+    let heard = |stream: &mut TcpStream| {
+        let mut text = vec![0; 1 << 16];
+        let length = stream.read(&mut text).unwrap();
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        let [policies, statuses] =
+            ["policy", "status"].map(|event| text.matches(&format!("event: {event}\n")).count());
+        assert!(text.find("event: policy").unwrap() < text.find("event: status").unwrap());
+        assert!((3..=14).contains(&statuses), "{statuses}");
+        policies
+    };
+    assert_eq!((heard(&mut his), heard(&mut ours)), (1, 2));
+}
+
+/// Root's browser comes in with the address that was printed, another with the page alone.
+#[test]
+fn a_relay_is_root_for_who_has_its_token() {
+    if !weir_host::process::is_root() {
+        println!("SKIPPED a_relay_is_root_for_who_has_its_token: only root needs no token");
+        return;
+    }
+    let site = Site::up("relay", |_| {});
+    let socket = site.folder.join("node-edge.sock");
+    let relay = weir_api::Relay::bind(&socket, 0).unwrap();
+    let url = relay.url();
+    let (address, token) = url.trim_start_matches("http://").split_once("/#token=").unwrap();
+    std::thread::spawn(move || relay.run());
+    let ask = |head: &str| answer(TcpStream::connect(address).unwrap(), head);
+    assert!(ask("GET / HTTP/1.1").contains("<script"));
+    for head in [STATUS.to_owned(), format!("{STATUS}\r\nauthorization: Bearer {token}x")] {
+        assert!(ask(&head).starts_with("HTTP/1.1 401 "), "{head}");
+    }
+    let right = |path: &str| ask(&format!("GET {path} HTTP/1.1\r\nauthorization: Bearer {token}"));
+    assert!(right("/v1/caller").contains("\"who\":\"uid 0\""), "{}", right("/v1/caller"));
+    assert!(right("/v1/none").starts_with("HTTP/1.1 404 "));
+    let missing = weir_api::Relay::bind(&site.folder.join("none.sock"), 0).unwrap_err();
+    assert!(missing.to_string().contains("none.sock"), "{missing}");
+    std::fs::remove_file(&socket).unwrap();
+    let gone = right("/v1/caller");
+    assert!(gone.starts_with("HTTP/1.1 503 ") && gone.contains("no node answers"), "{gone}");
 }
 
 /// Each bound is told with its number.

@@ -15,6 +15,7 @@ mod live;
 mod node;
 mod output;
 mod report;
+mod page;
 mod reproduce;
 mod token;
 mod top;
@@ -57,6 +58,8 @@ enum Command {
     Report(report::Report),
     /// Why a vif gets what it gets, and what would give it more
     Explain(explain::Explain),
+    /// Open the node's page to a browser on this machine
+    Page(page::Page),
     /// Make a token for the node's interface
     Token(token::Token),
     /// A network of namespaces on this machine
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Top(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Explain(command) => command.run(),
+        Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Traffic(command) => command.run(),

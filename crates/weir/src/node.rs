@@ -186,20 +186,12 @@ impl Name {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         let client = match &self.url {
             Some(url) => Client::remote(url, self.ca.as_deref())?,
-            None => Client::new(&self.socket()?),
+            None => Client::new(&socket(self.node.as_deref())?),
         };
         // In the environment and not an option: other users see a process's command line.
         Ok(match std::env::var(TOKEN) {
             Ok(token) if !token.is_empty() => client.with_token(&token),
             _ => client,
-        })
-    }
-
-    fn socket(&self) -> Result<PathBuf, Failure> {
-        let state = StateDir::from_env();
-        Ok(match &self.node {
-            Some(name) => control::socket_path(state.path(), name),
-            None => control::only_socket(state.path())?,
         })
     }
 }
@@ -213,6 +205,15 @@ impl Step {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The socket of the node of that name, or of the only one here.
+pub(crate) fn socket(node: Option<&str>) -> Result<PathBuf, Failure> {
+    let state = StateDir::from_env();
+    Ok(match node {
+        Some(name) => control::socket_path(state.path(), name),
+        None => control::only_socket(state.path())?,
+    })
 }
 
 /// The variable of the environment with the caller's token.
