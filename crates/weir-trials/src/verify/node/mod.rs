@@ -9,6 +9,7 @@ mod life;
 mod live;
 mod load;
 mod package;
+mod page;
 mod report;
 mod roles;
 mod soak;
@@ -30,9 +31,7 @@ const ROWS: &[Row] = &[
     row(3, "hostile requests: no failure, no growth, a clear refusal", hostile::show),
     row(4, "a tenant reaches no other tenant's vifs", roles::show),
     row(5, "restart, upgrade and crash leave the traffic alone", life::show),
-    row(6, "the page in a browser: all sizes, no findings", |trial, row| {
-        not_built(trial, row, "the node has no page yet")
-    }),
+    row(6, "the page in a browser: all sizes, no findings", page::show),
     row(7, "24 h in fast-forward and a real soak: nothing grows", |trial, row| {
         hours::show(trial, row)?;
         soak::show(trial, row)
