@@ -108,4 +108,14 @@ static __always_inline long stand_in_for_port(struct xdp_md *ctx, struct station
 	return pass_to(counters, station->stand_in, length);
 }
 
+/*
+ * Not inlined: a frame that is redirected while a worker is here, as nearly all are, does not pay
+ * in registers for what it never needs.
+ */
+static __noinline long stand_in(struct xdp_md *ctx, int of_vif, __u32 index,
+				struct station *station, int tagged)
+{
+	return of_vif ? stand_in_for_vif(ctx, index) : stand_in_for_port(ctx, station, tagged);
+}
+
 #endif

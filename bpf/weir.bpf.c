@@ -179,8 +179,7 @@ int weir_xdp(struct xdp_md *ctx)
 		count_drop(gate, length);
 		return XDP_DROP;
 	}
-	action = device->kind == DEVICE_VIF ? stand_in_for_vif(ctx, index)
-					    : stand_in_for_port(ctx, station, tagged);
+	action = stand_in(ctx, device->kind == DEVICE_VIF, index, station, tagged);
 	return action >= 0 ? action : count_fault(device, NO_SOCKET);
 }
 
