@@ -3,10 +3,12 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use weir_switch::Frame;
 
 use crate::capture::CapturePort;
+use crate::facts::Facts;
 use crate::memory::MemoryPort;
 use crate::packet::PacketPort;
 use crate::pool::{Pool, Remains};
@@ -104,6 +106,17 @@ impl AnyPort {
             Self::Packet(port) => each(port.descriptor()),
             Self::Tap(port) => each(port.descriptor()),
             Self::Memory(_) | Self::Capture(_) => Ok(()),
+        }
+    }
+
+    /// What slow questions tell of its device, if it has one.
+    #[must_use]
+    pub fn facts(&self) -> Option<&Arc<Facts>> {
+        match self {
+            Self::Xdp(port) => Some(port.facts()),
+            Self::Packet(port) => Some(port.facts()),
+            Self::Tap(port) => Some(port.facts()),
+            Self::Memory(_) | Self::Capture(_) => None,
         }
     }
 

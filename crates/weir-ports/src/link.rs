@@ -41,6 +41,15 @@ pub(crate) fn dropped_on_transmit(ifindex: u32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("the kernel gave no statistics"))
 }
 
+/// Whether the device takes redirected frames now. A veth does while its peer has GRO on or runs a
+/// program; one that does not drops them without a word.
+pub(crate) fn takes_redirects(ifindex: u32) -> bool {
+    let index = i32::try_from(ifindex).unwrap_or(0);
+    // The question is about the device; whose program asks is of no account.
+    let features = libbpf_rs::Xdp::new(io::stdin().as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
+    features.is_ok_and(|features| features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
+}
+
 /// Runs an ethtool command; `command` points to its struct.
 pub(crate) fn ethtool(name: &str, command: *mut libc::c_char) -> io::Result<()> {
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -133,6 +142,9 @@ struct EthtoolChannels {
     other: u32,
     combined: u32,
 }
+
+/// From `linux/netdev.h`: frames can be redirected to the device.
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;

@@ -8,11 +8,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use weir_switch::Frame;
 
 use crate::discard::Discard;
 use crate::error::PortError;
+use crate::facts::Facts;
 use crate::intake::Intake;
 use crate::messages::{Messages, SendResult};
 use crate::outbox::Outbox;
@@ -25,14 +27,13 @@ use crate::{link, sys};
 #[derive(Debug)]
 pub struct PacketPort {
     name: String,
-    ifindex: u32,
     socket: OwnedFd,
     discard: Option<Discard>,
     messages: Messages,
     intake: Intake,
     outbox: Outbox,
     counted: PortStatistics,
-    dropped_before: u64,
+    facts: Arc<Facts>,
 }
 
 /// How to open a device.
@@ -89,14 +90,13 @@ impl PacketPort {
         };
         Ok(Self {
             name: name.clone(),
-            ifindex,
             socket,
             discard,
             messages: Messages::new(),
             intake: Intake::new(),
             outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
-            dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
+            facts: Facts::of(ifindex),
         })
     }
 
@@ -115,6 +115,12 @@ impl PacketPort {
     #[must_use]
     pub fn hides_from_stack(&self) -> bool {
         self.discard.is_some()
+    }
+
+    /// What slow questions tell of the device.
+    #[must_use]
+    pub fn facts(&self) -> &Arc<Facts> {
+        &self.facts
     }
 
     /// The descriptor, for a poll.
@@ -196,10 +202,9 @@ impl Port for PacketPort {
 
     fn statistics(&mut self) -> PortStatistics {
         self.count_losses();
-        let dropped = link::dropped_on_transmit(self.ifindex).unwrap_or(self.dropped_before);
         PortStatistics {
             receive_dropped: self.intake.dropped(),
-            device_dropped: dropped.saturating_sub(self.dropped_before),
+            device_dropped: self.facts.dropped(),
             transmit_outstanding: self.outbox.frames().len() as u64,
             ..self.counted
         }

@@ -44,7 +44,7 @@ pub trait Port {
         false
     }
 
-    /// Counters since the port was opened.
+    /// Counters since the port was opened. The kernel is asked nothing that takes time.
     fn statistics(&mut self) -> PortStatistics;
 }
 
@@ -68,7 +68,8 @@ pub struct PortStatistics {
     pub transmit_invalid: u64,
     /// Frames that the device dropped as they were handed to it.
     pub transmit_refused: u64,
-    /// What the device says it dropped on transmission (its `tx_dropped`), whoever sent.
+    /// What the device dropped on transmission (its `tx_dropped`), whoever sent, as it said when
+    /// its [`crate::Facts`] were asked last.
     pub device_dropped: u64,
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,

@@ -9,10 +9,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 use weir_switch::{Frame, FramePool};
 
 use crate::error::PortError;
+use crate::facts::Facts;
 use crate::intake::{Intake, SUPER_FRAME_MAX};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
@@ -24,13 +26,12 @@ use crate::{link, sys};
 #[derive(Debug)]
 pub struct TapPort {
     name: String,
-    ifindex: u32,
     file: File,
     intake: Intake,
     overflow: Box<[u8]>,
     outbox: Outbox,
     counted: PortStatistics,
-    dropped_before: u64,
+    facts: Arc<Facts>,
 }
 
 /// How to open a TAP device.
@@ -84,13 +85,12 @@ impl TapPort {
         let ifindex = link::ifindex(name)?;
         Ok(Self {
             name: name.clone(),
-            ifindex,
             file,
             intake: Intake::new(),
             overflow: vec![0; SUPER_FRAME_MAX].into(),
             outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
-            dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
+            facts: Facts::of(ifindex),
         })
     }
 
@@ -102,6 +102,12 @@ impl TapPort {
     /// Returns the port's chunks; closing it then takes no pool.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.outbox.clear(pool);
+    }
+
+    /// What slow questions tell of the device.
+    #[must_use]
+    pub fn facts(&self) -> &Arc<Facts> {
+        &self.facts
     }
 
     /// The descriptor, for a poll.
@@ -190,10 +196,9 @@ impl Port for TapPort {
     /// `receive_ring_full` is what the kernel wanted to send while the device's queue was full,
     /// which the device counts as dropped on transmission.
     fn statistics(&mut self) -> PortStatistics {
-        let dropped = link::dropped_on_transmit(self.ifindex).unwrap_or(self.dropped_before);
         PortStatistics {
             receive_dropped: self.intake.dropped(),
-            receive_ring_full: dropped.saturating_sub(self.dropped_before),
+            receive_ring_full: self.facts.dropped(),
             transmit_outstanding: self.outbox.frames().len() as u64,
             ..self.counted
         }

@@ -118,6 +118,7 @@ fn a_full_peer_loses_nothing() {
         sender.transmit_room(&mut pool);
         dropped() == 100_000
     });
+    sender.facts().ask();
     let statistics = sender.statistics();
     println!("waited {waits} times; {statistics:?}");
     assert_eq!(statistics.transmitted.packets, 100_000);

@@ -136,7 +136,9 @@ impl Devices {
         self.discard.as_fd()
     }
 
-    pub(super) fn gates(&self) -> &Arc<Gates> {
+    /// The gates of the data plane.
+    #[must_use]
+    pub fn gates(&self) -> &Arc<Gates> {
         &self.gates
     }
 

@@ -24,6 +24,7 @@ pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 pub(crate) use devices::link as link_program;
 
 use crate::error::PortError;
+use crate::facts::Facts;
 use crate::link;
 use crate::pool::{BindMode, Pool, Region, Remains};
 use crate::port::{Port, PortStatistics};
@@ -49,7 +50,7 @@ pub struct XdpPort {
     attached: AttachMode,
     bound: BindMode,
     counted: PortStatistics,
-    dropped_before: u64,
+    facts: Arc<Facts>,
 }
 
 /// How to open a device.
@@ -128,7 +129,7 @@ impl XdpPort {
                 attached,
                 bound,
                 counted: PortStatistics::default(),
-                dropped_before: link::dropped_on_transmit(ifindex).unwrap_or(0),
+                facts: Facts::of(ifindex),
             }),
             Err(error) => {
                 // None has been given a chunk.
@@ -193,14 +194,16 @@ impl XdpPort {
         self.entry.index
     }
 
-    /// Whether the device takes redirected frames now. A veth does while its peer has GRO on or
-    /// runs a program; one that does not drops them without a word.
+    /// Whether the device took redirected frames when its [`Self::facts`] were asked last.
     #[must_use]
     pub fn takes_redirects(&self) -> bool {
-        let index = i32::try_from(self.ifindex).unwrap_or(0);
-        let features =
-            libbpf_rs::Xdp::new(self.link.as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
-        features.is_ok_and(|features| features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
+        self.facts.takes_redirects()
+    }
+
+    /// What slow questions tell of the device.
+    #[must_use]
+    pub fn facts(&self) -> &Arc<Facts> {
+        &self.facts
     }
 
     /// Whether the program runs in the driver.
@@ -338,8 +341,7 @@ impl Port for XdpPort {
             sum.transmit_refused += socket.busy_losses();
             sum.transmit_outstanding += u64::from(socket.outstanding());
         }
-        let dropped = link::dropped_on_transmit(self.ifindex).unwrap_or(self.dropped_before);
-        sum.device_dropped = dropped.saturating_sub(self.dropped_before);
+        sum.device_dropped = self.facts.dropped();
         sum
     }
 }
@@ -402,6 +404,3 @@ const GATE_MARK_MASK: u32 = 0xffff_0000;
 
 /// The kernel's receive loop handles 64 frames at a time.
 const FILL_MIN: u32 = 64;
-
-/// From `linux/netdev.h`: frames can be redirected to the device.
-const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
