@@ -16,7 +16,7 @@ use weir_node::control::{Control, InForce, Refusal};
 use weir_node::status::Status;
 
 use crate::caller::{Caller, Known, Peer};
-use crate::count::Slots;
+use crate::count::{ByAddress, Slots};
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
 use crate::page;
@@ -30,6 +30,8 @@ pub(crate) struct App {
     pub(crate) connections: Slots,
     /// Over TCP: nobody out there takes a place from who is on the machine.
     pub(crate) remote_connections: Slots,
+    /// Of those, from one address: nobody takes them all.
+    pub(crate) remote_addresses: ByAddress,
     /// Requests whose answer is not made yet.
     pub(crate) under_way: Slots,
     control: Arc<dyn Control>,
@@ -58,6 +60,7 @@ impl App {
             limits,
             connections: Slots::new(limits.connections),
             remote_connections: Slots::new(limits.connections),
+            remote_addresses: ByAddress::new((limits.connections / ADDRESS_SHARE).max(1)),
             turn: Mutex::new(()),
             under_way: Slots::new(usize::MAX),
             control,
@@ -242,6 +245,9 @@ pub(crate) const REQUESTS: usize = 2;
 pub(crate) const UNTOLD: usize = 3;
 /// Characters of a refusal in the log.
 const TOLD_MAX: usize = 200;
+
+/// One address may have that part of the connections over TCP.
+const ADDRESS_SHARE: usize = 4;
 
 /// A person sees no difference; the worker is asked 50 times a second at most.
 const STATUS_AGE_MAX: std::time::Duration = std::time::Duration::from_millis(20);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Places in bounded number: connections, listeners, changes that wait.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many places, no more.
 #[derive(Clone, Debug)]
@@ -48,6 +50,50 @@ impl Slots {
     }
 }
 
+/// So many places for each address from which somebody comes.
+#[derive(Debug)]
+pub(crate) struct ByAddress {
+    most: usize,
+    taken: Mutex<BTreeMap<IpAddr, Slots>>,
+    refused: AtomicUsize,
+}
+
+impl ByAddress {
+    /// That many places for each.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, taken: Mutex::default(), refused: AtomicUsize::new(0) }
+    }
+
+    /// A place, if one is free for who comes from there; counted if none is. Addresses that have
+    /// none any more are forgotten, so that there are no more than places in all.
+    pub(crate) fn take(&self, address: IpAddr) -> Option<Slot> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|_, slots| slots.taken() > 0);
+        let slots = taken.entry(network(address)).or_insert_with(|| Slots::new(self.most));
+        let slot = slots.take();
+        if slot.is_none() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        slot
+    }
+
+    /// How often none was free.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Whoever has an IPv6 address has 2⁶⁴ of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
@@ -66,5 +112,19 @@ mod tests {
         drop(first);
         assert!(slots.take().is_some());
         assert_eq!((slots.taken(), slots.refused(), slots.most()), (1, 1, 2));
+    }
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let places = ByAddress::new(2);
+        let [one, other, same] =
+            ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(|text| text.parse().unwrap());
+        let held = [places.take(one), places.take(one)];
+        assert!(held.iter().all(Option::is_some) && places.take(one).is_none());
+        let held_too = [places.take(other), places.take(same)];
+        assert!(held_too.iter().all(Option::is_some) && places.take(other).is_none());
+        assert_eq!(places.refused(), 2);
+        drop(held);
+        assert!(places.take(one).is_some());
+        assert_eq!(places.taken.lock().unwrap().len(), 2);
     }
 }

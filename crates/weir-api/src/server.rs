@@ -176,6 +176,7 @@ async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app
             continue;
         };
         // A connection that is too many cannot be told so before a handshake, which costs more.
+        let Some(of_address) = app.remote_addresses.take(address.ip()) else { continue };
         let Some(slot) = app.remote_connections.take() else { continue };
         let (acceptor, app) = (acceptor.clone(), Arc::clone(&app));
         tokio::spawn(async move {
@@ -189,6 +190,7 @@ async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app
             if let Ok(Ok(stream)) = shaken.await {
                 converse(stream, peer, app, slot).await;
             }
+            drop(of_address);
         });
     }
 }
