@@ -40,6 +40,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
     let mut page = Page(String::new());
     amounts(&mut page, &ifaces);
     drops(&mut page, &ifaces);
+    devices(&mut page, &ifaces);
     rates(&mut page, caller, policy);
     let sees = |subject: &Subject| caller.slice().is_none_or(|slice| slice == subject.slice);
     let seen: Vec<_> = of.service.iter().filter(|(subject, _)| sees(subject)).collect();
@@ -66,6 +67,14 @@ fn amounts(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
                 }
             }
         }
+    }
+}
+
+fn devices(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
+    page.family("weir_device_present", "Whether the device is there.", "gauge");
+    for (kind, iface) in ifaces {
+        let labels = [(*kind, iface.name.as_str())];
+        page.sample("weir_device_present", &labels, u64::from(!iface.waiting));
     }
 }
 
@@ -199,6 +208,8 @@ fn interface(page: &mut Page, app: &App) {
         let refused = u64::try_from(slots.refused()).unwrap_or(u64::MAX);
         page.sample("weir_api_refused_total", &[("reason", reason)], refused);
     }
+    let addresses = u64::try_from(app.remote_addresses.refused()).unwrap_or(u64::MAX);
+    page.sample("weir_api_refused_total", &[("reason", "address")], addresses);
     let stalled = app.stalled.load(Ordering::Relaxed);
     page.sample("weir_api_refused_total", &[("reason", "reader")], stalled);
     page.family("weir_api_refusals_total", "Answers that refuse, by status.", "counter");

@@ -62,6 +62,9 @@ pub(crate) async fn health(
     let ports = status.ports.iter().filter(|_| all);
     let seen = |vif: &&IfaceStatus| all || caller.sees_vif(&policy, &vif.name);
     for iface in ports.chain(status.vifs.iter().filter(seen)) {
+        if iface.waiting {
+            findings.push(format!("{}: waits for its device {}", iface.name, iface.device));
+        }
         if let Some(why) = &iface.fallback {
             findings.push(format!("{} is driven by a packet socket: {why}", iface.name));
         }

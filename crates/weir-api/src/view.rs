@@ -38,6 +38,8 @@ struct RemovedView {
     queued: u64,
     /// Let in, and not read from the device yet.
     unread: u64,
+    /// Dropped at a device that had left, before the program was off it.
+    dropped: u64,
 }
 
 /// One port or vif.
@@ -52,6 +54,8 @@ struct IfaceView {
     /// Why it is not driven by XDP, if that was tried first.
     #[serde(skip_serializing_if = "Option::is_none")]
     fallback: Option<String>,
+    /// It waits for its device, which is not there.
+    waiting: bool,
     /// From the vif; for a port: what left on its wire.
     send: DirectionView,
     /// Towards the vif; for a port: what came in from its wire.
@@ -112,6 +116,8 @@ struct WorkerView {
     frames_free: u64,
     /// Frames in the pool.
     frames: u64,
+    /// The longest time between two looks at the devices without a pause in between.
+    longest_turn_ns: u64,
     /// Lateness of wake-ups, nanoseconds.
     #[schema(value_type = Object)]
     lateness: weir_node::LatenessSummary,
@@ -241,13 +247,18 @@ impl StatusView {
             uptime_ns: status.uptime_ns,
             ports: status.ports.iter().filter(|_| all).map(iface).collect(),
             vifs: seen.map(iface).collect(),
-            removed: all.then_some(RemovedView { queued: removed.queued, unread: removed.unread }),
+            removed: all.then_some(RemovedView {
+                queued: removed.queued,
+                unread: removed.unread,
+                dropped: removed.dropped,
+            }),
             worker: all.then_some(WorkerView {
                 turns: worker.turns,
                 busy_turns: worker.busy_turns,
                 busy_ns: worker.busy_ns,
                 frames_free: worker.frames_free,
                 frames: worker.frames,
+                longest_turn_ns: worker.longest_turn_ns,
                 lateness: worker.lateness,
             }),
         }
@@ -317,6 +328,7 @@ fn iface(of: &IfaceStatus) -> IfaceView {
         device: of.device.clone(),
         driver: of.driver.clone(),
         fallback: of.fallback.clone(),
+        waiting: of.waiting,
         send: direction(&of.send),
         receive: direction(&of.receive),
         lost_before_receive: of.lost_before_receive,

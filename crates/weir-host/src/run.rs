@@ -452,6 +452,7 @@ const GONE: &[&str] = &[
     "No such file or directory",
     "No such process",
     "No such device",
+    "no device matches name",
     "Cannot find specified qdisc",
     "Cannot delete qdisc with handle of zero",
     "Invalid handle",

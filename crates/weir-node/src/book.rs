@@ -28,7 +28,7 @@ pub(crate) struct Book {
 }
 
 /// Has the worker take over a policy, or says why not.
-pub(crate) type Apply<'a> = &'a mut dyn FnMut(&Policy) -> Result<(), String>;
+pub(crate) type Apply<'a> = &'a mut dyn FnMut(&Policy) -> Result<(), Refusal>;
 
 /// What is to be written down of a change.
 struct Entry<'e> {
@@ -36,6 +36,23 @@ struct Entry<'e> {
     kind: ChangeKind,
     undoes: Option<u64>,
     edits: Vec<Edit>,
+}
+
+/// What is to hold.
+struct Next {
+    /// The file's text, if it is another than before.
+    file: Option<Draft>,
+    live: Draft,
+    policy: Policy,
+}
+
+impl Entry<'_> {
+    fn record(self, changes: &mut Changes) -> std::io::Result<Change> {
+        let Self { who, kind, undoes, edits } = self;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        changes.record(now, who, kind, undoes, edits)
+    }
 }
 
 impl Book {
@@ -54,7 +71,10 @@ impl Book {
             .map_err(|problems| NodeError::Policy { path: config.to_owned(), problems })?;
         let path = Overlay::path(state, &policy.node.name);
         let mut overlay = Overlay::load(&path).map_err(|error| NodeError::io(&path, error))?;
-        let damaged = |message| NodeError::io(&path, std::io::Error::other(message));
+        let damaged = |message: String| {
+            let way = "remove the file, or start with --without-overlay, which keeps it aside";
+            NodeError::io(&path, std::io::Error::other(format!("{message}; {way}")))
+        };
         let merged = overlay.onto(&policy).map_err(damaged)?;
         let live = with_overlay(&file, &overlay).map_err(damaged)?;
         let policy = live.policy().map_err(|problems| damaged(problems.to_string()))?;
@@ -80,7 +100,8 @@ impl Book {
         let policy = sound(&live)?;
         (wish.may)(&self.in_force.policy, &policy, &made)?;
         let entry = Entry { who: wish.who, kind: ChangeKind::Change, undoes: None, edits: made };
-        self.take(live, policy, entry, apply)
+        let next = Next { file: None, live, policy };
+        self.take(next, apply, |changes| entry.record(changes))
     }
 
     /// Takes a change back.
@@ -99,8 +120,10 @@ impl Book {
             return Err(Refusal::new(RefusalKind::NotFound, message));
         };
         let undoes = Some(change.id);
-        for edit in &change.edits {
-            let holds = self.live.value(&edit.place);
+        // Step by step from the last: an edit may be of what another of the same change brought.
+        let mut then = self.live.clone();
+        for edit in change.edits.iter().rev() {
+            let holds = then.value(&edit.place);
             if holds != edit.after {
                 let text = |value: &Option<_>| {
                     value.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
@@ -114,13 +137,16 @@ impl Book {
                 );
                 return Err(Refusal::new(RefusalKind::Conflict, message));
             }
+            // If it fails it does so again below, where the asker is told.
+            let _told = then.apply(&edit.reversed());
         }
         let back: Vec<Edit> = change.edits.iter().rev().map(Edit::reversed).collect();
         let (live, made) = self.edited(&back)?;
         let policy = sound(&live)?;
         (wish.may)(&self.in_force.policy, &policy, &made)?;
         let entry = Entry { who: wish.who, kind: ChangeKind::Undo, undoes, edits: made };
-        self.take(live, policy, entry, apply)
+        let next = Next { file: None, live, policy };
+        self.take(next, apply, |changes| entry.record(changes))
     }
 
     /// Takes over the file's new text. What was said live stays, but for keys that the file
@@ -142,18 +168,13 @@ impl Book {
         let (live, dropped) = self.live.rebased(&self.file, &file);
         let policy = sound(&live)?;
         let edits = self.live.edits_to(&live);
-        if edits.is_empty() {
-            // Devices may have changed all the same.
-            apply(&policy).map_err(|message| Refusal::new(RefusalKind::Refused, message))?;
-        } else {
-            let entry = Entry { who, kind: ChangeKind::Reload, undoes: None, edits };
-            self.take(live, policy, entry, apply)?;
+        let next = Next { file: Some(file), live, policy };
+        // Devices may have changed, whether the policy has or not; then there is nothing to record.
+        let entry = Entry { who, kind: ChangeKind::Reload, undoes: None, edits };
+        match entry.edits.is_empty() {
+            true => self.take(next, apply, |_| Ok(()))?,
+            false => self.take(next, apply, |changes| entry.record(changes)).map(drop)?,
         }
-        self.file = file;
-        self.keep_overlay().map_err(|error| {
-            let text = format!("{}: {error}", self.overlay.display());
-            Refusal::new(RefusalKind::NotRecorded, text)
-        })?;
         Ok(dropped)
     }
 
@@ -185,41 +206,38 @@ impl Book {
         })
     }
 
-    fn take(
+    /// The worker first, then the overlay, then the record; if one fails, everything goes back.
+    fn take<T>(
         &mut self,
-        live: Draft,
-        policy: Policy,
-        entry: Entry<'_>,
+        Next { file, live, policy }: Next,
         apply: Apply<'_>,
-    ) -> Result<Change, Refusal> {
-        apply(&policy).map_err(|message| Refusal::new(RefusalKind::Refused, message))?;
-        let Entry { who, kind, undoes, edits } = entry;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        let document = live.text().into();
-        let before = std::mem::replace(&mut self.live, live);
-        let in_force = InForce { policy: Arc::new(policy), document };
-        let was_in_force = std::mem::replace(&mut self.in_force, in_force);
-        let written = match kind {
-            // The overlay is kept when the file that it is on is known.
-            ChangeKind::Reload => Ok(()),
-            ChangeKind::Change | ChangeKind::Undo => self.keep_overlay(),
-        };
-        match written.and_then(|()| self.changes.record(now, who, kind, undoes, edits)) {
-            Ok(change) => Ok(change),
-            Err(error) => {
-                (self.live, self.in_force) = (before, was_in_force);
-                let mut message = format!("the record of changes: {error}");
-                if let Err(stays) = apply(&self.in_force.policy) {
-                    message = format!("{message}; and the change holds unrecorded: {stays}");
-                }
-                // What could be kept of it is not what holds.
-                if let Err(error) = self.keep_overlay() {
-                    message = format!("{message}; {}: {error}", self.overlay.display());
-                }
-                Err(Refusal::new(RefusalKind::NotRecorded, message))
-            }
+        record: impl FnOnce(&mut Changes) -> std::io::Result<T>,
+    ) -> Result<T, Refusal> {
+        apply(&policy)?;
+        let in_force = InForce { policy: Arc::new(policy), document: live.text().into() };
+        let before = (self.file.clone(), self.live.clone(), self.in_force.clone());
+        if let Some(file) = file {
+            self.file = file;
         }
+        (self.live, self.in_force) = (live, in_force);
+        let kept = self.keep_overlay();
+        let kept = kept.map_err(|error| format!("{}: {error}", self.overlay.display()));
+        let recorded = kept.and_then(|()| {
+            record(&mut self.changes).map_err(|error| format!("the record of changes: {error}"))
+        });
+        let mut message = match recorded {
+            Ok(recorded) => return Ok(recorded),
+            Err(message) => message,
+        };
+        (self.file, self.live, self.in_force) = before;
+        if let Err(stays) = apply(&self.in_force.policy) {
+            message = format!("{message}; and the change holds unrecorded: {stays}");
+        }
+        // What could be kept of it is not what holds.
+        if let Err(error) = self.keep_overlay() {
+            message = format!("{message}; {}: {error}", self.overlay.display());
+        }
+        Err(Refusal::new(RefusalKind::NotRecorded, message))
     }
 
     /// Keeps what holds beside the file, for the next start.
@@ -229,7 +247,29 @@ impl Book {
         }
         let file = self.file.policy().map_err(std::io::Error::other)?;
         let overlay = Overlay::between(&file, &self.in_force.policy);
-        overlay.map_err(std::io::Error::other)?.save(&self.overlay)
+        let written = |table: &str, name: &str| self.live.value(&Place::of(table, name, ""));
+        overlay.map_err(std::io::Error::other)?.with_items(written).save(&self.overlay)
+    }
+}
+
+/// Renames the overlay of the node whose file has this text, so that the file alone holds; under
+/// which name it is kept, if there was one.
+///
+/// # Errors
+/// The text is no sound policy; the overlay cannot be renamed.
+pub(crate) fn put_aside(
+    text: &str,
+    config: &Path,
+    state: &StateDir,
+) -> Result<Option<PathBuf>, NodeError> {
+    let (_, policy) = Draft::parse(text)
+        .map_err(|problems| NodeError::Policy { path: config.to_owned(), problems })?;
+    let path = Overlay::path(state, &policy.node.name);
+    let aside = path.with_extension("aside");
+    match std::fs::rename(&path, &aside) {
+        Ok(()) => Ok(Some(aside)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(NodeError::io(&path, error)),
     }
 }
 
@@ -351,7 +391,7 @@ mod tests {
         let mut asked = 0;
         let apply: Apply<'_> = &mut |_| {
             asked += 1;
-            Err("no place in the pool".to_owned())
+            Err(Refusal::new(RefusalKind::Refused, "no place in the pool"))
         };
         let no: Wish<'_> = Wish {
             who: "token t",
@@ -390,6 +430,75 @@ mod tests {
         assert_eq!(asked, [true, false], "there, and back");
         assert!(book.overlay().is_empty() && book.changes().is_empty());
         assert!(!book.overlay.exists());
+    }
+
+    /// The overlay cannot be written: the file's old text holds, for the worker and for who asks.
+    #[test]
+    fn a_reload_that_cannot_be_kept_goes_back() {
+        let (mut book, path) = book("reload");
+        book.change(&ANY, &rate("5Mbit"), &mut |_| Ok(())).unwrap();
+        let before = book.in_force();
+        book.overlay = PathBuf::from("/proc/weir/overlay");
+        let mut asked = Vec::new();
+        let text = TEXT.replace("1Gbit", "2Gbit");
+        let refused = book.reload("signal", &text, Path::new("node.toml"), &mut |policy| {
+            asked.push(policy.ports[0].rate.to_string());
+            Ok(())
+        });
+        assert_eq!(refused.unwrap_err().kind, RefusalKind::NotRecorded);
+        assert_eq!(asked, ["2Gbit", "1Gbit"], "there, and back");
+        assert_eq!(book.in_force().document, before.document);
+        assert_eq!(book.changes().len(), 1);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// A live minimum and one that the file brings later are more than the port has: the start says
+    /// what helps, and that helps.
+    #[test]
+    fn an_overlay_that_does_not_fit_any_more_can_be_put_aside() {
+        let (mut book, path) = book("aside");
+        let minimum = |rate| Edit::set(Place::vif("a", "send.min_rate"), rate);
+        book.change(&ANY, &[minimum("900Mbit")], &mut |_| Ok(())).unwrap();
+        let other = "[[vif]]\nname = \"b\"\nslice = \"gold\"\nsend = { min_rate = \"200Mbit\" }\n";
+        let text = format!("{TEXT}{other}");
+        let (config, state) = (Path::new("node.toml"), StateDir::at(&path));
+        let refused = Book::open(&text, config, &state).unwrap_err().to_string();
+        assert!(refused.contains("--without-overlay"), "{refused}");
+        let aside = put_aside(&text, config, &state).unwrap().unwrap();
+        assert!(aside.exists());
+        let (book, _) = Book::open(&text, config, &state).unwrap();
+        assert!(book.overlay().is_empty());
+        assert_eq!(put_aside(&text, config, &state).unwrap(), None);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// A vif that was brought live is there after a restart, with what was changed of it.
+    #[test]
+    fn vifs_come_and_go_live_and_stay_so() {
+        let (mut book, path) = book("vifs");
+        let base = book.in_force();
+        let item = serde_json::json!({ "name": "b", "slice": "gold" });
+        let come = Edit::set(Place::vif("b", ""), item);
+        let later = Edit::set(Place::vif("b", "send.rate"), "7Mbit");
+        book.change(&ANY, std::slice::from_ref(&come), &mut |_| Ok(())).unwrap();
+        book.change(&ANY, &[later], &mut |_| Ok(())).unwrap();
+        let twice = book.change(&ANY, &[come], &mut |_| Ok(())).unwrap_err();
+        assert_eq!(twice.kind, RefusalKind::Conflict);
+        let mut again = open(&path);
+        assert_eq!(again.in_force().policy, book.in_force().policy);
+        let gone = Edit::unset(Place::vif("a", ""));
+        again.change(&ANY, &[gone], &mut |_| Ok(())).unwrap();
+        let mut again = open(&path);
+        let names = |book: &Book| {
+            let policy = book.in_force().policy;
+            policy.vifs.iter().map(|vif| vif.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&again), ["b"]);
+        for _ in 0..3 {
+            again.undo(&ANY, None, &mut |_| Ok(())).unwrap();
+        }
+        assert_eq!(again.in_force().document, base.document);
+        std::fs::remove_dir_all(path).unwrap();
     }
 
     const TEXT: &str = "version = 1\n[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\n[[slice]]\n\

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use weir_policy::{Kind, Policy};
 use weir_ports::{
     AnyPort, BindMode, DataPlane, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
-    Pool, PortError, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+    Pool, PortError, Questions, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
 };
 use weir_switch::IfaceId;
 
@@ -23,6 +23,7 @@ use crate::ports::{Attached, Entry, Left, id_of};
 pub(crate) struct Opener {
     devices: Arc<Devices>,
     region: Region,
+    questions: Arc<Questions>,
     vifs_max: u32,
     ports_max: u32,
     /// Places of vifs and of ports that nobody has.
@@ -32,7 +33,8 @@ pub(crate) struct Opener {
 
 impl Opener {
     /// Loads the data plane with tables for `policy` and what may come, or adopts one with room for
-    /// `policy` that an earlier process left.
+    /// `policy` that an earlier process left. Devices that are opened are asked about by
+    /// `questions`.
     ///
     /// # Errors
     /// The kernel refuses the program.
@@ -40,6 +42,7 @@ impl Opener {
         policy: &Policy,
         pool: &Pool,
         pins: Option<&Pins>,
+        questions: &Arc<Questions>,
     ) -> Result<(Self, DataPlane), PortError> {
         let sizes = pins.and_then(|pins| adoptable(policy, pins)).unwrap_or_else(|| {
             let vifs_max = id_of(policy.vifs.len()).saturating_add(VIFS_SPARE);
@@ -56,6 +59,7 @@ impl Opener {
         let opener = Self {
             devices,
             region: pool.region().clone(),
+            questions: Arc::clone(questions),
             vifs_max,
             ports_max,
             free_vifs: (0..vifs_max).rev().filter(|place| free(2 * place)).collect(),
@@ -92,7 +96,7 @@ impl Opener {
     }
 
     /// Closes devices that the worker never had; what an earlier run left is left again.
-    fn give_up(&mut self, opened: Vec<Attached>) {
+    pub(crate) fn give_up(&mut self, opened: Vec<Attached>) {
         for attached in opened {
             // The others hold nothing before they are first asked.
             if let AnyPort::Xdp(port) = attached.port {
@@ -102,11 +106,13 @@ impl Opener {
         }
     }
 
-    /// Closes a device that has left the worker; what is left is for [`Pool::forget_all`].
-    pub(crate) fn shut(&mut self, left: Left) -> Remains {
+    /// Closes a device that has left the worker; what is left is for [`Pool::forget_all`]. The
+    /// second part: frames that were dropped there since it left.
+    pub(crate) fn shut(&mut self, left: Left) -> (Remains, u64) {
         let remains = left.port.shut(&self.devices);
+        let dropped = left.gate.dropped(self.devices.gates()).saturating_sub(left.dropped);
         self.free(left.gate);
-        remains
+        (remains, dropped)
     }
 
     fn free(&mut self, gate: Entry) {
@@ -133,6 +139,9 @@ impl Opener {
             self.free(gate);
         }
         let Opened { port, fallback } = opened?;
+        if let Some(facts) = port.facts() {
+            self.questions.add(facts);
+        }
         Ok(attached(name, device, kind, gate, port, fallback))
     }
 

@@ -155,6 +155,18 @@ impl Overlay {
         File::open(folder)?.sync_all()
     }
 
+    /// The same, with whole ports, slices, routers and vifs as `written` has them: without what
+    /// follows from other keys.
+    #[must_use]
+    pub(crate) fn with_items(mut self, written: impl Fn(&str, &str) -> Option<Value>) -> Self {
+        for Entry { path, value, .. } in &mut self.entries {
+            if let ([table, name], Some(value)) = (path.as_slice(), value) {
+                *value = written(table, name).unwrap_or_else(|| value.take());
+            }
+        }
+        self
+    }
+
     /// The entries, in the order of the file.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {

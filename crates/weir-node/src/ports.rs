@@ -74,6 +74,8 @@ pub struct Left {
     pub(crate) device: String,
     pub(crate) gate: Entry,
     pub(crate) port: Leaving,
+    /// What its gates had dropped when it left: more comes until the program is off the device.
+    pub(crate) dropped: u64,
 }
 
 /// Frames that the switch never saw.
@@ -209,7 +211,7 @@ impl Ports {
             for gate in gate.gates() {
                 self.gates.reset(*gate);
             }
-            Left { device, gate, port: port.leave(pool) }
+            Left { device, gate, port: port.leave(pool), dropped: gate.dropped(&self.gates) }
         };
         left.into_iter().map(out).collect()
     }
@@ -365,6 +367,11 @@ impl Entry {
             Self::Port(_) => None,
             Self::Vif(gates) => Some(*gates),
         }
+    }
+
+    /// Frames that its gates have dropped since they were made.
+    pub(crate) fn dropped(&self, gates: &Gates) -> u64 {
+        self.gates().iter().map(|gate| gates.counters(*gate).dropped.packets).sum()
     }
 
     pub(crate) fn gates(&self) -> &[GateId] {

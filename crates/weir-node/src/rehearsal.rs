@@ -6,6 +6,7 @@
 //! programs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weir_host::StateDir;
 use weir_policy::{Edit, Kind, Policy};
@@ -15,7 +16,7 @@ use weir_units::{Instant, Nanos};
 
 use crate::book::Book;
 use crate::changes::Change;
-use crate::control::{Refusal, Wish};
+use crate::control::{Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::opener::{self, Opener};
 use crate::ports::{Attached, Ports};
@@ -53,7 +54,7 @@ impl Rehearsal {
         let (book, _dropped) = Book::open(text, config, state)?;
         let policy = Policy::clone(&book.in_force().policy);
         let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
-        let (mut opener, plane) = Opener::new(&policy, &pool, None)?;
+        let (mut opener, plane) = Opener::new(&policy, &pool, None, &Arc::default())?;
         let (opened, ends) = devices(&policy, &mut opener)?;
         let ports = Ports::new(&policy, plane, opened, &mut pool)?;
         let mut worker = Worker::at(start, policy, ports, pool).map_err(NodeError::Switch)?;
@@ -147,10 +148,13 @@ fn apply(
     waiter: &mut Waiter,
     now: Instant,
     policy: &Policy,
-) -> Result<(), String> {
-    let policy = ready_for(worker.policy(), policy.clone(), now)?;
-    let refit = Refit { policy, opened: Vec::new() };
-    worker.apply(now, refit, waiter).outcome
+) -> Result<(), Refusal> {
+    let ready = ready_for(worker.policy(), policy.clone(), now);
+    let applied = ready.and_then(|policy| {
+        let refit = Refit { policy, opened: Vec::new() };
+        worker.apply(now, refit, waiter).outcome
+    });
+    applied.map_err(|message| Refusal::new(RefusalKind::Refused, message))
 }
 
 /// Devices in memory in the order of the policy, and their far ends.

@@ -12,20 +12,22 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir_host::{StateDir, text};
 use weir_policy::{Direction, Edit, Kind, Policy, Vif};
-use weir_ports::{Pins, Pool};
+use weir_ports::{Pins, Pool, Questions, device_number};
 
-use crate::book::{Apply, Book};
+use crate::book::{self, Apply, Book};
 use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
 use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
+use crate::hotplug::Watch;
 use crate::opener::{self, Opener};
 use crate::ports::Ports;
+use crate::present::{self, Devices};
 use crate::redirect::may_stand_in;
 use crate::report::keeper::{Keeper, Ticking};
 use crate::report::{Answer, Question, Service, Store, Subject};
 use crate::reservation;
-use crate::site::{self, COMMANDS_MAX, Site};
+use crate::site::{self, COMMANDS_MAX, Followed, Site};
 use crate::status::Status;
 use crate::supervisor::Supervisor;
 use crate::takeover::Takeover;
@@ -38,6 +40,8 @@ pub struct Options {
     pub config: PathBuf,
     /// Undo everything after this time unless somebody confirms.
     pub confirm: Option<Duration>,
+    /// Leave what was changed live aside: for a start that it stands in the way of.
+    pub without_overlay: bool,
     /// Where journals and the control socket are.
     pub state: StateDir,
 }
@@ -90,12 +94,18 @@ pub fn run<S>(
 ) -> Result<Ended, NodeError> {
     let text =
         text::read(&options.config).map_err(|error| NodeError::io(&options.config, error))?;
+    if options.without_overlay
+        && let Some(aside) = book::put_aside(&text, &options.config, &options.state)?
+    {
+        report(&format!("what was changed live is kept aside: {}", aside.display()));
+    }
     let (book, dropped) = Book::open(&text, &options.config, &options.state)?;
     dropped.iter().for_each(|line| report(line));
-    let policy = book.in_force().policy;
+    let wanted = book.in_force().policy;
     let node = Arc::new(Node::new(options, book)?);
+    let (policy, devices) = devices_there(&wanted);
     let pins = Pins::of(options.state.path(), &policy.node.name);
-    let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&policy, pins).is_some());
+    let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&wanted, pins).is_some());
     let adopted = if adoptable { Takeover::adopt(&policy, &options.state)? } else { None };
     let adopts = adopted.is_some();
     let mut takeover = match adopted {
@@ -111,8 +121,11 @@ pub fn run<S>(
         Some(pins) => noted = noted.and_then(|()| takeover.will_leave_folder(pins.folder())),
         None => report("no BPF file system: nothing forwards while no node runs"),
     }
-    *node.site() = Some(Site { takeover, opener: None, policy: Policy::clone(&policy) });
-    let start = Start { socket: &socket, options, policy: &policy, pins: pins.as_ref() };
+    let site = Site::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
+    site.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
+    *node.site() = Some(site);
+    let (socket, pins) = (&socket, pins.as_ref());
+    let start = Start { socket, options, wanted: &wanted, policy: &policy, pins };
     let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
     // A change under way is waited for.
     let Some(Site { takeover, opener, .. }) = node.site().take() else { return forwarded };
@@ -129,13 +142,23 @@ pub fn run<S>(
 struct Start<'a> {
     socket: &'a Path,
     options: &'a Options,
-    policy: &'a Arc<Policy>,
+    wanted: &'a Arc<Policy>,
+    /// The part of it that has its devices.
+    policy: &'a Policy,
     pins: Option<&'a Pins>,
+}
+
+/// The part of a policy that has its devices, and these. Without any port there would be nothing to
+/// forward to: then all of it, so that the start fails at what is missing.
+fn devices_there(wanted: &Policy) -> (Policy, Devices) {
+    let devices = present::there(wanted, device_number);
+    let part = present::part(wanted, &devices);
+    if part.ports.is_empty() { (wanted.clone(), devices) } else { (part, devices) }
 }
 
 /// Opens the ports, starts the worker, answers requests, until told to stop.
 fn forward<S>(
-    Start { socket, options, policy, pins }: &Start<'_>,
+    Start { socket, options, wanted, policy, pins }: &Start<'_>,
     node: &Arc<Node>,
     report: &mut dyn FnMut(&str),
     serve: impl FnOnce(Serving) -> std::io::Result<S>,
@@ -143,7 +166,7 @@ fn forward<S>(
     let mut supervisor =
         Supervisor::from_env().map_err(|error| NodeError::io("service manager", error))?;
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
-    let (mut opener, plane) = Opener::new(policy, &pool, *pins)?;
+    let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.questions)?;
     let opened = opener.open(policy, |_| true)?;
     let ports = Ports::new(policy, plane, opened, &mut pool)?;
     for attached in &ports.attached {
@@ -163,14 +186,19 @@ fn forward<S>(
     let serving = Serving {
         socket: PathBuf::from(socket),
         control: Arc::clone(node) as Arc<dyn Control>,
-        policy: Arc::clone(policy),
+        policy: Arc::clone(wanted),
     };
     let served = serve(serving).map_err(|error| NodeError::io(socket, error));
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         supervisor.ready();
+        let watch = node.watch_devices();
+        if let Err(error) = &watch {
+            report(&format!("devices that come and go are not followed: {error}"));
+        }
         let ended = node.stay(options.confirm, report, &thread, &mut supervisor, pins.is_some());
         supervisor.stopping();
+        watch.into_iter().for_each(Watch::end);
         ended
     });
     drop(ticking);
@@ -227,7 +255,9 @@ struct Node {
     /// What tenants had.
     keeper: Keeper,
     /// What the operator is to be told.
-    notes: Mutex<Vec<String>>,
+    notes: Mutex<Notes>,
+    /// About the devices, on whoever's thread it is but the worker's.
+    questions: Arc<Questions>,
     confirmed: AtomicBool,
     stop: Arc<AtomicBool>,
     leave: Arc<AtomicBool>,
@@ -251,6 +281,7 @@ impl Node {
             book: Mutex::new(book),
             keeper: Keeper::default(),
             notes: Mutex::default(),
+            questions: Arc::default(),
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
             leave,
@@ -319,9 +350,9 @@ impl Node {
             if supervisor.is_due() && self.ask(Command::Status).is_ok() {
                 supervisor.alive();
             }
-            let notes: Vec<String> =
-                self.notes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
-            notes.iter().for_each(|note| report(note));
+            let notes =
+                std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+            notes.tell(report);
             if self.reload.swap(false, Ordering::Relaxed) {
                 match self.apply_file("signal") {
                     Ok(()) => report("configuration applied"),
@@ -384,11 +415,13 @@ impl Node {
         done
     }
 
-    fn apply(&self, policy: &Policy) -> Result<(), String> {
-        let commands = self.commands.get().ok_or("the node is starting")?;
+    fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
+        let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
+        let commands = self.commands.get().ok_or_else(not_now("the node is starting"))?;
         let mut site = self.site();
-        let site = site.as_mut().ok_or("the node is ending")?;
-        let note = site.change(policy.clone(), commands)?;
+        let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
+        self.questions.ask(Duration::ZERO);
+        let note = site.change(policy.clone(), commands, device_number)?;
         note.into_iter().for_each(|note| self.note(note));
         Ok(())
     }
@@ -398,12 +431,33 @@ impl Node {
         site::ask(self.commands.get().ok_or_else(starting)?, command)
     }
 
-    /// Tells the operator, unless he was told much already.
+    /// Tells the operator; what is too much at once is counted.
     fn note(&self, note: String) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        if notes.len() < NOTES_MAX {
-            notes.push(note);
-        }
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).add(note);
+    }
+
+    /// Follows the host's devices from now on, until the watch ends.
+    fn watch_devices(self: &Arc<Self>) -> std::io::Result<Watch> {
+        let node = Arc::clone(self);
+        let mut told = Vec::new();
+        Watch::start(move || {
+            let Followed { notes, failed } = node.follow_devices();
+            // Once for each cause, however often it is tried again.
+            if notes != told {
+                notes.iter().for_each(|note| node.note(note.clone()));
+            }
+            told = if failed { notes } else { Vec::new() };
+            failed
+        })
+    }
+
+    fn follow_devices(&self) -> Followed {
+        // Meanwhile nobody asks for anything else.
+        let _book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(commands), Some(site)) = (self.commands.get(), &mut *self.site()) else {
+            return Followed::default();
+        };
+        site.follow(commands, device_number)
     }
 
     /// What it holds is written down in a journal, whatever happened to the thread with the lock.
@@ -412,9 +466,38 @@ impl Node {
     }
 }
 
+/// Lines for the operator.
+#[derive(Debug, Default)]
+struct Notes {
+    lines: Vec<String>,
+    /// Beyond [`NOTES_MAX`].
+    more: u64,
+}
+
+impl Notes {
+    fn add(&mut self, line: String) {
+        if self.lines.len() < NOTES_MAX {
+            self.lines.push(line);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn tell(self, report: &mut dyn FnMut(&str)) {
+        self.lines.iter().for_each(|line| report(line));
+        if self.more > 0 {
+            report(&format!("{} lines more came at once and are not shown", self.more));
+        }
+    }
+}
+
 impl Control for Node {
     fn status(&self) -> Result<Status, Refusal> {
-        self.ask(Command::Status)
+        self.questions.ask(QUESTIONS_AGE);
+        let mut status = self.ask(Command::Status)?;
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        status.add_waiting(&in_force.policy);
+        Ok(status)
     }
 
     fn policy(&self) -> Result<InForce, Refusal> {
@@ -471,8 +554,26 @@ impl Control for Node {
     }
 }
 
+/// Devices need not be asked about more often, however many want to know.
+const QUESTIONS_AGE: Duration = Duration::from_millis(20);
+
 /// Notes that wait to be told.
 const NOTES_MAX: usize = 64;
 
 /// How soon a signal is seen.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_beyond_the_bound_are_counted() {
+        let mut notes = Notes::default();
+        (0..NOTES_MAX + 3).for_each(|number| notes.add(number.to_string()));
+        let mut told = Vec::new();
+        notes.tell(&mut |line| told.push(line.to_owned()));
+        assert_eq!(told.len(), NOTES_MAX + 1);
+        assert!(told.last().is_some_and(|line| line.starts_with("3 lines more")));
+    }
+}

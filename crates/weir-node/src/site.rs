@@ -3,7 +3,8 @@
 //! frames by the old policy; the worker then takes the new one over between two of its turns, or
 //! refuses it; what is not needed any more is closed and handed back last.
 
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::collections::BTreeSet;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use weir_policy::{Kind, Policy};
@@ -14,21 +15,46 @@ use weir_units::Instant;
 use crate::clock;
 use crate::control::{Refusal, RefusalKind};
 use crate::opener::Opener;
+use crate::present::{self, Devices};
 use crate::takeover::Takeover;
 use crate::worker::{Command, Refit, Refitted, keeps_what_is_fixed};
 
-/// What the node holds of its host, and the policy in force.
+/// What the node holds of its host, and what it does with it.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) takeover: Takeover,
     /// There as soon as the node forwards.
     pub(crate) opener: Option<Opener>,
-    pub(crate) policy: Policy,
+    /// What is asked for.
+    wanted: Policy,
+    /// The part of it that has its devices.
+    policy: Policy,
+    /// These devices.
+    devices: Devices,
+}
+
+/// What came of following the host's devices.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    /// A line each for the operator.
+    pub(crate) notes: Vec<String>,
+    /// Something could not be done: it is to be tried again.
+    pub(crate) failed: bool,
 }
 
 impl Site {
-    /// Brings the node to `policy`: all of it, or nothing. Hands back what went wrong after it was
-    /// taken over, if anything did.
+    /// A site that does what `policy`, the part of `wanted` with these devices, says.
+    pub(crate) fn new(
+        takeover: Takeover,
+        wanted: Policy,
+        (policy, devices): (Policy, Devices),
+    ) -> Self {
+        Self { takeover, opener: None, wanted, policy, devices }
+    }
+
+    /// Brings the node to `policy`: all of it, or nothing. A vif that comes and has no device waits
+    /// for it; one that waits goes on waiting for [`Self::follow`]. Hands back what went wrong
+    /// after it was taken over, if anything did.
     ///
     /// # Errors
     /// Why it is refused.
@@ -36,28 +62,123 @@ impl Site {
         &mut self,
         policy: Policy,
         commands: &SyncSender<Command>,
-    ) -> Result<Option<String>, String> {
-        let opener = self.opener.as_mut().ok_or("the node is starting")?;
-        let policy = ready_for(&self.policy, policy, clock::now())?;
+        number: impl Fn(&str) -> Option<u32>,
+    ) -> Result<Option<String>, Refusal> {
+        let devices = present::there(&policy, |device| match role_of(&self.wanted, device) {
+            Some(_) => self.devices.get(device).copied(),
+            None => number(device),
+        });
+        let is_new = |device: &str| role_of(&self.wanted, device).is_none();
+        let missing =
+            |port: &&weir_policy::Port| is_new(&port.device) && !devices.contains_key(&port.device);
+        if let Some(port) = policy.ports.iter().find(missing) {
+            return Err(refused(format!("port {}: device {} is missing", port.name, port.device)));
+        }
+        let back = self.bring(present::part(&policy, &devices), commands)?;
+        (self.wanted, self.devices) = (policy, devices);
+        Ok(back)
+    }
+
+    /// Lets go of devices that went, or were made anew, and takes those that came.
+    pub(crate) fn follow(
+        &mut self,
+        commands: &SyncSender<Command>,
+        number: impl Fn(&str) -> Option<u32>,
+    ) -> Followed {
+        let there = present::there(&self.wanted, number);
+        let mut followed = Followed::default();
+        if there == self.devices {
+            return followed;
+        }
+        let mut stays = self.devices.clone();
+        stays.retain(|device, number| there.get(device) == Some(number));
+        if stays != self.devices {
+            self.settle(stays, commands, &mut followed);
+        }
+        // All at once, or one by one, so that nobody waits for what cannot be taken.
+        if there != self.devices && !followed.failed {
+            self.settle(there.clone(), commands, &mut followed);
+            if std::mem::take(&mut followed.failed) {
+                followed.notes.clear();
+                for (device, number) in there {
+                    let mut more = self.devices.clone();
+                    more.insert(device, number);
+                    if more != self.devices {
+                        self.settle(more, commands, &mut followed);
+                    }
+                }
+            }
+        }
+        followed
+    }
+
+    /// What waits for its device: `port NAME`, `vif NAME`.
+    pub(crate) fn waiting(&self) -> BTreeSet<String> {
+        present::waiting(&self.wanted, &self.policy)
+    }
+
+    /// Goes on with these devices.
+    fn settle(
+        &mut self,
+        devices: Devices,
+        commands: &SyncSender<Command>,
+        followed: &mut Followed,
+    ) {
+        let before = self.waiting();
+        let part = present::part(&self.wanted, &devices);
+        match self.bring(part, commands) {
+            Ok(note) => {
+                self.devices = devices;
+                let after = self.waiting();
+                let lost = after.difference(&before).map(|what| format!("{what}: its device went"));
+                let came = before.difference(&after).map(|what| format!("{what}: its device came"));
+                followed.notes.extend(lost.chain(came).chain(note));
+            }
+            Err(refusal) => {
+                followed.failed = true;
+                followed.notes.push(format!("devices changed, not followed: {refusal}"));
+            }
+        }
+    }
+
+    /// Brings the data plane to `policy`, whose devices are all there.
+    fn bring(
+        &mut self,
+        policy: Policy,
+        commands: &SyncSender<Command>,
+    ) -> Result<Option<String>, Refusal> {
+        let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
+        let opener = self.opener.as_mut().ok_or_else(starting)?;
+        let policy = ready_for(&self.policy, policy, clock::now()).map_err(refused)?;
         let old = &self.policy;
         let joins = |device: &str| role_of(old, device).is_none();
-        self.takeover.take_devices(&policy, joins).map_err(|error| error.to_string())?;
+        let taken = self.takeover.take_devices(&policy, joins);
+        taken.map_err(|error| refused(error.to_string()))?;
+        let new: Vec<String> =
+            devices(&policy).filter(|device| joins(device)).map(str::to_owned).collect();
         let opened = match opener.open(&policy, joins) {
             Ok(opened) => opened,
             Err(error) => {
-                let devices = devices(&policy).filter(|device| joins(device)).map(str::to_owned);
-                let back = self.takeover.hand_back(&devices.collect::<Vec<_>>());
-                return Err(with(error.to_string(), back.err()));
+                let back = self.takeover.hand_back(&new);
+                return Err(refused(with(error.to_string(), back.err())));
             }
         };
         let refit = Box::new(Refit { policy: policy.clone(), opened });
-        let Refitted { outcome, left } = ask(commands, |reply| Command::Apply(refit, reply))
-            .map_err(|refusal| refusal.message)?;
+        let Refitted { outcome, left } = match hand_over(commands, refit) {
+            Ok(refitted) => refitted,
+            Err((refusal, unused)) => {
+                if let Some(refit) = unused {
+                    opener.give_up(refit.opened);
+                }
+                let back = self.takeover.hand_back(&new).err();
+                return Err(Refusal { message: with(refusal.message, back), ..refusal });
+            }
+        };
         let devices: Vec<String> = left.iter().map(|left| left.device.clone()).collect();
         forget(commands, left.into_iter().map(|left| opener.shut(left)).collect());
         let back = self.takeover.hand_back(&devices).err();
         match (outcome, back) {
-            (Err(refused), back) => Err(with(refused, back)),
+            (Err(text), back) => Err(refused(with(text, back))),
             (Ok(()), back) => {
                 self.policy = policy;
                 Ok(back.map(|back| format!("applied, but {back}")))
@@ -79,18 +200,52 @@ pub(crate) fn ready_for(old: &Policy, mut new: Policy, now: Instant) -> Result<P
     Ok(new)
 }
 
+/// Has the worker take over what was opened. What it never saw comes back with the refusal. One
+/// that has it will answer, however late: until then nobody knows what holds.
+fn hand_over(
+    commands: &SyncSender<Command>,
+    refit: Box<Refit>,
+) -> Result<Refitted, (Refusal, Option<Box<Refit>>)> {
+    let (reply, answer) = sync_channel(1);
+    match commands.try_send(Command::Apply(refit, reply)) {
+        Ok(()) => answer.recv().map_err(|_| (ending(), None)),
+        Err(TrySendError::Full(Command::Apply(refit, _))) => Err((busy(), Some(refit))),
+        Err(TrySendError::Disconnected(Command::Apply(refit, _))) => Err((ending(), Some(refit))),
+        // It comes back as what it was sent as.
+        Err(_) => Err((ending(), None)),
+    }
+}
+
 /// Asks the worker, and waits for its answer.
 pub(crate) fn ask<T>(
     commands: &SyncSender<Command>,
     command: impl FnOnce(SyncSender<T>) -> Command,
 ) -> Result<T, Refusal> {
     let (reply, answer) = sync_channel(1);
-    commands.try_send(command(reply)).map_err(|_| {
-        let text = format!("the node is busy: {COMMANDS_MAX} requests wait, or it is ending");
-        Refusal::new(RefusalKind::Busy, text)
+    commands.try_send(command(reply)).map_err(|error| match error {
+        TrySendError::Full(_) => busy(),
+        TrySendError::Disconnected(_) => ending(),
     })?;
-    let ending = |_| Refusal::new(RefusalKind::NotRunning, "the node is ending");
-    answer.recv_timeout(ANSWER_PATIENCE).map_err(ending)
+    answer.recv_timeout(ANSWER_PATIENCE).map_err(|error| match error {
+        RecvTimeoutError::Disconnected => ending(),
+        RecvTimeoutError::Timeout => {
+            let text = format!("the worker did not answer within {} s", ANSWER_PATIENCE.as_secs());
+            Refusal::new(RefusalKind::Busy, text)
+        }
+    })
+}
+
+fn busy() -> Refusal {
+    let text = format!("the node is busy: {COMMANDS_MAX} requests wait for its worker");
+    Refusal::new(RefusalKind::Busy, text)
+}
+
+fn ending() -> Refusal {
+    Refusal::new(RefusalKind::NotRunning, "the node is ending")
+}
+
+fn refused(message: String) -> Refusal {
+    Refusal::new(RefusalKind::Refused, message)
 }
 
 /// The pool is what it was made as; a policy that asks for no more is content with it.
@@ -156,10 +311,11 @@ fn devices(policy: &Policy) -> impl Iterator<Item = &str> {
     ports.chain(policy.vifs.iter().map(|vif| vif.device.as_str()))
 }
 
-fn forget(commands: &SyncSender<Command>, remains: Vec<Remains>) {
-    if !remains.is_empty() {
+fn forget(commands: &SyncSender<Command>, shut: Vec<(Remains, u64)>) {
+    if !shut.is_empty() {
+        let (remains, dropped): (Vec<_>, Vec<u64>) = shut.into_iter().unzip();
         // A worker that has ended has no pool any more.
-        let _ended = commands.send(Command::Forget(remains));
+        let _ended = commands.send(Command::Forget(remains, dropped.iter().sum()));
     }
 }
 
@@ -170,7 +326,7 @@ fn with(first: String, more: Option<impl std::fmt::Display>) -> String {
 /// Requests that wait for the worker at a time; it takes one a turn, some microseconds each.
 pub(crate) const COMMANDS_MAX: usize = 64;
 
-/// A turn takes microseconds; a worker that does not answer for this long has ended.
+/// A turn takes microseconds, and taking over a large policy a second.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -199,6 +355,33 @@ mod tests {
         new.vifs[0] = Vif { kind: Kind::Host, device: "h".to_owned(), ..old.vifs[0].clone() };
         assert!(devices_may_change(&old, &new).unwrap_err().contains("comes with the node"));
         assert!(devices_may_change(&new, &old).unwrap_err().contains("goes with the node"));
+    }
+
+    /// Nothing is leaked when the worker cannot take what was opened: it comes back.
+    #[test]
+    fn what_the_worker_never_saw_comes_back() {
+        let refit = || Box::new(Refit { policy: policy(), opened: Vec::new() });
+        let (commands, inbox) = sync_channel(1);
+        commands.try_send(Command::Stop).unwrap();
+        let (refusal, back) = hand_over(&commands, refit()).unwrap_err();
+        assert_eq!((refusal.kind, back.is_some()), (RefusalKind::Busy, true));
+        drop(inbox);
+        let (refusal, back) = hand_over(&commands, refit()).unwrap_err();
+        assert_eq!((refusal.kind, back.is_some()), (RefusalKind::NotRunning, true));
+    }
+
+    /// An answer that comes after the patience for questions is the answer all the same.
+    #[test]
+    fn a_late_answer_counts() {
+        let (commands, inbox) = sync_channel(1);
+        let worker = std::thread::spawn(move || {
+            let Ok(Command::Apply(_, reply)) = inbox.recv() else { return };
+            std::thread::sleep(Duration::from_millis(50));
+            let _gone = reply.send(Refitted { outcome: Ok(()), left: Vec::new() });
+        });
+        let refit = Box::new(Refit { policy: policy(), opened: Vec::new() });
+        assert_eq!(hand_over(&commands, refit).unwrap().outcome, Ok(()));
+        worker.join().unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_policy::Policy;
 use weir_switch::{Counters, Reason, Tally};
 
 use crate::lateness::LatenessSummary;
@@ -37,6 +38,9 @@ pub struct Removed {
     pub queued: u64,
     /// Let in, and not read from the device yet.
     pub unread: u64,
+    /// Dropped at a device that had left, before the program was off it.
+    #[serde(default)]
+    pub dropped: u64,
 }
 
 /// One port or vif.
@@ -51,6 +55,9 @@ pub struct IfaceStatus {
     /// Why the device is not driven by XDP, if that was tried first (`kind = "auto"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
+    /// It waits for its device, which is not there: nothing of it is counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub waiting: bool,
     /// From the vif; for a port: what left on its wire.
     pub send: DirectionStatus,
     /// Towards the vif; for a port: what came in from its wire.
@@ -115,8 +122,37 @@ pub struct WorkerStatus {
     pub frames_free: u64,
     /// Frames in the pool.
     pub frames: u64,
+    /// The longest time between two looks at the devices without a pause in between: what is longer
+    /// than a ring lasts is a loss.
+    #[serde(default)]
+    pub longest_turn_ns: u64,
     /// Lateness of wake-ups.
     pub lateness: LatenessSummary,
+}
+
+/// Those that are there, and one for each of `names` that is not. A change may be under way, by
+/// which one is there that is not named any more: it goes with the change.
+fn with_waiting<'p>(
+    there: Vec<IfaceStatus>,
+    names: impl Iterator<Item = (&'p String, &'p String)>,
+) -> Vec<IfaceStatus> {
+    let mut by_name: BTreeMap<String, IfaceStatus> =
+        there.into_iter().map(|iface| (iface.name.clone(), iface)).collect();
+    let waiting = |name: &String, device: &String| IfaceStatus {
+        name: name.clone(),
+        device: device.clone(),
+        driver: "none".to_owned(),
+        waiting: true,
+        ..IfaceStatus::default()
+    };
+    names
+        .map(|(name, device)| by_name.remove(name).unwrap_or_else(|| waiting(name, device)))
+        .collect()
+}
+
+/// For serde.
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl From<Tally> for Amount {
@@ -163,6 +199,14 @@ impl DirectionStatus {
 }
 
 impl Status {
+    /// Adds the ports and vifs of `policy` that wait for their devices, each in its place.
+    pub(crate) fn add_waiting(&mut self, policy: &Policy) {
+        let ports = policy.ports.iter().map(|port| (&port.name, &port.device));
+        self.ports = with_waiting(std::mem::take(&mut self.ports), ports);
+        let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device));
+        self.vifs = with_waiting(std::mem::take(&mut self.vifs), vifs);
+    }
+
     /// The vif of that name.
     #[must_use]
     pub fn vif(&self, name: &str) -> Option<&IfaceStatus> {

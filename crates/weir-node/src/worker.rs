@@ -26,8 +26,8 @@ use crate::status::{DirectionStatus, IfaceStatus, Removed, Status, WorkerStatus}
 pub enum Command {
     /// Take over another policy, and the devices that it brings.
     Apply(Box<Refit>, SyncSender<Refitted>),
-    /// Free the frames that closed devices held.
-    Forget(Vec<Remains>),
+    /// Free the frames that closed devices held, and count those that were dropped there last.
+    Forget(Vec<Remains>, u64),
     /// Counters, queues, lateness.
     Status(SyncSender<Status>),
     /// Copy a vif's frames; the answer is where they come.
@@ -71,6 +71,9 @@ pub struct Worker {
     turns: u64,
     busy_turns: u64,
     busy: Nanos,
+    longest_turn: Nanos,
+    /// At devices that had left, before the program was off them.
+    dropped_late: u64,
 }
 
 /// How the loop ended.
@@ -123,6 +126,8 @@ impl Worker {
             turns,
             busy_turns,
             busy: Nanos::ZERO,
+            longest_turn: Nanos::ZERO,
+            dropped_late: 0,
         })
     }
 
@@ -157,7 +162,9 @@ impl Worker {
         loop {
             let now = clock::now();
             if let Some(since) = busy_since.take() {
-                self.busy = self.busy.saturating_add(now.saturating_since(since));
+                let turn = now.saturating_since(since);
+                self.busy = self.busy.saturating_add(turn);
+                self.longest_turn = self.longest_turn.max(turn);
             }
             if now >= due {
                 self.lateness.record(due, now);
@@ -292,7 +299,8 @@ impl Worker {
             Command::Apply(refit, reply) => {
                 let _gone = reply.try_send(self.apply(now, *refit, waiter));
             }
-            Command::Forget(remains) => {
+            Command::Forget(remains, dropped) => {
+                self.dropped_late += dropped;
                 remains.into_iter().for_each(|remains| self.pool.forget_all(remains));
             }
             Command::Status(reply) => {
@@ -378,6 +386,7 @@ impl Worker {
                 device: attached.port.name().to_string(),
                 driver: attached.driver.clone(),
                 fallback: attached.fallback.clone(),
+                waiting: false,
                 send,
                 receive,
                 lost_before_receive: statistics.receive_dropped
@@ -394,11 +403,16 @@ impl Worker {
             uptime_ns: now.saturating_since(self.started).as_nanos(),
             ports: port_list.to_vec(),
             vifs: vif_list.to_vec(),
-            removed: Removed { queued: switch.removed(), unread: ports.unread() },
+            removed: Removed {
+                queued: switch.removed(),
+                unread: ports.unread(),
+                dropped: self.dropped_late,
+            },
             worker: WorkerStatus {
                 turns: self.turns,
                 busy_turns: self.busy_turns,
                 busy_ns: self.busy.as_nanos(),
+                longest_turn_ns: self.longest_turn.as_nanos(),
                 frames_free: self.pool.free_frames() as u64,
                 frames: u64::from(self.pool.chunks()),
                 lateness: lateness.summary(now),

@@ -36,6 +36,9 @@ pub(crate) enum Node {
         /// Undo all and exit with 4, unless `weir node confirm` comes in this time
         #[arg(long, value_name = "TIME")]
         confirm: Option<Nanos>,
+        /// Start with the file alone; what was changed live is kept aside
+        #[arg(long)]
+        without_overlay: bool,
     },
     /// Counters, queues, lateness, as JSON
     Status(Step),
@@ -149,7 +152,7 @@ impl Capture {
 impl Node {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Run { config, dry_run, json, confirm } => {
+            Self::Run { config, dry_run, json, confirm, without_overlay } => {
                 if dry_run {
                     let plan = Plan::of(&weir_node::read_policy(&config)?);
                     if json {
@@ -161,7 +164,8 @@ impl Node {
                     return Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE });
                 }
                 let confirm = confirm.map(|time| Duration::from_nanos(time.as_nanos()));
-                let options = Options { config, confirm, state: StateDir::from_env() };
+                let state = StateDir::from_env();
+                let options = Options { config, confirm, without_overlay, state };
                 let ended =
                     weir_node::run(&options, &mut |line| eprintln!("{line}"), Server::start)?;
                 Ok(match ended {
