@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use weir_node::changes::{Change, ChangeKind};
 use weir_policy::{Edit, Place};
@@ -48,6 +48,40 @@ pub struct GroupChange {
     /// Of what its vifs receive together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<ShareChange>,
+}
+
+/// A vif that comes. What is left out has the default of the policy's document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewVif {
+    /// The tenant's name for it, which no other vif has.
+    pub name: String,
+    /// The slice that it belongs to.
+    pub slice: String,
+    /// The port on whose bridge it hangs; left out: the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// The router that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
+    /// Its Linux device; left out: of its name. One that is not there is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// How the device is driven, such as `xdp`; left out: in the best way that works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Source addresses that it may use; none: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mac: Vec<String>,
+    /// IP addresses that it may use; none: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// Guarantees, limits and queue of what it sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send: Option<VifShareChange>,
+    /// The same of what it receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive: Option<VifShareChange>,
 }
 
 /// What changes of a vif.
@@ -288,6 +322,32 @@ impl ChangeSet {
     }
 }
 
+impl NewVif {
+    /// The same as edits of the policy's document: the vif, then what it is owed.
+    #[must_use]
+    pub fn edits(&self) -> Vec<Edit> {
+        let mut item = Map::new();
+        let texts = [
+            ("name", Some(&self.name)),
+            ("slice", Some(&self.slice)),
+            ("port", self.port.as_ref()),
+            ("router", self.router.as_ref()),
+            ("device", self.device.as_ref()),
+            ("kind", self.kind.as_ref()),
+        ];
+        for (key, text) in texts {
+            item.extend(text.map(|text| (key.to_owned(), Value::from(text.as_str()))));
+        }
+        for (key, list) in [("mac", &self.mac), ("addresses", &self.addresses)] {
+            item.extend((!list.is_empty()).then(|| (key.to_owned(), Value::from(list.as_slice()))));
+        }
+        let vif = Edit::set(Place::vif(&self.name, ""), item);
+        let (send, receive) = (self.send.clone(), self.receive.clone());
+        let owed = VifChange { send, receive, ..VifChange::default() };
+        [vec![vif], ChangeSet::of_vif(&self.name, owed).edits()].concat()
+    }
+}
+
 struct Edits(Vec<Edit>);
 
 impl Edits {
@@ -376,6 +436,29 @@ mod tests {
             edits(r#"{"receive":{"queue":{"packets":9,"aqm":"codel","ecn":true}}}"#).len(),
             3
         );
+    }
+
+    #[test]
+    fn a_vif_comes_with_what_it_is_owed_in_one_change() {
+        let (mut draft, _) = weir_policy::Draft::parse(
+            "version = 1\n[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\n[[slice]]\nname = \"gold\"\n",
+        )
+        .unwrap();
+        let before = draft.text();
+        let new: NewVif = serde_json::from_str(
+            r#"{"name":"b","slice":"gold","mac":["02:00:00:00:00:01"],
+                "send":{"min_rate_bps":5000000},"receive":{"queue":{"packets":9}}}"#,
+        )
+        .unwrap();
+        let made: Vec<Edit> = new.edits().iter().map(|edit| draft.apply(edit).unwrap()).collect();
+        let vif = &draft.policy().unwrap().vifs[0];
+        assert_eq!((vif.device.as_str(), vif.macs.len()), ("b", 1));
+        assert_eq!(vif.send.min_rate, BitRate::from_mbps(5));
+        assert_eq!(vif.receive_queue.packets, 9);
+        for edit in made.iter().rev() {
+            draft.apply(&edit.reversed()).unwrap();
+        }
+        assert_eq!(draft.text(), before);
     }
 
     #[test]

@@ -6,11 +6,12 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use weir_node::control;
+use weir_policy::{Edit, Place};
 
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::change::{ChangeSet, ChangeView, GroupChange, UndoRequest, VifChange};
+use crate::change::{ChangeSet, ChangeView, GroupChange, NewVif, UndoRequest, VifChange};
 use crate::error::{ApiError, Code};
 use crate::routes::{Asker, Name, Shared, name};
 
@@ -27,7 +28,35 @@ pub(crate) async fn vif(
 ) -> Result<Json<ChangeView>, ApiError> {
     let vif = name(vif)?;
     let change: VifChange = body::json(&app, &headers, request).await?;
-    make(&app, caller, ChangeSet::of_vif(&vif, change)).await
+    make(&app, caller, ChangeSet::of_vif(&vif, change).edits()).await
+}
+
+/// Brings a vif. For administrators.
+#[utoipa::path(post, path = "/v1/vifs", tag = "change", request_body = NewVif,
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn add_vif(
+    State(app): Shared,
+    Extension(caller): Asker,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Json<ChangeView>, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    let new: NewVif = body::json(&app, &headers, request).await?;
+    make(&app, caller, new.edits()).await
+}
+
+/// Takes a vif away. What it had queued is lost, and counted. For administrators.
+#[utoipa::path(delete, path = "/v1/vifs/{vif}", tag = "change",
+    params(("vif" = String, Path, description = "Its name")),
+    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+pub(crate) async fn remove_vif(
+    State(app): Shared,
+    Extension(caller): Asker,
+    vif: Name,
+) -> Result<Json<ChangeView>, ApiError> {
+    caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
+    let gone = Edit::unset(Place::vif(&name(vif)?, ""));
+    make(&app, caller, vec![gone]).await
 }
 
 /// Changes a slice. For administrators.
@@ -43,7 +72,7 @@ pub(crate) async fn slice(
 ) -> Result<Json<ChangeView>, ApiError> {
     let slice = name(slice)?;
     let change: GroupChange = body::json(&app, &headers, request).await?;
-    make(&app, caller, ChangeSet::of_slice(&slice, change)).await
+    make(&app, caller, ChangeSet::of_slice(&slice, change).edits()).await
 }
 
 /// Changes a router. For administrators.
@@ -59,7 +88,7 @@ pub(crate) async fn router(
 ) -> Result<Json<ChangeView>, ApiError> {
     let router = name(router)?;
     let change: GroupChange = body::json(&app, &headers, request).await?;
-    make(&app, caller, ChangeSet::of_router(&router, change)).await
+    make(&app, caller, ChangeSet::of_router(&router, change).edits()).await
 }
 
 /// Makes several changes, all or none.
@@ -71,8 +100,8 @@ pub(crate) async fn several(
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, ApiError> {
-    let set = body::json(&app, &headers, request).await?;
-    make(&app, caller, set).await
+    let set: ChangeSet = body::json(&app, &headers, request).await?;
+    make(&app, caller, set.edits()).await
 }
 
 /// Takes a change back. A tenant takes back his own.
@@ -151,8 +180,7 @@ pub(crate) async fn leave(
     .await
 }
 
-async fn make(app: &App, caller: Caller, set: ChangeSet) -> Result<Json<ChangeView>, ApiError> {
-    let edits = set.edits();
+async fn make(app: &App, caller: Caller, edits: Vec<Edit>) -> Result<Json<ChangeView>, ApiError> {
     if edits.is_empty() {
         return Err(ApiError::new(Code::Malformed, "body: it names nothing to change"));
     }

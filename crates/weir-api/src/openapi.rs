@@ -29,7 +29,8 @@ pub fn document() -> String {
         read::metrics, read::openapi, read::caller, read::health, read::status, read::policy,
         read::document, read::events, read::vif, read::capture, read::changes, read::overlay,
         report::report, explain::explain,
-        change::vif, change::slice, change::router, change::several, change::undo,
+        change::vif, change::add_vif, change::remove_vif, change::slice, change::router,
+        change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave
     ),
     components(schemas(ApiError, Code)),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weir_api::change::{
-    ChangeView, EditView, GroupChange, ShareChange, UndoRequest, VifChange, VifShareChange,
+    ChangeView, EditView, GroupChange, NewVif, ShareChange, UndoRequest, VifChange, VifShareChange,
 };
 use weir_api::client::{Method, escaped};
 use weir_api::{ClientError, Code};
@@ -41,6 +41,51 @@ pub(crate) enum Set {
         name: String,
         #[command(flatten)]
         share: Share,
+    },
+}
+
+/// Bring something to a running node: no other vif loses a packet.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Add {
+    /// A vif
+    Vif {
+        /// Its name
+        name: String,
+        /// The slice that it belongs to
+        #[arg(long)]
+        slice: String,
+        /// The port on whose bridge it hangs; without it, the only one
+        #[arg(long)]
+        port: Option<String>,
+        /// The router that it belongs to
+        #[arg(long)]
+        router: Option<String>,
+        /// Its device; without it, of its name. One that is not there is waited for
+        #[arg(long)]
+        device: Option<String>,
+        /// How the device is driven: auto, xdp, packet, tap
+        #[arg(long)]
+        kind: Option<String>,
+        /// A source address that it may use; may be repeated; without any, all
+        #[arg(long)]
+        mac: Vec<String>,
+        /// An IP address that it may use; may be repeated; without any, all
+        #[arg(long)]
+        address: Vec<String>,
+        #[command(flatten)]
+        share: Share,
+    },
+}
+
+/// Take something out of a running node: what it had queued is lost, and counted.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Remove {
+    /// A vif
+    Vif {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        view: View,
     },
 }
 
@@ -111,17 +156,7 @@ impl Set {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Vif { name, share, delay } => {
-                let values = share.values();
-                let of = VifShareChange {
-                    priority: values.priority,
-                    min_rate_bps: values.min_rate_bps,
-                    rate_bps: values.rate_bps,
-                    min_pps: values.min_pps,
-                    max_pps: values.max_pps,
-                    burst_bytes: values.burst_bytes,
-                    queue: None,
-                };
-                let (send, receive) = share.sides(of);
+                let (send, receive) = share.sides(share.of_vif());
                 let delay_ns = delay.map(|delay| or_none(delay.as_nanos()));
                 let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
                 share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
@@ -129,6 +164,27 @@ impl Set {
             Self::Slice { name, share } => share.group(&format!("/v1/slices/{}", escaped(&name))),
             Self::Router { name, share } => share.group(&format!("/v1/routers/{}", escaped(&name))),
         }
+    }
+}
+
+impl Add {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let Self::Vif { name, slice, port, router, device, kind, mac, address, share } = self;
+        let of = Some(share.of_vif()).filter(|of| *of != VifShareChange::default());
+        let (send, receive) = share.sides(of);
+        let (send, receive) = (send.flatten(), receive.flatten());
+        let addresses = address;
+        let new = NewVif { name, slice, port, router, device, kind, mac, addresses, send, receive };
+        share.view.change(Method::POST, "/v1/vifs", &new)
+    }
+}
+
+impl Remove {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let Self::Vif { name, view } = self;
+        let path = format!("/v1/vifs/{}", escaped(&name));
+        let made: ChangeView = view.node.client()?.ask(Method::DELETE, &path, None::<&()>)?;
+        view.print(&made)
     }
 }
 
@@ -184,6 +240,19 @@ impl Share {
         }
     }
 
+    fn of_vif(&self) -> VifShareChange {
+        let values = self.values();
+        VifShareChange {
+            priority: values.priority,
+            min_rate_bps: values.min_rate_bps,
+            rate_bps: values.rate_bps,
+            min_pps: values.min_pps,
+            max_pps: values.max_pps,
+            burst_bytes: values.burst_bytes,
+            queue: None,
+        }
+    }
+
     /// The same, on the side that is meant.
     fn sides<T>(&self, of: T) -> (Option<T>, Option<T>) {
         if self.receive { (None, Some(of)) } else { (Some(of), None) }
@@ -202,9 +271,12 @@ impl View {
         path: &str,
         body: &impl serde::Serialize,
     ) -> Result<ExitCode, Failure> {
-        let made: ChangeView = self.node.client()?.ask(method, path, Some(body))?;
+        self.print(&self.node.client()?.ask(method, path, Some(body))?)
+    }
+
+    fn print(&self, made: &ChangeView) -> Result<ExitCode, Failure> {
         if self.json {
-            output::print_json(&made)?;
+            output::print_json(made)?;
         } else {
             output::print(&format!("change {}\n{}", made.id, lines(&made.edits)))?;
         }

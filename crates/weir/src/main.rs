@@ -46,6 +46,12 @@ enum Command {
     /// Change a running node's policy
     #[command(subcommand)]
     Set(live::Set),
+    /// Bring something to a running node's policy
+    #[command(subcommand)]
+    Add(live::Add),
+    /// Take something out of a running node's policy
+    #[command(subcommand)]
+    Remove(live::Remove),
     /// What holds in a running node
     Show(live::Show),
     /// What holds beside the policy file
@@ -108,6 +114,8 @@ fn main() -> ExitCode {
         Command::Node(command) => command.run(),
         Command::Capture(command) => command.run(),
         Command::Set(command) => command.run(),
+        Command::Add(command) => command.run(),
+        Command::Remove(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Undo(command) => command.run(),

@@ -63,6 +63,45 @@ fn the_next_start_goes_on_with_what_a_node_left() {
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
 }
 
+/// The host's own vif comes and goes with a node: a start that has another one than the node which
+/// left does not go on with what is there, but begins anew, with it or without.
+#[test]
+fn a_start_with_another_host_vif_begins_anew() {
+    let Some(site) = Site::up("weir-t-hostvif", TOPOLOGY, POLICY) else { return };
+    let _system = BpfSystem::mount(&site);
+    let before = site.devices();
+    let leave = |policy: &str| {
+        site.write(policy);
+        let node = site.run(&[]);
+        site.wait_for_node();
+        let has = site.devices().contains(" host0@");
+        assert!(site.weir(&["node", "leave"]).status.success());
+        (has, said(node).contains("going on with what an earlier run left"))
+    };
+    let with_host = format!("{POLICY}{HOST}");
+    assert_eq!(leave(POLICY), (false, false));
+    assert_eq!(leave(&with_host), (true, false), "it is there, so all began anew");
+    assert_eq!(leave(&with_host), (true, true));
+    assert_eq!(leave(POLICY), (false, false), "handed back");
+    let node = site.run(&[]);
+    site.wait_for_node();
+    site.stop(node);
+    site.is_again(&before);
+}
+
+const HOST: &str = r#"
+[[slice]]
+name = "own"
+
+[[vif]]
+name = "host.0"
+slice = "own"
+kind = "host"
+device = "host0"
+port = "up0"
+mac = ["02:00:00:00:09:77"]
+"#;
+
 fn all_talk(site: &Site) -> bool {
     site.ping("a", "10.9.0.9") && site.ping("wire", "10.9.0.2")
 }

@@ -92,7 +92,8 @@ impl Site {
     /// Ends the node, which undoes everything.
     pub fn stop(&self, node: Child) {
         assert!(self.weir(&["node", "stop"]).status.success());
-        assert!(node.wait_with_output().unwrap().status.success());
+        let ended = node.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
     }
 
     /// What the node says of itself.
