@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rates and priorities change a thousand times under a flood, and vifs come and go meanwhile.
-//! Flows below their shares, the changed vif's own among them, lose nothing and stay in order.
+//! Flows below their shares, the changed vif's own among them, lose nothing and stay in order; if
+//! they do, the counters on their way say where.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use super::Row;
+use super::losses::{self, Devices, Fate, Way};
 use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, clock};
 
 /// Shows the row.
@@ -33,12 +35,19 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         rig.ask("sw", Command::new("ethtool", ["-K", guest, "gro", "on"]))?;
     }
     rig.put(&run.middle)?;
+    let before = Devices::read(&rig)?;
     let (outcome, made) = run.flow(&rig, |rig| change(rig, &base, changes))?;
+    let after = Devices::read(&rig)?;
     rig.down()?;
     judge_changes(trial, row, &outcome, &made, changes)?;
     for flow in FLOWS {
-        judge_flow(trial, row, &outcome, flow)?;
+        judge_flow(trial, row, &outcome, flow, (&before, &after))?;
     }
+    let turn = outcome.status.as_ref().map_or(0, |status| status.worker.longest_turn_ns);
+    trial.keep(
+        &row.id("worker/longest-turn"),
+        Series::unordered("ms", vec![crate::float(turn) / 1e6]),
+    )?;
     judge_arrivals(trial, row, &outcome, changes)
 }
 
@@ -159,7 +168,8 @@ fn judge_flow(
     trial: &mut Trial<'_>,
     row: &Row,
     outcome: &Outcome,
-    Flow { name, receiver, stream, bps }: Flow,
+    Flow { name, way, receiver, stream, bps }: Flow,
+    devices: (&Devices, &Devices),
 ) -> Result<(), TrialError> {
     let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
     let sent: Vec<_> = sent.filter(|sent| sent.stream == stream).collect();
@@ -186,7 +196,9 @@ fn judge_flow(
     let lost_bits = crate::float(offered.saturating_sub(arrived) * 8 * bytes / offered.max(1));
     trial.keep(&id("blocked"), Series::unordered("s", vec![lost_bits / crate::float(bps)]))?;
     let claim = Claim::new(id("blocked"), "blocked time: loss by rate", Rule::Sum, none);
-    trial.judge(claim.of(&[id("blocked")])).map(drop)
+    trial.judge(claim.of(&[id("blocked")]))?;
+    let fate = Fate { sent: offered, arrived };
+    losses::judge(trial, (row, name), way, fate, outcome.status.as_ref(), devices)
 }
 
 /// The link was full all the while, and guests that came are served: at the end they are there.
@@ -226,15 +238,34 @@ fn judge_arrivals(
 #[derive(Clone, Copy)]
 struct Flow {
     name: &'static str,
+    way: Way,
     receiver: usize,
     stream: u16,
     bps: u64,
 }
 
 const FLOWS: [Flow; 3] = [
-    Flow { name: "changed", receiver: 0, stream: 0, bps: 5_000_000 },
-    Flow { name: "receive", receiver: 1, stream: 2, bps: 5_000_000 },
-    Flow { name: "inside", receiver: 2, stream: 3, bps: 5_000_000 },
+    Flow {
+        name: "changed",
+        way: Way { from: Some("t0"), to: None },
+        receiver: 0,
+        stream: 0,
+        bps: 5_000_000,
+    },
+    Flow {
+        name: "receive",
+        way: Way { from: None, to: Some("t2") },
+        receiver: 1,
+        stream: 2,
+        bps: 5_000_000,
+    },
+    Flow {
+        name: "inside",
+        way: Way { from: Some("t3"), to: Some("t4") },
+        receiver: 2,
+        stream: 3,
+        bps: 5_000_000,
+    },
 ];
 
 const LINK_MBPS: u64 = 100;

@@ -4,10 +4,12 @@
 mod explain;
 mod growth;
 mod hostile;
+mod hotplug;
 mod hours;
 mod life;
 mod live;
 mod load;
+mod losses;
 mod package;
 mod page;
 mod report;
@@ -30,7 +32,10 @@ const ROWS: &[Row] = &[
     row(2, "the API under load does not disturb the data plane", load::show),
     row(3, "hostile requests: no failure, no growth, a clear refusal", hostile::show),
     row(4, "a tenant reaches no other tenant's vifs", roles::show),
-    row(5, "restart, upgrade and crash leave the traffic alone", life::show),
+    row(5, "restart, upgrade and crash leave the traffic alone", |trial, row| {
+        life::show(trial, row)?;
+        hotplug::show(trial, row)
+    }),
     row(6, "the page in a browser: all sizes, no findings", page::show),
     row(7, "24 h in fast-forward and a real soak: nothing grows", |trial, row| {
         hours::show(trial, row)?;
