@@ -9,7 +9,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use weir_node::explain::{self, Explanation, Other, Side};
+use weir_node::explain::{self, Explanation, Limiter, Other, Side};
 use weir_policy::{Direction, Policy, Queue, Vif};
 
 use crate::caller::Caller;
@@ -197,8 +197,11 @@ fn side(
     let remedies = of.remedies.iter().filter(|remedy| all || !remedy.operator);
     ExplainSide {
         limiter: of.limiter.name().to_owned(),
-        // What others have together is not a tenant's business.
-        because: if all { of.because.clone() } else { of.limiter.name().to_owned() },
+        because: if all || is_own(of.limiter) {
+            of.because.clone()
+        } else {
+            of.limiter.name().to_owned()
+        },
         offered_bps: of.offered_bps,
         got_bps: of.got_bps,
         offered_pps: of.offered_pps,
@@ -219,6 +222,19 @@ fn side(
         more_others: if all { of.more_others } else { 0 },
         remedies: remedies.map(|remedy| remedy.what.clone()).collect(),
     }
+}
+
+/// Whether its reason tells of nobody else's share, nor of the node.
+const fn is_own(limiter: Limiter) -> bool {
+    !matches!(
+        limiter,
+        Limiter::Guarantee
+            | Limiter::Port
+            | Limiter::Pool
+            | Limiter::Worker
+            | Limiter::Device
+            | Limiter::Receiver
+    )
 }
 
 fn curves(vif: &Vif, direction: Direction, policy: &Policy) -> CurvesView {

@@ -4,6 +4,8 @@
 //! Everything is tried inside a network namespace without a name that ends with its thread, so
 //! that nothing is left and nothing of the host is touched.
 
+mod findings;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -22,6 +24,8 @@ use crate::netns;
 use crate::process::is_root;
 use crate::run::{Command, Host, Platform, RunError, json};
 
+pub use findings::{Finding, Weight};
+
 /// What a host offers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
@@ -29,8 +33,14 @@ pub struct Facts {
     pub kernel: String,
     /// Whether this process has the rights of root; without them most answers are no.
     pub root: bool,
+    /// The capabilities that a node needs, and whether this process has them.
+    pub capabilities: BTreeMap<String, bool>,
+    /// Processors that this process may run on.
+    pub processors: usize,
+    /// Whether a BPF file system keeps the data plane of a node that restarts.
+    pub bpf_fs: bool,
     /// The programs that Weir runs, and whether they are installed.
-    pub commands: BTreeMap<&'static str, bool>,
+    pub commands: BTreeMap<String, bool>,
     /// Whether network namespaces can be made.
     pub namespaces: bool,
     /// Whether XDP programs can be loaded.
@@ -44,9 +54,9 @@ pub struct Facts {
     /// Whether the kernel describes its types (BTF).
     pub btf: bool,
     /// Queueing disciplines by name.
-    pub qdiscs: BTreeMap<&'static str, bool>,
+    pub qdiscs: BTreeMap<String, bool>,
     /// Kinds of virtual devices by name.
-    pub links: BTreeMap<&'static str, bool>,
+    pub links: BTreeMap<String, bool>,
     /// Controllers of control groups, version 1.
     pub cgroup_v1: Vec<String>,
     /// Controllers of control groups, version 2; none if that tree is not mounted.
@@ -91,6 +101,9 @@ pub fn probe() -> Result<Facts, HostError> {
     Ok(Facts {
         kernel: machine::kernel(),
         root: is_root(),
+        capabilities: capabilities(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        bpf_fs: has_bpf_fs(&fs::read_to_string("/proc/self/mounts").unwrap_or_default()),
         commands: tried(COMMANDS, is_installed),
         namespaces,
         xdp,
@@ -114,11 +127,8 @@ pub fn offers_qdisc(kind: &'static str) -> bool {
     netns::in_new(|| has_qdisc(kind)).unwrap_or(false)
 }
 
-fn tried(
-    names: &[&'static str],
-    works: impl Fn(&'static str) -> bool,
-) -> BTreeMap<&'static str, bool> {
-    names.iter().map(|name| (*name, works(name))).collect()
+fn tried(names: &[&'static str], works: impl Fn(&'static str) -> bool) -> BTreeMap<String, bool> {
+    names.iter().map(|name| ((*name).to_owned(), works(name))).collect()
 }
 
 /// In a namespace of its own only.
@@ -225,6 +235,19 @@ fn devices(host: &Host) -> Result<Vec<DeviceFacts>, HostError> {
     Ok(devices)
 }
 
+/// By the line `CapEff:` of `/proc/self/status`, a number of 64 bits in hexadecimal.
+fn capabilities(status: &str) -> BTreeMap<String, bool> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    let each = CAPABILITIES.iter();
+    each.map(|(name, bit)| ((*name).to_owned(), held & (1 << bit) != 0)).collect()
+}
+
+/// A line of mounts: device, place, type, options.
+fn has_bpf_fs(mounts: &str) -> bool {
+    mounts.lines().any(|line| line.split_whitespace().nth(2) == Some("bpf"))
+}
+
 fn cgroup_v1() -> Vec<String> {
     let text = fs::read_to_string("/proc/cgroups").unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -249,6 +272,16 @@ fn cgroup_v2() -> Option<Vec<String>> {
 
 const BPF_PROG_LOAD: i32 = 5;
 
+/// With their numbers in `linux/capability.h`.
+const CAPABILITIES: &[(&str, u32)] = &[
+    ("CAP_NET_ADMIN", 12),
+    ("CAP_NET_RAW", 13),
+    ("CAP_IPC_LOCK", 14),
+    ("CAP_SYS_NICE", 23),
+    ("CAP_PERFMON", 38),
+    ("CAP_BPF", 39),
+];
+
 const COMMANDS: &[&str] = &["ip", "tc", "bridge", "ethtool", "sysctl", "taskset", "nsenter"];
 
 const QDISCS: &[&str] = &[
@@ -272,3 +305,26 @@ const OFFLOADS: &[&str] = &[
     "tx-vlan-offload",
     "receive-hashing",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded: root without CAP_NET_RAW, and a service with the unit's six.
+    #[test]
+    fn capabilities_are_read_by_their_numbers() {
+        let root = capabilities("Name:\tweir\nCapEff:\t000001ffffffdfff\nSeccomp:\t0\n");
+        let lacking: Vec<_> = root.iter().filter(|(_, held)| !**held).collect();
+        assert_eq!(lacking, [(&"CAP_NET_RAW".to_owned(), &false)]);
+        let service = capabilities("CapEff:\t000000c000807000\n");
+        assert!(service.len() == 6 && service.values().all(|held| *held), "{service:?}");
+        assert!(capabilities("").values().all(|held| !held));
+    }
+
+    #[test]
+    fn a_bpf_file_system_is_found_among_the_mounts() {
+        let mounts = "proc /proc proc rw 0 0\nbpf /sys/fs/bpf bpf rw,nosuid 0 0\n";
+        assert!(has_bpf_fs(mounts));
+        assert!(!has_bpf_fs("tmpfs /sys/fs/bpf tmpfs rw 0 0\n"));
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_policy::{Layer, Port};
 use weir_switch::Reason;
 
 use crate::report::service::{minus, plus};
@@ -117,6 +118,17 @@ impl Flow {
     pub fn demand(&self) -> Amount {
         minus(plus(self.offered, self.waited), self.dropped_for(Cause::Limit))
     }
+}
+
+/// As the port's layer counts it; padding of frames below 60 bytes is left out.
+pub(crate) fn charged(port: &Port, amount: Amount) -> u64 {
+    let header = match port.layer {
+        Layer::L1 => 24,
+        Layer::L2 => 0,
+        Layer::L3 => -14,
+    };
+    let more = i128::from(header + port.overhead) * i128::from(amount.packets);
+    u64::try_from((i128::from(amount.bytes) + more).max(0)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     /// Undo what runs that were killed left behind
     Clean(lab::Clean),
-    /// Say what this host offers, found by trying, as JSON
+    /// Say what this host can do, what is missing, and what that costs
     Doctor(doctor::Doctor),
     /// Print the completions of a shell
     Completions(documents::Completions),

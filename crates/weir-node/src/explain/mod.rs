@@ -7,11 +7,11 @@ mod more;
 
 use std::collections::BTreeMap;
 
-use weir_policy::{Direction, Guarantees, Layer, Policy, Port, PortId, Vif, VifId};
+use weir_policy::{Direction, Guarantees, Policy, PortId, Vif, VifId};
 use weir_switch::Reason;
 use weir_units::Nanos;
 
-use crate::interval::{Cause, Flow};
+use crate::interval::{Cause, Flow, charged};
 use crate::status::{Amount, Status};
 
 /// Why a vif gets what it gets, in both directions.
@@ -258,17 +258,6 @@ impl Scene<'_> {
         let time = u128::from(self.time.as_nanos());
         u64::try_from(u128::from(count) * 1_000_000_000 / time).unwrap_or(u64::MAX)
     }
-}
-
-/// As the port's layer counts it; padding of frames below 60 bytes is left out.
-pub(crate) fn charged(port: &Port, amount: Amount) -> u64 {
-    let header = match port.layer {
-        Layer::L1 => 24,
-        Layer::L2 => 0,
-        Layer::L3 => -14,
-    };
-    let more = i128::from(header + port.overhead) * i128::from(amount.packets);
-    u64::try_from((i128::from(amount.bytes) + more).max(0)).unwrap_or(u64::MAX)
 }
 
 /// As many as a person reads.

@@ -2,7 +2,7 @@
 //! Two slices, three vifs, one port of 100 Mb/s; a second between two statuses written by hand.
 //! Amounts are in packets of 1250 bytes: 10 000 of them a second are 100 Mb/s.
 
-use weir_policy::{PortId, Router, Slice};
+use weir_policy::{Port, PortId, Router, Slice};
 use weir_switch::Reason::{
     Filtered, NoCredit, PoolShare, QueuePackets, RefusedByReceiver, SpoofedMac, VifBits, VifPackets,
 };

@@ -22,6 +22,8 @@ use crate::status::Status;
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     kept: Mutex<Option<Kept>>,
+    /// Apart, so that who reads metrics does not wait for who reads the store.
+    totals: Mutex<BTreeMap<Subject, [Service; 2]>>,
 }
 
 /// Has the keeper take a status each second, until it is dropped.
@@ -61,6 +63,8 @@ impl Keeper {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
         let taken = kept.recorder.take(now_unix_ms(), status, policy);
+        let totals = kept.recorder.totals().clone();
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         kept.write(&taken)
     }
 
@@ -89,7 +93,7 @@ impl Keeper {
 
     /// What each had since the node started.
     pub(crate) fn totals(&self) -> BTreeMap<Subject, [Service; 2]> {
-        self.kept().as_ref().map(|kept| kept.recorder.totals().clone()).unwrap_or_default()
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whole, whatever happened to the thread that had it.

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use weir_policy::{Direction, Guarantees, Layer, Policy, Port, SliceId, Vif};
+use weir_policy::{Direction, Guarantees, Policy, SliceId, Vif};
 use weir_units::Nanos;
 
 use super::record::{Kernel, Record, Subject};
 use super::service::{Second, Service, plus};
-use crate::interval::{Cause, Flow};
+use crate::interval::{Cause, Flow, charged};
 use crate::status::{Amount, DirectionStatus, Status};
 
 /// What is known of the seconds so far.
@@ -239,17 +239,6 @@ fn add(sum: &mut Second, one: &Second) {
     sum.got = plus(sum.got, one.got);
     sum.got_charged = sum.got_charged.saturating_add(one.got_charged);
     sum.demand = sum.demand.saturating_add(one.demand);
-}
-
-/// As the port's layer counts it; padding of frames below 60 bytes is left out.
-fn charged(port: &Port, amount: Amount) -> u64 {
-    let header = match port.layer {
-        Layer::L1 => 24,
-        Layer::L2 => 0,
-        Layer::L3 => -14,
-    };
-    let more = i128::from(header + port.overhead) * i128::from(amount.packets);
-    u64::try_from((i128::from(amount.bytes) + more).max(0)).unwrap_or(u64::MAX)
 }
 
 const MINUTE: Nanos = Nanos::from_secs(60);

@@ -81,7 +81,8 @@ impl Ring {
         // Written whole under another name: a crash leaves no half of a file under this one.
         let beside = beside(path);
         drop(create_anew(&beside)?);
-        let file = OpenOptions::new().read(true).write(true).open(&beside)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).custom_flags(no_follow()).open(&beside)?;
         let size = HEADER as u64 + blocks * BLOCK as u64;
         match fallocate(&file, FallocateFlags::empty(), 0, size) {
             // Then the bytes are taken as they are written.
@@ -96,8 +97,9 @@ impl Ring {
         let mut ring = Self { file, blocks, sequence: 0, end: BLOCK, torn: 0, not_synced: true };
         ring.next_block()?;
         ring.sync()?;
-        if beside != path {
-            fs::rename(&beside, path)?;
+        fs::rename(&beside, path)?;
+        if let Some(folder) = path.parent() {
+            File::open(folder)?.sync_all()?;
         }
         Ok(ring)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A node of two vifs of one slice on one port, its statuses written by hand.
 
-use weir_policy::{PortId, Slice, Vif};
+use weir_policy::{Port, PortId, Slice};
 use weir_units::{BitRate, PacketRate};
 
 use super::*;

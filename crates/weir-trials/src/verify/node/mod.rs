@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The node as a product: live change, its interface for programs and people, its life.
 
+mod doctor;
 mod explain;
 mod growth;
 mod hostile;
@@ -43,10 +44,10 @@ const ROWS: &[Row] = &[
     }),
     row(8, "report, undo, explain, doctor, package", |trial, row| {
         undo::show(trial, row)?;
-        package::show(trial, row)?;
         report::show(trial, row)?;
         explain::show(trial, row)?;
-        not_built(trial, row, "what the doctor says is not shown yet")
+        doctor::show(trial, row)?;
+        package::show(trial, row)
     }),
 ];
 

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a host lacks, what that costs, and what mends it. Pure: from facts alone.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Facts;
+
+/// Something that is missing, or in the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub weight: Weight,
+    /// What it is about: `CAP_NET_RAW`, `ip`, `eth0 large-receive-offload`.
+    pub what: String,
+    /// What is not possible, or slower, for want of it.
+    pub costs: String,
+    /// What mends it.
+    pub remedy: String,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// A node cannot run.
+    Missing,
+    /// A node runs, with less.
+    Costs,
+    /// Good to know of a device; a node that takes it sees to it.
+    Note,
+}
+
+impl Facts {
+    /// Whatever is missing, the worst first.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut list = Vec::new();
+        self.capabilities(&mut list);
+        self.commands(&mut list);
+        self.kernel(&mut list);
+        self.offloads(&mut list);
+        list.sort_by_key(|finding| finding.weight);
+        list
+    }
+
+    fn capabilities(&self, list: &mut Vec<Finding>) {
+        for (name, weight, costs) in CAPABILITIES {
+            if self.capabilities.get(*name) == Some(&false) {
+                let remedy = format!("run as root, or in a service with {name}");
+                list.push(finding(*weight, (*name).to_owned(), costs, remedy));
+            }
+        }
+    }
+
+    fn commands(&self, list: &mut Vec<Finding>) {
+        for (name, weight, package, costs) in COMMANDS {
+            if self.commands.get(*name) == Some(&false) {
+                let remedy = format!("apt-get install {package}");
+                list.push(finding(*weight, (*name).to_owned(), costs, remedy));
+            }
+        }
+    }
+
+    fn kernel(&self, list: &mut Vec<Finding>) {
+        let raw = self.af_xdp || self.af_packet;
+        let checks = [
+            (raw, Weight::Missing, "AF_PACKET", "no device can be read", "CONFIG_PACKET"),
+            (self.xdp, Weight::Costs, "XDP", SLOWER, "CONFIG_BPF_SYSCALL, CAP_BPF"),
+            (self.af_xdp, Weight::Costs, "AF_XDP", SLOWER, "CONFIG_XDP_SOCKETS"),
+            (self.tap, Weight::Costs, "TAP", "no vif of kind tap or host", "modprobe tun"),
+            (
+                self.bpf_fs,
+                Weight::Costs,
+                "BPF file system",
+                "nothing forwards while the node restarts, or after it was killed",
+                "mount -t bpf bpf /sys/fs/bpf",
+            ),
+            (
+                self.namespaces,
+                Weight::Costs,
+                "network namespaces",
+                "no labs, demonstrations and experiments on this host",
+                "CONFIG_NET_NS, CAP_SYS_ADMIN",
+            ),
+            (
+                self.processors > 1,
+                Weight::Costs,
+                "a second processor",
+                "the worker shares its processor with everything else, and is late for it",
+                "more processors",
+            ),
+            (
+                self.fifo.is_ok(),
+                Weight::Costs,
+                "SCHED_FIFO",
+                "no reservation = \"fifo\" for the worker",
+                "CAP_SYS_NICE, and a control group with a real-time budget",
+            ),
+            (
+                self.deadline.is_ok(),
+                Weight::Costs,
+                "SCHED_DEADLINE",
+                "no reservation = \"deadline\" for the worker",
+                "CAP_SYS_NICE, and no processor set around the node",
+            ),
+        ];
+        for (there, weight, what, costs, remedy) in checks {
+            if !there {
+                list.push(finding(weight, what.to_owned(), costs, remedy.to_owned()));
+            }
+        }
+        let kinds = [("qdisc", &self.qdiscs, QDISCS), ("link", &self.links, LINKS)];
+        for (kind, offered, needed) in kinds {
+            for (name, costs) in needed {
+                if offered.get(*name) == Some(&false) {
+                    let remedy = format!("modprobe the module of {kind} {name}");
+                    let what = format!("{kind} {name}");
+                    list.push(finding(Weight::Costs, what, costs, remedy));
+                }
+            }
+        }
+    }
+
+    fn offloads(&self, list: &mut Vec<Finding>) {
+        for device in self.devices.iter().filter(|device| device.name != "lo") {
+            for (offload, key, costs) in OFFLOADS {
+                if device.offloads.iter().any(|on| on == offload) {
+                    let name = &device.name;
+                    let remedy = format!("ethtool -K {name} {key} off");
+                    let what = format!("{name} {offload}");
+                    list.push(finding(Weight::Note, what, costs, remedy));
+                }
+            }
+        }
+    }
+}
+
+/// `missing CAP_NET_RAW: no device can be read; run as root, …`
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weight = match self.weight {
+            Weight::Missing => "missing",
+            Weight::Costs => "lacks",
+            Weight::Note => "note",
+        };
+        write!(f, "{weight:<8} {}: {}; {}", self.what, self.costs, self.remedy)
+    }
+}
+
+fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> Finding {
+    Finding { weight, what, costs: costs.to_owned(), remedy }
+}
+
+const SLOWER: &str = "devices are driven by packet sockets: each packet costs several times more, \
+                      nothing is dropped before the copy and nothing redirected in the kernel";
+
+/// Those of the service's unit.
+const CAPABILITIES: &[(&str, Weight, &str)] = &[
+    ("CAP_NET_ADMIN", Weight::Missing, "devices and their queues cannot be changed"),
+    ("CAP_NET_RAW", Weight::Missing, "no raw socket: no device can be read"),
+    ("CAP_BPF", Weight::Costs, SLOWER),
+    ("CAP_PERFMON", Weight::Costs, SLOWER),
+    ("CAP_IPC_LOCK", Weight::Costs, "frames may be swapped out, or not be had at all"),
+    ("CAP_SYS_NICE", Weight::Costs, "the worker's processor cannot be reserved"),
+];
+
+const COMMANDS: &[(&str, Weight, &str, &str)] = &[
+    ("ip", Weight::Missing, "iproute2", "no device can be taken or given back"),
+    ("ethtool", Weight::Costs, "ethtool", "offloads that a port cannot carry stay on"),
+    ("tc", Weight::Costs, "iproute2", "no labs with rates and delays, no comparison with HTB"),
+    ("bridge", Weight::Costs, "iproute2", "no comparison with the kernel's bridge"),
+    ("nsenter", Weight::Costs, "util-linux", "no programs in namespaces of labs"),
+    ("sysctl", Weight::Costs, "procps", "no labs whose nodes forward"),
+];
+
+const QDISCS: &[(&str, &str)] = &[
+    ("netem", "delays of labs are made by a process of Weir, a little less exactly"),
+    ("htb", "no comparison with HTB"),
+    ("tbf", "no rates in labs"),
+];
+
+const LINKS: &[(&str, &str)] =
+    &[("veth", "no labs and no vif of kind host"), ("bridge", "no comparison with a bridge")];
+
+/// As `ethtool -k` names them, and as `-K` does.
+const OFFLOADS: &[(&str, &str, &str)] = &[
+    ("tx-checksumming", "tx", "frames reach a raw reader without checksums: Weir completes them"),
+    ("tcp-segmentation-offload", "tso", "super-frames of 64 KB reach a raw reader"),
+    ("generic-segmentation-offload", "gso", "super-frames of 64 KB reach a raw reader"),
+    ("generic-receive-offload", "gro", "received frames are joined before they are read"),
+    ("large-receive-offload", "lro", "the device joins received frames, which XDP cannot carry"),
+    ("rx-vlan-offload", "rxvlan", "the tag is taken off before XDP sees the frame"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::DeviceFacts;
+    use super::*;
+    use crate::cpu::{Class, Granted};
+
+    /// A host that has everything.
+    fn host() -> Facts {
+        let yes = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), true)).collect();
+        let granted = || Ok(Granted { cpus: vec![0], class: Class::Fifo { priority: 1 } });
+        Facts {
+            kernel: "Linux 6.18.5".into(),
+            root: true,
+            capabilities: CAPABILITIES.iter().map(|one| (one.0.to_owned(), true)).collect(),
+            processors: 8,
+            bpf_fs: true,
+            commands: COMMANDS.iter().map(|one| (one.0.to_owned(), true)).collect(),
+            namespaces: true,
+            xdp: true,
+            af_xdp: true,
+            af_packet: true,
+            tap: true,
+            btf: true,
+            qdiscs: yes(&["netem", "htb", "tbf"]),
+            links: yes(&["veth", "bridge"]),
+            cgroup_v1: Vec::new(),
+            cgroup_v2: None,
+            fifo: granted(),
+            deadline: granted(),
+            devices: Vec::new(),
+        }
+    }
+
+    fn found(facts: &Facts) -> Vec<(Weight, String)> {
+        facts.findings().into_iter().map(|one| (one.weight, one.what)).collect()
+    }
+
+    #[test]
+    fn a_host_that_has_everything_has_no_finding() {
+        assert_eq!(found(&host()), []);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_worst_first() {
+        let mut facts = host();
+        facts.deadline = Err("not permitted".into());
+        facts.capabilities.insert("CAP_NET_RAW".into(), false);
+        facts.commands.insert("ethtool".into(), false);
+        facts.qdiscs.insert("netem".into(), false);
+        (facts.bpf_fs, facts.processors) = (false, 1);
+        let expected = [
+            (Weight::Missing, "CAP_NET_RAW"),
+            (Weight::Costs, "ethtool"),
+            (Weight::Costs, "BPF file system"),
+            (Weight::Costs, "a second processor"),
+            (Weight::Costs, "SCHED_DEADLINE"),
+            (Weight::Costs, "qdisc netem"),
+        ];
+        assert_eq!(found(&facts), expected.map(|(weight, what)| (weight, what.to_owned())));
+        let first = facts.findings()[0].to_string();
+        assert_eq!(
+            first,
+            "missing  CAP_NET_RAW: no raw socket: no device can be read; run as root, or in a \
+             service with CAP_NET_RAW"
+        );
+    }
+
+    #[test]
+    fn the_offloads_of_each_device_are_named_with_what_turns_them_off() {
+        let mut facts = host();
+        let device = |name: &str, offloads: &[&str]| DeviceFacts {
+            name: name.into(),
+            kind: None,
+            queues: 1,
+            mtu: 1500,
+            xdp: false,
+            offloads: offloads.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        facts.devices = vec![
+            device("lo", &["tx-checksumming"]),
+            device("eth0", &["tx-checksumming", "scatter-gather", "large-receive-offload"]),
+        ];
+        let notes: Vec<_> = facts.findings().into_iter().map(|f| (f.what, f.remedy)).collect();
+        let expected = [
+            ("eth0 tx-checksumming", "ethtool -K eth0 tx off"),
+            ("eth0 large-receive-offload", "ethtool -K eth0 lro off"),
+        ];
+        assert_eq!(notes, expected.map(|(one, other)| (one.to_owned(), other.to_owned())));
+    }
+}
