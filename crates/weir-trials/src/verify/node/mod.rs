@@ -18,10 +18,7 @@ mod roles;
 mod soak;
 mod undo;
 
-use weir_result::{Bound, Claim, Rule, Series};
-
 use super::{Row, Show, Table};
-use crate::{Trial, TrialError};
 
 /// The table.
 pub const TABLE: Table = Table { name: NAME, rows: ROWS };
@@ -53,12 +50,4 @@ const ROWS: &[Row] = &[
 
 const fn row(number: u32, title: &'static str, show: Show) -> Row {
     Row::new(NAME, number, title, show)
-}
-
-/// A requirement that nothing meets yet: it fails, and says why. None of its parts is there to be
-/// shown.
-fn not_built(trial: &mut Trial<'_>, row: &Row, why: &str) -> Result<(), TrialError> {
-    let name = row.id("built");
-    trial.keep(&name, Series::count("1", 0))?;
-    trial.judge(Claim::new(&name, why, Rule::Sum, Bound::at_least(1.0)).of(&[&name])).map(drop)
 }
