@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::Duration;
@@ -46,12 +47,72 @@ fn the_rights_that_the_unit_names_are_enough() {
     site.is_again(&before);
 }
 
+/// No system call, no family of addresses, no namespace and no code that was written by itself
+/// beyond what the unit's sandbox lets through: what a node and its commands do is written down by
+/// strace, what the sandbox means is said by systemd.
+#[test]
+fn the_system_calls_that_the_unit_lets_through_are_enough() {
+    for (tool, option) in [("strace", "-V"), ("systemd-analyze", "--version")] {
+        if std::process::Command::new(tool).arg(option).output().is_err() {
+            println!("SKIPPED the unit's filter: no {tool}");
+            return;
+        }
+    }
+    let Some(site) = Site::up("weir-t-calls", TOPOLOGY, POLICY) else { return };
+    let script = "mount -t tmpfs none /run/netns && \
+                  exec strace -f -qq -o \"$1\" \"$2\" node run --config \"$3\"";
+    let mut command = site.inside("sw", "sh");
+    command.args(["-c", script, "sh", &site.path("calls"), env!("CARGO_BIN_EXE_weir")]);
+    command.arg(site.path("node.toml")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let node = command.spawn().unwrap();
+    site.wait_for_node();
+    assert!(site.ping("a", "10.9.0.9"));
+    for words in [&["set", "vif", "a.0", "--rate", "5Mbit"][..], &["undo"], &["node", "reload"]] {
+        assert!(site.weir(words).status.success(), "{words:?}");
+    }
+    site.stop(node);
+    let calls = std::fs::read_to_string(site.path("calls")).unwrap();
+    let allowed: BTreeSet<String> = key("SystemCallFilter").split(' ').flat_map(calls_of).collect();
+    assert!(allowed.len() > 200, "{allowed:?}");
+    let mut seen = BTreeSet::new();
+    for line in calls.lines() {
+        let call = line.split_whitespace().nth(1).unwrap_or_default();
+        let Some((name, _)) = call.split_once('(') else { continue };
+        seen.insert(name);
+        assert!(allowed.contains(name), "{line}");
+        assert!(!["setns", "unshare"].contains(&name), "{line}");
+        assert!(!line.contains("PROT_WRITE|PROT_EXEC"), "{line}");
+        if name == "socket" {
+            let family = line.split(['(', ',']).nth(1).unwrap();
+            assert!(key("RestrictAddressFamilies").split(' ').any(|one| one == family), "{line}");
+        }
+    }
+    assert!(seen.contains("bpf") && seen.contains("socket"), "{seen:?}");
+}
+
+/// The calls of a name in a filter: a group's, or its own.
+fn calls_of(name: &str) -> Vec<String> {
+    if !name.starts_with('@') {
+        return vec![name.to_owned()];
+    }
+    let mut say = std::process::Command::new("systemd-analyze");
+    let said = say.args(["syscall-filter", name]).output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    let lines = text.lines().skip(1).map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).flat_map(calls_of).collect()
+}
+
 /// The unit's capabilities, as setpriv takes them.
 fn rights() -> String {
-    let unit = include_str!("../../../packaging/weir-node@.service");
-    let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-    let names = line.unwrap().split(' ').map(|name| name.strip_prefix("CAP_").unwrap());
+    let line = key("CapabilityBoundingSet");
+    let names = line.split(' ').map(|name| name.strip_prefix("CAP_").unwrap());
     names.fold("-all".to_owned(), |all, name| format!("{all},+{}", name.to_lowercase()))
+}
+
+/// What the unit says of a key.
+fn key(name: &str) -> &'static str {
+    let unit = include_str!("../../../packaging/weir-node@.service");
+    unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap()
 }
 
 const TOPOLOGY: &str = r#"

@@ -112,11 +112,12 @@ fn count(files: &BTreeSet<String>) -> f64 {
 /// `$1` is an empty folder, `$2` the package. Folders count as files; those that were there before
 /// do not. A node's files are put where a node puts them, so that their removal is seen.
 const SCRIPT: &str = r#"
+mount -t tmpfs none "$1"
 cd "$1"
-mount -t tmpfs none .
 mkdir upper work root
 mount -t overlay overlay -o "lowerdir=/,upperdir=upper,workdir=work" root
 mount -t proc none root/proc
+mount --bind /dev root/dev
 mount -t tmpfs none root/run
 mkdir root/run/netns
 mount --bind /sys root/sys
