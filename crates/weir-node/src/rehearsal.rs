@@ -135,6 +135,12 @@ impl Rehearsal {
         self.worker.status(self.now)
     }
 
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        self.book.in_force().policy
+    }
+
     /// The simulated time.
     #[must_use]
     pub const fn now(&self) -> Instant {

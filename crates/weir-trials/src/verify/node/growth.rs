@@ -28,7 +28,9 @@ pub(super) type Counters = BTreeMap<String, u64>;
 #[derive(Default)]
 struct Samples {
     resident_bytes: Vec<f64>,
+    /// Of live changes and their record; of the service report.
     disk_bytes: Vec<f64>,
+    report_bytes: Vec<f64>,
     /// Counters that are less than at the sample before, or are not there any more.
     backwards: Vec<f64>,
     /// Counters that are more than at the sample before.
@@ -36,18 +38,19 @@ struct Samples {
 }
 
 impl Watch {
-    /// Adds a sample of the process `pid` and of files of so many bytes.
+    /// Adds a sample of the process `pid` and of its files.
     pub(super) fn sample(
         &mut self,
         in_first_minute: bool,
         pid: u32,
-        disk_bytes: u64,
+        disk: Disk,
         counters: Counters,
     ) -> Result<(), TrialError> {
         let samples = if in_first_minute { &mut self.first } else { &mut self.later };
         let (backwards, forwards) = moved(&self.counters, &counters);
         samples.resident_bytes.push(crate::float(memory(pid)?.now));
-        samples.disk_bytes.push(crate::float(disk_bytes));
+        samples.disk_bytes.push(crate::float(disk.others));
+        samples.report_bytes.push(crate::float(disk.report));
         samples.backwards.push(crate::float(backwards));
         samples.forwards.push(crate::float(forwards));
         self.counters = counters;
@@ -83,6 +86,7 @@ impl Watch {
             for (what, unit, samples) in [
                 ("resident", "byte", samples.resident_bytes),
                 ("disk", "byte", samples.disk_bytes),
+                ("report", "byte", samples.report_bytes),
                 ("backwards", "1", samples.backwards),
                 ("forwards", "1", samples.forwards),
             ] {
@@ -99,10 +103,12 @@ impl Watch {
         let claim = Claim::new(id("resident"), text, Rule::RatioOfMedians, GROWTH);
         trial.judge(claim.of(&series))?;
         // Files grow up to their bounds and begin anew: what is compared is the most.
-        let series = ["later", "first"].map(|when| id(&format!("disk/{when}")));
-        let rule = Rule::RatioOfPercentiles { percent: 100.0 };
-        let text = "most bytes of files after the first minute, by the most in it";
-        trial.judge(Claim::new(id("disk"), text, rule, GROWTH).of(&series))?;
+        for (what, of) in [("disk", "live changes and their record"), ("report", "the report")] {
+            let series = ["later", "first"].map(|when| id(&format!("{what}/{when}")));
+            let rule = Rule::RatioOfPercentiles { percent: 100.0 };
+            let text = format!("most bytes of {of} after the first minute, by the most in it");
+            trial.judge(Claim::new(id(what), text, rule, GROWTH).of(&series))?;
+        }
         let backwards = ["first", "later"].map(|when| id(&format!("backwards/{when}")));
         let text = "times that a counter ran backwards";
         let claim = Claim::new(id("backwards"), text, Rule::Sum, Bound::equal(0.0));
@@ -133,28 +139,43 @@ pub(super) fn add_metrics(page: &str, counters: &mut Counters) {
     }
 }
 
-/// Bytes of all files in these folders whose name, or that of a folder above them, holds `name`.
-pub(super) fn bytes_of(folders: &[PathBuf], name: &str) -> u64 {
-    folders.iter().map(|folder| bytes_in(folder, name, 0)).sum()
+/// Bytes of a node's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Disk {
+    /// The service report's.
+    pub(super) report: u64,
+    pub(super) others: u64,
 }
 
-fn bytes_in(folder: &Path, name: &str, depth: u32) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let mut bytes = 0;
-    for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().contains(name) {
-            continue;
-        }
-        match entry.metadata() {
-            Ok(data) if data.is_dir() && depth < DEPTH_MAX => {
-                bytes += bytes_in(&entry.path(), "", depth + 1);
+impl Disk {
+    /// Of all files in these folders whose name, or that of a folder above them, holds `name`.
+    pub(super) fn of(folders: &[PathBuf], name: &str) -> Self {
+        let mut disk = Self::default();
+        folders.iter().for_each(|folder| disk.add(folder, name, 0));
+        disk
+    }
+
+    fn add(&mut self, folder: &Path, name: &str, depth: u32) {
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for entry in entries.flatten() {
+            let file = entry.file_name();
+            let file = file.to_string_lossy();
+            if !file.contains(name) {
+                continue;
             }
-            Ok(data) if data.is_file() => bytes += data.len(),
-            // Renamed or removed a moment ago; or a socket.
-            _ => {}
+            match entry.metadata() {
+                Ok(data) if data.is_dir() && depth < DEPTH_MAX => {
+                    self.add(&entry.path(), "", depth + 1);
+                }
+                Ok(data) if data.is_file() && file.starts_with("service-") => {
+                    self.report += data.len();
+                }
+                Ok(data) if data.is_file() => self.others += data.len(),
+                // Renamed or removed a moment ago; or a socket.
+                _ => {}
+            }
         }
     }
-    bytes
 }
 
 /// How many counters ran backwards, and how many forwards.
@@ -191,7 +212,8 @@ fn add(path: &str, value: &Value, counters: &mut Counters) {
 const GROWTH: Bound = Bound::at_most(1.01);
 
 /// What a status has that goes up and down.
-const GAUGES: [&str; 6] = ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns"];
+const GAUGES: [&str; 7] =
+    ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns", "wait_ns"];
 
 /// Folders in folders.
 const DEPTH_MAX: u32 = 8;

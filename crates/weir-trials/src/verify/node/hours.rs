@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A day of a node in simulated time: the worker, the book and their files, on ports in memory,
-//! with some 370 packets a second, a flood now and then, and a change every minute.
+//! with some 370 packets a second, a flood now and then, a change every minute and a service report
+//! every second.
 //!
 //! The link is slow so that so few packets fill it: queues grow, drops are counted, guarantees are
 //! held, as on one that is a thousand times as fast. In the first minute as many changes are made
@@ -12,12 +13,13 @@ use std::sync::atomic::Ordering;
 use weir_host::{StateDir, traffic};
 use weir_node::control::{Refusal, Wish};
 use weir_node::rehearsal::Rehearsal;
+use weir_node::report::{Recorder, Store};
 use weir_policy::{Edit, Kind, Place, Policy};
 use weir_result::{Bound, Claim, Rule, Series};
-use weir_units::{BitRate, Instant, Nanos};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use super::Row;
-use super::growth::{Watch, bytes_of, counters_of};
+use super::growth::{Counters, Disk, Watch, counters_of};
 use crate::{Star, Trial, TrialError};
 
 /// Shows the part of the row that is simulated.
@@ -33,14 +35,14 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
             return Err(TrialError::Interrupted);
         }
         for second in 0..60 {
-            if minute == 0 {
-                (0..CHANGES_FIRST).try_for_each(|_| day.change())?;
+            day.second(minute)?;
+            // A record is longest just before it is written anew: none of its lengths is missed.
+            for _ in 0..if minute == 0 { CHANGES_FIRST } else { 0 } {
+                day.change()?;
+                watch.sample(true, std::process::id(), folder.disk(), day.counters())?;
             }
-            day.second(minute);
-            if minute == 0 || second == 59 {
-                let counters = counters_of(&day.node.status());
-                let disk = bytes_of(std::slice::from_ref(&folder.0), "");
-                watch.sample(minute == 0, std::process::id(), disk, counters)?;
+            if minute > 0 && second == 59 {
+                watch.sample(false, std::process::id(), folder.disk(), day.counters())?;
             }
         }
         if minute > 0 {
@@ -48,7 +50,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         }
     }
     judge(trial, row, &day, &watch, hours)?;
-    watch.judge(trial, row, "hours", [1.0, 60.0])
+    watch.judge(trial, row, "hours", [1.0 / crate::float(CHANGES_FIRST), 60.0])
 }
 
 fn judge(
@@ -63,6 +65,7 @@ fn judge(
     let simulated = day.node.now().saturating_since(Instant::from_nanos(START_NS)).as_nanos();
     // Nearly all that the port may send in that time: the link was full all the while.
     let full = crate::float(LINK_BPS * seconds / 8 / u64::from(FRAME_BYTES)) * 0.95;
+    let recorded = Bound::at_least(crate::float(seconds * VIFS as u64));
     for (part, what, count, bound) in [
         (
             "time",
@@ -72,6 +75,7 @@ fn judge(
         ),
         ("changes", "changes made", day.changes, Bound::equal(crate::float(changes))),
         ("refused", "changes that were refused", day.refused, Bound::equal(0.0)),
+        ("records", "seconds and minutes of service recorded", day.records, recorded),
         ("sent", "packets that left by the port", day.left, Bound::at_least(full)),
         (
             "counted",
@@ -91,6 +95,9 @@ fn judge(
 /// A node, who sends through it, and what came of it so far.
 struct Day {
     node: Rehearsal,
+    recorder: Recorder,
+    store: Store,
+    records: u64,
     /// Towards the port, from each vif.
     up: Vec<Vec<u8>>,
     /// From the port, to each vif.
@@ -119,12 +126,17 @@ impl Day {
         node.offer(0, &down[0]);
         node.run_until(start + STEP);
         node.take(1);
-        Ok(Self { node, up, down, asked: 0, changes: 0, refused: 0, left: 0 })
+        let paths = Store::paths(&state, &star.name);
+        let store = Store::open(&paths, &node.policy().report);
+        let store = store.map_err(|error| TrialError::io(folder, error))?;
+        let recorder = Recorder::default();
+        let (asked, changes, refused, left, records) = (0, 0, 0, 0, 0);
+        Ok(Self { node, recorder, store, records, up, down, asked, changes, refused, left })
     }
 
     /// A second of traffic: each step every vif and the wire offer some frames; in every tenth
     /// minute one vif floods.
-    fn second(&mut self, minute: u64) {
+    fn second(&mut self, minute: u64) -> Result<(), TrialError> {
         let flood = (minute % 10 == 9).then_some(FLOODER);
         let end_ns = (self.node.now().as_nanos() / SECOND_NS + 1) * SECOND_NS;
         while self.node.now().as_nanos() < end_ns {
@@ -144,6 +156,14 @@ impl Day {
                 self.node.take(1 + vif);
             }
         }
+        let (status, at_unix_ms) = (self.node.status(), end_ns / 1_000_000);
+        let taken = self.recorder.take(at_unix_ms, &status, &self.node.policy());
+        self.records += (taken.seconds.len() + taken.minutes.len()) as u64;
+        self.store.append(&taken).map_err(|error| TrialError::io("service report", error))
+    }
+
+    fn counters(&mut self) -> Counters {
+        counters_of(&self.node.status())
     }
 
     /// Another limit, guarantee or weight of one vif; every tenth time the last change is taken
@@ -179,6 +199,7 @@ impl Day {
 fn policy(star: &Star) -> Policy {
     let mut policy = star.policy();
     policy.api.changes = RECORD;
+    policy.report.bytes = ByteCount::new(REPORT_BYTES);
     for (index, vif) in policy.vifs.iter_mut().enumerate() {
         vif.send.min_rate = BitRate::from_bps(50_000);
         vif.send_queue.packets = 64;
@@ -208,6 +229,12 @@ impl Folder {
     }
 }
 
+impl Folder {
+    fn disk(&self) -> Disk {
+        Disk::of(std::slice::from_ref(&self.0), "")
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         // What stays is in the folder for temporary files.
@@ -229,5 +256,7 @@ const UP: u32 = 5;
 const FLOOD: u32 = 40;
 /// Changes on record.
 const RECORD: u32 = 100;
-/// A second, in the first minute: more than twice as many as are on record.
-const CHANGES_FIRST: u64 = 4;
+/// A second, in the first minute: until their numbers have four digits, as at the end.
+const CHANGES_FIRST: u64 = 20;
+/// Some minutes of records: the report begins anew many times.
+const REPORT_BYTES: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
 use super::Row;
-use super::growth::{Watch, add_metrics, bytes_of, counters_of};
+use super::growth::{Disk, Watch, add_metrics, counters_of};
 use crate::node::NodeProcess;
 use crate::{Middle, Outcome, Run, Star, Trial, TrialError, clock};
 
@@ -42,7 +42,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let (outcome, (watch, asked)) = run.run_beside(|rig| {
         let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
         let folders = folders(&policy, rig.folder().parent().map(Into::into));
-        beside(node, &names, &times, &|| bytes_of(&folders, &policy.node.name))
+        beside(node, &names, &times, &|| Disk::of(&folders, &policy.node.name))
     })?;
     judge_use(trial, row, &outcome, &asked, &times)?;
     watch.judge(trial, row, "soak", [1.0, 1.0])
@@ -62,6 +62,9 @@ struct Asked {
     events: AtomicU64,
     changes: AtomicU64,
     failed: AtomicU64,
+    /// Most bytes of files since they were last looked at: a record is longest just before it is
+    /// written anew.
+    disk_most: AtomicU64,
 }
 
 /// Where the node keeps what is its own.
@@ -78,7 +81,7 @@ fn beside(
     node: &NodeProcess,
     names: &[String],
     times: &Times,
-    disk: &dyn Fn() -> u64,
+    disk: &(dyn Fn() -> Disk + Sync),
 ) -> Result<(Watch, Asked), TrialError> {
     let (mut watch, asked) = (Watch::default(), Asked::default());
     let client = node.client();
@@ -91,7 +94,7 @@ fn beside(
             let (client, asked) = (&client, &asked);
             scope.spawn(move || read(client, number, end, asked));
         }
-        scope.spawn(|| change(&client, names, end, &asked));
+        scope.spawn(|| change(&client, names, end, &asked, disk));
         let start = Instant::now();
         for second in 1..=times.all {
             clock::sleep(Duration::from_secs(second).saturating_sub(start.elapsed()))?;
@@ -99,7 +102,10 @@ fn beside(
             let page = client.text("/metrics");
             let page = page.map_err(|error| TrialError::Node(error.to_string()))?;
             add_metrics(&page, &mut counters);
-            watch.sample(second <= times.first, node.pid(), disk(), counters)?;
+            let now = disk();
+            let others = now.others.max(asked.disk_most.swap(0, Ordering::Relaxed));
+            let disk = Disk { others, ..now };
+            watch.sample(second <= times.first, node.pid(), disk, counters)?;
         }
         Ok::<_, TrialError>(())
     });
@@ -135,7 +141,13 @@ fn read(client: &Client, number: u32, end: Instant, asked: &Asked) {
 }
 
 /// Limits of all but those that flood, of one length each; every tenth is taken back.
-fn change(client: &Client, names: &[String], end: Instant, asked: &Asked) {
+fn change(
+    client: &Client,
+    names: &[String],
+    end: Instant,
+    asked: &Asked,
+    disk: &(dyn Fn() -> Disk + Sync),
+) {
     for number in 0_u64.. {
         if Instant::now() >= end {
             return;
@@ -151,6 +163,7 @@ fn change(client: &Client, names: &[String], end: Instant, asked: &Asked) {
         };
         let counter = if done.is_ok() { &asked.changes } else { &asked.failed };
         counter.fetch_add(1, Ordering::Relaxed);
+        asked.disk_most.fetch_max(disk().others, Ordering::Relaxed);
         // First as many as fill the record, since one that is not full grows.
         if number > FILL {
             std::thread::sleep(CHANGE_PAUSE);
