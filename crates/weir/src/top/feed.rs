@@ -2,10 +2,10 @@
 //! Listens to a node's events on a thread of its own, and comes back when the node does.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_api::client::{Client, EventStream};
-use weir_node::status::Status;
+use serde::de::DeserializeOwned;
+use weir_api::client::{Client, Event};
 
 use super::model::{Granted, Sample};
 
@@ -60,37 +60,30 @@ fn listen(client: &Client, interval: Duration, tell: &SyncSender<News>) -> Resul
     let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
     let path = format!("/v1/events?interval_ms={}", interval.as_millis());
     let mut events = client.events(&path).map_err(|error| lost(&error))?;
-    let mut granted: Granted = client.get("/v1/policy").map_err(|error| lost(&error))?;
-    let mut asked = Instant::now();
+    let mut granted = Granted::default();
     loop {
-        let Some(status) = status(&mut events, interval)? else { continue };
-        // A change of policy is no part of a status: vifs show it at once, rates a moment later.
-        if asked.elapsed() >= POLICY_AGE_MAX || !granted.knows(&status) {
-            granted = client.get("/v1/policy").map_err(|error| lost(&error))?;
-            asked = Instant::now();
+        let event = events.event(interval + SILENCE_MAX).map_err(|error| lost(&error))?;
+        let event = event.ok_or_else(|| lost(&"the node has ended the connection"))?;
+        match event.name.as_str() {
+            "policy" => granted = read(&event)?,
+            "status" => {
+                let sample = Sample { status: read(&event)?, granted: granted.clone() };
+                tell.send(News::Sample(Box::new(sample))).map_err(|_| Ended::Unheard)?;
+            }
+            // What a later node may say, too.
+            _ => {}
         }
-        let sample = Sample { status, granted: granted.clone() };
-        tell.send(News::Sample(Box::new(sample))).map_err(|_| Ended::Unheard)?;
     }
 }
 
-/// The next event, if it is a status.
-fn status(events: &mut EventStream, interval: Duration) -> Result<Option<Status>, Ended> {
-    match events.event(interval + SILENCE_MAX) {
-        Ok(Some(event)) if event.name == "status" => serde_json::from_str(&event.data)
-            .map(Some)
-            .map_err(|error| Ended::Lost(format!("a status that is none: {error}"))),
-        Ok(Some(_)) => Ok(None),
-        Ok(None) => Err(Ended::Lost("the node has ended the connection".to_owned())),
-        Err(error) => Err(Ended::Lost(error.to_string())),
-    }
+fn read<T: DeserializeOwned>(event: &Event) -> Result<T, Ended> {
+    let wrong = |error| Ended::Lost(format!("a {} that is none: {error}", event.name));
+    serde_json::from_str(&event.data).map_err(wrong)
 }
 
 /// Samples that wait to be drawn; whoever sends more waits, too.
 const NEWS_MAX: usize = 4;
 /// Between two attempts to find a node again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How old the guarantees on the screen may be.
-const POLICY_AGE_MAX: Duration = Duration::from_secs(2);
 /// A node that is late by that much is not there.
 const SILENCE_MAX: Duration = Duration::from_secs(5);

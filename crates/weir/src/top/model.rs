@@ -70,10 +70,9 @@ pub(super) struct Model {
 /// The worker, since the status before.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Worker {
+    /// Of the time, what turns took in which something moved: 1 is all of it.
+    pub(super) busy: f64,
     pub(super) turns_per_s: f64,
-    /// Of these, turns in which something moved. An idle turn takes a hundredth of a busy one's
-    /// time: the two are no share of a processor.
-    pub(super) busy_turns_per_s: f64,
     pub(super) frames_free: u64,
     pub(super) frames: u64,
     /// Since the node's start.
@@ -114,9 +113,8 @@ pub(super) struct Side {
     pub(super) limit_bps: Option<u64>,
     pub(super) queue_packets: u64,
     pub(super) queue_bytes: u64,
-    /// How long the queue takes at the present rate; none where nothing leaves it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) delay_s: Option<f64>,
+    /// How long the first in the queue has waited; of a tenant, at his worst vif.
+    pub(super) delay_s: f64,
     pub(super) drops_per_s: f64,
     /// By reason, those that happened since the status before.
     pub(super) drops_per_s_by: BTreeMap<String, f64>,
@@ -232,17 +230,10 @@ impl Side {
             limit_bps: share.rate_bps,
             queue_packets: new.backlog.packets,
             queue_bytes: new.backlog.bytes,
-            delay_s: None,
+            delay_s: self::seconds(new.wait_ns),
             drops_per_s: by.values().sum(),
             drops_per_s_by: by,
         }
-        .with_delay()
-    }
-
-    fn with_delay(mut self) -> Self {
-        let leaves = self.rate_bps > 0.0;
-        self.delay_s = leaves.then(|| 8.0 * float(self.queue_bytes) / self.rate_bps);
-        self
     }
 
     /// What several have together, under a guarantee of their own.
@@ -255,6 +246,7 @@ impl Side {
             sum.guaranteed_bps = sum.guaranteed_bps.saturating_add(side.guaranteed_bps);
             sum.queue_packets += side.queue_packets;
             sum.queue_bytes += side.queue_bytes;
+            sum.delay_s = sum.delay_s.max(side.delay_s);
             sum.drops_per_s += side.drops_per_s;
             for (reason, drops) in &side.drops_per_s_by {
                 *sum.drops_per_s_by.entry(reason.clone()).or_insert(0.0) += drops;
@@ -265,15 +257,7 @@ impl Side {
             sum.guaranteed_bps = share.min_rate_bps;
         }
         sum.limit_bps = share.rate_bps;
-        sum.with_delay()
-    }
-}
-
-impl Granted {
-    /// Whether it is about the vifs of this status.
-    pub(super) fn knows(&self, status: &Status) -> bool {
-        let same = |(vif, shown): (&Vif, &IfaceStatus)| vif.name == shown.name;
-        self.vifs.len() == status.vifs.len() && self.vifs.iter().zip(&status.vifs).all(same)
+        sum
     }
 }
 
@@ -281,8 +265,8 @@ impl Worker {
     fn between(old: &WorkerStatus, new: &WorkerStatus, seconds: f64) -> Self {
         let per_s = |old: u64, new: u64| each_second(old, new, seconds);
         Self {
+            busy: per_s(old.busy_ns, new.busy_ns) / 1e9,
             turns_per_s: per_s(old.turns, new.turns),
-            busy_turns_per_s: per_s(old.busy_turns, new.busy_turns),
             frames_free: new.frames_free,
             frames: new.frames,
             lateness_p99_ns: new.lateness.p99_ns,
@@ -320,7 +304,7 @@ impl Sort {
             Self::Rate => b.rate_bps.total_cmp(&a.rate_bps),
             Self::Guarantee => least(a).total_cmp(&least(b)),
             Self::Queue => b.queue_packets.cmp(&a.queue_packets),
-            Self::Delay => b.delay_s.unwrap_or(0.0).total_cmp(&a.delay_s.unwrap_or(0.0)),
+            Self::Delay => b.delay_s.total_cmp(&a.delay_s),
             Self::Drops => b.drops_per_s.total_cmp(&a.drops_per_s),
         }
     }

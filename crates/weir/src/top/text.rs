@@ -43,9 +43,8 @@ pub(super) fn head(model: &Model) -> String {
     if let Some(worker) = model.worker {
         let _fits = write!(
             head,
-            "  worker {} of {} turns/s busy, late {} (p99) {} (most)  frames free {} of {}",
-            count(worker.busy_turns_per_s),
-            count(worker.turns_per_s),
+            "  worker {:.0} % busy, late {} (p99) {} (most)  frames free {} of {}",
+            worker.busy * 100.0,
             nanos(worker.lateness_p99_ns),
             nanos(worker.lateness_max_ns),
             worker.frames_free,
@@ -77,14 +76,11 @@ pub(super) fn percent(side: &Side) -> String {
 
 pub(super) fn delay(side: &Side) -> String {
     match side.delay_s {
-        // What waits and does not leave has no delay that could be told.
-        None if side.queue_packets > 0 => "stuck".to_owned(),
-        None => "-".to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(seconds) if seconds < 1e-3 => format!("{:.0}us", seconds * 1e6),
-        Some(seconds) if seconds < 0.1 => format!("{:.1}ms", seconds * 1e3),
-        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.1}s"),
+        seconds if seconds <= 0.0 => "0".to_owned(),
+        seconds if seconds < 1e-3 => format!("{:.0}us", seconds * 1e6),
+        seconds if seconds < 0.1 => format!("{:.1}ms", seconds * 1e3),
+        seconds if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
+        seconds => format!("{seconds:.1}s"),
     }
 }
 
