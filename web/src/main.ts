@@ -10,3 +10,5 @@ import { live } from "./lib/live.svelte";
 const target = document.getElementById("page");
 if (target) mount(App, { target });
 live.begin();
+// Another address of the same page, with another token: nothing is loaded anew for it.
+addEventListener("hashchange", () => live.begin());

@@ -38,11 +38,19 @@ export class Client {
     stop: AbortSignal,
     patienceMs: number,
   ): AsyncGenerator<ServerEvent, void, void> {
-    const silence = new AbortController();
-    const both = AbortSignal.any([stop, silence.signal]);
-    let alarm = setTimeout(() => silence.abort(), patienceMs);
+    // One signal for both: AbortSignal.any is younger than some browsers that are in use.
+    const both = new AbortController();
+    const stopped = () => both.abort();
+    if (stop.aborted) stopped();
+    stop.addEventListener("abort", stopped, { once: true });
+    let silent = false;
+    const fallSilent = () => {
+      silent = true;
+      both.abort();
+    };
+    let alarm = setTimeout(fallSilent, patienceMs);
     try {
-      const answer = await this.#ask("GET", path, undefined, both);
+      const answer = await this.#ask("GET", path, undefined, both.signal);
       const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
       if (!reader) throw new Unreachable("the stream has no body");
       const parser = new EventParser();
@@ -50,15 +58,16 @@ export class Client {
         const { done, value } = await reader.read();
         if (done) return;
         clearTimeout(alarm);
-        alarm = setTimeout(() => silence.abort(), patienceMs);
+        alarm = setTimeout(fallSilent, patienceMs);
         yield* parser.take(value);
       }
     } catch (error) {
       if (error instanceof Refused) throw error;
-      throw new Unreachable(silence.signal.aborted ? "nothing came" : "the stream broke");
+      throw new Unreachable(silent ? "nothing came" : "the stream broke");
     } finally {
       clearTimeout(alarm);
-      silence.abort();
+      stop.removeEventListener("abort", stopped);
+      both.abort();
     }
   }
 

@@ -3,7 +3,7 @@
 // what is sound; here only what is no number at all is refused.
 
 import { exactRate, parseRate } from "./format";
-import type { Share, Side, Vif } from "./types";
+import { SIDES, type Share, type Side, type Vif } from "./types";
 
 export type Key = "min_rate_bps" | "rate_bps" | "priority";
 
@@ -13,6 +13,9 @@ export const KEYS: readonly Key[] = ["min_rate_bps", "rate_bps", "priority"];
 export type Fields = Record<Key, string>;
 
 export type Draft = Record<Side, Fields>;
+
+/** What is asked of the node; `null` takes a key out. */
+export type Body = Partial<Record<Side, Partial<Record<Key, number | null>>>>;
 
 /** A field of the form, and what is wrong with it. */
 export interface Problem {
@@ -33,22 +36,51 @@ export const draftOf = (vif: Vif): Draft => ({
   receive: fields(vif.receive),
 });
 
-/** The body of a request for what differs from what holds; or what is no number. */
-export function requestOf(
-  draft: Draft,
-  vif: Vif,
-): { body: Partial<Record<Side, Partial<Record<Key, number | null>>>>; problems: Problem[] } {
-  const holds = draftOf(vif);
-  const body: Partial<Record<Side, Partial<Record<Key, number | null>>>> = {};
-  const problems: Problem[] = [];
-  for (const side of ["send", "receive"] as const) {
+/** What a field stands for: a number, `null` if it is empty, nothing if it is no number. */
+function valueOf(key: Key, typed: string): number | null | undefined {
+  const text = typed.trim();
+  if (text === "") return null;
+  return key === "priority" ? whole(text) : parseRate(text);
+}
+
+/** Whether two texts of a field mean the same. */
+function same(key: Key, one: string, other: string): boolean {
+  const value = valueOf(key, one);
+  return one.trim() === other.trim() || (value !== undefined && value === valueOf(key, other));
+}
+
+/** Whether anything was typed that differs from what the draft began with. */
+export const isChanged = (draft: Draft, base: Draft): boolean =>
+  SIDES.some((side) => KEYS.some((key) => !same(key, draft[side][key], base[side][key])));
+
+/**
+ * The draft when something else holds than what it began with: fields that were not touched take
+ * the new value, those that were typed in stay.
+ */
+export function follow(draft: Draft, base: Draft, next: Draft): Draft {
+  const side = (of: Side): Fields => {
+    const fields = { ...draft[of] };
     for (const key of KEYS) {
-      const typed = draft[side][key].trim();
-      if (typed === holds[side][key]) continue;
-      const value = typed === "" ? null : key === "priority" ? whole(typed) : parseRate(typed);
+      const untouched = same(key, fields[key], base[of][key]);
+      if (untouched || same(key, fields[key], next[of][key])) fields[key] = next[of][key];
+    }
+    return fields;
+  };
+  return { send: side("send"), receive: side("receive") };
+}
+
+/** The body of a request for what differs from what the draft began with; or what is no number. */
+export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Problem[] } {
+  const body: Body = {};
+  const problems: Problem[] = [];
+  for (const side of SIDES) {
+    for (const key of KEYS) {
+      const typed = draft[side][key];
+      if (same(key, typed, base[side][key])) continue;
+      const value = valueOf(key, typed);
       if (value === undefined) {
         const form = key === "priority" ? "a whole number" : "a rate such as 30 Mbit";
-        problems.push({ side, key, message: `“${typed}” is not ${form}` });
+        problems.push({ side, key, message: `“${typed.trim()}” is not ${form}` });
       } else {
         (body[side] ??= {})[key] = value;
       }
@@ -73,7 +105,7 @@ export function blamed(
   body: Partial<Record<Side, Partial<Record<Key, unknown>>>>,
 ): Pick<Problem, "side" | "key"> | undefined {
   const changed: Pick<Problem, "side" | "key">[] = [];
-  for (const side of ["send", "receive"] as const) {
+  for (const side of SIDES) {
     for (const key of KEYS) if (body[side]?.[key] !== undefined) changed.push({ side, key });
   }
   const named = changed.filter(({ key }) => NAMES[key].test(message));

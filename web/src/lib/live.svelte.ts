@@ -26,49 +26,59 @@ class Live {
   /** When the next attempt is made. */
   retryAt = $state(0);
 
+  /** Whether there is a token to forget. */
+  known = $state(false);
+
   model = new Model(ROWS);
   meter = new Meter();
   #client = new Client("");
   #stop = new AbortController();
   #lastBeat = 0;
+  #record = { busy: false, again: false };
 
   /** Takes the token of the address or of this tab, and connects. */
   begin(): void {
     const given = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
-    if (given) {
-      sessionStorage.setItem(TOKEN, decodeURIComponent(given));
-      // Out of the address, so that it is not copied with it.
-      history.replaceState(null, "", location.pathname + location.search);
-    }
-    this.use(sessionStorage.getItem(TOKEN) ?? "");
+    // Out of the address, so that it is not copied with it.
+    if (given) history.replaceState(null, "", location.pathname + location.search);
+    this.use(given ?? sessionStorage.getItem(TOKEN) ?? "");
   }
 
-  /** Connects with a token, which this tab keeps. */
+  /** Connects with a token, which this tab keeps. Another one's figures are not its own. */
   use(token: string): void {
     this.#stop.abort();
     this.#stop = new AbortController();
+    if (token !== this.#client.token) this.#forget();
+    this.#client = new Client(token);
     this.trouble = "";
+    this.known = token !== "";
     if (token === "") {
+      sessionStorage.removeItem(TOKEN);
       this.phase = "token";
       return;
     }
     sessionStorage.setItem(TOKEN, token);
-    this.#client = new Client(token);
     if (this.phase === "token") this.phase = "connecting";
-    void this.#keep(this.#stop.signal);
+    void this.#keep(this.#client, this.#stop.signal);
   }
 
   /** Forgets the token. */
   leave(): void {
-    sessionStorage.removeItem(TOKEN);
-    this.status = this.policy = this.caller = undefined;
-    this.model = new Model(ROWS);
     this.use("");
+  }
+
+  /** Everything that a token has shown. */
+  #forget(): void {
+    this.status = this.policy = this.caller = undefined;
+    this.changes = [];
+    this.model = new Model(ROWS);
+    this.meter = new Meter();
+    this.#record = { busy: false, again: false };
   }
 
   /** Tries again now. */
   retry(): void {
-    this.use(sessionStorage.getItem(TOKEN) ?? "");
+    this.use(this.#client.token);
   }
 
   /** Changes a vif: the node checks it, and its words come back as an error. */
@@ -79,27 +89,35 @@ class Live {
   /** Takes a change back. */
   async undo(id: number): Promise<void> {
     await this.#client.post<Change>("/v1/undo", { id });
-    await this.#readChanges();
   }
 
-  async #readChanges(): Promise<void> {
-    const all = await this.#client.get<Change[]>("/v1/changes");
-    this.changes = all.slice(-CHANGES).reverse();
+  /** Reads the record: one request at a time, however often it changes meanwhile. */
+  async #readChanges(client: Client): Promise<void> {
+    const record = this.#record;
+    record.again = true;
+    if (record.busy) return;
+    record.busy = true;
+    while (record.again && client === this.#client) {
+      record.again = false;
+      // What cannot be read now is read after the next change, or when the connection is back.
+      const all = await client.get<Change[]>("/v1/changes").catch(() => undefined);
+      if (all && client === this.#client) this.changes = all.slice(-CHANGES).reverse();
+    }
+    record.busy = false;
   }
 
   /** Connects, and connects again, until stopped or the token is refused. */
-  async #keep(stop: AbortSignal): Promise<void> {
+  async #keep(client: Client, stop: AbortSignal): Promise<void> {
     for (let attempt = 0; !stop.aborted; attempt += 1) {
       const heard = this.heardAt;
       try {
-        await this.#listen(stop);
+        await this.#listen(client, stop);
         this.trouble = "the node has ended the stream";
       } catch (error) {
         if (stop.aborted) return;
         if (error instanceof Refused && error.status === 401) {
-          sessionStorage.removeItem(TOKEN);
+          this.use("");
           this.trouble = error.message;
-          this.phase = "token";
           return;
         }
         this.trouble = error instanceof Error ? error.message : String(error);
@@ -114,17 +132,20 @@ class Live {
     }
   }
 
-  async #listen(stop: AbortSignal): Promise<void> {
-    this.caller = await this.#client.get<Caller>("/v1/caller");
-    const policy = await this.#client.get<Policy>("/v1/policy");
+  async #listen(client: Client, stop: AbortSignal): Promise<void> {
+    const caller = await client.get<Caller>("/v1/caller");
+    const policy = await client.get<Policy>("/v1/policy");
+    if (stop.aborted) return;
+    this.caller = caller;
     // A page of a thousand vifs is read once a second.
     const interval = policy.vifs.length > VIFS_FAST ? 1000 : 100;
     const path = `/v1/events?interval_ms=${interval}`;
-    for await (const { event, data } of this.#client.events(path, stop, SILENCE_MS)) {
+    for await (const { event, data } of client.events(path, stop, SILENCE_MS)) {
+      if (stop.aborted) return;
       if (event === "policy") {
         this.policy = JSON.parse(data) as Policy;
         this.model.follow(this.policy);
-        void this.#readChanges().catch(() => undefined);
+        void this.#readChanges(client);
       }
       if (event === "status") this.#hear(JSON.parse(data) as Status);
     }

@@ -3,8 +3,9 @@
 // each of its vifs. Counters come as they are read; nothing here knows the time of day.
 
 import { History } from "./history";
-import { isWanted, verdict, type Verdict } from "./verdict";
-import { SIDES, type Direction, type Policy, type Side, type Status, type Vif } from "./types";
+import { SIDES } from "./types";
+import type { Direction, Group, Policy, Side, Status, Vif } from "./types";
+import { isWanted, verdict, worst, type Verdict } from "./verdict";
 
 /** What is seen of a vif or tenant in one direction, over the last second. */
 export interface Figures {
@@ -32,6 +33,10 @@ export interface Tenant {
   vifs: Vif[];
   sides: Record<Side, Figures>;
   history: Record<Side, History>;
+  /** What it is owed on each port where it has vifs: a guarantee is a share of a port. */
+  owed: Record<Side, Map<string, number>>;
+  /** Vifs that have a limit of packets, or one that they share with others. */
+  bounded: Record<Side, Set<string>>;
 }
 
 /** The sums of one look at one direction. */
@@ -112,16 +117,21 @@ export class Model {
     const before = new Map(this.tenants.map((tenant) => [tenant.name, tenant]));
     this.tenants = policy.slices.map((slice) => {
       const vifs = policy.vifs.filter((vif) => vif.slice === slice.name);
-      const sides = {} as Record<Side, Figures>;
-      for (const side of SIDES) {
-        const sum = vifs.reduce((sum, vif) => sum + vif[side].min_rate_bps, 0);
-        // A slice that names no guarantee has its members' together.
-        const guarantee = slice[side].min_rate_bps || sum;
-        sides[side] = { ...NOTHING, guarantee, limit: limit(slice[side].rate_bps, vifs, side) };
-      }
       const old = before.get(slice.name);
+      const sides = {} as Record<Side, Figures>;
+      const owed = { send: owedOn(slice, vifs, "send"), receive: owedOn(slice, vifs, "receive") };
+      const bounded = {
+        send: boundedOf(policy, slice, vifs, "send"),
+        receive: boundedOf(policy, slice, vifs, "receive"),
+      };
+      for (const side of SIDES) {
+        const guarantee = [...owed[side].values()].reduce((sum, one) => sum + one, 0);
+        const most = limit(slice[side].rate_bps, vifs, side);
+        // What was seen of it stays until the next look.
+        sides[side] = { ...(old?.sides[side] ?? NOTHING), guarantee, limit: most };
+      }
       const history = old?.history ?? { send: this.#blank(), receive: this.#blank() };
-      return { name: slice.name, vifs, sides, history };
+      return { name: slice.name, vifs, sides, history, owed, bounded };
     });
     const names = new Set(policy.vifs.map((vif) => vif.name));
     for (const key of this.#tracks.keys()) {
@@ -156,7 +166,8 @@ export class Model {
           if (!iface) continue;
           const track = this.track(vif.name, side);
           track.add(iface[side], status.now_ns, vif.overhead_bytes);
-          tracks.push({ track, limit: vif[side].rate_bps });
+          const bounded = tenant.bounded[side].has(vif.name);
+          tracks.push({ track, limit: vif[side].rate_bps, port: vif.port, bounded });
         }
         sides[side] = this.#judge(tenant, side, tracks);
       }
@@ -169,7 +180,9 @@ export class Model {
   vif(vif: Vif, side: Side): Figures {
     const { min_rate_bps, rate_bps } = vif[side];
     const track = this.track(vif.name, side);
-    return figures([{ track, limit: rate_bps }], min_rate_bps, rate_bps);
+    const bounded = this.tenants.some((tenant) => tenant.bounded[side].has(vif.name));
+    const limited = { track, limit: rate_bps, port: vif.port, bounded };
+    return figures([limited], min_rate_bps, rate_bps);
   }
 
   private track(vif: string, side: Side): Track {
@@ -182,6 +195,13 @@ export class Model {
   #judge(tenant: Tenant, side: Side, tracks: Limited[]): Figures {
     const { guarantee, limit } = tenant.sides[side];
     const now = figures(tracks, guarantee, limit);
+    if (now.verdict !== "none") {
+      const each = [...tenant.owed[side]].map(([port, owed]) => {
+        const there = tracks.filter((one) => one.port === port);
+        return figures(there, owed, limit).verdict;
+      });
+      now.verdict = worst(each);
+    }
     const rates = tracks.map(({ track }) => track.latest).filter((rate) => rate !== null);
     const rate = rates.length > 0 ? rates.reduce((sum, rate) => sum + rate, 0) : null;
     tenant.history[side].push(rate, guarantee || null, now.waitNs);
@@ -211,6 +231,36 @@ export class Model {
 interface Limited {
   track: Track;
   limit: number | undefined;
+  port: string;
+  bounded: boolean;
+}
+
+/** A slice's own guarantee holds on each port; one that names none has its members' together. */
+function owedOn(slice: Group, vifs: readonly Vif[], side: Side): Map<string, number> {
+  const owed = new Map<string, number>();
+  for (const vif of vifs) {
+    const sum = (owed.get(vif.port) ?? 0) + vif[side].min_rate_bps;
+    owed.set(vif.port, slice[side].min_rate_bps || sum);
+  }
+  return owed;
+}
+
+/** The vifs that something else than their own rate and their slice's may hold back. */
+function boundedOf(
+  policy: Policy,
+  slice: Group,
+  vifs: readonly Vif[],
+  side: Side,
+): Set<string> {
+  const routers = policy.routers.filter(
+    (router) => router[side].rate_bps !== undefined || router[side].max_pps !== undefined,
+  );
+  const names = new Set(routers.map(({ name }) => name));
+  const all = slice[side].max_pps !== undefined;
+  const held = vifs.filter(
+    (vif) => all || vif[side].max_pps !== undefined || names.has(vif.router ?? ""),
+  );
+  return new Set(held.map(({ name }) => name));
 }
 
 /** The least of a slice's limit and what its vifs' limits come to. */
@@ -229,7 +279,9 @@ function figures(tracks: Limited[], guarantee: number, limit: number | undefined
   const sum = { ...NOTHING, guarantee, limit };
   let refused = 0;
   let backlogged = false;
-  for (const { track, limit } of tracks) {
+  let bounded = false;
+  for (const { track, limit, ...of } of tracks) {
+    bounded ||= of.bounded;
     const { looks } = track;
     const [first, now] = [looks[0], looks.at(-1)];
     if (!first || !now) continue;
@@ -237,7 +289,7 @@ function figures(tracks: Limited[], guarantee: number, limit: number | undefined
     sum.queueBytes += now.backlogBytes;
     sum.waitNs = Math.max(sum.waitNs, now.waitNs);
     // A short look may end while the queue is between two packets; a second of looks does not.
-    const whole = now.atNs - first.atNs >= WINDOW_NS * 0.7;
+    const whole = now.atNs - first.atNs >= WINDOW_NS * 0.7 && looks.length >= LOOKS_LEAST;
     const seconds = (now.atNs - first.atNs) / 1e9;
     const bps = seconds > 0 ? Math.max(0, (8 * (now.bytes - first.bytes)) / seconds) : 0;
     // Who waits at a limit of his own waits for nothing that he is owed.
@@ -260,7 +312,7 @@ function figures(tracks: Limited[], guarantee: number, limit: number | undefined
   sum.dropTotals = most(totals);
   sum.dropPps = sum.drops.reduce((all, [, pps]) => all + pps, 0);
   if (sum.bps >= AT_LIMIT * (limit ?? Infinity)) [refused, backlogged] = [0, false];
-  sum.verdict = verdict({ guarantee, got: sum.bps, refused, backlogged });
+  sum.verdict = verdict({ guarantee, got: sum.bps, refused, backlogged, bounded });
   return sum;
 }
 
@@ -278,6 +330,8 @@ const NOTHING: Figures = {
   verdict: "none",
 };
 
+/** Fewer looks at a queue do not tell one that is never empty from one that is half the time. */
+const LOOKS_LEAST = 8;
 /** This near to a limit it is the limit that holds back. */
 const AT_LIMIT = 0.97;
 /** What a guarantee is judged by, and what digits show: a second is calm, and soon enough. */

@@ -9,6 +9,8 @@ export interface ServerEvent {
 /** Collects text as it comes, and hands out whole events. Lines end as the node ends them. */
 export class EventParser {
   #rest = "";
+  /** Up to where the rest was looked through: a long event comes in many pieces. */
+  #seen = 0;
 
   /** The events that this text completes. */
   take(text: string): ServerEvent[] {
@@ -16,9 +18,19 @@ export class EventParser {
     if (this.#rest.length > REST_MAX) {
       throw new Error(`an event is longer than ${REST_MAX} characters`);
     }
-    const blocks = this.#rest.split("\n\n");
-    this.#rest = blocks.pop() ?? "";
-    return blocks.map(parsed).filter((event) => event.data !== "");
+    const events: ServerEvent[] = [];
+    let begin = 0;
+    // The end of an event may be cut in two.
+    let end = this.#rest.indexOf("\n\n", Math.max(0, this.#seen - 1));
+    while (end >= 0) {
+      const event = parsed(this.#rest.slice(begin, end));
+      if (event.data !== "") events.push(event);
+      begin = end + 2;
+      end = this.#rest.indexOf("\n\n", begin);
+    }
+    this.#rest = this.#rest.slice(begin);
+    this.#seen = this.#rest.length;
+    return events;
   }
 }
 

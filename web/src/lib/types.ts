@@ -47,6 +47,7 @@ export interface Share {
   priority: number;
   min_rate_bps: number;
   rate_bps?: number;
+  max_pps?: number;
 }
 
 export interface Group {
@@ -57,6 +58,7 @@ export interface Group {
 
 export interface Vif extends Group {
   slice: string;
+  router?: string;
   port: string;
   device: string;
   delay_ns?: number;
@@ -68,6 +70,7 @@ export interface Policy {
   node: string;
   ports: { name: string; rate_bps: number }[];
   slices: Group[];
+  routers: Group[];
   vifs: Vif[];
 }
 

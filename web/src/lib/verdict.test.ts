@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { verdict, worst, type Seen } from "./verdict";
 
 const seen = (of: Partial<Seen>) =>
-  verdict({ guarantee: 30e6, got: 0, refused: 0, backlogged: false, ...of });
+  verdict({ guarantee: 30e6, got: 0, refused: 0, backlogged: false, bounded: false, ...of });
 
 test("who gets what it is owed holds, to a hundredth", () => {
   expect(seen({ got: 29.8e6, backlogged: true })).toBe("holds");
@@ -21,6 +21,11 @@ test("what was dropped for want of room was asked for", () => {
   expect(seen({ got: 10e6, refused: 5e6 })).toBe("below");
   expect(seen({ got: 10e6, refused: 0.05e6 })).toBe("less");
   expect(seen({ got: 0, refused: 1e6 })).toBe("below");
+});
+
+test("who may wait at a limit is not called below", () => {
+  expect(seen({ got: 10e6, backlogged: true, bounded: true })).toBe("limited");
+  expect(seen({ got: 30e6, backlogged: true, bounded: true })).toBe("holds");
 });
 
 test("without a guarantee there is no verdict", () => {
