@@ -106,6 +106,11 @@ impl App {
         request: Request<Body>,
     ) -> Result<Request<Body>, Response<Body>> {
         let refused = |refusal: ApiError| refusal.into_response();
+        let plain = matches!(peer, Peer::Remote(_))
+            && self.in_force().is_ok_and(|in_force| in_force.policy.api.is_plain());
+        if let Some(refusal) = page::not_for_here(&request).filter(|_| plain) {
+            return Err(refused(refusal));
+        }
         if let Some(file) = page::File::of(&request) {
             self.within_rate(&peer.name(), Instant::now()).map_err(refused)?;
             return Err(file.answer(&request));

@@ -2,11 +2,14 @@
 //! The page for people: the files that a browser asks for, as `web/` builds them, with headers that
 //! let it run nothing else.
 
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ring::digest;
+
+use crate::error::{ApiError, Code};
 
 /// A file of the page.
 #[derive(Debug)]
@@ -44,6 +47,23 @@ impl File {
         }
         response
     }
+}
+
+/// Why a request over plain TCP is none for a loopback address: a page of another name would keep
+/// its reader's token for that name, and who has the name could ask for it there.
+pub(crate) fn not_for_here<B>(request: &Request<B>) -> Option<ApiError> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    if name == "localhost" || address.is_ok_and(|address| address.is_loopback()) {
+        return None;
+    }
+    let text = format!("host: {host:.60?} is not this machine: ask for localhost or its address");
+    Some(ApiError::new(Code::Malformed, text))
 }
 
 /// Whether one of the tags that a browser names is this one.
@@ -115,6 +135,21 @@ mod tests {
         }
         for (method, path) in [("POST", "/"), ("GET", "/v1/status"), ("GET", "/page.js.map")] {
             assert!(File::of(&request(method, path, None)).is_none(), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn another_name_for_loopback_is_refused() {
+        let of = |host: &str| {
+            not_for_here(&Request::builder().header("host", host).body(()).unwrap())
+                .map(|refusal| refusal.message)
+        };
+        for host in ["localhost", "localhost:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:1", "[::1]"]
+        {
+            assert_eq!(of(host), None, "{host}");
+        }
+        for host in ["", "evil.example", "evil.example:8080", "10.0.0.1:1", "localhost.evil:1"] {
+            assert!(of(host).unwrap().contains("is not this machine"), "{host}");
         }
     }
 

@@ -106,6 +106,9 @@ async fn converse(stream: TcpStream, way: Arc<Way>, slot: Slot) {
 
 impl Way {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if let Some(refusal) = page::not_for_here(&request) {
+            return refusal.into_response();
+        }
         if let Some(file) = page::File::of(&request) {
             return file.answer(&request);
         }
@@ -115,7 +118,8 @@ impl Way {
             let text = "the token is not this page's: `weir page` has printed its address";
             return ApiError::new(Code::NotAuthenticated, text).into_response();
         }
-        match self.forward(request).await {
+        let forwarded = tokio::time::timeout(ANSWER_PATIENCE, self.forward(request));
+        match forwarded.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(answer) => answer.map(Body::new),
             Err(error) => {
                 let text = format!("{}: no node answers: {error}", self.socket.display());
@@ -140,7 +144,10 @@ impl Way {
 const CONNECTIONS: usize = 64;
 /// hyper takes no less than 8 KiB.
 const HEAD_BYTES: usize = 16 << 10;
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
+/// A browser opens another connection when it wants one; who says nothing holds no place.
+const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+/// A change of vifs waits for devices to come up; the head of an answer comes no later.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// A page in the background may be stopped for a while.
 const READER_PATIENCE: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

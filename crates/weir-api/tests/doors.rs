@@ -201,6 +201,11 @@ fn loopback_needs_no_tls_and_still_a_token() {
     let page = site.over_tcp("GET / HTTP/1.1");
     assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("<script"), "{page}");
     assert!(page.contains("content-security-policy: default-src 'none'; script-src 'self'"));
+    let mut stream = TcpStream::connect(site.address).unwrap();
+    write!(stream, "GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").unwrap();
+    let mut foreign = String::new();
+    let _ended = stream.read_to_string(&mut foreign);
+    assert!(foreign.starts_with("HTTP/1.1 400 ") && !foreign.contains("<script"), "{foreign}");
     let head = site.over_tcp("HEAD /page.js HTTP/1.1");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
     for path in ["/v1/status", "/v1/caller", "/v1/events", "/metrics", "/page.css/x", "/v1/"] {

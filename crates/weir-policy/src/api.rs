@@ -154,8 +154,10 @@ impl Default for Api {
 }
 
 impl Api {
-    /// Whether TCP goes without TLS: on a loopback address that names no certificate, where nobody
-    /// can listen in who could not read the memory of both ends.
+    /// Whether TCP goes without TLS: on a loopback address that names no certificate. What goes
+    /// over it stays on the machine. It is not secret there from who may capture packets, and while
+    /// the node is down any user may listen at the address and be told a token: the Unix socket and
+    /// `weir page` have neither flaw.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let local = self.listen.is_some_and(|address| address.ip().is_loopback());
