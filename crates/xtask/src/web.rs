@@ -15,10 +15,14 @@ pub(crate) fn renew() -> Result<(), String> {
 
 /// The same, but compares with what is checked in. `Some` says why it was not tried.
 pub(crate) fn check() -> Result<Option<String>, String> {
-    for program in ["node", "npm"] {
-        if output(Command::new(program).arg("--version")).is_err() {
-            return Ok(Some(format!("no {program} on this machine")));
-        }
+    if output(Command::new("npm").arg("--version")).is_err() {
+        return Ok(Some("no npm on this machine".to_owned()));
+    }
+    let Ok(version) = output(Command::new("node").arg("--version")) else {
+        return Ok(Some("no node on this machine".to_owned()));
+    };
+    if !is_enough(&version) {
+        return Ok(Some(format!("node {} is older than 18.19", version.trim())));
     }
     prepare()?;
     let folder = std::env::temp_dir().join(format!("weir-page-{}", std::process::id()));
@@ -28,6 +32,13 @@ pub(crate) fn check() -> Result<Option<String>, String> {
     // What stays behind is in the folder for temporary things.
     let _removed = std::fs::remove_dir_all(&folder);
     same.map(|()| None)
+}
+
+/// Whether a version such as `v20.1.2` is one that the page is built with.
+fn is_enough(version: &str) -> bool {
+    let mut parts = version.trim().trim_start_matches('v').split('.').map(str::parse::<u32>);
+    let [major, minor] = [parts.next(), parts.next()].map(|part| part.and_then(Result::ok));
+    (major, minor) >= (Some(18), Some(19))
 }
 
 /// Installs what the lock names, unless it is there; checks types, runs tests.
@@ -79,6 +90,12 @@ const RENEW: &str = "`cargo xtask web` renews it";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_node_is_not_tried() {
+        assert!(["v18.19.0", "v18.20.1\n", "v20.0.0", "22.1"].iter().all(|v| is_enough(v)));
+        assert!(!["v12.22.9", "v18.18.2", "", "node"].iter().any(|v| is_enough(v)));
+    }
 
     #[test]
     fn a_byte_or_a_file_more_is_seen() {
