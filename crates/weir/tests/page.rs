@@ -100,7 +100,9 @@ fn the_page_lives_with_its_node() {
         }
     }
     assert_eq!(samples.keys().filter(|name| name.starts_with("axe/")).count(), 4);
-    assert!(samples["keyboard"] == 1.0 && samples["refused"] == 1.0, "{samples:?}");
+    for (name, value) in [("keyboard", 1.0), ("refused", 1.0), ("applied", 1.0), ("left", 0.0)] {
+        assert!(samples[name] == value, "{name}: {samples:?}");
+    }
     // Limited, still limited when the page had shown it, and not any more when it was taken back.
     let limited = limits.iter().map(|shown| shown.contains("1000000")).collect::<Vec<_>>();
     assert_eq!(limited, [true, true, false], "{limits:?}");

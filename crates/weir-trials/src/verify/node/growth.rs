@@ -212,8 +212,8 @@ fn add(path: &str, value: &Value, counters: &mut Counters) {
 const GROWTH: Bound = Bound::at_most(1.01);
 
 /// What a status has that goes up and down.
-const GAUGES: [&str; 7] =
-    ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns", "wait_ns"];
+const GAUGES: [&str; 8] =
+    ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns", "recent_max_ns", "wait_ns"];
 
 /// Folders in folders.
 const DEPTH_MAX: u32 = 8;

@@ -225,6 +225,10 @@ fn judge_page(trial: &mut Trial<'_>, row: &Row, seen: &Seen) -> Result<(), Trial
     judge("pictures", "pictures that are there", "1", pictures, Bound::equal(PICTURES_TAKEN))?;
     let yes = Bound::equal(1.0);
     judge("keyboard", "a slider that an arrow key moves", "1", seen.sample("keyboard")?, yes)?;
+    let applied = "a form that is at rest after its change, in the node's words";
+    judge("applied", applied, "1", seen.sample("applied")?, yes)?;
+    let left = "what is left of a token's sight after it was forgotten";
+    judge("left", left, "1", seen.sample("left")?, none)?;
     judge("refused", "refusals at their field", "1", seen.sample("refused")?, yes)?;
     let live = Bound::at_least(8.0);
     judge("live", "drawings of a chart a second", "1/s", seen.sample("events")?, live)?;
