@@ -54,7 +54,7 @@ fn the_page_lives_with_its_node() {
     let mut node = Some(site.run(&[]));
     site.wait_for_node();
     let mut flood = site.inside("gold", "ping");
-    flood.args(["-q", "-i", "0.005", "-s", "1400", "10.9.0.9"]).stdout(Stdio::null());
+    flood.args(["-q", "-i", "0.002", "-s", "1400", "10.9.0.9"]).stdout(Stdio::null());
     let _flood = Guarded(flood.spawn().unwrap());
     let (_page, mut said) = piped(site.command(env!("CARGO_BIN_EXE_weir")).arg("page"));
     let url = said.next().unwrap();
@@ -107,6 +107,6 @@ fn the_page_lives_with_its_node() {
     let limited = limits.iter().map(|shown| shown.contains("1000000")).collect::<Vec<_>>();
     assert_eq!(limited, [true, true, false], "{limits:?}");
     assert!((samples["shown"] - 1.0).abs() < 0.1, "{samples:?}");
-    assert!(samples["shown/undone"] > 1.5, "{samples:?}");
+    assert!(samples["shown/undone"] > 1.2, "{samples:?}");
     site.stop(node.unwrap());
 }
