@@ -82,12 +82,23 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
         assert!(allowed.contains(name), "{line}");
         assert!(!["setns", "unshare"].contains(&name), "{line}");
         assert!(!line.contains("PROT_WRITE|PROT_EXEC"), "{line}");
+        assert!(name != "mprotect" || !line.contains("PROT_EXEC"), "{line}");
         if name == "socket" {
             let family = line.split(['(', ',']).nth(1).unwrap();
             assert!(key("RestrictAddressFamilies").split(' ').any(|one| one == family), "{line}");
         }
     }
     assert!(seen.contains("bpf") && seen.contains("socket"), "{seen:?}");
+}
+
+/// A node that nobody confirmed has undone itself, and says so by its status: to start it again
+/// would take the host's interface once more.
+#[test]
+fn a_node_that_was_not_confirmed_is_not_started_again() {
+    assert_eq!(key("RestartPreventExitStatus"), "4");
+    let Some(site) = Site::up("weir-t-four", TOPOLOGY, POLICY) else { return };
+    let node = site.run(&["--confirm", "200ms"]);
+    assert_eq!(node.wait_with_output().unwrap().status.code(), Some(4));
 }
 
 /// The calls of a name in a filter: a group's, or its own.

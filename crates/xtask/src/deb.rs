@@ -127,19 +127,20 @@ fn documents(tree: &Tree) -> Result<(), String> {
         let script = output(Command::new(weir_path()).args(["completions", shell]))?;
         tree.put(path, 0o644, script.as_bytes())?;
     }
-    for page in ["api.md", "cli.md", "operations.md", "policy.md"] {
-        let text = read(&Path::new("docs").join(page))?;
-        tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, &text)?;
+    // All pages, since they lead to each other; not the pictures.
+    for (page, text) in folder_of(Path::new("docs"))? {
+        if page.ends_with(".md") && page != "README.md" || page == "openapi.json" {
+            tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, &text)?;
+        }
     }
     tree.copy("packaging/debian/copyright", "usr/share/doc/weir/copyright")?;
     tree.copy("examples/node.toml", "usr/share/doc/weir/examples/node.toml")?;
     tree.zip("usr/share/doc/weir/NEWS", &read(Path::new("CHANGELOG.md"))?)?;
     tree.zip("usr/share/doc/weir/changelog", changelog()?.as_bytes())?;
-    // Alert rules, dashboards: whatever stands there.
-    for kind in ["prometheus", "grafana"] {
-        let folder = Path::new("packaging").join(kind);
-        for (name, text) in folder_of(&folder).unwrap_or_default() {
-            tree.put(&format!("usr/share/weir/{kind}/{name}"), 0o644, &text)?;
+    // Alert rules, dashboards, and what a hypervisor calls: whatever stands there.
+    for (kind, mode) in [("prometheus", 0o644), ("grafana", 0o644), ("hooks", 0o755)] {
+        for (name, text) in folder_of(&Path::new("packaging").join(kind))? {
+            tree.put(&format!("usr/share/weir/{kind}/{name}"), mode, &text)?;
         }
     }
     Ok(())

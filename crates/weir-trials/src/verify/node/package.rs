@@ -29,8 +29,8 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     removed.map_err(|error| TrialError::io(&folder, error))?;
     for (part, what, files, bound) in [
         ("installed", "files that the package brought", &seen.installed, Bound::at_least(50.0)),
-        ("runs", "of four commands, those that ran", &seen.ran, Bound::equal(4.0)),
-        ("configuration", "files of configuration that stayed", &seen.kept, Bound::equal(3.0)),
+        ("runs", "of five commands, those that ran", &seen.ran, Bound::equal(5.0)),
+        ("configuration", "files of configuration that stayed", &seen.kept, Bound::equal(4.0)),
         ("removed", "other files after the removal", &seen.stayed, Bound::equal(0.0)),
         ("purged", "files after the purge", &seen.purged, Bound::equal(0.0)),
     ] {
@@ -141,11 +141,15 @@ inside weir completions bash | grep -q complete && echo "ran completions"
 inside weir verify --json | grep -q tables && echo "ran verify"
 inside weir node run --config /usr/share/doc/weir/examples/node.toml --dry-run >out 2>&1 || true
 grep -q "The policy, with its defaults" out && echo "ran dry-run"
+inside test -x /usr/share/weir/hooks/xen-vif && echo "ran hook"
 inside mkdir -p /var/lib/weir /run/weir
 inside cp /usr/share/doc/weir/examples/node.toml /etc/weir/edge1.toml
-for name in overlay-edge1.json changes-edge1.jsonl; do
-    inside cp /etc/weir/edge1.toml "/var/lib/weir/$name"
+for name in overlay changes service; do
+    inside cp /etc/weir/edge1.toml "/var/lib/weir/$name-edge1.json"
 done
+inside mkdir -p /etc/systemd/system/multi-user.target.wants
+inside ln -s /lib/systemd/system/weir-node@.service \
+    /etc/systemd/system/multi-user.target.wants/weir-node@edge1.service
 inside dpkg --remove weir >&2
 files removed
 inside dpkg --purge weir >&2
@@ -155,10 +159,14 @@ files purged
 /// Where `cargo xtask deb` puts packages.
 const FOLDER: &str = "target/debian";
 
-/// What stays after a removal: the operator's policy, the defaults of the unit, and what holds
-/// beside the policy.
-const CONFIGURATION: [&str; 3] =
-    ["/etc/weir/edge1.toml", "/etc/default/weir-node", "/var/lib/weir/overlay-edge1.json"];
+/// What stays after a removal: the operator's policy, the defaults of the unit, which instance is
+/// enabled, and what holds beside the policy.
+const CONFIGURATION: [&str; 4] = [
+    "/etc/weir/edge1.toml",
+    "/etc/default/weir-node",
+    "/etc/systemd/system/multi-user.target.wants/weir-node@edge1.service",
+    "/var/lib/weir/overlay-edge1.json",
+];
 
 /// What these are in.
 const FOLDERS: [&str; 2] = ["/etc/weir/", "/var/lib/weir/"];
