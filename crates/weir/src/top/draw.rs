@@ -293,7 +293,7 @@ mod tests {
         later.vifs[0].send.wait_ns = 41_000_000;
         later.worker.busy_ns = 370_000_000;
         let full = Amount { packets: 5200, bytes: 5_200_000 };
-        later.vifs[2].send.dropped.insert("queue_full".into(), full);
+        later.vifs[2].send.dropped.insert("queue_bytes".into(), full);
         let storm = Amount { packets: 12, bytes: 720 };
         later.vifs[2].send.dropped.insert("storm".into(), storm);
         let mut model = Model::default();
@@ -308,7 +308,7 @@ mod tests {
     fn both_directions_stand_side_by_side_where_there_is_room() {
         let mut view = View { selected: 5, ..View::default() };
         let text = shows("wide", (130, 16), &model(), &mut view);
-        assert!(text.contains("queue_full 5.20k/s, storm 12/s"), "{text}");
+        assert!(text.contains("queue_bytes 5.20k/s, storm 12/s"), "{text}");
         assert_eq!(text.matches("41.0ms").count(), 2, "its own and its tenant's: {text}");
         assert!(text.contains("37 % busy"), "{text}");
     }
@@ -362,6 +362,39 @@ mod tests {
         })
         .collect();
         assert_eq!(all, Sort::ALL);
+    }
+
+    /// 30 Mbit/s of the wire are owed and got, in packets of 60 bytes and 24 of the wire around
+    /// each; what was spoofed was owed to nobody.
+    #[test]
+    fn a_rate_is_held_against_its_guarantee_as_the_port_counts() {
+        let mut model = Model::default();
+        let mut status =
+            Status { node: "edge".into(), now_ns: 1, uptime_ns: 1, ..Status::default() };
+        status.vifs.push(IfaceStatus { name: "gold.0".into(), ..IfaceStatus::default() });
+        let mut granted = granted();
+        granted["vifs"][0]["overhead_bytes"] = json!(24);
+        let sample = |status: &Status| Sample {
+            status: status.clone(),
+            granted: serde_json::from_value(granted.clone()).unwrap(),
+        };
+        model.take(sample(&status));
+        (status.now_ns, status.uptime_ns) = (1_000_000_001, 1_000_000_001);
+        let packets = 30_000_000 / 8 / 84;
+        status.vifs[0].send.sent = Amount { packets, bytes: 60 * packets };
+        status.vifs[0].send.received = status.vifs[0].send.sent;
+        model.take(sample(&status));
+        let share = model.rows[0].send.share().unwrap();
+        assert!((0.999..1.001).contains(&share), "{share}");
+        (status.now_ns, status.uptime_ns) = (2_000_000_001, 2_000_000_001);
+        status.vifs[0].send.dropped.insert("spoofed_mac".into(), Amount { packets: 9, bytes: 540 });
+        status.vifs[0].send.received.packets += 9;
+        model.take(sample(&status));
+        assert!(!model.rows[0].send.is_short(), "{:?}", model.rows[0].send);
+        (status.now_ns, status.uptime_ns) = (3_000_000_001, 3_000_000_001);
+        status.vifs[0].send.dropped.insert("no_credit".into(), Amount { packets: 1, bytes: 60 });
+        model.take(sample(&status));
+        assert!(model.rows[0].send.is_short(), "{:?}", model.rows[0].send);
     }
 
     /// A node that was started again counts from the beginning: no rate is made of that.

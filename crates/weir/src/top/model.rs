@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_node::interval::{Cause, Flow};
 use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status, WorkerStatus};
 
 /// A status, and what was granted then.
@@ -44,6 +45,11 @@ struct Vif {
     slice: String,
     send: Share,
     receive: Share,
+    /// What a packet counts for in its rates beyond its bytes of layer 2.
+    #[serde(default)]
+    overhead_bytes: i32,
+    #[serde(default)]
+    port: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -107,6 +113,11 @@ pub(super) struct Side {
     /// What was handed on.
     pub(super) rate_bps: f64,
     pub(super) pps: f64,
+    /// The rate as the port's `layer` and `overhead` count it: what the guarantee is held against.
+    pub(super) counted_bps: f64,
+    /// Whether more was wanted than was got: it waited at both looks, or was dropped for want of
+    /// room. What is dropped for what it is, or by a limit, is not owed.
+    pub(super) wanting: bool,
     /// Guaranteed; of a port, what the link carries.
     pub(super) guaranteed_bps: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,16 +209,21 @@ impl Side {
     /// Of the guarantee (of a port: of the link); none where nothing is guaranteed.
     pub(super) fn share(&self) -> Option<f64> {
         let guaranteed = float(self.guaranteed_bps);
-        (guaranteed > 0.0).then(|| self.rate_bps / guaranteed)
+        (guaranteed > 0.0).then(|| self.counted_bps / guaranteed)
     }
 
     /// Whether more than what it got was wanted, and it got less than its guarantee.
     pub(super) fn is_short(&self) -> bool {
-        let wanted = self.queue_packets > 0 || self.drops_per_s > 0.0;
-        wanted && self.share().is_some_and(|share| share < SHORT)
+        self.wanting && self.share().is_some_and(|share| share < SHORT)
     }
 
-    fn of(old: &DirectionStatus, new: &DirectionStatus, share: Share, seconds: f64) -> Self {
+    fn of(
+        old: &DirectionStatus,
+        new: &DirectionStatus,
+        share: Share,
+        overhead_bytes: i32,
+        seconds: f64,
+    ) -> Self {
         let per_s = |old: u64, new: u64| each_second(old, new, seconds);
         let bps = |old: Amount, new: Amount| 8.0 * per_s(old.bytes, new.bytes);
         let mut by = BTreeMap::new();
@@ -222,10 +238,15 @@ impl Side {
                 }
             }
         }
+        let flow = Flow::between(old, new);
+        let waited = flow.waited.packets > 0 && flow.waits.packets > 0;
+        let (rate_bps, pps) = (bps(old.sent, new.sent), per_s(old.sent.packets, new.sent.packets));
         Self {
             offered_bps: bps(old.received, new.received),
-            rate_bps: bps(old.sent, new.sent),
-            pps: per_s(old.sent.packets, new.sent.packets),
+            rate_bps,
+            pps,
+            counted_bps: (rate_bps + 8.0 * f64::from(overhead_bytes) * pps).max(0.0),
+            wanting: waited || flow.dropped_for(Cause::Room).packets > 0,
             guaranteed_bps: share.min_rate_bps,
             limit_bps: share.rate_bps,
             queue_packets: new.backlog.packets,
@@ -243,6 +264,8 @@ impl Side {
             sum.offered_bps += side.offered_bps;
             sum.rate_bps += side.rate_bps;
             sum.pps += side.pps;
+            sum.counted_bps += side.counted_bps;
+            sum.wanting |= side.wanting;
             sum.guaranteed_bps = sum.guaranteed_bps.saturating_add(side.guaranteed_bps);
             sum.queue_packets += side.queue_packets;
             sum.queue_bytes += side.queue_bytes;
@@ -329,27 +352,30 @@ impl Way {
 fn rows(old: &Status, new: &Status, granted: &Granted, seconds: f64) -> Vec<Row> {
     let mut rows = Vec::new();
     let nothing = IfaceStatus::default();
-    let side = |before: Option<&IfaceStatus>, now: &IfaceStatus, shares: [Share; 2]| {
+    let side = |before: Option<&IfaceStatus>, now: &IfaceStatus, shares: [Share; 2], more: i32| {
         let before = before.unwrap_or(&nothing);
         let [send, receive] = shares;
         // One that came since has no rate yet.
         let seconds = if before.name.is_empty() { 0.0 } else { seconds };
         (
-            Side::of(&before.send, &now.send, send, seconds),
-            Side::of(&before.receive, &now.receive, receive, seconds),
+            Side::of(&before.send, &now.send, send, more, seconds),
+            Side::of(&before.receive, &now.receive, receive, more, seconds),
         )
     };
     for port in &new.ports {
         let link = granted.ports.iter().find(|link| link.name == port.name);
         let share = Share { min_rate_bps: link.map_or(0, |link| link.rate_bps), rate_bps: None };
-        let (send, receive) = side(old.port(&port.name), port, [share; 2]);
+        let of_port = granted.vifs.iter().find(|vif| vif.port == port.name);
+        let more = of_port.map_or(0, |vif| vif.overhead_bytes);
+        let (send, receive) = side(old.port(&port.name), port, [share; 2], more);
         let (name, slice) = (port.name.clone(), String::new());
         rows.push(Row { kind: Kind::Port, name, slice, send, receive });
     }
     for vif in &new.vifs {
         let grant = granted.vifs.iter().find(|grant| grant.name == vif.name);
         let shares = grant.map_or_else(<_>::default, |grant| [grant.send, grant.receive]);
-        let (send, receive) = side(old.vif(&vif.name), vif, shares);
+        let more = grant.map_or(0, |grant| grant.overhead_bytes);
+        let (send, receive) = side(old.vif(&vif.name), vif, shares, more);
         let slice = grant.map(|grant| grant.slice.clone()).unwrap_or_default();
         rows.push(Row { kind: Kind::Vif, name: vif.name.clone(), slice, send, receive });
     }
