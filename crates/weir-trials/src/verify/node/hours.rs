@@ -96,6 +96,7 @@ fn judge(
 struct Day {
     node: Rehearsal,
     recorder: Recorder,
+    paths: [PathBuf; 2],
     store: Store,
     records: u64,
     /// Towards the port, from each vif.
@@ -127,11 +128,10 @@ impl Day {
         node.run_until(start + STEP);
         node.take(1);
         let paths = Store::paths(&state, &star.name);
-        let store = Store::open(&paths, &node.policy().report);
-        let store = store.map_err(|error| TrialError::io(folder, error))?;
+        let store = open(&paths, &node.policy())?;
         let recorder = Recorder::default();
         let (asked, changes, refused, left, records) = (0, 0, 0, 0, 0);
-        Ok(Self { node, recorder, store, records, up, down, asked, changes, refused, left })
+        Ok(Self { node, recorder, paths, store, records, up, down, asked, changes, refused, left })
     }
 
     /// A second of traffic: each step every vif and the wire offer some frames; in every tenth
@@ -155,6 +155,11 @@ impl Day {
             for vif in 0..VIFS {
                 self.node.take(1 + vif);
             }
+        }
+        if (end_ns / SECOND_NS).is_multiple_of(REOPENED_EVERY_S) {
+            // As after a crash: without a last word.
+            self.recorder = Recorder::default();
+            self.store = open(&self.paths, &self.node.policy())?;
         }
         let (status, at_unix_ms) = (self.node.status(), end_ns / 1_000_000);
         let taken = self.recorder.take(at_unix_ms, &status, &self.node.policy());
@@ -193,6 +198,10 @@ impl Day {
         }
         Ok(())
     }
+}
+
+fn open(paths: &[PathBuf; 2], policy: &Policy) -> Result<Store, TrialError> {
+    Store::open(paths, &policy.report).map_err(|error| TrialError::io(&paths[0], error))
 }
 
 /// Vifs with a guarantee each; every second one can wait, the others' frames are dropped.
@@ -258,5 +267,7 @@ const FLOOD: u32 = 40;
 const RECORD: u32 = 100;
 /// A second, in the first minute: until their numbers have four digits, as at the end.
 const CHANGES_FIRST: u64 = 20;
+/// The report is opened anew every three hours and some.
+const REOPENED_EVERY_S: u64 = 10_999;
 /// Some minutes of records: the report begins anew many times.
 const REPORT_BYTES: u64 = 1 << 20;
