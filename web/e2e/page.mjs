@@ -179,7 +179,7 @@ async function change(page, findings) {
   await field.press("Enter");
   const refusal = sends.getByRole("alert");
   await refusal.waitFor();
-  sample("refused", /2Gbit/.test(await refusal.innerText()));
+  sample("refused", /\b\d+[MG]bit\b/.test(await refusal.innerText()));
   for (const view of VIEWS) await look(page, view, "refused", findings);
   await page.setViewportSize({ width: 1600, height: 1000 });
   await form.getByRole("button", { name: "Reset" }).click();
