@@ -65,5 +65,6 @@ export function policy(min: number, limit?: number): Policy {
     receive: share,
   };
   const slices = [{ name: "gold", send: share, receive: share }];
-  return { node: "edge", ports: [{ name: "up0", rate_bps: 1e8 }], slices, routers: [], vifs: [vif] };
+  const ports = [{ name: "up0", rate_bps: 1e8 }];
+  return { node: "edge", ports, slices, routers: [], vifs: [vif] };
 }
