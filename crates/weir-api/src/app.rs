@@ -2,6 +2,7 @@
 //! One request, from its head to its answer: who asks, what, whether he may.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use weir_node::control::{Control, InForce, Refusal};
 use weir_node::status::Status;
 
 use crate::caller::{Caller, Known, Peer};
-use crate::count::{ByAddress, Slots};
+use crate::count::{Shares, Slot, Slots, network};
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
 use crate::page;
@@ -31,7 +32,7 @@ pub(crate) struct App {
     /// Over TCP: nobody out there takes a place from who is on the machine.
     pub(crate) remote_connections: Slots,
     /// Of those, from one address: nobody takes them all.
-    pub(crate) remote_addresses: ByAddress,
+    pub(crate) remote_addresses: Shares<IpAddr>,
     /// Requests whose answer is not made yet.
     pub(crate) under_way: Slots,
     control: Arc<dyn Control>,
@@ -43,7 +44,12 @@ pub(crate) struct App {
     wrong_tokens: Rates,
     /// Refusals of each tenant that the operator is told of.
     told: Rates,
+    /// Of callers with a token.
     pub(crate) listeners: Slots,
+    /// Of those, of one: nobody takes them all.
+    pub(crate) listeners_each: Shares<String>,
+    /// Root's own, whom no token keeps out.
+    pub(crate) root_listeners: Slots,
     /// What was refused at the door, by code, since the start.
     pub(crate) turned_away: [AtomicU64; 4],
     /// Answers that refuse, by status.
@@ -60,7 +66,7 @@ impl App {
             limits,
             connections: Slots::new(limits.connections),
             remote_connections: Slots::new(limits.connections),
-            remote_addresses: ByAddress::new((limits.connections / ADDRESS_SHARE).max(1)),
+            remote_addresses: Shares::new((limits.connections / SHARE).max(1)),
             turn: Mutex::new(()),
             under_way: Slots::new(usize::MAX),
             control,
@@ -70,6 +76,8 @@ impl App {
             wrong_tokens: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
             told: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
             listeners: Slots::new(limits.listeners),
+            listeners_each: Shares::new((limits.listeners / SHARE).max(1)),
+            root_listeners: Slots::new(limits.listeners),
             turned_away: Default::default(),
             refusals: StdMutex::default(),
             stalled: AtomicU64::new(0),
@@ -181,6 +189,22 @@ impl App {
         ApiError::new(Code::Busy, text)
     }
 
+    /// A place for one who listens or waits, as long as he does.
+    pub(crate) fn listener(&self, caller: &Caller) -> Result<[Option<Slot>; 2], ApiError> {
+        let full = |most: usize| {
+            let text = format!("{}: {most} listen or wait, which is the most", caller.who);
+            ApiError::new(Code::Busy, text)
+        };
+        if caller.token.is_none() {
+            let slot = self.root_listeners.take();
+            return slot.map(|slot| [Some(slot), None]).ok_or_else(|| full(self.limits.listeners));
+        }
+        let own = self.listeners_each.take(caller.who.clone());
+        let own = own.ok_or_else(|| full(self.listeners_each.most()))?;
+        let slot = self.listeners.take().ok_or_else(|| full(self.listeners.most()))?;
+        Ok([Some(slot), Some(own)])
+    }
+
     /// What holds; never waits for a change.
     pub(crate) fn in_force(&self) -> Result<InForce, ApiError> {
         Ok(self.control.policy()?)
@@ -205,7 +229,11 @@ impl App {
             Known::WrongToken => "the token is not known",
         };
         let from = peer.name();
-        if !self.wrong_tokens.admit(&from, now) {
+        let guesser = match peer {
+            Peer::Local { .. } => from.clone(),
+            Peer::Remote(address) => network(*address).to_string(),
+        };
+        if !self.wrong_tokens.admit(&guesser, now) {
             // Not told any more: whoever guesses shall not fill the log.
             self.turned_away[WRONG_TOKENS].fetch_add(1, Ordering::Relaxed);
             let most = self.limits.wrong_tokens_per_minute;
@@ -251,8 +279,9 @@ pub(crate) const UNTOLD: usize = 3;
 /// Characters of a refusal in the log.
 const TOLD_MAX: usize = 200;
 
-/// One address may have that part of the connections over TCP.
-const ADDRESS_SHARE: usize = 4;
+/// One address may have that part of the connections over TCP, one token that part of the
+/// listeners.
+const SHARE: usize = 4;
 
 /// A person sees no difference; the worker is asked 50 times a second at most.
 const STATUS_AGE_MAX: std::time::Duration = std::time::Duration::from_millis(20);

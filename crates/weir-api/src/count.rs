@@ -50,31 +50,36 @@ impl Slots {
     }
 }
 
-/// So many places for each address from which somebody comes.
+/// So many places for each of those who are told apart by a key: an address, a caller.
 #[derive(Debug)]
-pub(crate) struct ByAddress {
+pub(crate) struct Shares<K> {
     most: usize,
-    taken: Mutex<BTreeMap<IpAddr, Slots>>,
+    taken: Mutex<BTreeMap<K, Slots>>,
     refused: AtomicUsize,
 }
 
-impl ByAddress {
+impl<K: Ord> Shares<K> {
     /// That many places for each.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default(), refused: AtomicUsize::new(0) }
     }
 
-    /// A place, if one is free for who comes from there; counted if none is. Addresses that have
-    /// none any more are forgotten, so that there are no more than places in all.
-    pub(crate) fn take(&self, address: IpAddr) -> Option<Slot> {
+    /// A place, if one is free for him; counted if none is. Who has none any more is forgotten, so
+    /// that there are no more than places in all.
+    pub(crate) fn take(&self, key: K) -> Option<Slot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, slots| slots.taken() > 0);
-        let slots = taken.entry(network(address)).or_insert_with(|| Slots::new(self.most));
+        let slots = taken.entry(key).or_insert_with(|| Slots::new(self.most));
         let slot = slots.take();
         if slot.is_none() {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         slot
+    }
+
+    /// Places of each.
+    pub(crate) const fn most(&self) -> usize {
+        self.most
     }
 
     /// How often none was free.
@@ -83,10 +88,11 @@ impl ByAddress {
     }
 }
 
-/// Whoever has an IPv6 address has 2⁶⁴ of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
+/// By which somebody out there is told from others: whoever has an IPv6 address has 2⁶⁴ of them,
+/// and an IPv4 address may come as an IPv6 one.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        address @ IpAddr::V4(_) => address,
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::from([a, b, c, d, 0, 0, 0, 0])
@@ -115,9 +121,11 @@ mod tests {
     }
     #[test]
     fn one_address_leaves_room_for_others() {
-        let places = ByAddress::new(2);
-        let [one, other, same] =
-            ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(|text| text.parse().unwrap());
+        let places = Shares::new(2);
+        let network = |text: &str| network(text.parse().unwrap());
+        let [one, other, same] = ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(network);
+        assert_eq!(network("::ffff:192.0.2.1"), one);
+        assert_ne!(network("::ffff:192.0.2.2"), one);
         let held = [places.take(one), places.take(one)];
         assert!(held.iter().all(Option::is_some) && places.take(one).is_none());
         let held_too = [places.take(other), places.take(same)];

@@ -147,10 +147,7 @@ pub(crate) async fn explain(
         return Err(refusal);
     }
     // Each holds two statuses while it waits: as many as may listen to events.
-    let Some(_slot) = app.listeners.take() else {
-        let text = format!("{} listen or wait already, which is the most", app.listeners.most());
-        return Err(ApiError::new(Code::Busy, text));
-    };
+    let _slots = app.listener(&caller)?;
     let before = app.status().await?;
     tokio::time::sleep(Duration::from_millis(interval)).await;
     let after = app.status().await?;

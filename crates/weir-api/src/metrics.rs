@@ -203,6 +203,7 @@ fn interface(page: &mut Page, app: &App) {
         ("connections", &app.connections),
         ("remote_connections", &app.remote_connections),
         ("listeners", &app.listeners),
+        ("root_listeners", &app.root_listeners),
     ];
     for (reason, slots) in places {
         let refused = u64::try_from(slots.refused()).unwrap_or(u64::MAX);

@@ -204,10 +204,7 @@ pub(crate) async fn events(
         );
         return Err(ApiError::new(Code::Malformed, text));
     }
-    let Some(slot) = app.listeners.take() else {
-        let text = format!("{} listen to events, which is the most", app.listeners.most());
-        return Err(ApiError::new(Code::Busy, text));
-    };
+    let slot = app.listener(&caller)?;
     let interval = tokio::time::interval(Duration::from_millis(interval_ms));
     let state = (Events { app, caller, told: None }, interval, slot);
     let stream = futures_util::stream::unfold(state, |(mut events, mut interval, slot)| async {

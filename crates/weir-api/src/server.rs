@@ -29,7 +29,7 @@ use weir_policy::{Policy, Reservation};
 
 use crate::app::App;
 use crate::caller::Peer;
-use crate::count::Slot;
+use crate::count::{Slot, network};
 use crate::error::{ApiError, Code};
 use crate::limits::Limits;
 use crate::stall::Impatient;
@@ -176,7 +176,7 @@ async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app
             continue;
         };
         // A connection that is too many cannot be told so before a handshake, which costs more.
-        let Some(of_address) = app.remote_addresses.take(address.ip()) else { continue };
+        let Some(of_address) = app.remote_addresses.take(network(address.ip())) else { continue };
         let Some(slot) = app.remote_connections.take() else { continue };
         let (acceptor, app) = (acceptor.clone(), Arc::clone(&app));
         tokio::spawn(async move {

@@ -4,6 +4,7 @@
 //! A change is read as a whole, checked as a whole, taken over by the worker as a whole, and
 //! written down; where the last fails, the worker goes back.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +13,7 @@ use weir_host::StateDir;
 use weir_policy::{Draft, Edit, EditError, Place, Policy, Problems};
 
 use crate::changes::{self, Change, ChangeKind, Changes};
-use crate::control::{InForce, Refusal, RefusalKind, Wish};
+use crate::control::{InForce, Refusal, RefusalKind, Wish, socket_path};
 use crate::error::NodeError;
 use crate::overlay::{self, Overlay};
 
@@ -253,10 +254,11 @@ impl Book {
 }
 
 /// Renames the overlay of the node whose file has this text, so that the file alone holds; under
-/// which name it is kept, if there was one.
+/// which name it is kept, if there was one. What was put aside before stays.
 ///
 /// # Errors
-/// The text is no sound policy; the overlay cannot be renamed.
+/// The text is no sound policy; a node of that name runs, whose overlay it is; the overlay cannot
+/// be renamed.
 pub(crate) fn put_aside(
     text: &str,
     config: &Path,
@@ -265,13 +267,27 @@ pub(crate) fn put_aside(
     let (_, policy) = Draft::parse(text)
         .map_err(|problems| NodeError::Policy { path: config.to_owned(), problems })?;
     let path = Overlay::path(state, &policy.node.name);
-    let aside = path.with_extension("aside");
-    match std::fs::rename(&path, &aside) {
-        Ok(()) => Ok(Some(aside)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(NodeError::io(&path, error)),
+    let socket = socket_path(state.path(), &policy.node.name);
+    if UnixStream::connect(&socket).is_ok() {
+        let runs = std::io::Error::other("a node of this name runs, and its live changes hold");
+        return Err(NodeError::io(&socket, runs));
     }
+    for number in 0..ASIDE_MAX {
+        let aside = path.with_extension(format!("aside-{number}"));
+        // Unlike a rename, a link takes no other's place.
+        match std::fs::hard_link(&path, &aside).and_then(|()| std::fs::remove_file(&path)) {
+            Ok(()) => return Ok(Some(aside)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(NodeError::io(&path, error)),
+        }
+    }
+    let full = std::io::Error::other(format!("{ASIDE_MAX} were put aside already; remove some"));
+    Err(NodeError::io(&path, full))
 }
+
+/// Overlays that are kept aside.
+const ASIDE_MAX: u32 = 100;
 
 /// The file with the overlay on it, written as sparsely as it was: a value that follows from
 /// another, as a burst does from its rate, goes on following it.
@@ -469,6 +485,9 @@ mod tests {
         let (book, _) = Book::open(&text, config, &state).unwrap();
         assert!(book.overlay().is_empty());
         assert_eq!(put_aside(&text, config, &state).unwrap(), None);
+        std::fs::write(Overlay::path(&state, "node"), "{}").unwrap();
+        let second = put_aside(&text, config, &state).unwrap().unwrap();
+        assert!(second != aside && aside.exists() && second.exists(), "both are kept");
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -17,17 +17,21 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Calls `follow` now, and whenever something happened to a device of this network namespace;
-    /// again after [`RETRY`] while that is true which it says.
+    /// Calls `follow` now, whenever something happened to a device of this network namespace, and
+    /// when `look`, which is called [`END_POLL`] after each other, says so; again after [`RETRY`],
+    /// twice that and so on up to [`RETRY_MAX`], while that is true which it says.
     ///
     /// # Errors
     /// The kernel tells no events, or there is no thread to be had.
-    pub(crate) fn start(mut follow: impl FnMut() -> bool + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(
+        mut look: impl FnMut() -> bool + Send + 'static,
+        mut follow: impl FnMut() -> bool + Send + 'static,
+    ) -> io::Result<Self> {
         let events = LinkEvents::open()?;
         let ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ended);
         let watch = move || {
-            let mut due = Some(Instant::now());
+            let (mut due, mut pause) = (Some(Instant::now()), RETRY);
             while !end.load(Ordering::Relaxed) {
                 // Where the socket fails, a look each time round does.
                 let happened = events.wait(END_POLL).unwrap_or_else(|_| {
@@ -38,8 +42,13 @@ impl Watch {
                     // A device is made in several steps, each of which is told.
                     std::thread::sleep(SETTLE);
                 }
-                if happened || due.is_some_and(|due| Instant::now() >= due) {
-                    due = follow().then(|| Instant::now() + RETRY);
+                let looked = look();
+                if happened {
+                    pause = RETRY;
+                }
+                if happened || looked || due.is_some_and(|due| Instant::now() >= due) {
+                    due = follow().then(|| Instant::now() + pause);
+                    pause = (2 * pause).min(RETRY_MAX);
                 }
             }
         };
@@ -59,6 +68,9 @@ impl Watch {
 /// short for who waits for it.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// What fails for long is not tried so often that it is a load.
+const RETRY_MAX: Duration = Duration::from_secs(32);
+
 /// Between the first word of a device and the look at it.
 const SETTLE: Duration = Duration::from_millis(20);
 
@@ -74,11 +86,12 @@ mod tests {
     fn it_follows_at_once_and_again_while_it_fails() {
         let (told, tells) = mpsc::channel();
         let mut calls = 0;
-        let watch = Watch::start(move || {
+        let follow = move || {
             calls += 1;
             let _gone = told.send(Instant::now());
             calls == 1
-        });
+        };
+        let watch = Watch::start(|| false, follow);
         let watch = watch.unwrap();
         let first = tells.recv_timeout(Duration::from_secs(5)).unwrap();
         let second = tells.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -420,7 +420,6 @@ impl Node {
         let commands = self.commands.get().ok_or_else(not_now("the node is starting"))?;
         let mut site = self.site();
         let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
-        self.questions.ask(Duration::ZERO);
         let note = site.change(policy.clone(), commands, device_number)?;
         note.into_iter().for_each(|note| self.note(note));
         Ok(())
@@ -438,10 +437,17 @@ impl Node {
 
     /// Follows the host's devices from now on, until the watch ends.
     fn watch_devices(self: &Arc<Self>) -> std::io::Result<Watch> {
-        let node = Arc::clone(self);
+        let (node, looker) = (Arc::clone(self), Arc::clone(self));
+        let otherwise = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&otherwise);
+        let look = move || {
+            seen.fetch_or(looker.questions.ask(), Ordering::Relaxed);
+            seen.load(Ordering::Relaxed)
+        };
         let mut told = Vec::new();
-        Watch::start(move || {
-            let Followed { notes, failed } = node.follow_devices();
+        Watch::start(look, move || {
+            let anew = otherwise.swap(false, Ordering::Relaxed);
+            let Followed { notes, failed } = node.follow_devices(anew);
             // Once for each cause, however often it is tried again.
             if notes != told {
                 notes.iter().for_each(|note| node.note(note.clone()));
@@ -451,13 +457,14 @@ impl Node {
         })
     }
 
-    fn follow_devices(&self) -> Followed {
+    /// Takes and lets go of devices; `anew`: what those that stay can do is to be looked at again.
+    fn follow_devices(&self, anew: bool) -> Followed {
         // Meanwhile nobody asks for anything else.
         let _book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(commands), Some(site)) = (self.commands.get(), &mut *self.site()) else {
             return Followed::default();
         };
-        site.follow(commands, device_number)
+        site.follow(commands, anew, device_number)
     }
 
     /// What it holds is written down in a journal, whatever happened to the thread with the lock.
@@ -493,7 +500,6 @@ impl Notes {
 
 impl Control for Node {
     fn status(&self) -> Result<Status, Refusal> {
-        self.questions.ask(QUESTIONS_AGE);
         let mut status = self.ask(Command::Status)?;
         let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         status.add_waiting(&in_force.policy);
@@ -553,9 +559,6 @@ impl Control for Node {
         self.ask(|reply| Command::Capture(request, reply))?.map_err(refused)
     }
 }
-
-/// Devices need not be asked about more often, however many want to know.
-const QUESTIONS_AGE: Duration = Duration::from_millis(20);
 
 /// Notes that wait to be told.
 const NOTES_MAX: usize = 64;

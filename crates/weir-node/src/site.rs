@@ -79,15 +79,20 @@ impl Site {
         Ok(back)
     }
 
-    /// Lets go of devices that went, or were made anew, and takes those that came.
+    /// Lets go of devices that went, or were made anew, and takes those that came. `anew`: what is
+    /// redirected is decided again, since a device that stays can do something else now.
     pub(crate) fn follow(
         &mut self,
         commands: &SyncSender<Command>,
+        anew: bool,
         number: impl Fn(&str) -> Option<u32>,
     ) -> Followed {
         let there = present::there(&self.wanted, number);
         let mut followed = Followed::default();
         if there == self.devices {
+            if anew {
+                self.settle(there, commands, &mut followed);
+            }
             return followed;
         }
         let mut stays = self.devices.clone();

@@ -42,12 +42,14 @@ impl Facts {
         })
     }
 
-    /// Asks the kernel. What it does not answer (the device was deleted) stays as it was.
-    pub fn ask(&self) {
+    /// Asks the kernel; whether the device takes redirected frames otherwise than before. What is
+    /// not answered (the device was deleted) stays as it was.
+    pub fn ask(&self) -> bool {
         if let Ok(dropped) = link::dropped_on_transmit(self.ifindex) {
             self.dropped.store(dropped, Ordering::Relaxed);
         }
-        self.redirects.store(link::takes_redirects(self.ifindex), Ordering::Relaxed);
+        let takes = link::takes_redirects(self.ifindex);
+        self.redirects.swap(takes, Ordering::Relaxed) != takes
     }
 
     /// Frames that the device dropped on transmission since it was opened, as it said last.
@@ -71,17 +73,28 @@ impl Questions {
         state.of.push(Arc::downgrade(facts));
     }
 
-    /// Asks about every device, unless that was done less than `age` ago.
-    pub fn ask(&self, age: Duration) {
-        // Held meanwhile: who comes second waits for the answers instead of asking again.
+    /// Asks about every device, unless that was done lately: [`EACH`] ago a device, and [`LEAST`]
+    /// at least. Whether one takes redirected frames otherwise than before.
+    pub fn ask(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let devices = u32::try_from(state.of.len()).unwrap_or(u32::MAX);
+        let age = EACH.saturating_mul(devices).max(LEAST);
         if state.asked.is_some_and(|asked| asked.elapsed() < age) {
-            return;
+            return false;
         }
-        state.of.iter().filter_map(Weak::upgrade).for_each(|facts| facts.ask());
         state.asked = Some(Instant::now());
+        let of: Vec<Arc<Facts>> = state.of.iter().filter_map(Weak::upgrade).collect();
+        // Who opens a device meanwhile need not wait for the kernel.
+        drop(state);
+        of.iter().fold(false, |changed, facts| facts.ask() | changed)
     }
 }
+
+/// The kernel is asked about some 200 devices a second, which leaves its lock to others.
+const EACH: Duration = Duration::from_millis(5);
+
+/// What was dropped is known that soon after.
+const LEAST: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
@@ -92,14 +105,14 @@ mod tests {
         let questions = Questions::default();
         let facts = Facts::of(link::ifindex("lo").unwrap());
         questions.add(&facts);
-        questions.ask(Duration::ZERO);
+        assert!(!questions.ask(), "nothing is otherwise");
         assert_eq!(facts.dropped(), 0);
         assert!(!facts.takes_redirects(), "the loopback device takes none");
         drop(facts);
         questions.add(&Facts::of(1));
         assert_eq!(questions.state.lock().unwrap().of.len(), 1, "the first is forgotten");
         let before = questions.state.lock().unwrap().asked;
-        questions.ask(Duration::from_secs(3600));
+        questions.ask();
         assert_eq!(questions.state.lock().unwrap().asked, before, "too soon");
     }
 }

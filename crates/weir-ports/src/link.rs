@@ -45,8 +45,9 @@ pub(crate) fn dropped_on_transmit(ifindex: u32) -> io::Result<u64> {
 /// program; one that does not drops them without a word.
 pub(crate) fn takes_redirects(ifindex: u32) -> bool {
     let index = i32::try_from(ifindex).unwrap_or(0);
+    let Ok(any) = socket(libc::AF_INET, libc::SOCK_DGRAM, 0) else { return false };
     // The question is about the device; whose program asks is of no account.
-    let features = libbpf_rs::Xdp::new(io::stdin().as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
+    let features = libbpf_rs::Xdp::new(any.as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
     features.is_ok_and(|features| features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
 }
 
