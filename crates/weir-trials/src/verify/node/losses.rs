@@ -59,7 +59,8 @@ impl Devices {
 }
 
 /// Keeps, by where, what was lost of a flow, and claims that every lost packet is named. The
-/// counters of a port are those of all its flows: they name at least what this one lost.
+/// counters are those of a node that was started for the run and of vifs with this flow alone, and
+/// so are the devices': but for the port's as it sends, where all meet, which names nothing.
 pub(super) fn judge(
     trial: &mut Trial<'_>,
     (row, name): (&Row, &str),
@@ -76,7 +77,12 @@ pub(super) fn judge(
     };
     let [came_by, left_by] = [way.from, way.to].map(|vif| vif.unwrap_or(UPLINK));
     add(format!("device-{came_by}-received"), after.since(before, came_by, 0));
-    add(format!("device-{left_by}-sent"), after.since(before, left_by, 1));
+    if way.to.is_some() {
+        add(format!("device-{left_by}-sent"), after.since(before, left_by, 1));
+    } else {
+        let dropped = after.since(before, left_by, 1);
+        trial.keep(&row.id(&format!("{name}/port-dropped")), Series::count("packet", dropped))?;
+    }
     let vif = |name: Option<&str>| name.and_then(|name| status?.vif(name));
     for (what, iface, direction) in [
         ("send", vif(way.from), (|vif| &vif.send) as fn(&IfaceStatus) -> &DirectionStatus),

@@ -127,6 +127,10 @@ fn beyond(own: &str) -> Vec<Ask> {
         all.push((Method::POST, path.to_owned(), ""));
     }
     all.push((Method::GET, "/v1/document".to_owned(), ""));
+    // To bring or take a vif is the operator's, even the tenant's own.
+    let vif = "{\"name\":\"more\",\"slice\":\"t0\"}";
+    all.push((Method::POST, "/v1/vifs".to_owned(), vif));
+    all.push((Method::DELETE, format!("/v1/vifs/{own}"), ""));
     all
 }
 
