@@ -50,6 +50,8 @@ pub(crate) struct App {
     pub(crate) listeners_each: Shares<String>,
     /// Root's own, whom no token keeps out.
     pub(crate) root_listeners: Slots,
+    /// Reports that are being read.
+    pub(crate) reports: Slots,
     /// What was refused at the door, by code, since the start.
     pub(crate) turned_away: [AtomicU64; 4],
     /// Answers that refuse, by status.
@@ -78,6 +80,7 @@ impl App {
             listeners: Slots::new(limits.listeners),
             listeners_each: Shares::new((limits.listeners / SHARE).max(1)),
             root_listeners: Slots::new(limits.listeners),
+            reports: Slots::new(REPORTS),
             turned_away: Default::default(),
             refusals: StdMutex::default(),
             stalled: AtomicU64::new(0),
@@ -267,6 +270,9 @@ impl App {
         }
     }
 }
+
+/// Reports that are read at once: half of the threads that wait.
+const REPORTS: usize = 2;
 
 /// Callers that are not known.
 pub(crate) const UNKNOWN: usize = 0;

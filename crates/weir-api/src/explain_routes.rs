@@ -151,6 +151,10 @@ pub(crate) async fn explain(
     let before = app.status().await?;
     tokio::time::sleep(Duration::from_millis(interval)).await;
     let after = app.status().await?;
+    let now = app.in_force()?.policy;
+    let Some(caller) = caller.still(&now) else {
+        return Err(ApiError::new(Code::NotAuthenticated, "the token is not known any more"));
+    };
     let is_asked = |vif: &Vif| {
         caller.sees(&policy, vif) && query.vif.as_ref().is_none_or(|name| *name == vif.name)
     };
@@ -191,6 +195,7 @@ fn side(
         got_bps: other.got_bps,
         min_rate_bps: other.guaranteed_bps,
     };
+    let seen: Vec<&Other> = of.others.iter().filter(sees).collect();
     let remedies = of.remedies.iter().filter(|remedy| all || !remedy.operator);
     ExplainSide {
         limiter: of.limiter.name().to_owned(),
@@ -215,8 +220,8 @@ fn side(
             .collect(),
         port_rate_bps: of.port_bps[0],
         port_got_bps: all.then_some(of.port_bps[1]),
-        others: of.others.iter().filter(sees).map(other).collect(),
-        more_others: if all { of.more_others } else { 0 },
+        others: seen.iter().take(explain::OTHERS_MAX).map(|one| other(one)).collect(),
+        more_others: seen.len().saturating_sub(explain::OTHERS_MAX),
         remedies: remedies.map(|remedy| remedy.what.clone()).collect(),
     }
 }

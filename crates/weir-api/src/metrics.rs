@@ -185,6 +185,9 @@ fn worker(page: &mut Page, status: &Status) {
     }
     page.sample("weir_worker_lateness_seconds_sum", &[], seconds(late.sum_ns));
     page.sample("weir_worker_lateness_seconds_count", &[], late.count);
+    let name = "weir_worker_recent_lateness_seconds";
+    page.family(name, "The latest waking of the last second.", "gauge");
+    page.sample(name, &[], seconds(late.recent_max_ns));
     let name = "weir_removed_packets_total";
     page.family(name, "Packets lost with what a change of policy took away.", "counter");
     for (place, lost) in [("queue", status.removed.queued), ("device", status.removed.unread)] {

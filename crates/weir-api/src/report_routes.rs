@@ -40,7 +40,10 @@ pub struct ReportView {
     pub until_unix_ms: u64,
     /// Slices and their vifs, by name; a slice before its vifs.
     pub lines: Vec<ReportLine>,
-    /// Ends of files that a crash had torn when the store was opened.
+    /// Slices and vifs that are not among the lines: 4096 are, at most.
+    #[serde(default)]
+    pub more: u64,
+    /// Ends of files that a crash had torn when the store was opened, and blocks that are damaged.
     pub torn: u64,
     /// Bytes that the store takes on disk, now and ever.
     pub store_bytes: u64,
@@ -130,6 +133,11 @@ pub(crate) async fn report(
             return Err(refusal);
         }
     }
+    // Reading takes a while: whoever asks for many reports does not keep others waiting.
+    let Some(_slot) = app.reports.take() else {
+        let text = format!("{} reports are being read, which is the most", app.reports.most());
+        return Err(ApiError::new(Code::Busy, text));
+    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let until_unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let since_unix_ms = until_unix_ms.saturating_sub(query.since_s * 1_000);
@@ -140,6 +148,7 @@ pub(crate) async fn report(
         since_unix_ms,
         until_unix_ms,
         lines: answer.lines.into_iter().map(line).collect(),
+        more: answer.more,
         torn: answer.torn,
         store_bytes: answer.store_bytes,
     }))

@@ -20,6 +20,8 @@ pub struct Flow {
     pub waited: Amount,
     /// Queued at the end.
     pub waits: Amount,
+    /// Of those handed on, marked "congestion experienced"; packets.
+    pub marked: u64,
     /// Dropped, by cause and reason; only reasons that occurred.
     pub dropped: BTreeMap<Cause, BTreeMap<Reason, Amount>>,
 }
@@ -88,6 +90,7 @@ impl Flow {
             got: minus(after.sent, before.sent),
             waited: before.backlog,
             waits: after.backlog,
+            marked: after.marked.saturating_sub(before.marked),
             ..Self::default()
         };
         for reason in Reason::ALL {
@@ -120,16 +123,25 @@ impl Flow {
     }
 }
 
-/// As the port's layer counts it; padding of frames below 60 bytes is left out.
-pub(crate) fn charged(port: &Port, amount: Amount) -> u64 {
-    let header = match port.layer {
-        Layer::L1 => 24,
-        Layer::L2 => 0,
-        Layer::L3 => -14,
+/// As the port's layer counts it: each frame at least as long as the layer's least, by the mean of
+/// these frames. `tagged`: they carry a slice's tag on the port, which counters leave out.
+pub(crate) fn charged(port: &Port, amount: Amount, tagged: bool) -> u64 {
+    let (tag, least) = match port.layer {
+        Layer::L1 => (TAG, LEAST),
+        Layer::L2 => (TAG, 0),
+        Layer::L3 => (0, 0),
     };
-    let more = i128::from(header + port.overhead) * i128::from(amount.packets);
-    u64::try_from((i128::from(amount.bytes) + more).max(0)).unwrap_or(u64::MAX)
+    let more = i128::from(port.packet_overhead() + if tagged { tag } else { 0 });
+    let bytes = amount.bytes.max(amount.packets.saturating_mul(least));
+    let all = i128::from(bytes) + more * i128::from(amount.packets);
+    u64::try_from(all.max(0)).unwrap_or(u64::MAX)
 }
+
+/// Bytes of an 802.1Q tag.
+const TAG: i32 = 4;
+
+/// Bytes of the shortest frame on a wire, without FCS.
+const LEAST: u64 = 60;
 
 #[cfg(test)]
 mod tests {
@@ -173,5 +185,18 @@ mod tests {
         let before = status(amount(100, 9_000), amount(90, 8_000), &[]);
         let after = status(amount(5, 500), amount(5, 500), &[]);
         assert_eq!(Flow::between(&before, &after).got, amount(5, 500));
+    }
+
+    /// What the switch charges a frame of each of these lengths on the wire.
+    #[test]
+    fn short_frames_and_tags_count_as_on_the_wire() {
+        let mut port = Port::new("p", weir_units::BitRate::from_mbps(10));
+        let mut of = |layer, bytes: u64, tagged| {
+            port.layer = layer;
+            charged(&port, amount(10, 10 * bytes), tagged)
+        };
+        assert_eq!([of(Layer::L2, 54, false), of(Layer::L2, 54, true)], [540, 580]);
+        assert_eq!([of(Layer::L1, 54, false), of(Layer::L1, 1514, false)], [840, 15_380]);
+        assert_eq!([of(Layer::L3, 54, false), of(Layer::L3, 54, true)], [400, 400]);
     }
 }

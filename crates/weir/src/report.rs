@@ -85,9 +85,13 @@ fn page(report: &ReportView) -> String {
     if silent > 0 {
         let _written = writeln!(page, "{silent} directions without guarantee and traffic left out");
     }
+    if report.more > 0 {
+        let more = report.more;
+        let _written = writeln!(page, "{more} more slices and vifs: name one with --tenant");
+    }
     if report.torn > 0 {
         let torn = report.torn;
-        let _written = writeln!(page, "{torn} torn records were dropped when the node started");
+        let _written = writeln!(page, "{torn} torn ends and damaged blocks are not in it");
     }
     page
 }
@@ -187,6 +191,7 @@ mod tests {
             since_unix_ms: 0,
             until_unix_ms: 9_000,
             lines: vec![line],
+            more: 0,
             torn: 1,
             store_bytes: 0,
         };
@@ -197,6 +202,6 @@ mod tests {
              20.00Mbit of 30.00Mbit, 8 s before the end"
         );
         assert_eq!(lines[2], "1 directions without guarantee and traffic left out");
-        assert_eq!(lines[3], "1 torn records were dropped when the node started");
+        assert_eq!(lines[3], "1 torn ends and damaged blocks are not in it");
     }
 }

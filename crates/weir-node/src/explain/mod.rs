@@ -47,10 +47,8 @@ pub struct Side {
     pub dropped: BTreeMap<Reason, Amount>,
     /// Rate of the port, and what all got of it.
     pub port_bps: [u64; 2],
-    /// Others on the port that got anything, most first; [`OTHERS_MAX`] at most.
+    /// Others on the port that got anything, most first.
     pub others: Vec<Other>,
-    /// Others that got anything and are not listed.
-    pub more_others: usize,
     /// Commands that would give it more.
     pub remedies: Vec<Remedy>,
 }
@@ -192,12 +190,10 @@ impl Scene<'_> {
             .filter(|other| other.got_bps > 0)
             .collect();
         others.sort_by_key(|other| (std::cmp::Reverse(other.got_bps), other.vif));
-        let more_others = others.len().saturating_sub(OTHERS_MAX);
         let remedies = self.remedies(id, direction, limiter, &others);
-        others.truncate(OTHERS_MAX);
         let dropped = flow.dropped.values().flatten().map(|(reason, of)| (*reason, *of)).collect();
         Side {
-            offered_bps: self.bps(charged(port, flow.offered)),
+            offered_bps: self.offered_bps(id, direction),
             got_bps: self.got_bps(id, direction),
             offered_pps: self.per_second(flow.offered.packets),
             got_pps: self.per_second(flow.got.packets),
@@ -207,7 +203,6 @@ impl Scene<'_> {
             dropped,
             port_bps: [port.rate.as_bps(), self.port_bps(vif.port, direction)],
             others,
-            more_others,
             remedies,
         }
     }
@@ -219,12 +214,17 @@ impl Scene<'_> {
 
     pub(crate) fn got_bps(&self, vif: VifId, direction: Direction) -> u64 {
         let port = &self.policy[self.policy[vif].port];
-        self.bps(charged(port, self.flow(vif, direction).got))
+        self.bps(charged(port, self.flow(vif, direction).got, self.tagged(vif, direction)))
     }
 
     pub(crate) fn offered_bps(&self, vif: VifId, direction: Direction) -> u64 {
         let port = &self.policy[self.policy[vif].port];
-        self.bps(charged(port, self.flow(vif, direction).offered))
+        self.bps(charged(port, self.flow(vif, direction).offered, self.tagged(vif, direction)))
+    }
+
+    /// Whether its frames carry a tag on the port.
+    fn tagged(&self, vif: VifId, direction: Direction) -> bool {
+        direction == Direction::Send && self.policy[self.policy[vif].slice].vlan.is_some()
     }
 
     /// What all got of a port: of what it sends, what left on its wire; towards the vifs, what they
@@ -235,7 +235,7 @@ impl Scene<'_> {
             let sent = |status: &Status| status.port(&port.name).map(|port| port.send.clone());
             let both = sent(self.before).zip(sent(self.after));
             let got = both.map(|(before, after)| Flow::between(&before, &after).got);
-            return self.bps(charged(port, got.unwrap_or_default()));
+            return self.bps(charged(port, got.unwrap_or_default(), false));
         }
         let vifs = self.policy.vifs().filter(|(_, vif)| vif.port == id);
         vifs.map(|(vif, _)| self.got_bps(vif, direction)).fold(0, u64::saturating_add)

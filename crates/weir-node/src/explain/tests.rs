@@ -234,7 +234,7 @@ fn what_no_limit_explains_is_the_machine_s() {
         (after.worker.turns, after.worker.busy_turns) = (1_000, 990);
     };
     assert_eq!(scene(&policy(), drops(), busy).limiter, Limiter::Worker);
-    let late = |after: &mut Status| after.worker.lateness.sum_ns = 30_000_000;
+    let late = |after: &mut Status| after.worker.lateness.recent_max_ns = 30_000_000;
     assert_eq!(scene(&policy(), drops(), late).limiter, Limiter::Worker);
     let lost = |after: &mut Status| after.ports[0].lost_after_transmit = 3;
     let side = scene(&policy(), drops(), lost);
@@ -254,7 +254,8 @@ fn a_sender_that_waits_is_held_by_a_full_queue() {
     let side = scene(&with(rate), [a.clone(), Told::default(), Told::default()], |_| {});
     assert_eq!((side.limiter, side.waits.packets), (Limiter::VifRate, 200));
     a.queued = 20;
-    let side = scene(&with(rate), [a, Told::default(), Told::default()], |_| {});
+    let twice = |policy: &mut Policy| policy.vifs[0].send.rate = Some(BitRate::from_mbps(20));
+    let side = scene(&with(twice), [a, Told::default(), Told::default()], |_| {});
     assert_eq!(side.limiter, Limiter::Demand, "a queue that is hardly used");
 }
 
@@ -282,4 +283,28 @@ fn who_has_the_rest_is_listed_most_first() {
         ("weir set slice gold --priority 2", true),
     ];
     assert_eq!(remedies, expected);
+}
+
+/// CoDel keeps the queue of a flow that backs off short, and drops next to nothing.
+#[test]
+fn a_short_queue_on_a_full_port_is_held_by_the_port() {
+    let mut a = told(5_000, 5_000, &[]);
+    a.queued = 3;
+    let dropped = [(NoCredit, 9_000)];
+    let sent = || [a.clone(), Told::default(), told(14_000, 4_990, &dropped)];
+    assert_eq!(scene(&policy(), sent(), |_| {}).limiter, Limiter::Port);
+    let marks = |after: &mut Status| after.vifs[0].send.marked = 100;
+    let quiet = || [told(5_000, 5_000, &[]), Told::default(), told(14_000, 4_990, &dropped)];
+    assert_eq!(scene(&policy(), quiet(), |_| {}).limiter, Limiter::Demand);
+    assert_eq!(scene(&policy(), quiet(), marks).limiter, Limiter::Port);
+}
+
+#[test]
+fn who_waits_for_its_device_is_told_so() {
+    let away = |after: &mut Status| after.vifs[0].waiting = true;
+    let side = scene(&policy(), [quiet(), quiet(), quiet()], away);
+    assert_eq!(
+        (side.limiter, side.because.as_str()),
+        (Limiter::Device, "it waits for its device a")
+    );
 }

@@ -40,20 +40,26 @@ struct Kept {
     store: Result<Store, String>,
     sync: Duration,
     synced: Instant,
+    /// To open it again.
+    paths: [PathBuf; 2],
+    bounds: Report,
 }
 
 impl Keeper {
     /// Opens the store; what is wrong with it is said, and told to whoever asks for a report.
     pub(crate) fn open(&self, paths: &[PathBuf; 2], bounds: &Report) -> Option<String> {
         let opened = Store::open(paths, bounds);
-        let kernel = opened.as_ref().map_or_else(|_| Ok(BTreeMap::new()), Store::kernel);
+        let resumed = opened.as_ref().ok().and_then(|store| store.resume().ok());
+        let (next, kernel) = resumed.unwrap_or_default();
         let store = opened.map_err(|error| format!("no service report is kept: {error}"));
         let failed = store.as_ref().err().cloned();
         *self.kept() = Some(Kept {
-            recorder: Recorder::after(kernel.unwrap_or_default()),
+            recorder: Recorder::after(next, kernel),
             store,
             sync: Duration::from_nanos(bounds.sync.as_nanos()),
             synced: Instant::now(),
+            paths: paths.clone(),
+            bounds: bounds.clone(),
         });
         failed
     }
@@ -87,7 +93,10 @@ impl Keeper {
         let kept = self.kept();
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let store = kept.as_ref().ok_or_else(starting)?.store.as_ref();
-        let answer = store.map_err(|why| refused(why.clone()))?.ask(now_unix_ms(), question);
+        let reader = store.map_err(|why| refused(why.clone()))?.reader();
+        // Whoever reads for long keeps no second from being recorded.
+        drop(kept);
+        let answer = reader.and_then(|reader| reader.ask(now_unix_ms(), question));
         answer.map_err(|error| refused(format!("service report: {error}")))
     }
 
@@ -104,7 +113,14 @@ impl Keeper {
 
 impl Kept {
     fn write(&mut self, taken: &Taken) -> Option<String> {
-        let Self { store, sync, synced, .. } = self;
+        let Self { store, sync, synced, paths, bounds, .. } = self;
+        if store.is_err() && synced.elapsed() >= *sync {
+            *synced = Instant::now();
+            // Seconds in between are in no record. What was said stays so while it fails.
+            if let Ok(again) = Store::open(paths, bounds) {
+                *store = Ok(again);
+            }
+        }
         let done = store.as_mut().ok()?.append(taken).and_then(|()| match store {
             Ok(store) if synced.elapsed() >= *sync => {
                 *synced = Instant::now();
@@ -113,7 +129,7 @@ impl Kept {
             _ => io::Result::Ok(()),
         });
         let error = done.err()?;
-        // A disk that fails is not asked every second; the next start tries again.
+        // A disk that fails is not asked every second, but as often as it is synced.
         let why = format!("no service report is kept any more: {error}");
         *store = Err(why.clone());
         Some(why)

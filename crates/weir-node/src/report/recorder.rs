@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use weir_policy::{Direction, Guarantees, Policy, SliceId, Vif};
-use weir_units::Nanos;
+use weir_policy::{Direction, Guarantees, Policy, PortId, Share, SliceId, Vif};
+use weir_switch::Reason;
+use weir_units::{BitRate, Nanos};
 
 use super::record::{Kernel, Record, Subject};
 use super::service::{Second, Service, plus};
@@ -15,6 +16,8 @@ use crate::status::{Amount, DirectionStatus, Status};
 /// What is known of the seconds so far.
 #[derive(Debug, Default)]
 pub struct Recorder {
+    /// Number of the next second.
+    next: u64,
     last: Option<Last>,
     /// What earlier processes had counted in the kernel of each vif, both directions, as the store
     /// says.
@@ -36,12 +39,15 @@ pub struct Taken {
 struct Last {
     now_ns: u64,
     at_unix_ms: Option<u64>,
+    /// What held then: a change within a second owes the lesser of both.
+    policy: Policy,
     vifs: BTreeMap<String, [DirectionStatus; 2]>,
 }
 
 /// The time that records tell of.
 #[derive(Clone, Copy)]
 struct Span {
+    number: u64,
     from_unix_ms: u64,
     at_unix_ms: u64,
     time: Nanos,
@@ -50,15 +56,18 @@ struct Span {
 /// One vif in one second, before it is judged.
 struct Line<'p> {
     vif: &'p Vif,
+    /// The same a second before.
+    before: Option<&'p Vif>,
     flows: [Flow; 2],
     kernel: Kernel,
 }
 
 impl Recorder {
-    /// Goes on after `kernel`, which earlier processes have recorded already.
+    /// Goes on with the second `next`, after `kernel`, which earlier processes have recorded
+    /// already.
     #[must_use]
-    pub fn after(kernel: BTreeMap<Subject, Kernel>) -> Self {
-        Self { kernel, ..Self::default() }
+    pub fn after(next: u64, kernel: BTreeMap<Subject, Kernel>) -> Self {
+        Self { next, kernel, ..Self::default() }
     }
 
     /// Takes a status, a second after the last one or so, and says what the time between was. The
@@ -67,7 +76,9 @@ impl Recorder {
         let last = self.last.take().unwrap_or_else(|| self.beginning(status, policy));
         let time = Nanos::new(status.now_ns.saturating_sub(last.now_ns));
         let begin = at_unix_ms.saturating_sub(time.as_nanos() / 1_000_000);
-        let span = Span { from_unix_ms: last.at_unix_ms.unwrap_or(begin), at_unix_ms, time };
+        let from_unix_ms = last.at_unix_ms.unwrap_or(begin);
+        let span = Span { number: self.next, from_unix_ms, at_unix_ms, time };
+        self.next += 1;
         let mut lines = Vec::new();
         let mut vifs = BTreeMap::new();
         for vif in &policy.vifs {
@@ -77,12 +88,15 @@ impl Recorder {
             let flows =
                 [Flow::between(&before[0], &now.send), Flow::between(&before[1], &now.receive)];
             let kernel = [now.send.redirected, now.receive.redirected];
-            lines.push(Line { vif, flows, kernel });
+            let old = last.policy.vifs.iter().find(|old| old.name == vif.name);
+            lines.push(Line { vif, before: old, flows, kernel });
             vifs.insert(vif.name.clone(), [now.send.clone(), now.receive.clone()]);
         }
+        let seconds = judged(span, (&last.policy, policy), &lines);
         let (now_ns, at_unix_ms) = (status.now_ns, Some(at_unix_ms));
-        self.last = Some(Last { now_ns, at_unix_ms, vifs });
-        let seconds = judged(span, policy, &lines);
+        self.last = Some(Last { now_ns, at_unix_ms, policy: policy.clone(), vifs });
+        // Known once: names come and go.
+        self.kernel.clear();
         let minutes = self.add_to_minute(&seconds);
         self.add_to_totals(&seconds);
         Taken { seconds, minutes }
@@ -118,7 +132,9 @@ impl Recorder {
                 };
                 // Of the drops in the kernel nobody kept count.
                 let dropped = now.dropped.iter().filter(|_| adopted && known.packets > 0);
-                for (reason, amount) in dropped.filter(|(name, _)| IN_KERNEL.contains(&&***name)) {
+                for (reason, amount) in dropped
+                    .filter(|(name, _)| IN_KERNEL.iter().any(|one| one.name() == name.as_str()))
+                {
                     before.received = plus(before.received, *amount);
                     before.dropped.insert(reason.clone(), *amount);
                 }
@@ -131,7 +147,7 @@ impl Recorder {
             Some((vif.name.clone(), sides))
         };
         let vifs = policy.vifs.iter().filter_map(of).collect();
-        Last { now_ns, at_unix_ms: None, vifs }
+        Last { now_ns, at_unix_ms: None, policy: policy.clone(), vifs }
     }
 
     fn add_to_minute(&mut self, seconds: &[Record]) -> Vec<Record> {
@@ -161,35 +177,13 @@ impl Recorder {
 }
 
 /// The records of one second: each vif's, then each slice's.
-fn judged(span: Span, policy: &Policy, lines: &[Line<'_>]) -> Vec<Record> {
-    let Span { from_unix_ms, at_unix_ms, time } = span;
+fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> Vec<Record> {
+    let Span { number, from_unix_ms, at_unix_ms, time } = span;
     let longest = policy.node.frame_size.packet_max().get();
-    let second = |direction: Direction, line: &Line<'_>| {
-        let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
-        let port = &policy[line.vif.port];
-        let got_charged = charged(port, flow.got);
-        // Beyond his own limits nothing is owed to him.
-        let most = share.rate.map_or(u64::MAX, |rate| {
-            rate.bytes_in_floor(time).get().saturating_add(share.burst.get())
-        });
-        let at_packet_limit = share.max_pps.is_some_and(|most| {
-            let got = u128::from(flow.got.packets) * 100 * NANOS_A_SECOND;
-            got >= u128::from(most.as_pps()) * 99 * u128::from(time.as_nanos())
-        });
-        let demand = charged(port, flow.demand()).min(most);
-        Second {
-            at_unix_ms,
-            time,
-            guarantee: share.min_rate,
-            longest,
-            offered: flow.offered,
-            above_limit: flow.dropped_for(Cause::Limit),
-            got: flow.got,
-            got_charged,
-            demand: if at_packet_limit { got_charged.min(demand) } else { demand },
-        }
-    };
+    let second = |direction, line: &Line<'_>| second(span, policy, direction, line);
     let vif = |line: &Line<'_>| Record {
+        first: number,
+        last: number,
         from_unix_ms,
         at_unix_ms,
         time,
@@ -197,42 +191,97 @@ fn judged(span: Span, policy: &Policy, lines: &[Line<'_>]) -> Vec<Record> {
         sides: Direction::ALL.map(|direction| Service::of(&second(direction, line))),
         kernel: line.kernel,
     };
-    let guarantees = Direction::ALL.map(|direction| Guarantees::of_rates(policy, direction));
+    let sums = |policy| Direction::ALL.map(|way| Guarantees::of_rates(policy, way));
+    let guarantees = (sums(old), sums(policy));
     let slice = |id: SliceId| {
-        let ports = policy.ports().filter(|(port, _)| {
-            lines.iter().any(|line| line.vif.slice == id && line.vif.port == *port)
-        });
-        let ports: Vec<_> = ports.map(|(port, _)| port).collect();
+        let before = old.slices().find(|(_, slice)| slice.name == policy[id].name);
+        let mut ports: Vec<PortId> =
+            lines.iter().filter(|line| line.vif.slice == id).map(|line| line.vif.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
         let of = |direction: Direction| {
-            let members = lines.iter().filter(|line| line.vif.slice == id);
-            let guarantees = &guarantees[direction as usize];
-            let owed = ports.iter().fold(weir_units::BitRate::ZERO, |sum, port| {
-                sum.checked_add(guarantees.slice(id, *port)).unwrap_or(sum)
-            });
-            let mut sum = Second {
-                at_unix_ms,
-                time,
-                guarantee: owed,
-                longest,
-                offered: Amount::default(),
-                above_limit: Amount::default(),
-                got: Amount::default(),
-                got_charged: 0,
-                demand: 0,
-            };
-            members.for_each(|line| add(&mut sum, &second(direction, line)));
+            let mut sum = nothing(span, longest);
+            for port in &ports {
+                let name = &policy[*port].name;
+                let was = old.ports().find(|(_, port)| port.name == *name);
+                let was = before.zip(was).map(|((slice, _), (port, _))| {
+                    guarantees.0[direction as usize].slice(slice, port)
+                });
+                let now = guarantees.1[direction as usize].slice(id, *port);
+                let mut one = nothing(span, longest);
+                let members = lines.iter().filter(|l| l.vif.slice == id && l.vif.port == *port);
+                members.for_each(|line| add(&mut one, &second(direction, line)));
+                one.guarantee = was.unwrap_or(BitRate::ZERO).min(now);
+                // What one port has to spare is no help on another.
+                one.demand = one.demand.min(one.guarantee.bytes_in_floor(time).get());
+                one.got_charged = one.got_charged.min(one.demand);
+                add(&mut sum, &one);
+                sum.guarantee = sum.guarantee.checked_add(one.guarantee).unwrap_or(sum.guarantee);
+            }
             Service::of(&sum)
         };
         let subject = Subject { slice: policy[id].name.clone(), vif: None };
         let (sides, kernel) = (Direction::ALL.map(of), Kernel::default());
-        let record = Record { from_unix_ms, at_unix_ms, time, subject, sides, kernel };
+        let (first, last) = (number, number);
+        let record = Record { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
         (!ports.is_empty()).then_some(record)
     };
     let slices = policy.slices().filter_map(|(id, _)| slice(id));
     lines.iter().map(vif).chain(slices).collect()
 }
 
-/// Adds a vif's second to its slice's.
+/// One vif and direction, before it is judged.
+fn second(span: Span, policy: &Policy, direction: Direction, line: &Line<'_>) -> Second {
+    let time = span.time;
+    let longest = policy.node.frame_size.packet_max().get();
+    let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
+    let port = &policy[line.vif.port];
+    let old = line.before.map(|vif| vif.share(direction));
+    let tagged = direction == Direction::Send && policy[line.vif.slice].vlan.is_some();
+    let got_charged = charged(port, flow.got, tagged);
+    // Beyond his own limits nothing is owed to him.
+    let most = |share: &Share| {
+        let most = share.rate.map(|rate| rate.bytes_in_floor(time).get());
+        most.map_or(u64::MAX, |most| most.saturating_add(share.burst.get()))
+    };
+    let most = old.map_or(u64::MAX, most).min(most(share));
+    let reached = |share: &Share| {
+        share.max_pps.is_some_and(|most| {
+            let got = u128::from(flow.got.packets) * 100 * NANOS_A_SECOND;
+            got >= u128::from(most.as_pps()) * 99 * u128::from(time.as_nanos())
+        })
+    };
+    let at_packet_limit = reached(share) || old.is_some_and(reached);
+    let demand = charged(port, flow.demand(), tagged).min(most);
+    Second {
+        at_unix_ms: span.at_unix_ms,
+        time,
+        guarantee: old.map_or(BitRate::ZERO, |old| old.min_rate.min(share.min_rate)),
+        longest,
+        offered: flow.offered,
+        above_limit: flow.dropped_for(Cause::Limit),
+        got: flow.got,
+        got_charged,
+        demand: if at_packet_limit { got_charged.min(demand) } else { demand },
+    }
+}
+
+/// A second in which nothing was owed and nothing happened.
+const fn nothing(span: Span, longest: u64) -> Second {
+    Second {
+        at_unix_ms: span.at_unix_ms,
+        time: span.time,
+        guarantee: BitRate::ZERO,
+        longest,
+        offered: Amount { packets: 0, bytes: 0 },
+        above_limit: Amount { packets: 0, bytes: 0 },
+        got: Amount { packets: 0, bytes: 0 },
+        got_charged: 0,
+        demand: 0,
+    }
+}
+
+/// Adds a vif's second to its slice's, or one port's to the whole.
 fn add(sum: &mut Second, one: &Second) {
     sum.offered = plus(sum.offered, one.offered);
     sum.above_limit = plus(sum.above_limit, one.above_limit);
@@ -246,15 +295,15 @@ const NANOS_A_SECOND: u128 = 1_000_000_000;
 
 /// Reasons that the program in the kernel counts for redirected paths, and goes on counting for the
 /// next process.
-const IN_KERNEL: [&str; 8] = [
-    "vif_packets",
-    "vif_bits",
-    "router_packets",
-    "router_bits",
-    "slice_packets",
-    "slice_bits",
-    "spoofed_mac",
-    "refused_by_receiver",
+const IN_KERNEL: [Reason; 8] = [
+    Reason::VifPackets,
+    Reason::VifBits,
+    Reason::RouterPackets,
+    Reason::RouterBits,
+    Reason::SlicePackets,
+    Reason::SliceBits,
+    Reason::SpoofedMac,
+    Reason::RefusedByReceiver,
 ];
 
 #[cfg(test)]

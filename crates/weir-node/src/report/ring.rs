@@ -39,6 +39,14 @@ pub struct Ring {
     not_synced: bool,
 }
 
+/// Reads the file beside its writer.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    blocks: u64,
+    sequence: u64,
+}
+
 impl Ring {
     /// The file at `path`, made if there is none, of at most `bytes` bytes and at least two blocks.
     /// One of another size is copied into one of this size.
@@ -71,6 +79,7 @@ impl Ring {
         failed.map_or(Ok(()), Err)?;
         other.sync()?;
         fs::rename(&beside, path)?;
+        sync_folder(path)?;
         Ok(other)
     }
 
@@ -98,9 +107,7 @@ impl Ring {
         ring.next_block()?;
         ring.sync()?;
         fs::rename(&beside, path)?;
-        if let Some(folder) = path.parent() {
-            File::open(folder)?.sync_all()?;
-        }
+        sync_folder(path)?;
         Ok(ring)
     }
 
@@ -190,18 +197,17 @@ impl Ring {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn read(&self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        let mut block = vec![0; BLOCK];
-        let oldest = (self.sequence + 1).saturating_sub(self.blocks).max(1);
-        for sequence in oldest..=self.sequence {
-            self.file.read_exact_at(&mut block, place(sequence % self.blocks))?;
-            let head = block.first_chunk().and_then(sequence_of);
-            if head == Some(sequence) {
-                // Behind damage nothing of a block can be found.
-                let _whole = walk(&block, sequence, &mut each);
-            }
-        }
-        Ok(())
+    pub fn read(&self, each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.reader()?.read(each).map(drop)
+    }
+
+    /// What can read this file while others write it: what it has now.
+    ///
+    /// # Errors
+    /// There is no descriptor to be had.
+    pub fn reader(&self) -> io::Result<Reader> {
+        let (file, blocks, sequence) = (self.file.try_clone()?, self.blocks, self.sequence);
+        Ok(Reader { file, blocks, sequence })
     }
 
     /// Ends that a crash had torn when the file was opened.
@@ -214,6 +220,33 @@ impl Ring {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         HEADER as u64 + self.blocks * BLOCK as u64
+    }
+}
+
+impl Reader {
+    /// Hands over every payload, oldest first; how many blocks were damaged. A block that was
+    /// written over meanwhile is not.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(&self, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+        let mut block = vec![0; BLOCK];
+        let mut damaged = 0;
+        let oldest = (self.sequence + 1).saturating_sub(self.blocks).max(1);
+        for sequence in oldest..=self.sequence {
+            let at = place(sequence % self.blocks);
+            self.file.read_exact_at(&mut block, at)?;
+            let whole = block.first_chunk().and_then(sequence_of) == Some(sequence)
+                && walk(&block, sequence, &mut each).1;
+            // Behind damage nothing of a block can be found. The newest is being written.
+            if !whole && sequence < self.sequence {
+                let mut head = [0; BLOCK_HEAD];
+                self.file.read_exact_at(&mut head, at)?;
+                let over = sequence_of(&head).is_some_and(|newer| newer > sequence);
+                damaged += u64::from(!over);
+            }
+        }
+        Ok(damaged)
     }
 }
 
@@ -253,7 +286,9 @@ fn read_header(file: &File) -> io::Result<u64> {
         return Err(io::Error::other(format!("version {version}; this Weir reads {VERSION}")));
     }
     let blocks = numbers.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let whole = file.metadata()?.len() >= HEADER as u64 + blocks.saturating_mul(BLOCK as u64);
+    let length = blocks.checked_mul(BLOCK as u64).and_then(|all| all.checked_add(HEADER as u64));
+    let length_is = file.metadata()?.len();
+    let whole = length.is_some_and(|length| length_is >= length);
     if sum != crc32fast::hash(known).to_le_bytes() || blocks < 2 || !whole {
         return Err(io::Error::other("its header is damaged; remove it to begin a new one"));
     }
@@ -277,6 +312,11 @@ fn checksum(sequence: u64, payload: &[u8]) -> u32 {
 /// Where a block begins.
 const fn place(index: u64) -> u64 {
     HEADER as u64 + index * BLOCK as u64
+}
+
+/// A name that was changed outlives a power cut.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 /// A path that no other file of the store has.
@@ -377,6 +417,23 @@ mod tests {
             again.append(&[payload(3)]).unwrap();
             assert_eq!(numbers(&again), [1, 2, 3]);
         }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A bit of an older block: the rest of it is lost, and that is counted.
+    #[test]
+    fn damage_is_counted_and_costs_its_block_alone() {
+        let folder = folder("damage");
+        let path = folder.join("ring");
+        let mut ring = Ring::open(&path, (HEADER + 4 * BLOCK) as u64).unwrap();
+        (0..1_200).for_each(|number| ring.append(&[payload(number)]).unwrap());
+        let before = numbers(&ring);
+        assert_eq!(ring.reader().unwrap().read(|_| {}).unwrap(), 0);
+        let at = place((ring.sequence - 1) % ring.blocks) + BLOCK as u64 / 2;
+        ring.file.write_all_at(&[0xff; 8], at).unwrap();
+        assert_eq!(ring.reader().unwrap().read(|_| {}).unwrap(), 1);
+        let lost = before.len() - numbers(&ring).len();
+        assert!((200..280).contains(&lost), "{lost}");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The store of records: one ring of seconds, one of minutes, and what is asked of both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use weir_units::Nanos;
 
 use super::record::{Kernel, Record, Subject};
 use super::recorder::Taken;
-use super::ring::Ring;
+use super::ring::{self, Ring};
 use super::service::Service;
 use crate::overlay::Overlay;
 
@@ -56,19 +56,31 @@ pub struct Line {
 pub struct Answer {
     /// Slices and their vifs, by name; a slice before its vifs.
     pub lines: Vec<Line>,
-    /// Ends of files that a crash had torn when the store was opened.
+    /// Slices and vifs that are not among the lines, which are [`LINES_MAX`] at most.
+    pub more: u64,
+    /// Ends of files that a crash had torn when the store was opened, and blocks that are damaged.
     pub torn: u64,
     /// Bytes that the store takes on disk, now and ever.
     pub store_bytes: u64,
+}
+
+/// Reads a store beside its writer.
+#[derive(Debug)]
+pub struct Reader {
+    seconds: ring::Reader,
+    minutes: ring::Reader,
+    bounds: Report,
+    torn: u64,
+    store_bytes: u64,
 }
 
 /// From where on seconds tell of somebody, minutes before.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     first_second: u64,
-    /// Begin of the first minute all of whose seconds are there.
+    /// The first second of the first minute all of whose seconds are there.
     first_minute: u64,
-    /// End of the last of the other minutes.
+    /// The second behind the last of the other minutes.
     last_end: u64,
 }
 
@@ -114,68 +126,46 @@ impl Store {
         self.minutes.sync()
     }
 
-    /// What the program in the kernel had handed on for each vif at its last record.
+    /// The number of the next second, and what the program in the kernel had handed on for each vif
+    /// at its last record.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn kernel(&self) -> io::Result<BTreeMap<Subject, Kernel>> {
-        let mut last = BTreeMap::new();
+    pub fn resume(&self) -> io::Result<(u64, BTreeMap<Subject, Kernel>)> {
+        let (mut next, mut last) = (0, BTreeMap::new());
+        self.minutes.read(|bytes| {
+            next = Record::read(bytes).map_or(next, |record| next.max(record.last + 1));
+        })?;
         self.seconds.read(|bytes| {
-            if let Some(record) = Record::read(bytes).filter(|r| r.subject.vif.is_some()) {
+            let Some(record) = Record::read(bytes) else { return };
+            next = next.max(record.last + 1);
+            if record.subject.vif.is_some() {
                 last.insert(record.subject, record.kernel);
             }
         })?;
-        Ok(last)
+        Ok((next, last))
     }
 
-    /// Sums up what was asked for at `now_unix_ms`: by seconds as far as there are any, by whole
-    /// minutes before that.
+    /// What reads the store while it is written to.
+    ///
+    /// # Errors
+    /// There is no descriptor to be had.
+    pub fn reader(&self) -> io::Result<Reader> {
+        Ok(Reader {
+            seconds: self.seconds.reader()?,
+            minutes: self.minutes.reader()?,
+            bounds: self.bounds.clone(),
+            torn: self.seconds.torn() + self.minutes.torn(),
+            store_bytes: self.seconds.bytes() + self.minutes.bytes(),
+        })
+    }
+
+    /// As [`Reader::ask`].
     ///
     /// # Errors
     /// The store cannot be read.
     pub fn ask(&self, now_unix_ms: u64, question: &Question) -> io::Result<Answer> {
-        let is_kept = |record: &Record, kept: Nanos| {
-            record.at_unix_ms.saturating_add(kept.as_nanos() / 1_000_000) >= now_unix_ms
-        };
-        let [seconds_kept, minutes_kept] = [self.bounds.seconds, self.bounds.minutes];
-        let mut cuts: BTreeMap<Subject, Cut> = BTreeMap::new();
-        self.seconds.read(|bytes| {
-            if let Some(second) = Record::read(bytes).filter(|r| is_kept(r, seconds_kept)) {
-                let cut = cuts.entry(second.subject).or_default();
-                cut.first_second = cut.first_second.min(second.from_unix_ms);
-            }
-        })?;
-        self.minutes.read(|bytes| {
-            if let Some(minute) = Record::read(bytes) {
-                cuts.entry(minute.subject.clone()).or_default().see(&minute);
-            }
-        })?;
-        let mut lines = BTreeMap::new();
-        let fits = |record: &Record| {
-            let subject = &record.subject;
-            question.slice.as_ref().is_none_or(|slice| *slice == subject.slice)
-                && (question.vif.is_none() || question.vif == subject.vif)
-                && record.from_unix_ms >= question.since_unix_ms
-                && record.at_unix_ms <= question.until_unix_ms
-        };
-        let by_seconds = |record: &Record| {
-            cuts.get(&record.subject).is_some_and(|cut| record.from_unix_ms >= cut.at())
-        };
-        self.minutes.read(|bytes| {
-            let minute = Record::read(bytes).filter(|r| fits(r) && is_kept(r, minutes_kept));
-            if let Some(minute) = minute.filter(|minute| !by_seconds(minute)) {
-                add(&mut lines, minute);
-            }
-        })?;
-        self.seconds.read(|bytes| {
-            let second = Record::read(bytes).filter(|r| fits(r) && is_kept(r, seconds_kept));
-            if let Some(second) = second.filter(by_seconds) {
-                add(&mut lines, second);
-            }
-        })?;
-        let torn = self.seconds.torn() + self.minutes.torn();
-        let store_bytes = self.seconds.bytes() + self.minutes.bytes();
-        Ok(Answer { lines: lines.into_values().collect(), torn, store_bytes })
+        self.reader()?.ask(now_unix_ms, question)
     }
 
     /// Makes a minute of the seconds behind the last one.
@@ -183,13 +173,13 @@ impl Store {
         let mut last_end = BTreeMap::new();
         self.minutes.read(|bytes| {
             if let Some(minute) = Record::read(bytes) {
-                last_end.insert(minute.subject, minute.at_unix_ms);
+                last_end.insert(minute.subject, minute.last);
             }
         })?;
         let mut open: BTreeMap<Subject, Record> = BTreeMap::new();
         self.seconds.read(|bytes| {
             let Some(second) = Record::read(bytes) else { return };
-            let told = last_end.get(&second.subject).is_some_and(|end| second.at_unix_ms <= *end);
+            let told = last_end.get(&second.subject).is_some_and(|end| second.last <= *end);
             match open.get_mut(&second.subject) {
                 _ if told => {}
                 Some(minute) => minute.add(&second),
@@ -203,6 +193,71 @@ impl Store {
     }
 }
 
+impl Reader {
+    /// Sums up what was asked for at `now_unix_ms`: by seconds as far as there are any, by whole
+    /// minutes before that.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn ask(&self, now_unix_ms: u64, question: &Question) -> io::Result<Answer> {
+        let is_kept = |record: &Record, kept: Nanos| {
+            record.at_unix_ms.saturating_add(kept.as_nanos() / 1_000_000) >= now_unix_ms
+        };
+        let is_asked = |record: &Record| {
+            let subject = &record.subject;
+            question.slice.as_ref().is_none_or(|slice| *slice == subject.slice)
+                && (question.vif.is_none() || question.vif == subject.vif)
+        };
+        let [seconds_kept, minutes_kept] = [self.bounds.seconds, self.bounds.minutes];
+        let mut cuts: BTreeMap<Subject, Cut> = BTreeMap::new();
+        let damaged_seconds = self.seconds.read(|bytes| {
+            let second = Record::read(bytes).filter(|r| is_asked(r) && is_kept(r, seconds_kept));
+            if let Some(second) = second {
+                let cut = cuts.entry(second.subject).or_default();
+                cut.first_second = cut.first_second.min(second.first);
+            }
+        })?;
+        let damaged_minutes = self.minutes.read(|bytes| {
+            if let Some(minute) = Record::read(bytes).filter(is_asked) {
+                cuts.entry(minute.subject.clone()).or_default().see(&minute);
+            }
+        })?;
+        let (mut lines, mut more) = (BTreeMap::new(), BTreeSet::new());
+        let fits = |record: &Record| {
+            is_asked(record)
+                && record.from_unix_ms >= question.since_unix_ms
+                && record.at_unix_ms <= question.until_unix_ms
+        };
+        let by_seconds =
+            |record: &Record| cuts.get(&record.subject).is_some_and(|cut| record.first >= cut.at());
+        let mut sum = |record: Record| {
+            if lines.len() < LINES_MAX || lines.contains_key(&record.subject) {
+                add(&mut lines, record);
+            } else if more.len() < LINES_MAX {
+                more.insert(record.subject);
+            }
+        };
+        self.minutes.read(|bytes| {
+            let minute = Record::read(bytes).filter(|r| fits(r) && is_kept(r, minutes_kept));
+            if let Some(minute) = minute.filter(|minute| !by_seconds(minute)) {
+                sum(minute);
+            }
+        })?;
+        self.seconds.read(|bytes| {
+            let second = Record::read(bytes).filter(|r| fits(r) && is_kept(r, seconds_kept));
+            if let Some(second) = second.filter(by_seconds) {
+                sum(second);
+            }
+        })?;
+        Ok(Answer {
+            lines: lines.into_values().collect(),
+            more: u64::try_from(more.len()).unwrap_or(u64::MAX),
+            torn: self.torn + damaged_seconds + damaged_minutes,
+            store_bytes: self.store_bytes,
+        })
+    }
+}
+
 impl Default for Cut {
     fn default() -> Self {
         Self { first_second: u64::MAX, first_minute: u64::MAX, last_end: 0 }
@@ -211,10 +266,10 @@ impl Default for Cut {
 
 impl Cut {
     fn see(&mut self, minute: &Record) {
-        if minute.from_unix_ms >= self.first_second {
-            self.first_minute = self.first_minute.min(minute.from_unix_ms);
+        if minute.first >= self.first_second {
+            self.first_minute = self.first_minute.min(minute.first);
         } else {
-            self.last_end = self.last_end.max(minute.at_unix_ms);
+            self.last_end = self.last_end.max(minute.last + 1);
         }
     }
 
@@ -252,6 +307,9 @@ fn add(lines: &mut BTreeMap<Subject, Line>, record: Record) {
     line.time = line.time.saturating_add(record.time);
     line.sides.iter_mut().zip(&record.sides).for_each(|(sum, side)| sum.add(side));
 }
+
+/// Lines of an answer: a megabyte or two. Who has more names his slices.
+pub const LINES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests;

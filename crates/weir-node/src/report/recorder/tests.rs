@@ -138,14 +138,43 @@ fn the_next_process_counts_what_was_redirected_in_between_once() {
     let mut before = Recorder::default();
     let last = before.take(1_000, &redirected(1, 5 * M, M, 2 * M), &policy);
     let kernel = last.seconds.iter().map(|r| (r.subject.clone(), r.kernel)).collect();
-    let mut next = Recorder::after(kernel);
+    let mut next = Recorder::after(1, kernel);
     // 300 kB went by meanwhile, 100 kB were queued since.
     let taken = next.take(4_000, &redirected(1, 5_300_000, M, 100_000), &policy);
     let send = of(&taken.seconds, Some("a")).sides[0];
     assert_eq!((send.got.bytes, send.offered.bytes), (400_000, 400_000));
     // A node that began anew has counted less than was on record.
     let kernel = [(Subject::of_vif(&policy, &policy.vifs[0]), [amount(9 * M), amount(0)])];
-    let mut anew = Recorder::after(kernel.into());
+    let mut anew = Recorder::after(1, kernel.into());
     let taken = anew.take(4_000, &redirected(1, 50_000, 0, 0), &policy);
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].got.bytes, 50_000);
+}
+
+/// A guarantee that was raised within the second was not owed from its beginning.
+#[test]
+fn a_change_within_a_second_owes_the_lesser_guarantee() {
+    let old = policy();
+    let mut new = policy();
+    new.vifs[0].send.min_rate = BitRate::from_mbps(16);
+    let mut recorder = Recorder::default();
+    recorder.take(1_000, &status(1, [(2 * M, M), (0, 0)]), &old);
+    let taken = recorder.take(2_000, &status(2, [(4 * M, 2 * M), (0, 0)]), &new);
+    assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::ZERO);
+    let taken = recorder.take(3_000, &status(3, [(6 * M, 3 * M), (0, 0)]), &new);
+    assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::from_secs(1));
+    assert_eq!(of(&taken.seconds, Some("a")).first, 2, "the third");
+}
+
+/// What one port has to spare is no help on another.
+#[test]
+fn a_slice_is_judged_on_each_port() {
+    let mut policy = policy();
+    let other = policy.add_port(Port::new("up1", BitRate::from_mbps(100)));
+    policy.vifs[1].port = other;
+    // 16 Mb/s on each: 2 MB a second. Vif a gets 4 MB on its port, b nothing of 2 MB on its own.
+    let mut recorder = Recorder::default();
+    let taken = recorder.take(1_000, &status(1, [(4 * M, 4 * M), (2 * M, 0)]), &policy);
+    let gold = of(&taken.seconds, None).sides[0];
+    assert_eq!((gold.guaranteed_bytes, gold.got.bytes), (4 * M, 4 * M));
+    assert_eq!(gold.below, Nanos::from_secs(1));
 }

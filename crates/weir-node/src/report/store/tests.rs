@@ -33,6 +33,8 @@ fn record(vif: &str, from_s: u64, seconds: u64, bytes: u64) -> Record {
     let got = Amount { packets: 1, bytes };
     let side = Service { got, ..Service::default() };
     Record {
+        first: from_s,
+        last: from_s + seconds - 1,
         from_unix_ms: from_s * 1_000,
         at_unix_ms: (from_s + seconds) * 1_000,
         time: Nanos::from_secs(seconds),
@@ -154,4 +156,32 @@ fn a_question_names_slice_vif_and_time() {
     assert_eq!(names(Some("silver"), Some("a"), 1_000), [""; 0]);
     assert_eq!(names(None, Some("b"), 1_000), ["b"]);
     assert_eq!(names(None, None, 999), [""; 0], "it ends later");
+}
+
+/// An hour by the clock, which is then set back by an hour; then the node starts again.
+#[test]
+fn a_clock_that_is_set_back_makes_nothing_count_twice() {
+    let folder = Folder::new("clock");
+    let bounds = bounds();
+    let mut store = folder.store(&bounds);
+    for number in 0..300_u64 {
+        // From the 180th second on the clock says 180 s less.
+        let clock = |second: u64| 100_000 + second - if second >= 180 { 180 } else { 0 };
+        let moved = |record: Record, first: u64| {
+            let from_unix_ms = clock(first) * 1_000;
+            let at_unix_ms = from_unix_ms + record.time.as_nanos() / 1_000_000;
+            Record { from_unix_ms, at_unix_ms, ..record }
+        };
+        let second = moved(record("a", number, 1, 1), number);
+        let first = number / 60 * 60;
+        let minute = moved(record("a", first, 60, 60), first);
+        let minutes = if number % 60 == 59 { vec![minute] } else { Vec::new() };
+        store.append(&Taken { seconds: vec![second], minutes }).unwrap();
+    }
+    assert_eq!(got(&store, 200_000, 0), [(300, 300)]);
+    drop(store);
+    let store = folder.store(&Report { seconds: Nanos::from_secs(60), ..bounds.clone() });
+    assert_eq!(store.resume().unwrap().0, 300);
+    // By minutes alone, since all seconds are too old by then.
+    assert_eq!(got(&store, 200_000, 0), [(300, 300)]);
 }

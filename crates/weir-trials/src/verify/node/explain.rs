@@ -82,7 +82,11 @@ fn judge(
     let truths = TRUTHS.iter().filter(|truth| truth.experiment == experiment);
     for truth in truths.filter(|truth| truth.quick.is_none_or(|only| only == quick)) {
         for answer in answers {
-            for vif in answer.iter().filter(|vif| truth.who.is(&vif.vif)) {
+            let of = answer.iter().filter(|vif| truth.who.is(&vif.vif));
+            // Who does not answer has not named it.
+            let silent = truth.who.least().saturating_sub(of.clone().count());
+            named.extend(std::iter::repeat_n(0.0, silent));
+            for vif in of {
                 let side = side(vif, truth.way);
                 let is = side.limiter == truth.limiter.name();
                 named.push(f64::from(u8::from(is)));
@@ -123,6 +127,14 @@ enum Who {
 }
 
 impl Who {
+    /// How many there are at least.
+    const fn least(self) -> usize {
+        match self {
+            Self::Only(these) => these.len(),
+            Self::From(_) => 1,
+        }
+    }
+
     /// Tenant k's vif is called `tk`.
     fn is(self, vif: &str) -> bool {
         let tenant = vif.strip_prefix('t').and_then(|number| number.parse::<u32>().ok());

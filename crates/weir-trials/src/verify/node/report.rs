@@ -95,9 +95,61 @@ fn judge(
     }
     let below = |report| line(report, flow.vif).map_or(0, |line| side(line, flow).1);
     let short = below(after).saturating_sub(below(before));
-    let (name, short) = (flow.name, crate::float(short) / 1e9);
-    trial.say(&format!("{phase}: {name}: {short:.1} s below the guarantee"));
-    Ok(())
+    let name = id("below");
+    trial.keep(&name, Series::unordered("s", vec![crate::float(short) / 1e9]))?;
+    if phase == "restart" {
+        return Ok(());
+    }
+    let what = "time below the guarantee, which nobody exceeds or lacks";
+    let claim = Claim::new(&name, what, Rule::Sum, Bound::equal(0.0));
+    trial.judge(claim.of(&[&name]))?;
+    offered(trial, &id, flow, outcome, [before, after])
+}
+
+/// What its generator says it sent, and the slice's line beside its only vif's.
+fn offered(
+    trial: &mut Trial<'_>,
+    id: &impl Fn(&str) -> String,
+    flow: &Flow,
+    outcome: &Outcome,
+    [before, after]: [&ReportView; 2],
+) -> Result<(), TrialError> {
+    let of = |report, slice: bool| {
+        let line = if slice { slice_line(report, flow.vif) } else { line(report, flow.vif) };
+        line.map_or((0, 0), |line| {
+            let side = if flow.receives { &line.receive } else { &line.send };
+            (side.offered_bytes, side.got_bytes)
+        })
+    };
+    let differ = |slice| {
+        let (before, after): ((u64, u64), (u64, u64)) = (of(before, slice), of(after, slice));
+        (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
+    };
+    let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
+    let sent = sent.filter(|sent| sent.stream == flow.stream).map(|sent| sent.bytes).sum();
+    for (part, count) in [
+        ("offered", differ(false).0),
+        ("sent", sent),
+        ("slice", differ(true).1),
+        ("vif", differ(false).1),
+    ] {
+        trial.keep(&id(part), Series::count("byte", count))?;
+    }
+    let both = [id("offered"), id("sent")];
+    for (part, what, bound) in [
+        ("offered/least", "offered by what was sent, not less", Bound::at_least(1.0 - ERROR)),
+        ("offered/most", "offered by what was sent, not more", Bound::at_most(1.0 + ERROR)),
+    ] {
+        trial.judge(Claim::new(id(part), what, Rule::RatioOfSums, bound).of(&both))?;
+    }
+    let both = [id("slice"), id("vif")];
+    let what = "bytes that the slice's line has more than its only vif's";
+    let claim = Claim::new(id("slice/same"), what, Rule::Difference, Bound::equal(0.0));
+    trial.judge(claim.of(&both)).map(drop)
+}
+
+fn slice_line<'r>(report: &'r ReportView, slice: &str) -> Option<&'r ReportLine> {
+    report.lines.iter().find(|line| line.vif.is_none() && line.slice == slice)
 }
 
 fn line<'r>(report: &'r ReportView, vif: &str) -> Option<&'r ReportLine> {

@@ -106,6 +106,8 @@ fn foreign(other: &str) -> Vec<Ask> {
     vec![
         (Method::GET, format!("/v1/vifs/{other}"), ""),
         (Method::GET, format!("/v1/vifs/{other}/capture"), ""),
+        (Method::GET, format!("/v1/explain?vif={other}"), ""),
+        (Method::GET, format!("/v1/report?slice={other}"), ""),
         (Method::PATCH, format!("/v1/vifs/{other}"), limit),
         (Method::PATCH, format!("/v1/slices/{other}"), limit),
     ]
