@@ -73,7 +73,7 @@ impl Questions {
         state.of.push(Arc::downgrade(facts));
     }
 
-    /// Asks about every device, unless that was done lately: [`EACH`] ago a device, and [`LEAST`]
+    /// Asks about every device, unless that was done lately: `EACH` ago a device, and `LEAST`
     /// at least. Whether one takes redirected frames otherwise than before.
     pub fn ask(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

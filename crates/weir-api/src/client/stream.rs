@@ -59,7 +59,7 @@ impl EventStream {
     /// The next event; `None` at the end.
     ///
     /// # Errors
-    /// The node has gone; nothing came for `patience`; an event is longer than [`EVENT_MAX`].
+    /// The node has gone; nothing came for `patience`; an event is longer than `EVENT_MAX`.
     pub fn event(&mut self, patience: Duration) -> io::Result<Option<Event>> {
         loop {
             if let Some(event) = self.parser.event() {
