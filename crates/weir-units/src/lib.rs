@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Units of the workspace: an instant, a duration, rates and counts, as checked integers.
+//! Units of the workspace: an instant, a duration, rates, counts and shares, as checked integers.
 //!
 //! Bare integers carry a unit only in JSON, metrics and TOML. Everywhere else a quantity is one of
 //! these types, so that a rate in the place of a count does not compile. Rounding is named in the
@@ -10,11 +10,13 @@
 
 extern crate alloc;
 
+mod cpu;
 mod parse;
 mod rate;
 mod size;
 mod time;
 
+pub use cpu::CpuShare;
 pub use parse::ParseUnitError;
 pub use rate::{BitRate, PacketRate};
 pub use size::ByteCount;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Units as people write them: `100Mbit`, `1.5Gbit`, `20kpps`, `64KiB`, `3ms`.
+//! Units as people write them: `100Mbit`, `1.5Gbit`, `20kpps`, `64KiB`, `3ms`, `12.5%`.
 //!
 //! A number (decimal fraction allowed, if the result is whole) and a unit, nothing between or one
 //! space. A bare number has no unit and is refused: `rate = 100` is a mistake waiting.
@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{BitRate, ByteCount, Nanos, PacketRate};
+use crate::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
 /// A text that is not a quantity of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,15 @@ impl FromStr for Nanos {
     }
 }
 
+impl FromStr for CpuShare {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let wanted = "a share of a processor, such as 12.5% or 150%";
+        let ppm = u32::try_from(scaled(text, CPU_SHARES, wanted)?);
+        ppm.map(Self::from_ppm).map_err(|_| ParseUnitError { text: text.to_string(), wanted })
+    }
+}
+
 /// The whole value of `text` in the base unit, or the error.
 fn scaled(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64, ParseUnitError> {
     let error = || ParseUnitError { text: text.to_string(), wanted };
@@ -91,6 +100,7 @@ const BIT_RATES: &[(&str, u64)] = &[
 const PACKET_RATES: &[(&str, u64)] = &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)];
 const BYTE_COUNTS: &[(&str, u64)] =
     &[("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20)];
+const CPU_SHARES: &[(&str, u64)] = &[("%", 10_000)];
 const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 #[cfg(test)]
