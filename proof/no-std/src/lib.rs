@@ -6,6 +6,7 @@
 #[cfg(feature = "canary")]
 extern crate std;
 
+extern crate weir_control;
 extern crate weir_policy;
 extern crate weir_sched;
 extern crate weir_switch;

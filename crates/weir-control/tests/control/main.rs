@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Controllers on simulated routers, each checked on both sides: rises and falls, both ends of the
+//! range, with disturbances, and the published numbers.
+
+#![expect(clippy::unwrap_used, reason = "tests; the lint spares only functions marked so")]
+
+mod published;
