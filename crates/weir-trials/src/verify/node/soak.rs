@@ -3,7 +3,7 @@
 //! listeners to events, ten changes a second.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_api::client::{Client, Method};
@@ -67,6 +67,19 @@ struct Asked {
     disk_most: AtomicU64,
 }
 
+/// How long the node is used.
+struct Use {
+    end: Instant,
+    /// The watch has ended before, since a signal came or the node has gone.
+    ended: AtomicBool,
+}
+
+impl Use {
+    fn goes_on(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed) && Instant::now() < self.end
+    }
+}
+
 /// Where the node keeps what is its own.
 fn folders(policy: &Policy, state: Option<PathBuf>) -> Vec<PathBuf> {
     let overlay = Overlay::path(&StateDir::from_env(), &policy.node.name);
@@ -83,55 +96,69 @@ fn beside(
     times: &Times,
     disk: &(dyn Fn() -> Disk + Sync),
 ) -> Result<(Watch, Asked), TrialError> {
-    let (mut watch, asked) = (Watch::default(), Asked::default());
+    let asked = Asked::default();
     let client = node.client();
     let end = Instant::now() + Duration::from_secs(times.all);
+    let time = Use { end, ended: AtomicBool::new(false) };
     let watched = std::thread::scope(|scope| {
+        let (client, time, asked) = (&client, &time, &asked);
         for _ in 0..LISTENERS {
-            scope.spawn(|| listen(&client, end, &asked));
+            scope.spawn(move || listen(client, time, asked));
         }
         for number in 0..READERS {
-            let (client, asked) = (&client, &asked);
-            scope.spawn(move || read(client, number, end, asked));
+            scope.spawn(move || read(client, number, time, asked));
         }
-        scope.spawn(|| change(&client, names, end, &asked, disk));
-        let start = Instant::now();
-        for second in 1..=times.all {
-            clock::sleep(Duration::from_secs(second).saturating_sub(start.elapsed()))?;
-            let mut counters = counters_of(&node.status()?);
-            let page = client.text("/metrics");
-            let page = page.map_err(|error| TrialError::Node(error.to_string()))?;
-            add_metrics(&page, &mut counters);
-            let now = disk();
-            let others = now.others.max(asked.disk_most.swap(0, Ordering::Relaxed));
-            let disk = Disk { others, ..now };
-            watch.sample(second <= times.first, node.pid(), disk, counters)?;
-        }
-        Ok::<_, TrialError>(())
+        scope.spawn(move || change(client, names, time, asked, disk));
+        let watched = watch(node, times, asked, disk);
+        time.ended.store(true, Ordering::Relaxed);
+        watched
     });
-    watched.map(|()| (watch, asked))
+    watched.map(|watch| (watch, asked))
 }
 
-fn listen(client: &Client, end: Instant, asked: &Asked) {
-    while Instant::now() < end {
-        let Ok(mut events) = client.events("/v1/events?interval_ms=100") else {
-            asked.failed.fetch_add(1, Ordering::Relaxed);
+/// Takes a sample each second.
+fn watch(
+    node: &NodeProcess,
+    times: &Times,
+    asked: &Asked,
+    disk: &(dyn Fn() -> Disk + Sync),
+) -> Result<Watch, TrialError> {
+    let (mut watch, start, client) = (Watch::default(), Instant::now(), node.client());
+    for second in 1..=times.all {
+        clock::sleep(Duration::from_secs(second).saturating_sub(start.elapsed()))?;
+        let mut counters = counters_of(&node.status()?);
+        let page = client.text("/metrics");
+        let page = page.map_err(|error| TrialError::Node(error.to_string()))?;
+        add_metrics(&page, &mut counters);
+        let now = disk();
+        let others = now.others.max(asked.disk_most.swap(0, Ordering::Relaxed));
+        let disk = Disk { others, ..now };
+        watch.sample(second <= times.first, node.pid(), disk, counters)?;
+    }
+    Ok(watch)
+}
+
+/// A stream that ends early is a failure, and the last: the node is not to go meanwhile.
+fn listen(client: &Client, time: &Use, asked: &Asked) {
+    let failed = || asked.failed.fetch_add(1, Ordering::Relaxed);
+    let Ok(mut events) = client.events("/v1/events?interval_ms=100") else {
+        failed();
+        return;
+    };
+    while time.goes_on() {
+        let Ok(Some(_)) = events.event(Duration::from_secs(5)) else {
+            failed();
             return;
         };
-        while Instant::now() < end {
-            match events.event(Duration::from_secs(5)) {
-                Ok(Some(_)) => asked.events.fetch_add(1, Ordering::Relaxed),
-                _ => asked.failed.fetch_add(1, Ordering::Relaxed),
-            };
-        }
+        asked.events.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// On a connection of its own each, as programs that ask now and then do.
-fn read(client: &Client, number: u32, end: Instant, asked: &Asked) {
+fn read(client: &Client, number: u32, time: &Use, asked: &Asked) {
     let paths = ["/v1/status", "/v1/policy", "/metrics", "/v1/changes", "/v1/overlay"];
     for path in paths.iter().cycle().skip(number as usize) {
-        if Instant::now() >= end {
+        if !time.goes_on() {
             return;
         }
         let counter = if client.text(path).is_ok() { &asked.reads } else { &asked.failed };
@@ -144,12 +171,12 @@ fn read(client: &Client, number: u32, end: Instant, asked: &Asked) {
 fn change(
     client: &Client,
     names: &[String],
-    end: Instant,
+    time: &Use,
     asked: &Asked,
     disk: &(dyn Fn() -> Disk + Sync),
 ) {
     for number in 0_u64.. {
-        if Instant::now() >= end {
+        if !time.goes_on() {
             return;
         }
         let done = if number % 10 == 9 {
@@ -217,3 +244,60 @@ const RECORD: u32 = 50;
 const FILL: u64 = 110;
 /// Seconds that traffic goes on after the last sample.
 const EDGES: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    fn hours() -> Use {
+        Use { end: Instant::now() + Duration::from_secs(7200), ended: AtomicBool::new(false) }
+    }
+
+    /// A node that says one thing and goes: that is one failure, not one for each turn of a loop.
+    #[test]
+    fn a_listener_ends_with_its_node() {
+        let path = std::env::temp_dir().join(format!("weir-t-soak-{}", std::process::id()));
+        let door = UnixListener::bind(&path).unwrap();
+        let node = std::thread::spawn(move || {
+            let (mut stream, _) = door.accept().unwrap();
+            let _head = stream.read(&mut [0; 4096]).unwrap();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+            let event = "event: status\ndata: {}\n\n";
+            write!(stream, "{head}connection: close\r\n\r\n{event}").unwrap();
+        });
+        let (time, asked, client) = (hours(), Asked::default(), Client::new(&path));
+        let (tell, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (time, asked) = (&time, &asked);
+            scope.spawn(move || {
+                listen(&client, time, asked);
+                let _told = tell.send(());
+            });
+            let in_time = ended.recv_timeout(Duration::from_secs(20));
+            time.ended.store(true, Ordering::Relaxed);
+            assert_eq!(in_time, Ok(()), "it listens on");
+        });
+        node.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let counts = [&asked.events, &asked.failed].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 1]);
+    }
+
+    /// As after Ctrl-C: who reads and who changes has hours left, and ends.
+    #[test]
+    fn everybody_ends_with_the_watch() {
+        let (time, asked) = (hours(), Asked::default());
+        let client = Client::new(std::path::Path::new("/nowhere/weir.sock"));
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let (time, asked, client) = (&time, &asked, &client);
+        std::thread::scope(|scope| {
+            scope.spawn(|| read(client, 0, time, asked));
+            scope.spawn(|| change(client, &names, time, asked, &|| Disk { report: 0, others: 0 }));
+            std::thread::sleep(READ_PAUSE);
+            time.ended.store(true, Ordering::Relaxed);
+        });
+        assert!(asked.failed.load(Ordering::Relaxed) > 0);
+    }
+}
