@@ -426,14 +426,9 @@ impl Paths {
                     let frames = Tally { packets: by_wire.packets, bytes };
                     switch.account_redirected(Switch::port_iface(port), direction, frames);
                 }
-                let refused = POLICED.iter().zip(counters.policed.iter().zip(before.policed));
-                let dropped = [
-                    (Reason::SpoofedMac, counters.spoofed.minus(before.spoofed)),
-                    (Reason::RefusedByReceiver, counters.refused.minus(before.refused)),
-                ];
-                let policed = refused.map(|(reason, (now, then))| (*reason, now.minus(then)));
-                for (reason, new) in dropped.into_iter().chain(policed) {
-                    let (packets, bytes) = (new.packets, new.bytes);
+                let (now, then) = (dropped(&counters), dropped(before));
+                for (reason, (now, then)) in IN_KERNEL.into_iter().zip(now.zip(then)) {
+                    let Tally { packets, bytes } = now.minus(then);
                     switch.account_early_drop(vif, direction, reason, packets, bytes);
                 }
                 *before = counters;
@@ -486,14 +481,22 @@ fn remove((port, vlan, mac): Station, attached: &[Attached], plane: &mut DataPla
     }
 }
 
-/// The reasons of the buckets, by position.
-const POLICED: [Reason; 6] = [
+/// What the program dropped, in the order of [`IN_KERNEL`].
+fn dropped(counters: &RedirectCounters) -> impl Iterator<Item = Tally> + use<> {
+    counters.policed.into_iter().chain([counters.spoofed, counters.refused])
+}
+
+/// The reasons for which the program drops of redirected paths, and goes on counting for the next
+/// process: those of the buckets, by position, then the others.
+pub(crate) const IN_KERNEL: [Reason; 8] = [
     Reason::VifPackets,
     Reason::VifBits,
     Reason::RouterPackets,
     Reason::RouterBits,
     Reason::SlicePackets,
     Reason::SliceBits,
+    Reason::SpoofedMac,
+    Reason::RefusedByReceiver,
 ];
 
 /// Bytes of an 802.1Q tag.

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use weir_policy::{Direction, Guarantees, Policy, PortId, Share, SliceId, Vif};
-use weir_switch::Reason;
 use weir_units::{BitRate, Nanos};
 
 use super::record::{Kernel, Record, Subject};
 use super::service::{Second, Service, plus};
 use crate::interval::{Cause, Flow, charged};
+use crate::paths::IN_KERNEL;
 use crate::status::{Amount, DirectionStatus, Status};
 
 /// What is known of the seconds so far.
@@ -292,19 +292,6 @@ fn add(sum: &mut Second, one: &Second) {
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 const NANOS_A_SECOND: u128 = 1_000_000_000;
-
-/// Reasons that the program in the kernel counts for redirected paths, and goes on counting for the
-/// next process.
-const IN_KERNEL: [Reason; 8] = [
-    Reason::VifPackets,
-    Reason::VifBits,
-    Reason::RouterPackets,
-    Reason::RouterBits,
-    Reason::SlicePackets,
-    Reason::SliceBits,
-    Reason::SpoofedMac,
-    Reason::RefusedByReceiver,
-];
 
 #[cfg(test)]
 mod tests;
