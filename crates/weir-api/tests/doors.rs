@@ -177,6 +177,28 @@ fn over_tls_a_token_is_needed_and_is_enough() {
     assert!(!plain.contains("HTTP/1.1 200"), "{plain}");
 }
 
+/// Whatever the document of the interface names is for who has a token, and for nobody else.
+#[test]
+fn nothing_is_answered_without_a_known_token() {
+    let site = Site::up("refused", |policy| {
+        (policy.api.certificate, policy.api.key) = (None, None);
+        policy.api.wrong_tokens_per_minute = 1000;
+    });
+    let document: serde_json::Value = serde_json::from_str(&weir_api::openapi::document()).unwrap();
+    let mut asked = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = path.replace("{vif}", "a").replace("{slice}", "s").replace("{router}", "r");
+        for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
+            for token in ["", "\r\nauthorization: Bearer ", "\r\nauthorization: Bearer x"] {
+                let answer = site.over_tcp(&format!("{method} {path} HTTP/1.1{token}"));
+                assert!(answer.starts_with("HTTP/1.1 401 "), "{method} {path} {token}: {answer}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked >= 60, "{asked}");
+}
+
 /// A policy without TLS, with a tenant's and an administrator's token.
 fn plain(policy: &mut Policy, digests: [weir_policy::Digest; 2]) {
     (policy.api.certificate, policy.api.key) = (None, None);

@@ -40,18 +40,21 @@ fn attack(
     let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
     let root = Client::new(node.socket());
     let before = root.text("/v1/document").map_err(failed)?;
-    let mut guesser = root.clone().with_token("not-a-token").connect().map_err(failed)?;
-    let guesses =
-        statuses(&mut guesser, &vec![(Method::GET, "/v1/status".to_owned(), ""); GUESSES])?;
+    // As many as are looked at in a minute, and then those that are not.
     let mut empty = root.clone().with_token("").connect().map_err(failed)?;
-    let nothing = statuses(&mut empty, &[(Method::GET, "/v1/status".to_owned(), "")])?;
+    let nothing = statuses(&mut empty, &unknown(own))?;
+    let mut guesser = root.clone().with_token("not-a-token").connect().map_err(failed)?;
+    let more = vec![(Method::GET, "/v1/status".to_owned(), ""); GUESSES];
+    let guesses = statuses(&mut guesser, &[unknown(own), more].concat())?;
     let mut tenant = root.clone().with_token(token).connect().map_err(failed)?;
     let foreign = statuses(&mut tenant, &foreign(other))?;
-    let beyond = statuses(&mut tenant, &beyond(own))?;
+    let beyond = statuses(&mut tenant, &beyond(own, other))?;
     let after = root.text("/v1/document").map_err(failed)?;
-    let kinds: [(&str, &[u16], &[u16]); 4] = [
-        ("wrong-token", &guesses, &[401, 429]),
-        ("empty-token", &nothing, &[401, 429]),
+    let (looked_at, guessed) = guesses.split_at(nothing.len());
+    let kinds: [(&str, &[u16], &[u16]); 5] = [
+        ("wrong-token", looked_at, &[401]),
+        ("guesses", guessed, &[401, 429]),
+        ("empty-token", &nothing, &[401]),
         ("another's", &foreign, &[404]),
         // What the policy itself does not allow is refused as unsound.
         ("beyond", &beyond, &[403, 422]),
@@ -96,10 +99,24 @@ fn allowed(
     let status: Value = serde_json::from_slice(&body).unwrap_or_default();
     let seen = status["vifs"].as_array().map_or(0, Vec::len)
         + status["ports"].as_array().map_or(0, Vec::len);
-    count(trial, &row.id("sees"), "vifs and ports that he sees", seen, Bound::equal(1.0))
+    count(trial, &row.id("sees"), "vifs and ports that he sees", seen, Bound::equal(1.0))?;
+    let (_, body) = tenant.ask(Method::GET, "/v1/caller", "").map_err(broken)?;
+    let caller: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let known = usize::from(caller["role"] == "tenant" && caller["who"] == "token shop");
+    count(trial, &row.id("known"), "tenants known as such", known, Bound::equal(1.0))
 }
 
 type Ask = (Method, String, &'static str);
+
+/// For whoever has a token.
+fn unknown(own: &str) -> Vec<Ask> {
+    vec![
+        (Method::GET, "/v1/status".to_owned(), ""),
+        (Method::GET, "/v1/caller".to_owned(), ""),
+        (Method::POST, "/v1/vifs".to_owned(), NEW_VIF),
+        (Method::DELETE, format!("/v1/vifs/{own}"), ""),
+    ]
+}
 
 fn foreign(other: &str) -> Vec<Ask> {
     let limit = "{\"send\":{\"rate_bps\":1000000}}";
@@ -113,7 +130,7 @@ fn foreign(other: &str) -> Vec<Ask> {
     ]
 }
 
-fn beyond(own: &str) -> Vec<Ask> {
+fn beyond(own: &str, other: &str) -> Vec<Ask> {
     let vif = format!("/v1/vifs/{own}");
     let bodies = [
         "{\"send\":{\"min_rate_bps\":20000001}}",
@@ -130,9 +147,10 @@ fn beyond(own: &str) -> Vec<Ask> {
     }
     all.push((Method::GET, "/v1/document".to_owned(), ""));
     // To bring or take a vif is the operator's, even the tenant's own.
-    let vif = "{\"name\":\"more\",\"slice\":\"t0\"}";
-    all.push((Method::POST, "/v1/vifs".to_owned(), vif));
-    all.push((Method::DELETE, format!("/v1/vifs/{own}"), ""));
+    all.push((Method::POST, "/v1/vifs".to_owned(), NEW_VIF));
+    for vif in [own, other] {
+        all.push((Method::DELETE, format!("/v1/vifs/{vif}"), ""));
+    }
     all
 }
 
@@ -162,6 +180,8 @@ fn broken(error: std::io::Error) -> TrialError {
     TrialError::io("the node's socket", error)
 }
 
+/// In the tenant's own slice.
+const NEW_VIF: &str = "{\"name\":\"more\",\"slice\":\"t0\"}";
 /// As the policy's `wrong_tokens_per_minute` says by default.
 const TOLD_MAX: usize = 10;
 /// Far more than are looked at in a minute.
