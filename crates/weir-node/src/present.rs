@@ -38,6 +38,14 @@ pub(crate) fn part(policy: &Policy, devices: &Devices) -> Policy {
     part
 }
 
+/// The part of a policy with which a node starts, and its devices. Without any port there would be
+/// nothing to forward to: then all of it, so that the start fails at what is missing.
+pub(crate) fn on_host(policy: &Policy, number: impl Fn(&str) -> Option<u32>) -> (Policy, Devices) {
+    let devices = there(policy, number);
+    let part = part(policy, &devices);
+    if part.ports.is_empty() { (policy.clone(), devices) } else { (part, devices) }
+}
+
 /// The names of ports and vifs of `policy` that are not in `part` of it.
 pub(crate) fn waiting(policy: &Policy, part: &Policy) -> BTreeSet<String> {
     let names = |policy: &Policy| -> BTreeSet<String> {

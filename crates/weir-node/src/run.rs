@@ -22,7 +22,7 @@ use crate::error::NodeError;
 use crate::hotplug::Watch;
 use crate::opener::{self, Opener};
 use crate::ports::Ports;
-use crate::present::{self, Devices};
+use crate::present;
 use crate::redirect::may_stand_in;
 use crate::report::keeper::{Keeper, Ticking};
 use crate::report::{Answer, Question, Service, Store, Subject};
@@ -103,7 +103,7 @@ pub fn run<S>(
     dropped.iter().for_each(|line| report(line));
     let wanted = book.in_force().policy;
     let node = Arc::new(Node::new(options, book)?);
-    let (policy, devices) = devices_there(&wanted);
+    let (policy, devices) = present::on_host(&wanted, device_number);
     let pins = Pins::of(options.state.path(), &policy.node.name);
     let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&wanted, pins).is_some());
     let adopted = if adoptable { Takeover::adopt(&policy, &options.state)? } else { None };
@@ -146,14 +146,6 @@ struct Start<'a> {
     /// The part of it that has its devices.
     policy: &'a Policy,
     pins: Option<&'a Pins>,
-}
-
-/// The part of a policy that has its devices, and these. Without any port there would be nothing to
-/// forward to: then all of it, so that the start fails at what is missing.
-fn devices_there(wanted: &Policy) -> (Policy, Devices) {
-    let devices = present::there(wanted, device_number);
-    let part = present::part(wanted, &devices);
-    if part.ports.is_empty() { (wanted.clone(), devices) } else { (part, devices) }
 }
 
 /// Opens the ports, starts the worker, answers requests, until told to stop.

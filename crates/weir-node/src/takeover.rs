@@ -12,9 +12,10 @@ use weir_host::journal::{self, Journal};
 use weir_host::run::{Host, Platform};
 use weir_host::{HostError, StateDir, Undo, netns};
 use weir_policy::{Direction, Kind, Policy, Port, Vif};
+use weir_ports::device_number;
 
 use crate::error::NodeError;
-use crate::{redirect, reservation};
+use crate::{present, redirect, reservation};
 
 /// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
 /// first, the next start or `weir clean` does, from the journal.
@@ -28,6 +29,8 @@ pub(crate) struct Takeover {
 pub struct Plan {
     policy: String,
     paths: Vec<String>,
+    /// What waits for its device: `port NAME`, `vif NAME`.
+    waits: Vec<String>,
     changes: Vec<Change>,
     /// What cannot be planned before something else is made, or does not work here.
     problems: Vec<HostError>,
@@ -42,6 +45,8 @@ pub struct PlanView {
     pub changes: Vec<String>,
     /// What stands in the way.
     pub problems: Vec<String>,
+    /// What waits for its device, which is not there: `port NAME`, `vif NAME`.
+    pub waits: Vec<String>,
     /// What is redirected in the kernel, and what is not and why.
     pub paths: Vec<String>,
     /// The policy with its defaults, TOML.
@@ -49,7 +54,8 @@ pub struct PlanView {
 }
 
 impl Plan {
-    /// The plan for `policy`. Reads the host, touches nothing.
+    /// The plan for `policy`: for the part of it whose devices are there, as a run would begin.
+    /// Reads the host, touches nothing.
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         let host = Host::default();
@@ -62,18 +68,20 @@ impl Plan {
             Ok(more) => changes.extend(more),
             Err(error) => problems.push(error),
         };
-        for vif in policy.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
-            add(host_vif(&host, policy, vif, namespace.as_deref()).map(|change| vec![change]));
+        let (part, _) = present::on_host(policy, device_number);
+        for vif in part.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
+            add(host_vif(&host, &part, vif, namespace.as_deref()).map(|change| vec![change]));
         }
-        for take in takes(policy, namespace.as_deref()) {
+        for take in takes(&part, namespace.as_deref()) {
             let made_later =
-                policy.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device);
+                part.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device);
             if !made_later {
                 add(host::take_device(&host, &take));
             }
         }
         changes.extend(reservation::changes(&policy.node));
-        Self { policy: policy.to_toml(), paths: paths(policy), changes, problems }
+        let waits = present::waiting(policy, &part).into_iter().collect();
+        Self { policy: policy.to_toml(), paths: paths(policy), waits, changes, problems }
     }
 
     /// The same as data: what [`Self`] prints, part by part.
@@ -84,6 +92,7 @@ impl Plan {
             possible: self.is_possible(),
             changes: each(&self.changes),
             problems: self.problems.iter().map(ToString::to_string).collect(),
+            waits: self.waits.clone(),
             paths: self.paths.clone(),
             policy: self.policy.clone(),
         }
@@ -96,12 +105,13 @@ impl Plan {
     }
 }
 
-/// The changes as commands that a person could type, what is redirected, then the whole policy with
-/// its defaults.
+/// The changes as commands that a person could type, what waits for its device, what is redirected,
+/// then the whole policy with its defaults.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
         self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
+        self.waits.iter().try_for_each(|what| writeln!(f, "# {what} waits for its device"))?;
         self.paths.iter().try_for_each(|path| writeln!(f, "# {path}"))?;
         writeln!(f, "# The policy, with its defaults:\n{}", self.policy)
     }

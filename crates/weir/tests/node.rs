@@ -59,7 +59,8 @@ fn a_node_that_is_not_confirmed_undoes_itself() {
     site.stop(node);
 }
 
-/// The plan names what is missing and what would be done, and does none of it.
+/// The plan names what is missing and what would be done, and does none of it. What a run would
+/// wait for stands in nobody's way.
 #[test]
 fn a_dry_run_touches_nothing() {
     let Some(site) = Site::up("weir-t-dry", TOPOLOGY, POLICY) else { return };
@@ -67,11 +68,20 @@ fn a_dry_run_touches_nothing() {
     let plan = site.run(&["--dry-run"]).wait_with_output().unwrap();
     assert!(plan.status.success(), "{plan:?}");
     assert!(String::from_utf8_lossy(&plan.stdout).contains("up0"));
-    site.write(&POLICY.replace("gold0", "lead0"));
+    site.write(&POLICY.replace("gold0", "away0"));
+    let plan = site.run(&["--dry-run"]).wait_with_output().unwrap();
+    assert!(plan.status.success(), "{plan:?}");
+    let text = String::from_utf8_lossy(&plan.stdout).into_owned();
+    assert!(text.contains("\n# vif gold.0 waits for its device\n"), "{text}");
+    assert!(text.contains("lead1") && !text.contains("NOT POSSIBLE"), "{text}");
+    let plan = site.run(&["--dry-run", "--json"]).wait_with_output().unwrap();
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!((&plan["waits"], &plan["possible"]), (&["vif gold.0"][..].into(), &true.into()));
+    site.write(&POLICY.replace("up0", "away1"));
     let plan = site.run(&["--dry-run"]).wait_with_output().unwrap();
     assert_eq!(plan.status.code(), Some(1));
     let text = String::from_utf8_lossy(&plan.stdout).into_owned();
-    assert!(text.contains("NOT POSSIBLE") && text.contains("lead0"), "{text}");
+    assert!(text.contains("NOT POSSIBLE") && text.contains("away1"), "{text}");
     site.is_again(&before);
 }
 
