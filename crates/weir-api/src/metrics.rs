@@ -168,6 +168,9 @@ fn worker(page: &mut Page, status: &Status) {
     let worker = &status.worker;
     page.family("weir_uptime_seconds", "Time since the worker started.", "gauge");
     page.sample("weir_uptime_seconds", &[], seconds(status.uptime_ns));
+    let name = "weir_report_disk_failed";
+    page.family(name, "Whether no service report is kept, since its disk fails.", "gauge");
+    page.sample(name, &[], u64::from(status.report_failed.is_some()));
     page.family("weir_worker_turns_total", "Turns of the worker's loop.", "counter");
     page.sample("weir_worker_turns_total", &[], worker.turns);
     page.family("weir_worker_busy_turns_total", "Turns in which something moved.", "counter");

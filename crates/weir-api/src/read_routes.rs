@@ -72,6 +72,7 @@ pub(crate) async fn health(
     if all && status.worker.frames_free == 0 {
         findings.push(format!("all {} frames of the pool are in use", status.worker.frames));
     }
+    findings.extend(status.report_failed.clone().filter(|_| all));
     Ok(Json(Health { forwards: true, findings }))
 }
 

@@ -26,6 +26,9 @@ pub(crate) struct StatusView {
     /// Packets lost with what changes of policy took away.
     #[serde(skip_serializing_if = "Option::is_none")]
     removed: Option<RemovedView>,
+    /// Why no service report is kept, while none is: its disk fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report_failed: Option<String>,
     /// The worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerView>,
@@ -252,6 +255,7 @@ impl StatusView {
                 unread: removed.unread,
                 dropped: removed.dropped,
             }),
+            report_failed: status.report_failed.clone().filter(|_| all),
             worker: all.then_some(WorkerView {
                 turns: worker.turns,
                 busy_turns: worker.busy_turns,
@@ -392,6 +396,7 @@ mod tests {
         vif.send.dropped.insert("storm".into(), Amount { packets: 1, bytes: 60 });
         (vif.receive.marked, status.worker.turns, status.removed.queued) = (4, 5, 6);
         (vif.send.wait_ns, status.worker.busy_ns) = (8, 9);
+        status.report_failed = Some("no service report is kept: the disk is full".into());
         status.vifs.push(vif);
         let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
         let policy = Policy::new("edge");
@@ -401,5 +406,6 @@ mod tests {
         let tenant = Caller { who: "token a".into(), role, token: None };
         let seen = serde_json::to_value(StatusView::of(&status, &tenant, &policy)).unwrap();
         assert_eq!((seen["vifs"].as_array().unwrap().len(), seen.get("worker")), (0, None));
+        assert_eq!(seen.get("report_failed"), None, "it names the node's files");
     }
 }

@@ -25,6 +25,9 @@ pub struct Status {
     /// What changes of policy took away.
     #[serde(default)]
     pub removed: Removed,
+    /// Why no service report is kept, while none is; a tenant is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_failed: Option<String>,
     /// The worker; a tenant is not told of it.
     #[serde(default)]
     pub worker: WorkerStatus,

@@ -408,6 +408,7 @@ impl Worker {
                 unread: ports.unread(),
                 dropped: self.dropped_late,
             },
+            report_failed: None,
             worker: WorkerStatus {
                 turns: self.turns,
                 busy_turns: self.busy_turns,

@@ -40,6 +40,7 @@ fn page() -> String {
         ports: vec![iface("up0")],
         vifs: vec![iface("gold.0")],
         uptime_ns: 1_500_000_000,
+        report_failed: Some("no service report is kept".into()),
         ..Status::default()
     };
     let of = |vif: Option<&str>| Subject { slice: "gold".into(), vif: vif.map(str::to_owned) };
@@ -74,6 +75,7 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_dropped_bytes_total{port=\"up0\",direction=\"send\",reason=\"codel\"} 200",
         "weir_limit_bytes_per_second{vif=\"gold.0\",direction=\"send\"} 1000000",
         "weir_uptime_seconds 1.500000000",
+        "weir_report_disk_failed 1",
         "weir_slice_got_bytes_total{slice=\"gold\",direction=\"send\"} 100",
         "weir_vif_got_bytes_total{slice=\"gold\",vif=\"gold.0\",direction=\"send\"} 100",
     ] {

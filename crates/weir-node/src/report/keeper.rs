@@ -24,6 +24,8 @@ pub(crate) struct Keeper {
     kept: Mutex<Option<Kept>>,
     /// Apart, so that who reads metrics does not wait for who reads the store.
     totals: Mutex<BTreeMap<Subject, [Service; 2]>>,
+    /// Why no report is kept, if none is; apart for the same reason.
+    failed: Mutex<Option<String>>,
 }
 
 /// Has the keeper take a status each second, until it is dropped.
@@ -53,6 +55,7 @@ impl Keeper {
         let (next, kernel) = resumed.unwrap_or_default();
         let store = opened.map_err(|error| format!("no service report is kept: {error}"));
         let failed = store.as_ref().err().cloned();
+        self.know(failed.clone());
         *self.kept() = Some(Kept {
             recorder: Recorder::after(next, kernel),
             store,
@@ -71,7 +74,9 @@ impl Keeper {
         let taken = kept.recorder.take(now_unix_ms(), status, policy);
         let totals = kept.recorder.totals().clone();
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
-        kept.write(&taken)
+        let failed = kept.write(&taken);
+        self.know(kept.store.as_ref().err().cloned());
+        failed
     }
 
     /// Takes the last status and closes the minute.
@@ -103,6 +108,15 @@ impl Keeper {
     /// What each had since the node started.
     pub(crate) fn totals(&self) -> BTreeMap<Subject, [Service; 2]> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why no report is kept, while none is.
+    pub(crate) fn failed(&self) -> Option<String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn know(&self, failed: Option<String>) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
     }
 
     /// Whole, whatever happened to the thread that had it.
@@ -181,3 +195,34 @@ fn now_unix_ms() -> u64 {
 
 /// What a second of a report is.
 const TICK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_units::{ByteCount, Nanos};
+
+    /// A disk that fails is known as long as it does, and no longer.
+    #[test]
+    fn why_no_report_is_kept_is_known_while_none_is() {
+        let folder = std::env::temp_dir().join(format!("weir-keeper-{}", std::process::id()));
+        let _absent = std::fs::remove_dir_all(&folder);
+        let paths = ["seconds", "minutes"].map(|name| folder.join(name));
+        // No folder can be made where a file is.
+        std::fs::write(&folder, "").unwrap();
+        let (sync, bytes) = (Nanos::ZERO, ByteCount::new(1 << 20));
+        let bounds = Report { sync, bytes, ..Report::default() };
+        let (keeper, status) = (Keeper::default(), Status::default());
+        let policy = Policy::new("edge");
+        assert_eq!(keeper.failed(), None);
+        let said = keeper.open(&paths, &bounds).unwrap();
+        assert!(said.starts_with("no service report is kept: "), "{said}");
+        assert_eq!(keeper.failed(), Some(said.clone()));
+        assert_eq!(keeper.take(&status, &policy), None, "it was said");
+        assert_eq!(keeper.failed(), Some(said));
+        std::fs::remove_file(&folder).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        assert_eq!(keeper.take(&status, &policy), None);
+        assert_eq!(keeper.failed(), None, "it is kept again");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
