@@ -48,6 +48,16 @@ pub(crate) struct EventsQuery {
     interval_ms: u64,
 }
 
+/// Which changes of the record.
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ChangesQuery {
+    /// The newest of those that the caller sees, that many at most; left out: all.
+    #[param(minimum = 1, maximum = 100_000)]
+    newest: Option<u32>,
+}
+
 /// Whether the node is well. A tenant hears of his vifs alone.
 #[utoipa::path(get, path = "/v1/health", tag = "read",
     responses((status = 200, body = Health), crate::openapi::Refusals))]
@@ -133,16 +143,25 @@ pub(crate) async fn vif(
 }
 
 /// The changes on record, oldest first. A tenant sees those of his vifs.
-#[utoipa::path(get, path = "/v1/changes", tag = "read",
+#[utoipa::path(get, path = "/v1/changes", tag = "read", params(ChangesQuery),
     responses((status = 200, body = Vec<ChangeView>), crate::openapi::Refusals))]
 pub(crate) async fn changes(
     State(app): Shared,
     Extension(caller): Asker,
     Extension(policy): Holds,
+    query: Result<Query<ChangesQuery>, QueryRejection>,
 ) -> Result<Json<Vec<ChangeView>>, ApiError> {
+    let Query(ChangesQuery { newest }) = query.map_err(malformed_query)?;
+    if newest.is_some_and(|newest| !(1..=NEWEST_MAX).contains(&newest)) {
+        let newest = newest.unwrap_or_default();
+        let text = format!("query: newest is {newest}; it must be 1 to {NEWEST_MAX}");
+        return Err(ApiError::new(Code::Malformed, text));
+    }
     let mut changes = app.ask_in_turn(|control| Ok(control.changes())).await?;
     changes.retain(|change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit)));
-    Ok(Json(changes.into_iter().map(ChangeView::from).collect()))
+    let most = newest.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    let older = changes.len().saturating_sub(most);
+    Ok(Json(changes.into_iter().skip(older).map(ChangeView::from).collect()))
 }
 
 /// What holds beside the file.
@@ -284,6 +303,8 @@ const fn second() -> u64 {
 
 /// As tcpdump and Wireshark know it.
 const PCAPNG: &str = "application/x-pcapng";
+/// As many as `api.changes` may keep.
+const NEWEST_MAX: u32 = 100_000;
 /// 10 Hz: as fast as a person sees.
 const INTERVAL_MS_MIN: u64 = 100;
 const INTERVAL_MS_MAX: u64 = 60_000;

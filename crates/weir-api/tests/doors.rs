@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 use weir_api::Server;
 use weir_node::Serving;
 use weir_node::capture::{CaptureRequest, Capturing};
-use weir_node::changes::Change;
+use weir_node::changes::{Change, ChangeKind};
 use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
 use weir_node::report::{Answer, Line, Question, Service, Subject};
 use weir_node::status::Status;
@@ -46,7 +46,10 @@ impl Control for Node {
         absent()
     }
     fn changes(&self) -> Vec<Change> {
-        Vec::new()
+        let kind = ChangeKind::Reload;
+        let change =
+            |id| Change { id, at_unix_ms: 0, who: "".into(), kind, undoes: None, edits: vec![] };
+        (1..=9).map(change).collect()
     }
     fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
         absent()
@@ -197,6 +200,29 @@ fn nothing_is_answered_without_a_known_token() {
         }
     }
     assert!(asked >= 60, "{asked}");
+}
+
+#[test]
+fn the_newest_changes_are_as_many_as_asked_for() {
+    let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
+    let site = Site::up("newest", |policy| plain(policy, [tenant.1, all.1]));
+    let ask = |query: &str| {
+        let head = format!("GET /v1/changes{query} HTTP/1.1\r\nauthorization: Bearer {}", all.0);
+        let answer = site.over_tcp(&head);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        let ids =
+            body.as_array().into_iter().flatten().map(|change| change["id"].as_u64().unwrap());
+        (head[9..12].to_owned(), ids.collect::<Vec<_>>(), body["message"].to_string())
+    };
+    assert_eq!(ask("").1, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(ask("?newest=2").1, [8, 9]);
+    assert_eq!(ask("?newest=100000").1.len(), 9);
+    for wrong in ["?newest=0", "?newest=100001", "?newest=-1", "?newest=x", "?oldest=1"] {
+        let (status, _, message) = ask(wrong);
+        assert_eq!(status, "400", "{wrong}: {message}");
+    }
+    assert!(ask("?newest=0").2.contains("newest is 0; it must be 1 to 100000"));
 }
 
 /// A policy without TLS, with a tenant's and an administrator's token.

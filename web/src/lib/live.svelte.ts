@@ -100,8 +100,9 @@ class Live {
     while (record.again && client === this.#client) {
       record.again = false;
       // What cannot be read now is read after the next change, or when the connection is back.
-      const all = await client.get<Change[]>("/v1/changes").catch(() => undefined);
-      if (all && client === this.#client) this.changes = all.slice(-CHANGES).reverse();
+      const path = `/v1/changes?newest=${CHANGES}`;
+      const newest = await client.get<Change[]>(path).catch(() => undefined);
+      if (newest && client === this.#client) this.changes = newest.reverse();
     }
     record.busy = false;
   }
