@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, header};
 use ring::digest;
 use weir_node::control::{Refusal, RefusalKind};
-use weir_policy::{Digest, Direction, Edit, Policy, Role as Kind, Slice, SliceId, Vif};
+use weir_policy::{Digest, Direction, Edit, Policy, Problem, Role as Kind, Slice, SliceId, Vif};
 
 use crate::error::{ApiError, Code};
 
@@ -131,6 +131,22 @@ impl Caller {
     pub(crate) fn sees_edit(&self, policy: &Policy, edit: &Edit) -> bool {
         let place = &edit.place;
         self.slice().is_none() || place.table == "vif" && self.sees_vif(policy, &place.name)
+    }
+
+    /// Whether he reads of a problem with a policy that would follow this one. A tenant reads what
+    /// is about his slice, its routers and its vifs alone: what a port or the node has promised
+    /// altogether is others' business, and so are delays, for which all vifs of a port are summed.
+    pub(crate) fn sees_problem(&self, policy: &Policy, problem: &Problem) -> bool {
+        let Some(slice) = self.slice() else { return true };
+        let about = |table: &str, name: &str| {
+            let key = problem.key.strip_prefix(table).and_then(|rest| rest.strip_prefix(" \""));
+            let key = key.and_then(|rest| rest.strip_prefix(name)).unwrap_or_default();
+            key.strip_prefix("\".").is_some_and(|key| key != "delay")
+        };
+        let mut routers = policy.routers.iter().filter(|one| policy[one.slice].name == slice);
+        about("slice", slice)
+            || routers.any(|router| about("router", &router.name))
+            || policy.vifs.iter().any(|vif| self.sees(policy, vif) && about("vif", &vif.name))
     }
 
     /// Judges a change: an administrator may all, a tenant what is his, within his slice's grant.
@@ -291,6 +307,32 @@ mod tests {
         );
         assert!(asked(&[("a", "receive.max_pps", None)]).contains("no limit, 100pps is granted"));
         assert!(asked(&[("a", "send.burst", Some("1MB"))]).contains("not a tenant's"));
+    }
+
+    /// The port is full: what he hears is about his own alone, whichever way it does not fit.
+    #[test]
+    fn a_tenant_reads_problems_with_his_own_alone() {
+        let policy = weir_policy::parse(TEXT).unwrap();
+        let heard = |caller: &Caller, edits: &[(&str, &str, &str)]| -> Vec<String> {
+            let (mut live, _) = Draft::parse(TEXT).unwrap();
+            for (vif, key, value) in edits {
+                live.apply(&Edit::set(Place::vif(vif, key), *value)).unwrap();
+            }
+            let problems = live.policy().unwrap_err();
+            let seen = problems.list().iter().filter(|one| caller.sees_problem(&policy, one));
+            seen.map(|problem| problem.key.clone()).collect()
+        };
+        let root = Caller { who: "uid 0".to_owned(), role: Role::Administrator, token: None };
+        let full = [("a", "send.min_rate", "40Mbit"), ("z", "send.min_rate", "980Mbit")];
+        assert_eq!(heard(&root, &full), ["port \"up0\".rate", "slice \"gold\".send.min_rate"]);
+        assert_eq!(heard(&tenant(), &full), ["slice \"gold\".send.min_rate"]);
+        let wrong = [("a", "send.rate", "much"), ("z", "send.rate", "more")];
+        assert_eq!(heard(&tenant(), &wrong), ["vif \"a\".send.rate"]);
+        let late = [("z", "send.min_rate", "1Mbit"), ("z", "delay", "1us")];
+        assert_eq!(heard(&root, &late), ["vif \"z\".delay"]);
+        let late = [("a", "send.min_rate", "20Mbit"), ("a", "delay", "1us")];
+        assert_eq!(heard(&root, &late), ["vif \"a\".delay"]);
+        assert!(heard(&tenant(), &late).is_empty());
     }
 
     #[test]

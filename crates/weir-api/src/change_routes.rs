@@ -117,8 +117,9 @@ pub(crate) async fn undo(
     let asker = caller.clone();
     let undone = app.ask_in_turn(move |control| {
         let may: &control::May<'_> = &|old, _, edits| caller.owns(old, edits);
+        let sees: &control::Sees<'_> = &|old, problem| caller.sees_problem(old, problem);
         let own = caller.slice().is_some();
-        control.undo(&control::Wish { who: &caller.who, own, may }, id)
+        control.undo(&control::Wish { who: &caller.who, own, may, sees }, id)
     });
     told(&app, &asker, undone.await)
 }
@@ -187,7 +188,8 @@ async fn make(app: &App, caller: Caller, edits: Vec<Edit>) -> Result<Json<Change
     let asker = caller.clone();
     let changed = app.ask_in_turn(move |control| {
         let may: &control::May<'_> = &|old, new, edits| caller.may(old, new, edits);
-        control.change(&control::Wish { who: &caller.who, own: false, may }, &edits)
+        let sees: &control::Sees<'_> = &|old, problem| caller.sees_problem(old, problem);
+        control.change(&control::Wish { who: &caller.who, own: false, may, sees }, &edits)
     });
     told(app, &asker, changed.await)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_host::StateDir;
-use weir_policy::{Draft, Edit, EditError, Place, Policy, Problems};
+use weir_policy::{Draft, Edit, EditError, Place, Policy, Problem, Problems};
 
 use crate::changes::{self, Change, ChangeKind, Changes};
 use crate::control::{InForce, Refusal, RefusalKind, Wish, socket_path};
@@ -98,8 +98,7 @@ impl Book {
         apply: Apply<'_>,
     ) -> Result<Change, Refusal> {
         let (live, made) = self.edited(edits)?;
-        let policy = sound(&live)?;
-        (wish.may)(&self.in_force.policy, &policy, &made)?;
+        let policy = self.granted(wish, &live, &made)?;
         let entry = Entry { who: wish.who, kind: ChangeKind::Change, undoes: None, edits: made };
         let next = Next { file: None, live, policy };
         self.take(next, apply, |changes| entry.record(changes))
@@ -143,8 +142,7 @@ impl Book {
         }
         let back: Vec<Edit> = change.edits.iter().rev().map(Edit::reversed).collect();
         let (live, made) = self.edited(&back)?;
-        let policy = sound(&live)?;
-        (wish.may)(&self.in_force.policy, &policy, &made)?;
+        let policy = self.granted(wish, &live, &made)?;
         let entry = Entry { who: wish.who, kind: ChangeKind::Undo, undoes, edits: made };
         let next = Next { file: None, live, policy };
         self.take(next, apply, |changes| entry.record(changes))
@@ -167,7 +165,7 @@ impl Book {
         };
         let (file, _) = Draft::parse(text).map_err(refused)?;
         let (live, dropped) = self.live.rebased(&self.file, &file);
-        let policy = sound(&live)?;
+        let policy = live.policy().map_err(|problems| unsound(&problems, &|_| true))?;
         let edits = self.live.edits_to(&live);
         let next = Next { file: Some(file), live, policy };
         // Devices may have changed, whether the policy has or not; then there is nothing to record.
@@ -177,6 +175,19 @@ impl Book {
             false => self.take(next, apply, |changes| entry.record(changes)).map(drop)?,
         }
         Ok(dropped)
+    }
+
+    /// The policy that would be, if it is sound and he may have it. What he may not have he is told
+    /// of first: it does not take the others' numbers to say why.
+    fn granted(&self, wish: &Wish<'_>, live: &Draft, made: &[Edit]) -> Result<Policy, Refusal> {
+        let old = &self.in_force.policy;
+        match live.policy_as_far() {
+            Ok(policy) => (wish.may)(old, &policy, made).map(|()| policy),
+            Err((problems, policy)) => {
+                policy.map_or(Ok(()), |policy| (wish.may)(old, &policy, made))?;
+                Err(unsound(&problems, &|problem| (wish.sees)(old, problem)))
+            }
+        }
     }
 
     /// What holds.
@@ -320,25 +331,30 @@ fn is_derived(place: &Place) -> bool {
     place.key.ends_with(".burst") || place.key == "frames"
 }
 
-/// Lines and columns are left out: nobody has seen the text that they belong to.
-fn sound(live: &Draft) -> Result<Policy, Refusal> {
-    live.policy().map_err(|problems| {
-        let each = problems.list().iter().map(|problem| match problem.key.as_str() {
-            "" => problem.message.clone(),
-            key => format!("{key}: {}", problem.message),
-        });
-        let mut message = each.collect::<Vec<_>>().join("\n");
-        if problems.more() > 0 {
-            message = format!("{message}\nand {} more", problems.more());
-        }
-        Refusal::new(RefusalKind::Refused, message)
-    })
+/// Lines and columns are left out: nobody has seen the text that they belong to. So is what the
+/// asker does not see: he is told that there is something.
+fn unsound(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
+    let (seen, others): (Vec<&Problem>, Vec<&Problem>) =
+        problems.list().iter().partition(|problem| sees(problem));
+    let each = seen.iter().map(|problem| match problem.key.as_str() {
+        "" => problem.message.clone(),
+        key => format!("{key}: {}", problem.message),
+    });
+    let mut lines: Vec<String> = each.collect();
+    if !others.is_empty() {
+        lines.push("the node has no room for this beside what others are promised".to_owned());
+    }
+    if problems.more() > 0 {
+        lines.push(format!("and {} more", problems.more()));
+    }
+    Refusal::new(RefusalKind::Refused, lines.join("\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    const ANY: Wish<'_> = Wish { who: "uid 0", own: false, may: &|_, _, _| Ok(()) };
+    const ANY: Wish<'_> =
+        Wish { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
 
     fn book(name: &str) -> (Book, PathBuf) {
         let name = format!("weir-book-{name}-{}", std::process::id());
@@ -413,6 +429,7 @@ mod tests {
             who: "token t",
             own: true,
             may: &|_, _, _| Err(Refusal::new(RefusalKind::Forbidden, "not yours")),
+            sees: &|_, _| false,
         };
         let nowhere = [Edit::set(Place::vif("b", "send.rate"), "1Mbit")];
         let too_much = [Edit::set(Place::vif("a", "send.min_rate"), "2Gbit")];
@@ -420,6 +437,8 @@ mod tests {
             (&ANY, &nowhere[..], RefusalKind::NotFound, "there is no vif \"b\""),
             (&ANY, &too_much, RefusalKind::Refused, "2Gbit"),
             (&no, &rate("5Mbit"), RefusalKind::Forbidden, "not yours"),
+            // What does not fit, too.
+            (&no, &too_much, RefusalKind::Forbidden, "not yours"),
             (&ANY, &rate("5Mbit"), RefusalKind::Refused, "no place in the pool"),
         ] {
             let refused = book.change(wish, edits, apply).unwrap_err();
@@ -429,6 +448,22 @@ mod tests {
         assert_eq!(asked, 1);
         assert_eq!(book.in_force().document, before.document);
         assert!(book.changes().is_empty() && !path.exists());
+    }
+
+    /// The port is full, by another's guarantee: who does not see that is told no number of it.
+    #[test]
+    fn what_others_are_promised_is_not_told() {
+        let (mut book, path) = book("others");
+        let minimum = |rate| [Edit::set(Place::vif("a", "send.min_rate"), rate)];
+        let asker = Wish { sees: &|_, problem| problem.key.starts_with("vif "), ..ANY };
+        let refused = book.change(&asker, &minimum("2Gbit"), &mut |_| Ok(())).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Refused);
+        let told = "the node has no room for this beside what others are promised";
+        assert_eq!(refused.message, told);
+        let refused = book.change(&asker, &minimum("much"), &mut |_| Ok(())).unwrap_err();
+        assert!(refused.message.starts_with("vif \"a\".send.min_rate: \"much\""), "{refused}");
+        book.change(&ANY, &minimum("1Gbit"), &mut |_| Ok(())).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
     }
 
     /// The record cannot be written: the worker goes back, and the asker is told.

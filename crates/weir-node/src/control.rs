@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_policy::{Edit, Policy};
+use weir_policy::{Edit, Policy, Problem};
 
 use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
@@ -91,10 +91,15 @@ pub struct Wish<'w> {
     pub own: bool,
     /// Says no to what he may not have.
     pub may: &'w May<'w>,
+    /// Says which problems with the policy that would be he may read: some are others' business.
+    pub sees: &'w Sees<'w>,
 }
 
 /// Judges a change: what holds, what would hold, and the edits between.
 pub type May<'m> = dyn Fn(&Policy, &Policy, &[Edit]) -> Result<(), Refusal> + 'm;
+
+/// Whether somebody may read of a problem with the policy that would be; first comes what holds.
+pub type Sees<'s> = dyn Fn(&Policy, &Problem) -> bool + 's;
 
 /// What holds now.
 #[derive(Clone, Debug)]

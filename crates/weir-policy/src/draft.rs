@@ -29,6 +29,7 @@
 //! assert_eq!(live.text(), file.text());
 //! ```
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -39,6 +40,7 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use crate::format::quoted;
+use crate::read::parse_as_far;
 use crate::{Policy, Problems, parse};
 
 /// A document, as a tree of keys. Empty tables are left out: they say nothing.
@@ -160,6 +162,15 @@ impl Draft {
     /// As [`parse`]; the lines and columns are those of [`Self::text`].
     pub fn policy(&self) -> Result<Policy, Problems> {
         parse(&self.text())
+    }
+
+    /// As [`Self::policy`]; beside the problems, what the document says as far as it is understood:
+    /// to tell what somebody asks for that does not fit.
+    ///
+    /// # Errors
+    /// As [`Self::policy`]. There is nothing beside the problems where not even its form is right.
+    pub fn policy_as_far(&self) -> Result<Policy, (Problems, Option<Box<Policy>>)> {
+        parse_as_far(&self.text())
     }
 
     /// The value at a place, as the document writes it.

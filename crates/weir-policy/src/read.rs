@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From text to policy: parse, hold against the schema, resolve references, check.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -34,14 +35,17 @@ pub(crate) struct Finding {
 /// [`Problems`]: everything that is wrong with it, each with line, column, key, value and bound.
 /// A text that is not TOML is told so alone, since what it means is unknown.
 pub fn parse(text: &str) -> Result<Policy, Problems> {
+    parse_as_far(text).map_err(|(problems, _)| problems)
+}
+
+/// As [`parse`]; beside the problems, what the document says as far as it is understood, if it is
+/// at all.
+pub(crate) fn parse_as_far(text: &str) -> Result<Policy, (Problems, Option<Box<Policy>>)> {
     if text.len() > TEXT_MAX {
         let message = format!("is {} bytes long, at most {TEXT_MAX}", text.len());
-        return Err(Problems::new(alloc::vec![Problem {
-            line: 1,
-            column: 1,
-            key: String::new(),
-            message,
-        }]));
+        let key = String::new();
+        let problem = Problem { line: 1, column: 1, key, message };
+        return Err((Problems::new(alloc::vec![problem]), None));
     }
     let (table, errors) = DeTable::parse_recoverable(text);
     let not_toml = errors.iter().any(|error| error.message() != DUPLICATE);
@@ -49,10 +53,10 @@ pub fn parse(text: &str) -> Result<Policy, Problems> {
     let policy = if not_toml { None } else { policy(table.get_ref(), &mut misfits) };
     match policy {
         Some(policy) if misfits.is_empty() => Ok(policy),
-        _ => {
+        policy => {
             let places = Places::new(text);
             let list = misfits.into_iter().map(|misfit| placed(&places, misfit)).collect();
-            Err(Problems::new(list))
+            Err((Problems::new(list), policy.map(Box::new)))
         }
     }
 }
