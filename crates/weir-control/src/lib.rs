@@ -9,12 +9,39 @@
 //! [`weir_units`], clamped at this edge, and no input makes a float that is not finite.
 #![no_std]
 
-#[cfg(test)]
 extern crate alloc;
 
+mod action;
+mod combined;
+mod controller;
+mod cost;
+mod dead_zone;
 mod design;
+mod feed_forward;
+mod fixed;
+pub mod identify;
+mod metric;
 mod model;
+mod noise;
 mod number;
+mod pi;
+pub mod plant;
+mod range;
+mod rls;
+mod sample;
+mod self_tuning;
 
+pub use action::{Action, Reason};
+pub use combined::{Combined, CombinedConfig};
+pub use controller::{Controller, Estimate};
+pub use dead_zone::DeadZone;
 pub use design::{DesignError, Gains, Poles, Response};
+pub use feed_forward::{FeedForward, FeedForwardConfig};
+pub use fixed::{FixedCap, FixedMap, FixedMapError};
+pub use metric::relative_rmse;
 pub use model::{Model, ModelError};
+pub use pi::{Pi, PiConfig};
+pub use range::{CapRange, CapRangeError};
+pub use rls::Guard;
+pub use sample::Sample;
+pub use self_tuning::{Design, SelfTuning, SelfTuningConfig};

@@ -2,6 +2,16 @@
 //! Controllers on simulated routers, each checked on both sides: rises and falls, both ends of the
 //! range, with disturbances, and the published numbers.
 
-#![expect(clippy::unwrap_used, reason = "tests; the lint spares only functions marked so")]
+#![expect(clippy::expect_used, reason = "tests; the lint spares only functions marked so")]
 
+mod bumpless;
+mod demand;
+mod disturbance;
+mod limit;
 mod published;
+mod random;
+mod saved;
+mod settling;
+mod training;
+mod trial;
+mod tuning;

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Weir's default: the rate is held by a limit at ingress, the cap is a ceiling above it.
+//!
+//! *Role*: holds a rate exactly, and drops what is beyond it before it costs anything, where the
+//! text's packets are carried up to the router first (§7.3). *Synopsis*: [`Combined::new`].
+//! *Behaviour*: the limit is the set-point, trimmed by feedback for packets that are lost, or made,
+//! behind it. The cap is what the set-point costs and a headroom, so that a router never takes more
+//! CPU than its rate is worth. A router that comes near to its ceiling gets more at once; the log
+//! says where there is no more to get.
+//!
+//! | parameter | default | why |
+//! |---|---|---|
+//! | headroom | 25 % | less 15 % of the cap it is still 1.25 · 0.85 = 1.06 of what is needed |
+//! | tolerance | 0.2 % | a fifth of the 1 % within which the rate is to be held |
+//!
+//! *Cost*: a few multiplications a sample. *What it does not do*: work where ingress cannot be
+//! limited; [`crate::FeedForward`] does.
+
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use crate::action::Told;
+use crate::number::{float, whole};
+use crate::{Action, CapRange, Controller, Estimate, Reason, Sample};
+
+/// What a [`Combined`] is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CombinedConfig {
+    /// Where the ceiling may go.
+    pub range: CapRange,
+    /// What the ceiling has above what the set-point costs, in parts per million of it.
+    pub headroom_ppm: u32,
+    /// Errors that the limit does not follow, in parts per million of the set-point.
+    pub tolerance_ppm: u32,
+}
+
+impl CombinedConfig {
+    /// A headroom of 25 %, a tolerance of 0.2 %.
+    #[must_use]
+    pub const fn new(range: CapRange) -> Self {
+        Self { range, headroom_ppm: 250_000, tolerance_ppm: 2000 }
+    }
+}
+
+/// The controller.
+#[derive(Clone, Debug)]
+pub struct Combined {
+    config: CombinedConfig,
+    set_point: PacketRate,
+    limit: PacketRate,
+    /// Limit by set-point.
+    trim: f64,
+    cap: CpuShare,
+    /// Microseconds of CPU time a packet, rather too high than too low; `None` before it is known.
+    micros: Option<f64>,
+    /// The ceiling by what it would be with the plain headroom: what this router was seen to need.
+    extra: f64,
+    /// Whether the limit was in force for the whole of the sample to come.
+    held: bool,
+    told: Told,
+}
+
+impl Combined {
+    /// Starts from a cap that is in force, which becomes the ceiling until the first sample.
+    #[must_use]
+    pub fn new(config: CombinedConfig, set_point: PacketRate, start: CpuShare) -> Self {
+        let cap = config.range.clamp(start);
+        Self {
+            config,
+            set_point,
+            limit: set_point,
+            trim: 1.0,
+            cap,
+            micros: None,
+            extra: 1.0,
+            held: false,
+            told: Told::default(),
+        }
+    }
+
+    /// Whether the limit was what held the rate: all that it lets in came.
+    fn limits(&self, sample: &Sample) -> bool {
+        let part = |rate: PacketRate| u128::from(rate.as_pps()) * 100;
+        let limit = u128::from(self.limit.as_pps()) * 99;
+        sample.offered_rate().is_some_and(|offered| part(offered) >= limit)
+    }
+
+    /// Whether the rate is below the set-point by more than the tolerance, though enough comes.
+    fn falls_short(&self, sample: &Sample) -> bool {
+        self.limits(sample) && self.relative(sample) < -self.tolerance()
+    }
+
+    /// The rate by the set-point, minus 1.
+    fn relative(&self, sample: &Sample) -> f64 {
+        let set_point = float(self.set_point.as_pps()).max(1.0);
+        let packets = float(sample.packets) - set_point * float(sample.span.as_nanos()) / 1e9;
+        packets * 1e9 / (set_point * float(sample.span.as_nanos()).max(1.0))
+    }
+
+    fn tolerance(&self) -> f64 {
+        f64::from(self.config.tolerance_ppm) / 1e6
+    }
+
+    fn follow(&mut self, sample: &Sample) {
+        let relative = self.relative(sample);
+        if relative.abs() > self.tolerance() && (relative > 0.0 || self.limits(sample)) {
+            self.trim = (self.trim - TRIM_GAIN * relative).clamp(TRIM_LEAST, TRIM_MOST);
+        }
+        self.limit = self.limited();
+    }
+
+    fn limited(&self) -> PacketRate {
+        PacketRate::from_pps(whole(float(self.set_point.as_pps()) * self.trim))
+    }
+
+    /// Learns what a packet costs: more at once, less slowly.
+    fn learn(&mut self, sample: &Sample) {
+        let Some(used) = sample.used() else { return };
+        // Work that no packet pays for would make a single packet look dear.
+        let enough = sample.rate().as_pps() >= self.set_point.as_pps() / 4;
+        if sample.packets == 0 || !enough {
+            return;
+        }
+        let seconds = float(sample.span.as_nanos()) / 1e9;
+        let micros = f64::from(used.as_ppm()) * seconds / float(sample.packets);
+        let known = *self.micros.get_or_insert(micros);
+        let gain = if micros > known { RISE_GAIN } else { FALL_GAIN };
+        self.micros = Some(known + gain * (micros - known));
+    }
+
+    /// The ceiling for the set-point; the old one before anything is known.
+    fn ceiling(&self) -> CpuShare {
+        let headroom = 1.0 + f64::from(self.config.headroom_ppm) / 1e6;
+        let needed = |micros: f64| float(self.limit.as_pps()) * micros * headroom * self.extra;
+        self.micros.map_or(self.cap, |micros| self.config.range.nearest(needed(micros)))
+    }
+
+    fn step_ceiling(&mut self, sample: &Sample) -> Reason {
+        let short = self.falls_short(sample);
+        let used = sample.used().unwrap_or(CpuShare::ZERO);
+        let near = u64::from(used.as_ppm()) * 10 >= u64::from(self.cap.as_ppm()) * 9;
+        if near || (short && sample.bound_by(self.cap)) {
+            if self.cap == self.config.range.most() {
+                return if short { Reason::NoHeadroom } else { Reason::Limit };
+            }
+            let raised = self.config.range.nearest(f64::from(self.cap.as_ppm()) * RAISE);
+            // What is known of the cost may not explain it: another process under the same cap,
+            // bursts that the budget's slices do not let through.
+            self.extra = (self.extra * RAISE).min(EXTRA_MOST);
+            self.cap = self.ceiling().max(raised);
+            return Reason::CeilingRaised;
+        }
+        let forgotten = float(sample.span.as_nanos()) / EXTRA_NANOS;
+        self.extra = 1.0 + (self.extra - 1.0) * (1.0 - forgotten).max(0.0);
+        let wanted = self.ceiling();
+        let far = f64::from(wanted.as_ppm()) * LOWER < f64::from(self.cap.as_ppm());
+        if wanted > self.cap {
+            self.cap = wanted;
+            Reason::CeilingRaised
+        } else if far {
+            self.cap = wanted;
+            Reason::CeilingLowered
+        } else {
+            Reason::Limit
+        }
+    }
+
+    fn act(&mut self, at: Instant, reason: Reason) -> Action {
+        self.told.act(at, self.cap, Some(self.limit), reason)
+    }
+}
+
+impl Controller for Combined {
+    fn name(&self) -> &'static str {
+        "combined"
+    }
+
+    fn set_point(&self) -> PacketRate {
+        self.set_point
+    }
+
+    fn step(&mut self, now: Instant, sample: &Sample) -> Action {
+        if sample.span == Nanos::ZERO {
+            return self.act(now, Reason::NoDemand);
+        }
+        self.learn(sample);
+        let mut reason = self.step_ceiling(sample);
+        // A rate that the ceiling holds down, or from before the limit, says nothing about it.
+        if self.held && matches!(reason, Reason::Limit | Reason::CeilingLowered) {
+            self.follow(sample);
+        }
+        self.held = true;
+        if reason == Reason::Limit && !self.limits(sample) {
+            reason = Reason::NoDemand;
+        }
+        self.act(now, reason)
+    }
+
+    fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
+        self.set_point = set_point;
+        self.limit = self.limited();
+        self.held = false;
+        // Down at once as well: what the ceiling is for is that nobody takes more than he may.
+        self.cap = self.ceiling();
+        self.act(now, Reason::Limit)
+    }
+
+    fn adopt(&mut self, _: Instant, in_force: CpuShare, sample: Option<&Sample>) {
+        self.cap = self.config.range.clamp(in_force);
+        self.held = false;
+        self.told.forget();
+        if let Some(sample) = sample {
+            self.learn(sample);
+        }
+    }
+
+    fn estimate(&self) -> Option<Estimate> {
+        self.micros.map(|micros| Estimate::Cost(Nanos::new(whole(micros * 1000.0))))
+    }
+}
+
+/// Half of the error each sample: gone after a few, and no larger than before on noise.
+const TRIM_GAIN: f64 = 0.5;
+/// A router that makes packets (multicast) is held to its rate all the same, down to half.
+const TRIM_LEAST: f64 = 0.5;
+/// A router that drops some by its own rules gets a little more; who drops more means it.
+const TRIM_MOST: f64 = 1.05;
+const RISE_GAIN: f64 = 0.5;
+const FALL_GAIN: f64 = 0.02;
+/// Of the ceiling, when a router is near to it.
+const RAISE: f64 = 1.25;
+/// A router that needs more than ten times what it pays for is not helped by more.
+const EXTRA_MOST: f64 = 10.0;
+/// Ten minutes: what a router needed for a while is taken back slowly, and it falls short by no
+/// more than the tolerance before it gets it again.
+const EXTRA_NANOS: f64 = 600e9;
+/// How far a ceiling is above what is wanted before it is lowered: it must not follow noise.
+const LOWER: f64 = 1.1;

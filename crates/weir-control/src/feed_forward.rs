@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Weir's own controller of a cap: needs no training.
+//!
+//! *Role*: holds a rate by the cap alone. *Synopsis*: [`FeedForward::new`]. *Behaviour*: the cap is
+//! what the set-point costs: set-point × CPU time a packet (the feed-forward) × a trim, the
+//! integral of what that leaves as error. Both are running estimates that start with the first
+//! sample, are quick after a change and quiet between changes (`cost.rs`), so there is no gain to
+//! choose and no operating point to be near to.
+//!
+//! - *Anti-windup*: it learns from a sample only where the cap was binding
+//!   ([`Sample::bound_by`]). Where the CPU time is not metered, nobody can tell: the cap then
+//!   rises to the largest while demand is missing, and falls with the first sample that has it.
+//! - *Coarse caps*: what rounding leaves over is carried to the next sample, so that caps of 3 and
+//!   4 % in turn make 3.4 %.
+//! - *Bumpless*: what it adopts is taken for what the rate costs.
+//!
+//! *Cost*: three logarithms and an exponential a sample. *What it does not do*: hold a rate finer
+//! than the cap is enforced; [`crate::Combined`] does.
+
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use crate::action::Told;
+use crate::cost::{Cost, ln_micros};
+use crate::number::{float, whole};
+use crate::{Action, CapRange, Controller, DeadZone, Estimate, Reason, Sample};
+
+/// What a [`FeedForward`] is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedForwardConfig {
+    /// Where the cap may go.
+    pub range: CapRange,
+    /// Changes of the cap, relative to it, that are not worth a call of the actuator.
+    pub dead_zone: DeadZone,
+}
+
+impl FeedForwardConfig {
+    /// With a dead zone of half a per cent of the cap: a quarter of the 2 % within which a mean is
+    /// to be held.
+    #[must_use]
+    pub const fn new(range: CapRange) -> Self {
+        Self { range, dead_zone: DeadZone::from_ppm(5000) }
+    }
+}
+
+/// The controller.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    config: FeedForwardConfig,
+    set_point: PacketRate,
+    cap: CpuShare,
+    cost: Option<Cost>,
+    /// What rounding has left over, in parts per million.
+    carry: f64,
+    told: Told,
+}
+
+impl FeedForward {
+    /// Starts from a cap that is in force; the first sample shows what a packet costs.
+    #[must_use]
+    pub fn new(config: FeedForwardConfig, set_point: PacketRate, start: CpuShare) -> Self {
+        let cap = config.range.clamp(start);
+        Self { config, set_point, cap, cost: None, carry: 0.0, told: Told::default() }
+    }
+
+    /// Learns what a sample has to say; the reason that it gives for moving the cap.
+    fn learn(&mut self, sample: &Sample) -> Reason {
+        let seconds = float(sample.span.as_nanos()) / 1e9;
+        let used = sample.used().filter(|used| *used > CpuShare::ZERO);
+        let ln = |share: CpuShare| ln_micros(f64::from(share.as_ppm()), sample.packets, seconds);
+        let (metered, effective) = (used.map(ln), ln(self.cap));
+        let bound = sample.bound_by(self.cap);
+        let Some(cost) = &mut self.cost else {
+            self.cost = Cost::first(metered, bound.then_some(effective));
+            return Reason::FeedForward;
+        };
+        let before = (cost.metered(), cost.trim());
+        match metered {
+            _ if bound => cost.learn(metered, effective),
+            Some(metered) if sample.rate() >= self.set_point => cost.learn_metered(metered),
+            _ => return Reason::NoDemand,
+        }
+        let (metered, trim) = (cost.metered() - before.0, cost.trim() - before.1);
+        if metered.abs() >= trim.abs() { Reason::FeedForward } else { Reason::Trim }
+    }
+
+    /// The cap for the set-point, as far as it is known what a packet costs.
+    fn aim(&mut self, at: Instant, reason: Reason) -> Action {
+        let Some(cost) = &self.cost else { return self.act(at, self.cap, reason) };
+        let wanted = float(self.set_point.as_pps()) * libm::exp(cost.effective());
+        let range = self.config.range;
+        let (least, most) = (f64::from(range.least().as_ppm()), f64::from(range.most().as_ppm()));
+        let held = wanted.clamp(least, most);
+        let old = f64::from(self.cap.as_ppm());
+        let still = (held - old).abs() <= self.config.dead_zone.fraction() * held;
+        let cap = if still { self.cap } else { range.nearest(held + self.carry) };
+        let half = f64::from(range.grain().as_ppm()) / 2.0;
+        self.carry = (self.carry + held - f64::from(cap.as_ppm())).clamp(-half, half);
+        let reason = match reason {
+            Reason::NoDemand => Reason::NoDemand,
+            _ if wanted > most => Reason::CapMost,
+            _ if wanted < least => Reason::CapLeast,
+            _ if still => Reason::DeadZone,
+            reason => reason,
+        };
+        self.act(at, cap, reason)
+    }
+
+    fn act(&mut self, at: Instant, cap: CpuShare, reason: Reason) -> Action {
+        self.cap = cap;
+        self.told.act(at, cap, None, reason)
+    }
+
+    /// A router that forwards nothing: more CPU, unless it does not use what it has.
+    fn probe(&mut self, at: Instant, sample: &Sample) -> Action {
+        let idle = !sample.bound_by(self.cap) || sample.offered == Some(0);
+        if idle || self.set_point == PacketRate::ZERO {
+            return self.aim(at, Reason::NoDemand);
+        }
+        let doubled = self.config.range.nearest(f64::from(self.cap.as_ppm()) * 2.0);
+        self.act(at, doubled, Reason::Probe)
+    }
+}
+
+impl Controller for FeedForward {
+    fn name(&self) -> &'static str {
+        "feed-forward"
+    }
+
+    fn set_point(&self) -> PacketRate {
+        self.set_point
+    }
+
+    fn step(&mut self, now: Instant, sample: &Sample) -> Action {
+        if sample.packets == 0 || sample.span == Nanos::ZERO {
+            return self.probe(now, sample);
+        }
+        let reason = self.learn(sample);
+        self.aim(now, reason)
+    }
+
+    fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
+        let (old, new) = (float(self.set_point.as_pps()), float(set_point.as_pps()));
+        self.set_point = set_point;
+        if (new - old).abs() > SAME_POINT * old
+            && let Some(cost) = &mut self.cost
+        {
+            cost.restart();
+        }
+        self.aim(now, Reason::FeedForward)
+    }
+
+    fn adopt(&mut self, _: Instant, in_force: CpuShare, sample: Option<&Sample>) {
+        let cap = self.config.range.clamp(in_force);
+        let same = cap == self.cap;
+        self.cap = cap;
+        self.carry = 0.0;
+        self.told.forget();
+        // Its own cap that an actuator could not set tells nothing new about packets.
+        if same && self.cost.is_some() {
+            return;
+        }
+        if let Some(sample) = sample.filter(|sample| sample.packets > 0) {
+            self.cost = None;
+            self.learn(sample);
+        }
+    }
+
+    fn estimate(&self) -> Option<Estimate> {
+        let nanos = libm::exp(self.cost.as_ref()?.effective()) * 1000.0;
+        Some(Estimate::Cost(Nanos::new(whole(nanos))))
+    }
+}
+
+/// Of the set-point: a smaller change is the same operating point.
+const SAME_POINT: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn controller(set_point: u64) -> FeedForward {
+        let percent = CpuShare::from_percent;
+        let range = CapRange::new(percent(1)..=percent(100), CpuShare::from_ppm(100)).unwrap();
+        let set_point = PacketRate::from_pps(set_point);
+        FeedForward::new(FeedForwardConfig::new(range), set_point, percent(100))
+    }
+
+    fn sample(packets: u64, cpu_percent: u64) -> Sample {
+        let (span, cpu) = (Nanos::from_secs(1), Some(Nanos::from_millis(10 * cpu_percent)));
+        Sample { span, packets, offered: None, cpu }
+    }
+
+    /// Goal: the first sample is enough. Method: uncapped, 100 kp/s cost 50 %: 20 kp/s cost 10 %.
+    #[test]
+    fn the_first_sample_gives_the_cap() {
+        let mut controller = controller(20_000);
+        let action = controller.step(Instant::ZERO, &sample(100_000, 50));
+        assert_eq!((action.cap, action.changed), (CpuShare::from_percent(10), true));
+        assert_eq!(action.reason, Reason::FeedForward);
+        assert_eq!(controller.estimate(), Some(Estimate::Cost(Nanos::from_micros(5))));
+        let action = controller.step(Instant::ZERO, &sample(20_000, 10));
+        assert_eq!((action.changed, action.reason), (false, Reason::DeadZone));
+    }
+
+    #[test]
+    fn another_set_point_moves_the_cap_before_any_sample() {
+        let mut controller = controller(20_000);
+        controller.step(Instant::ZERO, &sample(100_000, 50));
+        let action = controller.change_set_point(Instant::ZERO, PacketRate::from_pps(60_000));
+        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(30), Reason::FeedForward));
+        let action = controller.change_set_point(Instant::ZERO, PacketRate::from_pps(900_000));
+        assert_eq!((action.cap, action.reason), (CpuShare::ONE, Reason::CapMost));
+        let action = controller.change_set_point(Instant::ZERO, PacketRate::ZERO);
+        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(1), Reason::CapLeast));
+    }
+
+    #[test]
+    fn lack_of_demand_teaches_nothing() {
+        let mut controller = controller(20_000);
+        controller.step(Instant::ZERO, &sample(100_000, 50));
+        for _ in 0..100 {
+            let action = controller.step(Instant::ZERO, &sample(1000, 2));
+            assert_eq!((action.cap, action.reason), (CpuShare::from_percent(10), Reason::NoDemand));
+        }
+        let action = controller.step(Instant::ZERO, &sample(0, 0));
+        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(10), Reason::NoDemand));
+    }
+
+    #[test]
+    fn a_router_that_forwards_nothing_with_all_its_cap_gets_more() {
+        let mut controller = controller(20_000);
+        controller.adopt(Instant::ZERO, CpuShare::from_percent(1), None);
+        let action = controller.step(Instant::ZERO, &sample(0, 1));
+        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), Reason::Probe));
+    }
+
+    #[test]
+    fn coarse_caps_in_turn_make_the_cap_between() {
+        let percent = CpuShare::from_percent;
+        let range = CapRange::new(percent(1)..=percent(100), percent(1)).unwrap();
+        let config = FeedForwardConfig::new(range);
+        let mut controller = FeedForward::new(config, PacketRate::from_pps(34_000), percent(10));
+        // 1 µs a packet: 34 kp/s need 3.4 %.
+        let mut cap = controller.step(Instant::ZERO, &sample(100_000, 10)).cap;
+        let mut sum = 0;
+        for _ in 0..100 {
+            let packets = u64::from(cap.as_ppm());
+            let cpu = Some(Nanos::new(packets * 1000));
+            cap = controller.step(Instant::ZERO, &Sample { cpu, ..sample(packets, 0) }).cap;
+            assert!((percent(3)..=percent(4)).contains(&cap));
+            sum += cap.as_ppm();
+        }
+        assert!((3.38..=3.42).contains(&(f64::from(sum) / 1e6)), "{sum}");
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The text's controller: proportional and integral, on the logarithm of the cap.
+//!
+//! *Role*: holds a rate by feedback alone, with gains from a model. *Synopsis*: [`Pi::new`];
+//! [`crate::Gains::place`] gives the text's PI, [`crate::Gains::dead_beat`] its dead-beat.
+//! *Behaviour*: u(k) = u(k−1) + (Kp + Ki)·e(k) − Kp·e(k−1) (§6, Equation 2), u = log10 of the cap
+//! in percent, e in thousand packets a second.
+//!
+//! - *Anti-windup*: u is what is kept, and it is kept within the range of caps, so that a long
+//!   error leaves nothing to unwind. Where the CPU time is metered, an error for lack of demand
+//!   does not move it at all.
+//! - *Dead zone* and *minimum cap* (§6, §7.2.2): [`DeadZone`], [`CapRange`].
+//! - *Bumpless*: what it adopts is u(k−1), and the error then counts as having been there before.
+//!
+//! *Cost*: an exponential a sample. *What it does not do*: fit itself to another router than the
+//! one that its gains are for, see [`crate::SelfTuning`].
+
+use weir_units::{CpuShare, Instant, PacketRate};
+
+use crate::action::Told;
+use crate::controller::Previous;
+use crate::number::{kpps, log_cap, ppm_of_log};
+use crate::{Action, CapRange, Controller, DeadZone, Gains, Reason, Sample};
+
+/// What a [`Pi`] is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PiConfig {
+    /// How strongly an error moves the cap.
+    pub gains: Gains,
+    /// Where the cap may go.
+    pub range: CapRange,
+    /// Errors that do not move it.
+    pub dead_zone: DeadZone,
+}
+
+/// The controller.
+#[derive(Clone, Debug)]
+pub struct Pi {
+    config: PiConfig,
+    set_point: PacketRate,
+    /// u(k−1), not rounded to a cap: so a small error adds up until it makes a step.
+    log_cap: f64,
+    /// e(k−1).
+    previous: Previous,
+    cap: CpuShare,
+    told: Told,
+}
+
+impl Pi {
+    /// Starts from a cap that is in force.
+    #[must_use]
+    pub fn new(config: PiConfig, set_point: PacketRate, start: CpuShare) -> Self {
+        let cap = config.range.clamp(start);
+        let (log_cap, previous) = (log_cap(cap), Previous::default());
+        Self { config, set_point, log_cap, previous, cap, told: Told::default() }
+    }
+
+    /// Other gains from the next sample on.
+    pub(crate) fn set_gains(&mut self, gains: Gains) {
+        self.config.gains = gains;
+    }
+
+    /// The cap in force.
+    pub(crate) fn cap(&self) -> CpuShare {
+        self.cap
+    }
+
+    pub(crate) fn range(&self) -> CapRange {
+        self.config.range
+    }
+
+    fn hold(&mut self, at: Instant, reason: Reason) -> Action {
+        self.told.act(at, self.cap, None, reason)
+    }
+}
+
+impl Controller for Pi {
+    fn name(&self) -> &'static str {
+        "pi"
+    }
+
+    fn set_point(&self) -> PacketRate {
+        self.set_point
+    }
+
+    fn step(&mut self, now: Instant, sample: &Sample) -> Action {
+        let PiConfig { gains, range, dead_zone } = self.config;
+        let error = kpps(self.set_point) - kpps(sample.rate());
+        // A loop at rest before its first sample had no error; one that was away has this one.
+        let otherwise = if self.previous.is_empty() { 0.0 } else { error };
+        let before = self.previous.error_or(now, sample.span, otherwise);
+        self.previous.set(now, error);
+        if dead_zone.holds(self.set_point, sample.rate()) {
+            return self.hold(now, Reason::DeadZone);
+        }
+        if error > 0.0 && !sample.bound_by(self.cap) {
+            return self.hold(now, Reason::NoDemand);
+        }
+        let wanted = self.log_cap + (gains.kp() + gains.ki()) * error - gains.kp() * before;
+        let (least, most) = (log_cap(range.least()), log_cap(range.most()));
+        self.log_cap = wanted.clamp(least, most);
+        self.cap = range.nearest(ppm_of_log(self.log_cap));
+        let reason = match wanted {
+            wanted if wanted < least => Reason::CapLeast,
+            wanted if wanted > most => Reason::CapMost,
+            _ => Reason::Feedback,
+        };
+        self.hold(now, reason)
+    }
+
+    /// The cap moves with the first sample: feedback alone knows nothing before it.
+    fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
+        self.set_point = set_point;
+        self.hold(now, Reason::Feedback)
+    }
+
+    fn adopt(&mut self, now: Instant, in_force: CpuShare, sample: Option<&Sample>) {
+        self.cap = self.config.range.clamp(in_force);
+        self.log_cap = log_cap(self.cap);
+        self.told.forget();
+        if let Some(sample) = sample {
+            self.previous.set(now, kpps(self.set_point) - kpps(sample.rate()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_units::Nanos;
+
+    use super::*;
+    use crate::Model;
+
+    fn pi(set_point: u64, dead_zone: DeadZone) -> Pi {
+        let percent = CpuShare::from_percent;
+        let range = CapRange::new(percent(1)..=percent(100), percent(1)).unwrap();
+        let gains = Gains::dead_beat(Model::PUBLISHED);
+        let config = PiConfig { gains, range, dead_zone };
+        Pi::new(config, PacketRate::from_pps(set_point), percent(10))
+    }
+
+    fn sample(rate: u64) -> Sample {
+        Sample { span: Nanos::from_secs(1), packets: rate, ..Sample::default() }
+    }
+
+    /// Goal: Equation 2 as printed. Method: by hand; 10 kp/s of error after one of 5 kp/s moves
+    /// log10(10 %) = 1 by (Kp + Ki)·10 − Kp·5, and 1/63.0051 is Kp + Ki.
+    #[test]
+    fn two_samples_by_hand() {
+        let mut pi = pi(50_000, DeadZone::OFF);
+        let first = pi.step(Instant::from_nanos(1_000_000_000), &sample(45_000));
+        let u = 1.0 + 5.0 / 63.0051;
+        assert_eq!(first.cap, CpuShare::from_percent(12), "10^{u} = 12.0");
+        let second = pi.step(Instant::from_nanos(2_000_000_000), &sample(40_000));
+        let u = u + 10.0 / 63.0051 - 0.0915 / 63.0051 * 5.0;
+        assert!((pi.log_cap - u).abs() < 1e-12);
+        assert_eq!((second.cap, second.reason), (CpuShare::from_percent(17), Reason::Feedback));
+    }
+
+    #[test]
+    fn the_dead_zone_keeps_the_cap_and_says_so() {
+        let mut pi = pi(50_000, DeadZone::PUBLISHED);
+        pi.step(Instant::ZERO, &sample(50_000));
+        let action = pi.step(Instant::ZERO, &sample(46_000));
+        assert_eq!((action.reason, action.changed), (Reason::DeadZone, false));
+        let action = pi.step(Instant::ZERO, &sample(44_000));
+        assert_eq!((action.reason, action.changed), (Reason::Feedback, true));
+    }
+
+    /// Goal: after any time at an end of the range, one sample on the other side moves the cap.
+    #[test]
+    fn nothing_is_wound_up_at_either_end() {
+        for (stuck, freed, end) in [(0, 90_000, 100), (300_000, 0, 1)] {
+            let mut pi = pi(50_000, DeadZone::OFF);
+            let mut now = Instant::ZERO;
+            for _ in 0..1000 {
+                now += Nanos::from_secs(1);
+                pi.step(now, &sample(stuck));
+            }
+            assert_eq!(pi.cap(), CpuShare::from_percent(end));
+            now += Nanos::from_secs(1);
+            pi.step(now, &sample(freed));
+            assert_ne!(pi.cap(), CpuShare::from_percent(end), "leaves {end} % at once");
+        }
+    }
+
+    #[test]
+    fn lack_of_demand_does_not_move_the_cap() {
+        let mut pi = pi(50_000, DeadZone::OFF);
+        let idle = Sample { cpu: Some(Nanos::from_millis(20)), ..sample(10_000) };
+        assert_eq!(pi.step(Instant::ZERO, &idle).reason, Reason::NoDemand);
+        let busy = Sample { cpu: Some(Nanos::from_millis(99)), ..sample(10_000) };
+        assert_eq!(pi.step(Instant::ZERO, &busy).reason, Reason::Feedback);
+    }
+
+    #[test]
+    fn an_error_from_before_a_pause_does_not_kick() {
+        let mut pi = pi(50_000, DeadZone::OFF);
+        pi.adopt(Instant::ZERO, CpuShare::from_percent(20), Some(&sample(50_000)));
+        pi.step(Instant::from_nanos(100_000_000_000), &sample(40_000));
+        let integral_only = log_cap(CpuShare::from_percent(20)) + pi.config.gains.ki() * 10.0;
+        assert!((pi.log_cap - integral_only).abs() < 1e-12);
+    }
+}
