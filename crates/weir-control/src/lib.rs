@@ -20,6 +20,7 @@ mod design;
 mod feed_forward;
 mod fixed;
 pub mod identify;
+pub mod manage;
 mod metric;
 mod model;
 mod noise;

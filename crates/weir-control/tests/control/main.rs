@@ -8,6 +8,7 @@ mod bumpless;
 mod demand;
 mod disturbance;
 mod limit;
+mod manager;
 mod published;
 mod random;
 mod saved;

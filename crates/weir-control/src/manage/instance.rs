@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The states of one instance.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use super::log::{DecisionLog, Event};
+use super::meter::{Meter, MeterConfig, MeterFault, Reading};
+use crate::{Action, Controller, Estimate, Sample};
+
+/// What an instance is made of, beside its controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceConfig {
+    /// What is to be expected of the meter; its period is that of the loop.
+    pub meter: MeterConfig,
+    /// How long the last cap stays in force while nothing is known, or nothing can be set. Counted
+    /// in whole periods, so that a clock that jumps neither shortens nor stretches it.
+    pub release_after: Nanos,
+    /// Decisions that are kept.
+    pub log: usize,
+    /// Decides and logs, and commands nothing.
+    pub dry_run: bool,
+}
+
+/// What an instance is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It was not activated, or deactivated: no cap is in force by it.
+    Inactive,
+    /// It holds its set-point.
+    Active,
+    /// Its last cap stays, whatever happens.
+    Paused,
+    /// It is active, but had to take its cap away; it tries again by itself.
+    Released,
+}
+
+/// What its owner may ask of an instance (§8.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Hold a rate from now on.
+    Activate(PacketRate),
+    /// Hold another rate.
+    SetPoint(PacketRate),
+    /// Leave the cap as it is.
+    Pause,
+    /// Go on from the cap in force.
+    Resume,
+    /// Take the cap away.
+    Deactivate,
+    /// Go on with another controller.
+    Switch(&'static str),
+}
+
+/// What is in force on a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its cap.
+    pub cap: CpuShare,
+    /// Packets a second that may reach it; `None`: as many as come.
+    pub limit: Option<PacketRate>,
+}
+
+/// What is to be done now. What came of it is told by [`Instance::outcome`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Nothing.
+    Nothing,
+    /// Put these into force.
+    Apply(Settings),
+    /// Take cap and limit away.
+    Release,
+}
+
+/// What cannot be asked of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceError {
+    /// Not at what it is at.
+    Phase {
+        /// What was asked.
+        verb: Verb,
+        /// What it is at.
+        phase: Phase,
+    },
+    /// A set-point of nothing, or of more than any router of this node forwards.
+    SetPoint {
+        /// The set-point.
+        set_point: PacketRate,
+        /// The bound.
+        most: PacketRate,
+    },
+}
+
+/// How an instance is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Status {
+    /// What it is at.
+    pub phase: Phase,
+    /// The name of its controller.
+    pub controller: &'static str,
+    /// The rate that it holds.
+    pub set_point: PacketRate,
+    /// What is in force by it, as far as it was told; while released, what will be set again.
+    pub in_force: Option<Settings>,
+    /// The latest sample.
+    pub sample: Option<Sample>,
+    /// What its controller believes.
+    pub estimate: Option<Estimate>,
+    /// Samples so far.
+    pub samples: u64,
+    /// Readings without a sample so far, the first ones not counted.
+    pub faults: u64,
+    /// Commands so far.
+    pub commands: u64,
+    /// Commands that failed.
+    pub failures: u64,
+    /// When the next reading is due.
+    pub due: Instant,
+}
+
+/// One instance.
+pub struct Instance {
+    config: InstanceConfig,
+    controller: Box<dyn Controller + Send>,
+    phase: Phase,
+    meter: Meter,
+    in_force: Option<Settings>,
+    /// The command whose outcome is not known yet.
+    pending: Option<Command>,
+    sample: Option<Sample>,
+    /// Periods without a sample, in a row.
+    missed: u32,
+    /// Commands that failed, in a row.
+    failing: u32,
+    /// In [`Phase::Released`]: samples to wait for before trying again.
+    retry: u32,
+    due: Instant,
+    log: DecisionLog,
+    counts: [u64; 4],
+}
+
+impl Instance {
+    /// An inactive one.
+    #[must_use]
+    pub fn new(config: InstanceConfig, controller: Box<dyn Controller + Send>) -> Self {
+        Self {
+            config,
+            controller,
+            phase: Phase::Inactive,
+            meter: Meter::new(config.meter),
+            in_force: None,
+            pending: None,
+            sample: None,
+            missed: 0,
+            failing: 0,
+            retry: 0,
+            due: Instant::FAR_FUTURE,
+            log: DecisionLog::new(config.log),
+            counts: [0; 4],
+        }
+    }
+
+    /// Begins to hold a rate, from the cap that is in force on the router, whoever set it.
+    ///
+    /// # Errors
+    /// It is not inactive, or the set-point is impossible.
+    pub fn activate(
+        &mut self,
+        now: Instant,
+        in_force: Settings,
+        set_point: PacketRate,
+    ) -> Result<Command, InstanceError> {
+        let verb = Verb::Activate(set_point);
+        self.expect(verb, &[Phase::Inactive])?;
+        self.check(set_point)?;
+        self.phase = Phase::Active;
+        self.in_force = Some(in_force);
+        self.failing = 0;
+        self.begin(now);
+        self.controller.adopt(now, in_force.cap, None);
+        let action = self.controller.change_set_point(now, set_point);
+        Ok(self.asked(now, verb, Some(action)))
+    }
+
+    /// Holds another rate from now on.
+    ///
+    /// # Errors
+    /// It is inactive, or the set-point is impossible: the old one stays.
+    pub fn change_set_point(
+        &mut self,
+        now: Instant,
+        set_point: PacketRate,
+    ) -> Result<Command, InstanceError> {
+        let verb = Verb::SetPoint(set_point);
+        self.expect(verb, &[Phase::Active, Phase::Paused, Phase::Released])?;
+        self.check(set_point)?;
+        let action = self.controller.change_set_point(now, set_point);
+        // Paused and released, it takes effect with the end of that.
+        let action = (self.phase == Phase::Active).then_some(action);
+        Ok(self.asked(now, verb, action))
+    }
+
+    /// Leaves the cap as it is.
+    ///
+    /// # Errors
+    /// It is not active.
+    pub fn pause(&mut self, now: Instant) -> Result<Command, InstanceError> {
+        self.expect(Verb::Pause, &[Phase::Active])?;
+        self.phase = Phase::Paused;
+        Ok(self.asked(now, Verb::Pause, None))
+    }
+
+    /// Goes on from the cap in force.
+    ///
+    /// # Errors
+    /// It is not paused.
+    pub fn resume(&mut self, now: Instant) -> Result<Command, InstanceError> {
+        self.expect(Verb::Resume, &[Phase::Paused])?;
+        self.phase = Phase::Active;
+        self.begin(now);
+        if let Some(in_force) = self.in_force {
+            self.controller.adopt(now, in_force.cap, None);
+        }
+        let set_point = self.controller.set_point();
+        let action = self.controller.change_set_point(now, set_point);
+        Ok(self.asked(now, Verb::Resume, Some(action)))
+    }
+
+    /// Takes the cap away and holds nothing any more. Of an inactive instance too: harmless.
+    pub fn deactivate(&mut self, now: Instant) -> Command {
+        self.phase = Phase::Inactive;
+        self.due = Instant::FAR_FUTURE;
+        self.asked(now, Verb::Deactivate, None);
+        self.command(Command::Release)
+    }
+
+    /// Goes on with another controller, from the cap in force and at the same set-point.
+    pub fn switch(&mut self, now: Instant, controller: Box<dyn Controller + Send>) -> Command {
+        let set_point = self.controller.set_point();
+        self.controller = controller;
+        if let Some(in_force) = self.in_force {
+            self.controller.change_set_point(now, set_point);
+            self.controller.adopt(now, in_force.cap, self.sample.as_ref());
+        }
+        self.asked(now, Verb::Switch(self.controller.name()), None)
+    }
+
+    /// What was read at the end of a period; `None` where there was nothing to read. To be called
+    /// every period, and when [`Status::due`] has come at the latest.
+    pub fn read(&mut self, now: Instant, reading: Option<Reading>) -> Command {
+        self.due = now + self.config.meter.period;
+        let sample = match reading {
+            Some(reading) => self.meter.sample(now, reading),
+            None => {
+                self.meter.forget();
+                Err(MeterFault::Absent)
+            }
+        };
+        match (self.phase, sample) {
+            (Phase::Inactive, _) => Command::Nothing,
+            (Phase::Paused, sample) => {
+                self.sample = sample.ok().or(self.sample);
+                Command::Nothing
+            }
+            (_, Err(fault)) => self.without(now, fault),
+            (Phase::Released, Ok(sample)) => self.recover(now, sample),
+            (Phase::Active, Ok(sample)) => self.step(now, sample),
+        }
+    }
+
+    /// What came of the last command. A failure leaves in force what was, and is tried again with
+    /// the next sample; after [`InstanceConfig::release_after`] the cap is taken away.
+    pub fn outcome(&mut self, now: Instant, outcome: Result<(), &str>) {
+        let Some(command) = self.pending.take() else { return };
+        match outcome {
+            Ok(()) => {
+                self.failing = 0;
+                match command {
+                    Command::Apply(settings) => self.in_force = Some(settings),
+                    Command::Release if self.phase == Phase::Inactive => self.in_force = None,
+                    Command::Release | Command::Nothing => {}
+                }
+            }
+            Err(text) => {
+                self.counts[FAILURES] += 1;
+                self.failing = self.failing.saturating_add(1);
+                let text: String = text.chars().take(DecisionLog::TEXT_MAX / 4).collect();
+                self.record(now, Event::ActuatorFailed(text));
+                if let Some(in_force) = self.in_force {
+                    self.controller.adopt(now, in_force.cap, self.sample.as_ref());
+                }
+            }
+        }
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            phase: self.phase,
+            controller: self.controller.name(),
+            set_point: self.controller.set_point(),
+            in_force: self.in_force,
+            sample: self.sample,
+            estimate: self.controller.estimate(),
+            samples: self.counts[SAMPLES],
+            faults: self.counts[FAULTS],
+            commands: self.counts[COMMANDS],
+            failures: self.counts[FAILURES],
+            due: self.due,
+        }
+    }
+
+    /// What it decided.
+    #[must_use]
+    pub const fn log(&self) -> &DecisionLog {
+        &self.log
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.meter.forget();
+        self.missed = 0;
+        self.due = now + self.config.meter.period;
+    }
+
+    fn step(&mut self, now: Instant, sample: Sample) -> Command {
+        self.take(sample);
+        if self.failing >= self.patience() {
+            return self.release(now);
+        }
+        let action = self.controller.step(now, &sample);
+        let rate = i128::from(sample.rate().as_pps());
+        let error = i128::from(self.controller.set_point().as_pps()) - rate;
+        let error_pps = i64::try_from(error).unwrap_or(if error < 0 { i64::MIN } else { i64::MAX });
+        self.record(now, Event::Sampled { sample, error_pps, action });
+        self.follow(now, action)
+    }
+
+    /// [`InstanceConfig::release_after`] in periods, at least one.
+    fn patience(&self) -> u32 {
+        let period = self.config.meter.period.as_nanos().max(1);
+        let periods = self.config.release_after.as_nanos().div_ceil(period);
+        u32::try_from(periods).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn take(&mut self, sample: Sample) {
+        self.counts[SAMPLES] += 1;
+        self.sample = Some(sample);
+        self.missed = 0;
+    }
+
+    /// A period without a sample: the cap stays, for a while.
+    fn without(&mut self, now: Instant, fault: MeterFault) -> Command {
+        if fault != MeterFault::First {
+            self.counts[FAULTS] += 1;
+        }
+        self.record(now, Event::NoSample(fault));
+        self.missed = self.missed.saturating_add(1);
+        let patient = self.missed < self.patience();
+        if patient || self.phase != Phase::Active { Command::Nothing } else { self.release(now) }
+    }
+
+    fn release(&mut self, now: Instant) -> Command {
+        self.phase = Phase::Released;
+        self.retry = if self.failing > 0 { self.patience() } else { 0 };
+        self.record(now, Event::Released);
+        self.command(Command::Release)
+    }
+
+    /// There are samples again: the last cap is set, and held from.
+    fn recover(&mut self, now: Instant, sample: Sample) -> Command {
+        self.take(sample);
+        let Some(in_force) = self.in_force.filter(|_| self.retry == 0) else {
+            self.retry = self.retry.saturating_sub(1);
+            return Command::Nothing;
+        };
+        self.phase = Phase::Active;
+        self.failing = 0;
+        self.record(now, Event::Recovered);
+        self.controller.adopt(now, in_force.cap, None);
+        self.command(Command::Apply(in_force))
+    }
+
+    fn asked(&mut self, now: Instant, verb: Verb, action: Option<Action>) -> Command {
+        self.record(now, Event::Asked(verb, action));
+        action.map_or(Command::Nothing, |action| self.follow(now, action))
+    }
+
+    fn follow(&mut self, now: Instant, action: Action) -> Command {
+        let wanted = Settings { cap: action.cap, limit: action.limit };
+        if self.config.dry_run {
+            // The next decision is about what really is in force.
+            if let Some(in_force) = self.in_force {
+                self.controller.adopt(now, in_force.cap, self.sample.as_ref());
+            }
+            return Command::Nothing;
+        }
+        if self.in_force == Some(wanted) {
+            return Command::Nothing;
+        }
+        self.command(Command::Apply(wanted))
+    }
+
+    fn command(&mut self, command: Command) -> Command {
+        if self.config.dry_run {
+            return Command::Nothing;
+        }
+        self.counts[COMMANDS] += 1;
+        self.pending = Some(command);
+        command
+    }
+
+    fn record(&mut self, now: Instant, event: Event) {
+        let set_point = self.controller.set_point();
+        self.log.push(now, set_point, event);
+    }
+
+    fn expect(&self, verb: Verb, phases: &[Phase]) -> Result<(), InstanceError> {
+        let phase = self.phase;
+        if phases.contains(&phase) { Ok(()) } else { Err(InstanceError::Phase { verb, phase }) }
+    }
+
+    fn check(&self, set_point: PacketRate) -> Result<(), InstanceError> {
+        let most = self.config.meter.rate_most;
+        let possible = set_point > PacketRate::ZERO && set_point <= most;
+        if possible { Ok(()) } else { Err(InstanceError::SetPoint { set_point, most }) }
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inactive => "inactive",
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Released => "released",
+        })
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Activate(set_point) => write!(f, "activate at {set_point}"),
+            Self::SetPoint(set_point) => write!(f, "set-point {set_point}"),
+            Self::Pause => write!(f, "pause"),
+            Self::Resume => write!(f, "resume"),
+            Self::Deactivate => write!(f, "deactivate"),
+            Self::Switch(name) => write!(f, "switch to {name}"),
+        }
+    }
+}
+
+impl fmt::Display for InstanceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Phase { verb, phase } => write!(f, "cannot {verb}: the instance is {phase}"),
+            Self::SetPoint { set_point, most } => {
+                write!(f, "set-point of {set_point}, must be above 0pps and at most {most}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for InstanceError {}
+
+/// Places of [`Instance::counts`].
+const SAMPLES: usize = 0;
+const FAULTS: usize = 1;
+const COMMANDS: usize = 2;
+const FAILURES: usize = 3;

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From counters that only grow to the sample of a period, or the reason why there is none.
+
+use core::fmt;
+
+use weir_units::{Instant, Nanos, PacketRate};
+
+use crate::Sample;
+
+/// A router's counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// When they were read, by the clock that the caller's `now` is of.
+    pub at: Instant,
+    /// Packets forwarded since some beginning.
+    pub packets: u64,
+    /// Packets offered since some beginning, where they are metered.
+    pub offered: Option<u64>,
+    /// CPU time used since some beginning, where it is metered.
+    pub cpu: Option<Nanos>,
+}
+
+/// What is to be expected of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeterConfig {
+    /// From one reading to the next.
+    pub period: Nanos,
+    /// A rate that no router of this node reaches: more is a fault of the meter.
+    pub rate_most: PacketRate,
+}
+
+/// Makes samples of readings.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    config: MeterConfig,
+    last: Option<Reading>,
+}
+
+/// Why a reading gives no sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterFault {
+    /// It is the first: there is nothing to compare it with.
+    First,
+    /// There is none: the router, or its meter, is not there.
+    Absent,
+    /// It is the same one as before, or older than two periods: the meter stands still.
+    Stale {
+        /// How old it is.
+        age: Nanos,
+    },
+    /// It is from before the one before, or from later than now: a clock was set.
+    ClockJump,
+    /// It came less than a quarter of a period after the one before.
+    TooSoon {
+        /// The time between.
+        span: Nanos,
+    },
+    /// It came more than three periods after the one before: a mean over that says nothing of now.
+    Gap {
+        /// The time between.
+        span: Nanos,
+    },
+    /// A counter went back by what is no wrap at 32 or 64 bits: the router began anew.
+    Reset,
+    /// More packets than any router of this node forwards.
+    Impossible {
+        /// What they would be a second.
+        rate: PacketRate,
+        /// The bound.
+        most: PacketRate,
+    },
+}
+
+impl Meter {
+    /// A meter that has read nothing yet.
+    #[must_use]
+    pub const fn new(config: MeterConfig) -> Self {
+        Self { config, last: None }
+    }
+
+    /// The period in which it is to be read.
+    #[must_use]
+    pub const fn period(&self) -> Nanos {
+        self.config.period
+    }
+
+    /// Begins anew: the next reading is the first.
+    pub fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// The sample between the reading before and this one.
+    ///
+    /// # Errors
+    /// The reason why there is none; the reading is then compared with by the next one, unless it
+    /// is stale or came too soon.
+    pub fn sample(&mut self, now: Instant, reading: Reading) -> Result<Sample, MeterFault> {
+        let period = self.config.period;
+        if reading.at > now {
+            self.last = Some(reading);
+            return Err(MeterFault::ClockJump);
+        }
+        let age = now - reading.at;
+        if age > times(period, STALE_PERIODS) || self.last.is_some_and(|last| last.at == reading.at)
+        {
+            return Err(MeterFault::Stale { age });
+        }
+        let Some(last) = self.last else {
+            self.last = Some(reading);
+            return Err(MeterFault::First);
+        };
+        let span = reading.at - last.at;
+        if reading.at > last.at && times(span, SOON_PARTS) < period {
+            return Err(MeterFault::TooSoon { span });
+        }
+        self.last = Some(reading);
+        if reading.at < last.at {
+            return Err(MeterFault::ClockJump);
+        }
+        if span > times(period, GAP_PERIODS) {
+            return Err(MeterFault::Gap { span });
+        }
+        self.difference(last, reading, span)
+    }
+
+    fn difference(
+        &self,
+        last: Reading,
+        reading: Reading,
+        span: Nanos,
+    ) -> Result<Sample, MeterFault> {
+        let packets = match self.grown(last.packets, reading.packets, span) {
+            Grown::By(packets) => packets,
+            Grown::Reset => return Err(MeterFault::Reset),
+            Grown::Impossible(packets) => {
+                let rate = Sample { span, packets, ..Sample::default() }.rate();
+                return Err(MeterFault::Impossible { rate, most: self.config.rate_most });
+            }
+        };
+        // What is not known of these is better than what is wrong.
+        let offered = last.offered.zip(reading.offered).and_then(|(old, new)| {
+            let Grown::By(offered) = self.grown(old, new, span) else { return None };
+            Some(offered)
+        });
+        let cpu = last.cpu.zip(reading.cpu).and_then(|(old, new)| {
+            let cpu = Nanos::new(new.as_nanos().checked_sub(old.as_nanos())?);
+            (cpu <= times(span, PROCESSORS_MOST)).then_some(cpu)
+        });
+        Ok(Sample { span, packets, offered, cpu })
+    }
+
+    /// By how much a counter grew in `span`.
+    fn grown(&self, old: u64, new: u64, span: Nanos) -> Grown {
+        let possible = |packets: &u64| {
+            Sample { span, packets: *packets, ..Sample::default() }.rate() <= self.config.rate_most
+        };
+        if let Some(packets) = new.checked_sub(old) {
+            return if possible(&packets) {
+                Grown::By(packets)
+            } else {
+                Grown::Impossible(packets)
+            };
+        }
+        // Some kernels and tools count in 32 bits.
+        let narrow = (old <= WIDTH_32 && new <= WIDTH_32).then(|| new + (WIDTH_32 + 1) - old);
+        let wide = new.wrapping_sub(old);
+        [narrow, Some(wide)].into_iter().flatten().find(possible).map_or(Grown::Reset, Grown::By)
+    }
+}
+
+enum Grown {
+    By(u64),
+    Reset,
+    Impossible(u64),
+}
+
+impl fmt::Display for MeterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::First => write!(f, "first reading"),
+            Self::Absent => write!(f, "no reading: the router or its meter is not there"),
+            Self::Stale { age } => write!(f, "stale reading, {age} old"),
+            Self::ClockJump => write!(f, "a clock was set: reading out of order"),
+            Self::TooSoon { span } => write!(f, "reading only {span} after the one before"),
+            Self::Gap { span } => write!(f, "reading {span} after the one before"),
+            Self::Reset => write!(f, "counters went back: the router began anew"),
+            Self::Impossible { rate, most } => {
+                write!(f, "impossible reading: {rate}, must be at most {most}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for MeterFault {}
+
+const fn times(time: Nanos, count: u64) -> Nanos {
+    Nanos::new(time.as_nanos().saturating_mul(count))
+}
+
+const WIDTH_32: u64 = u32::MAX as u64;
+const STALE_PERIODS: u64 = 2;
+const GAP_PERIODS: u64 = 3;
+/// A quarter of a period: below it a count of packets is mostly chance.
+const SOON_PARTS: u64 = 4;
+/// More CPU time than so many processors give is a fault of the meter.
+const PROCESSORS_MOST: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn meter() -> Meter {
+        let period = Nanos::from_millis(100);
+        Meter::new(MeterConfig { period, rate_most: PacketRate::from_pps(10_000_000) })
+    }
+
+    fn reading(at_ms: u64, packets: u64) -> Reading {
+        Reading { at: Instant::from_nanos(at_ms * MS), packets, ..Reading::default() }
+    }
+
+    fn read(meter: &mut Meter, at_ms: u64, packets: u64) -> Result<u64, MeterFault> {
+        let now = Instant::from_nanos(at_ms * MS);
+        meter.sample(now, reading(at_ms, packets)).map(|sample| sample.packets)
+    }
+
+    #[test]
+    fn samples_are_differences() {
+        let mut meter = meter();
+        assert_eq!(read(&mut meter, 0, 500), Err(MeterFault::First));
+        assert_eq!(read(&mut meter, 100, 1500), Ok(1000));
+        assert_eq!(read(&mut meter, 210, 1500), Ok(0));
+    }
+
+    #[test]
+    fn a_wrap_is_none_and_a_reset_is_one() {
+        let mut meter = meter();
+        let edge = u64::from(u32::MAX);
+        assert_eq!(read(&mut meter, 0, edge - 99), Err(MeterFault::First));
+        assert_eq!(read(&mut meter, 100, 900), Ok(1000), "32 bits");
+        assert_eq!(read(&mut meter, 200, u64::MAX - 99), Err(impossible(u64::MAX)));
+        assert_eq!(read(&mut meter, 300, 900), Ok(1000), "64 bits");
+        assert_eq!(read(&mut meter, 400, 100), Err(MeterFault::Reset));
+        assert_eq!(read(&mut meter, 500, 200), Ok(100), "and goes on");
+    }
+
+    fn impossible(rate: u64) -> MeterFault {
+        let rate = PacketRate::from_pps(rate);
+        MeterFault::Impossible { rate, most: PacketRate::from_pps(10_000_000) }
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_named() {
+        let mut meter = meter();
+        read(&mut meter, 1000, 0).unwrap_err();
+        let now = |ms: u64| Instant::from_nanos(ms * MS);
+        let stale = meter.sample(now(1100), reading(1000, 10));
+        assert_eq!(stale, Err(MeterFault::Stale { age: Nanos::from_millis(100) }));
+        let old = meter.sample(now(1500), reading(1200, 10));
+        assert_eq!(old, Err(MeterFault::Stale { age: Nanos::from_millis(300) }));
+        let future = meter.sample(now(1100), reading(2000, 10));
+        assert_eq!(future, Err(MeterFault::ClockJump));
+        assert_eq!(read(&mut meter, 1200, 20), Err(MeterFault::ClockJump), "before the future one");
+        let soon = Nanos::from_millis(10);
+        assert_eq!(read(&mut meter, 1210, 30), Err(MeterFault::TooSoon { span: soon }));
+        assert_eq!(read(&mut meter, 1300, 120), Ok(100), "since the last one that counted");
+        let gap = Nanos::from_millis(700);
+        assert_eq!(read(&mut meter, 2000, 130), Err(MeterFault::Gap { span: gap }));
+    }
+
+    #[test]
+    fn what_is_wrong_beside_the_packets_is_left_out() {
+        let mut meter = meter();
+        let with = |at, offered, cpu| Reading {
+            offered: Some(offered),
+            cpu: Some(Nanos::from_millis(cpu)),
+            ..reading(at, 0)
+        };
+        let now = |ms: u64| Instant::from_nanos(ms * MS);
+        meter.sample(now(0), with(0, 100, 500)).unwrap_err();
+        let sample = meter.sample(now(100), with(100, 300, 520)).unwrap();
+        assert_eq!((sample.offered, sample.cpu), (Some(200), Some(Nanos::from_millis(20))));
+        let sample = meter.sample(now(200), with(200, 5, 10)).unwrap();
+        assert_eq!((sample.offered, sample.cpu), (None, None));
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One instance and all that can happen to it (rows 11 and 13).
+
+use weir_control::manage::{
+    Command, Event, Instance, InstanceConfig, InstanceError, MeterConfig, MeterFault, Phase,
+    Reading, Settings,
+};
+use weir_control::plant::{Plant, Router};
+use weir_control::{FeedForward, FeedForwardConfig};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use crate::trial::{PROCESS, fine, off, percent, pps};
+
+const PERIOD: Nanos = Nanos::from_millis(100);
+const UNCAPPED: Settings = Settings { cap: CpuShare::ONE, limit: None };
+
+/// An instance on a simulated router, with counters and an actuator between them.
+struct Node {
+    instance: Instance,
+    router: Router,
+    now: Instant,
+    counters: Reading,
+    in_force: Settings,
+    actuator: Result<(), &'static str>,
+    commands: Vec<Command>,
+}
+
+impl Node {
+    fn new(dry_run: bool) -> Self {
+        let controller = FeedForward::new(
+            FeedForwardConfig::new(fine()),
+            PacketRate::from_pps(40_000),
+            CpuShare::ONE,
+        );
+        let meter = MeterConfig { period: PERIOD, rate_most: PacketRate::from_pps(20_000_000) };
+        let release_after = Nanos::from_millis(500);
+        let config = InstanceConfig { meter, release_after, log: 1000, dry_run };
+        Self {
+            instance: Instance::new(config, Box::new(controller)),
+            router: Router::new(PROCESS, 5),
+            now: Instant::ZERO,
+            counters: Reading { offered: Some(0), cpu: Some(Nanos::ZERO), ..Reading::default() },
+            in_force: UNCAPPED,
+            actuator: Ok(()),
+            commands: Vec::new(),
+        }
+    }
+
+    fn active() -> Self {
+        let mut node = Self::new(false);
+        let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+        node.obey(command.expect("inactive"));
+        node.run(20);
+        assert!(off(node.rate(), 40_000).abs() < 0.05, "{}", node.rate());
+        node
+    }
+
+    /// Lets a period pass.
+    fn pass(&mut self) -> Reading {
+        let Settings { cap, limit } = self.in_force;
+        let sample = self.router.run(cap, limit, PERIOD);
+        self.now += PERIOD;
+        let add = |sum: Option<u64>, more: Option<u64>| Some(sum? + more?);
+        self.counters = Reading {
+            at: self.now,
+            packets: self.counters.packets.wrapping_add(sample.packets),
+            offered: add(self.counters.offered, sample.offered),
+            cpu: self.counters.cpu.zip(sample.cpu).map(|(sum, more)| sum.saturating_add(more)),
+        };
+        self.counters
+    }
+
+    fn run(&mut self, periods: usize) {
+        for _ in 0..periods {
+            let reading = self.pass();
+            self.read(Some(reading));
+        }
+    }
+
+    fn read(&mut self, reading: Option<Reading>) {
+        let command = self.instance.read(self.now, reading);
+        self.obey(command);
+    }
+
+    fn obey(&mut self, command: Command) {
+        if command == Command::Nothing {
+            return;
+        }
+        self.commands.push(command);
+        if self.actuator.is_ok() {
+            match command {
+                Command::Apply(settings) => self.in_force = settings,
+                Command::Release => self.in_force = UNCAPPED,
+                Command::Nothing => {}
+            }
+        }
+        self.instance.outcome(self.now, self.actuator);
+    }
+
+    fn rate(&self) -> f64 {
+        pps(self.instance.status().sample.expect("a sample").rate())
+    }
+
+    fn phase(&self) -> Phase {
+        self.instance.status().phase
+    }
+
+    /// Whether the log has such an event, from this decision on.
+    fn logged(&self, first: u64, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.instance.log().since(first).any(|decision| wanted(&decision.event))
+    }
+
+    fn back(&mut self, label: &str) {
+        assert_eq!(self.phase(), Phase::Active, "{label}");
+        self.run(6);
+        assert!(off(self.rate(), 40_000).abs() < 0.06, "{label}: {}", self.rate());
+    }
+}
+
+/// Goal: each verb takes effect within one sample, and what cannot be is refused.
+#[test]
+fn verbs_take_effect_at_once() {
+    let mut node = Node::active();
+    let now = node.now;
+    let again = node.instance.activate(now, UNCAPPED, PacketRate::from_pps(1));
+    assert!(matches!(again, Err(InstanceError::Phase { phase: Phase::Active, .. })));
+    for bad in [0, 20_000_001, u64::MAX] {
+        let refused = node.instance.change_set_point(now, PacketRate::from_pps(bad));
+        assert!(matches!(refused, Err(InstanceError::SetPoint { .. })), "{bad}");
+    }
+    assert_eq!(node.instance.status().set_point, PacketRate::from_pps(40_000));
+
+    let command = node.instance.change_set_point(now, PacketRate::from_pps(20_000));
+    node.obey(command.expect("possible"));
+    node.run(2);
+    assert!(off(node.rate(), 20_000).abs() < 0.06, "{}", node.rate());
+
+    node.instance.pause(node.now).expect("active");
+    let (cap, commands) = (node.in_force, node.commands.len());
+    node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
+    node.run(50);
+    assert_eq!((node.in_force, node.commands.len()), (cap, commands), "nothing is touched");
+    assert!(off(node.rate(), 20_000) < -0.2, "though something happened: {}", node.rate());
+    let command = node.instance.resume(node.now).expect("paused");
+    node.obey(command);
+    node.run(6);
+    assert!(off(node.rate(), 20_000).abs() < 0.05, "{}", node.rate());
+
+    let command = node.instance.deactivate(node.now);
+    node.obey(command);
+    assert_eq!((node.in_force, node.phase()), (UNCAPPED, Phase::Inactive));
+    let commands = node.commands.len();
+    node.run(10);
+    assert_eq!(node.commands.len(), commands);
+    assert_eq!(node.instance.status().in_force, None);
+}
+
+/// Goal: every fault of the meter has its name in the log, leaves the cap, and is over by itself.
+#[test]
+fn faults_of_the_meter_are_named_and_pass() {
+    type Fault = (&'static str, fn(&mut Node), fn(&MeterFault) -> bool);
+    let faults: [Fault; 6] = [
+        (
+            "frozen",
+            |node| {
+                let old = node.counters;
+                for _ in 0..3 {
+                    node.pass();
+                    node.read(Some(old));
+                }
+            },
+            |fault| matches!(fault, MeterFault::Stale { .. }),
+        ),
+        (
+            "reset",
+            |node| {
+                node.counters = Reading {
+                    packets: 0,
+                    offered: Some(0),
+                    cpu: Some(Nanos::ZERO),
+                    ..node.counters
+                };
+                node.run(1);
+            },
+            |fault| matches!(fault, MeterFault::Reset),
+        ),
+        (
+            "impossible",
+            |node| {
+                node.counters.packets += 1 << 40;
+                node.run(1);
+            },
+            |fault| matches!(fault, MeterFault::Impossible { .. }),
+        ),
+        (
+            "clock set back",
+            |node| {
+                node.now = Instant::from_nanos(node.now.as_nanos() - 1_000_000_000);
+                node.run(1);
+            },
+            |fault| matches!(fault, MeterFault::ClockJump),
+        ),
+        (
+            "clock set forward",
+            |node| {
+                node.now += Nanos::from_secs(3600);
+                node.run(1);
+            },
+            |fault| matches!(fault, MeterFault::Gap { .. }),
+        ),
+        (
+            "vanished for a moment",
+            |node| {
+                node.pass();
+                node.read(None);
+            },
+            |fault| matches!(fault, MeterFault::Absent),
+        ),
+    ];
+    for (name, happen, wanted) in faults {
+        let mut node = Node::active();
+        let (cap, first) = (node.in_force.cap, node.instance.log().made());
+        happen(&mut node);
+        assert!(
+            node.logged(first, |event| matches!(event, Event::NoSample(f) if wanted(f))),
+            "{name}"
+        );
+        assert_eq!(node.in_force.cap, cap, "{name}: the cap stays");
+        assert!(node.instance.status().faults >= 1, "{name}");
+        node.run(2);
+        node.back(name);
+    }
+}
+
+/// Goal: a 32-bit counter that wraps is no fault at all.
+#[test]
+fn a_wrap_is_no_fault() {
+    let mut node = Node::active();
+    node.counters.packets = u64::from(u32::MAX) - 20_000;
+    node.read(None);
+    node.run(2);
+    let faults = node.instance.status().faults;
+    // From here on the counter shows 32 bits.
+    for _ in 0..20 {
+        let mut reading = node.pass();
+        reading.packets &= u64::from(u32::MAX);
+        node.read(Some(reading));
+    }
+    assert!(node.counters.packets > u64::from(u32::MAX), "it wrapped");
+    assert_eq!(node.instance.status().faults, faults);
+}
+
+/// Goal: a router that dies for good keeps its cap for the bound, then is released, and is held
+/// again when it comes back with counters from zero.
+#[test]
+fn a_router_that_vanishes_is_released_and_held_again() {
+    let mut node = Node::active();
+    let (cap, first) = (node.in_force.cap, node.instance.log().made());
+    for period in 1..=10 {
+        node.pass();
+        node.read(None);
+        // The bound is five periods after the last sample.
+        let expected = if period < 5 { cap } else { CpuShare::ONE };
+        assert_eq!(node.in_force.cap, expected, "period {period}");
+    }
+    assert_eq!(node.phase(), Phase::Released);
+    assert!(node.logged(first, |event| *event == Event::Released));
+    assert_eq!(node.commands.iter().filter(|c| **c == Command::Release).count(), 1);
+    node.counters = Reading { at: node.now, packets: 0, offered: Some(0), cpu: Some(Nanos::ZERO) };
+    node.run(2);
+    assert!(node.logged(first, |event| *event == Event::Recovered));
+    assert_eq!(node.in_force.cap, cap, "the last cap, set again");
+    node.run(2);
+    node.back("came back");
+}
+
+/// Goal: an actuator that refuses leaves the last cap for the bound, is then told to release, and
+/// is tried again until it works, without a person.
+#[test]
+fn an_actuator_that_refuses_is_tried_again() {
+    let mut node = Node::active();
+    let first = node.instance.log().made();
+    node.actuator = Err("no such thread");
+    node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
+    let cap = node.in_force.cap;
+    node.run(30);
+    assert_eq!(node.in_force.cap, cap, "nothing could be set");
+    assert!(node.logged(first, |event| {
+        matches!(event, Event::ActuatorFailed(text) if text == "no such thread")
+    }));
+    assert!(node.logged(first, |event| *event == Event::Released));
+    let status = node.instance.status();
+    assert!(status.failures >= 5, "{status:?}");
+    assert!(status.commands <= 30, "at most one a period: {status:?}");
+    node.actuator = Ok(());
+    node.run(12);
+    node.back("works again");
+}
+
+/// Goal: a dry run decides as it would, logs it, and touches nothing.
+#[test]
+fn a_dry_run_touches_nothing() {
+    let mut node = Node::new(true);
+    let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+    assert_eq!(command, Ok(Command::Nothing));
+    node.run(20);
+    assert!(node.commands.is_empty());
+    let would = node.instance.log().since(0).filter_map(|decision| match &decision.event {
+        Event::Sampled { action, .. } => Some(action.cap),
+        _ => None,
+    });
+    // 40 kp/s of 3.05 µs are 12.2 %.
+    let would: Vec<_> = would.skip(1).collect();
+    assert!(would.iter().all(|cap| (percent(11)..=percent(14)).contains(cap)), "{would:?}");
+    assert_eq!(node.instance.deactivate(node.now), Command::Nothing);
+}
+
+/// Goal: a switch of controller goes on from the cap in force; the limit comes with the new one.
+#[test]
+fn a_switch_takes_effect_within_one_sample() {
+    let mut node = Node::active();
+    node.router.plant = Plant { knee: 50, noise_ppm: 0, ..PROCESS };
+    node.run(20);
+    let config = weir_control::CombinedConfig::new(fine());
+    let next = weir_control::Combined::new(config, PacketRate::from_pps(1), CpuShare::ONE);
+    let command = node.instance.switch(node.now, Box::new(next));
+    node.obey(command);
+    node.run(1);
+    assert_eq!(node.instance.status().controller, "combined");
+    assert_eq!(node.in_force.limit, Some(PacketRate::from_pps(40_000)));
+    for _ in 0..20 {
+        node.run(1);
+        assert!(off(node.rate(), 40_000).abs() < 0.02, "{}", node.rate());
+    }
+}
+
+/// Goal: whatever is read, whatever the actuator says and whatever is asked, nothing panics, the log
+/// keeps its bound, and caps stay in their range.
+#[test]
+fn nothing_that_can_happen_harms() {
+    let mut state = 1u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state >> 33
+    };
+    let mut node = Node::new(false);
+    let wild = |random: &mut dyn FnMut() -> u64| match random() % 5 {
+        0 => 0,
+        1 => u64::MAX,
+        2 => random() << 31,
+        _ => random() % 100_000,
+    };
+    // What it was told to be in force it may set again, after a release.
+    let mut given = CpuShare::ONE;
+    for _ in 0..100_000 {
+        let now = Instant::from_nanos(if random() % 50 == 0 {
+            wild(&mut random)
+        } else {
+            node.now.as_nanos().saturating_add(100_000_000)
+        });
+        node.now = now;
+        let (packets, set_point) = (wild(&mut random), PacketRate::from_pps(wild(&mut random)));
+        let cap = CpuShare::from_ppm(u32::try_from(random()).unwrap_or(7));
+        let command = match random() % 12 {
+            0 => {
+                let settings = Settings { cap, limit: None };
+                let command = node.instance.activate(now, settings, set_point).ok();
+                given = if command.is_some() { cap } else { given };
+                command
+            }
+            1 => node.instance.change_set_point(now, set_point).ok(),
+            2 => node.instance.pause(now).ok(),
+            3 => node.instance.resume(now).ok(),
+            4 if random() % 10 == 0 => Some(node.instance.deactivate(now)),
+            5 => Some(node.instance.read(now, None)),
+            _ => {
+                let (offered, cpu) = (Some(wild(&mut random)), Some(Nanos::new(wild(&mut random))));
+                let reading = Reading { at: now, packets, offered, cpu };
+                Some(node.instance.read(now, Some(reading)))
+            }
+        };
+        if let Some(Command::Apply(settings)) = command {
+            let inside = settings.cap >= fine().least() && settings.cap <= fine().most();
+            assert!(inside || settings.cap == given, "{settings:?}");
+        }
+        if random() % 3 > 0 {
+            node.instance.outcome(now, if random() % 4 == 0 { Err("äöü") } else { Ok(()) });
+        }
+        let _ = node.instance.status();
+    }
+    assert!(node.instance.log().since(0).count() <= 1000);
+    assert!(node.instance.status().samples > 1000);
+}
