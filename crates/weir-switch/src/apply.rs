@@ -257,10 +257,8 @@ impl Switch {
     /// Frees a frame that lost its queue, and settles the accounts of those it belonged to.
     fn bury<P: FramePool>(&mut self, vif: usize, kind: TreeKind, id: u32, pool: &mut P) {
         let slot = self.slots.get(id as usize).copied().unwrap_or(Slot::EMPTY);
-        let link = self.links.get_mut(id as usize);
-        let to = link.map_or(NO_VIF, |link| core::mem::replace(link, Link::NONE).to);
-        if let Some(receiver) = self.vifs.get_mut(to as usize) {
-            receiver.receiving = receiver.receiving.saturating_sub(1);
+        if let Some(link) = self.links.get_mut(id as usize) {
+            *link = Link::NONE;
         }
         let direction = match kind {
             TreeKind::Receive => Direction::Receive,

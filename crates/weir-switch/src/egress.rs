@@ -346,6 +346,12 @@ impl Switch {
             self.removed += 1;
             return self.give_up(from, Direction::Send, packet, Reason::Removed, pool);
         }
+        if let Err(reason) = self.check_receive_room(to) {
+            let counters = self.vif_counters(to, Direction::Receive);
+            counters.received.add(slot.len);
+            counters.drop(reason, slot.len);
+            return self.give_up(from, Direction::Send, packet, Reason::RefusedByReceiver, pool);
+        }
         let sender = &mut self.vifs[from];
         sender.sending = sender.sending.saturating_sub(1);
         let limited = sender.send_limited;
@@ -360,6 +366,7 @@ impl Switch {
         let counters = self.vif_counters(to, Direction::Receive);
         counters.received.add(slot.len);
         counters.enqueued.add(slot.len);
+        self.vifs[to].receiving += 1;
         self.stage(to, packet.id);
     }
 
@@ -476,10 +483,8 @@ impl Switch {
     }
 
     fn give_up_local<P: FramePool>(&mut self, from: usize, packet: Packet, pool: &mut P) {
-        let link = self.links.get_mut(packet.id as usize);
-        let to = link.map_or(NO_VIF, |link| core::mem::replace(&mut link.to, NO_VIF)) as usize;
-        if let Some(receiver) = self.vifs.get_mut(to) {
-            receiver.receiving = receiver.receiving.saturating_sub(1);
+        if let Some(link) = self.links.get_mut(packet.id as usize) {
+            link.to = NO_VIF;
         }
         self.give_up(from, Direction::Send, packet, Reason::Codel, pool);
     }

@@ -148,21 +148,37 @@ impl Switch {
         measure: Measure,
         pool: &mut P,
     ) -> Result<(), Reason> {
-        let state = &self.vifs[to];
-        if state.has_filter {
+        self.check_receive_filter(to, arrival, pool)?;
+        self.check_receive_room(to)?;
+        self.police.admit(now, self.vifs[to].receive_chain, measure)
+    }
+
+    pub(crate) fn check_receive_filter<P: FramePool>(
+        &self,
+        to: usize,
+        arrival: Arrival,
+        pool: &mut P,
+    ) -> Result<(), Reason> {
+        if self.vifs[to].has_filter {
             let rules = &self.policy.vifs[to].filter;
             let data = pool.data(arrival.frame);
             if !filter::passes(rules, Direction::Receive, data, &arrival.ethernet) {
                 return Err(Reason::Filtered);
             }
         }
+        Ok(())
+    }
+
+    /// Whether one more frame may be held towards a vif.
+    pub(crate) fn check_receive_room(&self, to: usize) -> Result<(), Reason> {
+        let state = &self.vifs[to];
         if state.receiving >= state.receive_bound {
             return Err(Reason::QueuePackets);
         }
         if self.room.left(self.queued, state.receiving, state.receive_floor) == 0 {
             return Err(Reason::PoolShare);
         }
-        self.police.admit(now, state.receive_chain, measure)
+        Ok(())
     }
 
     /// A chunk beyond the table of slots, or an interface that does not exist.

@@ -114,8 +114,13 @@ impl Reason {
     ];
 
     /// Those that a frame can still meet after it was queued.
-    pub const AFTER_QUEUE: [Self; 4] =
-        [Self::Codel, Self::Removed, Self::NoHeadroom, Self::RefusedByPort];
+    pub const AFTER_QUEUE: [Self; 5] = [
+        Self::Codel,
+        Self::Removed,
+        Self::NoHeadroom,
+        Self::RefusedByPort,
+        Self::RefusedByReceiver,
+    ];
 
     /// The name in metrics and documents.
     #[must_use]

@@ -67,7 +67,8 @@ pub(crate) struct VifState {
     pub(crate) receive_chain: Chain,
     /// Most frames held towards it.
     pub(crate) receive_bound: u32,
-    /// Frames towards it in queues, local ones included.
+    /// Frames towards it in its port's queue and before its device; those of neighbours once they
+    /// have crossed.
     pub(crate) receiving: u32,
     /// Frames towards it that may be held however full the pool is.
     pub(crate) receive_floor: u32,

@@ -221,6 +221,57 @@ fn local_frames_given_up_by_codel_are_accounted_for() {
     assert_eq!(rig.pool.taken(), 0);
 }
 
+/// What waits for its sender's turn takes no room of the vif that it is for.
+#[test]
+fn a_limited_neighbours_backlog_takes_nothing_from_the_wire() {
+    let mut policy = node(BitRate::from_mbps(100));
+    let gold = policy.add_slice(Slice::new("gold"));
+    let (a, b) = (common::vif(&mut policy, "a", gold), common::vif(&mut policy, "b", gold));
+    policy[a].send.rate = Some(BitRate::from_mbps(10));
+    let mut rig = rig(&policy);
+    rig.put_vif(b, &common::ether(mac(GATEWAY), mac(b.0 + 1), 60, 9));
+    rig.drain();
+    let mut sources = [
+        Source::new(UP, mac(GATEWAY), mac(b.0 + 1), 1000, 20_000_000),
+        Source::new(rig.iface(a), mac(a.0 + 1), mac(b.0 + 1), 1000, 30_000_000),
+    ];
+    let departures = run(&mut rig, &mut sources, 4 * SECOND);
+    for (port, neighbour) in
+        by_second(&departures, 0, 1, 4).iter().zip(&by_second(&departures, 1, 1, 4))
+    {
+        assert!((19_900_000..=20_100_000).contains(&(port * 8)), "{port} bytes from the wire");
+        assert!((9_800_000..=10_100_000).contains(&(neighbour * 8)), "{neighbour} bytes");
+    }
+    let received = rig.vif_counters(b, Direction::Receive);
+    assert_eq!(received.dropped_for(Reason::QueuePackets).packets, 0);
+    assert!(rig.vif_counters(a, Direction::Send).dropped_for(Reason::QueuePackets).packets > 0);
+    rig.check();
+}
+
+/// A neighbour's frame that finds no room is counted at both.
+#[test]
+fn a_local_frame_that_finds_no_room_is_refused_when_it_crosses() {
+    let mut policy = node(BitRate::from_mbps(100));
+    let gold = policy.add_slice(Slice::new("gold"));
+    let (a, b) = (common::vif(&mut policy, "a", gold), common::vif(&mut policy, "b", gold));
+    policy[b].receive_queue.packets = 4;
+    let mut rig = rig(&policy);
+    rig.put_vif(b, &common::ether(mac(GATEWAY), mac(b.0 + 1), 60, 9));
+    rig.drain();
+    for number in 0..6 {
+        rig.put_vif(a, &common::ether(mac(b.0 + 1), mac(a.0 + 1), 60, number));
+    }
+    rig.switch.advance(rig.now, &mut rig.pool);
+    rig.check();
+    let (sent, got) =
+        (rig.vif_counters(a, Direction::Send), rig.vif_counters(b, Direction::Receive));
+    assert_eq!(sent.dropped_after_for(Reason::RefusedByReceiver).packets, 2);
+    assert_eq!(got.dropped_for(Reason::QueuePackets).packets, 2);
+    rig.drain();
+    rig.check();
+    assert_eq!(rig.pool.taken(), 0);
+}
+
 /// What a vif receives is limited as a whole: from its neighbour and from the port.
 #[test]
 fn a_receivers_limit_holds_over_the_port_and_the_neighbour() {
