@@ -35,8 +35,7 @@ impl Scene<'_> {
         // ends is held by a limit that is reached, if there is one.
         let waited = flow.waited.packets > 0 && flow.waits.packets > 0;
         if waited && !self.is_held(id, direction) {
-            let found = self.by_limits(id, direction).or_else(|| self.by_port(id, direction));
-            if let Some(found) = found {
+            if let Some(found) = self.by_rates(id, direction, FULL) {
                 return found;
             }
         }
@@ -45,9 +44,20 @@ impl Scene<'_> {
             return (Limiter::Demand, format!("it got all that it asked for, {bits}"));
         }
         let found = self.by_drops(id, direction);
-        let found = found.or_else(|| self.by_limits(id, direction));
-        let found = found.or_else(|| self.by_port(id, direction));
+        let found = found.or_else(|| self.by_rates(id, direction, FULL));
+        let found = found.or_else(|| self.by_rates(id, direction, NEARLY_FULL));
         found.unwrap_or_else(|| self.by_room(id, direction))
+    }
+
+    /// A limit or a port of whose rate this part is used.
+    fn by_rates(
+        &self,
+        id: VifId,
+        direction: Direction,
+        full: Percent,
+    ) -> Option<(Limiter, String)> {
+        let limit = self.by_limits(id, direction, full);
+        limit.or_else(|| self.by_port(id, direction, full))
     }
 
     /// Whether it was kept from anything: more than one packet in 200 dropped for want of room or a
@@ -91,7 +101,12 @@ impl Scene<'_> {
     }
 
     /// A limit that is reached: its own, its router's, its slice's.
-    fn by_limits(&self, id: VifId, direction: Direction) -> Option<(Limiter, String)> {
+    fn by_limits(
+        &self,
+        id: VifId,
+        direction: Direction,
+        full: Percent,
+    ) -> Option<(Limiter, String)> {
         let vif = &self.policy[id];
         let own = vif.share(direction);
         let levels = [
@@ -110,7 +125,7 @@ impl Scene<'_> {
             ),
         ];
         levels.into_iter().find_map(|(share, members, [rate, packets], whose)| {
-            let found = self.reached(share?, &members, direction)?;
+            let found = self.reached(share?, &members, direction, full)?;
             let (limiter, key) = if found.0 { (rate, "rate") } else { (packets, "max_pps") };
             Some((limiter, format!("{whose} {key} is reached: {}", found.1)))
         })
@@ -129,36 +144,37 @@ impl Scene<'_> {
         share: &Share,
         members: &[VifId],
         direction: Direction,
+        full: Percent,
     ) -> Option<(bool, String)> {
         let got_bps = members.iter().map(|id| self.got_bps(*id, direction)).sum::<u64>();
         let packets = members.iter().map(|id| self.flow(*id, direction).got.packets).sum::<u64>();
         let got_pps = self.per_second(packets);
-        if let Some(rate) = share.rate.filter(|rate| is_full(got_bps, rate.as_bps())) {
+        if let Some(rate) = share.rate.filter(|rate| full.is(got_bps, rate.as_bps())) {
             return Some((true, format!("{} of {}", bits(got_bps), bits(rate.as_bps()))));
         }
-        let most = share.max_pps.filter(|most| is_full(got_pps, most.as_pps()))?;
+        let most = share.max_pps.filter(|most| full.is(got_pps, most.as_pps()))?;
         Some((false, format!("{got_pps} of {} packets a second", most.as_pps())))
     }
 
     /// The port is full: by its guarantee, or by what it shares with others.
-    fn by_port(&self, id: VifId, direction: Direction) -> Option<(Limiter, String)> {
+    fn by_port(&self, id: VifId, direction: Direction, full: Percent) -> Option<(Limiter, String)> {
         let vif = &self.policy[id];
         let rate = self.policy[vif.port].rate.as_bps();
         let all = self.port_bps(vif.port, direction);
-        if !is_full(all, rate) {
+        if !full.is(all, rate) {
             return None;
         }
         let got = self.got_bps(id, direction);
         let guarantee = vif.share(direction).min_rate.as_bps();
         let port = &self.policy[vif.port].name;
         let others = bits(all.saturating_sub(got));
-        let full = format!("port {port} is full, {} of {}", bits(all), bits(rate));
+        let used = format!("port {port} is full, {} of {}", bits(all), bits(rate));
         if guarantee > 0 && got <= guarantee / 10 * 11 {
             let own = bits(guarantee);
-            let because = format!("{full}; its guarantee of {own} is what it gets of it");
+            let because = format!("{used}; its guarantee of {own} is what it gets of it");
             return Some((Limiter::Guarantee, because));
         }
-        Some((Limiter::Port, format!("{full}; others have {others} of it")))
+        Some((Limiter::Port, format!("{used}; others have {others} of it")))
     }
 
     /// There was room by every limit, but not in the machine.
@@ -207,9 +223,14 @@ impl Scene<'_> {
     }
 }
 
-/// At 97 % and above.
-fn is_full(got: u64, most: u64) -> bool {
-    u128::from(got) * 100 >= u128::from(most) * FULL_PERCENT
+/// The part of a rate from which on it counts as used.
+#[derive(Clone, Copy)]
+struct Percent(u8);
+
+impl Percent {
+    fn is(self, got: u64, most: u64) -> bool {
+        u128::from(got) * 100 >= u128::from(most) * u128::from(self.0)
+    }
 }
 
 /// The reason with most packets.
@@ -227,7 +248,12 @@ pub(super) fn bits(bps: u64) -> String {
 
 /// The conformance suite calls a link full at 98 % and a rate reached at 99; a status is taken a
 /// little apart from the second's end.
-const FULL_PERCENT: u128 = 97;
+const FULL: Percent = Percent(97);
+
+/// A bucket of 64 packets overflows, and a link stands idle, while the machine keeps the worker
+/// from its processor: what is held all the same, and is no nearer to any other limit, is held by
+/// this one.
+const NEARLY_FULL: Percent = Percent(90);
 
 /// A sender of TCP loses about one packet in some thousands at a rate that suits it.
 const HELD_PARTS: u64 = 200;

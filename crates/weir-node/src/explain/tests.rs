@@ -299,6 +299,17 @@ fn a_short_queue_on_a_full_port_is_held_by_the_port() {
     assert_eq!(scene(&policy(), quiet(), marks).limiter, Limiter::Port);
 }
 
+/// A pause of the worker costs a bucket of 64 packets some of its tokens.
+#[test]
+fn a_rate_that_pauses_kept_from_being_reached_is_named_all_the_same() {
+    let limit = |policy: &mut Policy| {
+        policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(1_000));
+    };
+    let sent = |left| [told(1_500, left, &[(NoCredit, 1_500 - left)]), quiet(), quiet()];
+    assert_eq!(scene(&with(limit), sent(950), |_| {}).limiter, Limiter::VifPackets);
+    assert_eq!(scene(&with(limit), sent(800), |_| {}).limiter, Limiter::Queue);
+}
+
 #[test]
 fn who_waits_for_its_device_is_told_so() {
     let away = |after: &mut Status| after.vifs[0].waiting = true;
