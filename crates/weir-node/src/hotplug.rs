@@ -64,9 +64,9 @@ impl Watch {
     }
 }
 
-/// What failed is tried again after this time: longer than a guest takes to make its device, and
-/// short for who waits for it.
-const RETRY: Duration = Duration::from_secs(1);
+/// What failed is tried again after this time: most often a device that is still being made, which
+/// takes some milliseconds, and a second is what its guest is promised.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// What fails for long is not tried so often that it is a load.
 const RETRY_MAX: Duration = Duration::from_secs(32);
