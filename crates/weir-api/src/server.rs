@@ -2,6 +2,7 @@
 //! The thread that listens: one runtime on a processor that is not the worker's, connections in
 //! bounded number, each with bounds on the time that it may take.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::future::poll_fn;
 use std::io;
@@ -55,16 +56,15 @@ impl Server {
         let (stop, stopped) = watch::channel(());
         let (told, started) = sync_channel(1);
         let thread = std::thread::Builder::new().name("weir-api".into()).spawn(move || {
-            // Held until the thread ends. Threads for changes are started by this one, and so
-            // are on the same processor. Where it is refused, work goes on anywhere.
-            let class = Class::Normal { nice: 0 };
-            let wish = processor.map(|processor| Wish { cpu: Some(processor), class });
-            let _held = wish.and_then(|wish| cpu::Reservation::take(wish).ok());
+            // Held until the thread ends. Where it is refused, work goes on anywhere.
+            let wish = Wish { cpu: processor, class: Class::Normal { nice: NICE } };
+            let _held = cpu::Reservation::take(wish).ok();
             let limits = Limits::of(&api);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads(limits.blocking_threads)
                 .thread_name("weir-api-work")
+                .on_thread_start(move || raise(wish))
                 .build();
             let runtime = match runtime {
                 Ok(runtime) => runtime,
@@ -112,6 +112,14 @@ impl Drop for Server {
             let _ended = thread.join();
         }
     }
+}
+
+/// A thread that another starts is an ordinary one, on that one's processor.
+fn raise(wish: Wish) {
+    thread_local! {
+        static HELD: RefCell<Option<cpu::Reservation>> = const { RefCell::new(None) };
+    }
+    HELD.with_borrow_mut(|held| *held = cpu::Reservation::take(wish).ok());
 }
 
 fn bind(path: &Path) -> io::Result<StdListener> {
@@ -258,6 +266,9 @@ fn refusal_text(error: &ApiError) -> Vec<u8> {
     .into_bytes()
 }
 
+/// Who asks or changes something is answered also while the machine's processors are full: before
+/// ordinary work, after the worker, which is at -20.
+const NICE: i32 = -10;
 /// What a reader may pause: of a capture, say, into a program that is stopped for a moment.
 const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Between two tries to accept a connection where the first failed.
