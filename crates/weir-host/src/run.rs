@@ -458,6 +458,7 @@ const GONE: &[&str] = &[
     "Invalid handle",
     "Cannot assign requested address",
     "not found",
+    "not mounted",
 ];
 
 #[cfg(test)]

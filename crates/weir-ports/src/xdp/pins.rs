@@ -26,7 +26,7 @@ impl Pins {
     /// outlives the process.
     #[must_use]
     pub fn of(state: &Path, node: &str) -> Option<Self> {
-        let own = state.join("bpf");
+        let own = Self::own_system(state);
         let systems = Path::new(SYSTEMS);
         let root = match is_bpf(&own) {
             true => own,
@@ -35,6 +35,12 @@ impl Pins {
         };
         let namespace = fs::metadata("/proc/self/ns/net").ok()?.ino();
         Some(Self(root.join(format!("weir-{node}-{namespace}-{LAYOUT}"))))
+    }
+
+    /// Where a node whose state is in `state` has a BPF file system of its own, if it has one.
+    #[must_use]
+    pub fn own_system(state: &Path) -> PathBuf {
+        state.join("bpf")
     }
 
     /// The folder.
