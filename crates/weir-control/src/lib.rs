@@ -27,6 +27,7 @@ mod noise;
 mod number;
 mod pi;
 pub mod plant;
+pub mod police;
 mod range;
 mod rls;
 mod sample;

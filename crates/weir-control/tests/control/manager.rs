@@ -155,11 +155,11 @@ fn verbs_take_effect_at_once() {
     assert_eq!(node.instance.status().in_force, None);
 }
 
-/// Goal: every fault of the meter has its name in the log, leaves the cap, and is over by itself.
-#[test]
-fn faults_of_the_meter_are_named_and_pass() {
-    type Fault = (&'static str, fn(&mut Node), fn(&MeterFault) -> bool);
-    let faults: [Fault; 6] = [
+/// What goes wrong: its name, how it happens, and what it must be called in the log.
+type Fault = (&'static str, fn(&mut Node), fn(&MeterFault) -> bool);
+
+fn faults() -> [Fault; 6] {
+    [
         (
             "frozen",
             |node| {
@@ -216,8 +216,13 @@ fn faults_of_the_meter_are_named_and_pass() {
             },
             |fault| matches!(fault, MeterFault::Absent),
         ),
-    ];
-    for (name, happen, wanted) in faults {
+    ]
+}
+
+/// Goal: every fault of the meter has its name in the log, leaves the cap, and is over by itself.
+#[test]
+fn faults_of_the_meter_are_named_and_pass() {
+    for (name, happen, wanted) in faults() {
         let mut node = Node::active();
         let (cap, first) = (node.in_force.cap, node.instance.log().made());
         happen(&mut node);
@@ -334,8 +339,8 @@ fn a_switch_takes_effect_within_one_sample() {
     }
 }
 
-/// Goal: whatever is read, whatever the actuator says and whatever is asked, nothing panics, the log
-/// keeps its bound, and caps stay in their range.
+/// Goal: whatever is read, whatever the actuator says and whatever is asked, nothing panics, the
+/// log keeps its bound, and caps stay in their range.
 #[test]
 fn nothing_that_can_happen_harms() {
     let mut state = 1u64;

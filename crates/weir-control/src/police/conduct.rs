@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Punishment by grades (§3, §7.3): early drop, a lower set-point, stop. Each step is taken back.
+//!
+//! A router *offends* while far more comes for it than it may forward, and its sender does not
+//! yield: packets that will be thrown away are carried up to it, at the cost of all. It *behaves*
+//! while hardly more comes than it may. What lies between is neither, so that nobody goes to and
+//! fro between two grades; each grade up and each grade down takes its own time of the one or the
+//! other, without a break.
+
+use core::fmt;
+
+use weir_units::{Instant, Nanos, PacketRate};
+
+/// When a router goes up and down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConductConfig {
+    /// Offered rate from which on it offends, in parts per million of what it may.
+    pub offends_ppm: u32,
+    /// Offered rate up to which it behaves; below [`Self::offends_ppm`].
+    pub behaves_ppm: u32,
+    /// How long it must offend for one grade up.
+    pub patience: Nanos,
+    /// How long it must behave for one grade down.
+    pub reform: Nanos,
+    /// How long a stopped router whose offered rate nobody can see waits for its next chance.
+    pub parole: Nanos,
+}
+
+/// What is done about a router. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// Nothing.
+    Free,
+    /// What is beyond its set-point is dropped at ingress, before it costs anything.
+    EarlyDrop,
+    /// Its set-point is halved, down to its minimum.
+    LowerSetPoint,
+    /// It is stopped, and somebody is told.
+    Stopped,
+}
+
+/// A change of grade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// When.
+    pub at: Instant,
+    /// The grade before.
+    pub from: Grade,
+    /// The grade from now on: the next one up or down.
+    pub to: Grade,
+    /// What came for it; `None` where nobody could see.
+    pub offered: Option<PacketRate>,
+    /// What it may.
+    pub allowed: PacketRate,
+}
+
+/// The conduct of one router.
+#[derive(Clone, Debug)]
+pub struct Conduct {
+    config: ConductConfig,
+    grade: Grade,
+    /// What it does now, and since when.
+    doing: Doing,
+    since: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Offends,
+    Behaves,
+    Neither,
+    Unseen,
+}
+
+impl ConductConfig {
+    /// Offends at twice what it may, behaves up to a quarter more; 5 s for a grade up, 10 s for one
+    /// down, a minute where nobody can see.
+    pub const DEFAULT: Self = Self {
+        offends_ppm: 2_000_000,
+        behaves_ppm: 1_250_000,
+        patience: Nanos::from_secs(5),
+        reform: Nanos::from_secs(10),
+        parole: Nanos::from_secs(60),
+    };
+}
+
+impl Grade {
+    /// Whether what is beyond the set-point is to be dropped at ingress.
+    #[must_use]
+    pub fn drops_early(self) -> bool {
+        self >= Self::EarlyDrop
+    }
+
+    /// Whether the router is to be stopped.
+    #[must_use]
+    pub fn stops(self) -> bool {
+        self == Self::Stopped
+    }
+
+    /// The set-point that it leaves of `allowed`, not below `min`, which was promised.
+    #[must_use]
+    pub fn set_point(self, allowed: PacketRate, min: PacketRate) -> PacketRate {
+        if self < Self::LowerSetPoint {
+            return allowed;
+        }
+        PacketRate::from_pps(allowed.as_pps() / 2).max(min).min(allowed)
+    }
+
+    fn up(self) -> Self {
+        match self {
+            Self::Free => Self::EarlyDrop,
+            Self::EarlyDrop => Self::LowerSetPoint,
+            Self::LowerSetPoint | Self::Stopped => Self::Stopped,
+        }
+    }
+
+    fn down(self) -> Self {
+        match self {
+            Self::Free | Self::EarlyDrop => Self::Free,
+            Self::LowerSetPoint => Self::EarlyDrop,
+            Self::Stopped => Self::LowerSetPoint,
+        }
+    }
+}
+
+impl Conduct {
+    /// Free.
+    #[must_use]
+    pub const fn new(config: ConductConfig) -> Self {
+        Self { config, grade: Grade::Free, doing: Doing::Behaves, since: Instant::ZERO }
+    }
+
+    /// What it is at.
+    #[must_use]
+    pub const fn grade(&self) -> Grade {
+        self.grade
+    }
+
+    /// A period in which so much came for it, of what it may. `allowed` is its set-point before any
+    /// punishment: measured against a lowered one nobody could ever reform. Without contention
+    /// nobody offends, since what comes harms nobody.
+    pub fn step(
+        &mut self,
+        now: Instant,
+        offered: Option<PacketRate>,
+        allowed: PacketRate,
+        contended: bool,
+    ) -> Option<Judgement> {
+        let doing = self.doing(offered, allowed, contended);
+        // A clock that went back begins the time anew.
+        if doing != self.doing || now < self.since {
+            (self.doing, self.since) = (doing, now);
+        }
+        let time = now - self.since;
+        let to = match doing {
+            Doing::Offends if time >= self.config.patience => self.grade.up(),
+            Doing::Behaves if time >= self.config.reform => self.grade.down(),
+            Doing::Unseen if self.grade.stops() && time >= self.config.parole => self.grade.down(),
+            _ => return None,
+        };
+        // The next grade takes as long again.
+        self.since = now;
+        if to == self.grade {
+            return None;
+        }
+        let from = core::mem::replace(&mut self.grade, to);
+        Some(Judgement { at: now, from, to, offered, allowed })
+    }
+
+    fn doing(&self, offered: Option<PacketRate>, allowed: PacketRate, contended: bool) -> Doing {
+        let Some(offered) = offered else { return Doing::Unseen };
+        let part = |ppm: u32| u128::from(allowed.as_pps()) * u128::from(ppm);
+        let offered = u128::from(offered.as_pps()) * 1_000_000;
+        if offered <= part(self.config.behaves_ppm) || !contended {
+            Doing::Behaves
+        } else if offered >= part(self.config.offends_ppm) {
+            Doing::Offends
+        } else {
+            Doing::Neither
+        }
+    }
+}
+
+impl fmt::Display for Grade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "free",
+            Self::EarlyDrop => "early drop",
+            Self::LowerSetPoint => "lower set-point",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
+/// One line: `early drop -> lower set-point: 100kpps offered, 20kpps allowed`.
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, allowed, .. } = self;
+        match self.offered {
+            Some(offered) => write!(f, "{from} -> {to}: {offered} offered, {allowed} allowed"),
+            None => write!(f, "{from} -> {to}: a new chance, {allowed} allowed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const ALLOWED: PacketRate = PacketRate::from_pps(20_000);
+
+    /// Ten periods a second of the same; the changes with their seconds.
+    fn run(conduct: &mut Conduct, from: u64, to: u64, kpps: Option<u64>) -> Vec<(u64, Grade)> {
+        let offered = kpps.map(|kpps| PacketRate::from_pps(kpps * 1000));
+        let periods = from * 10..to * 10;
+        let step = |period: u64| {
+            let now = Instant::from_nanos(period * 100_000_000);
+            let judgement = conduct.step(now, offered, ALLOWED, true)?;
+            Some((period / 10, judgement.to))
+        };
+        periods.filter_map(step).collect()
+    }
+
+    /// Goal: grade by grade up while it offends, and grade by grade down when it reforms.
+    #[test]
+    fn every_step_is_taken_and_taken_back() {
+        let mut conduct = Conduct::new(ConductConfig::DEFAULT);
+        let up = run(&mut conduct, 0, 100, Some(100));
+        let grades = [(5, Grade::EarlyDrop), (10, Grade::LowerSetPoint), (15, Grade::Stopped)];
+        assert_eq!(up, grades);
+        let down = run(&mut conduct, 100, 200, Some(20));
+        let grades = [(110, Grade::LowerSetPoint), (120, Grade::EarlyDrop), (130, Grade::Free)];
+        assert_eq!(down, grades);
+    }
+
+    /// Goal: a router that is between the two bounds, or that changes its mind faster than either
+    /// time, stays where it is.
+    #[test]
+    fn nobody_goes_to_and_fro() {
+        let mut conduct = Conduct::new(ConductConfig::DEFAULT);
+        assert_eq!(run(&mut conduct, 0, 6, Some(40)), [(5, Grade::EarlyDrop)]);
+        assert_eq!(run(&mut conduct, 6, 1000, Some(30)), []);
+        for second in (1000..2000).step_by(8) {
+            assert_eq!(run(&mut conduct, second, second + 4, Some(100)), []);
+            assert_eq!(run(&mut conduct, second + 4, second + 8, Some(10)), []);
+        }
+        assert_eq!(conduct.grade(), Grade::EarlyDrop);
+    }
+
+    #[test]
+    fn a_stopped_router_that_nobody_sees_gets_a_chance() {
+        let mut conduct = Conduct::new(ConductConfig::DEFAULT);
+        run(&mut conduct, 0, 16, Some(100));
+        assert!(conduct.grade().stops());
+        assert_eq!(run(&mut conduct, 16, 200, None), [(76, Grade::LowerSetPoint)]);
+    }
+
+    #[test]
+    fn without_contention_nobody_is_punished() {
+        let mut conduct = Conduct::new(ConductConfig::DEFAULT);
+        let flood = Some(PacketRate::from_pps(u64::MAX));
+        for second in 0..100 {
+            let now = Instant::from_nanos(second * 1_000_000_000);
+            assert_eq!(conduct.step(now, flood, ALLOWED, false), None);
+        }
+        // A clock that goes back neither punishes nor harms.
+        assert_eq!(conduct.step(Instant::ZERO, flood, ALLOWED, true), None);
+    }
+
+    #[test]
+    fn what_a_grade_means() {
+        let (min, low) = (PacketRate::from_pps(5_000), PacketRate::from_pps(15_000));
+        assert_eq!(Grade::EarlyDrop.set_point(ALLOWED, min), ALLOWED);
+        assert_eq!(Grade::LowerSetPoint.set_point(ALLOWED, min), PacketRate::from_pps(10_000));
+        assert_eq!(Grade::LowerSetPoint.set_point(ALLOWED, low), low);
+        assert!(Grade::LowerSetPoint.drops_early() && !Grade::Free.drops_early());
+        let judgement = Judgement {
+            at: Instant::ZERO,
+            from: Grade::EarlyDrop,
+            to: Grade::LowerSetPoint,
+            offered: Some(PacketRate::from_pps(100_000)),
+            allowed: ALLOWED,
+        };
+        let line = "early drop -> lower set-point: 100kpps offered, 20kpps allowed";
+        assert_eq!(judgement.to_string(), line);
+    }
+}
