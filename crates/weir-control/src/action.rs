@@ -5,6 +5,8 @@ use core::fmt;
 
 use weir_units::{CpuShare, Instant, PacketRate};
 
+use crate::Sample;
+
 /// What should be in force from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
@@ -19,6 +21,41 @@ pub struct Action {
     pub changed: bool,
     /// Why.
     pub reason: Reason,
+}
+
+/// What is in force on a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its cap.
+    pub cap: CpuShare,
+    /// Packets a second that may reach it; `None`: as many as come.
+    pub limit: Option<PacketRate>,
+}
+
+impl Action {
+    /// What it wants in force.
+    #[must_use]
+    pub const fn settings(&self) -> Settings {
+        Settings { cap: self.cap, limit: self.limit }
+    }
+}
+
+impl Settings {
+    /// A cap without a limit.
+    #[must_use]
+    pub const fn capped(cap: CpuShare) -> Self {
+        Self { cap, limit: None }
+    }
+
+    /// The cap that holds the rate which is seen. Under a limit the cap in force is a ceiling and
+    /// holds nothing: who takes over without the limit has to begin with what the rate costs.
+    pub(crate) fn binding(self, sample: Option<&Sample>) -> CpuShare {
+        let used = sample.and_then(Sample::used).filter(|used| *used > CpuShare::ZERO);
+        match (self.limit, used) {
+            (Some(_), Some(used)) => used.min(self.cap),
+            _ => self.cap,
+        }
+    }
 }
 
 /// What was asked for last, to tell what changes. The first action counts as a change, and so does

@@ -20,7 +20,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use crate::action::Told;
 use crate::number::{float, whole};
-use crate::{Action, CapRange, Controller, Estimate, Reason, Sample};
+use crate::{Action, CapRange, Controller, Estimate, Reason, Sample, Settings};
 
 /// What a [`Combined`] is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,8 +204,8 @@ impl Controller for Combined {
         self.act(now, Reason::Limit)
     }
 
-    fn adopt(&mut self, _: Instant, in_force: CpuShare, sample: Option<&Sample>) {
-        self.cap = self.config.range.clamp(in_force);
+    fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
+        self.cap = self.config.range.clamp(in_force.cap);
         self.held = false;
         self.told.forget();
         if let Some(sample) = sample {

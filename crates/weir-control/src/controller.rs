@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What all controllers have in common.
 
-use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+use weir_units::{Instant, Nanos, PacketRate};
 
-use crate::{Action, Model, Sample};
+use crate::{Action, Model, Sample, Settings};
 
 /// Holds the packet rate of one router at a set-point.
 ///
@@ -48,9 +48,10 @@ pub trait Controller {
     /// waiting for a sample.
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action;
 
-    /// Goes on from a cap that is in force, whoever set it, without a step in the rate (bumpless
-    /// transfer). `sample` is the latest under that cap, if there is one.
-    fn adopt(&mut self, now: Instant, in_force: CpuShare, sample: Option<&Sample>);
+    /// Goes on from what is in force, whoever set it, without a step in the rate (bumpless
+    /// transfer). `sample` is the latest under that, if there is one. The next action counts as
+    /// changed.
+    fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>);
 
     /// What it believes about the router, if it estimates anything.
     fn estimate(&self) -> Option<Estimate> {

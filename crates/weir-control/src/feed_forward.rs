@@ -22,7 +22,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 use crate::action::Told;
 use crate::cost::{Cost, ln_micros};
 use crate::number::{float, whole};
-use crate::{Action, CapRange, Controller, DeadZone, Estimate, Reason, Sample};
+use crate::{Action, CapRange, Controller, DeadZone, Estimate, Reason, Sample, Settings};
 
 /// What a [`FeedForward`] is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +149,8 @@ impl Controller for FeedForward {
         self.aim(now, Reason::FeedForward)
     }
 
-    fn adopt(&mut self, _: Instant, in_force: CpuShare, sample: Option<&Sample>) {
-        let cap = self.config.range.clamp(in_force);
+    fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
+        let cap = self.config.range.clamp(in_force.binding(sample));
         let same = cap == self.cap;
         self.cap = cap;
         self.carry = 0.0;
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_router_that_forwards_nothing_with_all_its_cap_gets_more() {
         let mut controller = controller(20_000);
-        controller.adopt(Instant::ZERO, CpuShare::from_percent(1), None);
+        controller.adopt(Instant::ZERO, Settings::capped(CpuShare::from_percent(1)), None);
         let action = controller.step(Instant::ZERO, &sample(0, 1));
         assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), Reason::Probe));
     }

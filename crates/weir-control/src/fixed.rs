@@ -12,7 +12,7 @@ use weir_units::{CpuShare, Instant, PacketRate};
 
 use crate::action::Told;
 use crate::number::float;
-use crate::{Action, CapRange, Controller, Reason, Sample};
+use crate::{Action, CapRange, Controller, Reason, Sample, Settings};
 
 /// Caps by the rate that each gave, measured beforehand. Straight lines lie between them, and the
 /// nearest one beyond the ends.
@@ -114,8 +114,8 @@ impl Controller for FixedCap {
     }
 
     /// The cap stays until the set-point changes: the map knows better only where nothing disturbs.
-    fn adopt(&mut self, _: Instant, in_force: CpuShare, _: Option<&Sample>) {
-        self.cap = self.range.clamp(in_force);
+    fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
+        self.cap = self.range.clamp(in_force.binding(sample));
         self.adopted = true;
         self.told.forget();
     }
@@ -170,7 +170,7 @@ mod tests {
         let percent = CpuShare::from_percent;
         let range = CapRange::new(percent(1)..=percent(100), percent(1)).unwrap();
         let mut fixed = FixedCap::new(table_1(), range, kpps(50));
-        fixed.adopt(Instant::ZERO, percent(18), None);
+        fixed.adopt(Instant::ZERO, Settings::capped(percent(18)), None);
         let action = fixed.step(Instant::ZERO, &Sample::default());
         assert_eq!((action.cap, action.reason), (percent(18), Reason::Adopted));
         let action = fixed.change_set_point(Instant::ZERO, kpps(50));

@@ -33,7 +33,7 @@ mod rls;
 mod sample;
 mod self_tuning;
 
-pub use action::{Action, Reason};
+pub use action::{Action, Reason, Settings};
 pub use combined::{Combined, CombinedConfig};
 pub use controller::{Controller, Estimate};
 pub use dead_zone::DeadZone;

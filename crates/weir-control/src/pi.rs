@@ -20,7 +20,7 @@ use weir_units::{CpuShare, Instant, PacketRate};
 use crate::action::Told;
 use crate::controller::Previous;
 use crate::number::{kpps, log_cap, ppm_of_log};
-use crate::{Action, CapRange, Controller, DeadZone, Gains, Reason, Sample};
+use crate::{Action, CapRange, Controller, DeadZone, Gains, Reason, Sample, Settings};
 
 /// What a [`Pi`] is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,8 +114,8 @@ impl Controller for Pi {
         self.hold(now, Reason::Feedback)
     }
 
-    fn adopt(&mut self, now: Instant, in_force: CpuShare, sample: Option<&Sample>) {
-        self.cap = self.config.range.clamp(in_force);
+    fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>) {
+        self.cap = self.config.range.clamp(in_force.binding(sample));
         self.log_cap = log_cap(self.cap);
         self.told.forget();
         if let Some(sample) = sample {
@@ -196,7 +196,8 @@ mod tests {
     #[test]
     fn an_error_from_before_a_pause_does_not_kick() {
         let mut pi = pi(50_000, DeadZone::OFF);
-        pi.adopt(Instant::ZERO, CpuShare::from_percent(20), Some(&sample(50_000)));
+        let in_force = Settings::capped(CpuShare::from_percent(20));
+        pi.adopt(Instant::ZERO, in_force, Some(&sample(50_000)));
         pi.step(Instant::from_nanos(100_000_000_000), &sample(40_000));
         let integral_only = log_cap(CpuShare::from_percent(20)) + pi.config.gains.ki() * 10.0;
         assert!((pi.log_cap - integral_only).abs() < 1e-12);

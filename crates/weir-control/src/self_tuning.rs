@@ -16,7 +16,9 @@ use weir_units::{CpuShare, Instant, PacketRate};
 
 use crate::number::{kpps, log_cap};
 use crate::rls::Rls;
-use crate::{Action, Controller, Estimate, Gains, Guard, Model, Pi, PiConfig, Poles, Sample};
+use crate::{
+    Action, Controller, Estimate, Gains, Guard, Model, Pi, PiConfig, Poles, Sample, Settings,
+};
 
 /// How gains follow from a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +107,7 @@ impl Controller for SelfTuning {
         self.pi.change_set_point(now, set_point)
     }
 
-    fn adopt(&mut self, now: Instant, in_force: CpuShare, sample: Option<&Sample>) {
+    fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>) {
         self.before = None;
         self.pi.adopt(now, in_force, sample);
     }

@@ -5,11 +5,11 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+use weir_units::{Instant, Nanos, PacketRate};
 
 use super::log::{DecisionLog, Event};
 use super::meter::{Meter, MeterConfig, MeterFault, Reading};
-use crate::{Action, Controller, Estimate, Sample};
+use crate::{Action, Controller, Estimate, Sample, Settings};
 
 /// What an instance is made of, beside its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +53,6 @@ pub enum Verb {
     Deactivate,
     /// Go on with another controller.
     Switch(&'static str),
-}
-
-/// What is in force on a router.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Its cap.
-    pub cap: CpuShare,
-    /// Packets a second that may reach it; `None`: as many as come.
-    pub limit: Option<PacketRate>,
 }
 
 /// What is to be done now. What came of it is told by [`Instance::outcome`].
@@ -180,7 +171,7 @@ impl Instance {
         self.in_force = Some(in_force);
         self.failing = 0;
         self.begin(now);
-        self.controller.adopt(now, in_force.cap, None);
+        self.controller.adopt(now, in_force, None);
         let action = self.controller.change_set_point(now, set_point);
         Ok(self.asked(now, verb, Some(action)))
     }
@@ -222,7 +213,7 @@ impl Instance {
         self.phase = Phase::Active;
         self.begin(now);
         if let Some(in_force) = self.in_force {
-            self.controller.adopt(now, in_force.cap, None);
+            self.controller.adopt(now, in_force, None);
         }
         let set_point = self.controller.set_point();
         let action = self.controller.change_set_point(now, set_point);
@@ -243,7 +234,7 @@ impl Instance {
         self.controller = controller;
         if let Some(in_force) = self.in_force {
             self.controller.change_set_point(now, set_point);
-            self.controller.adopt(now, in_force.cap, self.sample.as_ref());
+            self.controller.adopt(now, in_force, self.sample.as_ref());
         }
         self.asked(now, Verb::Switch(self.controller.name()), None)
     }
@@ -290,7 +281,7 @@ impl Instance {
                 let text: String = text.chars().take(DecisionLog::TEXT_MAX / 4).collect();
                 self.record(now, Event::ActuatorFailed(text));
                 if let Some(in_force) = self.in_force {
-                    self.controller.adopt(now, in_force.cap, self.sample.as_ref());
+                    self.controller.adopt(now, in_force, self.sample.as_ref());
                 }
             }
         }
@@ -380,7 +371,7 @@ impl Instance {
         self.phase = Phase::Active;
         self.failing = 0;
         self.record(now, Event::Recovered);
-        self.controller.adopt(now, in_force.cap, None);
+        self.controller.adopt(now, in_force, None);
         self.command(Command::Apply(in_force))
     }
 
@@ -390,11 +381,11 @@ impl Instance {
     }
 
     fn follow(&mut self, now: Instant, action: Action) -> Command {
-        let wanted = Settings { cap: action.cap, limit: action.limit };
+        let wanted = action.settings();
         if self.config.dry_run {
             // The next decision is about what really is in force.
             if let Some(in_force) = self.in_force {
-                self.controller.adopt(now, in_force.cap, self.sample.as_ref());
+                self.controller.adopt(now, in_force, self.sample.as_ref());
             }
             return Command::Nothing;
         }

@@ -11,8 +11,6 @@ mod instance;
 mod log;
 mod meter;
 
-pub use instance::{
-    Command, Instance, InstanceConfig, InstanceError, Phase, Settings, Status, Verb,
-};
+pub use instance::{Command, Instance, InstanceConfig, InstanceError, Phase, Status, Verb};
 pub use log::{Decision, DecisionLog, Event};
 pub use meter::{Meter, MeterConfig, MeterFault, Reading};

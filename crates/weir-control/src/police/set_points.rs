@@ -94,7 +94,7 @@ pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRat
     let mut rates: Vec<u64> = claims.iter().map(|claim| claim.at(fits)).collect();
     let mut rest = capacity - rates.iter().map(|rate| u128::from(*rate)).sum::<u128>();
     for (rate, claim) in rates.iter_mut().zip(claims) {
-        // At the next level these would rise, which would be more than is left: by weight, up to it.
+        // At the next level all of these would rise by one, which is more than is left.
         let next = claim.at(fits + 1).max(*rate);
         let more = u128::from(next - *rate).min(rest);
         *rate += u64::try_from(more).unwrap_or(0);

@@ -9,6 +9,7 @@ mod demand;
 mod disturbance;
 mod limit;
 mod manager;
+mod page;
 mod published;
 mod random;
 mod saved;

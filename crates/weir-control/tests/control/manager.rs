@@ -3,10 +3,10 @@
 
 use weir_control::manage::{
     Command, Event, Instance, InstanceConfig, InstanceError, MeterConfig, MeterFault, Phase,
-    Reading, Settings,
+    Reading,
 };
 use weir_control::plant::{Plant, Router};
-use weir_control::{FeedForward, FeedForwardConfig};
+use weir_control::{FeedForward, FeedForwardConfig, Settings};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use crate::trial::{PROCESS, fine, off, percent, pps};

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use weir_control::{
     CapRange, Controller, DeadZone, Design, FixedCap, FixedMap, Gains, Guard, Model, Pi, PiConfig,
-    Poles, Response, Sample, SelfTuning, SelfTuningConfig,
+    Poles, Response, Sample, SelfTuning, SelfTuningConfig, Settings,
 };
 use weir_control::{Combined, CombinedConfig, FeedForward, FeedForwardConfig};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
@@ -98,7 +98,9 @@ proptest! {
                     Event::Step(sample) => controller.step(now, sample),
                     Event::Aim(aim) => controller.change_set_point(now, PacketRate::from_pps(*aim)),
                     Event::Adopt(cap, sample) => {
-                        controller.adopt(now, CpuShare::from_ppm(*cap), sample.as_ref());
+                        let cap = CpuShare::from_ppm(*cap);
+                        let limit = (*time % 2 == 0).then_some(PacketRate::from_pps(*time));
+                        controller.adopt(now, Settings { cap, limit }, sample.as_ref());
                         continue;
                     }
                 };

@@ -5,6 +5,7 @@ use weir_control::plant::{Plant, Router};
 use weir_control::{
     Action, CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward,
     FeedForwardConfig, FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles, Reason, Sample,
+    Settings,
 };
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
@@ -60,7 +61,8 @@ impl Trial {
 
     /// Another controller goes on.
     pub(crate) fn switch(&mut self, mut controller: Box<dyn Controller>) {
-        controller.adopt(self.now, self.cap, self.samples.last());
+        let in_force = Settings { cap: self.cap, limit: self.limit };
+        controller.adopt(self.now, in_force, self.samples.last());
         self.controller = controller;
     }
 
