@@ -33,7 +33,10 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let before = Devices::read(&rig)?;
     let (outcome, seen) = run.flow(&rig, |rig| plug(rig, rounds))?;
     let after = Devices::read(&rig)?;
+    let said = rig.node().map(|node| node.said()).unwrap_or_default();
     rig.down()?;
+    let tries = said.lines().filter(|line| line.contains("not followed"));
+    tries.for_each(|line| trial.say(&format!("the node: {line}")));
     judge(trial, row, &seen, rounds)?;
     let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
     let sent: u64 = sent.map(|stream| stream.packets).sum();
