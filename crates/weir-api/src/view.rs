@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
+use weir_node::report::Verdict;
+use weir_node::status::{Amount, DirectionStatus, IfaceStatus, SliceStatus, Status};
 use weir_policy::{Policy, Queue, Share, Slice, Vif};
 
 use crate::caller::Caller;
@@ -23,6 +24,8 @@ pub(crate) struct StatusView {
     ports: Vec<IfaceView>,
     /// The vifs, in the policy's order.
     vifs: Vec<IfaceView>,
+    /// What the last second of each slice came to; of those that have a vif with a device.
+    slices: Vec<SliceView>,
     /// Packets lost with what changes of policy took away.
     #[serde(skip_serializing_if = "Option::is_none")]
     removed: Option<RemovedView>,
@@ -32,6 +35,19 @@ pub(crate) struct StatusView {
     /// The worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerView>,
+}
+
+/// One slice: what the last second came to, as the service report judges it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct SliceView {
+    /// Its name.
+    name: String,
+    /// Of what its vifs sent together; the words are those of a direction's `verdict`.
+    #[schema(value_type = String)]
+    send: Verdict,
+    /// Of what they received together.
+    #[schema(value_type = String)]
+    receive: Verdict,
 }
 
 /// Packets lost with a vif, a port or a queue that went.
@@ -95,6 +111,13 @@ struct DirectionView {
     /// How long the first of what is queued has waited: the delay of the next packet. Zero where
     /// none waits, and of a port, whose queues are its vifs'.
     wait_ns: u64,
+    /// What the last second came to, as the service report judges it: `none` (nothing is
+    /// guaranteed), `idle` (nothing was asked for), `less` (less was asked for, and got), `holds`,
+    /// `limited` (less was got, at a limit of packets) or `below`. Absent of a port, and before the
+    /// first second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    verdict: Option<Verdict>,
 }
 
 /// Packets and bytes of layer 2 without FCS.
@@ -243,6 +266,8 @@ impl StatusView {
     pub(crate) fn of(status: &Status, caller: &Caller, policy: &Policy) -> Self {
         let all = caller.slice().is_none();
         let seen = status.vifs.iter().filter(|vif| all || caller.sees_vif(policy, &vif.name));
+        let mine = |slice: &&SliceStatus| caller.slice().is_none_or(|name| name == slice.name);
+        let slices = status.slices.iter().filter(mine);
         let (removed, worker) = (&status.removed, &status.worker);
         Self {
             node: status.node.clone(),
@@ -250,6 +275,7 @@ impl StatusView {
             uptime_ns: status.uptime_ns,
             ports: status.ports.iter().filter(|_| all).map(iface).collect(),
             vifs: seen.map(iface).collect(),
+            slices: slices.map(slice).collect(),
             removed: all.then_some(RemovedView {
                 queued: removed.queued,
                 unread: removed.unread,
@@ -326,6 +352,10 @@ impl VifView {
     }
 }
 
+fn slice(of: &SliceStatus) -> SliceView {
+    SliceView { name: of.name.clone(), send: of.send, receive: of.receive }
+}
+
 fn iface(of: &IfaceStatus) -> IfaceView {
     IfaceView {
         name: of.name.clone(),
@@ -356,6 +386,7 @@ fn direction(of: &DirectionStatus) -> DirectionView {
         backlog: amount(of.backlog),
         marked: of.marked,
         wait_ns: of.wait_ns,
+        verdict: of.verdict,
     }
 }
 
@@ -397,7 +428,12 @@ mod tests {
         (vif.receive.marked, status.worker.turns, status.removed.queued) = (4, 5, 6);
         (vif.send.wait_ns, status.worker.busy_ns) = (8, 9);
         status.report_failed = Some("no service report is kept: the disk is full".into());
+        vif.send.verdict = Some(Verdict::Below);
         status.vifs.push(vif);
+        for name in ["gold", "lead"] {
+            let (send, receive) = (Verdict::Limited, Verdict::Idle);
+            status.slices.push(SliceStatus { name: name.into(), send, receive });
+        }
         let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
         let policy = Policy::new("edge");
         let seen = serde_json::to_value(StatusView::of(&status, &caller, &policy)).unwrap();
@@ -407,5 +443,7 @@ mod tests {
         let seen = serde_json::to_value(StatusView::of(&status, &tenant, &policy)).unwrap();
         assert_eq!((seen["vifs"].as_array().unwrap().len(), seen.get("worker")), (0, None));
         assert_eq!(seen.get("report_failed"), None, "it names the node's files");
+        let own = serde_json::json!([{ "name": "gold", "send": "limited", "receive": "idle" }]);
+        assert_eq!(seen["slices"], own);
     }
 }

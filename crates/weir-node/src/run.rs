@@ -501,7 +501,7 @@ impl Control for Node {
         let mut status = self.ask(Command::Status)?;
         let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         status.add_waiting(&in_force.policy);
-        status.report_failed = self.keeper.failed();
+        self.keeper.judge(&mut status);
         Ok(status)
     }
 

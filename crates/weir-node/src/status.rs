@@ -8,6 +8,7 @@ use weir_policy::Policy;
 use weir_switch::{Counters, Reason, Tally};
 
 use crate::lateness::LatenessSummary;
+use crate::report::{Verdict, Verdicts};
 
 /// Everything countable about a node, at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Status {
     pub ports: Vec<IfaceStatus>,
     /// The vifs, in the policy's order.
     pub vifs: Vec<IfaceStatus>,
+    /// What the last second of each slice came to; of those that have a vif with a device.
+    #[serde(default)]
+    pub slices: Vec<SliceStatus>,
     /// What changes of policy took away.
     #[serde(default)]
     pub removed: Removed,
@@ -31,6 +35,17 @@ pub struct Status {
     /// The worker; a tenant is not told of it.
     #[serde(default)]
     pub worker: WorkerStatus,
+}
+
+/// One slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceStatus {
+    /// Its name.
+    pub name: String,
+    /// Of what its vifs sent together.
+    pub send: Verdict,
+    /// Of what they received together.
+    pub receive: Verdict,
 }
 
 /// Packets that were lost with a vif, a port or a queue that a change of policy took away. The
@@ -100,6 +115,10 @@ pub struct DirectionStatus {
     /// Zero where none waits, and of a port, whose queues are its vifs'.
     #[serde(default)]
     pub wait_ns: u64,
+    /// What the last second came to, as the service report judges it; none of a port, and before
+    /// the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
 }
 
 /// Packets and bytes.
@@ -183,6 +202,7 @@ impl From<&Counters> for DirectionStatus {
             backlog: counters.backlog().into(),
             marked: counters.marked,
             wait_ns: 0,
+            verdict: None,
         }
     }
 }
@@ -208,6 +228,21 @@ impl Status {
         self.ports = with_waiting(std::mem::take(&mut self.ports), ports);
         let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device));
         self.vifs = with_waiting(std::mem::take(&mut self.vifs), vifs);
+    }
+
+    /// Adds what the last second of each vif and slice came to.
+    pub(crate) fn add_verdicts(&mut self, of: &Verdicts) {
+        for vif in &mut self.vifs {
+            let both = of.vifs.get(&vif.name).filter(|_| !vif.waiting);
+            (vif.send.verdict, vif.receive.verdict) =
+                both.map(|[send, receive]| (*send, *receive)).unzip();
+        }
+        let slice = |(name, [send, receive]): (&String, &[Verdict; 2])| SliceStatus {
+            name: name.clone(),
+            send: *send,
+            receive: *receive,
+        };
+        self.slices = of.slices.iter().map(slice).collect();
     }
 
     /// The vif of that name.

@@ -408,6 +408,7 @@ impl Worker {
                 unread: ports.unread(),
                 dropped: self.dropped_late,
             },
+            slices: Vec::new(),
             report_failed: None,
             worker: WorkerStatus {
                 turns: self.turns,

@@ -53,6 +53,22 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     let set = said(&["set", "vif", "gold.0", "--min-rate", "30Mbit", "--rate", "40Mbit"]);
     assert!(set.contains("vif gold.0 send.rate: \"8Mbit\" -> \"40Mbit\""), "{set}");
     assert!(said(&["diff"]).contains("vif gold.0 send.min_rate: nothing -> \"30Mbit\""));
+    // Nobody sends: within some seconds that is what one of them came to, for vif and slice.
+    let start = std::time::Instant::now();
+    let verdicts = || {
+        let status = site.status();
+        let vifs = status["vifs"].as_array().unwrap();
+        let vif = vifs.iter().find(|vif| vif["name"] == "gold.0").unwrap();
+        let slices = status["slices"].as_array().unwrap();
+        let slice = slices.iter().find(|slice| slice["name"] == "gold").cloned();
+        let slice = slice.unwrap_or_default();
+        [&vif["send"]["verdict"], &vif["receive"]["verdict"], &slice["send"], &slice["receive"]]
+            .map(|verdict| verdict.as_str().unwrap_or_default().to_owned())
+    };
+    while verdicts() != ["idle", "none", "idle", "none"] {
+        assert!(start.elapsed().as_secs() < 10, "{:?}", verdicts());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
     assert!(said(&["show"]).contains("40Mbit") && said(&["show", "gold.0"]).contains("40000000"));
     assert!(said(&["undo"]).contains("\"40Mbit\" -> \"8Mbit\""));
     let undone: Value = client.ask(Method::POST, "/v1/undo", Some(&json!({}))).unwrap();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// From counters to what a person looks at: rates, queues, drops and verdicts, of each tenant and
-// each of its vifs. Counters come as they are read; nothing here knows the time of day.
+// From counters to what a person looks at: rates, queues and drops, of each tenant and each of its
+// vifs. Counters come as they are read; nothing here knows the time of day, and nothing judges.
 
 import { History } from "./history";
 import { SIDES } from "./types";
 import type { Direction, Group, Policy, Side, Status, Vif } from "./types";
-import { isWanted, verdict, worst, type Verdict } from "./verdict";
+import type { Shown } from "./verdict";
 
 /** What is seen of a vif or tenant in one direction, over the last second. */
 export interface Figures {
@@ -22,7 +22,8 @@ export interface Figures {
   waitNs: number;
   guarantee: number;
   limit: number | undefined;
-  verdict: Verdict;
+  /** The node's. */
+  verdict: Shown;
 }
 
 /** Columns of a tenant's history. */
@@ -33,10 +34,6 @@ export interface Tenant {
   vifs: Vif[];
   sides: Record<Side, Figures>;
   history: Record<Side, History>;
-  /** What it is owed on each port where it has vifs: a guarantee is a share of a port. */
-  owed: Record<Side, Map<string, number>>;
-  /** Vifs that have a limit of packets, or one that they share with others. */
-  bounded: Record<Side, Set<string>>;
 }
 
 /** The sums of one look at one direction. */
@@ -44,7 +41,7 @@ interface Look {
   atNs: number;
   bytes: number;
   packets: number;
-  drops: Map<string, { packets: number; bits: number }>;
+  drops: Map<string, number>;
   backlogPackets: number;
   backlogBytes: number;
   waitNs: number;
@@ -53,19 +50,16 @@ interface Look {
 /** Looks at one direction of one vif, as far back as a second needs. */
 class Track {
   #looks: Look[] = [];
+  verdict: Shown = "unknown";
 
   add(of: Direction, atNs: number, overhead: number): void {
-    const drops = new Map<string, { packets: number; bits: number }>();
+    const drops = new Map<string, number>();
     for (const by of [of.dropped, of.dropped_after_by]) {
-      for (const [reason, amount] of Object.entries(by)) {
-        const before = drops.get(reason);
-        const bits = 8 * (amount.bytes + overhead * amount.packets);
-        drops.set(reason, {
-          packets: amount.packets + (before?.packets ?? 0),
-          bits: bits + (before?.bits ?? 0),
-        });
+      for (const [reason, { packets }] of Object.entries(by)) {
+        drops.set(reason, packets + (drops.get(reason) ?? 0));
       }
     }
+    this.verdict = of.verdict ?? "unknown";
     const { packets, bytes } = of.sent;
     const last = this.#looks.at(-1);
     // Counters that ran backwards are those of another node, or of a vif that came again.
@@ -119,19 +113,14 @@ export class Model {
       const vifs = policy.vifs.filter((vif) => vif.slice === slice.name);
       const old = before.get(slice.name);
       const sides = {} as Record<Side, Figures>;
-      const owed = { send: owedOn(slice, vifs, "send"), receive: owedOn(slice, vifs, "receive") };
-      const bounded = {
-        send: boundedOf(policy, slice, vifs, "send"),
-        receive: boundedOf(policy, slice, vifs, "receive"),
-      };
       for (const side of SIDES) {
-        const guarantee = [...owed[side].values()].reduce((sum, one) => sum + one, 0);
+        const guarantee = owed(slice, vifs, side);
         const most = limit(slice[side].rate_bps, vifs, side);
         // What was seen of it stays until the next look.
         sides[side] = { ...(old?.sides[side] ?? NOTHING), guarantee, limit: most };
       }
       const history = old?.history ?? { send: this.#blank(), receive: this.#blank() };
-      return { name: slice.name, vifs, sides, history, owed, bounded };
+      return { name: slice.name, vifs, sides, history };
     });
     const names = new Set(policy.vifs.map((vif) => vif.name));
     for (const key of this.#tracks.keys()) {
@@ -156,20 +145,21 @@ export class Model {
     if (status.uptime_ns < this.#uptimeNs) this.#restart(status.now_ns);
     this.#uptimeNs = status.uptime_ns;
     const ifaces = new Map(status.vifs.map((vif) => [vif.name, vif]));
+    const slices = new Map(status.slices.map((slice) => [slice.name, slice]));
     this.times.push(status.now_ns / 1e9);
     for (const tenant of this.tenants) {
       const sides = { ...tenant.sides };
+      const judged = slices.get(tenant.name);
       for (const side of SIDES) {
-        const tracks: Limited[] = [];
+        const tracks: Track[] = [];
         for (const vif of tenant.vifs) {
           const iface = ifaces.get(vif.name);
           if (!iface) continue;
           const track = this.track(vif.name, side);
           track.add(iface[side], status.now_ns, vif.overhead_bytes);
-          const bounded = tenant.bounded[side].has(vif.name);
-          tracks.push({ track, limit: vif[side].rate_bps, port: vif.port, bounded });
+          tracks.push(track);
         }
-        sides[side] = this.#judge(tenant, side, tracks);
+        sides[side] = this.#sum(tenant, side, tracks, judged?.[side] ?? "unknown");
       }
       // Another object: whoever shows it sees that it is news.
       tenant.sides = sides;
@@ -180,9 +170,7 @@ export class Model {
   vif(vif: Vif, side: Side): Figures {
     const { min_rate_bps, rate_bps } = vif[side];
     const track = this.track(vif.name, side);
-    const bounded = this.tenants.some((tenant) => tenant.bounded[side].has(vif.name));
-    const limited = { track, limit: rate_bps, port: vif.port, bounded };
-    return figures([limited], min_rate_bps, rate_bps);
+    return figures([track], min_rate_bps, rate_bps, track.verdict);
   }
 
   private track(vif: string, side: Side): Track {
@@ -192,17 +180,10 @@ export class Model {
     return track;
   }
 
-  #judge(tenant: Tenant, side: Side, tracks: Limited[]): Figures {
+  #sum(tenant: Tenant, side: Side, tracks: Track[], verdict: Shown): Figures {
     const { guarantee, limit } = tenant.sides[side];
-    const now = figures(tracks, guarantee, limit);
-    if (now.verdict !== "none") {
-      const each = [...tenant.owed[side]].map(([port, owed]) => {
-        const there = tracks.filter((one) => one.port === port);
-        return figures(there, owed, limit).verdict;
-      });
-      now.verdict = worst(each);
-    }
-    const rates = tracks.map(({ track }) => track.latest).filter((rate) => rate !== null);
+    const now = figures(tracks, guarantee, limit, verdict);
+    const rates = tracks.map((track) => track.latest).filter((rate) => rate !== null);
     const rate = rates.length > 0 ? rates.reduce((sum, rate) => sum + rate, 0) : null;
     tenant.history[side].push(rate, guarantee || null, now.waitNs);
     return now;
@@ -227,40 +208,14 @@ export class Model {
   }
 }
 
-/** What is seen of a vif, and its own limit. */
-interface Limited {
-  track: Track;
-  limit: number | undefined;
-  port: string;
-  bounded: boolean;
-}
-
 /** A slice's own guarantee holds on each port; one that names none has its members' together. */
-function owedOn(slice: Group, vifs: readonly Vif[], side: Side): Map<string, number> {
+function owed(slice: Group, vifs: readonly Vif[], side: Side): number {
   const owed = new Map<string, number>();
   for (const vif of vifs) {
     const sum = (owed.get(vif.port) ?? 0) + vif[side].min_rate_bps;
     owed.set(vif.port, slice[side].min_rate_bps || sum);
   }
-  return owed;
-}
-
-/** The vifs that something else than their own rate and their slice's may hold back. */
-function boundedOf(
-  policy: Policy,
-  slice: Group,
-  vifs: readonly Vif[],
-  side: Side,
-): Set<string> {
-  const routers = policy.routers.filter(
-    (router) => router[side].rate_bps !== undefined || router[side].max_pps !== undefined,
-  );
-  const names = new Set(routers.map(({ name }) => name));
-  const all = slice[side].max_pps !== undefined;
-  const held = vifs.filter(
-    (vif) => all || vif[side].max_pps !== undefined || names.has(vif.router ?? ""),
-  );
-  return new Set(held.map(({ name }) => name));
+  return [...owed.values()].reduce((sum, one) => sum + one, 0);
 }
 
 /** The least of a slice's limit and what its vifs' limits come to. */
@@ -273,46 +228,36 @@ function limit(own: number | undefined, vifs: readonly Vif[], side: Side): numbe
   return least === Infinity ? undefined : least;
 }
 
-function figures(tracks: Limited[], guarantee: number, limit: number | undefined): Figures {
+function figures(
+  tracks: readonly Track[],
+  guarantee: number,
+  limit: number | undefined,
+  verdict: Shown,
+): Figures {
   const drops = new Map<string, number>();
   const totals = new Map<string, number>();
-  const sum = { ...NOTHING, guarantee, limit };
-  let refused = 0;
-  let backlogged = false;
-  let bounded = false;
-  for (const { track, limit, ...of } of tracks) {
-    bounded ||= of.bounded;
-    const { looks } = track;
+  const sum = { ...NOTHING, guarantee, limit, verdict };
+  for (const { looks } of tracks) {
     const [first, now] = [looks[0], looks.at(-1)];
     if (!first || !now) continue;
     sum.queuePackets += now.backlogPackets;
     sum.queueBytes += now.backlogBytes;
     sum.waitNs = Math.max(sum.waitNs, now.waitNs);
-    // A short look may end while the queue is between two packets; a second of looks does not.
-    const whole = now.atNs - first.atNs >= WINDOW_NS * 0.7 && looks.length >= LOOKS_LEAST;
     const seconds = (now.atNs - first.atNs) / 1e9;
-    const bps = seconds > 0 ? Math.max(0, (8 * (now.bytes - first.bytes)) / seconds) : 0;
-    // Who waits at a limit of his own waits for nothing that he is owed.
-    const limited = bps >= AT_LIMIT * (limit ?? Infinity);
-    backlogged ||= whole && !limited && looks.every((look) => look.backlogPackets > 0);
-    for (const [reason, amount] of now.drops) {
-      totals.set(reason, (totals.get(reason) ?? 0) + amount.packets);
+    for (const [reason, packets] of now.drops) {
+      totals.set(reason, (totals.get(reason) ?? 0) + packets);
       if (seconds <= 0) continue;
-      const before = first.drops.get(reason);
-      const pps = (amount.packets - (before?.packets ?? 0)) / seconds;
+      const pps = (packets - (first.drops.get(reason) ?? 0)) / seconds;
       if (pps > 0) drops.set(reason, (drops.get(reason) ?? 0) + pps);
-      if (isWanted(reason) && !limited) refused += (amount.bits - (before?.bits ?? 0)) / seconds;
     }
     if (seconds <= 0) continue;
-    sum.bps += bps;
+    sum.bps += Math.max(0, (8 * (now.bytes - first.bytes)) / seconds);
     sum.pps += Math.max(0, (now.packets - first.packets) / seconds);
   }
   const most = (by: Map<string, number>) => [...by].sort((one, other) => other[1] - one[1]);
   sum.drops = most(drops);
   sum.dropTotals = most(totals);
   sum.dropPps = sum.drops.reduce((all, [, pps]) => all + pps, 0);
-  if (sum.bps >= AT_LIMIT * (limit ?? Infinity)) [refused, backlogged] = [0, false];
-  sum.verdict = verdict({ guarantee, got: sum.bps, refused, backlogged, bounded });
   return sum;
 }
 
@@ -327,14 +272,10 @@ const NOTHING: Figures = {
   waitNs: 0,
   guarantee: 0,
   limit: undefined,
-  verdict: "none",
+  verdict: "unknown",
 };
 
-/** Fewer looks at a queue do not tell one that is never empty from one that is half the time. */
-const LOOKS_LEAST = 8;
-/** This near to a limit it is the limit that holds back. */
-const AT_LIMIT = 0.97;
-/** What a guarantee is judged by, and what digits show: a second is calm, and soon enough. */
+/** What digits show: a second is calm, and soon enough. */
 const WINDOW_NS = 1e9;
 /** What a point of a line stands for: shorter, and packets are seen instead of rates. */
 const LINE_NS = 0.5e9;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // What tests let the node say.
 
-import type { Direction, Policy, Status, Vif } from "./types";
+import type { Direction, Policy, Status, Verdict, Vif } from "./types";
 
 export interface Said {
   /** Bytes that left on port up0. */
@@ -13,6 +13,8 @@ export interface Said {
   backlog?: number;
   wait?: number;
   dropped?: Record<string, number>;
+  /** Of the slice and of its vif, for what they send. */
+  verdicts?: [Verdict, Verdict];
 }
 
 const none = { packets: 0, bytes: 0 };
@@ -35,6 +37,11 @@ export function status(seconds: number, said: Said): Status {
   for (const [reason, count] of Object.entries(said.dropped ?? {})) {
     send.dropped[reason] = { packets: count, bytes: 1250 * count };
   }
+  const slices: Status["slices"] = [];
+  if (said.verdicts) {
+    slices.push({ name: "gold", send: said.verdicts[0], receive: "none" });
+    send.verdict = said.verdicts[1];
+  }
   const of = { device: "d", driver: "xdp" };
   return {
     node: "edge",
@@ -42,6 +49,7 @@ export function status(seconds: number, said: Said): Status {
     uptime_ns: seconds * 1e9,
     ports: [{ name: "up0", ...of, send: direction(said.port ?? 0), receive: direction(0) }],
     vifs: [{ name: "gold.0", ...of, send, receive: direction(0) }],
+    slices,
     worker: {
       busy_ns: said.busy ?? 0,
       frames_free: 1,

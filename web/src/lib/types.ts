@@ -15,7 +15,12 @@ export interface Direction {
   sent: Amount;
   backlog: Amount;
   wait_ns: number;
+  /** What the last second came to; none of a port, and before the first. */
+  verdict?: Verdict;
 }
+
+/** The node's judgement of a second, as its report counts it. */
+export type Verdict = "none" | "idle" | "less" | "holds" | "limited" | "below";
 
 export interface Iface {
   name: string;
@@ -40,6 +45,8 @@ export interface Status {
   uptime_ns: number;
   ports: Iface[];
   vifs: Iface[];
+  /** What the last second of each slice came to. */
+  slices: { name: string; send: Verdict; receive: Verdict }[];
   worker?: Worker;
 }
 

@@ -13,7 +13,7 @@ use weir_policy::{Policy, Report};
 
 use super::record::Subject;
 use super::recorder::{Recorder, Taken};
-use super::service::Service;
+use super::service::{Service, Verdicts};
 use super::store::{Answer, Question, Store};
 use crate::control::{Refusal, RefusalKind};
 use crate::status::Status;
@@ -24,6 +24,7 @@ pub(crate) struct Keeper {
     kept: Mutex<Option<Kept>>,
     /// Apart, so that who reads metrics does not wait for who reads the store.
     totals: Mutex<BTreeMap<Subject, [Service; 2]>>,
+    verdicts: Mutex<Verdicts>,
     /// Why no report is kept, if none is; apart for the same reason.
     failed: Mutex<Option<String>>,
 }
@@ -72,8 +73,9 @@ impl Keeper {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
         let taken = kept.recorder.take(now_unix_ms(), status, policy);
-        let totals = kept.recorder.totals().clone();
+        let (totals, verdicts) = (kept.recorder.totals().clone(), kept.recorder.verdicts().clone());
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        *self.verdicts.lock().unwrap_or_else(PoisonError::into_inner) = verdicts;
         let failed = kept.write(&taken);
         self.know(kept.store.as_ref().err().cloned());
         failed
@@ -110,8 +112,14 @@ impl Keeper {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Adds to a status what the report says: of the last second, and of its own disk.
+    pub(crate) fn judge(&self, status: &mut Status) {
+        status.add_verdicts(&self.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
+        status.report_failed = self.failed();
+    }
+
     /// Why no report is kept, while none is.
-    pub(crate) fn failed(&self) -> Option<String> {
+    fn failed(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -15,5 +15,5 @@ pub mod store;
 
 pub use record::{Record, Subject};
 pub use recorder::{Recorder, Taken};
-pub use service::{Service, Worst};
+pub use service::{Service, Verdict, Verdicts, Worst};
 pub use store::{Answer, Line, Question, Store};

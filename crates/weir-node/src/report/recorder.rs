@@ -8,7 +8,7 @@ use weir_policy::{Direction, Guarantees, Policy, PortId, Share, SliceId, Vif};
 use weir_units::{BitRate, Nanos};
 
 use super::record::{Kernel, Record, Subject};
-use super::service::{Second, Service, plus};
+use super::service::{Second, Service, Verdict, Verdicts, plus};
 use crate::interval::{Cause, Flow, charged};
 use crate::paths::IN_KERNEL;
 use crate::status::{Amount, DirectionStatus, Status};
@@ -24,6 +24,7 @@ pub struct Recorder {
     kernel: BTreeMap<Subject, Kernel>,
     minute: BTreeMap<Subject, Record>,
     totals: BTreeMap<Subject, [Service; 2]>,
+    verdicts: Verdicts,
 }
 
 /// What one status came to.
@@ -92,11 +93,13 @@ impl Recorder {
             lines.push(Line { vif, before: old, flows, kernel });
             vifs.insert(vif.name.clone(), [now.send.clone(), now.receive.clone()]);
         }
-        let seconds = judged(span, (&last.policy, policy), &lines);
+        let judged = judged(span, (&last.policy, policy), &lines);
         let (now_ns, at_unix_ms) = (status.now_ns, Some(at_unix_ms));
         self.last = Some(Last { now_ns, at_unix_ms, policy: policy.clone(), vifs });
         // Known once: names come and go.
         self.kernel.clear();
+        self.verdicts = verdicts(&judged);
+        let seconds: Vec<Record> = judged.into_iter().map(|(record, _)| record).collect();
         let minutes = self.add_to_minute(&seconds);
         self.add_to_totals(&seconds);
         Taken { seconds, minutes }
@@ -111,6 +114,12 @@ impl Recorder {
     #[must_use]
     pub const fn totals(&self) -> &BTreeMap<Subject, [Service; 2]> {
         &self.totals
+    }
+
+    /// What the last second came to; of those in the last status.
+    #[must_use]
+    pub const fn verdicts(&self) -> &Verdicts {
+        &self.verdicts
     }
 
     /// What the worker began with: nothing, but for what the program in the kernel had counted for
@@ -176,20 +185,34 @@ impl Recorder {
     }
 }
 
+/// A record of one second, and what it came to.
+type Judged = (Record, [Verdict; 2]);
+
+fn verdicts(judged: &[Judged]) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    for (Record { subject, .. }, verdict) in judged {
+        let (list, name) = match &subject.vif {
+            Some(vif) => (&mut verdicts.vifs, vif),
+            None => (&mut verdicts.slices, &subject.slice),
+        };
+        list.insert(name.clone(), *verdict);
+    }
+    verdicts
+}
+
 /// The records of one second: each vif's, then each slice's.
-fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> Vec<Record> {
+fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> Vec<Judged> {
     let Span { number, from_unix_ms, at_unix_ms, time } = span;
     let longest = policy.node.frame_size.packet_max().get();
     let second = |direction, line: &Line<'_>| second(span, policy, direction, line);
-    let vif = |line: &Line<'_>| Record {
-        first: number,
-        last: number,
-        from_unix_ms,
-        at_unix_ms,
-        time,
-        subject: Subject::of_vif(policy, line.vif),
-        sides: Direction::ALL.map(|direction| Service::of(&second(direction, line))),
-        kernel: line.kernel,
+    let record = |subject: Subject, seconds: [Second; 2], kernel: Kernel| {
+        let (first, last, sides) = (number, number, seconds.map(|second| Service::of(&second)));
+        let record = Record { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
+        (record, seconds.map(|second| second.verdict()))
+    };
+    let vif = |line: &Line<'_>| {
+        let seconds = Direction::ALL.map(|direction| second(direction, line));
+        record(Subject::of_vif(policy, line.vif), seconds, line.kernel)
     };
     let sums = |policy| Direction::ALL.map(|way| Guarantees::of_rates(policy, way));
     let guarantees = (sums(old), sums(policy));
@@ -218,13 +241,11 @@ fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> 
                 add(&mut sum, &one);
                 sum.guarantee = sum.guarantee.checked_add(one.guarantee).unwrap_or(sum.guarantee);
             }
-            Service::of(&sum)
+            sum
         };
         let subject = Subject { slice: policy[id].name.clone(), vif: None };
-        let (sides, kernel) = (Direction::ALL.map(of), Kernel::default());
-        let (first, last) = (number, number);
-        let record = Record { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
-        (!ports.is_empty()).then_some(record)
+        let judged = || record(subject, Direction::ALL.map(of), Kernel::default());
+        (!ports.is_empty()).then(judged)
     };
     let slices = policy.slices().filter_map(|(id, _)| slice(id));
     lines.iter().map(vif).chain(slices).collect()
@@ -263,6 +284,7 @@ fn second(span: Span, policy: &Policy, direction: Direction, line: &Line<'_>) ->
         got: flow.got,
         got_charged,
         demand: if at_packet_limit { got_charged.min(demand) } else { demand },
+        limited: at_packet_limit || flow.dropped_for(Cause::Limit).packets > 0,
     }
 }
 
@@ -278,6 +300,7 @@ const fn nothing(span: Span, longest: u64) -> Second {
         got: Amount { packets: 0, bytes: 0 },
         got_charged: 0,
         demand: 0,
+        limited: false,
     }
 }
 
@@ -288,6 +311,7 @@ fn add(sum: &mut Second, one: &Second) {
     sum.got = plus(sum.got, one.got);
     sum.got_charged = sum.got_charged.saturating_add(one.got_charged);
     sum.demand = sum.demand.saturating_add(one.demand);
+    sum.limited |= one.limited;
 }
 
 const MINUTE: Nanos = Nanos::from_secs(60);

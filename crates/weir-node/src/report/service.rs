@@ -11,6 +11,9 @@
 //!
 //! Sums of seconds are [`Service`] too; adding is associative, so that minutes are sums of seconds.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, Nanos};
 
 use crate::status::Amount;
@@ -45,6 +48,33 @@ pub struct Worst {
     pub owed_bytes: u64,
 }
 
+/// What one second of one direction came to, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing is guaranteed.
+    None,
+    /// Nothing was asked for.
+    Idle,
+    /// It asked for less than its guarantee, and got that.
+    Less,
+    /// It got its guarantee, but for what is on its way.
+    Holds,
+    /// It got less than its guarantee, and a limit of packets held it there.
+    Limited,
+    /// It is below, as the report counts it.
+    Below,
+}
+
+/// What the last second of each came to, send and receive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    /// By name.
+    pub vifs: BTreeMap<String, [Verdict; 2]>,
+    /// By name.
+    pub slices: BTreeMap<String, [Verdict; 2]>,
+}
+
 /// One second of one direction, before it is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Second {
@@ -67,17 +97,54 @@ pub struct Second {
     /// Bytes that could have been got within the tenant's own limits, as the port's layer counts
     /// them: arrived + waiting − above the limits.
     pub demand: u64,
+    /// Whether a limit of packets was reached, or dropped something.
+    pub limited: bool,
+}
+
+impl Second {
+    /// What it came to, in a word.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let Owed { guaranteed_bytes, slack, is_below, .. } = self.owed();
+        let got = self.got_charged;
+        if guaranteed_bytes == 0 {
+            Verdict::None
+        } else if is_below {
+            Verdict::Below
+        } else if got == 0 && self.demand == 0 {
+            Verdict::Idle
+        } else if got >= guaranteed_bytes.saturating_sub(slack) {
+            Verdict::Holds
+        } else if self.limited {
+            Verdict::Limited
+        } else {
+            Verdict::Less
+        }
+    }
+
+    fn owed(&self) -> Owed {
+        let guaranteed_bytes = self.guarantee.bytes_in_floor(self.time).get();
+        let owed_bytes = guaranteed_bytes.min(self.demand);
+        let at_either_end = self.guarantee.bytes_in_floor(ON_THE_WAY).get();
+        let slack = at_either_end.max(self.longest.saturating_mul(2));
+        let is_below = self.got_charged.saturating_add(slack) < owed_bytes;
+        Owed { guaranteed_bytes, owed_bytes, slack, is_below }
+    }
+}
+
+/// What a second is judged by.
+struct Owed {
+    guaranteed_bytes: u64,
+    owed_bytes: u64,
+    slack: u64,
+    is_below: bool,
 }
 
 impl Service {
     /// Judges one second.
     #[must_use]
     pub fn of(second: &Second) -> Self {
-        let guaranteed_bytes = second.guarantee.bytes_in_floor(second.time).get();
-        let owed_bytes = guaranteed_bytes.min(second.demand);
-        let at_either_end = second.guarantee.bytes_in_floor(ON_THE_WAY).get();
-        let slack = at_either_end.max(second.longest.saturating_mul(2));
-        let is_below = second.got_charged.saturating_add(slack) < owed_bytes;
+        let Owed { guaranteed_bytes, owed_bytes, slack, is_below } = second.owed();
         let worst = Worst {
             at_unix_ms: second.at_unix_ms,
             time: second.time,
@@ -141,10 +208,14 @@ const ON_THE_WAY: Nanos = Nanos::from_millis(10);
 mod tests {
     use super::*;
 
-    /// 8 Mb/s are a million bytes a second; the slack is 10 000.
     fn second(demand: u64, got: u64) -> Service {
+        Service::of(&of(demand, got))
+    }
+
+    /// 8 Mb/s are a million bytes a second; the slack is 10 000.
+    fn of(demand: u64, got: u64) -> Second {
         let bytes = |bytes| Amount { packets: bytes / 1000, bytes };
-        Service::of(&Second {
+        Second {
             at_unix_ms: 7,
             time: Nanos::from_secs(1),
             guarantee: BitRate::from_mbps(8),
@@ -154,7 +225,35 @@ mod tests {
             got: bytes(got),
             got_charged: got,
             demand,
-        })
+            limited: false,
+        }
+    }
+
+    /// By hand, as above: what the page, the terminal and the report say is one and the same.
+    #[test]
+    fn a_second_has_one_verdict() {
+        for (demand, got, expected) in [
+            (2_000_000, 1_000_000, Verdict::Holds),
+            (2_000_000, 990_000, Verdict::Holds),
+            (2_000_000, 989_999, Verdict::Below),
+            (500_000, 500_000, Verdict::Less),
+            (500_000, 489_999, Verdict::Below),
+            (10_000, 0, Verdict::Less),
+            (0, 0, Verdict::Idle),
+        ] {
+            assert_eq!(of(demand, got).verdict(), expected, "asked {demand}, got {got}");
+            let is_below = second(demand, got).below > Nanos::ZERO;
+            assert_eq!(is_below, expected == Verdict::Below, "the report says the same");
+        }
+        let limited = |demand, got| Second { limited: true, ..of(demand, got) }.verdict();
+        assert_eq!(limited(500_000, 500_000), Verdict::Limited);
+        assert_eq!(limited(2_000_000, 1_000_000), Verdict::Holds);
+        assert_eq!(limited(2_000_000, 500_000), Verdict::Below);
+        let none = Second { guarantee: BitRate::ZERO, ..of(9_000, 0) };
+        assert_eq!(none.verdict(), Verdict::None);
+        // What is guaranteed in a second is less than the slack.
+        let slow = Second { guarantee: BitRate::from_bps(8_000), ..of(0, 0) };
+        assert_eq!(slow.verdict(), Verdict::Idle);
     }
 
     /// By hand: the guarantee is 1 000 000 bytes, the slack 10 000.
@@ -187,6 +286,7 @@ mod tests {
             got: Amount::default(),
             got_charged: 0,
             demand: 9000,
+            limited: false,
         });
         assert_eq!((service.below, service.worst), (Nanos::ZERO, None));
     }
@@ -205,6 +305,7 @@ mod tests {
                 got: Amount::default(),
                 got_charged: got,
                 demand: 50_000,
+                limited: false,
             })
         };
         // Owed 10 000, slack 3036.

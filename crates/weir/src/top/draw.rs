@@ -214,6 +214,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use serde_json::json;
+    use weir_node::report::Verdict;
     use weir_node::status::{Amount, IfaceStatus, Status};
 
     use super::super::model::Sample;
@@ -390,9 +391,15 @@ mod tests {
         status.vifs[0].send.dropped.insert("spoofed_mac".into(), Amount { packets: 9, bytes: 540 });
         status.vifs[0].send.received.packets += 9;
         model.take(sample(&status));
-        assert!(!model.rows[0].send.is_short(), "{:?}", model.rows[0].send);
+        assert!(!model.rows[0].send.wanting && !model.rows[0].send.is_short());
         (status.now_ns, status.uptime_ns) = (3_000_000_001, 3_000_000_001);
         status.vifs[0].send.dropped.insert("no_credit".into(), Amount { packets: 1, bytes: 60 });
+        model.take(sample(&status));
+        assert!(model.rows[0].send.wanting, "{:?}", model.rows[0].send);
+        // Whether that is short is the node's to say.
+        assert!(!model.rows[0].send.is_short());
+        (status.now_ns, status.uptime_ns) = (4_000_000_001, 4_000_000_001);
+        status.vifs[0].send.verdict = Some(Verdict::Below);
         model.take(sample(&status));
         assert!(model.rows[0].send.is_short(), "{:?}", model.rows[0].send);
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use weir_node::interval::{Cause, Flow};
+use weir_node::report::Verdict;
 use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status, WorkerStatus};
 
 /// A status, and what was granted then.
@@ -118,6 +119,9 @@ pub(super) struct Side {
     /// Whether more was wanted than was got: it waited at both looks, or was dropped for want of
     /// room. What is dropped for what it is, or by a limit, is not owed.
     pub(super) wanting: bool,
+    /// What the node says of the last second, as its report does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<Verdict>,
     /// Guaranteed; of a port, what the link carries.
     pub(super) guaranteed_bps: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,9 +216,9 @@ impl Side {
         (guaranteed > 0.0).then(|| self.counted_bps / guaranteed)
     }
 
-    /// Whether more than what it got was wanted, and it got less than its guarantee.
+    /// Whether its guarantee is not held.
     pub(super) fn is_short(&self) -> bool {
-        self.wanting && self.share().is_some_and(|share| share < SHORT)
+        self.verdict == Some(Verdict::Below)
     }
 
     fn of(
@@ -247,6 +251,7 @@ impl Side {
             pps,
             counted_bps: (rate_bps + 8.0 * f64::from(overhead_bytes) * pps).max(0.0),
             wanting: waited || flow.dropped_for(Cause::Room).packets > 0,
+            verdict: new.verdict,
             guaranteed_bps: share.min_rate_bps,
             limit_bps: share.rate_bps,
             queue_packets: new.backlog.packets,
@@ -385,8 +390,11 @@ fn rows(old: &Status, new: &Status, granted: &Granted, seconds: f64) -> Vec<Row>
         .map(|group| {
             let members =
                 || rows.iter().filter(|row| row.kind == Kind::Vif && row.slice == group.name);
-            let send = Side::sum(members().map(|row| &row.send), group.send);
-            let receive = Side::sum(members().map(|row| &row.receive), group.receive);
+            let judged = new.slices.iter().find(|slice| slice.name == group.name);
+            let mut send = Side::sum(members().map(|row| &row.send), group.send);
+            let mut receive = Side::sum(members().map(|row| &row.receive), group.receive);
+            (send.verdict, receive.verdict) =
+                judged.map(|slice| (slice.send, slice.receive)).unzip();
             let (name, slice) = (group.name.clone(), group.name.clone());
             Row { kind: Kind::Slice, name, slice, send, receive }
         })
@@ -408,6 +416,3 @@ fn seconds(nanos: u64) -> f64 {
 pub(super) const fn float(value: u64) -> f64 {
     value as f64
 }
-
-/// Within the resolution of a second and of frames of 1500 bytes at 1 Mbit/s.
-const SHORT: f64 = 0.97;

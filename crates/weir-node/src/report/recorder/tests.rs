@@ -68,6 +68,10 @@ fn each_second_is_judged_for_vif_and_slice() {
     );
     assert_eq!((a.sides[0].below, a.sides[0].got), (Nanos::from_secs(1), amount(M / 2)));
     assert_eq!(of(&next.seconds, None).sides[0].below, Nanos::ZERO);
+    let said = recorder.verdicts();
+    assert_eq!(said.vifs["a"], [Verdict::Below, Verdict::None]);
+    assert_eq!(said.vifs["b"][0], Verdict::None);
+    assert_eq!(said.slices["gold"], [Verdict::Holds, Verdict::None]);
     let totals = &recorder.totals()[&a.subject];
     assert_eq!((totals[0].got, totals[0].below), (amount(3 * M / 2), Nanos::from_secs(1)));
 }
@@ -81,6 +85,7 @@ fn limits_of_its_own_owe_nothing_beyond_them() {
     let taken = recorder.take(0, &status(1, [(2 * M, 100_000), (0, 0)]), &policy);
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::ZERO);
     assert_eq!(of(&taken.seconds, None).sides[0].below, Nanos::ZERO);
+    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Limited);
     // Half of the limit is not the limit.
     let taken = recorder.take(0, &status(2, [(4 * M, 150_000), (0, 0)]), &policy);
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::from_secs(1));
