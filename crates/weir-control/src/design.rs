@@ -132,7 +132,7 @@ impl Poles {
 
     /// The pair of a second-order loop that answers so: radius e^(−4 ÷ samples), and the angle at
     /// which π·ln radius ÷ angle = ln overshoot (J. Hellerstein and others, "Feedback Control of
-    /// Computing Systems", 2004, the text's [17]). Zeros are ignored, as there: a loop with one
+    /// Computing Systems", 2004, the text's source). Zeros are ignored, as there: a loop with one
     /// goes a little further and settles a little later.
     ///
     /// The published poles are those of 5 samples and 8 %, though the text does not say so:
