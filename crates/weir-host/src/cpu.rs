@@ -10,6 +10,7 @@ use serde::Serialize;
 use weir_units::Nanos;
 
 use crate::error::HostError;
+use crate::process::Identity;
 
 /// How the kernel schedules a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,13 +122,68 @@ pub fn probe(wish: Wish) -> Result<Granted, HostError> {
 /// # Errors
 /// A system call failed.
 pub fn granted() -> Result<Granted, HostError> {
+    let class = class_of(THIS)
+        .map_err(|error| HostError::io("read the scheduling class of", "this thread", error))?;
+    Ok(Granted { cpus: affinity()?, class })
+}
+
+/// The class of another thread.
+///
+/// # Errors
+/// There is no such thread (ESRCH), or the system call failed.
+pub fn class_of_thread(thread: Identity) -> Result<Class, HostError> {
+    let class = pid_of(thread).and_then(class_of);
+    class.map_err(|error| of_thread("read the scheduling class of", thread, error))
+}
+
+/// Gives another thread a class. The thread of that id is looked at first, so that a later one
+/// with the same id is left alone.
+///
+/// # Errors
+/// There is no such thread any more (ESRCH); the kernel refused it: EBUSY where a deadline budget
+/// does not fit beside the others, EPERM without the right or where the thread is pinned. The
+/// thread is as it was then.
+pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
+    set_class(pid_of(thread)?, class)
+}
+
+/// Takes deadline and real-time priority from a thread; nothing if it is gone or has neither.
+///
+/// # Errors
+/// The kernel refused it.
+pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
+    let Ok(pid) = pid_of(thread) else { return Ok(()) };
+    match class_of(pid) {
+        Ok(Class::Normal { .. }) | Err(_) => Ok(()),
+        Ok(_) => match set_class(pid, Class::Normal { nice: 0 }) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                Err(of_thread("make ordinary", thread, error))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+fn of_thread(action: &'static str, thread: Identity, error: io::Error) -> HostError {
+    HostError::io(action, format!("thread {}", thread.pid), error)
+}
+
+fn pid_of(thread: Identity) -> io::Result<libc::pid_t> {
+    match libc::pid_t::try_from(thread.pid) {
+        Ok(pid) if thread.is_alive() => Ok(pid),
+        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+fn class_of(thread: libc::pid_t) -> io::Result<Class> {
     let mut attr = Attr::default();
     // SAFETY: sched_getattr writes at most the given size to the structure of that size.
-    let answer = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, ATTR_BYTES, 0) };
+    let answer =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attr, ATTR_BYTES, 0) };
     if answer != 0 {
-        return Err(HostError::last_os("read the scheduling class of", "this thread"));
+        return Err(io::Error::last_os_error());
     }
-    let class = match attr.policy {
+    Ok(match attr.policy {
         SCHED_FIFO | SCHED_RR => Class::Fifo { priority: attr.priority },
         SCHED_DEADLINE => Class::Deadline {
             runtime: Nanos::new(attr.runtime_ns),
@@ -135,8 +191,7 @@ pub fn granted() -> Result<Granted, HostError> {
             period: Nanos::new(attr.period_ns),
         },
         _ => Class::Normal { nice: attr.nice },
-    };
-    Ok(Granted { cpus: affinity()?, class })
+    })
 }
 
 /// The division of the processors that the calling thread may use. Where the kernel does not say
@@ -159,7 +214,7 @@ fn set(wish: Wish) -> Result<(), HostError> {
             HostError::Refused(format!("processor {cpu}: this thread cannot be pinned: {error}"))
         })?;
     }
-    set_class(wish.class).map_err(|error| {
+    set_class(THIS, wish.class).map_err(|error| {
         let pinned = matches!((wish.cpu, wish.class), (Some(_), Class::Deadline { .. }));
         let hint = if pinned { " (a pinned thread needs a cpuset of its own)" } else { "" };
         HostError::Refused(format!("{}: not granted: {error}{hint}", text(wish.class)))
@@ -170,11 +225,11 @@ fn set(wish: Wish) -> Result<(), HostError> {
 fn restore(before: &Granted) {
     // The thread had it before, so that the kernel has no ground to refuse it; if it does, the
     // thread keeps what it has, which is no less.
-    let _ = set_class(before.class);
+    let _ = set_class(THIS, before.class);
     let _ = set_affinity(&before.cpus);
 }
 
-fn set_class(class: Class) -> io::Result<()> {
+fn set_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
     let mut attr = Attr { size: ATTR_BYTES, flags: SCHED_FLAG_RESET_ON_FORK, ..Attr::default() };
     match class {
         Class::Normal { nice } => {
@@ -193,7 +248,7 @@ fn set_class(class: Class) -> io::Result<()> {
         }
     }
     // SAFETY: sched_setattr reads the structure, whose size is its first field.
-    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attr, 0) } {
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw mut attr, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -256,6 +311,8 @@ struct Attr {
     period_ns: u64,
 }
 
+/// What the scheduler's system calls take for the calling thread.
+const THIS: libc::pid_t = 0;
 const ATTR_BYTES: u32 = 48;
 const _: () = assert!(size_of::<Attr>() == ATTR_BYTES as usize);
 const SCHED_FIFO: u32 = 1;

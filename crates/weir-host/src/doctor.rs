@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 use weir_units::Nanos;
 
+use crate::cap::{self, Means};
 use crate::cpu::{self, Class, Wish};
 use crate::error::HostError;
 use crate::inspect;
@@ -65,6 +66,8 @@ pub struct Facts {
     pub fifo: Result<cpu::Granted, String>,
     /// SCHED_DEADLINE with 10 % as granted, or the refusal.
     pub deadline: Result<cpu::Granted, String>,
+    /// The ways to cap a router's CPU time, and what is missing of each.
+    pub caps: Vec<Means>,
     /// The devices of this namespace.
     pub devices: Vec<DeviceFacts>,
 }
@@ -117,6 +120,7 @@ pub fn probe() -> Result<Facts, HostError> {
         cgroup_v2: cgroup_v2(),
         fifo: grant(Class::Fifo { priority: 1 }),
         deadline: grant(deadline),
+        caps: cap::probe(&host),
         devices,
     })
 }

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 pub mod bpf;
+pub mod cap;
 pub mod cpu;
 pub mod delay_line;
 pub mod doctor;

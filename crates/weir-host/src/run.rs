@@ -445,7 +445,7 @@ const STOP_POLL: Duration = Duration::from_millis(50);
 /// More output than this is not read: 4096 links as detailed JSON stay below 8 MB.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// What `ip`, `tc`, `bridge` and `nsenter` say of a thing that is not there.
+/// What `ip`, `tc`, `bridge`, `nsenter` and `xl` say of a thing that is not there.
 const GONE: &[&str] = &[
     "Cannot find device",
     "does not exist",
@@ -459,6 +459,7 @@ const GONE: &[&str] = &[
     "Cannot assign requested address",
     "not found",
     "not mounted",
+    "is an invalid domain identifier",
 ];
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cap::cgroup;
+use crate::cpu;
 use crate::error::HostError;
 use crate::netns;
 use crate::process::{self, Identity};
@@ -27,6 +29,29 @@ pub enum Undo {
     Remove(PathBuf),
     /// Remove a folder that was made for files of one run, with everything in it.
     RemoveTree(PathBuf),
+    /// Write into a file of the kernel what it held before: a control group's limit.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What it held.
+        text: String,
+    },
+    /// Move every process of a control group to another, then remove the group.
+    Dissolve {
+        /// The group.
+        group: PathBuf,
+        /// Where its processes go.
+        to: PathBuf,
+    },
+    /// Move a process back to the control group that it was in.
+    Move {
+        /// The process.
+        process: Identity,
+        /// The group that it was in.
+        to: PathBuf,
+    },
+    /// Give a thread no deadline and no real-time priority any more.
+    Ordinary(Identity),
 }
 
 impl Undo {
@@ -63,6 +88,11 @@ impl Undo {
             .map_err(|error| HostError::io("remove", path, error)),
             Self::RemoveTree(path) => tolerate(fs::remove_dir_all(path))
                 .map_err(|error| HostError::io("remove", path, error)),
+            Self::Write { path, text } => tolerate(cgroup::write(path, text))
+                .map_err(|error| HostError::io("write back", path, error)),
+            Self::Dissolve { group, to } => cgroup::dissolve(group, to),
+            Self::Move { process, to } => cgroup::move_back(process, to),
+            Self::Ordinary(thread) => cpu::make_ordinary(*thread),
         }
     }
 
@@ -72,10 +102,16 @@ impl Undo {
     }
 }
 
-/// What is gone needs no undoing.
+/// What is gone needs no undoing. A file of a control group that is just being removed answers
+/// with ENODEV.
 fn tolerate(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ENODEV) =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }

@@ -52,6 +52,13 @@ fn page(facts: &Facts, findings: &[Finding], can_run: bool) -> String {
         let (name, queues, mtu) = (&device.name, device.queues, device.mtu);
         let _written = writeln!(page, "{name}: {kind}, {queues} queues, mtu {mtu}: {offloads}");
     }
+    for way in &facts.caps {
+        let (name, caps) = (way.name, way.caps);
+        let _written = match &way.there {
+            Ok(place) => writeln!(page, "cap of {caps}: {name}: {place}"),
+            Err(missing) => writeln!(page, "cap of {caps}: {name}: no: {missing}"),
+        };
+    }
     for finding in findings {
         let _written = writeln!(page, "{finding}");
     }

@@ -40,6 +40,7 @@ impl Facts {
         self.capabilities(&mut list);
         self.commands(&mut list);
         self.kernel(&mut list);
+        self.caps(&mut list);
         self.offloads(&mut list);
         list.sort_by_key(|finding| finding.weight);
         list
@@ -123,6 +124,16 @@ impl Facts {
         }
     }
 
+    /// One way to cap processes is enough, and who has no Xen needs no `xl`.
+    fn caps(&self, list: &mut Vec<Finding>) {
+        for (names, costs, remedy) in CAPS {
+            let mut ways = self.caps.iter().filter(|way| names.contains(&way.name)).peekable();
+            if ways.peek().is_some() && ways.all(|way| way.there.is_err()) {
+                list.push(finding(Weight::Costs, names.join(", "), costs, (*remedy).to_owned()));
+            }
+        }
+    }
+
     fn offloads(&self, list: &mut Vec<Finding>) {
         for device in self.devices.iter().filter(|device| device.name != "lo") {
             for (offload, key, costs) in OFFLOADS {
@@ -175,6 +186,20 @@ const COMMANDS: &[(&str, Weight, &str, &str)] = &[
     ("sysctl", Weight::Costs, "procps", "no labs whose nodes forward"),
 ];
 
+/// Ways to cap a router of which one is needed, what is not possible without, what mends it.
+const CAPS: &[(&[&str], &str, &str)] = &[
+    (
+        &["cgroup v2", "cgroup v1"],
+        "no cap on the CPU time of routers that are processes or guests",
+        "mount -t cgroup2 none /sys/fs/cgroup, with the controller cpu in it",
+    ),
+    (
+        &["deadline budget"],
+        "no cap on the CPU time of routers that the kernel forwards for",
+        "CAP_SYS_NICE, Linux 5.12 or later, and no processor set around the node",
+    ),
+];
+
 const QDISCS: &[(&str, &str)] = &[
     ("netem", "delays of labs are made by a process of Weir, a little less exactly"),
     ("htb", "no comparison with HTB"),
@@ -198,6 +223,7 @@ const OFFLOADS: &[(&str, &str, &str)] = &[
 mod tests {
     use super::super::DeviceFacts;
     use super::*;
+    use crate::cap::Means;
     use crate::cpu::{Class, Granted};
 
     /// A host that has everything.
@@ -223,6 +249,7 @@ mod tests {
             cgroup_v2: None,
             fifo: granted(),
             deadline: granted(),
+            caps: Vec::new(),
             devices: Vec::new(),
         }
     }
@@ -259,6 +286,22 @@ mod tests {
             "missing  CAP_NET_RAW: no raw socket: no device can be read; run as root, or in a \
              service with CAP_NET_RAW"
         );
+    }
+
+    #[test]
+    fn one_way_to_cap_processes_is_enough() {
+        let way = |name, there: bool| Means {
+            name,
+            caps: "routers",
+            there: if there { Ok(String::new()) } else { Err(String::new()) },
+        };
+        let mut facts = host();
+        facts.caps = vec![way("cgroup v2", false), way("cgroup v1", true), way("xl", false)];
+        assert_eq!(found(&facts), []);
+        facts.caps = vec![way("cgroup v2", false), way("cgroup v1", false)];
+        facts.caps.push(way("deadline budget", false));
+        let names = ["cgroup v2, cgroup v1", "deadline budget"];
+        assert_eq!(found(&facts), names.map(|name| (Weight::Costs, name.to_owned())));
     }
 
     #[test]

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A cap of processes and guests: the CPU quota of a control group, version 1 or 2.
+//!
+//! A group of Weir's own ([`make`], [`join`]) or that of a guest ([`CgroupCap::adopt`]). The kernel
+//! holds threads to it when they return to user mode: since Linux 6.18 the kernel's own threads,
+//! and so the forwarding of a namespace, are never held.
+//!
+//! Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
+//! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`).
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use weir_control::CapRange;
+use weir_units::{CpuShare, Nanos};
+
+use super::actuator::{Actuator, CapError};
+use super::quota::{Quota, QuotaShape};
+use crate::error::HostError;
+use crate::host::Change;
+use crate::journal::Journal;
+use crate::process::Identity;
+use crate::run::Command;
+use crate::undo::Undo;
+
+/// The version of control groups that a folder is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `cpu.cfs_quota_us` and `cpu.cfs_period_us`.
+    V1,
+    /// `cpu.max`.
+    V2,
+}
+
+/// A tree of control groups that has the CPU controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Where it is mounted.
+    pub root: PathBuf,
+    /// Its version.
+    pub version: Version,
+    /// Version 2: whether its groups need `+cpu` in the root's `cgroup.subtree_control` first.
+    pub enable: bool,
+}
+
+impl Tree {
+    /// The tree that caps processes on this host.
+    ///
+    /// # Errors
+    /// There is none; the text says what was found instead.
+    pub fn find() -> Result<Self, HostError> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        Self::among(&mounts, |path| fs::read_to_string(path).unwrap_or_default())
+    }
+
+    /// The same from a text of mounts; `read` gives the text of a file. Version 2 where it has the
+    /// controller: a controller is in one version's tree at a time.
+    fn among(mounts: &str, read: impl Fn(&Path) -> String) -> Result<Self, HostError> {
+        let has_cpu = |text: &str| text.split_whitespace().any(|word| word == "cpu");
+        let mut without = None;
+        for line in mounts.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let &[_, place, kind, options, ..] = words.as_slice() else { continue };
+            let root = PathBuf::from(place);
+            match kind {
+                "cgroup2" if has_cpu(&read(&root.join("cgroup.controllers"))) => {
+                    let enable = !has_cpu(&read(&root.join("cgroup.subtree_control")));
+                    return Ok(Self { root, version: Version::V2, enable });
+                }
+                "cgroup2" => without = Some(root),
+                "cgroup" if options.split(',').any(|option| option == "cpu") => {
+                    return Ok(Self { root, version: Version::V1, enable: false });
+                }
+                _ => {}
+            }
+        }
+        Err(HostError::Refused(match without {
+            Some(root) => format!(
+                "control groups: {} has no controller cpu, and no tree of version 1 is mounted",
+                root.display()
+            ),
+            None => "control groups: no tree is mounted (/sys/fs/cgroup)".to_owned(),
+        }))
+    }
+
+    /// The group `name` of this tree, one level below its root.
+    #[must_use]
+    pub fn group(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+}
+
+/// What makes the group `name`: for a dry run, or to [`crate::host::apply`].
+///
+/// # Errors
+/// The name is no plain path component; a group of that name is there already.
+pub fn make(tree: &Tree, name: &str) -> Result<Vec<Change>, HostError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let fits = (1..=NAME_LEN_MAX).contains(&name.len());
+    if !fits || !name.chars().all(plain) || name.starts_with('.') {
+        return Err(HostError::Refused(format!(
+            "control group {name:?}: a name is 1 to {NAME_LEN_MAX} letters, digits, '-', '_' or \
+             '.', and does not begin with '.'"
+        )));
+    }
+    let group = tree.group(name);
+    if group.exists() {
+        return Err(HostError::Refused(format!(
+            "control group {}: there is one already",
+            group.display()
+        )));
+    }
+    let mut changes = Vec::new();
+    if tree.enable {
+        let path = tree.root.join("cgroup.subtree_control");
+        changes.push(Change {
+            what: "control groups: let groups cap their CPU time".to_owned(),
+            run: vec![Command::new("sh", ["-c", &format!("echo +cpu > {}", path.display())])],
+            undo: Undo::Write { path, text: "-cpu".to_owned() },
+        });
+    }
+    changes.push(Change {
+        what: format!("{name}: a control group"),
+        run: vec![Command::new("mkdir", [group.display().to_string()])],
+        undo: Undo::Dissolve { group, to: tree.root.clone() },
+    });
+    Ok(changes)
+}
+
+/// Moves a process, with all its threads, into a group; the way back is in the journal.
+///
+/// # Errors
+/// The process is gone, the journal cannot be written, or the kernel refused.
+pub fn join(
+    journal: &mut Journal,
+    tree: &Tree,
+    group: &Path,
+    process: Identity,
+) -> Result<(), HostError> {
+    let pid = process.pid;
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let Some(own) = own_group(&text, tree.version).filter(|_| process.is_alive()) else {
+        return Err(HostError::Refused(format!("process {pid}: not there any more")));
+    };
+    let to = tree.root.join(own.trim_start_matches('/'));
+    if to == group {
+        return Ok(());
+    }
+    let what = format!("process {pid}: in {}", group.display());
+    journal.record(&what, Undo::Move { process, to })?;
+    write(&group.join(PROCESSES), &pid.to_string())
+        .map_err(|error| HostError::io("move a process into", group, error))
+}
+
+/// The cap of a control group.
+#[derive(Debug)]
+pub struct CgroupCap {
+    group: PathBuf,
+    version: Version,
+    shape: QuotaShape,
+}
+
+impl CgroupCap {
+    /// Of a group that Weir made: it goes away as a whole.
+    #[must_use]
+    pub const fn new(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
+        Self { group, version, shape }
+    }
+
+    /// Of a group that somebody else made, as that of a guest: what is in force in it is written
+    /// down, to be put into force again.
+    ///
+    /// # Errors
+    /// It is no group with a CPU quota, or the journal cannot be written.
+    pub fn adopt(
+        journal: &mut Journal,
+        group: PathBuf,
+        version: Version,
+        shape: QuotaShape,
+    ) -> Result<Self, HostError> {
+        for name in files(version) {
+            let path = group.join(name);
+            let text = fs::read_to_string(&path);
+            let text = text.map_err(|error| HostError::io("read the quota", &path, error))?;
+            let what = format!("{}: the quota it had", path.display());
+            journal.record(&what, Undo::Write { path, text: text.trim().to_owned() })?;
+        }
+        Ok(Self::new(group, version, shape))
+    }
+
+    /// CPU time that the group's threads used since it was made, those that ended included.
+    ///
+    /// # Errors
+    /// The group is gone; version 1: the file is in another tree, `cpuacct`.
+    pub fn used(&self) -> Result<Nanos, CapError> {
+        let path = self.group.join("cpu.stat");
+        let text = self.read(&path)?;
+        let field = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
+        let micros = field.and_then(|text| text.trim().parse::<u64>().ok());
+        let nanos = micros.map(|micros| Nanos::new(micros.saturating_mul(1000)));
+        nanos.ok_or_else(|| no_cap(&path, &text))
+    }
+
+    fn read(&self, path: &Path) -> Result<String, CapError> {
+        fs::read_to_string(path).map_err(|error| self.failed("read", path, error))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), CapError> {
+        let path = self.group.join(name);
+        write(&path, text)
+            .map_err(|error| self.failed(&format!("write {text:?} into"), &path, error))
+    }
+
+    fn failed(&self, action: &str, path: &Path, error: io::Error) -> CapError {
+        let gone = [Some(libc::ENOENT), Some(libc::ENODEV)].contains(&error.raw_os_error());
+        if gone && !self.group.exists() {
+            return CapError::Gone { what: format!("control group {}", self.group.display()) };
+        }
+        CapError::Refused {
+            what: format!("{action} {}", path.display()),
+            answer: error.to_string(),
+        }
+    }
+
+    /// Version 1 takes quota and period one by one. The one that lowers the share goes first, so
+    /// that it is never above both of the old and the new.
+    fn write_v1(&self, new: Quota) -> Result<(), CapError> {
+        let period_first = match self.quota()? {
+            // Without a quota the period binds nobody.
+            None => true,
+            Some(old) => {
+                let both = |quota_us, period_us| Quota { quota_us, period_us }.share();
+                both(old.quota_us, new.period_us) <= both(new.quota_us, old.period_us)
+            }
+        };
+        let [quota, period] = [new.quota_us, new.period_us].map(|us| us.to_string());
+        let mut writes = [(QUOTA_V1, quota), (PERIOD_V1, period)];
+        if period_first {
+            writes.reverse();
+        }
+        writes.iter().try_for_each(|(name, text)| self.write(name, text))
+    }
+
+    fn quota(&self) -> Result<Option<Quota>, CapError> {
+        let texts = files(self.version).iter().map(|name| self.read(&self.group.join(name)));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?.join(" ");
+        parse(&texts).ok_or_else(|| no_cap(&self.group, &texts))
+    }
+}
+
+impl Actuator for CgroupCap {
+    fn name(&self) -> &'static str {
+        match self.version {
+            Version::V1 => "cgroup v1",
+            Version::V2 => "cgroup v2",
+        }
+    }
+
+    fn range(&self) -> CapRange {
+        self.shape.range()
+    }
+
+    fn period(&self) -> Nanos {
+        self.shape.longest()
+    }
+
+    fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
+        Ok(self.quota()?.map(Quota::share))
+    }
+
+    fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
+        let quota = self.shape.of(cap);
+        match self.version {
+            Version::V1 => self.write_v1(quota)?,
+            Version::V2 => {
+                self.write(MAX_V2, &format!("{} {}", quota.quota_us, quota.period_us))?
+            }
+        }
+        Ok(quota.share())
+    }
+
+    fn release(&mut self) -> Result<(), CapError> {
+        let (name, text) = match self.version {
+            Version::V1 => (QUOTA_V1, "-1"),
+            Version::V2 => (MAX_V2, "max"),
+        };
+        match self.write(name, text) {
+            Err(CapError::Gone { .. }) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Moves every process of a group to another and removes the group; nothing if it is gone.
+///
+/// # Errors
+/// It is still there: processes keep starting in it, or groups are below it.
+pub(crate) fn dissolve(group: &Path, to: &Path) -> Result<(), HostError> {
+    let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+    for _ in 0..DISSOLVE_TRIES {
+        for pid in fs::read_to_string(group.join(PROCESSES)).unwrap_or_default().lines() {
+            // It may have ended; what is left shows by the group that does not go.
+            let _ = write(&to.join(PROCESSES), pid);
+        }
+        match fs::remove_dir(group) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => last = error,
+        }
+        thread::sleep(DISSOLVE_POLL);
+    }
+    Err(HostError::io("remove the control group", group, last))
+}
+
+/// Moves a process to a group; nothing if either is gone.
+///
+/// # Errors
+/// The kernel refused.
+pub(crate) fn move_back(process: &Identity, to: &Path) -> Result<(), HostError> {
+    if !process.is_alive() {
+        return Ok(());
+    }
+    match write(&to.join(PROCESSES), &process.pid.to_string()) {
+        Err(error)
+            if ![libc::ESRCH, libc::ENOENT, libc::ENODEV]
+                .map(Some)
+                .contains(&error.raw_os_error()) =>
+        {
+            Err(HostError::io("move a process back to", to, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One call, as these files want it; never makes a file.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn files(version: Version) -> &'static [&'static str] {
+    match version {
+        Version::V1 => &[QUOTA_V1, PERIOD_V1],
+        Version::V2 => &[MAX_V2],
+    }
+}
+
+/// `10000 100000`, `max 100000`, `-1 100000`: the outer none for a text that is none of these.
+#[allow(clippy::option_option)]
+fn parse(text: &str) -> Option<Option<Quota>> {
+    let mut words = text.split_whitespace();
+    let (quota, period) = (words.next()?, words.next()?);
+    let period_us = period.parse().ok().filter(|us| *us > 0)?;
+    if matches!(quota, "max" | "-1") {
+        return Some(None);
+    }
+    Some(Some(Quota { quota_us: quota.parse().ok()?, period_us }))
+}
+
+/// The path after the colons of the line of `/proc/PID/cgroup` for the CPU controller.
+fn own_group(text: &str, version: Version) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let own = match version {
+            Version::V1 => controllers.split(',').any(|one| one == "cpu"),
+            Version::V2 => number == "0" && controllers.is_empty(),
+        };
+        own.then_some(path)
+    })
+}
+
+fn no_cap(path: &Path, text: &str) -> CapError {
+    let shown: String = text.chars().take(80).collect();
+    CapError::Refused { what: format!("read {}", path.display()), answer: format!("{shown:?}") }
+}
+
+const MAX_V2: &str = "cpu.max";
+const QUOTA_V1: &str = "cpu.cfs_quota_us";
+const PERIOD_V1: &str = "cpu.cfs_period_us";
+const PROCESSES: &str = "cgroup.procs";
+
+/// Control groups are folders: 255 bytes, with room for what is put around the name.
+pub const NAME_LEN_MAX: usize = 200;
+
+/// A process that ends is in its group until its parent heard of it.
+const DISSOLVE_TRIES: u32 = 50;
+const DISSOLVE_POLL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What bounds the CPU time of a router: control groups for processes and guests, deadline budgets
+//! for the kernel's own threads, Xen's schedulers for its guests. Which of them a host has is found
+//! by trying ([`probe`]); all stand behind one trait, [`Actuator`].
+
+mod actuator;
+pub mod cgroup;
+mod probe;
+mod quota;
+mod xl;
+pub mod xl_text;
+
+pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
+pub use cgroup::CgroupCap;
+pub use probe::{Means, probe};
+pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
+pub use xl::XlCap;

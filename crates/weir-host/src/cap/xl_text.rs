@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What Xen's `xl` and `xenstore-ls` print, read. Pure.
+//!
+//! Seen of Xen 4.17. A listing of a scheduler that does not run is empty, with exit status 0: which
+//! one runs is what `xl info` says. Errors are lines between the rows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use weir_units::Nanos;
+
+/// The scheduler of a hypervisor, or of a pool of its processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// Weights, and caps over accounting periods of its time slice.
+    Credit,
+    /// Weights and caps; the default since Xen 4.12.
+    Credit2,
+    /// Budget and period for each virtual processor.
+    Rtds,
+    /// Another, which has no caps.
+    Other(String),
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Credit => "credit",
+            Self::Credit2 => "credit2",
+            Self::Rtds => "rtds",
+            Self::Other(name) => name,
+        })
+    }
+}
+
+/// A guest, as `xl list` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Its name.
+    pub name: String,
+    /// Its number, which a restart changes.
+    pub id: u32,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// Its virtual processors.
+    pub vcpus: u32,
+    /// Letters of what it does: `r` running, `b` blocked, `p` paused, `s` shut down, `c` crashed,
+    /// `d` dying.
+    pub state: String,
+    /// CPU time of all of its virtual processors, in steps of 100 ms.
+    pub time: Nanos,
+}
+
+/// A guest's weight and cap under credit and credit2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainCap {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u32,
+    /// Its weight.
+    pub weight: u32,
+    /// Its cap in percent of one processor; 0: none.
+    pub cap_percent: u32,
+}
+
+/// A guest's budget under RTDS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainBudget {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u32,
+    /// Its virtual processor; none where the listing is of guests, and shows defaults.
+    pub vcpu: Option<u32>,
+    /// The period.
+    pub period: Nanos,
+    /// The time that it has in each.
+    pub budget: Nanos,
+    /// Whether it may also have what nobody else wants.
+    pub extra: bool,
+}
+
+/// A guest's virtual processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vcpu {
+    /// The guest's name.
+    pub name: String,
+    /// The guest's number.
+    pub id: u32,
+    /// Its number in the guest.
+    pub vcpu: u32,
+    /// The processor that it is on; none while it is off line.
+    pub cpu: Option<u32>,
+    /// CPU time, in steps of 100 ms.
+    pub time: Nanos,
+    /// The processors that it may run on, as `all` or `0,2-3`.
+    pub hard: String,
+}
+
+/// A guest's interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XenVif {
+    /// The guest's number.
+    pub domain: u32,
+    /// Its number in the guest.
+    pub index: u32,
+    /// Its device on this side: the `vifname` it was given, else `vif1.0`.
+    pub device: String,
+}
+
+/// A text that is not what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// What was read, as in `xl list`.
+    pub what: &'static str,
+    /// The line that is none of it, cut at 120 characters.
+    pub line: String,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` printed {:?}, which is none of its lines", self.what, self.line)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// The value of a key of `xl info`.
+pub fn info<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim_end() == key).then(|| value.trim())
+    })
+}
+
+/// The scheduler that runs, by `xl info`; none if the text does not say.
+pub fn scheduler(info_text: &str) -> Option<Scheduler> {
+    Some(match info(info_text, "xen_scheduler")? {
+        "credit" => Scheduler::Credit,
+        "credit2" => Scheduler::Credit2,
+        "rtds" => Scheduler::Rtds,
+        "" => return None,
+        other => Scheduler::Other(other.to_owned()),
+    })
+}
+
+/// The guests, by `xl list`, with or without `-v`.
+///
+/// # Errors
+/// A line is no row.
+pub fn domains(text: &str) -> Result<Vec<Domain>, TextError> {
+    rows("xl list", text, |words| {
+        let &[name, id, memory, vcpus, state, time, ..] = words else { return None };
+        let flags = state.len() == 6 && state.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        Some(Domain {
+            name: name.to_owned(),
+            id: id.parse().ok()?,
+            memory_mib: memory.parse().ok()?,
+            vcpus: vcpus.parse().ok()?,
+            state: flags.then(|| state.to_owned())?,
+            time: tenths(time)?,
+        })
+    })
+}
+
+/// Weights and caps, by `xl sched-credit` or `xl sched-credit2`, of all guests or of one.
+///
+/// # Errors
+/// A line is no row: what `xl` says where another scheduler runs.
+pub fn caps(text: &str) -> Result<Vec<DomainCap>, TextError> {
+    rows("xl sched-credit", text, |words| {
+        let &[name, id, weight, cap] = words else { return None };
+        let cap_percent = cap.parse().ok()?;
+        Some(DomainCap {
+            name: name.to_owned(),
+            id: id.parse().ok()?,
+            weight: weight.parse().ok()?,
+            cap_percent,
+        })
+    })
+}
+
+/// Budgets, by `xl sched-rtds`, with `-v` those of each virtual processor.
+///
+/// # Errors
+/// A line is no row.
+pub fn budgets(text: &str) -> Result<Vec<DomainBudget>, TextError> {
+    let micros = |text: &str| Some(Nanos::new(text.parse::<u64>().ok()?.checked_mul(1000)?));
+    rows("xl sched-rtds", text, |words| {
+        let (head, rest) = words.split_at_checked(words.len().checked_sub(3)?)?;
+        let (&[name, id, ref vcpu @ ..], &[period, budget, extra]) = (head, rest) else {
+            return None;
+        };
+        let vcpu = match vcpu {
+            [] => None,
+            [number] => Some(number.parse().ok()?),
+            _ => return None,
+        };
+        Some(DomainBudget {
+            name: name.to_owned(),
+            id: id.parse().ok()?,
+            vcpu,
+            period: micros(period)?,
+            budget: micros(budget)?,
+            extra: match extra {
+                "yes" => true,
+                "no" => false,
+                _ => return None,
+            },
+        })
+    })
+}
+
+/// Virtual processors, by `xl vcpu-list`.
+///
+/// # Errors
+/// A line is no row.
+pub fn vcpus(text: &str) -> Result<Vec<Vcpu>, TextError> {
+    rows("xl vcpu-list", text, |words| {
+        let &[name, id, vcpu, cpu, _state, time, hard, "/", _soft] = words else { return None };
+        Some(Vcpu {
+            name: name.to_owned(),
+            id: id.parse().ok()?,
+            vcpu: vcpu.parse().ok()?,
+            cpu: if cpu == "-" { None } else { Some(cpu.parse().ok()?) },
+            time: tenths(time)?,
+            hard: hard.to_owned(),
+        })
+    })
+}
+
+/// The time slice of credit, by the line about its pool: `tslice=30ms`.
+pub fn time_slice(text: &str) -> Option<Nanos> {
+    let line = text.lines().find(|line| line.starts_with(POOL_LINE))?;
+    let word = line.split_whitespace().find_map(|word| word.strip_prefix("tslice="))?;
+    let millis = word.strip_suffix("ms")?.parse::<u64>().ok()?;
+    millis.checked_mul(1_000_000).map(Nanos::new)
+}
+
+/// Pools of processors, by `xl cpupool-list -c`: name and processors as in `0,1`.
+///
+/// # Errors
+/// A line is no row.
+pub fn pools(text: &str) -> Result<Vec<(String, String)>, TextError> {
+    rows("xl cpupool-list -c", text, |words| {
+        let &[name, cpus] = words else { return None };
+        let list = cpus.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '-');
+        list.then(|| (name.to_owned(), cpus.to_owned()))
+    })
+}
+
+/// A guest's interfaces, by `xl network-list`; a device that was given a name does not show here.
+///
+/// # Errors
+/// A line is no row.
+pub fn network(text: &str) -> Result<Vec<XenVif>, TextError> {
+    rows("xl network-list", text, |words| {
+        let (_, path) = words.split_first()?.1.split_last().map(|(last, rest)| (rest, *last))?;
+        let (domain, index, rest) = backend(path)?;
+        rest.is_empty().then(|| unnamed(domain, index))
+    })
+}
+
+/// All interfaces of all guests, by `xenstore-ls -f`, with their devices. Other lines are passed
+/// over: the store has thousands.
+pub fn vifs(text: &str) -> Vec<XenVif> {
+    let mut found: Vec<XenVif> = Vec::new();
+    for line in text.lines() {
+        let Some((path, value)) = line.split_once(" = ") else { continue };
+        let Some((domain, index, key)) = backend(path) else { continue };
+        let place = found.iter().position(|vif| (vif.domain, vif.index) == (domain, index));
+        let place = place.unwrap_or_else(|| {
+            found.push(unnamed(domain, index));
+            found.len() - 1
+        });
+        let name = value.trim_matches('"');
+        if let (true, Some(vif)) = (key == "vifname" && !name.is_empty(), found.get_mut(place)) {
+            vif.device = name.to_owned();
+        }
+    }
+    found
+}
+
+fn unnamed(domain: u32, index: u32) -> XenVif {
+    XenVif { domain, index, device: format!("vif{domain}.{index}") }
+}
+
+/// `/local/domain/0/backend/vif/1/0/KEY`: 1, 0 and KEY, which may be empty.
+fn backend(path: &str) -> Option<(u32, u32, &str)> {
+    let (_, rest) = path.strip_prefix("/local/domain/")?.split_once("/backend/vif/")?;
+    let (domain, rest) = rest.split_once('/')?;
+    let (index, key) = rest.split_once('/').unwrap_or((rest, ""));
+    Some((domain.parse().ok()?, index.parse().ok()?, key))
+}
+
+/// What `row` makes of the words of each line that is neither a head nor about a pool.
+fn rows<T>(
+    what: &'static str,
+    text: &str,
+    row: impl Fn(&[&str]) -> Option<T>,
+) -> Result<Vec<T>, TextError> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let head = matches!(words.first(), None | Some(&("Name" | "Idx")));
+        if head || line.starts_with(POOL_LINE) {
+            continue;
+        }
+        let wrong = || TextError { what, line: line.chars().take(LINE_MAX).collect() };
+        found.push(row(&words).ok_or_else(wrong)?);
+    }
+    Ok(found)
+}
+
+/// `11.5` seconds.
+fn tenths(text: &str) -> Option<Nanos> {
+    let (seconds, tenth) = text.split_once('.')?;
+    let digit = u64::from_str(tenth).ok().filter(|_| tenth.len() == 1)?;
+    let tenths = seconds.parse::<u64>().ok()?.checked_mul(10)?.checked_add(digit)?;
+    tenths.checked_mul(100_000_000).map(Nanos::new)
+}
+
+const POOL_LINE: &str = "Cpupool ";
+const LINE_MAX: usize = 120;
