@@ -2,7 +2,7 @@
 //! The way out: the next frame of a port's tree, or of what was scheduled for a vif.
 
 use weir_policy::Direction;
-use weir_sched::{Packet, WaitReason};
+use weir_sched::Packet;
 use weir_units::Instant;
 
 use crate::frame::mark_congestion;
@@ -236,9 +236,6 @@ impl Switch {
             self.advance_port(now, port, pool);
         }
         let Some((slot, frame)) = self.unstage(vif) else {
-            if self.vifs[vif].receiving == 0 {
-                return Transmit::Idle;
-            }
             return self.wait_of_vif(port);
         };
         self.queued = self.queued.saturating_sub(1);
@@ -258,8 +255,7 @@ impl Switch {
         let first = if receive.next() <= local.next() { receive } else { local };
         match first.waiting() {
             Served::Wait { until, why } => Transmit::Wait { until, why },
-            // Frames are held, so a tree has them; it may give one at any time.
-            _ => Transmit::Wait { until: first.next(), why: WaitReason::LinkBusy },
+            _ => Transmit::Idle,
         }
     }
 
@@ -346,7 +342,9 @@ impl Switch {
             self.removed += 1;
             return self.give_up(from, Direction::Send, packet, Reason::Removed, pool);
         }
-        if let Err(reason) = self.check_receive_room(to) {
+        // Until it crosses it takes room of its sender alone, so that a sender's backlog takes
+        // nothing from what others may send here. It has its place in the pool already.
+        if let Err(reason) = self.check_receive_room(to, self.queued.saturating_sub(1)) {
             let counters = self.vif_counters(to, Direction::Receive);
             counters.received.add(slot.len);
             counters.drop(reason, slot.len);

@@ -225,7 +225,7 @@ impl Switch {
         let measure = Measure::PacketsAndBytes(accounted);
         let refused = match self.check_local_room(from) {
             Err(reason) => Some(reason),
-            Ok(()) => self.admit_local(now, to, arrival, measure, pool).err().map(|reason| {
+            Ok(()) => self.admit_receive(now, to, arrival, measure, pool).err().map(|reason| {
                 let counters = self.vif_counters(to, Direction::Receive);
                 counters.received.add(bytes);
                 counters.drop(reason, bytes);
@@ -241,21 +241,6 @@ impl Switch {
                 pool.free(arrival.frame.id);
             }
         }
-    }
-
-    /// Whether the receiver lets a local frame pass. Its room is asked for when the frame crosses:
-    /// what waits for its sender's turn is the sender's, and takes nothing from what others may
-    /// send to the same vif.
-    fn admit_local<P: FramePool>(
-        &mut self,
-        now: Instant,
-        to: usize,
-        arrival: Arrival,
-        measure: Measure,
-        pool: &mut P,
-    ) -> Result<(), Reason> {
-        self.check_receive_filter(to, arrival, pool)?;
-        self.police.admit(now, self.vifs[to].receive_chain, measure)
     }
 
     /// Whether the sender's own bounds let a local frame pass: asked before the receiver is

@@ -148,17 +148,6 @@ impl Switch {
         measure: Measure,
         pool: &mut P,
     ) -> Result<(), Reason> {
-        self.check_receive_filter(to, arrival, pool)?;
-        self.check_receive_room(to)?;
-        self.police.admit(now, self.vifs[to].receive_chain, measure)
-    }
-
-    pub(crate) fn check_receive_filter<P: FramePool>(
-        &self,
-        to: usize,
-        arrival: Arrival,
-        pool: &mut P,
-    ) -> Result<(), Reason> {
         if self.vifs[to].has_filter {
             let rules = &self.policy.vifs[to].filter;
             let data = pool.data(arrival.frame);
@@ -166,16 +155,17 @@ impl Switch {
                 return Err(Reason::Filtered);
             }
         }
-        Ok(())
+        self.check_receive_room(to, self.queued)?;
+        self.police.admit(now, self.vifs[to].receive_chain, measure)
     }
 
-    /// Whether one more frame may be held towards a vif.
-    pub(crate) fn check_receive_room(&self, to: usize) -> Result<(), Reason> {
+    /// Whether one more frame may be held towards a vif, where `queued` others are held in all.
+    pub(crate) fn check_receive_room(&self, to: usize, queued: u32) -> Result<(), Reason> {
         let state = &self.vifs[to];
         if state.receiving >= state.receive_bound {
             return Err(Reason::QueuePackets);
         }
-        if self.room.left(self.queued, state.receiving, state.receive_floor) == 0 {
+        if self.room.left(queued, state.receiving, state.receive_floor) == 0 {
             return Err(Reason::PoolShare);
         }
         Ok(())

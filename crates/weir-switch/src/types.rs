@@ -22,6 +22,6 @@ pub enum Transmit {
         /// What is waited for.
         why: WaitReason,
     },
-    /// Nothing is queued.
+    /// Nothing is queued: for a vif, in neither of the trees that feed it.
     Idle,
 }

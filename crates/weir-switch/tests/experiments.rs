@@ -248,6 +248,28 @@ fn a_limited_neighbours_backlog_takes_nothing_from_the_wire() {
     rig.check();
 }
 
+/// What finds no room at its receiver takes none of its receiver's packets either.
+#[test]
+fn a_flood_into_a_full_queue_takes_nothing_from_the_receivers_rate() {
+    let mut policy = node(BitRate::from_mbps(100));
+    let gold = policy.add_slice(Slice::new("gold"));
+    let (a, b) = (common::vif(&mut policy, "a", gold), common::vif(&mut policy, "b", gold));
+    policy[b].receive_queue.packets = 4;
+    policy[b].receive.max_pps = Some(weir_units::PacketRate::from_pps(1_000));
+    let mut rig = rig(&policy);
+    rig.put_vif(b, &common::ether(mac(GATEWAY), mac(b.0 + 1), 60, 9));
+    rig.drain();
+    for number in 0..1_000 {
+        rig.put_vif(a, &common::ether(mac(b.0 + 1), mac(a.0 + 1), 60, number));
+        rig.switch.advance(rig.now, &mut rig.pool);
+    }
+    let got = rig.vif_counters(b, Direction::Receive);
+    assert_eq!(got.dropped_for(Reason::QueuePackets).packets, 996);
+    assert_eq!(got.dropped_for(Reason::VifPackets).packets, 0, "{got:?}");
+    rig.drain();
+    rig.check();
+}
+
 /// A neighbour's frame that finds no room is counted at both.
 #[test]
 fn a_local_frame_that_finds_no_room_is_refused_when_it_crosses() {
