@@ -56,15 +56,14 @@ impl Server {
         let (stop, stopped) = watch::channel(());
         let (told, started) = sync_channel(1);
         let thread = std::thread::Builder::new().name("weir-api".into()).spawn(move || {
-            // Held until the thread ends. Where it is refused, work goes on anywhere.
-            let wish = Wish { cpu: processor, class: Class::Normal { nice: NICE } };
-            let _held = cpu::Reservation::take(wish).ok();
+            // Held until the thread ends.
+            let _held = processor.and_then(hold);
             let limits = Limits::of(&api);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads(limits.blocking_threads)
                 .thread_name("weir-api-work")
-                .on_thread_start(move || raise(wish))
+                .on_thread_start(move || hold_until_it_ends(processor))
                 .build();
             let runtime = match runtime {
                 Ok(runtime) => runtime,
@@ -114,12 +113,19 @@ impl Drop for Server {
     }
 }
 
-/// A thread that another starts is an ordinary one, on that one's processor.
-fn raise(wish: Wish) {
+/// Before ordinary work, on the processor that is not the worker's; at least there, where a process
+/// may not put itself before others. Where both are refused, work goes on anywhere.
+fn hold(processor: u32) -> Option<cpu::Reservation> {
+    let wish = |nice| Wish { cpu: Some(processor), class: Class::Normal { nice } };
+    cpu::Reservation::take(wish(NICE)).or_else(|_| cpu::Reservation::take(wish(0))).ok()
+}
+
+/// The same for a thread that another starts, which is an ordinary one.
+fn hold_until_it_ends(processor: Option<u32>) {
     thread_local! {
         static HELD: RefCell<Option<cpu::Reservation>> = const { RefCell::new(None) };
     }
-    HELD.with_borrow_mut(|held| *held = cpu::Reservation::take(wish).ok());
+    HELD.set(processor.and_then(hold));
 }
 
 fn bind(path: &Path) -> io::Result<StdListener> {
@@ -267,7 +273,7 @@ fn refusal_text(error: &ApiError) -> Vec<u8> {
 }
 
 /// Who asks or changes something is answered also while the machine's processors are full: before
-/// ordinary work, after the worker, which is at -20.
+/// ordinary work, after a worker with a processor of its own, which is at -20 or real-time.
 const NICE: i32 = -10;
 /// What a reader may pause: of a capture, say, into a program that is stopped for a moment.
 const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

@@ -234,7 +234,9 @@ fn set_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
     match class {
         Class::Normal { nice } => {
             attr.nice = nice;
-            attr.flags = 0;
+            if nice >= 0 {
+                attr.flags = 0;
+            }
         }
         Class::Fifo { priority } => {
             attr.policy = SCHED_FIFO;
