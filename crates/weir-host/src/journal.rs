@@ -180,6 +180,20 @@ impl Journal {
         Ok(report)
     }
 
+    /// Strikes out the changes for which `wanted` says so, given what they are for: what they
+    /// changed is gone, and the changes with it.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn forget_those(&mut self, wanted: impl Fn(&str) -> bool) -> Result<(), HostError> {
+        while let Some(at) = self.content.changes.iter().position(|change| wanted(&change.what)) {
+            let sequence = self.content.changes[at].sequence;
+            self.append(&Line::Undone { sequence })?;
+            self.content.changes.remove(at);
+        }
+        Ok(())
+    }
+
     /// Undoes everything, last change first, and removes the journal if nothing is left of it.
     ///
     /// # Errors

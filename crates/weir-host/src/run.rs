@@ -459,6 +459,7 @@ const GONE: &[&str] = &[
     "Cannot assign requested address",
     "not found",
     "not mounted",
+    "no mount point specified",
     "is an invalid domain identifier",
 ];
 

@@ -42,6 +42,21 @@ fn changes_are_undone_last_first_and_nothing_is_left() {
 }
 
 #[test]
+fn what_is_forgotten_is_never_undone() {
+    let test = TestState::new("forgotten");
+    let mut journal = Journal::open(&test.state, "lab-a", NOW).unwrap();
+    for (what, undo) in [change(1), change(2), change(3)] {
+        journal.record(&what, undo).unwrap();
+    }
+    journal.forget_those(|what| !what.ends_with('2')).unwrap();
+    drop(journal);
+    let host = Recorder::default();
+    Journal::open(&test.state, "lab-a", NOW).unwrap().undo_all(&host).unwrap();
+    let lines: Vec<String> = host.commands().iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["ip link del weir2"]);
+}
+
+#[test]
 fn what_is_gone_counts_as_undone_and_what_stays_is_tried_again() {
     let test = TestState::new("again");
     let mut journal = Journal::open(&test.state, "lab-a", NOW).unwrap();

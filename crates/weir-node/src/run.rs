@@ -115,17 +115,14 @@ pub fn run<S>(
         }
         None => Takeover::begin(&policy, &options.state, report)?,
     };
-    let pins = pins.or_else(|| match takeover.make_bpf_system(&options.state) {
-        Ok(()) => Pins::of(options.state.path(), &policy.node.name),
-        Err(error) => {
-            report(&format!("nothing forwards while no node runs: {error}"));
-            None
-        }
-    });
     let socket = control::socket_path(options.state.path(), &policy.node.name);
     let mut noted = takeover.will_leave(&socket);
-    if let Some(pins) = &pins {
-        noted = noted.and_then(|()| takeover.will_leave_folder(pins.folder()));
+    match &pins {
+        Some(pins) => noted = noted.and_then(|()| takeover.will_leave_folder(pins.folder())),
+        None => report(
+            "no BPF file system: nothing forwards while no node runs \
+             (`mount -t bpf bpf /sys/fs/bpf` makes one)",
+        ),
     }
     let site = Site::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
     site.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));

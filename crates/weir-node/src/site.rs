@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use weir_policy::{Kind, Policy};
-use weir_ports::Remains;
+use weir_ports::{Remains, device_number};
 use weir_switch::Switch;
 use weir_units::Instant;
 
@@ -181,7 +181,10 @@ impl Site {
         };
         let devices: Vec<String> = left.iter().map(|left| left.device.clone()).collect();
         forget(commands, left.into_iter().map(|left| opener.shut(left)).collect());
-        let back = self.takeover.hand_back(&devices).err();
+        let gone = |device: &&String| device_number(device) != self.devices.get(*device).copied();
+        let gone: Vec<String> = devices.iter().filter(gone).cloned().collect();
+        let back = self.takeover.forget(&gone).and_then(|()| self.takeover.hand_back(&devices));
+        let back = back.err();
         match (outcome, back) {
             (Err(text), back) => Err(refused(with(text, back))),
             (Ok(()), back) => {

@@ -12,7 +12,7 @@ use weir_host::journal::{self, Journal};
 use weir_host::run::{Host, Platform};
 use weir_host::{HostError, StateDir, Undo, netns};
 use weir_policy::{Direction, Kind, Policy, Port, Vif};
-use weir_ports::{Pins, device_number};
+use weir_ports::device_number;
 
 use crate::error::NodeError;
 use crate::{present, redirect, reservation};
@@ -54,10 +54,10 @@ pub struct PlanView {
 }
 
 impl Plan {
-    /// The plan for `policy` of a node whose state is in `state`: for the part of it whose devices
-    /// are there, as a run would begin. Reads the host, touches nothing.
+    /// The plan for `policy`: for the part of it whose devices are there, as a run would begin.
+    /// Reads the host, touches nothing.
     #[must_use]
-    pub fn of(policy: &Policy, state: &StateDir) -> Self {
+    pub fn of(policy: &Policy) -> Self {
         let host = Host::default();
         let (mut changes, mut problems) = (Vec::new(), Vec::new());
         let namespace = netns::current().unwrap_or_else(|error| {
@@ -80,9 +80,6 @@ impl Plan {
             }
         }
         changes.extend(reservation::changes(&policy.node));
-        if Pins::of(state.path(), &policy.node.name).is_none() {
-            changes.push(host::bpf_system(&Pins::own_system(state.path())));
-        }
         let waits = present::waiting(policy, &part).into_iter().collect();
         Self { policy: policy.to_toml(), paths: paths(policy), waits, changes, problems }
     }
@@ -173,14 +170,6 @@ impl Takeover {
             return Err(error.into());
         }
         Ok(Some(takeover))
-    }
-
-    /// Mounts a BPF file system where [`weir_ports::Pins`] looks for the node's own.
-    ///
-    /// # Errors
-    /// The kernel has none, or the node may not mount; then nothing has changed.
-    pub(crate) fn make_bpf_system(&mut self, state: &StateDir) -> Result<(), HostError> {
-        host::apply(&mut self.journal, &[host::bpf_system(&Pins::own_system(state.path()))])
     }
 
     /// Notes a file that the node makes, so that it goes even if the node is killed.
@@ -277,6 +266,20 @@ impl Takeover {
             host.run(command)?;
         }
         host::apply(&mut self.journal, &new)
+    }
+
+    /// Strikes out what was changed of these devices, which are gone: to run the way back of each
+    /// took a third of a second in which no device was taken. What was moved from one of them to
+    /// the host's own vif is left to [`Self::hand_back`].
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn forget(&mut self, devices: &[String]) -> Result<(), HostError> {
+        let of = |what: &str| {
+            let device = what.split_once(": ").map(|(device, _)| device);
+            device.is_some_and(|device| devices.iter().any(|gone| gone == device))
+        };
+        self.journal.forget_those(|what| of(what) && !what.contains(HOST_MOVES))
     }
 
     /// Hands these devices back; one that was never taken is no error.

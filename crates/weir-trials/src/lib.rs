@@ -8,6 +8,7 @@
 //! Experiments use two processors: the worker has the last one for itself, senders, receivers and
 //! the kernel's own work share the others.
 
+mod bpf_system;
 pub mod clock;
 pub mod conformance;
 mod cpu_time;

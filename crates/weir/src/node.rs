@@ -153,9 +153,8 @@ impl Node {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Run { config, dry_run, json, confirm, without_overlay } => {
-                let state = StateDir::from_env();
                 if dry_run {
-                    let plan = Plan::of(&weir_node::read_policy(&config)?, &state);
+                    let plan = Plan::of(&weir_node::read_policy(&config)?);
                     if json {
                         output::print_own(&plan.view())?;
                     } else {
@@ -166,6 +165,7 @@ impl Node {
                 }
                 weir_host::process::use_one_heap();
                 let confirm = confirm.map(|time| Duration::from_nanos(time.as_nanos()));
+                let state = StateDir::from_env();
                 let options = Options { config, confirm, without_overlay, state };
                 let ended =
                     weir_node::run(&options, &mut |line| eprintln!("{line}"), Server::start)?;

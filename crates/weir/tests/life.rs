@@ -63,23 +63,6 @@ fn the_next_start_goes_on_with_what_a_node_left() {
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
 }
 
-/// Where no BPF file system is, a node mounts one of its own, and takes it away when it ends.
-#[test]
-fn a_node_brings_its_own_bpf_file_system() {
-    let Some(site) = Site::up("weir-t-bpf", TOPOLOGY, POLICY) else { return };
-    let folder = site.path("bpf");
-    let plan = site.weir(&["node", "run", "--dry-run", "--config", &site.path("node.toml")]);
-    let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
-    assert!(plan.contains(&format!("mount -t bpf bpf {folder}")), "{plan}");
-    let node = site.run(&[]);
-    site.wait_for_node();
-    // `ip netns exec` gave the process mounts of its own.
-    let mounts = std::fs::read_to_string(format!("/proc/{}/mounts", node.id())).unwrap();
-    assert!(mounts.contains(&format!("bpf {folder} bpf")), "{mounts}");
-    site.stop(node);
-    assert!(!std::path::Path::new(&folder).exists());
-}
-
 /// The host's own vif comes and goes with a node: a start that has another one than the node which
 /// left does not go on with what is there, but begins anew, with it or without.
 #[test]

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Changes of a host that `weir node run` makes, as a plan: what is done, and the way back of it.
 //!
-//! [`take_device`], [`host_vif`], [`spare_cpu`] and [`bpf_system`] read the host and give
-//! [`Change`]s; printing them is the dry run; [`apply`] makes them, each written down in the journal
-//! first.
+//! [`take_device`], [`host_vif`] and [`spare_cpu`] read the host and give [`Change`]s; printing
+//! them is the dry run; [`apply`] makes them, each written down in the journal first.
 
-mod bpf_system;
 mod spare;
 mod take;
 mod vif;
 
 use std::fmt;
 
-pub use bpf_system::bpf_system;
 pub use spare::spare_cpu;
 pub use take::{Take, take_device};
 pub use vif::{HostVif, host_vif};

@@ -34,10 +34,11 @@ impl Scene<'_> {
         // Active queue management keeps queues short and may drop nothing: what waits at both
         // ends is held by a limit that is reached, if there is one.
         let waited = flow.waited.packets > 0 && flow.waits.packets > 0;
-        if waited && !self.is_held(id, direction) {
-            if let Some(found) = self.by_rates(id, direction, FULL) {
-                return found;
-            }
+        if waited
+            && !self.is_held(id, direction)
+            && let Some(found) = self.by_rates(id, direction, FULL)
+        {
+            return found;
         }
         if !self.is_held(id, direction) {
             let bits = bits(self.got_bps(id, direction));
@@ -54,7 +55,7 @@ impl Scene<'_> {
         &self,
         id: VifId,
         direction: Direction,
-        full: Percent,
+        full: Threshold,
     ) -> Option<(Limiter, String)> {
         let limit = self.by_limits(id, direction, full);
         limit.or_else(|| self.by_port(id, direction, full))
@@ -105,7 +106,7 @@ impl Scene<'_> {
         &self,
         id: VifId,
         direction: Direction,
-        full: Percent,
+        full: Threshold,
     ) -> Option<(Limiter, String)> {
         let vif = &self.policy[id];
         let own = vif.share(direction);
@@ -144,7 +145,7 @@ impl Scene<'_> {
         share: &Share,
         members: &[VifId],
         direction: Direction,
-        full: Percent,
+        full: Threshold,
     ) -> Option<(bool, String)> {
         let got_bps = members.iter().map(|id| self.got_bps(*id, direction)).sum::<u64>();
         let packets = members.iter().map(|id| self.flow(*id, direction).got.packets).sum::<u64>();
@@ -157,7 +158,12 @@ impl Scene<'_> {
     }
 
     /// The port is full: by its guarantee, or by what it shares with others.
-    fn by_port(&self, id: VifId, direction: Direction, full: Percent) -> Option<(Limiter, String)> {
+    fn by_port(
+        &self,
+        id: VifId,
+        direction: Direction,
+        full: Threshold,
+    ) -> Option<(Limiter, String)> {
         let vif = &self.policy[id];
         let rate = self.policy[vif.port].rate.as_bps();
         let all = self.port_bps(vif.port, direction);
@@ -223,11 +229,11 @@ impl Scene<'_> {
     }
 }
 
-/// The part of a rate from which on it counts as used.
+/// The part of a rate, in percent, from which on it counts as used.
 #[derive(Clone, Copy)]
-struct Percent(u8);
+struct Threshold(u8);
 
-impl Percent {
+impl Threshold {
     fn is(self, got: u64, most: u64) -> bool {
         u128::from(got) * 100 >= u128::from(most) * u128::from(self.0)
     }
@@ -248,12 +254,12 @@ pub(super) fn bits(bps: u64) -> String {
 
 /// The conformance suite calls a link full at 98 % and a rate reached at 99; a status is taken a
 /// little apart from the second's end.
-const FULL: Percent = Percent(97);
+const FULL: Threshold = Threshold(97);
 
 /// A bucket of 64 packets overflows, and a link stands idle, while the machine keeps the worker
 /// from its processor: what is held all the same, and is no nearer to any other limit, is held by
 /// this one.
-const NEARLY_FULL: Percent = Percent(90);
+const NEARLY_FULL: Threshold = Threshold(90);
 
 /// A sender of TCP loses about one packet in some thousands at a rate that suits it.
 const HELD_PARTS: u64 = 200;

@@ -59,8 +59,7 @@ pub(crate) fn declared_no_std(file: &File) -> Vec<Problem> {
 const UNSAFE: &[&str] = &["crates/weir-ports/", "crates/weir-host/", "proof/no-std/"];
 
 /// Pure, and linked without an operating system.
-const NO_STD: &[&str] =
-    &["weir-units", "weir-sched", "weir-control", "weir-policy", "weir-switch"];
+const NO_STD: &[&str] = &["weir-units", "weir-sched", "weir-control", "weir-policy", "weir-switch"];
 
 /// Pure, on top of the standard library.
 const PURE: &[&str] = &["weir-result"];
