@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Caps on the real kernel: a process that spins in a control group of Weir's.
+//! Caps on the real kernel: a process that spins in a control group of Weir's; a namespace router
+//! under a flood with deadline budgets on its NAPI threads.
 // A test may panic.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
+use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{TestState, is_root};
-use weir_host::cap::{Actuator, CapError, CgroupCap, QuotaShape, cgroup, check_period};
+use weir_host::cap::napi::{self, NapiDevice};
+use weir_host::cap::{
+    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, cgroup, check_period,
+};
+use weir_host::cpu::{self, Class};
 use weir_host::host;
 use weir_host::journal::Journal;
+use weir_host::netns;
 use weir_host::process::{self, Identity};
+use weir_host::run::{self, Host, Platform};
 use weir_units::{CpuShare, Nanos};
 
 /// A process that uses as much CPU time as it gets.
@@ -105,4 +114,155 @@ fn a_process_that_spins_gets_its_cap() {
     assert_eq!(after, before);
     assert!(matches!(cap.set(CpuShare::ONE), Err(CapError::Gone { .. })));
     assert!(process::is_root() && spinner.identity().is_alive());
+}
+
+/// A router in a namespace of its own, with its traffic source and sink in another.
+struct Router {
+    source: String,
+    router: String,
+}
+
+impl Router {
+    fn new() -> Self {
+        let pid = std::process::id();
+        let made = Self { source: format!("weir-tg-{pid}"), router: format!("weir-vr-{pid}") };
+        for name in [&made.source, &made.router] {
+            netns::create(&Host::default(), name).unwrap();
+        }
+        let (tg, vr) = (&made.source, &made.router);
+        let ip = [
+            format!("link add p0 netns {tg} type veth peer name v0 netns {vr}"),
+            format!("link add p1 netns {tg} type veth peer name v1 netns {vr}"),
+        ];
+        Host::default().run(&run::Command::batch("ip", ip)).unwrap();
+        let inside = |name: &str, lines: &[&str]| {
+            let batch = run::Command::batch("ip", lines).in_namespace(name);
+            Host::default().run(&batch).unwrap();
+        };
+        inside(vr, &["addr add 10.8.1.1/24 dev v0", "addr add 10.8.2.1/24 dev v1"]);
+        inside(vr, &["link set v0 up", "link set v1 up"]);
+        inside(tg, &["addr add 10.8.1.2/24 dev p0", "link set p0 up", "link set p1 up"]);
+        inside(tg, &["route add 10.8.2.0/24 via 10.8.1.1"]);
+        inside(vr, &["neigh add 10.8.2.2 lladdr 02:00:00:00:00:02 dev v1"]);
+        let forward = run::Command::line("sysctl -qw net.ipv4.ip_forward=1").in_namespace(vr);
+        Host::default().run(&forward).unwrap();
+        made
+    }
+
+    fn device(&self, name: &str, peer: &str) -> NapiDevice {
+        NapiDevice {
+            device: name.to_owned(),
+            namespace: Some(self.router.clone()),
+            peer: Some((peer.to_owned(), Some(self.source.clone()))),
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        for name in [&self.source, &self.router] {
+            let _ = netns::delete(&Host::default(), name);
+        }
+    }
+}
+
+/// Sends small datagrams through the router for as long as `on` says.
+fn flood(namespace: &str, on: &AtomicBool) {
+    netns::in_namespace(namespace, || {
+        let socket = UdpSocket::bind("10.8.1.2:0").unwrap();
+        while on.load(Ordering::Relaxed) {
+            for _ in 0..64 {
+                let _ = socket.send_to(&[7; 22], "10.8.2.2:9");
+            }
+        }
+    })
+    .unwrap();
+}
+
+/// What the router's threads use in a second, in percent of a processor.
+fn used(cap: &mut DeadlineCap) -> f64 {
+    let (before, started) = (cap.used().unwrap(), Instant::now());
+    thread::sleep(Duration::from_secs(1));
+    let nanos = (cap.used().unwrap().as_nanos() - before.as_nanos()) as f64;
+    100.0 * nanos / started.elapsed().as_nanos() as f64
+}
+
+/// A cap of so many percent, on a router that uses `free` percent without one.
+fn holds(cap: &mut DeadlineCap, percent: u32, free: f64) {
+    let asked = CpuShare::from_percent(percent);
+    assert_eq!(cap.set(asked).unwrap(), asked);
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(200));
+        cap.tend().unwrap();
+    }
+    let found = cap.in_force().unwrap().unwrap().as_ppm();
+    assert!(found.abs_diff(asked.as_ppm()) <= 1000, "{found} ppm");
+    let parts: Vec<u32> = cap.parts().map(CpuShare::as_ppm).collect();
+    let held = used(cap);
+    println!("cap {percent} %: used {held:.2} %, parts {parts:?} ppm");
+    let bound = f64::from(percent);
+    if free <= 2.0 * bound {
+        println!("SKIPPED a cap of {percent} %: the flood needs {free:.1} % only");
+        return;
+    }
+    assert!(held <= bound * 1.1 + 0.5, "{held} % under {percent} %");
+    assert!(held >= bound * 0.6, "{held} % under {percent} %");
+    assert!(parts[0] > parts[1], "the flooded thread has the larger part: {parts:?}");
+}
+
+/// Goal: the threads of a flooded router use what their budgets come to and no more, the idle one
+/// keeps its floor, and everything is as it was afterwards.
+#[test]
+fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
+    const TEST: &str = "a_flooded_namespace_router_is_held_by_deadline_budgets";
+    if !is_root(TEST) {
+        return;
+    }
+    let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
+    let class = Class::Deadline { runtime, deadline: period, period };
+    if let Err(error) = cpu::probe(cpu::Wish { cpu: None, class }) {
+        return println!("SKIPPED {TEST}: {error}");
+    }
+    let state = TestState::new("napi");
+    let mut journal = Journal::open(&state.state, "napi", Duration::ZERO).unwrap();
+    let router = Router::new();
+    let mut threads = Vec::new();
+    for (name, peer) in [("v0", "p0"), ("v1", "p1")] {
+        let before = napi::threads_named(name);
+        let changes = napi::threaded(&Host::default(), &router.device(name, peer)).unwrap();
+        if changes.is_empty() {
+            return println!("SKIPPED {TEST}: no NAPI threads in this kernel");
+        }
+        host::apply(&mut journal, &changes).unwrap();
+        threads.extend(napi::new_threads(name, &before).unwrap());
+    }
+    let budgets = Budgets::of(2, CpuShare::ZERO);
+    let mut cap = DeadlineCap::new(&mut journal, "vr1", &threads, budgets.clone()).unwrap();
+    assert_eq!(cap.in_force().unwrap(), None);
+    let on = AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| flood(&router.source, &on));
+        thread::sleep(Duration::from_millis(300));
+        let free = used(&mut cap);
+        println!("without a cap: {free:.2} % of a processor");
+        for percent in [5, 10] {
+            holds(&mut cap, percent, free);
+        }
+        on.store(false, Ordering::Relaxed);
+    });
+    assert_eq!(budgets.granted(), CpuShare::from_percent(10));
+    cap.release().unwrap();
+    assert_eq!((cap.in_force().unwrap(), budgets.granted()), (None, CpuShare::ZERO));
+    cap.set(CpuShare::from_percent(20)).unwrap();
+    let report = journal.undo_all(&Host::default()).unwrap();
+    assert!(report.failed.is_empty(), "{report:?}");
+    thread::sleep(Duration::from_millis(100));
+    assert!(threads.iter().all(|thread| {
+        let class = cpu::class_of_thread(*thread);
+        !thread.is_alive() || matches!(class, Ok(Class::Normal { .. }))
+    }));
+    if threads.iter().all(|thread| !thread.is_alive()) {
+        let gone = cap.set(CpuShare::from_percent(10)).unwrap_err();
+        assert!(matches!(gone, CapError::Gone { .. }), "{gone}");
+    }
 }

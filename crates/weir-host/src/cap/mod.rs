@@ -4,14 +4,19 @@
 //! by trying ([`probe`]); all stand behind one trait, [`Actuator`].
 
 mod actuator;
+mod budget;
 pub mod cgroup;
+mod deadline;
+pub mod napi;
 mod probe;
 mod quota;
 mod xl;
 pub mod xl_text;
 
 pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
+pub use budget::{Budgets, Need, PERCENT_GRANTED, RUNTIME_LEAST, runtime, split};
 pub use cgroup::CgroupCap;
+pub use deadline::{DeadlineCap, PERIOD};
 pub use probe::{Means, probe};
 pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
 pub use xl::XlCap;

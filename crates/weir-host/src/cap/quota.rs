@@ -42,7 +42,7 @@ impl QuotaShape {
     /// [`PERIOD_US`], or a third of the sampling period if that is shorter; and a least cap whose
     /// period, too, is at most that third.
     ///
-    /// Sampled every second, the least cap is 1 %; every 100 ms, 3.0304 %; every 10 ms, 30.03 %.
+    /// Sampled every second, the least cap is 1 %; every 100 ms, 3.0001 %; every 10 ms, 30.0031 %.
     ///
     /// # Errors
     /// The sampling period is below 3 ms: no cap of one processor would be left; or `most` is below
