@@ -21,7 +21,8 @@ pub struct InstanceConfig {
     pub release_after: Nanos,
     /// Decisions that are kept.
     pub log: usize,
-    /// Decides and logs, and commands nothing.
+    /// Decides and logs, and commands nothing. Each decision is the first step from what really is
+    /// in force: what a controller would go on to learn under its own settings does not show.
     pub dry_run: bool,
 }
 
@@ -96,6 +97,9 @@ pub struct Status {
     pub set_point: PacketRate,
     /// What is in force by it, as far as it was told; while released, what will be set again.
     pub in_force: Option<Settings>,
+    /// Whether cap and limit are in force although they should not be: a release failed, and is
+    /// tried again with each reading.
+    pub owes_release: bool,
     /// The latest sample.
     pub sample: Option<Sample>,
     /// What its controller believes.
@@ -128,9 +132,20 @@ pub struct Instance {
     failing: u32,
     /// In [`Phase::Released`]: samples to wait for before trying again.
     retry: u32,
+    /// A release that failed.
+    owed: bool,
     due: Instant,
     log: DecisionLog,
-    counts: [u64; 4],
+    counts: Counts,
+}
+
+/// Since the instance was made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    samples: u64,
+    faults: u64,
+    commands: u64,
+    failures: u64,
 }
 
 impl Instance {
@@ -148,9 +163,10 @@ impl Instance {
             missed: 0,
             failing: 0,
             retry: 0,
+            owed: false,
             due: Instant::FAR_FUTURE,
             log: DecisionLog::new(config.log),
-            counts: [0; 4],
+            counts: Counts::default(),
         }
     }
 
@@ -170,6 +186,8 @@ impl Instance {
         self.phase = Phase::Active;
         self.in_force = Some(in_force);
         self.failing = 0;
+        // What a release left there is what is taken over.
+        self.owed = false;
         self.begin(now);
         self.controller.adopt(now, in_force, None);
         let action = self.controller.change_set_point(now, set_point);
@@ -220,7 +238,8 @@ impl Instance {
         Ok(self.asked(now, Verb::Resume, Some(action)))
     }
 
-    /// Takes the cap away and holds nothing any more. Of an inactive instance too: harmless.
+    /// Takes the cap away and holds nothing any more. Of an inactive instance too: harmless. If it
+    /// fails, [`Self::read`] asks for it again until it succeeds.
     pub fn deactivate(&mut self, now: Instant) -> Command {
         self.phase = Phase::Inactive;
         self.due = Instant::FAR_FUTURE;
@@ -242,7 +261,8 @@ impl Instance {
     /// What was read at the end of a period; `None` where there was nothing to read. To be called
     /// every period, and when [`Status::due`] has come at the latest.
     pub fn read(&mut self, now: Instant, reading: Option<Reading>) -> Command {
-        self.due = now + self.config.meter.period;
+        let idle = self.phase == Phase::Inactive && !self.owed;
+        self.due = if idle { Instant::FAR_FUTURE } else { now + self.config.meter.period };
         let sample = match reading {
             Some(reading) => self.meter.sample(now, reading),
             None => {
@@ -251,7 +271,7 @@ impl Instance {
             }
         };
         match (self.phase, sample) {
-            (Phase::Inactive, _) => Command::Nothing,
+            (Phase::Inactive, _) => self.still_owed(),
             (Phase::Paused, sample) => {
                 self.sample = sample.ok().or(self.sample);
                 Command::Nothing
@@ -263,12 +283,14 @@ impl Instance {
     }
 
     /// What came of the last command. A failure leaves in force what was, and is tried again with
-    /// the next sample; after [`InstanceConfig::release_after`] the cap is taken away.
+    /// the next sample; after [`InstanceConfig::release_after`] the cap is taken away. A release
+    /// that fails is tried again with each reading, whether there is a sample or not.
     pub fn outcome(&mut self, now: Instant, outcome: Result<(), &str>) {
         let Some(command) = self.pending.take() else { return };
         match outcome {
             Ok(()) => {
                 self.failing = 0;
+                self.owed = false;
                 match command {
                     Command::Apply(settings) => self.in_force = Some(settings),
                     Command::Release if self.phase == Phase::Inactive => self.in_force = None,
@@ -276,8 +298,9 @@ impl Instance {
                 }
             }
             Err(text) => {
-                self.counts[FAILURES] += 1;
+                self.counts.failures += 1;
                 self.failing = self.failing.saturating_add(1);
+                self.owe(now, command);
                 let text: String = text.chars().take(DecisionLog::TEXT_MAX / 4).collect();
                 self.record(now, Event::ActuatorFailed(text));
                 if let Some(in_force) = self.in_force {
@@ -295,12 +318,13 @@ impl Instance {
             controller: self.controller.name(),
             set_point: self.controller.set_point(),
             in_force: self.in_force,
+            owes_release: self.owed,
             sample: self.sample,
             estimate: self.controller.estimate(),
-            samples: self.counts[SAMPLES],
-            faults: self.counts[FAULTS],
-            commands: self.counts[COMMANDS],
-            failures: self.counts[FAILURES],
+            samples: self.counts.samples,
+            faults: self.counts.faults,
+            commands: self.counts.commands,
+            failures: self.counts.failures,
             due: self.due,
         }
     }
@@ -338,7 +362,7 @@ impl Instance {
     }
 
     fn take(&mut self, sample: Sample) {
-        self.counts[SAMPLES] += 1;
+        self.counts.samples += 1;
         self.sample = Some(sample);
         self.missed = 0;
     }
@@ -346,12 +370,32 @@ impl Instance {
     /// A period without a sample: the cap stays, for a while.
     fn without(&mut self, now: Instant, fault: MeterFault) -> Command {
         if fault != MeterFault::First {
-            self.counts[FAULTS] += 1;
+            self.counts.faults += 1;
         }
         self.record(now, Event::NoSample(fault));
-        self.missed = self.missed.saturating_add(1);
-        let patient = self.missed < self.patience();
-        if patient || self.phase != Phase::Active { Command::Nothing } else { self.release(now) }
+        // These two are no missed period: the next reading, or a later one, makes a sample.
+        if !matches!(fault, MeterFault::First | MeterFault::TooSoon { .. }) {
+            self.missed = self.missed.saturating_add(1);
+        }
+        match self.phase {
+            Phase::Active if self.missed >= self.patience() => self.release(now),
+            Phase::Released => self.still_owed(),
+            _ => Command::Nothing,
+        }
+    }
+
+    /// Keeps in mind what could not be undone.
+    fn owe(&mut self, now: Instant, command: Command) {
+        let over = matches!(self.phase, Phase::Inactive | Phase::Released);
+        if command == Command::Release && over {
+            self.owed = true;
+            self.due = now + self.config.meter.period;
+        }
+    }
+
+    /// The release that failed, once more.
+    fn still_owed(&mut self) -> Command {
+        if self.owed { self.command(Command::Release) } else { Command::Nothing }
     }
 
     fn release(&mut self, now: Instant) -> Command {
@@ -366,9 +410,10 @@ impl Instance {
         self.take(sample);
         let Some(in_force) = self.in_force.filter(|_| self.retry == 0) else {
             self.retry = self.retry.saturating_sub(1);
-            return Command::Nothing;
+            return self.still_owed();
         };
         self.phase = Phase::Active;
+        self.owed = false;
         self.failing = 0;
         self.record(now, Event::Recovered);
         self.controller.adopt(now, in_force, None);
@@ -383,9 +428,11 @@ impl Instance {
     fn follow(&mut self, now: Instant, action: Action) -> Command {
         let wanted = action.settings();
         if self.config.dry_run {
-            // The next decision is about what really is in force.
+            // The next decision is about what really is in force. The sample was learned already;
+            // only beside a limit does it say what the rate costs.
             if let Some(in_force) = self.in_force {
-                self.controller.adopt(now, in_force, self.sample.as_ref());
+                let sample = self.sample.filter(|_| in_force.limit.is_some());
+                self.controller.adopt(now, in_force, sample.as_ref());
             }
             return Command::Nothing;
         }
@@ -399,7 +446,7 @@ impl Instance {
         if self.config.dry_run {
             return Command::Nothing;
         }
-        self.counts[COMMANDS] += 1;
+        self.counts.commands += 1;
         self.pending = Some(command);
         command
     }
@@ -463,9 +510,3 @@ impl fmt::Display for InstanceError {
 }
 
 impl core::error::Error for InstanceError {}
-
-/// Places of [`Instance::counts`].
-const SAMPLES: usize = 0;
-const FAULTS: usize = 1;
-const COMMANDS: usize = 2;
-const FAILURES: usize = 3;

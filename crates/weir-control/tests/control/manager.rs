@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One instance and all that can happen to it (rows 11 and 13).
+//! One instance and all that can happen to it.
 
 use weir_control::manage::{
     Command, Event, Instance, InstanceConfig, InstanceError, MeterConfig, MeterFault, Phase,
@@ -27,13 +27,16 @@ struct Node {
 
 impl Node {
     fn new(dry_run: bool) -> Self {
+        Self::with(dry_run, Nanos::from_millis(500))
+    }
+
+    fn with(dry_run: bool, release_after: Nanos) -> Self {
         let controller = FeedForward::new(
             FeedForwardConfig::new(fine()),
             PacketRate::from_pps(40_000),
             CpuShare::ONE,
         );
         let meter = MeterConfig { period: PERIOD, rate_most: PacketRate::from_pps(20_000_000) };
-        let release_after = Nanos::from_millis(500);
         let config = InstanceConfig { meter, release_after, log: 1000, dry_run };
         Self {
             instance: Instance::new(config, Box::new(controller)),
@@ -285,6 +288,7 @@ fn a_router_that_vanishes_is_released_and_held_again() {
 fn an_actuator_that_refuses_is_tried_again() {
     let mut node = Node::active();
     let first = node.instance.log().made();
+    let commands = node.instance.status().commands;
     node.actuator = Err("no such thread");
     node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
     let cap = node.in_force.cap;
@@ -296,13 +300,97 @@ fn an_actuator_that_refuses_is_tried_again() {
     assert!(node.logged(first, |event| *event == Event::Released));
     let status = node.instance.status();
     assert!(status.failures >= 5, "{status:?}");
-    assert!(status.commands <= 30, "at most one a period: {status:?}");
+    assert!(status.commands <= commands + 30, "at most one a period: {status:?}");
     node.actuator = Ok(());
     node.run(12);
     node.back("works again");
 }
 
-/// Goal: a dry run decides as it would, logs it, and touches nothing.
+/// Goal: a release that fails is owed: it is asked for once a period until it succeeds, with
+/// samples and without, after a deactivation and after the bound, and the status says so meanwhile.
+#[test]
+fn a_release_that_fails_is_tried_until_it_succeeds() {
+    for (deactivated, seen) in [(true, true), (true, false), (false, false)] {
+        let label = format!("deactivated {deactivated}, seen {seen}");
+        let mut node = Node::active();
+        node.actuator = Err("device is gone");
+        if deactivated {
+            let command = node.instance.deactivate(node.now);
+            node.obey(command);
+            let due = node.instance.status().due;
+            assert_eq!(due, node.now + PERIOD, "{label}: somebody has to come back");
+        }
+        for _ in 0..20 {
+            let reading = node.pass();
+            node.read(seen.then_some(reading));
+        }
+        assert_ne!(node.in_force, UNCAPPED, "{label}: it cannot be taken away");
+        assert!(node.instance.status().owes_release, "{label}");
+        let tried = node.commands.iter().filter(|c| **c == Command::Release).count();
+        assert!((15..=21).contains(&tried), "{label}: {tried} times in 20 periods");
+        node.actuator = Ok(());
+        node.pass();
+        node.read(None);
+        assert_eq!(node.in_force, UNCAPPED, "{label}");
+        let status = node.instance.status();
+        assert!(!status.owes_release, "{label}");
+        assert_eq!(status.in_force.is_none(), deactivated, "{label}");
+        let commands = node.commands.len();
+        node.pass();
+        node.read(None);
+        assert_eq!(node.commands.len(), commands, "{label}: paid, and nothing more");
+        let idle = node.instance.status().due == Instant::FAR_FUTURE;
+        assert_eq!(idle, deactivated, "{label}");
+    }
+}
+
+/// Goal: with a bound of one period, neither the first reading nor one that comes too soon is a
+/// missed one, and the first that is missed releases.
+#[test]
+fn a_first_reading_is_no_missed_one() {
+    let mut node = Node::with(false, PERIOD);
+    let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+    node.obey(command.expect("inactive"));
+    node.run(3);
+    assert_eq!(node.phase(), Phase::Active);
+    let soon = Reading { at: node.now + Nanos::from_millis(1), ..node.counters };
+    let command = node.instance.read(node.now + Nanos::from_millis(1), Some(soon));
+    assert_eq!((command, node.phase()), (Command::Nothing, Phase::Active));
+    assert!(node.logged(0, |e| matches!(e, Event::NoSample(MeterFault::TooSoon { .. }))));
+    node.pass();
+    node.read(None);
+    assert_eq!(node.phase(), Phase::Released);
+}
+
+/// Goal: a dry run takes what a sample says once, and keeps what it learned. Method: an uncapped
+/// router whose metered cost goes to and fro by a tenth; an estimate that begins anew with each
+/// sample follows it, one that is kept does not.
+#[test]
+fn a_dry_run_keeps_what_it_learned() {
+    let mut node = Node::new(true);
+    let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+    assert_eq!(command, Ok(Command::Nothing));
+    let mut reading = node.counters;
+    for period in 0..60_u64 {
+        node.now += PERIOD;
+        reading.at = node.now;
+        reading.packets += 10_000;
+        reading.offered = reading.offered.map(|offered| offered + 10_000);
+        let cpu = Nanos::from_micros(if period % 2 == 0 { 27_000 } else { 33_000 });
+        reading.cpu = reading.cpu.map(|sum| sum.saturating_add(cpu));
+        node.read(Some(reading));
+    }
+    let log = node.instance.log().since(40).filter_map(|decision| match &decision.event {
+        Event::Sampled { action, .. } => Some(action.cap),
+        _ => None,
+    });
+    // 40 kp/s of 3 µs.
+    let caps: Vec<_> = log.collect();
+    let held = CpuShare::from_ppm(116_000)..=CpuShare::from_ppm(124_000);
+    assert!(!caps.is_empty() && caps.iter().all(|cap| held.contains(cap)), "{caps:?}");
+}
+
+/// Goal: a dry run decides, logs it, and touches nothing.
 #[test]
 fn a_dry_run_touches_nothing() {
     let mut node = Node::new(true);
