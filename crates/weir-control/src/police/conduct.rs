@@ -5,11 +5,14 @@
 //! yield: packets that will be thrown away are carried up to it, at the cost of all. It *behaves*
 //! while hardly more comes than it may. What lies between is neither, so that nobody goes to and
 //! fro between two grades; each grade up and each grade down takes its own time of the one or the
-//! other, without a break.
+//! other, without a break. A flood that meets no contention is neither, too: to stop it may be what
+//! ended the contention, and is no reason to let it in again.
 
 use core::fmt;
 
 use weir_units::{Instant, Nanos, PacketRate};
+
+use super::set_points::WANTS_LEAST;
 
 /// When a router goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub struct ConductConfig {
     pub patience: Nanos,
     /// How long it must behave for one grade down.
     pub reform: Nanos,
-    /// How long a stopped router whose offered rate nobody can see waits for its next chance.
+    /// How long a router whose offered rate nobody can see waits for one grade down.
     pub parole: Nanos,
 }
 
@@ -137,8 +140,9 @@ impl Conduct {
     }
 
     /// A period in which so much came for it, of what it may. `allowed` is its set-point before any
-    /// punishment: measured against a lowered one nobody could ever reform. Without contention
-    /// nobody offends, since what comes harms nobody.
+    /// punishment: measured against a lowered one nobody could ever reform. Below 100 packets a
+    /// second it counts as that: who may send next to nothing does not offend by a packet. Without
+    /// contention nobody offends, since what comes harms nobody.
     pub fn step(
         &mut self,
         now: Instant,
@@ -155,7 +159,7 @@ impl Conduct {
         let to = match doing {
             Doing::Offends if time >= self.config.patience => self.grade.up(),
             Doing::Behaves if time >= self.config.reform => self.grade.down(),
-            Doing::Unseen if self.grade.stops() && time >= self.config.parole => self.grade.down(),
+            Doing::Unseen if time >= self.config.parole => self.grade.down(),
             _ => return None,
         };
         // The next grade takes as long again.
@@ -169,14 +173,17 @@ impl Conduct {
 
     fn doing(&self, offered: Option<PacketRate>, allowed: PacketRate, contended: bool) -> Doing {
         let Some(offered) = offered else { return Doing::Unseen };
-        let part = |ppm: u32| u128::from(allowed.as_pps()) * u128::from(ppm);
+        let allowed = u128::from(allowed.as_pps().max(WANTS_LEAST));
+        let part = |ppm: u32| allowed * u128::from(ppm);
         let offered = u128::from(offered.as_pps()) * 1_000_000;
-        if offered <= part(self.config.behaves_ppm) || !contended {
-            Doing::Behaves
-        } else if offered >= part(self.config.offends_ppm) {
-            Doing::Offends
-        } else {
-            Doing::Neither
+        let floods = offered >= part(self.config.offends_ppm);
+        if offered <= part(self.config.behaves_ppm) {
+            return Doing::Behaves;
+        }
+        match (floods, contended) {
+            (true, true) => Doing::Offends,
+            (false, false) => Doing::Behaves,
+            (true, false) | (false, true) => Doing::Neither,
         }
     }
 }
@@ -209,6 +216,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::police::{Contention, ContentionConfig, Demand};
 
     const ALLOWED: PacketRate = PacketRate::from_pps(20_000);
 
@@ -255,7 +263,50 @@ mod tests {
         let mut conduct = Conduct::new(ConductConfig::DEFAULT);
         run(&mut conduct, 0, 16, Some(100));
         assert!(conduct.grade().stops());
-        assert_eq!(run(&mut conduct, 16, 200, None), [(76, Grade::LowerSetPoint)]);
+        let down = [(76, Grade::LowerSetPoint), (136, Grade::EarlyDrop), (196, Grade::Free)];
+        assert_eq!(run(&mut conduct, 16, 600, None), down, "one grade a minute, all of them");
+    }
+
+    /// Goal: a flood that is stopped stays so, though without it nobody contends; when its sender
+    /// gives up it is free again. Method: contention and conduct in one loop, where what a stopped
+    /// router is offered is seen, but is no demand.
+    #[test]
+    fn to_stop_a_flood_is_no_reason_to_let_it_in_again() {
+        let (capacity, others) = (PacketRate::from_pps(100_000), 60_000);
+        let mut contention = Contention::new(ContentionConfig::DEFAULT);
+        let mut conduct = Conduct::new(ConductConfig::DEFAULT);
+        let mut grades = Vec::new();
+        let mut calm_at_the_end = false;
+        for period in 0..12_000_u64 {
+            let now = Instant::from_nanos(period * 100_000_000);
+            let offered = if period < 6000 { 200_000 } else { 10_000 };
+            let admitted = if conduct.grade().stops() { 0 } else { offered };
+            let sum = PacketRate::from_pps(others + admitted);
+            let contended = contention.step(now, Demand { sum, held: false }, capacity);
+            let offered = Some(PacketRate::from_pps(offered));
+            let judgement = conduct.step(now, offered, PacketRate::from_pps(40_000), contended);
+            grades.extend(judgement.map(|judgement| judgement.to));
+            calm_at_the_end = !contended;
+        }
+        let up = [Grade::EarlyDrop, Grade::LowerSetPoint, Grade::Stopped];
+        let down = [Grade::LowerSetPoint, Grade::EarlyDrop, Grade::Free];
+        assert_eq!(grades, [up, down].concat());
+        assert!(calm_at_the_end, "the stop ended the contention");
+    }
+
+    #[test]
+    fn who_may_send_nothing_does_not_offend_by_a_packet() {
+        let mut conduct = Conduct::new(ConductConfig::DEFAULT);
+        let mut worst = |from: u64, pps: u64| {
+            for second in from..from + 100 {
+                let now = Instant::from_nanos(second * 1_000_000_000);
+                conduct.step(now, Some(PacketRate::from_pps(pps)), PacketRate::ZERO, true);
+            }
+            conduct.grade()
+        };
+        assert_eq!(worst(0, 0), Grade::Free);
+        assert_eq!(worst(100, 125), Grade::Free, "up to a quarter above 100 a second");
+        assert_eq!(worst(200, 200), Grade::Stopped);
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl Contention {
         } else if !low {
             self.low_since = None;
         } else {
-            let since = *self.low_since.get_or_insert(now);
+            // A clock that went back begins the time anew.
+            let since = self.low_since.filter(|since| *since <= now).unwrap_or(now);
+            self.low_since = Some(since);
             if now - since >= self.calm {
                 self.on = false;
                 self.off_at = Some(now);
@@ -89,7 +91,7 @@ impl Contention {
 
     fn begin(&mut self, now: Instant) {
         let short = Nanos::new(self.calm.as_nanos().saturating_mul(BACK_WITHIN));
-        let back = self.off_at.is_some_and(|off| now - off < short);
+        let back = self.off_at.is_some_and(|off| off <= now && now - off < short);
         let doubled = Nanos::new(self.calm.as_nanos().saturating_mul(2));
         self.calm = if back { doubled.min(self.config.calm_most) } else { self.config.calm };
         self.on = true;
@@ -145,6 +147,20 @@ mod tests {
         assert!(step(&mut contention, 2_000_100, 100, false));
         assert!(step(&mut contention, 2_000_200, 0, false));
         assert!(!step(&mut contention, 2_000_700, 0, false));
+    }
+
+    /// Goal: a clock that goes back a thousand seconds neither holds control on for that long nor
+    /// makes the next calm longer.
+    #[test]
+    fn a_clock_that_goes_back_holds_nothing_on() {
+        let mut contention = Contention::new(ContentionConfig::DEFAULT);
+        assert!(step(&mut contention, 1_000_000, 100, false));
+        assert!(step(&mut contention, 1_000_100, 0, false));
+        assert!(step(&mut contention, 100, 0, false));
+        assert!(!step(&mut contention, 600, 0, false), "half a second of the new time");
+        assert!(step(&mut contention, 10, 100, false), "back, by the clock, before it went off");
+        assert!(step(&mut contention, 20, 0, false));
+        assert!(!step(&mut contention, 520, 0, false), "the calm was not doubled");
     }
 
     #[test]

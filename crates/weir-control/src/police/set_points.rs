@@ -73,7 +73,8 @@ pub fn admit(
 /// who has less for his weight. The sum is at most `capacity`, and equal to it where that much is
 /// wanted. Where the minimums alone are more than the capacity, they are cut in proportion.
 ///
-/// Exact to the packet; what does not divide goes to the first ones. Cost: some 110 passes.
+/// Exact to the packet; what does not divide goes to the first ones. Cost: at most 84 passes, some
+/// 40 at 100 kp/s.
 #[must_use]
 pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRate> {
     let capacity = u128::from(capacity.as_pps());
@@ -82,7 +83,16 @@ pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRat
     if floors > capacity {
         let cut = |claim: &Claim| u128::from(claim.floor()) * capacity / floors;
         let rates = claims.iter().map(|claim| u64::try_from(cut(claim)).unwrap_or(u64::MAX));
-        return rates.map(PacketRate::from_pps).collect();
+        let mut rates: Vec<u64> = rates.collect();
+        // Each was rounded down by less than one, so that one for each is enough.
+        let mut rest = capacity - rates.iter().map(|rate| u128::from(*rate)).sum::<u128>();
+        for (rate, claim) in rates.iter_mut().zip(claims) {
+            if rest > 0 && *rate < claim.floor() {
+                *rate += 1;
+                rest -= 1;
+            }
+        }
+        return rates.into_iter().map(PacketRate::from_pps).collect();
     }
     // The highest level whose sum still fits; level 0 does, as the floors fit.
     let (mut fits, mut spills) = (0u128, (capacity + 1) << LEVEL_BITS);
@@ -104,8 +114,10 @@ pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRat
 }
 
 /// The set-points: what [`weighted_max_min`] gives, but nobody is held below his minimum. Who does
-/// not use his minimum now lends it to the others, and has it back with his next packet, not with
-/// the next period.
+/// not use his minimum now lends it to the others. His own limit has it back with his next packet;
+/// the others yield with the next period. Until then more may come than the node carries, at most
+/// by what is lent, and who then loses is not said: a node that promises minimums within a period
+/// too hands over a `capacity` that leaves out a reserve.
 ///
 /// ```
 /// use weir_control::police::{Claim, set_points};
@@ -152,7 +164,7 @@ impl core::error::Error for AdmissionError {}
 /// Fine enough that the largest weight moves by less than a packet.
 const LEVEL_BITS: u32 = 20;
 /// Packets a second that even an idle router may begin with.
-const WANTS_LEAST: u64 = 100;
+pub(super) const WANTS_LEAST: u64 = 100;
 
 #[cfg(test)]
 mod tests {
@@ -181,6 +193,7 @@ mod tests {
         assert_eq!(all(&[claim(0, None, 1, Some(20)), claim(0, None, 1, Some(30))]), [20, 30]);
         assert_eq!(all(&[claim(0, None, 1, None); 3]), [34, 33, 33]);
         assert_eq!(all(&[claim(150, None, 1, None), claim(50, None, 1, None)]), [75, 25]);
+        assert_eq!(all(&[claim(50, None, 1, None); 3]), [34, 33, 33], "cut, and nothing left over");
         assert_eq!(all(&[]), [0; 0]);
     }
 
@@ -188,7 +201,7 @@ mod tests {
     #[test]
     fn no_node_breaks_the_laws() {
         let mut noise = Noise::new(11);
-        let mut shared = 0;
+        let (mut shared, mut cut, mut lent) = (0, 0, 0);
         for round in 0..3000 {
             let scale = if round % 10 == 0 { u64::MAX } else { 1_000_000 };
             let mut number = |most: u64| noise.next() % most.max(1);
@@ -208,6 +221,13 @@ mod tests {
             let ceilings: u128 = claims.iter().map(|claim| u128::from(claim.ceiling())).sum();
             assert!(total <= u128::from(capacity));
             if floors > u128::from(capacity) {
+                assert_eq!(total, u128::from(capacity), "cut, and nothing left over");
+                for (rate, claim) in rates.iter().zip(&claims) {
+                    let exact = u128::from(claim.floor()) * u128::from(capacity);
+                    let rate = u128::from(rate.as_pps()) * floors;
+                    assert!(rate.abs_diff(exact) <= floors, "in proportion, to the packet");
+                }
+                cut += 1;
                 continue;
             }
             assert_eq!(total, ceilings.min(u128::from(capacity)), "nothing is left over");
@@ -218,16 +238,21 @@ mod tests {
                     let other = other.as_pps();
                     // Who could take more has no less for its weight than who could give some.
                     if rate < claim.ceiling() && other > theirs.floor() {
-                        let (mine, least) = (u128::from(rate + 2) * theirs.weight(), other);
-                        assert!(mine >= u128::from(least.saturating_sub(2)) * claim.weight());
+                        let mine = u128::from(rate + 1) * theirs.weight();
+                        assert!(mine >= u128::from(other - 1) * claim.weight());
                         shared += 1;
                     }
                 }
             }
             let held = set_points(pps(capacity), &claims);
             assert!(held.iter().zip(&claims).all(|(rate, claim)| *rate >= claim.min));
+            let held: u128 = held.iter().map(|rate| u128::from(rate.as_pps())).sum();
+            let minimums: u128 = claims.iter().map(|claim| u128::from(claim.min.as_pps())).sum();
+            assert!(held <= u128::from(capacity) + minimums - floors, "beyond by what is lent");
+            lent += u32::from(held > u128::from(capacity));
         }
         assert!(shared > 1000, "the rounds reach shares: {shared}");
+        assert!(cut > 100 && lent > 100, "and cuts: {cut}, and lent minimums: {lent}");
     }
 
     #[test]
