@@ -85,6 +85,14 @@ impl Previous {
         self.0.is_none()
     }
 
+    /// A sample that did not move what is controlled: its error is in nothing, so that the one from
+    /// before stays, and none is left of one that is too old.
+    pub(crate) fn hold(&mut self, now: Instant, span: Nanos) {
+        if !self.is_empty() {
+            *self = Self(Some((now, self.error_or(now, span, 0.0))));
+        }
+    }
+
     pub(crate) fn set(&mut self, now: Instant, error: f64) {
         self.0 = Some((now, error));
     }

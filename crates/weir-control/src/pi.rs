@@ -8,7 +8,7 @@
 //!
 //! - *Anti-windup*: u is what is kept, and it is kept within the range of caps, so that a long
 //!   error leaves nothing to unwind. Where the CPU time is metered, an error for lack of demand
-//!   does not move it at all.
+//!   does not move it at all, and counts as e(k−1) for nothing: its proportional part is not in u.
 //! - *Dead zone* and *minimum cap* (§6, §7.2.2): [`DeadZone`], [`CapRange`].
 //! - *Bumpless*: what it adopts is u(k−1), and the error then counts as having been there before.
 //!
@@ -89,13 +89,16 @@ impl Controller for Pi {
         // A loop at rest before its first sample had no error; one that was away has this one.
         let otherwise = if self.previous.is_empty() { 0.0 } else { error };
         let before = self.previous.error_or(now, sample.span, otherwise);
-        self.previous.set(now, error);
         if dead_zone.holds(self.set_point, sample.rate()) {
+            // As published: e(k−1) is the error before, whether or not it moved the cap.
+            self.previous.set(now, error);
             return self.hold(now, Reason::DeadZone);
         }
         if error > 0.0 && !sample.bound_by(self.cap) {
+            self.previous.hold(now, sample.span);
             return self.hold(now, Reason::NoDemand);
         }
+        self.previous.set(now, error);
         let wanted = self.log_cap + (gains.kp() + gains.ki()) * error - gains.kp() * before;
         let (least, most) = (log_cap(range.least()), log_cap(range.most()));
         self.log_cap = wanted.clamp(least, most);
@@ -119,7 +122,9 @@ impl Controller for Pi {
         self.log_cap = log_cap(self.cap);
         self.told.forget();
         if let Some(sample) = sample {
-            self.previous.set(now, kpps(self.set_point) - kpps(sample.rate()));
+            let error = kpps(self.set_point) - kpps(sample.rate());
+            let missing = error > 0.0 && !sample.bound_by(self.cap);
+            self.previous.set(now, if missing { 0.0 } else { error });
         }
     }
 }
@@ -191,6 +196,30 @@ mod tests {
         assert_eq!(pi.step(Instant::ZERO, &idle).reason, Reason::NoDemand);
         let busy = Sample { cpu: Some(Nanos::from_millis(99)), ..sample(10_000) };
         assert_eq!(pi.step(Instant::ZERO, &busy).reason, Reason::Feedback);
+    }
+
+    /// Goal: the first sample with demand again, at the set-point, leaves the cap where it was; the
+    /// error of the samples without is in u neither as integral nor as proportion.
+    #[test]
+    fn demand_that_comes_back_does_not_kick() {
+        let idle = Sample { cpu: Some(Nanos::from_millis(20)), ..sample(10_000) };
+        let busy = Sample { cpu: Some(Nanos::from_millis(99)), ..sample(50_000) };
+        for adopts in [false, true] {
+            let mut pi = pi(50_000, DeadZone::OFF);
+            let mut now = Instant::ZERO;
+            pi.step(now, &busy);
+            let before = pi.log_cap;
+            for _ in 0..100 {
+                now += Nanos::from_secs(1);
+                assert_eq!(pi.step(now, &idle).reason, Reason::NoDemand);
+                if adopts {
+                    pi.adopt(now, Settings::capped(CpuShare::from_percent(10)), Some(&idle));
+                }
+            }
+            now += Nanos::from_secs(1);
+            assert_eq!(pi.step(now, &busy).reason, Reason::Feedback);
+            assert!((pi.log_cap - before).abs() < 1e-12, "{} after {before}", pi.log_cap);
+        }
     }
 
     #[test]
