@@ -62,9 +62,11 @@ impl Cost {
 
     /// Learns from a sample in which the cap was binding.
     pub(crate) fn learn(&mut self, metered: Option<f64>, effective: f64) {
-        // A router that forwards next to nothing says little about what it would forward.
-        let surprise = (effective - self.effective()).min(SURPRISE_MOST);
-        let effective = self.effective() + surprise;
+        // A router that forwards next to nothing says little about what it would forward; nor does
+        // one wild sample say that packets are a hundred times cheaper.
+        let effective = near(self.effective(), effective);
+        let metered = metered.map(|metered| near(self.metered, metered));
+        let surprise = effective - self.effective();
         self.watch(surprise);
         let gain = (2.0 / (f64::from(self.age) + 2.0)).max(QUIET_GAIN);
         self.age = self.age.saturating_add(1);
@@ -76,7 +78,7 @@ impl Cost {
 
     /// Learns the metered part alone, from a sample in which the cap was not binding.
     pub(crate) fn learn_metered(&mut self, metered: f64) {
-        self.metered += IDLE_GAIN * (metered - self.metered);
+        self.metered += IDLE_GAIN * (near(self.metered, metered) - self.metered);
     }
 
     /// The operating point moves: what was learned at another may not hold there.
@@ -114,6 +116,11 @@ impl Cost {
     }
 }
 
+/// `seen`, or as far towards it as one sample may say.
+fn near(known: f64, seen: f64) -> f64 {
+    known + (seen - known).clamp(-SURPRISE_MOST, SURPRISE_MOST)
+}
+
 /// ln of microseconds a packet: `ppm` millionths of a processor for `packets` in `seconds`.
 pub(crate) fn ln_micros(ppm: f64, packets: u64, seconds: f64) -> f64 {
     libm::log((ppm * seconds).max(f64::MIN_POSITIVE) / float(packets.max(1)))
@@ -140,7 +147,7 @@ const CUSUM_SLACK: f64 = 0.5;
 const CUSUM_ALARM: f64 = 4.0;
 /// In samples: until when a change back is the same change.
 const RECENT: u32 = 5;
-/// ln 4.
+/// ln 4, up and down.
 const SURPRISE_MOST: f64 = 1.386;
 
 #[cfg(test)]
@@ -166,6 +173,24 @@ mod tests {
         cost.learn(None, step);
         cost.learn(None, step);
         assert!((cost.effective() - step).abs() < 0.02, "{}", cost.effective());
+    }
+
+    /// Goal: one sample that is a hundred times too fast, or too slow, moves the estimate by a
+    /// factor of four at most, and two samples later it is back within a fifth.
+    #[test]
+    fn one_wild_sample_is_bounded_on_both_sides() {
+        for (wild, metered) in [(-4.6, None), (4.6, None), (-4.6, Some(())), (4.6, Some(()))] {
+            let mut cost = Cost::first(metered.map(|()| 0.0), Some(0.0)).unwrap();
+            for _ in 0..50 {
+                cost.learn(metered.map(|()| 0.0), 0.0);
+            }
+            cost.learn(metered.map(|()| wild), wild);
+            assert!(cost.effective().abs() <= SURPRISE_MOST + 1e-9, "{}", cost.effective());
+            assert!(cost.metered().abs() <= SURPRISE_MOST + 1e-9, "{}", cost.metered());
+            cost.learn(metered.map(|()| 0.0), 0.0);
+            cost.learn(metered.map(|()| 0.0), 0.0);
+            assert!(cost.effective().abs() < 0.2, "{wild}: {}", cost.effective());
+        }
     }
 
     #[test]

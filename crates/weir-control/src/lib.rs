@@ -5,8 +5,9 @@
 //! The text behind it is XTC: R. S. Couto, M. E. M. Campista, L. H. M. K. Costa, "Network Resource
 //! Control for Xen-based Virtualized Software Routers"; section numbers (§) are its.
 //!
-//! Inside, numbers are floats. They cannot leave: what goes in and out are the integers of
-//! [`weir_units`], clamped at this edge, and no input makes a float that is not finite.
+//! Inside, numbers are floats. What is enforced, caps and rates, goes in and out as the integers of
+//! [`weir_units`], clamped at this edge; models, gains and measures of fit are floats outside too.
+//! No input makes one that is not finite.
 #![no_std]
 
 extern crate alloc;

@@ -57,7 +57,7 @@ pub struct DecisionLog {
 }
 
 impl DecisionLog {
-    /// Most decisions that a log may keep: at ten a second, a quarter of an hour and a half.
+    /// Most decisions that a log may keep: at ten a second, 1000 s.
     pub const CAPACITY_MAX: usize = 10_000;
     /// Longest text of a failure that is kept, in bytes.
     pub const TEXT_MAX: usize = 200;
