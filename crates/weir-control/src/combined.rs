@@ -4,9 +4,11 @@
 //! *Role*: holds a rate exactly, and drops what is beyond it before it costs anything, where the
 //! text's packets are carried up to the router first (§7.3). *Synopsis*: [`Combined::new`].
 //! *Behaviour*: the limit is the set-point, trimmed by feedback for packets that are lost, or made,
-//! behind it. The cap is what the set-point costs and a headroom, so that a router never takes more
-//! CPU than its rate is worth. A router that comes near to its ceiling gets more at once; the log
-//! says where there is no more to get.
+//! behind it; where nobody meters what comes, it is the plain set-point. The cap is what the
+//! set-point costs and a headroom. It is raised at once where the rate falls short under it, and
+//! the log says where there is no more to get; while the rate is held it is not, whatever the
+//! router burns beside its packets. A router that drops its packets to be given more is bounded by
+//! the range and by [`CombinedConfig::cost_most`] alone.
 //!
 //! | parameter | default | why |
 //! |---|---|---|
@@ -31,13 +33,16 @@ pub struct CombinedConfig {
     pub headroom_ppm: u32,
     /// Errors that the limit does not follow, in parts per million of the set-point.
     pub tolerance_ppm: u32,
+    /// The CPU time a packet that the router was admitted with: its ceiling is not above what the
+    /// set-point is worth at that. `None`: the range alone bounds it.
+    pub cost_most: Option<Nanos>,
 }
 
 impl CombinedConfig {
-    /// A headroom of 25 %, a tolerance of 0.2 %.
+    /// A headroom of 25 %, a tolerance of 0.2 %, any cost.
     #[must_use]
     pub const fn new(range: CapRange) -> Self {
-        Self { range, headroom_ppm: 250_000, tolerance_ppm: 2000 }
+        Self { range, headroom_ppm: 250_000, tolerance_ppm: 2000, cost_most: None }
     }
 }
 
@@ -84,9 +89,20 @@ impl Combined {
         sample.offered_rate().is_some_and(|offered| part(offered) >= limit)
     }
 
-    /// Whether the rate is below the set-point by more than the tolerance, though enough comes.
+    /// Whether the rate is below the set-point by more than the tolerance, and not because less
+    /// comes. Where that is not metered, because the ceiling is nearly used up.
     fn falls_short(&self, sample: &Sample) -> bool {
-        self.limits(sample) && self.relative(sample) < -self.tolerance()
+        let comes = match sample.offered {
+            Some(_) => self.limits(sample) || (sample.loses() && self.near(sample)),
+            None => self.near(sample),
+        };
+        comes && self.relative(sample) < -self.tolerance()
+    }
+
+    /// Whether nine tenths of the ceiling were used.
+    fn near(&self, sample: &Sample) -> bool {
+        let used = sample.used().unwrap_or(CpuShare::ZERO);
+        u64::from(used.as_ppm()) * 10 >= u64::from(self.cap.as_ppm()) * 9
     }
 
     /// The rate by the set-point, minus 1.
@@ -101,6 +117,11 @@ impl Combined {
     }
 
     fn follow(&mut self, sample: &Sample) {
+        // Without it nobody knows whether the limit is too low or too little comes: what went down
+        // with every burst would never come up again.
+        if sample.offered.is_none() {
+            return;
+        }
         let relative = self.relative(sample);
         if relative.abs() > self.tolerance() && (relative > 0.0 || self.limits(sample)) {
             self.trim = (self.trim - TRIM_GAIN * relative).clamp(TRIM_LEAST, TRIM_MOST);
@@ -124,25 +145,43 @@ impl Combined {
         let micros = f64::from(used.as_ppm()) * seconds / float(sample.packets);
         let known = *self.micros.get_or_insert(micros);
         let gain = if micros > known { RISE_GAIN } else { FALL_GAIN };
-        self.micros = Some(known + gain * (micros - known));
+        let learned = known + gain * (micros - known);
+        // While the rate is held, what is used may be burnt as well as needed: it is learned as far
+        // as the ceiling need not rise for it.
+        let short = self.falls_short(sample);
+        let held = f64::from(self.cap.as_ppm()) / self.needed(1.0).max(f64::MIN_POSITIVE);
+        let learned = if short { learned } else { learned.min(held.max(known)) };
+        self.micros = Some(learned);
+    }
+
+    /// What the set-point needs, headroom and all, in parts per million of a processor.
+    fn needed(&self, micros: f64) -> f64 {
+        let headroom = 1.0 + f64::from(self.config.headroom_ppm) / 1e6;
+        float(self.limit.as_pps()) * micros * headroom * self.extra
+    }
+
+    /// The nearest of the range, up to what was admitted.
+    fn nearest(&self, ppm: f64) -> CpuShare {
+        let most = self.config.cost_most.map_or(f64::INFINITY, |cost| {
+            float(self.set_point.as_pps()) * float(cost.as_nanos()) / 1000.0
+        });
+        self.config.range.nearest(ppm.min(most))
     }
 
     /// The ceiling for the set-point; the old one before anything is known.
     fn ceiling(&self) -> CpuShare {
-        let headroom = 1.0 + f64::from(self.config.headroom_ppm) / 1e6;
-        let needed = |micros: f64| float(self.limit.as_pps()) * micros * headroom * self.extra;
-        self.micros.map_or(self.cap, |micros| self.config.range.nearest(needed(micros)))
+        let in_force = f64::from(self.cap.as_ppm());
+        self.nearest(self.micros.map_or(in_force, |micros| self.needed(micros)))
     }
 
     fn step_ceiling(&mut self, sample: &Sample) -> Reason {
-        let short = self.falls_short(sample);
-        let used = sample.used().unwrap_or(CpuShare::ZERO);
-        let near = u64::from(used.as_ppm()) * 10 >= u64::from(self.cap.as_ppm()) * 9;
-        if near || (short && sample.bound_by(self.cap)) {
-            if self.cap == self.config.range.most() {
-                return if short { Reason::NoHeadroom } else { Reason::Limit };
+        if self.falls_short(sample) && sample.bound_by(self.cap) {
+            let most = self.nearest(f64::MAX);
+            if self.cap >= most {
+                self.cap = most;
+                return Reason::NoHeadroom;
             }
-            let raised = self.config.range.nearest(f64::from(self.cap.as_ppm()) * RAISE);
+            let raised = self.nearest(f64::from(self.cap.as_ppm()) * RAISE);
             // What is known of the cost may not explain it: another process under the same cap,
             // bursts that the budget's slices do not let through.
             self.extra = (self.extra * RAISE).min(EXTRA_MOST);
@@ -196,6 +235,11 @@ impl Controller for Combined {
     }
 
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
+        // What is lost or made behind the limit at one rate says nothing about it at another.
+        let (old, new) = (float(self.set_point.as_pps()), float(set_point.as_pps()));
+        if (new - old).abs() > SAME_POINT * old {
+            self.trim = 1.0;
+        }
         self.set_point = set_point;
         self.limit = self.limited();
         self.held = false;
@@ -208,7 +252,8 @@ impl Controller for Combined {
         self.cap = self.config.range.clamp(in_force.cap);
         self.held = false;
         self.told.forget();
-        if let Some(sample) = sample {
+        // One that knows something was given the sample before: it is not to be learned twice.
+        if let Some(sample) = sample.filter(|_| self.micros.is_none()) {
             self.learn(sample);
         }
     }
@@ -224,9 +269,11 @@ const TRIM_GAIN: f64 = 0.5;
 const TRIM_LEAST: f64 = 0.5;
 /// A router that drops some by its own rules gets a little more; who drops more means it.
 const TRIM_MOST: f64 = 1.05;
+/// Of the set-point: a smaller change is the same operating point.
+const SAME_POINT: f64 = 0.05;
 const RISE_GAIN: f64 = 0.5;
 const FALL_GAIN: f64 = 0.02;
-/// Of the ceiling, when a router is near to it.
+/// Of the ceiling, when a router falls short under it.
 const RAISE: f64 = 1.25;
 /// A router that needs more than ten times what it pays for is not helped by more.
 const EXTRA_MOST: f64 = 10.0;

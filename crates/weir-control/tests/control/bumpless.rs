@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A switch of controller does not show in the rate (row 11).
+//! A switch of controller does not show in the rate.
 
 use weir_control::plant::Plant;
 use weir_control::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A process that takes 15 % of the assigned CPU, and packets that begin to cost more (row 4).
+//! A process that takes 15 % of the assigned CPU, and packets that begin to cost more.
 
 use weir_control::Reason;
 use weir_control::plant::Plant;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The combined controller: the rate is the limit's (row 3).
+//! The combined controller: the rate is the limit's.
 
 use weir_control::plant::Plant;
-use weir_units::{Nanos, PacketRate};
+use weir_control::{Combined, CombinedConfig, Controller, Reason, Sample};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-use crate::trial::{NAMESPACE, PROCESS, Trial, combined, off, percent, whole};
+use crate::trial::{NAMESPACE, PROCESS, Trial, combined, fine, off, percent, pps, whole};
 
 const TENTH: Nanos = Nanos::from_millis(100);
 
@@ -87,4 +88,104 @@ fn the_limit_follows_what_happens_behind_it() {
         assert!(off(rate, 50_000).abs() < most, "{part}: {rate}");
         assert!(limit <= 52_500.0, "{part}: {limit}");
     }
+}
+
+/// A router that gets a part of what its limit lets in through, and burns all the CPU time that it
+/// is given, all of it metered.
+fn spin(controller: &mut dyn Controller, mut cap: CpuShare, part: f64, samples: u32) -> CpuShare {
+    let mut limit = pps(controller.set_point());
+    let mut now = Instant::ZERO;
+    for _ in 0..samples {
+        now += TENTH;
+        let sample = Sample {
+            span: TENTH,
+            packets: whole(limit * part / 10.0),
+            offered: Some(20_000),
+            cpu: Some(Nanos::new(u64::from(cap.as_ppm()) * 100)),
+        };
+        let action = controller.step(now, &sample);
+        (cap, limit) = (action.cap, action.limit.map_or(f64::INFINITY, pps));
+    }
+    cap
+}
+
+/// Goal: a router whose rate is held is not given more because it burns what it has.
+#[test]
+fn a_router_that_spins_is_not_given_more() {
+    let set_point = 50_000;
+    let plant = Plant { knee: 50, ..PROCESS };
+    let mut trial = Trial::new(plant, combined(set_point, percent(100)), percent(100)).every(TENTH);
+    trial.aim(set_point);
+    trial.run(20);
+    let before = trial.cap;
+    assert!(before < percent(21), "15.25 % and a quarter: {before}");
+    let cap = spin(&mut *trial.controller, before, 1.0, 6000);
+    assert!(cap <= before, "{cap} after {before}");
+}
+
+/// Goal: one that spins from its first sample on, or drops its packets to be given more, is bounded
+/// by the cost that it was admitted with, and the log says that there is no more.
+#[test]
+fn an_admitted_cost_bounds_the_ceiling() {
+    let config =
+        CombinedConfig { cost_most: Some(Nanos::new(4000)), ..CombinedConfig::new(fine()) };
+    for part in [1.0, 0.5] {
+        let set_point = PacketRate::from_pps(50_000);
+        let mut controller = Combined::new(config, set_point, percent(100));
+        let cap = spin(&mut controller, percent(100), part, 600);
+        assert_eq!(cap, percent(20), "50 kp/s of 4 us, {part}");
+        let sample = Sample {
+            span: TENTH,
+            packets: 2500,
+            offered: Some(20_000),
+            cpu: Some(Nanos::from_millis(20)),
+        };
+        let action = controller.step(Instant::from_nanos(100_000_000_000), &sample);
+        assert_eq!((action.cap, action.reason), (percent(20), Reason::NoHeadroom));
+    }
+}
+
+/// Goal: where nobody meters what comes, bursts do not lower the limit for good: it is the
+/// set-point. A ceiling that is used up under a rate that falls short is raised all the same.
+#[test]
+fn without_a_meter_of_what_comes_nothing_is_trimmed() {
+    let mut controller = combined(50_000, percent(30));
+    let mut now = Instant::ZERO;
+    let mut step = |packets: u64, cpu: u64| {
+        now += TENTH;
+        let cpu = Some(Nanos::from_millis(cpu));
+        controller.step(now, &Sample { span: TENTH, packets, offered: None, cpu })
+    };
+    for _ in 0..1000 {
+        assert_eq!(step(5100, 15).limit, Some(PacketRate::from_pps(50_000)));
+        assert_eq!(step(4900, 15).limit, Some(PacketRate::from_pps(50_000)));
+    }
+    let cap = step(5000, 15).cap;
+    assert!(cap < percent(20), "{cap}");
+    let action = step(4000, 18);
+    assert_eq!(action.reason, Reason::CeilingRaised);
+    assert!(action.cap > cap, "{action:?}");
+}
+
+/// Goal: what a router makes at one set-point is not taken from it at another.
+#[test]
+fn a_trim_is_forgotten_with_its_set_point() {
+    let mut controller = combined(1000, percent(20));
+    let mut limit = 1000.0;
+    let mut now = Instant::ZERO;
+    for _ in 0..50 {
+        now += TENTH;
+        let sample = Sample {
+            span: TENTH,
+            packets: whole(limit / 10.0) + 10,
+            offered: Some(10_000),
+            cpu: Some(Nanos::from_micros(300)),
+        };
+        limit = controller.step(now, &sample).limit.map_or(f64::INFINITY, pps);
+    }
+    assert!((850.0..=950.0).contains(&limit), "100 a second more than come: {limit}");
+    let mut aim = |pps| controller.change_set_point(now, PacketRate::from_pps(pps)).limit;
+    let near = aim(1040).map_or(f64::INFINITY, pps);
+    assert!(near < 990.0, "within a twentieth it is kept: {near}");
+    assert_eq!(aim(100_000), Some(PacketRate::from_pps(100_000)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast and how exactly a set-point is reached by the cap alone (rows 2 of the requirements).
+//! How fast and how exactly a set-point is reached by the cap alone.
 
 use weir_control::plant::Plant;
 use weir_control::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Identification from plan to gains on a simulated router (row 1).
+//! Identification from plan to gains on a simulated router.
 
 use weir_control::identify::{
     FitError, Point, TrainingPlan, cap_threshold, curve, fit, free_run, one_step, persistence,

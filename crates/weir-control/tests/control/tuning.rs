@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The self-tuning regulator converges, and stays (row 11).
+//! The self-tuning regulator converges, and stays.
 
 use weir_control::identify::{Point, fit};
 use weir_control::{
