@@ -203,15 +203,14 @@ impl Actuator for DeadlineCap {
         let asked = self.range.clamp(cap);
         let given = self.budgets.ask(&self.router, asked, self.range.least())?;
         let result = self.needs().and_then(|needs| {
-            let most = CpuShare::from_percent(MOST_PERCENT);
-            let parts: Vec<CpuShare> =
-                split(given, &needs).into_iter().map(|part| part.min(most)).collect();
-            self.give(&parts)
+            let parts = parts(given, &needs);
+            let cut = parts.contains(&MOST);
+            self.give(&parts).map(|()| if cut { sum(&parts) } else { given })
         });
         match result {
-            Ok(()) => {
+            Ok(held) => {
                 self.cap = Some(given);
-                Ok(given)
+                Ok(held)
             }
             Err(error) => {
                 self.budgets.put_back(&self.router, before.unwrap_or(CpuShare::ZERO));
@@ -224,9 +223,7 @@ impl Actuator for DeadlineCap {
     fn tend(&mut self) -> Result<(), CapError> {
         let Some(cap) = self.cap else { return Ok(()) };
         let needs = self.needs()?;
-        let most = CpuShare::from_percent(MOST_PERCENT);
-        let parts: Vec<CpuShare> =
-            split(cap, &needs).into_iter().map(|part| part.min(most)).collect();
+        let parts = parts(cap, &needs);
         let moved = self
             .parts()
             .zip(&parts)
@@ -245,6 +242,15 @@ impl Actuator for DeadlineCap {
     }
 }
 
+/// What each thread is given of a cap: never more than one thread may have.
+fn parts(cap: CpuShare, needs: &[Need]) -> Vec<CpuShare> {
+    split(cap, needs).into_iter().map(|part| part.min(MOST)).collect()
+}
+
+fn sum(parts: &[CpuShare]) -> CpuShare {
+    CpuShare::from_ppm(parts.iter().fold(0, |sum, part| sum.saturating_add(part.as_ppm())))
+}
+
 /// A router that goes leaves its budget to the others; its threads are the journal's to undo.
 impl Drop for DeadlineCap {
     fn drop(&mut self) {
@@ -261,6 +267,8 @@ const LEAST_PERCENT: u32 = 1;
 
 /// Of a thread: above, the kernel's answers get slow (95 granted, 5 of them for ordinary threads).
 const MOST_PERCENT: u32 = 85;
+
+const MOST: CpuShare = CpuShare::from_percent(MOST_PERCENT);
 
 /// A tenth of a percent: 2 µs.
 const GRAIN: CpuShare = CpuShare::from_ppm(1000);
