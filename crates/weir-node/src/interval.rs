@@ -116,6 +116,13 @@ impl Flow {
         each.fold(Amount::default(), |sum, amount| plus(sum, *amount))
     }
 
+    /// Whether any packet was dropped for one of these.
+    #[must_use]
+    pub fn dropped_by(&self, reasons: &[Reason]) -> bool {
+        let mut each = self.dropped.values().flat_map(BTreeMap::iter);
+        each.any(|(reason, amount)| amount.packets > 0 && reasons.contains(reason))
+    }
+
     /// What could have been handed on within the owner's limits.
     #[must_use]
     pub fn demand(&self) -> Amount {

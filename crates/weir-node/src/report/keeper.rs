@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_policy::{Policy, Report};
+use weir_units::Nanos;
 
 use super::record::Subject;
 use super::recorder::{Recorder, Taken};
@@ -24,7 +25,7 @@ pub(crate) struct Keeper {
     kept: Mutex<Option<Kept>>,
     /// Apart, so that who reads metrics does not wait for who reads the store.
     totals: Mutex<BTreeMap<Subject, [Service; 2]>>,
-    verdicts: Mutex<Verdicts>,
+    judged: Mutex<Judged>,
     /// Why no report is kept, if none is; apart for the same reason.
     failed: Mutex<Option<String>>,
 }
@@ -34,6 +35,14 @@ pub(crate) struct Keeper {
 pub(crate) struct Ticking {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The last second that was judged.
+#[derive(Debug, Default)]
+struct Judged {
+    /// Its end, by the clock of [`Status::now_ns`]; `None` before the first.
+    end_ns: Option<u64>,
+    verdicts: Verdicts,
 }
 
 #[derive(Debug)]
@@ -73,9 +82,11 @@ impl Keeper {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
         let taken = kept.recorder.take(now_unix_ms(), status, policy);
-        let (totals, verdicts) = (kept.recorder.totals().clone(), kept.recorder.verdicts().clone());
+        let totals = kept.recorder.totals().clone();
+        let judged =
+            Judged { end_ns: Some(status.now_ns), verdicts: kept.recorder.verdicts().clone() };
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
-        *self.verdicts.lock().unwrap_or_else(PoisonError::into_inner) = verdicts;
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = judged;
         let failed = kept.write(&taken);
         self.know(kept.store.as_ref().err().cloned());
         failed
@@ -112,10 +123,19 @@ impl Keeper {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds to a status what the report says: of the last second, and of its own disk.
+    /// Adds to a status what the report says: of the last second, and of its own disk. A disk that
+    /// hangs keeps seconds from being judged: what was found before is not told for long.
     pub(crate) fn judge(&self, status: &mut Status) {
-        status.add_verdicts(&self.verdicts.lock().unwrap_or_else(PoisonError::into_inner));
-        status.report_failed = self.failed();
+        let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = judged.end_ns.map(|end| Nanos::new(status.now_ns.saturating_sub(end)));
+        if age.is_some_and(|age| age <= VERDICT_LIFE) {
+            status.add_verdicts(&judged.verdicts);
+        }
+        let hangs = || {
+            let seconds = age.filter(|age| *age > HANGS)?.as_nanos() / SECOND.as_nanos();
+            Some(format!("the report stands still: its last second was {seconds} s ago"))
+        };
+        status.report_failed = self.failed().or_else(hangs);
     }
 
     /// Why no report is kept, while none is.
@@ -204,10 +224,19 @@ fn now_unix_ms() -> u64 {
 /// What a second of a report is.
 const TICK: Duration = Duration::from_secs(1);
 
+/// A second is judged as it ends, and the next one a second later: beyond this it is no news.
+const VERDICT_LIFE: Nanos = Nanos::from_secs(3);
+
+/// Disks write back for seconds.
+const HANGS: Nanos = Nanos::from_secs(15);
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_units::{ByteCount, Nanos};
+    use crate::report::service::Verdict;
+    use weir_units::ByteCount;
 
     /// A disk that fails is known as long as it does, and no longer.
     #[test]
@@ -232,5 +261,25 @@ mod tests {
         assert_eq!(keeper.take(&status, &policy), None);
         assert_eq!(keeper.failed(), None, "it is kept again");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A second that was judged long ago is not told as the last one.
+    #[test]
+    fn a_report_that_stands_still_is_known() {
+        let at = |seconds: u64| Status { now_ns: seconds * 1_000_000_000, ..Status::default() };
+        let keeper = Keeper::default();
+        let told = |seconds| {
+            let mut status = at(seconds);
+            keeper.judge(&mut status);
+            (status.slices.len(), status.report_failed)
+        };
+        assert_eq!(told(100), (0, None), "nothing was judged yet");
+        let mut verdicts = Verdicts::default();
+        verdicts.slices.insert("gold".into(), [Verdict::Holds; 2]);
+        *keeper.judged.lock().unwrap() = Judged { end_ns: Some(100_000_000_000), verdicts };
+        assert_eq!(told(103), (1, None));
+        assert_eq!(told(104), (0, None));
+        let failed = "the report stands still: its last second was 20 s ago".to_owned();
+        assert_eq!(told(120), (0, Some(failed)));
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use weir_policy::{Direction, Guarantees, Policy, PortId, Share, SliceId, Vif};
+use weir_switch::Reason;
 use weir_units::{BitRate, Nanos};
 
 use super::record::{Kernel, Record, Subject};
@@ -284,7 +285,7 @@ fn second(span: Span, policy: &Policy, direction: Direction, line: &Line<'_>) ->
         got: flow.got,
         got_charged,
         demand: if at_packet_limit { got_charged.min(demand) } else { demand },
-        limited: at_packet_limit || flow.dropped_for(Cause::Limit).packets > 0,
+        limited: at_packet_limit || flow.dropped_by(&PACKET_LIMITS),
     }
 }
 
@@ -313,6 +314,10 @@ fn add(sum: &mut Second, one: &Second) {
     sum.demand = sum.demand.saturating_add(one.demand);
     sum.limited |= one.limited;
 }
+
+/// What holds a vif below its guarantee in bits although it asks for less than its own bit rate.
+const PACKET_LIMITS: [Reason; 3] =
+    [Reason::VifPackets, Reason::RouterPackets, Reason::SlicePackets];
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 const NANOS_A_SECOND: u128 = 1_000_000_000;
