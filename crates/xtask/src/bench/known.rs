@@ -26,6 +26,7 @@ pub(super) enum Kind {
 /// All benches, those that need least first.
 pub(super) const ALL: &[Bench] = &[
     bench("machine", "weir-ports", "5 s", "what a clock, a system call, a miss and a copy cost"),
+    bench("meter", "weir-host", "10 s", "the kernel's counters of 2000 interfaces, and CPU time"),
     bench("packets", "weir-switch", "25 s", "the switch between ports in memory, stage by stage"),
     bench("sched", "weir-sched", "10 min", "every scheduler at 1 to 1 M classes"),
     row("rte_sched", 6, "5 min", "schedulers beside DPDK's (needs libdpdk-dev)"),
