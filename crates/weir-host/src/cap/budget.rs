@@ -106,7 +106,7 @@ pub struct Need {
 /// One cap split over a router's threads by their need; the parts come to the cap, but for less
 /// than one millionth a thread.
 ///
-/// Each has at least [`FLOOR_PARTS`]th of an equal part, so that the first packets of a thread that
+/// Each has at least `FLOOR_PARTS`th of an equal part, so that the first packets of a thread that
 /// was idle are forwarded. A thread that used nearly all that it had wants twice as much; any other
 /// a quarter more than it used. What is left of the cap, or what it is short of the wants, is
 /// divided in proportion to them.
