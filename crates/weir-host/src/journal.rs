@@ -166,12 +166,11 @@ impl Journal {
             if !wanted(change.sequence, &change.what) {
                 continue;
             }
-            let (sequence, what) = (change.sequence, change.what.clone());
+            let what = change.what.clone();
             let skip = change.boot_ended && change.undo.ends_with_boot();
             match if skip { Ok(()) } else { change.undo.apply(on) } {
                 Ok(()) => {
-                    self.append(&Line::Undone { sequence })?;
-                    self.content.changes.remove(at);
+                    self.strike(at)?;
                     report.undone.push(what);
                 }
                 Err(error) => report.failed.push(format!("{what}: {error}")),
@@ -187,10 +186,16 @@ impl Journal {
     /// The journal cannot be written.
     pub fn forget_those(&mut self, wanted: impl Fn(&str) -> bool) -> Result<(), HostError> {
         while let Some(at) = self.content.changes.iter().position(|change| wanted(&change.what)) {
-            let sequence = self.content.changes[at].sequence;
-            self.append(&Line::Undone { sequence })?;
-            self.content.changes.remove(at);
+            self.strike(at)?;
         }
+        Ok(())
+    }
+
+    /// Strikes out the change at this place of the list, on disk before it is gone from memory.
+    fn strike(&mut self, at: usize) -> Result<(), HostError> {
+        let sequence = self.content.changes[at].sequence;
+        self.append(&Line::Undone { sequence })?;
+        self.content.changes.remove(at);
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod cpu_time;
 pub mod demo;
 pub mod demo_plots;
 mod error;
+mod host_changes;
 pub mod in_memory;
 mod judge;
 pub mod node;

@@ -11,7 +11,7 @@ pub(crate) use htb::Htb;
 pub(crate) use limiter::{Limit, Limiter};
 pub(crate) use napi::NapiOn;
 pub(crate) use ovs::OpenVSwitch;
-pub(crate) use spared::Spared;
+pub(crate) use spared::spare_worker_cpu;
 
 use weir_host::run::{Command, Host, Platform};
 

@@ -25,13 +25,13 @@ use weir_units::{BitRate, ByteCount, Nanos};
 
 use super::Row;
 use super::windows::{self, Window};
-use crate::peers::{Bridge, Limit, Limiter, NapiOn, Spared};
+use crate::peers::{Bridge, Limit, Limiter, NapiOn, spare_worker_cpu};
 use crate::specs::{hardly_catching_up, worker_cpu};
 use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, clock};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    let _spared = Spared::take()?;
+    let _spared = spare_worker_cpu()?;
     let most = most(trial)?;
     let mut rates: Vec<(String, BitRate)> =
         RATES_MBPS.iter().map(|mbps| (format!("{mbps}M"), BitRate::from_mbps(*mbps))).collect();

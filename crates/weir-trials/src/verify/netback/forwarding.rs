@@ -26,7 +26,7 @@ use weir_units::{BitRate, ByteCount, PacketRate};
 use super::Row;
 use super::worker::{Spent, Worker};
 use crate::cpu_time::{Busy, CpuTime};
-use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, Spared};
+use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, spare_worker_cpu};
 use crate::specs::{hardly_reading_the_clock, worker_cpu};
 use crate::{Middle, Rig, Run, Star, Trial, TrialError};
 
@@ -41,7 +41,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         trial.say(text);
         trial.result.add_note(text);
     }
-    let _spared = Spared::take()?;
+    let _spared = spare_worker_cpu()?;
     let bench = Bench::new();
     let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); forwarders.len()];
     for _ in 0..repetitions {

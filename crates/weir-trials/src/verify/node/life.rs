@@ -15,13 +15,12 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
 use super::Row;
-use crate::bpf_system::BpfSystem;
-use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError};
+use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, bpf_system};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let star = Star::new("life", 2, BitRate::from_mbps(LINK_MBPS));
-    let _outlives_the_rig = BpfSystem::take()?;
+    let _outlives_the_rig = bpf_system::mount()?;
     let mut rig = Rig::up(&star)?;
     for node in ["t0", "t1", "wire"] {
         // A veth takes redirected frames only with a program or GRO at its peer.
