@@ -4,6 +4,7 @@
 pub mod first_light;
 pub mod netback;
 pub mod node;
+pub mod xtc;
 
 use crate::{Trial, TrialError};
 
@@ -35,7 +36,7 @@ pub struct Row {
 pub type Show = fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>;
 
 /// All tables.
-pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE, node::TABLE];
+pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE, node::TABLE, xtc::TABLE];
 
 impl Row {
     /// A row that judges speed, too.

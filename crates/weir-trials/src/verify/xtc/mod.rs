@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! XTC: a packet rate for every router, held by feedback.
+
+use weir_result::{Bound, Claim, Rule, Series};
+
+use super::{Row, Show, Table};
+use crate::{Trial, TrialError};
+
+/// The table.
+pub const TABLE: Table = Table { name: NAME, rows: ROWS };
+
+const NAME: &str = "xtc";
+
+const ROWS: &[Row] = &[
+    row(1, "three minutes of training give a model that holds", |trial, row| {
+        not_built(trial, row, "a training on routers of the lab")
+    }),
+    row(2, "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap", |trial, row| {
+        not_built(trial, row, "routers of the lab under a cap alone")
+    }),
+    row(3, "limit and ceiling hold every rate from the second sample on", |trial, row| {
+        not_built(trial, row, "routers of the lab behind a limit at ingress")
+    }),
+    row(4, "a disturbance worth 15 % of the assigned CPU is rejected", |trial, row| {
+        not_built(trial, row, "a process in the router's group; work added to each packet")
+    }),
+    row(5, "probes come back in time, beside TCP and beside a flood", |trial, row| {
+        not_built(trial, row, "a probe through routers of the lab")
+    }),
+    row(6, "six TCP routers share in proportion to their set-points", |trial, row| {
+        not_built(trial, row, "six routers of the lab beside each other")
+    }),
+    row(7, "a UDP flood beside TCP takes nothing from it", |trial, row| {
+        not_built(trial, row, "a UDP and a TCP router of the lab beside each other")
+    }),
+    row(8, "one flow gets as much as ten", |trial, row| {
+        not_built(trial, row, "two routers of the lab with 1 and with 10 flows")
+    }),
+    row(9, "a chain of three nodes loses and delays no more at its end", |trial, row| {
+        not_built(trial, row, "three nodes with XTC in a row")
+    }),
+    row(10, "1000 instances at 10 Hz cost a twentieth of a core", |trial, row| {
+        not_built(trial, row, "the manager with 1000 instances over 2000 interfaces")
+    }),
+    row(11, "dead zone, self-tuning, bumpless transfer, the manager's verbs", |trial, row| {
+        not_built(trial, row, "switches of controllers and verbs on routers of the lab")
+    }),
+    row(12, "contention comes and goes, a router misbehaves and reforms", |trial, row| {
+        not_built(trial, row, "policing of routers of the lab")
+    }),
+    row(13, "every fault is named, caps stay safe, nobody has to help", |trial, row| {
+        not_built(trial, row, "faults of meter, actuator, router and clock in the manager")
+    }),
+    row(14, "guests of a real Xen are held by their caps", |trial, row| {
+        not_built(trial, row, "Weir in the driver domain of a Xen that QEMU runs")
+    }),
+];
+
+const fn row(number: u32, title: &'static str, show: Show) -> Row {
+    Row::new(NAME, number, title, show)
+}
+
+/// A requirement that nothing shows yet: it fails, and says what is missing.
+fn not_built(trial: &mut Trial<'_>, row: &Row, missing: &str) -> Result<(), TrialError> {
+    let name = row.id("built");
+    let why = format!("not built: {missing}");
+    trial.keep(&name, Series::count("1", 0))?;
+    trial.judge(Claim::new(&name, why, Rule::Sum, Bound::at_least(1.0)).of(&[&name])).map(drop)
+}
