@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_node::capture::Capturing;
+use weir_node::changes::Change;
 use weir_node::status::IfaceStatus;
 use weir_policy::Policy;
 
@@ -157,11 +158,11 @@ pub(crate) async fn changes(
         let text = format!("query: newest is {newest}; it must be 1 to {NEWEST_MAX}");
         return Err(ApiError::new(Code::Malformed, text));
     }
-    let mut changes = app.ask_in_turn(|control| Ok(control.changes())).await?;
-    changes.retain(|change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit)));
     let most = newest.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-    let older = changes.len().saturating_sub(most);
-    Ok(Json(changes.into_iter().skip(older).map(ChangeView::from).collect()))
+    let seen =
+        move |change: &Change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit));
+    let changes = app.ask_in_turn(move |control| Ok(control.changes(most, &seen))).await?;
+    Ok(Json(changes.into_iter().map(ChangeView::from).collect()))
 }
 
 /// What holds beside the file.

@@ -45,11 +45,14 @@ impl Control for Node {
     fn undo(&self, _: &Wish<'_>, _: Option<u64>) -> Result<Change, Refusal> {
         absent()
     }
-    fn changes(&self) -> Vec<Change> {
+    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
         let kind = ChangeKind::Reload;
         let change =
             |id| Change { id, at_unix_ms: 0, who: "".into(), kind, undoes: None, edits: vec![] };
-        (1..=9).map(change).collect()
+        let all = (1..=9).map(change).filter(|change| wanted(change));
+        let mut newest: Vec<Change> = all.rev().take(most).collect();
+        newest.reverse();
+        newest
     }
     fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
         absent()

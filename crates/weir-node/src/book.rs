@@ -200,9 +200,12 @@ impl Book {
         self.file.edits_to(&self.live)
     }
 
-    /// The changes on record, oldest first.
-    pub(crate) fn changes(&self) -> Vec<Change> {
-        self.changes.list().cloned().collect()
+    /// The newest `most` of the changes on record that are `wanted`, oldest first.
+    pub(crate) fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+        let newest = self.changes.list().rev().filter(|change| wanted(change)).take(most);
+        let mut changes: Vec<Change> = newest.cloned().collect();
+        changes.reverse();
+        changes
     }
 
     fn edited(&self, edits: &[Edit]) -> Result<(Draft, Vec<Edit>), Refusal> {
@@ -447,7 +450,7 @@ mod tests {
         }
         assert_eq!(asked, 1);
         assert_eq!(book.in_force().document, before.document);
-        assert!(book.changes().is_empty() && !path.exists());
+        assert!(book.changes(9, &|_| true).is_empty() && !path.exists());
     }
 
     /// The port is full, by another's guarantee: who does not see that is told no number of it.
@@ -479,7 +482,7 @@ mod tests {
         });
         assert_eq!(refused.unwrap_err().kind, RefusalKind::NotRecorded);
         assert_eq!(asked, [true, false], "there, and back");
-        assert!(book.overlay().is_empty() && book.changes().is_empty());
+        assert!(book.overlay().is_empty() && book.changes(9, &|_| true).is_empty());
         assert!(!book.overlay.exists());
     }
 
@@ -499,7 +502,7 @@ mod tests {
         assert_eq!(refused.unwrap_err().kind, RefusalKind::NotRecorded);
         assert_eq!(asked, ["2Gbit", "1Gbit"], "there, and back");
         assert_eq!(book.in_force().document, before.document);
-        assert_eq!(book.changes().len(), 1);
+        assert_eq!(book.changes(9, &|_| true).len(), 1);
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -40,8 +40,8 @@ pub trait Control: Send + Sync + 'static {
     /// There is none, or something else holds now at one of its places.
     fn undo(&self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal>;
 
-    /// The changes on record, oldest first.
-    fn changes(&self) -> Vec<Change>;
+    /// The newest `most` of the changes on record that are `wanted`, oldest first.
+    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change>;
 
     /// What holds beside the file.
     ///

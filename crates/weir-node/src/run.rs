@@ -514,8 +514,8 @@ impl Control for Node {
         self.with_book(|book, apply| book.undo(wish, id, apply))
     }
 
-    fn changes(&self) -> Vec<Change> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).changes()
+    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner).changes(most, wanted)
     }
 
     fn overlay(&self) -> Result<Vec<Edit>, Refusal> {

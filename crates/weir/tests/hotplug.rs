@@ -178,7 +178,7 @@ fn a_device_that_the_libvirt_hook_frees_joins() {
 #[test]
 fn a_container_s_device_comes_and_goes_by_the_cni_hook() {
     if Command::new("jq").arg("--version").output().is_err() {
-        println!("SKIPPED: the plugin needs jq");
+        println!("SKIPPED a_container_s_device_comes_and_goes_by_the_cni_hook: no jq");
         return;
     }
     let Some(site) = Site::up("weir-t-cni", TOPOLOGY, POLICY) else { return };
