@@ -69,6 +69,12 @@ impl CpuTime {
         let ticks = stolen(self).saturating_sub(stolen(earlier));
         crate::float(ticks) / USER_HZ
     }
+
+    /// The same of the processor that lost most.
+    pub(crate) fn most_stolen_since(&self, earlier: &Self) -> f64 {
+        let each = (0..self.cpus.len()).map(|cpu| self.stolen_since(earlier, cpu));
+        each.fold(0.0, f64::max)
+    }
 }
 
 /// A line `cpuN user nice system idle iowait irq softirq steal …`; none for other lines. Stolen
@@ -119,5 +125,6 @@ mod tests {
         let now = read("cpu  1 1 1 1 1 1 1 99\ncpu0 0 0 0 0 0 0 0 7 0 0\ncpu1 0 0 0 0 0 0 0");
         assert!((now.stolen_since(&then, 0) - 0.02).abs() < 1e-9);
         assert_eq!([now.stolen_since(&then, 1), now.stolen_since(&then, 9)], [0.0, 0.0]);
+        assert!((now.most_stolen_since(&then) - 0.02).abs() < 1e-9);
     }
 }

@@ -28,6 +28,7 @@ mod rig;
 mod run;
 mod specs;
 mod star;
+mod stolen;
 mod trial;
 pub mod verify;
 
