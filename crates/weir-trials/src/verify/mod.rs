@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_result::Series;
 
-use crate::stolen::{StealWatch, Stolen};
+use crate::stolen::StealWatch;
 use crate::{Trial, TrialError};
 
 /// A table of requirements.
@@ -33,11 +33,13 @@ pub struct Row {
     pub correctness: bool,
     /// How it is shown.
     pub show: Show,
+    /// What is shown after that.
+    more: &'static [Show],
     /// The name of its table.
     pub table: &'static str,
 }
 
-/// Shows a row: series and cases go into the trial.
+/// Shows a row, or a part of it: series and cases go into the trial.
 pub type Show = fn(&mut Trial<'_>, &Row) -> Result<(), TrialError>;
 
 /// All tables.
@@ -46,7 +48,7 @@ pub const TABLES: &[Table] = &[first_light::TABLE, netback::TABLE, node::TABLE, 
 impl Row {
     /// A row that judges speed, too.
     const fn new(table: &'static str, number: u32, title: &'static str, show: Show) -> Self {
-        Self { number, title, correctness: false, show, table }
+        Self { number, title, correctness: false, show, more: &[], table }
     }
 
     /// The identifier of the whole row, or of a part of it.
@@ -60,10 +62,16 @@ impl Row {
         }
     }
 
+    /// The same row with more to show, each on its own: what is disturbed is made again alone.
+    const fn and(mut self, more: &'static [Show]) -> Self {
+        self.more = more;
+        self
+    }
+
     /// Shows the row: all its parts, then the case of the row itself, which holds if they all do.
     /// What the machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`.
     ///
-    /// A row that does not hold while the host took [`DISTURBED_MS`] of one is made again: no
+    /// What does not hold while the host took [`DISTURBED_MS`] of a processor is made again: no
     /// forwarder works on a processor that stands still. What was thrown away for it is told in the
     /// result's notes, and the last of [`ATTEMPTS`] counts, disturbed or not.
     ///
@@ -71,40 +79,43 @@ impl Row {
     /// The experiment could not be made.
     pub fn run(&self, trial: &mut Trial<'_>) -> Result<bool, TrialError> {
         trial.say(&format!("{} {}", self.id(""), self.title));
+        let before = trial.result.cases().len();
+        let mut stolen = Vec::new();
+        for show in std::iter::once(&self.show).chain(self.more) {
+            stolen.extend(self.attempt(trial, *show)?);
+        }
+        if !stolen.is_empty() {
+            trial.keep(&self.id("machine/stolen"), Series::unordered("ms", stolen))?;
+        }
+        trial.judge_parts(before, &self.id(""), self.title)
+    }
+
+    /// Milliseconds that the host took meanwhile, as [`StealWatch`] saw them.
+    fn attempt(&self, trial: &mut Trial<'_>, show: Show) -> Result<Vec<f64>, TrialError> {
         let mut number = 1;
         loop {
-            let clean = trial.result.clone();
-            let (before, begun) = (clean.cases().len(), Instant::now());
+            let (clean, begun) = (trial.result.clone(), Instant::now());
             let watch = StealWatch::begin();
-            (self.show)(trial, self)?;
+            show(trial, self)?;
             let (took, stolen) = (begun.elapsed(), watch.end());
-            let holds = trial.judge_parts(before, &self.id(""), self.title)?;
+            let cases = trial.result.cases().get(clean.cases().len()..).unwrap_or_default();
+            let broken = cases.iter().filter(|case| !case.holds()).map(weir_result::Case::id);
+            let broken = broken.collect::<Vec<&str>>().join(", ");
+            let holds = broken.is_empty();
             let attempt = Attempt { number, holds, took, stolen_ms: stolen.most_ms() };
             if !attempt.is_made_again() {
-                self.keep_stolen(trial, stolen)?;
-                return Ok(holds);
+                return Ok(stolen.windows_ms);
             }
-            let cases = trial.result.cases().get(before..).unwrap_or_default();
-            let broken: Vec<&str> =
-                cases.iter().filter(|case| !case.holds()).map(weir_result::Case::id).collect();
-            let note = attempt.note(&self.id(""), &broken.join(", "));
+            let note = attempt.note(&self.id(""), &broken);
             trial.result = clean;
             trial.say(&note);
             trial.result.add_note(note);
             number += 1;
         }
     }
-
-    fn keep_stolen(&self, trial: &mut Trial<'_>, stolen: Stolen) -> Result<(), TrialError> {
-        if stolen.windows_ms.is_empty() {
-            return Ok(());
-        }
-        let series = Series::unordered("ms", stolen.windows_ms);
-        trial.keep(&self.id("machine/stolen"), series)
-    }
 }
 
-/// A row that was shown.
+/// What was shown, a row or a part of one.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     /// The first is 1.
@@ -131,7 +142,7 @@ impl Attempt {
     }
 }
 
-/// How often a row is made at most.
+/// How often it is made at most.
 const ATTEMPTS: u32 = 3;
 
 /// Milliseconds within 100: more than twice the 8 ms that a host takes now and then.

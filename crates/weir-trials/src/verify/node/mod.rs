@@ -30,22 +30,15 @@ const ROWS: &[Row] = &[
     row(2, "the API under load does not disturb the data plane", load::show),
     row(3, "hostile requests: no failure, no growth, a clear refusal", hostile::show),
     row(4, "a tenant reaches no other tenant's vifs", roles::show),
-    row(5, "restart, upgrade and crash leave the traffic alone", |trial, row| {
-        life::show(trial, row)?;
-        hotplug::show(trial, row)
-    }),
+    row(5, "restart, upgrade and crash leave the traffic alone", life::show).and(&[hotplug::show]),
     row(6, "the page in a browser: all sizes, no findings", page::show),
-    row(7, "24 h in fast-forward and a real soak: nothing grows", |trial, row| {
-        hours::show(trial, row)?;
-        soak::show(trial, row)
-    }),
-    row(8, "report, undo, explain, doctor, package", |trial, row| {
-        undo::show(trial, row)?;
-        report::show(trial, row)?;
-        explain::show(trial, row)?;
-        doctor::show(trial, row)?;
-        package::show(trial, row)
-    }),
+    row(7, "24 h in fast-forward and a real soak: nothing grows", hours::show).and(&[soak::show]),
+    row(8, "report, undo, explain, doctor, package", undo::show).and(&[
+        report::show,
+        explain::show,
+        doctor::show,
+        package::show,
+    ]),
 ];
 
 const fn row(number: u32, title: &'static str, show: Show) -> Row {
