@@ -90,8 +90,13 @@ impl Row {
         trial.judge_parts(before, &self.id(""), self.title)
     }
 
-    /// Milliseconds that the host took meanwhile, as [`StealWatch`] saw them.
-    fn attempt(&self, trial: &mut Trial<'_>, show: Show) -> Result<Vec<f64>, TrialError> {
+    /// Makes a part of the row, again where [`Self::run`] says so. Hands back the milliseconds that
+    /// the host took meanwhile, as [`StealWatch`] saw them.
+    fn attempt(
+        &self,
+        trial: &mut Trial<'_>,
+        show: impl Fn(&mut Trial<'_>, &Self) -> Result<(), TrialError>,
+    ) -> Result<Vec<f64>, TrialError> {
         let mut number = 1;
         loop {
             let (clean, begun) = (trial.result.clone(), Instant::now());

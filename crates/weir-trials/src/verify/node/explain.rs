@@ -18,12 +18,17 @@ use crate::{Rig, Trial, TrialError};
 /// Shows this part of the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     for experiment in EXPERIMENTS {
-        let mut asked = Asked { answers: Vec::new() };
-        // What the experiment itself finds is judged by the suite, not here.
-        let mut silent = |_: &str| {};
-        let mut scratch = Trial::new(ResultFile::new(Origin::default()), trial.quick, &mut silent);
-        experiment.run(&mut scratch, &mut asked, "node-explain")?;
-        judge(trial, row, experiment.name, &asked.answers)?;
+        let ask = |trial: &mut Trial<'_>, row: &Row| {
+            let mut asked = Asked { answers: Vec::new() };
+            // What the experiment itself finds is judged by the suite, not here.
+            let mut silent = |_: &str| {};
+            let scratch = ResultFile::new(Origin::default());
+            let mut scratch = Trial::new(scratch, trial.quick, &mut silent);
+            experiment.run(&mut scratch, &mut asked, "node-explain")?;
+            judge(trial, row, experiment.name, &asked.answers)
+        };
+        // The whole row keeps what was stolen.
+        let _stolen = row.attempt(trial, ask)?;
     }
     Ok(())
 }
