@@ -18,8 +18,8 @@ pub(crate) struct HostChanges {
 }
 
 impl HostChanges {
-    /// Makes the changes that `wanted` tells of, in a journal of this name. What an earlier run left
-    /// in it is undone before `wanted` is asked.
+    /// Makes the changes that `wanted` tells of, in a journal of this name. What an earlier run
+    /// left in it is undone before `wanted` is asked.
     pub(crate) fn make(
         name: &str,
         wanted: impl FnOnce() -> Vec<Change>,
