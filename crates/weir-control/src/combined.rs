@@ -90,13 +90,20 @@ impl Combined {
     }
 
     /// Whether the rate is below the set-point by more than the tolerance, and not because less
-    /// comes. Where that is not metered, because the ceiling is nearly used up.
+    /// comes, or is let in: a limit that was lowered for packets that are made no more is raised,
+    /// not the ceiling. Where that is not metered, because the ceiling is nearly used up.
     fn falls_short(&self, sample: &Sample) -> bool {
         let comes = match sample.offered {
             Some(_) => self.limits(sample) || (sample.loses() && self.near(sample)),
             None => self.near(sample),
         };
-        comes && self.relative(sample) < -self.tolerance()
+        let short_of = |rate| Self::relative_to(rate, sample) < -self.tolerance();
+        comes && short_of(self.set_point) && short_of(self.limit)
+    }
+
+    /// Whether it falls short because of the ceiling.
+    fn is_starved(&self, sample: &Sample) -> bool {
+        self.falls_short(sample) && sample.bound_by(self.cap)
     }
 
     /// Whether nine tenths of the ceiling were used.
@@ -105,11 +112,11 @@ impl Combined {
         u64::from(used.as_ppm()) * 10 >= u64::from(self.cap.as_ppm()) * 9
     }
 
-    /// The rate by the set-point, minus 1.
-    fn relative(&self, sample: &Sample) -> f64 {
-        let set_point = float(self.set_point.as_pps()).max(1.0);
-        let packets = float(sample.packets) - set_point * float(sample.span.as_nanos()) / 1e9;
-        packets * 1e9 / (set_point * float(sample.span.as_nanos()).max(1.0))
+    /// The sample's rate by this one, minus 1.
+    fn relative_to(rate: PacketRate, sample: &Sample) -> f64 {
+        let rate = float(rate.as_pps()).max(1.0);
+        let packets = float(sample.packets) - rate * float(sample.span.as_nanos()) / 1e9;
+        packets * 1e9 / (rate * float(sample.span.as_nanos()).max(1.0))
     }
 
     fn tolerance(&self) -> f64 {
@@ -122,7 +129,7 @@ impl Combined {
         if sample.offered.is_none() {
             return;
         }
-        let relative = self.relative(sample);
+        let relative = Self::relative_to(self.set_point, sample);
         if relative.abs() > self.tolerance() && (relative > 0.0 || self.limits(sample)) {
             self.trim = (self.trim - TRIM_GAIN * relative).clamp(TRIM_LEAST, TRIM_MOST);
         }
@@ -174,8 +181,8 @@ impl Combined {
         self.nearest(self.micros.map_or(in_force, |micros| self.needed(micros)))
     }
 
-    fn step_ceiling(&mut self, sample: &Sample) -> Reason {
-        if self.falls_short(sample) && sample.bound_by(self.cap) {
+    fn step_ceiling(&mut self, sample: &Sample, starved: bool) -> Reason {
+        if starved {
             let most = self.nearest(f64::MAX);
             if self.cap >= most {
                 self.cap = most;
@@ -222,9 +229,10 @@ impl Controller for Combined {
             return self.act(now, Reason::NoDemand);
         }
         self.learn(sample);
-        let mut reason = self.step_ceiling(sample);
+        let starved = self.is_starved(sample);
+        let mut reason = self.step_ceiling(sample, starved);
         // A rate that the ceiling holds down, or from before the limit, says nothing about it.
-        if self.held && matches!(reason, Reason::Limit | Reason::CeilingLowered) {
+        if self.held && !starved {
             self.follow(sample);
         }
         self.held = true;

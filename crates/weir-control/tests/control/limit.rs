@@ -189,3 +189,54 @@ fn a_trim_is_forgotten_with_its_set_point() {
     assert!(near < 990.0, "within a twentieth it is kept: {near}");
     assert_eq!(aim(100_000), Some(PacketRate::from_pps(100_000)));
 }
+
+/// Goal: a trim heals. What a router lost or made behind the limit for a while says nothing about
+/// it afterwards: ten samples later its rate is held within 1 % again.
+#[test]
+fn a_trim_heals_with_its_router() {
+    for part in [0.97, 1.10] {
+        let mut controller = combined(50_000, percent(100));
+        let (mut limit, mut now) = (50_000.0, Instant::ZERO);
+        let mut rate = |part: f64, samples: u32| {
+            for _ in 0..samples {
+                now += TENTH;
+                let sample = Sample {
+                    span: TENTH,
+                    packets: whole(limit * part / 10.0),
+                    offered: Some(10_000),
+                    cpu: Some(Nanos::from_millis(10)),
+                };
+                limit = controller.step(now, &sample).limit.map_or(f64::INFINITY, pps);
+            }
+            limit * part
+        };
+        let trimmed = rate(part, 100) / part;
+        assert!(off(trimmed, 50_000).abs() > 0.02, "{part}: it was trimmed: {trimmed}");
+        let healed = rate(1.0, 10);
+        assert!(off(healed, 50_000).abs() < 0.01, "{part}: {healed}");
+    }
+}
+
+/// Goal: a sample is learned once. A switch back to a controller that knows its router hands it
+/// the sample that it has seen, which is no second proof of a cost.
+#[test]
+fn a_sample_is_learned_once() {
+    let mut controller = combined(50_000, percent(100));
+    let sample = |micros| Sample {
+        span: TENTH,
+        packets: 5000,
+        offered: Some(5000),
+        cpu: Some(Nanos::from_micros(micros)),
+    };
+    let now = Instant::ZERO + TENTH;
+    controller.step(now, &sample(20_000));
+    controller.step(now + TENTH, &sample(15_000));
+    let known = controller.estimate();
+    let in_force = weir_control::Settings::capped(percent(100));
+    controller.adopt(now + TENTH, in_force, Some(&sample(15_000)));
+    assert_eq!(controller.estimate(), known);
+    let mut fresh = combined(50_000, percent(100));
+    fresh.adopt(now, in_force, Some(&sample(15_000)));
+    let cost = weir_control::Estimate::Cost(Nanos::new(3000));
+    assert_eq!(fresh.estimate(), Some(cost), "who knows nothing learns from it");
+}
