@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Charts of results: rates over time, bars beside each other, distributions of delay.
+//! Charts of results: rates over time, bars beside each other, distributions of delay, points over
+//! two axes.
 //!
-//! A chart is data ([`Lines`], [`Bars`], [`Distribution`]); drawing it gives an [`Svg`], and that
-//! a PNG. Nothing here reads or writes a file. Colours can be told apart by people who see fewer of
-//! them (Okabe and Ito 2008), every curve carries its name beside it, and the paper is white, so
-//! that a chart reads the same on a light and on a dark page.
+//! A chart is data ([`Lines`], [`Bars`], [`Distribution`], [`Points`]); drawing it gives an
+//! [`Svg`], and that a PNG. Nothing here reads or writes a file. Colours can be told apart by people
+//! who see fewer of them (Okabe and Ito 2008), every curve carries its name beside it, and the paper
+//! is white, so that a chart reads the same on a light and on a dark page.
 //!
 //! ```
 //! use weir_plot::{Line, Lines, Panel};
@@ -25,10 +26,12 @@
 mod bars;
 mod distribution;
 mod lines;
+mod points;
 mod style;
 mod svg;
 
 pub use bars::{Bar, Bars, Group};
 pub use distribution::{Curve, Distribution};
 pub use lines::{Line, Lines, Panel};
+pub use points::{PointSet, Points};
 pub use svg::{PlotError, Svg};

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use resvg::tiny_skia::Pixmap;
-use weir_plot::{Bar, Bars, Curve, Distribution, Group, Line, Lines, Panel, PlotError, Svg};
+use weir_plot::{
+    Bar, Bars, Curve, Distribution, Group, Line, Lines, Panel, PlotError, PointSet, Points, Svg,
+};
 
 fn lines(lines: Vec<Line>) -> Result<Svg, PlotError> {
     let panel = |title: &str| Panel { title: title.to_string(), lines: lines.clone() };
@@ -101,4 +103,33 @@ fn a_name_is_text_and_never_markup() {
     let svg = lines(vec![Line::new("a<b>&\"c", vec![1.0, 2.0])]).unwrap();
     assert!(!svg.as_str().contains("<b>"));
     assert!(svg.to_png(1.0).is_ok());
+}
+
+#[test]
+fn points_their_bars_and_the_diagonal_take_their_place() {
+    let set = PointSet {
+        name: "rate".to_string(),
+        points: vec![(10.0, 20e3), (20.0, 40e3)],
+        halves: vec![1e3; 2],
+        joined: true,
+    };
+    let axis = |name: &str, unit: &str| (name.to_string(), unit.to_string());
+    let chart = |sets: Vec<PointSet>, diagonal| Points {
+        title: "A title".to_string(),
+        x: axis("cap", "%"),
+        y: axis("rate", "packet/s"),
+        diagonal,
+        sets,
+    };
+    let svg = chart(vec![set.clone()], false).draw().unwrap();
+    for text in ["A title", "cap (%)", "rate (kpacket/s)"] {
+        assert!(svg.as_str().contains(text), "{text}");
+    }
+    let count = |svg: &Svg, what: &str| svg.as_str().matches(what).count();
+    assert_eq!(count(&svg, "<circle"), 2);
+    let with = chart(vec![set.clone()], true).draw().unwrap();
+    assert_eq!(count(&with, "<polyline"), count(&svg, "<polyline") + 1);
+    assert!(matches!(chart(vec![], true).draw(), Err(PlotError::Empty(_))));
+    let wrong = PointSet { points: vec![(f64::NAN, 1.0)], ..set };
+    assert!(matches!(chart(vec![wrong], false).draw(), Err(PlotError::NotFinite(_))));
 }

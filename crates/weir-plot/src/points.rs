@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Points over two axes: what was seen at each setting, or what was said beside what was seen.
+
+use plotters::chart::{ChartBuilder, LabelAreaPosition};
+use plotters::element::{Circle, PathElement};
+use plotters::style::text_anchor::{HPos, VPos};
+use plotters::style::{Color, TRANSPARENT};
+
+use crate::style::{
+    AXIS, GRID, INK, LABEL, SMALL, SOFT, TITLE, bold, colour, headroom, letters, magnitude,
+    on_paper, plain, refused, width, write,
+};
+use crate::svg::{PlotError, Svg};
+
+/// A chart of points over two linear axes from 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    /// What it shows, in one line.
+    pub title: String,
+    /// What is drawn to the right, and its unit.
+    pub x: (String, String),
+    /// What is drawn upwards, and its unit.
+    pub y: (String, String),
+    /// Whether a grey line shows where both are the same.
+    pub diagonal: bool,
+    /// One for each thing compared.
+    pub sets: Vec<PointSet>,
+}
+
+/// The points of one thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointSet {
+    /// Its name, written above the points in their colour.
+    pub name: String,
+    /// None below 0.
+    pub points: Vec<(f64, f64)>,
+    /// How far each reaches up and down; none: no bars.
+    pub halves: Vec<f64>,
+    /// Whether a line joins them in their order.
+    pub joined: bool,
+}
+
+impl Points {
+    /// Draws the chart.
+    ///
+    /// # Errors
+    /// No point, or one that is no finite number.
+    pub fn draw(&self) -> Result<Svg, PlotError> {
+        let (right, top) = self.ends()?;
+        let ((x_divisor, x_unit), (y_divisor, y_unit)) =
+            (magnitude(right, &self.x.1), magnitude(top, &self.y.1));
+        on_paper((WIDTH, HEIGHT), |paper| {
+            write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), (HPos::Left, VPos::Top))?;
+            let mut left = MARGIN;
+            for (index, set) in self.sets.iter().enumerate() {
+                let style = letters(LABEL, colour(index));
+                write(paper, &set.name, (left, 40), &style, (HPos::Left, VPos::Top))?;
+                left += width(&set.name, LABEL) + 24;
+            }
+            let mut chart = ChartBuilder::on(paper)
+                .margin_top(72)
+                .margin_left(MARGIN - 8)
+                .margin_right(MARGIN)
+                .set_label_area_size(LabelAreaPosition::Left, 64)
+                .set_label_area_size(LabelAreaPosition::Bottom, 48)
+                .build_cartesian_2d(0.0..right / x_divisor, 0.0..top / y_divisor)
+                .map_err(refused)?;
+            chart
+                .configure_mesh()
+                .light_line_style(TRANSPARENT)
+                .bold_line_style(GRID)
+                .axis_style(AXIS)
+                .x_labels(8)
+                .y_labels(6)
+                .x_label_formatter(&plain)
+                .y_label_formatter(&plain)
+                .label_style(letters(SMALL, SOFT))
+                .x_desc(described(&self.x.0, &x_unit))
+                .y_desc(described(&self.y.0, &y_unit))
+                .axis_desc_style(letters(SMALL, SOFT))
+                .draw()
+                .map_err(refused)?;
+            if self.diagonal {
+                let end = right.min(top);
+                let line = vec![(0.0, 0.0), (end / x_divisor, end / y_divisor)];
+                chart.draw_series([PathElement::new(line, AXIS)]).map_err(refused)?;
+            }
+            for (index, set) in self.sets.iter().enumerate() {
+                let ink = colour(index);
+                let at = |(x, y): &(f64, f64)| (x / x_divisor, y / y_divisor);
+                let points: Vec<_> = set.points.iter().map(at).collect();
+                if set.joined {
+                    let line = PathElement::new(points.clone(), ink.stroke_width(2));
+                    chart.draw_series([line]).map_err(refused)?;
+                }
+                let bars = points.iter().zip(&set.halves).map(|((x, y), half)| {
+                    let half = half / y_divisor;
+                    PathElement::new(vec![(*x, (y - half).max(0.0)), (*x, y + half)], ink)
+                });
+                chart.draw_series(bars).map_err(refused)?;
+                let dots = points.iter().map(|point| Circle::new(*point, RADIUS, ink.filled()));
+                chart.draw_series(dots).map_err(refused)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends of both axes, a little beyond the farthest points.
+    fn ends(&self) -> Result<(f64, f64), PlotError> {
+        let (mut right, mut top) = (0.0_f64, 0.0_f64);
+        for set in &self.sets {
+            let halves = set.halves.iter().chain(std::iter::repeat(&0.0));
+            for ((x, y), half) in set.points.iter().zip(halves) {
+                if ![x, y, half].into_iter().all(|value| value.is_finite()) {
+                    return Err(PlotError::NotFinite(set.name.clone()));
+                }
+                (right, top) = (right.max(*x), top.max(y + half));
+            }
+        }
+        if self.sets.iter().all(|set| set.points.is_empty()) {
+            return Err(PlotError::Empty("no set has a point"));
+        }
+        Ok((headroom(right), headroom(top)))
+    }
+}
+
+fn described(name: &str, unit: &str) -> String {
+    if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
+}
+
+const WIDTH: u32 = 760;
+const HEIGHT: u32 = 440;
+const MARGIN: i32 = 20;
+const RADIUS: i32 = 3;
