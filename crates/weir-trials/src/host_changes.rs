@@ -28,6 +28,12 @@ impl HostChanges {
         host::apply(&mut journal, &wanted())?;
         Ok(Self { journal: Some(journal) })
     }
+
+    /// The journal, for what is changed later.
+    pub(crate) fn journal(&mut self) -> Result<&mut Journal, TrialError> {
+        let gone = || TrialError::Node("the journal is closed".to_owned());
+        self.journal.as_mut().ok_or_else(gone)
+    }
 }
 
 impl Drop for HostChanges {

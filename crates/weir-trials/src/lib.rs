@@ -25,6 +25,7 @@ mod probe;
 mod program;
 pub mod reproduce;
 mod rig;
+pub mod routers;
 mod run;
 mod specs;
 mod star;

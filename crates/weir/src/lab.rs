@@ -10,6 +10,7 @@ use weir_host::StateDir;
 use weir_host::delay_line::{self, Pair};
 use weir_host::journal::{self, Scope, UndoReport};
 use weir_host::lab::{self, Topology};
+use weir_trials::routers::forward::{self, Side};
 
 use crate::{Failure, output};
 
@@ -38,6 +39,17 @@ pub(crate) enum Lab {
         /// FROM,TO,DELAY,DELAY_BACK
         #[arg(required = true)]
         pairs: Vec<Pair>,
+    },
+    /// Forward between two devices of this namespace, until ended
+    #[command(hide = true)]
+    Router {
+        /// The only processor to run on
+        #[arg(long)]
+        cpu: Option<u32>,
+        /// DEVICE,OWN,NEIGHBOUR
+        from: Side,
+        /// DEVICE,OWN,NEIGHBOUR
+        to: Side,
     },
     /// What is up of it
     Status {
@@ -78,6 +90,7 @@ impl Lab {
                 return report(&lab::down(&read(&file)?.name, &state)?, json);
             }
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
+            Self::Router { cpu, from, to } => forward::run([&from, &to], cpu)?,
             Self::Status { file, json } => {
                 let status = lab::status(&read(&file)?)?;
                 if json {

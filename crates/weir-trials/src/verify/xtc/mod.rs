@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! XTC: a packet rate for every router, held by feedback.
 
+mod figures;
+mod held;
+mod probe;
+mod training;
+
 use weir_result::{Bound, Claim, Rule, Series};
 
 use super::{Row, Show, Table};
@@ -12,21 +17,13 @@ pub const TABLE: Table = Table { name: NAME, rows: ROWS };
 const NAME: &str = "xtc";
 
 const ROWS: &[Row] = &[
-    row(1, "three minutes of training give a model that holds", |trial, row| {
-        not_built(trial, row, "a training on routers of the lab")
-    }),
-    row(2, "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap", |trial, row| {
-        not_built(trial, row, "routers of the lab under a cap alone")
-    }),
-    row(3, "limit and ceiling hold every rate from the second sample on", |trial, row| {
-        not_built(trial, row, "routers of the lab behind a limit at ingress")
-    }),
+    row(1, "three minutes of training give a model that holds", training::show),
+    row(2, "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap", held::alone),
+    row(3, "limit and ceiling hold every rate from the second sample on", held::combined),
     row(4, "a disturbance worth 15 % of the assigned CPU is rejected", |trial, row| {
         not_built(trial, row, "a process in the router's group; work added to each packet")
     }),
-    row(5, "probes come back in time, beside TCP and beside a flood", |trial, row| {
-        not_built(trial, row, "a probe through routers of the lab")
-    }),
+    row(5, "probes come back in time, beside TCP and beside a flood", probe::show),
     row(6, "six TCP routers share in proportion to their set-points", |trial, row| {
         not_built(trial, row, "six routers of the lab beside each other")
     }),
@@ -58,6 +55,16 @@ const ROWS: &[Row] = &[
 
 const fn row(number: u32, title: &'static str, show: Show) -> Row {
     Row::new(NAME, number, title, show)
+}
+
+/// Says loudly where a row cannot be made for lack of rights.
+fn needs_root(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    if weir_host::process::is_root() {
+        return Ok(());
+    }
+    let skipped = format!("SKIPPED {}: needs root", row.id(""));
+    trial.say(&skipped);
+    Err(TrialError::Missing { what: row.id(""), needs: "root".to_owned() })
 }
 
 /// A requirement that nothing shows yet: it fails, and says what is missing.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A probe through a router while something else is done: 100 small UDP packets a second, each
+//! answered at the other end. One that was not sent when it was due, or that did not come back
+//! within a second, failed: the times of the others say nothing of it.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use weir_host::cpu::{Class, Reservation, Wish};
+use weir_host::netns::Namespace;
+
+use super::lab::RouterLab;
+use super::plan::{self, At};
+use crate::{TrialError, clock};
+
+/// What became of the probes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Probed {
+    /// Round-trip times of those that came back, in seconds.
+    pub(crate) times_s: Vec<f64>,
+    /// How many were due.
+    pub(crate) due: u64,
+    /// Of those, not sent, or late by a whole turn.
+    pub(crate) unsent: u64,
+}
+
+impl Probed {
+    /// Those that did not come back, whyever.
+    pub(crate) fn failed(&self) -> u64 {
+        self.due.saturating_sub(self.times_s.len() as u64)
+    }
+}
+
+/// Does `work` with the lab while router `router` is probed.
+///
+/// # Errors
+/// The sockets cannot be opened, or `work` failed.
+pub(crate) fn probing<T>(
+    lab: &mut RouterLab,
+    router: usize,
+    work: impl FnOnce(&mut RouterLab) -> Result<T, TrialError>,
+) -> Result<(T, Probed), TrialError> {
+    let [from, to] = [("src", At::Prober), ("dst", At::Answerer)].map(|(node, at)| {
+        let namespace = Namespace::open(&lab.namespace(node));
+        (namespace, SocketAddr::from((plan::address(router, at), PORT)))
+    });
+    let open = |(namespace, address): (Result<Namespace, _>, SocketAddr)| {
+        let socket = namespace?.run(|| UdpSocket::bind(address))?;
+        let socket = socket.map_err(|error| TrialError::io(address.to_string(), error))?;
+        let ready = socket.set_read_timeout(Some(PATIENCE));
+        ready.map_err(|error| TrialError::io(address.to_string(), error))?;
+        Ok::<_, TrialError>((socket, address))
+    };
+    let ((prober, _), (answerer, to)) = (open(from)?, open(to)?);
+    let (stop, stop_answering) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(|| answer(&answerer, &stop_answering));
+        let probing = scope.spawn(|| probe(&prober, to, &stop));
+        let done = work(lab);
+        stop.store(true, Ordering::Relaxed);
+        let probed = joined(probing);
+        stop_answering.store(true, Ordering::Relaxed);
+        joined(answering);
+        Ok((done?, probed))
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Sends back what comes.
+fn answer(socket: &UdpSocket, stop: &AtomicBool) {
+    let _urgent = urgent();
+    let mut buffer = [0; 64];
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            // What cannot be sent does not come back, which is counted.
+            let _sent = socket.send_to(buffer.get(..length).unwrap_or_default(), from);
+        }
+    }
+}
+
+/// Probes until told to stop, and waits for the last answers.
+fn probe(socket: &UdpSocket, to: SocketAddr, stop: &AtomicBool) -> Probed {
+    let _urgent = urgent();
+    let mut probed = Probed::default();
+    let mut back: Vec<bool> = Vec::new();
+    let mut due_ns = clock::monotonic_ns();
+    while !stop.load(Ordering::Relaxed) && back.len() < PROBES_MAX {
+        let late = clock::monotonic_ns().saturating_sub(due_ns) >= EVERY_NS;
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&(back.len() as u64).to_be_bytes());
+        bytes[8..].copy_from_slice(&clock::monotonic_ns().to_be_bytes());
+        if late || socket.send_to(&bytes, to).is_err() {
+            probed.unsent += 1;
+        }
+        back.push(false);
+        due_ns += EVERY_NS;
+        receive_until(socket, due_ns, &mut back, &mut probed);
+    }
+    probed.due = back.len() as u64;
+    receive_until(socket, due_ns + LAST_NS, &mut back, &mut probed);
+    probed
+}
+
+fn receive_until(socket: &UdpSocket, until_ns: u64, back: &mut [bool], probed: &mut Probed) {
+    loop {
+        let left = until_ns.saturating_sub(clock::monotonic_ns());
+        if left == 0 {
+            return;
+        }
+        // Zero would be without end, and was looked at above.
+        let _set = socket.set_read_timeout(Some(Duration::from_nanos(left.max(1000))));
+        let mut bytes = [0; 16];
+        match socket.recv(&mut bytes) {
+            Ok(16) => note(&bytes, back, probed),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return;
+            }
+            // The other end said so of an earlier one: that one is lost.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Counts an answer that is the first to its probe, and not too late.
+fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut Probed) {
+    let word = |at: usize| {
+        let part = bytes.get(at..).and_then(|rest| rest.first_chunk());
+        part.map_or(0, |part| u64::from_be_bytes(*part))
+    };
+    let time_ns = clock::monotonic_ns().saturating_sub(word(8));
+    let place = usize::try_from(word(0)).ok().and_then(|number| back.get_mut(number));
+    if let Some(seen) = place.filter(|seen| !**seen && time_ns <= LAST_NS) {
+        *seen = true;
+        probed.times_s.push(crate::float(time_ns) / 1e9);
+    }
+}
+
+/// A probe times the router, not the machine's other work. Without the right to it the times are
+/// those of a busy machine, which is no less than true.
+fn urgent() -> Option<Reservation> {
+    Reservation::take(Wish { cpu: None, class: Class::Fifo { priority: 2 } }).ok()
+}
+
+const PORT: u16 = 9_002;
+
+/// 0.1 kp/s, as the text's.
+const EVERY_NS: u64 = 10_000_000;
+
+/// What comes back later than that is lost.
+const LAST_NS: u64 = 1_000_000_000;
+
+/// 17 minutes.
+const PROBES_MAX: usize = 100_000;
+
+/// How soon the end is seen.
+const PATIENCE: Duration = Duration::from_millis(50);

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What flows through the routers of a lab while something is done with it: small UDP packets from
+//! the XDP generator, or TCP through kernel sockets; both counted where they arrive.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use weir_host::traffic::{
+    self, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveResult, ReceiveSpec, RunSpec, SendMethod,
+    SendSpec, SinkSpec, SocketsSpec, TcpSend, XdpSend, XdpStream,
+};
+
+use super::lab::RouterLab;
+use super::plan::{self, At};
+use crate::TrialError;
+use crate::clock;
+use crate::specs::{hardly_reading_the_clock, traffic_cpus};
+
+/// What one router gets to forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// UDP in frames of 64 bytes, so many a second; `None`: as many as there is time for.
+    Udp(Option<u64>),
+    /// As much TCP as there is, over so many connections.
+    Tcp(u32),
+}
+
+/// A load for each router, by its number.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic(pub(crate) Vec<(usize, Load)>);
+
+/// What flowed.
+#[derive(Clone, Debug)]
+pub(crate) struct Flowed {
+    /// What each sink saw, in the order of the loads.
+    pub(crate) received: Vec<ReceiveResult>,
+    /// Packets that the meter counted meanwhile, in the order of the loads.
+    pub(crate) metered: Vec<u64>,
+}
+
+impl Traffic {
+    /// One load for the first router.
+    pub(crate) fn one(load: Load) -> Self {
+        Self(vec![(0, load)])
+    }
+
+    /// Does `work` while all of it flows.
+    ///
+    /// # Errors
+    /// A sender or a receiver failed, or `work` did; a signal came.
+    pub(crate) fn beside<T>(
+        &self,
+        lab: &mut RouterLab,
+        work: impl FnOnce(&mut RouterLab) -> Result<T, TrialError>,
+    ) -> Result<(T, Flowed), TrialError> {
+        let (senders, sinks, servers) = (self.senders(lab), self.sinks(lab), self.servers(lab));
+        let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (ready, is_ready) = mpsc::channel();
+        let before = self.count(lab)?;
+        std::thread::scope(|scope| {
+            let receive = |spec: &ReceiveSpec| {
+                let (spec, ready, stop) = (spec.clone(), ready.clone(), &stop_receiving);
+                // The first call says that packets are counted from now on.
+                let mut tell = move |_| {
+                    // Nobody waits for the calls after the first.
+                    let _waited_for = ready.send(());
+                };
+                scope.spawn(move || traffic::receive(&spec, stop, &mut tell))
+            };
+            let counting: Vec<_> = sinks.iter().map(receive).collect();
+            let serving: Vec<_> = servers.iter().map(receive).collect();
+            for _ in 0..counting.len() + serving.len() {
+                // One that failed says nothing; its error comes when it is joined.
+                let _late = is_ready.recv_timeout(READY_PATIENCE);
+            }
+            let send = |spec: &SendSpec| {
+                let (spec, stop) = (spec.clone(), &stop_sending);
+                scope.spawn(move || traffic::send(&spec, stop, &mut |_| {}))
+            };
+            let sending: Vec<_> = senders.iter().map(send).collect();
+            let done = clock::sleep(WARM_UP).and_then(|()| work(lab));
+            stop_sending.store(true, Ordering::Relaxed);
+            let sent: Result<Vec<_>, TrialError> = sending.into_iter().map(joined).collect();
+            let drained = clock::sleep(DRAIN);
+            stop_receiving.store(true, Ordering::Relaxed);
+            let received: Result<Vec<_>, TrialError> = counting.into_iter().map(joined).collect();
+            let served: Result<Vec<_>, TrialError> = serving.into_iter().map(joined).collect();
+            let done = done?;
+            sent?;
+            drained?;
+            served?;
+            let after = self.count(lab)?;
+            let metered = after.iter().zip(&before).map(|(now, then)| now.wrapping_sub(*then));
+            let metered = metered.collect();
+            Ok((done, Flowed { received: received?, metered }))
+        })
+    }
+
+    /// What the meter has counted of each router so far.
+    fn count(&self, lab: &mut RouterLab) -> Result<Vec<u64>, TrialError> {
+        self.0.iter().map(|(router, _)| Ok(lab.read(*router)?.packets)).collect()
+    }
+
+    fn senders(&self, lab: &RouterLab) -> Vec<SendSpec> {
+        let run = || RunSpec {
+            netns: Some(lab.namespace("src")),
+            cpus: traffic_cpus(),
+            ..RunSpec::default()
+        };
+        let udp = self.0.iter().filter_map(|(router, load)| match load {
+            Load::Udp(pps) => Some(stream(*router, pps.map(Rate::Pps))),
+            Load::Tcp(_) => None,
+        });
+        let streams: Vec<XdpStream> = udp.collect();
+        let mut senders = Vec::new();
+        if !streams.is_empty() {
+            let method = SendMethod::Xdp(XdpSend::new(streams));
+            let generator = SendSpec { run: run(), start_ns: None, method };
+            senders.push(hardly_reading_the_clock(generator));
+        }
+        senders.extend(self.0.iter().filter_map(|(router, load)| match load {
+            Load::Tcp(connections) => {
+                let (to, connections) = (server(*router), *connections);
+                let tcp = TcpSend { stream: number(*router), to, connections, rate_bps: None };
+                Some(SendSpec { run: run(), start_ns: None, method: SendMethod::Tcp(tcp) })
+            }
+            Load::Udp(_) => None,
+        }));
+        senders
+    }
+
+    fn sinks(&self, lab: &RouterLab) -> Vec<ReceiveSpec> {
+        let sink = |router: usize| {
+            let method = ReceiveMethod::Sink(SinkSpec::new(&plan::device(router, At::Sink)));
+            receiver(lab, method)
+        };
+        self.0.iter().map(|(router, _)| sink(*router)).collect()
+    }
+
+    fn servers(&self, lab: &RouterLab) -> Vec<ReceiveSpec> {
+        let tcp = self.0.iter().filter(|(_, load)| matches!(load, Load::Tcp(_)));
+        let server = |(router, _): &(usize, Load)| {
+            let tcp = vec![server(*router)];
+            let sockets = SocketsSpec { udp: vec![], tcp, buffer_bytes: None };
+            receiver(lab, ReceiveMethod::Sockets(sockets))
+        };
+        tcp.map(server).collect()
+    }
+}
+
+impl Flowed {
+    /// Packets that arrived at each sink, whatever they were.
+    pub(crate) fn arrived(&self) -> impl Iterator<Item = u64> + '_ {
+        self.received.iter().map(|seen| seen.totals.packets)
+    }
+}
+
+fn receiver(lab: &RouterLab, method: ReceiveMethod) -> ReceiveSpec {
+    let run =
+        RunSpec { netns: Some(lab.namespace("dst")), cpus: traffic_cpus(), ..RunSpec::default() };
+    ReceiveSpec { run, ..ReceiveSpec::new(method) }
+}
+
+/// Small frames for a router to forward.
+fn stream(router: usize, rate: Option<Rate>) -> XdpStream {
+    let mac = |at| Mac(plan::mac(router, at).0);
+    let sizes = FrameSizes::Fixed(UDP_FRAME_BYTES);
+    XdpStream {
+        rate,
+        weight: TURN,
+        source_mac: Some(mac(At::Source)),
+        source: plan::address(router, At::Source),
+        destination: plan::address(router, At::Sink),
+        ..XdpStream::new(number(router), &plan::device(router, At::Source), mac(At::Inside), sizes)
+    }
+}
+
+/// Where a router's TCP goes.
+fn server(router: usize) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(plan::address(router, At::Sink)), TCP_PORT)
+}
+
+/// A router's stream number.
+fn number(router: usize) -> u16 {
+    u16::try_from(router).unwrap_or(u16::MAX)
+}
+
+fn joined<T>(
+    thread: std::thread::ScopedJoinHandle<'_, Result<T, traffic::TrafficError>>,
+) -> Result<T, TrialError> {
+    let ended = thread.join().map_err(|_| TrialError::Node("a traffic thread panicked".into()))?;
+    Ok(ended?)
+}
+
+/// As the text's UDP packets, without FCS.
+const UDP_FRAME_BYTES: u16 = 64;
+
+/// Frames of a router in a row, where several are flooded.
+const TURN: u32 = 16;
+
+const TCP_PORT: u16 = 9_001;
+
+/// Loading and attaching a sink takes some 50 ms.
+const READY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// For senders to have connected, and TCP to have found its rate.
+const WARM_UP: Duration = Duration::from_millis(700);
+
+/// Longer than a packet waits anywhere.
+const DRAIN: Duration = Duration::from_millis(300);

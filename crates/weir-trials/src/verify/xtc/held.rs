@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One router of each kind held at set-points from a tenth of its capacity up, with UDP and TCP:
+//! by the cap alone (row 2), or by a limit at ingress under a cap (row 3).
+//!
+//! Capacity is what the router forwards with its largest cap under the same load. For the cap alone
+//! each set-point begins anew from that cap, with a controller that knows nothing of the router but
+//! its training, if it needs one; for the limit they follow each other, after a second in which the
+//! router forwards what waited in it before.
+//!
+//! UDP is offered at seven tenths of what a flood gets through for the cap alone, as fast as it
+//! goes for the limit; TCP as it likes, over [`CONNECTIONS`] connections.
+
+use weir_control::identify::CurvePoint;
+use weir_control::{
+    CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward, FeedForwardConfig,
+    FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles,
+};
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::{CpuShare, Nanos, PacketRate};
+
+use super::Row;
+use super::figures::{self, Judge, rate};
+use super::training::capacity;
+use crate::routers::{
+    Kind, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic, Training, mean, probing,
+};
+use crate::{Trial, TrialError};
+
+/// Shows row 2.
+pub(super) fn alone(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    for bench in Bench::all("xtc-alone", Nanos::from_secs(1)) {
+        let points: &[u64] = if trial.quick { &[30] } else { &[10, 20, 40, 60, 85] };
+        let seen = bench.run_alone(points)?;
+        judge_alone(trial, row, &bench, &seen)?;
+    }
+    Ok(())
+}
+
+/// Shows row 3.
+pub(super) fn combined(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    for bench in Bench::all("xtc-combined", Nanos::from_millis(100)) {
+        let points: &[u64] =
+            if trial.quick { &[1, 10, 50, 100] } else { &[1, 2, 5, 10, 20, 40, 60, 80, 100] };
+        let seen = bench.run_combined(points)?;
+        judge_combined(trial, row, &bench, &seen)?;
+    }
+    Ok(())
+}
+
+/// One kind of router under one kind of load.
+pub(super) struct Bench {
+    kind: Kind,
+    tcp: bool,
+    pub(super) plan: Plan,
+}
+
+/// What was seen on it.
+struct Seen {
+    capacity: PacketRate,
+    held: Vec<Held>,
+}
+
+/// A set-point under one controller.
+struct Held {
+    controller: &'static str,
+    percent: u64,
+    set_point: PacketRate,
+    taken: Vec<Taken>,
+}
+
+impl Bench {
+    /// Both kinds under both loads.
+    pub(super) fn all(name: &str, sampling: Nanos) -> Vec<Self> {
+        let bench = |(kind, tcp): (Kind, bool)| {
+            let mut plan = Plan::one(name, kind);
+            plan.sampling = sampling;
+            if tcp {
+                plan.mtu = MTU_TCP;
+            }
+            Self { kind, tcp, plan }
+        };
+        Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]).map(bench).collect()
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{}-{}", self.kind.name(), if self.tcp { "tcp" } else { "udp" })
+    }
+
+    /// Its load; UDP at that rate, or as a flood.
+    pub(super) fn load(&self, udp: Option<PacketRate>) -> Traffic {
+        Traffic::one(match self.tcp {
+            true => Load::Tcp(CONNECTIONS),
+            false => Load::Udp(udp.map(PacketRate::as_pps)),
+        })
+    }
+
+    fn run_alone(&self, points: &[u64]) -> Result<Seen, TrialError> {
+        let mut lab = RouterLab::up(self.plan.clone())?;
+        let offered = match self.tcp {
+            true => None,
+            false => {
+                let (flood, _) = self.load(None).beside(&mut lab, capacity)?;
+                Some(PacketRate::from_pps(flood.as_pps() * 7 / 10))
+            }
+        };
+        let (seen, _) = self.load(offered).beside(&mut lab, |lab| {
+            let capacity = capacity(lab)?;
+            let mut on = Loop::begin(lab, 0)?;
+            let known = Known::learn(&mut on, offered.unwrap_or(capacity))?;
+            let mut held = Vec::new();
+            for percent in points {
+                let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
+                for controller in CONTROLLERS {
+                    let made = known.controller(controller, set_point)?;
+                    let taken = hold(&mut on, made, set_point, SETTLE + MEAN_OF)?;
+                    held.push(Held { controller, percent: *percent, set_point, taken });
+                }
+            }
+            Ok(Seen { capacity, held })
+        })?;
+        Ok(seen)
+    }
+
+    /// Probes beside Weir's controller of the cap alone.
+    pub(super) fn probe_alone(&self, points: &[u64]) -> Result<Vec<(u64, Probed)>, TrialError> {
+        let mut lab = RouterLab::up(self.plan.clone())?;
+        let (seen, _) = self.load(None).beside(&mut lab, |lab| {
+            let capacity = capacity(lab)?;
+            let mut seen = Vec::new();
+            for percent in points {
+                let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
+                let (_, probed) = probing(lab, 0, |lab| {
+                    let mut on = Loop::begin(lab, 0)?;
+                    let (range, start) = (on.range()?, on.range()?.most());
+                    let config = FeedForwardConfig::new(range);
+                    let controller = Box::new(FeedForward::new(config, set_point, start));
+                    hold(&mut on, controller, set_point, SETTLE + MEAN_OF)
+                })?;
+                seen.push((*percent, probed));
+            }
+            Ok(seen)
+        })?;
+        Ok(seen)
+    }
+
+    fn run_combined(&self, points: &[u64]) -> Result<Seen, TrialError> {
+        let mut lab = RouterLab::up(self.plan.clone())?;
+        let (seen, _) = self.load(None).beside(&mut lab, |lab| {
+            let mut on = Loop::begin(lab, 0)?;
+            let range = on.range()?;
+            on.hold(range.most(), COMBINED_SETTLE)?;
+            let capacity = mean(&on.hold(range.most(), COMBINED_SAMPLES)?);
+            let at =
+                |percent: u64| PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
+            let first = at(points.first().copied().unwrap_or(1));
+            let config = CombinedConfig::new(range);
+            let mut instance = on.instance(Box::new(Combined::new(config, first, range.most())));
+            on.activate(&mut instance, first)?;
+            // What waited in the router before there was a limit.
+            on.follow(&mut instance, COMBINED_SETTLE)?;
+            let mut held = Vec::new();
+            for percent in points {
+                let set_point = at(*percent);
+                on.change(&mut instance, set_point)?;
+                let taken = on.follow(&mut instance, COMBINED_SAMPLES)?;
+                held.push(Held { controller: "combined", percent: *percent, set_point, taken });
+            }
+            Ok(Seen { capacity, held })
+        })?;
+        Ok(seen)
+    }
+}
+
+/// Holds a set-point for so many samples, from the largest cap on.
+fn hold(
+    on: &mut Loop<'_>,
+    controller: Box<dyn Controller + Send>,
+    set_point: PacketRate,
+    samples: usize,
+) -> Result<Vec<Taken>, TrialError> {
+    on.free()?;
+    let mut instance = on.instance(controller);
+    on.activate(&mut instance, set_point)?;
+    on.follow(&mut instance, samples)
+}
+
+/// What controllers are made of that need a training.
+struct Known {
+    range: CapRange,
+    map: FixedMap,
+    model: Model,
+}
+
+impl Known {
+    /// Caps from the least to the largest, and what each gives.
+    fn learn(on: &mut Loop<'_>, offered: PacketRate) -> Result<Self, TrialError> {
+        let range = on.range()?;
+        let percents = [1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 60, 70, 85, 100];
+        let caps = percents.map(CpuShare::from_percent).into_iter();
+        let caps = caps.filter(|cap| (range.least()..=range.most()).contains(cap)).collect();
+        let training = Training { caps, offered, repetitions: 1, samples: 2 };
+        let trained = training.run_above(on, SEED, CpuShare::from_percent(MODEL_PERCENT))?;
+        let map = FixedMap::new(rising(&trained.curve));
+        let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
+        Ok(Self { range, map, model: trained.identified.model })
+    }
+
+    fn controller(
+        &self,
+        name: &str,
+        set_point: PacketRate,
+    ) -> Result<Box<dyn Controller + Send>, TrialError> {
+        let (range, start) = (self.range, self.range.most());
+        let pi = |gains| {
+            let dead_zone = DeadZone::PUBLISHED;
+            Box::new(Pi::new(PiConfig { gains, range, dead_zone }, set_point, start))
+        };
+        Ok(match name {
+            "weir" => Box::new(FeedForward::new(FeedForwardConfig::new(range), set_point, start)),
+            "pi" => {
+                let poles = Poles::pair(0.2445, 0.3766);
+                let poles = poles.map_err(|error| TrialError::Node(error.to_string()))?;
+                pi(Gains::place(self.model, poles))
+            }
+            "dead-beat" => pi(Gains::dead_beat(self.model)),
+            _ => Box::new(FixedCap::new(self.map.clone(), range, set_point)),
+        })
+    }
+}
+
+/// The points of a curve as a map takes them: a cap that gives no more than a smaller one is left
+/// out.
+fn rising(curve: &[CurvePoint]) -> Vec<(PacketRate, CpuShare)> {
+    let mut points: Vec<(PacketRate, CpuShare)> = Vec::new();
+    for point in curve {
+        if points.last().is_none_or(|(rate, _)| *rate < point.mean) {
+            points.push((point.mean, point.cap));
+        }
+    }
+    points
+}
+
+fn judge_alone(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    bench: &Bench,
+    seen: &Seen,
+) -> Result<(), TrialError> {
+    let id = |part: &str| row.id(&format!("{}/{part}", bench.name()));
+    keep(trial, &id, seen)?;
+    let band = match bench.kind {
+        Kind::Process => 0.05,
+        Kind::Namespace => 0.1,
+    };
+    for controller in CONTROLLERS {
+        let mine = || seen.held.iter().filter(|held| held.controller == controller);
+        let of = |value: &dyn Fn(&Held) -> f64| mine().map(value).collect::<Vec<f64>>();
+        let errors = of(&|held| (held.mean() / held.wanted() - 1.0).abs());
+        let settled = of(&|held| held.settled(band));
+        let deviation = of(&Held::deviation);
+        trial.say(&format!(
+            "{} {controller}: mean off by {errors:.4?}, settled after {settled:?}, relative RMSE \
+             {deviation:.4?}",
+            bench.name()
+        ));
+        for (name, unit, samples) in
+            [("mean-error", "1", errors), ("settled", "1", settled), ("rmse", "1", deviation)]
+        {
+            let name = id(&format!("{controller}/{name}"));
+            trial.keep(&name, Series::unordered(unit, samples))?;
+        }
+    }
+    let mut claim = |part: &str, text: &str, rule, bound, names: &[String]| {
+        let text = format!("{}: {text}", bench.name());
+        trial.judge(Claim::new(id(part), text, rule, bound).of(names)).map(drop)
+    };
+    let mean = [id("weir/mean-error")];
+    claim("mean", "10-s mean beside the set-point", Rule::Max, Bound::at_most(0.02), &mean)?;
+    let settled = [id("weir/settled")];
+    claim("settling", "samples until settled", Rule::Max, Bound::at_most(5.0), &settled)?;
+    let both = [id("weir/rmse"), id("fixed/rmse")];
+    let text = "relative RMSE, Weir's : Fixed Cap's";
+    claim("rmse", text, Rule::GreatestRatio, Bound::at_most(1.2), &both)
+}
+
+fn judge_combined(
+    trial: &mut Trial<'_>,
+    row: &Row,
+    bench: &Bench,
+    seen: &Seen,
+) -> Result<(), TrialError> {
+    let id = |part: &str| row.id(&format!("{}/{part}", bench.name()));
+    keep(trial, &id, seen)?;
+    let of = |value: &dyn Fn(&Held) -> f64| seen.held.iter().map(value).collect::<Vec<f64>>();
+    let worst = of(&|held| {
+        let off = |one: &Taken| (rate(one) / held.wanted() - 1.0).abs();
+        held.taken.iter().skip(1).map(off).fold(0.0, f64::max)
+    });
+    let over = of(&|held| {
+        let over = |one: &Taken| rate(one) / held.wanted() - 1.0;
+        held.taken.iter().map(over).fold(f64::MIN, f64::max)
+    });
+    let (percents, name) = (of(&|held| crate::float(held.percent)), bench.name());
+    trial.say(&format!("{name}: set-points {percents:?} %: off by {worst:.4?}, over {over:.4?}"));
+    let mut judge = Judge { trial, kind: "combined" };
+    let text = format!("{name}: rate beside the set-point, from the second sample on");
+    let worst = Series::unordered("1", worst);
+    judge.one(id("error"), &text, Rule::Max, Bound::at_most(0.01), worst)?;
+    let text = format!("{name}: above the set-point in any sample");
+    let over = Series::unordered("1", over);
+    judge.one(id("overshoot"), &text, Rule::Max, Bound::at_most(0.02), over)
+}
+
+/// Keeps all that was metered.
+fn keep(trial: &mut Trial<'_>, id: &dyn Fn(&str) -> String, seen: &Seen) -> Result<(), TrialError> {
+    trial.keep(&id("capacity"), Series::count("packet/s", seen.capacity.as_pps()))?;
+    for held in &seen.held {
+        let prefix = id(&format!("{}/{}%", held.controller, held.percent));
+        let set_point = Series::count("packet/s", held.set_point.as_pps());
+        trial.keep(&format!("{prefix}/set-point"), set_point)?;
+        figures::keep_taken(trial, &prefix, &held.taken)?;
+    }
+    Ok(())
+}
+
+impl Held {
+    fn wanted(&self) -> f64 {
+        crate::float(self.set_point.as_pps())
+    }
+
+    /// Of the last ten samples, which come after those in which it may settle.
+    fn last(&self) -> Vec<f64> {
+        let first = self.taken.len().saturating_sub(MEAN_OF);
+        self.taken.iter().skip(first).map(rate).collect()
+    }
+
+    fn mean(&self) -> f64 {
+        crate::mean(&self.last())
+    }
+
+    /// Samples after which all are within `band` of the set-point.
+    fn settled(&self, band: f64) -> f64 {
+        let outside = |one: &Taken| (rate(one) / self.wanted() - 1.0).abs() > band;
+        crate::float(self.taken.iter().rposition(outside).map_or(0, |last| last + 1) as u64)
+    }
+
+    fn deviation(&self) -> f64 {
+        let (last, mean) = (self.last(), self.mean());
+        let square = last.iter().map(|rate| (rate - mean) * (rate - mean)).sum::<f64>();
+        let square = square / crate::float(last.len().max(1) as u64);
+        if mean > 0.0 { square.sqrt() / mean } else { 0.0 }
+    }
+}
+
+const CONTROLLERS: [&str; 4] = ["weir", "pi", "dead-beat", "fixed"];
+
+/// Enough that some are always ready to send, whatever the others lost.
+const CONNECTIONS: u32 = 32;
+
+/// Samples in which a controller may settle, and those whose mean is judged.
+const SETTLE: usize = 5;
+const MEAN_OF: usize = 10;
+const COMBINED_SETTLE: usize = 10;
+const COMBINED_SAMPLES: usize = 30;
+
+/// The model's caps, as the text's training has them.
+const MODEL_PERCENT: u32 = 5;
+const SEED: u64 = 7;
+
+#[cfg(test)]
+mod tests {
+    use weir_control::Sample;
+
+    use super::*;
+
+    fn held(rates: &[u64]) -> Held {
+        let taken = |packets: &u64| Taken {
+            sample: Sample { span: Nanos::from_secs(1), packets: *packets, ..Sample::default() },
+            cap: CpuShare::ONE,
+            limit: None,
+            reason: None,
+        };
+        let taken = rates.iter().map(taken).collect();
+        Held { controller: "weir", percent: 10, set_point: PacketRate::from_pps(1000), taken }
+    }
+
+    #[test]
+    fn a_run_has_settled_when_it_stays_within_its_band() {
+        assert_eq!(held(&[2000, 1040, 1060, 1000, 990]).settled(0.05).to_bits(), 3_f64.to_bits());
+        assert_eq!(held(&[1000; 12]).settled(0.05).to_bits(), 0_f64.to_bits());
+        assert_eq!(held(&[1000, 1000, 0]).settled(0.05).to_bits(), 3_f64.to_bits(), "never");
+    }
+
+    #[test]
+    fn mean_and_deviation_are_of_the_last_ten() {
+        let mut rates = vec![5000; 5];
+        rates.extend([900, 1100].repeat(5));
+        let held = held(&rates);
+        assert!((held.mean() - 1000.0).abs() < 1e-9 && (held.deviation() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_map_leaves_out_caps_that_give_no_more() {
+        let point = |percent, rate| CurvePoint {
+            cap: CpuShare::from_percent(percent),
+            mean: PacketRate::from_pps(rate),
+            interval: None,
+            runs: 1,
+        };
+        let points = rising(&[point(1, 10), point(2, 8), point(3, 20), point(4, 20)]);
+        assert_eq!(points.len(), 2);
+        assert!(FixedMap::new(points).is_ok());
+    }
+}
