@@ -3,9 +3,9 @@
 //! two axes.
 //!
 //! A chart is data ([`Lines`], [`Bars`], [`Distribution`], [`Points`]); drawing it gives an
-//! [`Svg`], and that a PNG. Nothing here reads or writes a file. Colours can be told apart by people
-//! who see fewer of them (Okabe and Ito 2008), every curve carries its name beside it, and the paper
-//! is white, so that a chart reads the same on a light and on a dark page.
+//! [`Svg`], and that a PNG. Nothing here reads or writes a file. Colours can be told apart by
+//! people who see fewer of them (Okabe and Ito 2008), every curve carries its name beside it, and
+//! the paper is white, so that a chart reads the same on a light and on a dark page.
 //!
 //! ```
 //! use weir_plot::{Line, Lines, Panel};
