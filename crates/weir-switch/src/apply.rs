@@ -207,7 +207,8 @@ impl Switch {
             }
         }
         let continued = |owner, direction| before.remove(&(owner, direction));
-        (self.police, self.meters) = state::police(now, policy, vifs, continued);
+        self.limits = self.limits.remapped(remap);
+        (self.police, self.meters) = state::police(now, policy, &self.limits, vifs, continued);
     }
 
     /// Ports, limits of flooding and counters.

@@ -26,6 +26,7 @@ mod frame;
 mod from_port;
 mod from_vif;
 mod ingress;
+mod limits;
 pub mod pcapng;
 mod police;
 mod pool;

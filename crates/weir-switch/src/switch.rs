@@ -13,6 +13,7 @@ use weir_units::{Instant, Nanos};
 use crate::capture::Tap;
 use crate::counters::{Counters, Tally};
 use crate::fdb::Fdb;
+use crate::limits::Limits;
 use crate::police::Police;
 use crate::reason::Reason;
 use crate::state::{
@@ -36,7 +37,10 @@ pub struct Switch {
     pub(crate) charges: Charges,
     pub(crate) fdb: Fdb,
     pub(crate) police: Police,
+    /// By owner and direction.
     pub(crate) meters: Vec<(Owner, Direction, u32)>,
+    /// Of routers, beside the policy's.
+    pub(crate) limits: Limits,
     pub(crate) storms: Vec<Storm>,
     /// By interface, then direction: send, receive.
     pub(crate) counters: Vec<[Counters; 2]>,
@@ -103,7 +107,8 @@ impl Switch {
         }
         let charges = state::link(policy, &mut vifs, &trees);
         let fdb = state::fdb(policy, &vifs);
-        let (police, meters) = state::police(now, policy, &mut vifs, |_, _| None);
+        let limits = Limits::default();
+        let (police, meters) = state::police(now, policy, &limits, &mut vifs, |_, _| None);
         let storms = state::storms(now, policy, &domains);
         let interfaces = policy.ports.len() + policy.vifs.len();
         let frames = policy.node.frames;
@@ -115,6 +120,7 @@ impl Switch {
             fdb,
             police,
             meters,
+            limits,
             storms,
             counters: vec![<[Counters; 2]>::default(); interfaces],
             slots: vec![Slot::EMPTY; frames as usize].into_boxed_slice(),
