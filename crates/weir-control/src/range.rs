@@ -51,6 +51,13 @@ impl CapRange {
         Ok(Self { least, most, grain })
     }
 
+    /// 1 % to a whole processor in steps of 0.1 %: where nothing else is known.
+    pub const WHOLE: Self = Self {
+        least: CpuShare::from_percent(1),
+        most: CpuShare::ONE,
+        grain: CpuShare::from_ppm(1000),
+    };
+
     /// The least cap.
     #[must_use]
     pub const fn least(self) -> CpuShare {

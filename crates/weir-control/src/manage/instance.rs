@@ -54,6 +54,8 @@ pub enum Verb {
     Deactivate,
     /// Go on with another controller.
     Switch(&'static str),
+    /// Be sampled in another period.
+    Period(Nanos),
 }
 
 /// What is to be done now. What came of it is told by [`Instance::outcome`].
@@ -256,6 +258,16 @@ impl Instance {
             self.controller.adopt(now, in_force, self.sample.as_ref());
         }
         self.asked(now, Verb::Switch(self.controller.name()), None)
+    }
+
+    /// Is sampled every `period` from now on; the next reading is the first.
+    pub fn change_period(&mut self, now: Instant, period: Nanos) {
+        self.config.meter.period = period;
+        self.meter = Meter::new(self.config.meter);
+        if self.phase != Phase::Inactive {
+            self.begin(now);
+        }
+        self.asked(now, Verb::Period(period), None);
     }
 
     /// What was read at the end of a period; `None` where there was nothing to read. To be called
@@ -494,6 +506,7 @@ impl fmt::Display for Verb {
             Self::Resume => write!(f, "resume"),
             Self::Deactivate => write!(f, "deactivate"),
             Self::Switch(name) => write!(f, "switch to {name}"),
+            Self::Period(period) => write!(f, "sample every {period}"),
         }
     }
 }
