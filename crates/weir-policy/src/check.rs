@@ -15,6 +15,7 @@ use crate::document::FRAMES_MAX;
 use crate::fit::check_sums;
 use crate::format::quoted;
 use crate::read::Finding;
+use crate::xtc;
 use crate::{
     Direction, Filter, Idle, Kind, MacAddr, Policy, PortId, Queue, Reservation, Share, Vif,
 };
@@ -48,6 +49,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
         }
     }
     check_sums(policy, findings);
+    xtc::check(policy, findings);
 }
 
 impl Policy {

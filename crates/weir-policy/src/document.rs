@@ -16,6 +16,7 @@ use crate::format::{Factor, Protocol, Text};
 use crate::model::{Action, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
 use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, Share};
+use crate::xtc::{RouterXtcTable, XtcTable};
 
 /// What one node is asked to do: its ports, its tenants, and what each of them is owed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,8 @@ pub(crate) struct Document {
     pub(crate) api: Option<ApiTable>,
     /// What is kept on disk of the service that tenants had.
     pub(crate) report: Option<ReportTable>,
+    /// Routers that are held at a packet rate.
+    pub(crate) xtc: Option<XtcTable>,
     /// The links of the node, each with a bridge for the vifs that hang on it.
     #[schemars(required, length(min = 1, max = PORTS_MAX))]
     pub(crate) port: Option<Vec<PortTable>>,
@@ -151,6 +154,8 @@ pub(crate) struct RouterTable {
     pub(crate) send: Option<ShareTable>,
     /// Guarantees and limits of what its vifs receive together, from each port.
     pub(crate) receive: Option<ShareTable>,
+    /// The packet rate that it is held at, and how; without it, it is not.
+    pub(crate) xtc: Option<RouterXtcTable>,
 }
 
 /// A tenant's interface.

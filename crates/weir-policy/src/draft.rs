@@ -53,9 +53,10 @@ pub struct Draft {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// `node`, `api`, `report`, `port`, `slice`, `router` or `vif`.
+    /// `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`.
     pub table: String,
-    /// The name of the port, slice, router or vif; empty for `node`, `api` and `report`.
+    /// The name of the port, slice, router or vif; empty for `node`, `api`,
+    /// `report` and `xtc`.
     pub name: String,
     /// The key below, segments joined by dots, such as `send.min_rate`; empty for all of it: then
     /// the edit brings or takes a port, slice, router or vif.
@@ -119,7 +120,7 @@ impl Draft {
         let place = &edit.place;
         let form = |what: &str| EditError::Form(place.clone(), what.to_string());
         if !TABLES.contains(&place.table.as_str()) {
-            return Err(form("must be node, api, report, port, slice, router or vif"));
+            return Err(form("must be node, api, report, xtc, port, slice, router or vif"));
         }
         if place.key.split('.').count() > KEY_DEPTH_MAX {
             return Err(form("has too many segments"));
@@ -370,7 +371,7 @@ impl core::error::Error for EditError {}
 
 /// There is one of it, without a name.
 fn is_single(table: &str) -> bool {
-    matches!(table, "node" | "api" | "report")
+    matches!(table, "node" | "api" | "report" | "xtc")
 }
 
 /// Slices before what names them.
@@ -485,7 +486,7 @@ fn from_toml(value: Toml) -> Value {
 }
 
 /// What can be edited, in the order of reference.
-const TABLES: &[&str] = &["node", "api", "report", "port", "slice", "router", "vif"];
+const TABLES: &[&str] = &["node", "api", "report", "xtc", "port", "slice", "router", "vif"];
 /// `vif.send.queue.packets` has four; a filter in a vif no more.
 const KEY_DEPTH_MAX: usize = 8;
 

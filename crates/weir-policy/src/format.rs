@@ -10,9 +10,9 @@ use core::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
-use crate::{Digest, MacAddr, Prefix};
+use crate::{Decimal, Digest, MacAddr, Prefix};
 
 /// A value of the document that is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
         "packet-rate" => text.parse().map(PacketRate::as_pps).map_err(|_| wrong()),
         "size" => text.parse().map(ByteCount::get).map_err(|_| wrong()),
         "time" => text.parse().map(Nanos::as_nanos).map_err(|_| wrong()),
+        "share" => text.parse().map(|share: CpuShare| share.as_ppm().into()).map_err(|_| wrong()),
+        "decimal" => text.parse::<Decimal>().map(|_| 0).map_err(|()| wrong()),
         "mac" => text.parse::<MacAddr>().map(|_| 0).map_err(|_| wrong()),
         "ip" => text.parse::<IpAddr>().map(|_| 0).map_err(|_| wrong()),
         "socket" => text.parse::<SocketAddr>().map(|_| 0).map_err(|_| wrong()),
@@ -65,6 +67,8 @@ pub(crate) fn wanted(format: &str) -> &'static str {
         "packet-rate" => "a packet rate, such as 20kpps or 1500pps",
         "size" => "a size, such as 1518B, 64KiB or 2MB",
         "time" => "a time, such as 3ms, 250us or 1s",
+        "share" => "a share of a processor, such as 12.5% or 150%",
+        "decimal" => "a number with at most six decimals, such as 0.0915",
         "mac" => "a MAC address, such as 02:00:00:00:01:01",
         "ip" => "an IP address, such as 10.0.0.1 or 2001:db8::1",
         "prefix" => "an address or prefix, such as 10.0.0.0/8 or 2001:db8::/32",
@@ -86,6 +90,7 @@ pub(crate) fn shown(format: &str, base: u64) -> String {
         "packet-rate" => PacketRate::from_pps(base).to_string(),
         "size" => ByteCount::new(base).to_string(),
         "time" => Nanos::new(base).to_string(),
+        "share" => CpuShare::from_ppm(u32::try_from(base).unwrap_or(u32::MAX)).to_string(),
         _ => base.to_string(),
     }
 }
@@ -187,6 +192,8 @@ written!(
     PacketRate => "packet-rate",
     ByteCount => "size",
     Nanos => "time",
+    CpuShare => "share",
+    Decimal => "decimal",
     MacAddr => "mac",
     IpAddr => "ip",
     Prefix => "prefix",

@@ -65,6 +65,7 @@ mod suggest;
 mod unheld;
 mod walk;
 mod write;
+mod xtc;
 
 pub use address::{MacAddr, ParseAddressError, Prefix};
 pub use api::{Api, Digest, Role, Token};
@@ -84,3 +85,6 @@ pub use report::Report;
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, Share};
 pub use unheld::{Held, Unheld};
+pub use xtc::{
+    ActuatorKind, ControllerKind, Decimal, Interface, RouterModel, RouterXtc, Xtc, XtcState,
+};

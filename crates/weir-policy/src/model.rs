@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, Share};
+use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, RouterXtc, Share, Xtc};
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Policy {
     pub api: Api,
     /// What it keeps of the service that tenants had.
     pub report: Report,
+    /// How it holds routers at a packet rate.
+    pub xtc: Xtc,
     /// Its ports, at least one.
     pub ports: Vec<Port>,
     /// The tenants.
@@ -116,6 +118,8 @@ pub struct Router {
     pub send: Share,
     /// Towards its vifs.
     pub receive: Share,
+    /// How it is held at a packet rate; `None`: it is not.
+    pub xtc: Option<RouterXtc>,
 }
 
 /// A tenant's interface.
@@ -285,6 +289,7 @@ impl Policy {
             node: Node::new(name),
             api: Api::default(),
             report: Report::default(),
+            xtc: Xtc::default(),
             ports: Vec::new(),
             slices: Vec::new(),
             routers: Vec::new(),
@@ -424,7 +429,7 @@ impl Router {
     #[must_use]
     pub fn new(name: &str, slice: SliceId) -> Self {
         let (send, receive) = (Share::default(), Share::default());
-        Self { name: name.to_string(), slice, send, receive }
+        Self { name: name.to_string(), slice, send, receive, xtc: None }
     }
 
     /// The share of one direction.

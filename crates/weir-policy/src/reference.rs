@@ -176,9 +176,14 @@ const TABLES: &[(&str, &str)] = &[
     ("`[api]`", "api"),
     ("`[[api.token]]`", "token"),
     ("`[report]`", "report"),
+    ("`[xtc]`", "xtc"),
     ("`[[port]]`", "port"),
     ("`[[slice]]`", "slice"),
     ("`[[router]]`", "router"),
+    ("`xtc` of a router", "router-xtc"),
+    ("`interface` of a router", "interface"),
+    ("`model` of a router", "model"),
+    ("`map` of a router", "point"),
     ("`[[vif]]`", "vif"),
     ("`send` and `receive` of a slice or router", "share"),
     ("`send` and `receive` of a vif", "vif-share"),
@@ -209,5 +214,7 @@ What is checked beyond the range of each value:
   the slice's, and those of all slices to at most the port's `rate` times `overbooking`;
 - `min_pps` likewise, up to the node's `capacity`, both directions together;
 - on each port, what the delays and minimums promise within any time, the port can send in it;
+- a router is held at a rate within its `receive.min_pps` and `receive.max_pps`, by a controller
+  that has what it needs;
 - queues and bursts hold at least one packet, and the pool holds all that the queues may hold.
 ";

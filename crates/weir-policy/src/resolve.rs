@@ -18,9 +18,10 @@ use crate::format::{Text, quoted};
 use crate::read::Finding;
 use crate::report::ReportTable;
 use crate::suggest::nearest;
+use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
     Action, Api, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Report,
-    Router, RouterId, Share, Slice, SliceId, Vif,
+    Router, RouterId, Share, Slice, SliceId, Vif, Xtc,
 };
 
 /// The policy that `document` describes. A reference that does not resolve becomes an index that
@@ -43,6 +44,7 @@ pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Polic
         node: resolver.node(&node),
         api: document.api.as_ref().map_or_else(Api::default, ApiTable::resolve),
         report: document.report.as_ref().map_or_else(Report::default, ReportTable::resolve),
+        xtc: document.xtc.as_ref().map_or_else(Xtc::default, XtcTable::resolve),
         ports: ports.iter().map(port).collect(),
         slices: slices.iter().map(|slice| resolver.slice(slice)).collect(),
         routers: routers.iter().enumerate().map(|(i, one)| resolver.router(i, one)).collect(),
@@ -97,6 +99,7 @@ impl Resolver<'_> {
             slice: SliceId(self.slice_named("router", index, table.slice.as_deref())),
             send: self.share(table.send.as_ref()),
             receive: self.share(table.receive.as_ref()),
+            xtc: table.xtc.as_ref().map(RouterXtcTable::resolve),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::document::{
 };
 use crate::format::{Factor, Protocol, Text};
 use crate::report::ReportTable;
+use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{Filter, Node, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, parse};
 
 impl Policy {
@@ -24,6 +25,7 @@ impl Policy {
             node: Some(node(&self.node)),
             api: ApiTable::of(&self.api),
             report: ReportTable::of(&self.report),
+            xtc: XtcTable::of(&self.xtc),
             port: Some(self.ports.iter().map(port).collect()),
             slice: some(self.slices.iter().map(slice).collect()),
             router: some(self.routers.iter().map(|router| self.router_table(router)).collect()),
@@ -48,6 +50,7 @@ impl Policy {
             slice: Some(self.slice_name(router.slice.0)),
             send: Some(share(&router.send)),
             receive: Some(share(&router.receive)),
+            xtc: router.xtc.as_ref().map(RouterXtcTable::of),
         }
     }
 

@@ -35,6 +35,7 @@ fn policy() -> Policy {
         slice: gold,
         send: weir_policy::Share::default(),
         receive: weir_policy::Share::default(),
+        xtc: None,
     };
     let router = policy.add_router(router);
     for (name, slice) in [("a", gold), ("b", gold), ("c", silver)] {
