@@ -12,6 +12,7 @@ use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
 use crate::report::{Answer, Question, Service, Subject};
 use crate::status::Status;
+use crate::xtc::{Load, LogLine, RouterStatus};
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
 /// must not.
@@ -57,6 +58,23 @@ pub trait Control: Send + Sync + 'static {
 
     /// What each vif and slice had since the node started, send and receive.
     fn service(&self) -> BTreeMap<Subject, [Service; 2]>;
+
+    /// How the routers are that are held at a rate, in the policy's order, and what that takes.
+    ///
+    /// # Errors
+    /// The node is ending.
+    fn routers(&self) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+        Ok((Vec::new(), Load::default()))
+    }
+
+    /// The newest decisions on a router, oldest first.
+    ///
+    /// # Errors
+    /// It is not held at a rate.
+    fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
+        let text = format!("router {router:?} is not held at a rate; the newest {newest} are none");
+        Err(Refusal::new(RefusalKind::NotFound, text))
+    }
 
     /// Reads the configuration file again and applies what changed.
     ///

@@ -25,6 +25,7 @@ pub mod redirect;
 pub mod rehearsal;
 pub mod report;
 mod reservation;
+mod routers;
 mod run;
 mod site;
 pub mod status;
@@ -32,6 +33,7 @@ mod supervisor;
 mod takeover;
 mod ways;
 pub mod worker;
+pub mod xtc;
 
 pub use error::NodeError;
 pub use lateness::{Lateness, LatenessSummary};

@@ -29,6 +29,8 @@ pub enum Queued {
     Shaped(String),
     /// Somebody has a minimum on the port in this direction: who.
     Minimum(String),
+    /// Its router is held at a packet rate.
+    Held(String),
     /// A delay bound.
     Delay,
     /// Active queue management.
@@ -155,6 +157,9 @@ impl Places {
             let other = if *first == vif.slice { second } else { first };
             return Err(Queued::SharedVlan(policy[*other].name.clone()));
         }
+        if let Some(router) = vif.router.map(|id| &policy[id]).filter(|one| one.xtc.is_some()) {
+            return Err(Queued::Held(router.name.clone()));
+        }
         let own = (vif.name.as_str(), vif.share(direction));
         let groups = groups(vif).map(|level| level.share(policy, direction));
         for (name, share) in std::iter::once(own).chain(groups) {
@@ -238,6 +243,7 @@ impl fmt::Display for Queued {
             Self::SharedVlan(slice) => write!(f, "slice {slice} is in the same VLAN"),
             Self::Shaped(owner) => write!(f, "rate of {owner}"),
             Self::Minimum(owner) => write!(f, "a minimum of {owner} on the port"),
+            Self::Held(router) => write!(f, "router {router} is held at a packet rate"),
             Self::Delay => f.write_str("a delay bound"),
             Self::Aqm => f.write_str("active queue management"),
             Self::ReceiveLimit(owner) => write!(f, "max_pps of {owner} towards it"),

@@ -22,6 +22,19 @@ pub(crate) fn wish(node: &Node) -> Option<Wish> {
     }
 }
 
+/// What a thread asks for that must be on time and leave the worker alone; `None` where the worker
+/// has no processor of its own, or there is no other.
+pub(crate) fn beside(node: &Node) -> Option<Wish> {
+    if matches!(node.reservation, Kind::None | Kind::Deadline) {
+        return None;
+    }
+    let division = cpu::division();
+    let worker = node.worker_cpu.unwrap_or(division.worker);
+    let mut all = division.others.into_iter().chain([division.worker]);
+    let other = all.find(|processor| *processor != worker)?;
+    Some(Wish { cpu: Some(other), class: Class::Normal { nice: NICE_BESIDE } })
+}
+
 /// Takes the reservation for the calling thread, if one is asked for.
 pub(crate) fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostError> {
     wish.map(cpu::Reservation::take).transpose()
@@ -51,6 +64,9 @@ const LINGER: Nanos = Nanos::from_millis(2);
 
 /// Before all ordinary work.
 const NICE: i32 = -20;
+
+/// Before ordinary work, as who must be on time to a tenth of a second.
+const NICE_BESIDE: i32 = -10;
 
 /// Above ordinary real-time threads, below the kernel's own.
 const FIFO_PRIORITY: u32 = 40;

@@ -32,6 +32,7 @@ use crate::status::Status;
 use crate::supervisor::Supervisor;
 use crate::takeover::Takeover;
 use crate::worker::{Command, Worker};
+use crate::xtc::{Holding, Load, LogLine, RouterStatus};
 
 /// How a node is run.
 #[derive(Clone, Debug)]
@@ -183,7 +184,8 @@ fn forward<S>(
         control: Arc::clone(node) as Arc<dyn Control>,
         policy: Arc::clone(wanted),
     };
-    let served = serve(serving).map_err(|error| NodeError::io(socket, error));
+    let held = node.hold_routers(wanted);
+    let served = held.and_then(|()| serve(serving).map_err(|error| NodeError::io(socket, error)));
     let why = served.map(|_server| {
         report(&format!("node {name} forwards; control socket {}", socket.display()));
         supervisor.ready();
@@ -197,6 +199,7 @@ fn forward<S>(
         ended
     });
     drop(ticking);
+    node.routers.end().iter().for_each(|line| report(line));
     node.end_worker(matches!(why, Ok(Ended::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
     if let Ok(last) = &ended {
@@ -249,8 +252,10 @@ struct Node {
     in_force: RwLock<InForce>,
     /// What tenants had.
     keeper: Keeper,
+    /// Routers that are held at a rate.
+    routers: Holding,
     /// What the operator is to be told.
-    notes: Mutex<Notes>,
+    notes: Arc<Mutex<Notes>>,
     /// About the devices, on whoever's thread it is but the worker's.
     questions: Arc<Questions>,
     confirmed: AtomicBool,
@@ -268,6 +273,9 @@ impl Node {
             signal_hook::flag::register(signal, Arc::clone(flag))
                 .map_err(|error| NodeError::io("signal handler", error))?;
         }
+        let notes = Arc::<Mutex<Notes>>::default();
+        let told = Arc::clone(&notes);
+        let tell = Arc::new(move |line| Notes::add_to(&told, line));
         Ok(Self {
             config: options.config.clone(),
             commands: std::sync::OnceLock::new(),
@@ -275,7 +283,8 @@ impl Node {
             in_force: RwLock::new(book.in_force()),
             book: Mutex::new(book),
             keeper: Keeper::default(),
-            notes: Mutex::default(),
+            routers: Holding::new(options.state.clone(), tell),
+            notes,
             questions: Arc::default(),
             confirmed: AtomicBool::new(options.confirm.is_none()),
             stop,
@@ -308,6 +317,11 @@ impl Node {
             failed.into_iter().for_each(|why| Self::note(&ticker, why));
         };
         Ticking::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
+    }
+
+    fn hold_routers(&self, policy: &Policy) -> Result<(), NodeError> {
+        let commands = self.commands.get();
+        Ok(commands.map_or(Ok(()), |commands| self.routers.start(policy, commands))?)
     }
 
     fn end_report(&self, last: &Status) -> Option<String> {
@@ -415,8 +429,10 @@ impl Node {
         let commands = self.commands.get().ok_or_else(not_now("the node is starting"))?;
         let mut site = self.site();
         let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
+        self.routers.may_follow(policy)?;
         let note = site.change(policy.clone(), commands, device_number)?;
         note.into_iter().for_each(|note| self.note(note));
+        self.routers.follow(policy, commands);
         Ok(())
     }
 
@@ -427,7 +443,7 @@ impl Node {
 
     /// Tells the operator; what is too much at once is counted.
     fn note(&self, note: String) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).add(note);
+        Notes::add_to(&self.notes, note);
     }
 
     /// Follows the host's devices from now on, until the watch ends.
@@ -485,6 +501,10 @@ impl Notes {
         }
     }
 
+    fn add_to(notes: &Mutex<Self>, line: String) {
+        notes.lock().unwrap_or_else(PoisonError::into_inner).add(line);
+    }
+
     fn tell(self, report: &mut dyn FnMut(&str)) {
         self.lines.iter().for_each(|line| report(line));
         if self.more > 0 {
@@ -528,6 +548,18 @@ impl Control for Node {
 
     fn service(&self) -> BTreeMap<Subject, [Service; 2]> {
         self.keeper.totals()
+    }
+
+    fn routers(&self) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+        Ok(self.routers.status())
+    }
+
+    fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
+        let missing = || {
+            let text = format!("router {router:?} is not held at a rate");
+            Refusal::new(RefusalKind::NotFound, text)
+        };
+        self.routers.log(router, newest).ok_or_else(missing)
     }
 
     fn reload(&self, who: &str) -> Result<(), Refusal> {

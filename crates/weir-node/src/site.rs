@@ -64,6 +64,13 @@ impl Site {
         commands: &SyncSender<Command>,
         number: impl Fn(&str) -> Option<u32>,
     ) -> Result<Option<String>, Refusal> {
+        if differs_in_rates_alone(&self.wanted, &policy) {
+            // Nothing of it is the worker's.
+            self.policy.routers.clone_from(&policy.routers);
+            self.policy.xtc = policy.xtc.clone();
+            self.wanted = policy;
+            return Ok(None);
+        }
         let devices = present::there(&policy, |device| match role_of(&self.wanted, device) {
             Some(_) => self.devices.get(device).copied(),
             None => number(device),
@@ -193,6 +200,21 @@ impl Site {
             }
         }
     }
+}
+
+/// Whether two policies are the same but for how routers are held that are held by both.
+fn differs_in_rates_alone(old: &Policy, new: &Policy) -> bool {
+    if old == new || old.routers.len() != new.routers.len() {
+        return false;
+    }
+    let mut same = new.clone();
+    same.xtc = old.xtc.clone();
+    for (router, old) in same.routers.iter_mut().zip(&old.routers) {
+        if let (Some(xtc), Some(before)) = (&mut router.xtc, &old.xtc) {
+            xtc.clone_from(before);
+        }
+    }
+    same == *old
 }
 
 /// The policy as the worker may take it over from `old`.

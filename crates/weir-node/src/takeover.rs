@@ -15,7 +15,7 @@ use weir_policy::{Direction, Kind, Policy, Port, Vif};
 use weir_ports::device_number;
 
 use crate::error::NodeError;
-use crate::{present, redirect, reservation};
+use crate::{present, redirect, reservation, xtc};
 
 /// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
 /// first, the next start or `weir clean` does, from the journal.
@@ -29,6 +29,7 @@ pub(crate) struct Takeover {
 pub struct Plan {
     policy: String,
     paths: Vec<String>,
+    routers: Vec<String>,
     /// What waits for its device: `port NAME`, `vif NAME`.
     waits: Vec<String>,
     changes: Vec<Change>,
@@ -49,6 +50,8 @@ pub struct PlanView {
     pub waits: Vec<String>,
     /// What is redirected in the kernel, and what is not and why.
     pub paths: Vec<String>,
+    /// How routers are held at a rate.
+    pub routers: Vec<String>,
     /// The policy with its defaults, TOML.
     pub policy: String,
 }
@@ -80,8 +83,9 @@ impl Plan {
             }
         }
         changes.extend(reservation::changes(&policy.node));
+        let (paths, routers) = (paths(policy), xtc::plan(policy));
         let waits = present::waiting(policy, &part).into_iter().collect();
-        Self { policy: policy.to_toml(), paths: paths(policy), waits, changes, problems }
+        Self { policy: policy.to_toml(), paths, routers, waits, changes, problems }
     }
 
     /// The same as data: what [`Self`] prints, part by part.
@@ -94,6 +98,7 @@ impl Plan {
             problems: self.problems.iter().map(ToString::to_string).collect(),
             waits: self.waits.clone(),
             paths: self.paths.clone(),
+            routers: self.routers.clone(),
             policy: self.policy.clone(),
         }
     }
@@ -113,6 +118,7 @@ impl fmt::Display for Plan {
         self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
         self.waits.iter().try_for_each(|what| writeln!(f, "# {what} waits for its device"))?;
         self.paths.iter().try_for_each(|path| writeln!(f, "# {path}"))?;
+        self.routers.iter().try_for_each(|router| writeln!(f, "# {router}"))?;
         writeln!(f, "# The policy, with its defaults:\n{}", self.policy)
     }
 }

@@ -6,12 +6,13 @@
 //! for the earliest instant that the switch named, or for a packet. Nothing here decides about
 //! packets: that is the switch's part. Nothing is allocated in a turn.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
 use weir_policy::Policy;
 use weir_ports::{Pool, Port, PortError, Remains, Waiter};
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
-use weir_units::{Instant, Nanos};
+use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::capture::{CaptureRequest, Captures, Capturing};
 use crate::clock;
@@ -19,6 +20,8 @@ use crate::lateness::Lateness;
 use crate::places::Places;
 use crate::ports::{Attached, EarlyDrops, Left, Ports};
 use crate::reservation;
+pub use crate::routers::RouterCount;
+use crate::routers::Routers;
 use crate::status::{DirectionStatus, IfaceStatus, Removed, Status, WorkerStatus};
 
 /// What the control side asks of the worker, between two turns.
@@ -32,6 +35,10 @@ pub enum Command {
     Status(SyncSender<Status>),
     /// Copy a vif's frames; the answer is where they come.
     Capture(CaptureRequest, SyncSender<Result<Capturing, String>>),
+    /// What the vifs of these routers, by name, were sent and sent on.
+    Routers(Arc<[String]>, SyncSender<(Instant, Vec<Option<RouterCount>>)>),
+    /// Let at most so many packets a second in to these routers, by name.
+    Limit(Vec<(String, Option<PacketRate>)>, SyncSender<()>),
     /// End the loop.
     Stop,
     /// End, and leave the data plane in the kernel to whoever adopts it.
@@ -66,6 +73,7 @@ pub struct Worker {
     batch: Vec<Frame>,
     lateness: Lateness,
     captures: Captures,
+    routers: Routers,
     started: Instant,
     next_upkeep: Instant,
     turns: u64,
@@ -121,6 +129,7 @@ impl Worker {
             batch,
             lateness,
             captures: Captures::default(),
+            routers: Routers::default(),
             started,
             next_upkeep,
             turns,
@@ -309,6 +318,19 @@ impl Worker {
             Command::Capture(request, reply) => {
                 let _gone = reply.try_send(self.capture(now, &request));
             }
+            Command::Routers(names, reply) => {
+                self.ports.upkeep(now, &mut self.switch, false);
+                let counts = self.routers.count(&names, &self.policy, &self.switch);
+                let _gone = reply.try_send((now, counts));
+            }
+            Command::Limit(limits, reply) => {
+                for (name, limit) in limits {
+                    if let Some(router) = self.routers.of_name(&name, &self.policy) {
+                        self.switch.limit_router(now, router, limit);
+                    }
+                }
+                let _gone = reply.try_send(());
+            }
             // The loop ends with them.
             Command::Stop | Command::Leave => {}
         }
@@ -357,6 +379,7 @@ impl Worker {
         }
         let left = ports.let_go(left, pool);
         self.captures.follow(&policy);
+        self.routers.forget();
         self.policy = policy;
         Refitted { outcome: Ok(()), left }
     }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the switch counted of each router: asked for some ten times a second, of a thousand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_policy::{Direction, Policy, RouterId};
+use weir_switch::{IfaceId, Switch};
+
+/// Packets of all vifs of a router, since each vif exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterCount {
+    /// What it sent, whatever became of it then.
+    pub forwarded: u64,
+    /// What came for it, early drops included.
+    pub offered: u64,
+}
+
+/// Where the routers of a policy are, looked up once for each policy and list of names.
+#[derive(Debug, Default)]
+pub(crate) struct Routers {
+    by_name: Option<BTreeMap<String, (RouterId, Vec<IfaceId>)>>,
+    /// The names that were asked for last.
+    asked: Option<Arc<[String]>>,
+    /// The interfaces of each of them; none if it has no vif with a device.
+    places: Vec<Option<Vec<IfaceId>>>,
+}
+
+impl Routers {
+    /// The policy is another.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The counts of each of these; none of a router that has no vif with a device.
+    pub(crate) fn count(
+        &mut self,
+        names: &Arc<[String]>,
+        policy: &Policy,
+        switch: &Switch,
+    ) -> Vec<Option<RouterCount>> {
+        if self.asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, names)) {
+            let known = self.known(policy);
+            let vifs = |name: &String| {
+                known.get(name).map(|(_, vifs)| vifs.clone()).filter(|vifs| !vifs.is_empty())
+            };
+            let places = names.iter().map(vifs).collect();
+            (self.asked, self.places) = (Some(Arc::clone(names)), places);
+        }
+        let packets = |vif: &IfaceId, direction| {
+            switch.counters(*vif, direction).map_or(0, |counters| counters.received.packets)
+        };
+        let count = |vifs: &Vec<IfaceId>| {
+            let sum = |direction| {
+                vifs.iter().fold(0_u64, |sum, vif| sum.wrapping_add(packets(vif, direction)))
+            };
+            RouterCount { forwarded: sum(Direction::Send), offered: sum(Direction::Receive) }
+        };
+        self.places.iter().map(|vifs| vifs.as_ref().map(count)).collect()
+    }
+
+    /// The router of that name.
+    pub(crate) fn of_name(&mut self, name: &str, policy: &Policy) -> Option<RouterId> {
+        self.known(policy).get(name).map(|(router, _)| *router)
+    }
+
+    fn known(&mut self, policy: &Policy) -> &BTreeMap<String, (RouterId, Vec<IfaceId>)> {
+        self.by_name.get_or_insert_with(|| {
+            let mut known: BTreeMap<_, _> = policy
+                .routers()
+                .map(|(id, router)| (router.name.clone(), (id, Vec::new())))
+                .collect();
+            let first = u32::try_from(policy.ports.len()).unwrap_or(u32::MAX);
+            for (id, vif) in policy.vifs() {
+                let name = vif.router.map(|router| &policy[router].name);
+                if let Some((_, vifs)) = name.and_then(|name| known.get_mut(name)) {
+                    vifs.push(IfaceId(first.saturating_add(id.0)));
+                }
+            }
+            known
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_policy::{Port, Router, Slice, Vif, VifId};
+    use weir_switch::Reason;
+    use weir_units::{BitRate, Instant};
+
+    #[test]
+    fn vifs_of_a_router_are_counted_together_and_anew_by_another_policy() {
+        let mut policy = Policy::new("edge");
+        let port = policy.add_port(Port::new("up0", BitRate::from_mbps(100)));
+        let slice = policy.add_slice(Slice::new("gold"));
+        let [first, second] =
+            ["vr1", "vr2"].map(|name| policy.add_router(Router::new(name, slice)));
+        policy.add_vif(Vif::new("alone", slice, port));
+        for name in ["a", "b"] {
+            policy.add_vif(Vif { router: Some(first), ..Vif::new(name, slice, port) });
+        }
+        let mut switch = Switch::new(&policy, Instant::ZERO).unwrap();
+        for vif in 0..3 {
+            let packets = 10_u64.pow(vif);
+            let reason = Reason::NoCredit;
+            switch.account_early_drop(VifId(vif), Direction::Receive, reason, packets, 0);
+        }
+        switch.account_early_drop(VifId(2), Direction::Send, Reason::NoCredit, 7, 0);
+        let names: Arc<[String]> = ["vr1", "vr2", "none"].map(str::to_owned).into();
+        let mut routers = Routers::default();
+        let counted = RouterCount { forwarded: 7, offered: 110 };
+        for _ in 0..2 {
+            assert_eq!(routers.count(&names, &policy, &switch), [Some(counted), None, None]);
+        }
+        assert_eq!(routers.of_name("vr2", &policy), Some(second));
+        policy.vifs[1].router = Some(second);
+        routers.forget();
+        let counts = routers.count(&names, &policy, &switch);
+        assert_eq!(
+            counts.first().copied().flatten(),
+            Some(RouterCount { offered: 100, ..counted })
+        );
+        assert_eq!(counts.get(1).copied().flatten().map(|count| count.offered), Some(10));
+    }
+}

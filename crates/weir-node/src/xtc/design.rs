@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the policy's words to a controller.
+
+use weir_control::{
+    CapRange, Combined, CombinedConfig, Controller, DeadZone, Design, FeedForward,
+    FeedForwardConfig, FixedCap, FixedMap, Gains, Guard, Model, Pi, PiConfig, Poles, Response,
+    SelfTuning, SelfTuningConfig,
+};
+use weir_policy::{ControllerKind, Decimal, RouterXtc};
+use weir_units::{CpuShare, Nanos, PacketRate};
+
+/// The caps that are both the actuator's and the policy's.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, String> {
+    let least = xtc.cap_min.map_or(actuator.least(), |least| least.max(actuator.least()));
+    let most = xtc.cap_max.map_or(actuator.most(), |most| most.min(actuator.most()));
+    CapRange::new(least..=most, actuator.grain()).map_err(|error| {
+        let (least, most) = (actuator.least(), actuator.most());
+        format!("xtc.cap_min and cap_max: {error}; the actuator's are {least} to {most}")
+    })
+}
+
+/// The controller that a router is to be held by, from the cap in force on.
+///
+/// # Errors
+/// A model, map or response that is none.
+pub(crate) fn controller(
+    xtc: &RouterXtc,
+    range: CapRange,
+    start: CpuShare,
+) -> Result<Box<dyn Controller + Send>, String> {
+    let set_point = xtc.set_point.unwrap_or(PacketRate::from_pps(1));
+    let zone = |default| {
+        xtc.dead_zone.map_or(default, |part| DeadZone::from_ppm(part.saturating_mul(1000)))
+    };
+    let pi = |gains| PiConfig { gains, range, dead_zone: zone(DeadZone::OFF) };
+    Ok(match xtc.controller {
+        ControllerKind::Combined => {
+            Box::new(Combined::new(CombinedConfig::new(range), set_point, start))
+        }
+        ControllerKind::FeedForward => {
+            let config = FeedForwardConfig::new(range);
+            let config = FeedForwardConfig { dead_zone: zone(config.dead_zone), ..config };
+            Box::new(FeedForward::new(config, set_point, start))
+        }
+        ControllerKind::Pi => {
+            let gains = Gains::place(model(xtc)?, poles(xtc)?);
+            Box::new(Pi::new(pi(gains), set_point, start))
+        }
+        ControllerKind::DeadBeat => {
+            Box::new(Pi::new(pi(Gains::dead_beat(model(xtc)?)), set_point, start))
+        }
+        ControllerKind::SelfTuning => {
+            let (first, poles) = (model(xtc)?, poles(xtc)?);
+            let config = SelfTuningConfig {
+                pi: pi(Gains::place(first, poles)),
+                design: Design::Poles(poles),
+                first,
+                guard: Guard::DEFAULT,
+            };
+            Box::new(SelfTuning::new(config, set_point, start))
+        }
+        ControllerKind::Fixed => {
+            let map =
+                FixedMap::new(xtc.map.clone()).map_err(|error| format!("xtc.map: {error}"))?;
+            Box::new(FixedCap::new(map, range, set_point))
+        }
+    })
+}
+
+fn model(xtc: &RouterXtc) -> Result<Model, String> {
+    let model = xtc.model.ok_or("xtc.model: is missing")?;
+    Model::new(float(model.a), float(model.b)).map_err(|error| format!("xtc.model: {error}"))
+}
+
+fn poles(xtc: &RouterXtc) -> Result<Poles, String> {
+    // In samples: how long one is does not matter here.
+    let period = Nanos::from_secs(1);
+    let settling = Nanos::from_secs(xtc.settling.into());
+    let overshoot = f64::from(xtc.overshoot) / 1000.0;
+    let response = Response { settling, period, overshoot };
+    Poles::from_response(response).map_err(|error| format!("xtc.settling, overshoot: {error}"))
+}
+
+/// Exact for what a policy holds: below 2⁵³ millionths.
+#[expect(clippy::cast_precision_loss, reason = "a model has six digits, not sixteen")]
+fn float(value: Decimal) -> f64 {
+    value.0 as f64 / 1e6
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One router: what is wanted of it, what holds it, and its instance.
+
+use weir_control::manage::{Command, Instance, InstanceError, Phase, Reading};
+use weir_control::{CapRange, Settings};
+use weir_host::cap::{CapError, check_period};
+use weir_policy::{ActuatorKind, XtcState};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use super::design;
+use super::parts::{Held, Wanted};
+use super::status::{LogLine, RouterStatus};
+
+/// One router.
+pub(crate) struct Entry {
+    pub(crate) wanted: Wanted,
+    held: Option<Held>,
+    range: Option<CapRange>,
+    instance: Option<Instance>,
+    /// What was last set, and what of it holds; `None`: not known.
+    cap: Option<(CpuShare, CpuShare)>,
+    /// What is let in, as far as it was said.
+    pub(crate) limit: Option<PacketRate>,
+    trouble: Option<String>,
+    /// What of that the operator was told last, until something succeeds.
+    told: Option<String>,
+    pub(crate) due: Instant,
+    next_try: Instant,
+    tries: u32,
+    late: u64,
+    late_worst: Nanos,
+    taken: u64,
+    lost: u64,
+}
+
+/// What is to be done for a command, beside the cap that was set already.
+pub(crate) enum Follow {
+    /// Nothing; the instance was told.
+    Done,
+    /// The limit, whose outcome is the command's.
+    Limit(Option<PacketRate>),
+}
+
+impl Entry {
+    pub(crate) fn new(now: Instant, wanted: Wanted) -> Self {
+        let due = next(now, wanted.xtc.period);
+        Self {
+            wanted,
+            held: None,
+            range: None,
+            instance: None,
+            cap: None,
+            limit: None,
+            trouble: None,
+            told: None,
+            due,
+            next_try: now,
+            tries: 0,
+            late: 0,
+            late_worst: Nanos::ZERO,
+            taken: 0,
+            lost: 0,
+        }
+    }
+
+    /// Whether it is worth looking at when it is due.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether the host should be asked for it now.
+    pub(crate) fn wants_taking(&self, now: Instant) -> bool {
+        self.held.is_none() && self.wanted.is_on() && now >= self.next_try
+    }
+
+    /// Counts how late it is at `now`; whether that is too late. Then it is due in a period, on
+    /// the grid that all routers of that period are on: one pass over the counters serves them all.
+    pub(crate) fn is_late(&mut self, now: Instant) -> (bool, Nanos) {
+        let late = now.saturating_since(self.due);
+        self.late_worst = self.late_worst.max(late);
+        let too_late = late > self.wanted.xtc.period;
+        self.late += u64::from(too_late);
+        self.due = next(now, self.wanted.xtc.period);
+        (too_late, late)
+    }
+
+    /// Puts it on the grid anew.
+    pub(crate) fn reschedule(&mut self, now: Instant) {
+        self.due = next(now, self.wanted.xtc.period);
+        self.next_try = self.next_try.min(now + Self::RETRY_MOST);
+    }
+
+    /// It is held by that from now on.
+    ///
+    /// # Errors
+    /// It cannot be sampled so often, or there is no cap for it.
+    pub(crate) fn took(&mut self, now: Instant, held: Held) -> Result<(), String> {
+        check_period(held.actuator.as_ref(), self.wanted.xtc.period)
+            .map_err(|error| error.to_string())?;
+        let range = design::range(&self.wanted.xtc, held.actuator.range())?;
+        let start = self.cap.map_or(range.most(), |(_, held)| held);
+        let controller = design::controller(&self.wanted.xtc, range, start)?;
+        match &mut self.instance {
+            None => self.instance = Some(Instance::new(self.wanted.instance(), controller)),
+            Some(instance) if self.range != Some(range) => {
+                instance.switch(now, controller);
+            }
+            Some(_) => {}
+        }
+        (self.held, self.range) = (Some(held), Some(range));
+        (self.trouble, self.told, self.tries) = (None, None, 0);
+        self.taken += 1;
+        Ok(())
+    }
+
+    /// It could not be had, or was lost: it is tried again, at first soon. Whether that is news.
+    pub(crate) fn is_missing(&mut self, now: Instant, why: String) -> bool {
+        let wait = Self::RETRY.as_nanos() << self.tries.min(Self::RETRY_DOUBLED);
+        self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
+        self.tries = self.tries.saturating_add(1);
+        self.is_troubled(why)
+    }
+
+    /// What is wrong; whether that is news.
+    pub(crate) fn is_troubled(&mut self, why: String) -> bool {
+        let news = self.told.as_ref() != Some(&why);
+        self.told = Some(why.clone());
+        self.trouble = Some(why);
+        news
+    }
+
+    /// What held it is gone; what is in force is not known any more.
+    pub(crate) fn lose(&mut self) -> bool {
+        self.cap = None;
+        let had = self.held.take().is_some();
+        self.lost += u64::from(had);
+        had
+    }
+
+    /// Nothing of it is wanted any more, and nothing owed.
+    pub(crate) fn is_over(&self) -> bool {
+        let idle = self.instance.as_ref().is_none_or(|instance| {
+            let status = instance.status();
+            status.phase == Phase::Inactive && !status.owes_release
+        });
+        !self.wanted.is_on() && idle && self.held.is_some()
+    }
+
+    /// What it holds is handed back.
+    pub(crate) fn let_go(&mut self) {
+        (self.held, self.cap, self.trouble) = (None, None, None);
+    }
+
+    /// Follows the policy to `wanted`, which is held in the same way. Whether the actuator has to
+    /// be had anew: its period is another.
+    pub(crate) fn turn_to(&mut self, now: Instant, wanted: Wanted) -> bool {
+        let before = std::mem::replace(&mut self.wanted, wanted);
+        if before.is_controlled_as(&self.wanted) {
+            return false;
+        }
+        let period = self.wanted.xtc.period;
+        if before.xtc.period != period {
+            self.due = next(now, period);
+            if let Some(instance) = &mut self.instance {
+                instance.change_period(now, period);
+            }
+            // The quota of a control group is shaped for its sampling period.
+            let shaped = self.wanted.xtc.actuator == ActuatorKind::Cgroup;
+            if shaped && self.held.is_some() {
+                // Whatever else has changed: the controller comes with the new shape.
+                self.range = None;
+                return true;
+            }
+        }
+        self.design(now);
+        false
+    }
+
+    /// Whether it could be sampled as `wanted` says.
+    ///
+    /// # Errors
+    /// Not with what holds it.
+    pub(crate) fn may_turn_to(&self, wanted: &Wanted) -> Result<(), CapError> {
+        match self.held.as_ref().filter(|_| self.wanted.is_held_as(wanted)) {
+            Some(held) if self.wanted.xtc.actuator != ActuatorKind::Cgroup => {
+                check_period(held.actuator.as_ref(), wanted.xtc.period)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Another controller for the same range, as far as the policy has one.
+    fn design(&mut self, now: Instant) {
+        let (Some(held), Some(instance)) = (&self.held, &mut self.instance) else { return };
+        let designed = design::range(&self.wanted.xtc, held.actuator.range()).and_then(|range| {
+            let start = instance.status().in_force.map_or(range.most(), |force| force.cap);
+            design::controller(&self.wanted.xtc, range, start).map(|made| (range, made))
+        });
+        match designed {
+            Ok((range, controller)) => {
+                self.range = Some(range);
+                instance.switch(now, controller);
+            }
+            Err(why) => self.trouble = Some(why),
+        }
+    }
+
+    /// Does what state and set-point of the policy say; one step of it at a time: what is to be
+    /// done then, until it is nothing.
+    ///
+    /// # Errors
+    /// What the instance cannot do.
+    pub(crate) fn next_step(&mut self, now: Instant) -> Result<Option<Command>, String> {
+        let Some(instance) = &mut self.instance else { return Ok(None) };
+        let status = instance.status();
+        let wished = self.wanted.xtc.set_point;
+        let other = wished.filter(|wished| *wished != status.set_point);
+        let done = match (self.wanted.xtc.state, status.phase, other) {
+            (XtcState::Active, Phase::Inactive, _) => {
+                let (Some(held), Some(range)) = (&mut self.held, self.range) else {
+                    return Ok(None);
+                };
+                let in_force = held.actuator.in_force().map_err(|error| error.to_string())?;
+                let cap = in_force.map_or(range.most(), |cap| range.clamp(cap));
+                let set_point = wished.unwrap_or(status.set_point);
+                instance.activate(now, Settings { cap, limit: self.limit }, set_point)
+            }
+            (XtcState::Off, Phase::Inactive, _) => return Ok(None),
+            (XtcState::Off, ..) => Ok(instance.deactivate(now)),
+            (_, Phase::Active | Phase::Paused | Phase::Released, Some(set_point)) => {
+                instance.change_set_point(now, set_point)
+            }
+            (XtcState::Active, Phase::Paused, None) => instance.resume(now),
+            (XtcState::Paused, Phase::Active, None) => instance.pause(now),
+            // Paused before it was ever held, or while released: nothing is in force that could
+            // stay.
+            _ => return Ok(None),
+        };
+        done.map(Some).map_err(|error: InstanceError| error.to_string())
+    }
+
+    /// Takes a reading, with the CPU time that was used until then; beside the command, whether the
+    /// router is gone.
+    pub(crate) fn read(
+        &mut self,
+        now: Instant,
+        reading: Result<Reading, String>,
+    ) -> (Command, Option<CapError>) {
+        let (cpu, gone) = match self.held.as_mut().map(|held| held.cpu.used()) {
+            Some(Ok(cpu)) => (cpu, None),
+            Some(Err(gone)) => (None, Some(gone)),
+            None => (None, None),
+        };
+        let reading = match reading {
+            // Whatever passes there now, it is not this router's.
+            _ if gone.is_some() || self.held.is_none() => None,
+            Ok(reading) => {
+                self.trouble = None;
+                Some(Reading { cpu, ..reading })
+            }
+            Err(why) => {
+                self.trouble = Some(why);
+                None
+            }
+        };
+        let command =
+            self.instance.as_mut().map_or(Command::Nothing, |instance| instance.read(now, reading));
+        (command, gone)
+    }
+
+    /// Sets the cap of a command.
+    ///
+    /// # Errors
+    /// It does not hold: what was in force still is.
+    pub(crate) fn obey(&mut self, command: Command) -> Result<Follow, CapError> {
+        match command {
+            Command::Nothing => {
+                if let Some(held) = self.held.as_mut().filter(|_| self.cap.is_some()) {
+                    held.actuator.tend()?;
+                }
+                Ok(Follow::Done)
+            }
+            Command::Apply(settings) => {
+                let Some(held) = &mut self.held else {
+                    let answer = self.trouble.clone().unwrap_or_else(|| "nothing does".to_owned());
+                    return Err(CapError::Refused { what: "cap the router".to_owned(), answer });
+                };
+                if self.cap.is_none_or(|(asked, _)| asked != settings.cap) {
+                    self.cap = None;
+                    let holds = held.actuator.set(settings.cap)?;
+                    self.cap = Some((settings.cap, holds));
+                }
+                Ok(Follow::Limit(settings.limit))
+            }
+            Command::Release => {
+                self.cap = None;
+                if let Some(held) = &mut self.held {
+                    held.actuator.release()?;
+                }
+                Ok(Follow::Limit(None))
+            }
+        }
+    }
+
+    /// What came of a command.
+    pub(crate) fn outcome(&mut self, now: Instant, outcome: Result<(), &str>) {
+        if outcome.is_ok() {
+            self.told = None;
+        }
+        if let Some(instance) = &mut self.instance {
+            instance.outcome(now, outcome);
+        }
+    }
+
+    /// Takes cap and limit away, for good.
+    pub(crate) fn end(&mut self, now: Instant) -> Option<Command> {
+        self.instance.as_mut().map(|instance| instance.deactivate(now))
+    }
+
+    /// How it is.
+    pub(crate) fn status(&self) -> RouterStatus {
+        let xtc = &self.wanted.xtc;
+        let instance = self.instance.as_ref().map(Instance::status);
+        let in_force = instance.and_then(|of| of.in_force.filter(|_| of.phase != Phase::Released));
+        let kind = xtc.actuator.name();
+        let cut = self.cap.filter(|(asked, held)| held < asked).map(|(_, held)| held);
+        RouterStatus {
+            router: self.wanted.router.clone(),
+            slice: self.wanted.slice.clone(),
+            state: xtc.state.name(),
+            phase: instance.map(|of| of.phase),
+            controller: xtc.controller.name(),
+            actuator: self.held.as_ref().map_or(kind, |held| held.actuator.name()),
+            period: xtc.period,
+            set_point: xtc.set_point,
+            dry_run: self.wanted.dry_run,
+            cap: in_force.map(|force| force.cap),
+            cap_held: cut,
+            limit: in_force.and_then(|force| force.limit),
+            sample: instance.and_then(|of| of.sample),
+            estimate: instance.and_then(|of| of.estimate),
+            latest: self.instance.as_ref().and_then(|of| of.log().last()).map(ToString::to_string),
+            trouble: self.trouble.clone(),
+            owes_release: instance.is_some_and(|of| of.owes_release),
+            samples: instance.map_or(0, |of| of.samples),
+            faults: instance.map_or(0, |of| of.faults),
+            commands: instance.map_or(0, |of| of.commands),
+            failures: instance.map_or(0, |of| of.failures),
+            late: self.late,
+            late_worst: self.late_worst,
+            taken: self.taken,
+            lost: self.lost,
+        }
+    }
+
+    /// The newest decisions, oldest first.
+    pub(crate) fn log(&self, newest: usize) -> Vec<LogLine> {
+        let Some(log) = self.instance.as_ref().map(Instance::log) else { return Vec::new() };
+        let newest = u64::try_from(newest).unwrap_or(u64::MAX);
+        log.since(log.made().saturating_sub(newest)).map(LogLine::from).collect()
+    }
+
+    /// How soon what is not there is looked for again, at first.
+    const RETRY: Nanos = Nanos::from_secs(1);
+    /// What is not there for long costs little.
+    const RETRY_DOUBLED: u32 = 4;
+    const RETRY_MOST: Nanos = Nanos::from_secs(10);
+}
+
+/// The next point of the grid of that period.
+fn next(now: Instant, period: Nanos) -> Instant {
+    let period = period.as_nanos().max(1);
+    Instant::from_nanos((now.as_nanos() / period).saturating_add(1).saturating_mul(period))
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is done to the host for routers, each change in a journal of its own; and what a dry run
+//! says of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use weir_control::CapRange;
+use weir_host::cap::cgroup::{self, Tree, Version};
+use weir_host::cap::{
+    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
+};
+use weir_host::host;
+use weir_host::journal::UndoReport;
+use weir_host::meter::{CpuMeter, CpuSource};
+use weir_host::process::Identity;
+use weir_host::{HostError, Journal};
+use weir_policy::{ActuatorKind, Policy, RouterXtc};
+use weir_units::{CpuShare, Nanos, PacketRate};
+
+use super::parts::{Cpu, Hands, Held, Wanted};
+use crate::site;
+use crate::worker::Command;
+
+/// The host.
+pub(crate) struct Host {
+    node: String,
+    /// None after the end.
+    journal: Option<Journal>,
+    budgets: Budgets,
+    commands: Option<SyncSender<Command>>,
+    /// What was done for each router: its entries in the journal, and its control group.
+    taken: BTreeMap<String, Taken>,
+}
+
+struct Taken {
+    entries: std::ops::Range<u64>,
+    group: Option<(PathBuf, Version)>,
+    process: Option<Identity>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        node: &str,
+        journal: Journal,
+        budgets: Budgets,
+        commands: Option<SyncSender<Command>>,
+    ) -> Self {
+        Self {
+            node: node.to_owned(),
+            journal: Some(journal),
+            budgets,
+            commands,
+            taken: BTreeMap::new(),
+        }
+    }
+
+    fn hold(&self, journal: &mut Journal, wanted: &Wanted) -> Result<(Held, Taken), HostError> {
+        let mut taken = Taken { entries: 0..0, group: None, process: None };
+        let xtc = &wanted.xtc;
+        let held = match xtc.actuator {
+            ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuOf::Nothing),
+            ActuatorKind::Cgroup => self.hold_group(journal, wanted, &mut taken)?,
+            ActuatorKind::Napi => self.hold_threads(journal, wanted)?,
+            ActuatorKind::Xl => {
+                let on = Arc::new(journal.host());
+                let domain = xtc.domain.as_deref().unwrap_or_default();
+                held(XlCap::new(on, journal, domain)?, CpuOf::Nothing)
+            }
+        };
+        Ok((held, taken))
+    }
+
+    fn hold_group(
+        &self,
+        journal: &mut Journal,
+        wanted: &Wanted,
+        taken: &mut Taken,
+    ) -> Result<Held, HostError> {
+        let xtc = &wanted.xtc;
+        let shape = shape(xtc)?;
+        if let Some(group) = &xtc.group {
+            let (path, version) = group_of(group)?;
+            let cap = CgroupCap::adopt(journal, path.clone(), version, shape)?;
+            taken.group = Some((path.clone(), version));
+            return Ok(held(cap, used_by_group(path, version, shape)));
+        }
+        let process = process_of(xtc.process.as_deref().unwrap_or_default())?;
+        let tree = Tree::find()?;
+        let name = format!("weir-{}-{}", self.node, wanted.router);
+        let mut changes = cgroup::make(&tree, &name)?;
+        if tree.enable {
+            // For all groups, and so not a part of what is undone for this one.
+            let enable: Vec<_> = changes.drain(..changes.len().saturating_sub(1)).collect();
+            host::apply(journal, &enable)?;
+            taken.entries.start = journal.mark();
+        }
+        host::apply(journal, &changes)?;
+        let group = tree.group(&name);
+        cgroup::join(journal, &tree, &group, process)?;
+        let cap = CgroupCap::new(group.clone(), tree.version, shape);
+        (taken.group, taken.process) = (Some((group, tree.version)), Some(process));
+        Ok(held(cap, CpuOf::Threads(CpuMeter::new([CpuSource::Process(process)]))))
+    }
+
+    fn hold_threads(&self, journal: &mut Journal, wanted: &Wanted) -> Result<Held, HostError> {
+        let mut threads = Vec::new();
+        for device in napi_devices(&wanted.xtc) {
+            let before = napi::threads_named(&device.device);
+            let changes = napi::threaded(&journal.host(), &device)?;
+            // Its own is the last change, where it has no threads yet.
+            let comes = changes.last().is_some_and(|last| last.what.ends_with(THREADS_COME));
+            host::apply(journal, &changes)?;
+            let found = match comes {
+                true => napi::new_threads(&device.device, &before)?,
+                false => napi::threads_of(&device.device, 1)?,
+            };
+            threads.extend(found);
+        }
+        let meter = CpuMeter::new(threads.iter().copied().map(CpuSource::Process));
+        let budgets = self.budgets.clone();
+        let cap = DeadlineCap::new(journal, &wanted.router, &threads, budgets)?;
+        Ok(held(cap, CpuOf::Threads(meter)))
+    }
+}
+
+impl Hands for Host {
+    fn take(&mut self, wanted: &Wanted) -> Result<Held, String> {
+        if wanted.dry_run {
+            return watch(&wanted.xtc).map_err(|error| error.to_string());
+        }
+        if let Some(Taken { group: Some((path, version)), process, .. }) =
+            self.taken.get(&wanted.router)
+        {
+            // It is in its group already: what is new is how its quota is shaped.
+            let shape = shape(&wanted.xtc).map_err(|error| error.to_string())?;
+            let cap = CgroupCap::new(path.clone(), *version, shape);
+            let cpu = match process {
+                Some(process) => CpuOf::Threads(CpuMeter::new([CpuSource::Process(*process)])),
+                None => used_by_group(path.clone(), *version, shape),
+            };
+            return Ok(held(cap, cpu));
+        }
+        // Put back at once: nothing between can end this early.
+        let Some(mut journal) = self.journal.take() else {
+            return Err("the node is ending".to_owned());
+        };
+        let mark = journal.mark();
+        let outcome = self.hold(&mut journal, wanted);
+        let outcome = match outcome {
+            Ok((held, mut taken)) => {
+                taken.entries = taken.entries.start.max(mark)..journal.mark();
+                self.taken.insert(wanted.router.clone(), taken);
+                Ok(held)
+            }
+            Err(error) => {
+                let on = journal.host();
+                // What could not be undone stays in the journal, for the end.
+                Err(match left_by(journal.undo_since(&on, mark)) {
+                    None => error.to_string(),
+                    Some(left) => format!("{error}; {left}"),
+                })
+            }
+        };
+        self.journal = Some(journal);
+        outcome
+    }
+
+    fn give_back(&mut self, router: &str) -> Result<(), String> {
+        let (Some(taken), Some(journal)) = (self.taken.remove(router), &mut self.journal) else {
+            return Ok(());
+        };
+        let on = journal.host();
+        let undone = journal.undo_those(&on, |place, _| taken.entries.contains(&place));
+        left_by(undone).map_or(Ok(()), Err)
+    }
+
+    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
+        let Some(commands) = &self.commands else {
+            return Err("there is no switch to limit what comes".to_owned());
+        };
+        let limits = limits.to_vec();
+        site::ask(commands, |reply| Command::Limit(limits, reply))
+            .map_err(|refusal| refusal.message)
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let Some(journal) = self.journal.take() else { return Ok(()) };
+        let on = journal.host();
+        left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(format!("routers: {left}")))
+    }
+}
+
+/// What an undo has left.
+fn left_by(undone: Result<UndoReport, HostError>) -> Option<String> {
+    match undone {
+        Ok(report) if report.failed.is_empty() => None,
+        Ok(report) => Some(format!("not undone: {}", report.failed.join("; "))),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// What would be done for each router that is to be held, a line each: for a dry run. Reads the
+/// host, touches nothing.
+pub(crate) fn plan(policy: &Policy) -> Vec<String> {
+    let line = |wanted: Wanted| {
+        let xtc = &wanted.xtc;
+        let rate = xtc.set_point.map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
+        let state = xtc.state.name();
+        let (controller, kind) = (xtc.controller.name(), xtc.actuator.name());
+        let how = watch(xtc).map_or_else(
+            |error| format!("cannot be held yet: {error}"),
+            |held| format!("by {}", held.actuator.name()),
+        );
+        let dry = if wanted.dry_run { ", dry run" } else { "" };
+        format!(
+            "router {}: {state} at {rate}, {controller} over {kind}, every {}: {how}{dry}",
+            wanted.router, xtc.period
+        )
+    };
+    Wanted::of(policy).into_iter().map(line).collect()
+}
+
+/// What a router would be held by, without touching it.
+fn watch(xtc: &RouterXtc) -> Result<Held, HostError> {
+    let name = xtc.actuator.name();
+    Ok(match xtc.actuator {
+        ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuOf::Nothing),
+        ActuatorKind::Cgroup => {
+            let shape = shape(xtc)?;
+            let watched = |cap: Option<CgroupCap>| Watched {
+                name,
+                range: shape.range(),
+                period: shape.longest(),
+                cap,
+            };
+            match &xtc.group {
+                Some(group) => {
+                    let (path, version) = group_of(group)?;
+                    let cap = CgroupCap::new(path.clone(), version, shape);
+                    held(watched(Some(cap)), used_by_group(path, version, shape))
+                }
+                None => {
+                    Tree::find()?;
+                    let process = process_of(xtc.process.as_deref().unwrap_or_default())?;
+                    let meter = CpuMeter::new([CpuSource::Process(process)]);
+                    held(watched(None), CpuOf::Threads(meter))
+                }
+            }
+        }
+        ActuatorKind::Napi => {
+            let mut threads = Vec::new();
+            for device in napi_devices(xtc) {
+                // They come up when the router is held for the first time.
+                threads.extend(napi::threads_of(&device.device, 1).unwrap_or_default());
+            }
+            let cpu = match threads.is_empty() {
+                true => CpuOf::Nothing,
+                false => {
+                    let sources = threads.into_iter().map(CpuSource::Process);
+                    CpuOf::Threads(CpuMeter::new(sources))
+                }
+            };
+            let range = CapRange::WHOLE;
+            held(Watched { name, range, period: weir_host::cap::PERIOD, cap: None }, cpu)
+        }
+        ActuatorKind::Xl => {
+            let range = CapRange::WHOLE;
+            held(Watched { name, range, period: Nanos::ZERO, cap: None }, CpuOf::Nothing)
+        }
+    })
+}
+
+/// An actuator that is only looked at.
+struct Watched {
+    name: &'static str,
+    range: CapRange,
+    period: Nanos,
+    /// Where a cap of somebody else's can be read.
+    cap: Option<CgroupCap>,
+}
+
+impl Actuator for Watched {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn range(&self) -> CapRange {
+        self.range
+    }
+
+    fn period(&self) -> Nanos {
+        self.period
+    }
+
+    fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
+        self.cap.as_mut().map_or(Ok(None), Actuator::in_force)
+    }
+
+    fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
+        Ok(cap)
+    }
+
+    fn release(&mut self) -> Result<(), CapError> {
+        Ok(())
+    }
+}
+
+/// No cap at all.
+struct Unbound(CapRange);
+
+impl Actuator for Unbound {
+    fn name(&self) -> &'static str {
+        ActuatorKind::None.name()
+    }
+
+    fn range(&self) -> CapRange {
+        self.0
+    }
+
+    fn period(&self) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
+        Ok(None)
+    }
+
+    fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
+        Ok(cap)
+    }
+
+    fn release(&mut self) -> Result<(), CapError> {
+        Ok(())
+    }
+}
+
+/// Where CPU time is read.
+enum CpuOf {
+    Threads(CpuMeter),
+    Group(CgroupCap),
+    /// `cpuacct.usage`: nanoseconds, where the tree of version 1 has both controllers.
+    File(PathBuf),
+    Nothing,
+}
+
+impl Cpu for CpuOf {
+    fn used(&mut self) -> Result<Option<Nanos>, CapError> {
+        match self {
+            Self::Threads(meter) => meter.read().map(Some),
+            Self::Group(cap) => cap.used().map(Some),
+            Self::File(path) => {
+                let gone = || CapError::Gone { what: format!("control group {}", path.display()) };
+                let text = fs::read_to_string(&path).map_err(|_| gone())?;
+                Ok(text.trim().parse().ok().map(Nanos::new))
+            }
+            Self::Nothing => Ok(None),
+        }
+    }
+}
+
+fn held(actuator: impl Actuator + 'static, cpu: CpuOf) -> Held {
+    Held { actuator: Box::new(actuator), cpu: Box::new(cpu) }
+}
+
+fn used_by_group(path: PathBuf, version: Version, shape: QuotaShape) -> CpuOf {
+    let usage = path.join("cpuacct.usage");
+    match version {
+        Version::V2 => CpuOf::Group(CgroupCap::new(path, version, shape)),
+        Version::V1 if usage.exists() => CpuOf::File(usage),
+        Version::V1 => CpuOf::Nothing,
+    }
+}
+
+fn shape(xtc: &RouterXtc) -> Result<QuotaShape, HostError> {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let all = CpuShare::from_percent(u32::try_from(processors).unwrap_or(1).saturating_mul(100));
+    let most = xtc.cap_max.map_or(all, |most| most.min(all));
+    QuotaShape::for_sampling(xtc.period, most).map_err(|error| {
+        HostError::Refused(format!("a quota sampled every {}: {error}", xtc.period))
+    })
+}
+
+fn group_of(group: &str) -> Result<(PathBuf, Version), HostError> {
+    let path = Path::new(group);
+    for (file, version) in [("cpu.max", Version::V2), ("cpu.cfs_quota_us", Version::V1)] {
+        if path.join(file).exists() {
+            return Ok((path.to_owned(), version));
+        }
+    }
+    Err(HostError::Refused(format!("control group {group}: not there, or without a CPU quota")))
+}
+
+/// A process by its id, or by a file that has it.
+fn process_of(named: &str) -> Result<Identity, HostError> {
+    let text = match named.parse::<u32>() {
+        Ok(_) => named.to_owned(),
+        Err(_) => fs::read_to_string(named)
+            .map_err(|error| HostError::io("read the process id in", Path::new(named), error))?,
+    };
+    let text = text.trim();
+    let pid = text.parse::<u32>().map_err(|_| {
+        let shown: String = text.chars().take(20).collect();
+        HostError::Refused(format!("{named}: {shown:?} is no process id"))
+    })?;
+    Identity::of(pid).ok_or_else(|| HostError::Refused(format!("process {pid}: not there")))
+}
+
+fn napi_devices(xtc: &RouterXtc) -> impl Iterator<Item = napi::NapiDevice> + '_ {
+    xtc.interfaces.iter().filter_map(|one| {
+        Some(napi::NapiDevice {
+            device: one.inside.clone()?,
+            namespace: xtc.namespace.clone(),
+            peer: Some((one.device.clone(), None)),
+        })
+    })
+}
+
+/// As [`napi::threaded`] says what that change is for.
+const THREADS_COME: &str = ": threads of its own";

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How the instances are: what the interface shows.
+
+use weir_control::manage::{Decision, Event, Phase};
+use weir_control::{Action, Estimate, Sample};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+/// One router that is held at a rate, or is to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RouterStatus {
+    /// Its name.
+    pub router: String,
+    /// Its slice.
+    pub slice: String,
+    /// What the policy wants: `active`, `paused`, `off`.
+    pub state: &'static str,
+    /// What it is at; `None`: nothing holds it, and [`Self::trouble`] says why.
+    pub phase: Option<Phase>,
+    /// The controller.
+    pub controller: &'static str,
+    /// What caps it: as in `cgroup v1`; the kind that the policy names while nothing does.
+    pub actuator: &'static str,
+    /// From one sample to the next.
+    pub period: Nanos,
+    /// The rate that it is held at.
+    pub set_point: Option<PacketRate>,
+    /// Decides and logs, and touches nothing.
+    pub dry_run: bool,
+    /// The cap in force by it.
+    pub cap: Option<CpuShare>,
+    /// What of that really holds, where it is less: no more was left beside others.
+    pub cap_held: Option<CpuShare>,
+    /// Packets a second that are let in.
+    pub limit: Option<PacketRate>,
+    /// The latest sample.
+    pub sample: Option<Sample>,
+    /// What the controller believes.
+    pub estimate: Option<Estimate>,
+    /// The latest decision and its reason, in a line.
+    pub latest: Option<String>,
+    /// What is wrong now: what is not there, what cannot be held.
+    pub trouble: Option<String>,
+    /// Cap and limit are in force although they should not be.
+    pub owes_release: bool,
+    /// Samples so far.
+    pub samples: u64,
+    /// Readings that gave none.
+    pub faults: u64,
+    /// What was asked of actuator and limit.
+    pub commands: u64,
+    /// Of these, what failed.
+    pub failures: u64,
+    /// Samples that were late by more than a period.
+    pub late: u64,
+    /// The worst lateness.
+    pub late_worst: Nanos,
+    /// How often it was got hold of.
+    pub taken: u64,
+    /// How often it was lost.
+    pub lost: u64,
+}
+
+/// What holding all routers takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Routers.
+    pub routers: u64,
+    /// Passes so far.
+    pub ticks: u64,
+    /// Steps of instances.
+    pub steps: u64,
+    /// Samples that were late by more than their period.
+    pub late: u64,
+    /// The worst lateness of a sample.
+    pub late_worst: Nanos,
+    /// The longest that a sample was late, in thousandths of its period.
+    pub late_worst_thousandths: u64,
+    /// How often the clock went back.
+    pub clock_jumps: u64,
+    /// CPU time of the thread so far.
+    pub cpu: Nanos,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLine {
+    /// Its number, from 0, without gaps.
+    pub number: u64,
+    /// When, on the monotonic clock.
+    pub at: Instant,
+    /// The set-point then.
+    pub set_point: PacketRate,
+    /// What was seen.
+    pub sample: Option<Sample>,
+    /// Set-point minus rate, in packets a second.
+    pub error_pps: Option<i64>,
+    /// What was decided.
+    pub action: Option<Action>,
+    /// The whole in a line: sample, error, action, reason.
+    pub text: String,
+}
+
+impl From<&Decision> for LogLine {
+    fn from(decision: &Decision) -> Self {
+        let (sample, error_pps, action) = match &decision.event {
+            Event::Sampled { sample, error_pps, action } => {
+                (Some(*sample), Some(*error_pps), Some(*action))
+            }
+            Event::Asked(_, action) => (None, None, *action),
+            Event::NoSample(_) | Event::ActuatorFailed(_) | Event::Released | Event::Recovered => {
+                (None, None, None)
+            }
+        };
+        Self {
+            number: decision.number,
+            at: decision.at,
+            set_point: decision.set_point,
+            sample,
+            error_pps,
+            action,
+            text: decision.to_string(),
+        }
+    }
+}
