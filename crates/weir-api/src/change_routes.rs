@@ -181,7 +181,11 @@ pub(crate) async fn leave(
     .await
 }
 
-async fn make(app: &App, caller: Caller, edits: Vec<Edit>) -> Result<Json<ChangeView>, ApiError> {
+pub(crate) async fn make(
+    app: &App,
+    caller: Caller,
+    edits: Vec<Edit>,
+) -> Result<Json<ChangeView>, ApiError> {
     if edits.is_empty() {
         return Err(ApiError::new(Code::Malformed, "body: it names nothing to change"));
     }

@@ -29,6 +29,7 @@ mod stall;
 mod tls;
 pub mod token;
 mod view;
+mod xtc_routes;
 
 pub use client::{CaptureStream, Client, ClientError, EventStream};
 pub use error::{ApiError, Code};
@@ -39,6 +40,12 @@ pub mod explain {
 /// What `/v1/report` answers.
 pub mod report {
     pub use crate::report_routes::{ReportLine, ReportView, ServiceView, WorstView};
+}
+/// What `/v1/xtc` takes and answers.
+pub mod xtc {
+    pub use crate::xtc_routes::{
+        DecisionView, LoadView, ModelView, RouterView, XtcChange, XtcView,
+    };
 }
 pub use relay::Relay;
 pub use server::Server;

@@ -7,15 +7,20 @@ use std::sync::atomic::Ordering;
 
 use weir_node::report::{Service, Subject};
 use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
+use weir_node::xtc::{Load, RouterStatus};
 use weir_policy::{Direction, Policy};
 use weir_units::BitRate;
 
 use crate::app::App;
 use crate::caller::Caller;
 
+mod xtc;
+
 /// What the node and the recorder of service have counted.
 pub(crate) struct Counted<'s> {
     pub(crate) status: &'s Status,
+    /// Routers that are held at a rate, and what that takes.
+    pub(crate) routers: &'s (Vec<RouterStatus>, Load),
     /// Since the node started, send and receive.
     pub(crate) service: &'s BTreeMap<Subject, [Service; 2]>,
 }
@@ -45,7 +50,16 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
     let sees = |subject: &Subject| caller.slice().is_none_or(|slice| slice == subject.slice);
     let seen: Vec<_> = of.service.iter().filter(|(subject, _)| sees(subject)).collect();
     service(&mut page, &seen);
+    let (routers, load) = of.routers;
+    let seen: Vec<_> = routers
+        .iter()
+        .filter(|one| caller.slice().is_none_or(|slice| slice == one.slice))
+        .collect();
+    xtc::routers(&mut page, &seen);
     if all {
+        if !routers.is_empty() {
+            xtc::load(&mut page, load);
+        }
         worker(&mut page, status);
     }
     page

@@ -10,7 +10,7 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 use crate::error::{ApiError, Code};
 use crate::{
     change_routes as change, explain_routes as explain, read_routes as read,
-    report_routes as report,
+    report_routes as report, xtc_routes as xtc,
 };
 
 /// The document as JSON, the same for every build of a version.
@@ -28,7 +28,7 @@ pub fn document() -> String {
     paths(
         read::metrics, read::openapi, read::caller, read::health, read::status, read::policy,
         read::document, read::events, read::vif, read::capture, read::changes, read::overlay,
-        report::report, explain::explain,
+        report::report, explain::explain, xtc::routers, xtc::router, xtc::log, xtc::change,
         change::vif, change::add_vif, change::remove_vif, change::slice, change::router,
         change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave

@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::error::{ApiError, Code};
 use crate::{
     change_routes as change, explain_routes as explain, read_routes as read,
-    report_routes as report,
+    report_routes as report, xtc_routes as xtc,
 };
 
 pub(crate) type Shared = State<Arc<App>>;
@@ -45,6 +45,9 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/explain", get(explain::explain))
         .route("/v1/report", get(report::report))
         .route("/v1/overlay", get(read::overlay))
+        .route("/v1/xtc", get(xtc::routers))
+        .route("/v1/xtc/{router}", get(xtc::router).patch(xtc::change))
+        .route("/v1/xtc/{router}/log", get(xtc::log))
         .route("/v1/reload", post(change::reload))
         .route("/v1/confirm", post(change::confirm))
         .route("/v1/stop", post(change::stop))

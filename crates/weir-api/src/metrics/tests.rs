@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 
 use weir_node::report::{Service, Subject};
 use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
+use weir_node::xtc::{Load, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
-use weir_units::BitRate;
+use weir_units::{BitRate, PacketRate};
 
 use super::{Counted, node};
 use crate::caller::{Caller, Role};
@@ -47,7 +48,16 @@ fn page() -> String {
     let both = [Service { got: one, ..Service::default() }, Service::default()];
     let service = [(of(Some("gold.0")), both), (of(None), both)].into();
     let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
-    node(&Counted { status: &status, service: &service }, &caller, &policy).0
+    let set_point = Some(PacketRate::from_pps(40_000));
+    let router = RouterStatus {
+        router: "vr1".into(),
+        slice: "gold".into(),
+        set_point,
+        ..RouterStatus::default()
+    };
+    let routers = (vec![router], Load { ticks: 7, ..Load::default() });
+    let counted = Counted { status: &status, routers: &routers, service: &service };
+    node(&counted, &caller, &policy).0
 }
 
 /// A metric's name and the labels that it has.
@@ -76,6 +86,8 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_limit_bytes_per_second{vif=\"gold.0\",direction=\"send\"} 1000000",
         "weir_uptime_seconds 1.500000000",
         "weir_report_disk_failed 1",
+        "weir_xtc_set_point_packets_per_second{router=\"vr1\",slice=\"gold\"} 40000",
+        "weir_xtc_ticks_total 7",
         "weir_slice_got_bytes_total{slice=\"gold\",direction=\"send\"} 100",
         "weir_vif_got_bytes_total{slice=\"gold\",vif=\"gold.0\",direction=\"send\"} 100",
     ] {
