@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_api::change::{
     ChangeView, EditView, GroupChange, NewVif, ShareChange, UndoRequest, VifChange, VifShareChange,
 };
-use weir_api::client::{Method, escaped};
+use weir_api::client::{Client, Method, escaped};
 use weir_api::{ClientError, Code};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
@@ -124,7 +124,7 @@ pub(crate) struct View {
     node: Name,
     /// As JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// Print what holds: the policy's document, live changes among them, or one vif.
@@ -265,7 +265,11 @@ impl Share {
 }
 
 impl View {
-    fn change(
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        self.node.client()
+    }
+
+    pub(crate) fn change(
         &self,
         method: Method,
         path: &str,

@@ -21,6 +21,7 @@ mod token;
 mod top;
 mod traffic;
 mod verify;
+mod xtc;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,9 @@ enum Command {
     Report(report::Report),
     /// Why a vif gets what it gets, and what would give it more
     Explain(explain::Explain),
+    /// Routers that a node holds at a packet rate
+    #[command(subcommand)]
+    Xtc(xtc::Xtc),
     /// Open the node's page to a browser on this machine
     Page(page::Page),
     /// Make a token for the node's interface
@@ -122,6 +126,7 @@ fn main() -> ExitCode {
         Command::Top(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Explain(command) => command.run(),
+        Command::Xtc(command) => command.run(),
         Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Lab(command) => command.run(),
