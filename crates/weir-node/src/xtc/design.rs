@@ -14,8 +14,8 @@ use weir_units::{CpuShare, Nanos, PacketRate};
 /// # Errors
 /// There are none.
 pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, String> {
-    let least = xtc.cap_min.map_or(actuator.least(), |least| least.max(actuator.least()));
-    let most = xtc.cap_max.map_or(actuator.most(), |most| most.min(actuator.most()));
+    let least = xtc.cap_min.map_or_else(|| actuator.least(), |least| least.max(actuator.least()));
+    let most = xtc.cap_max.map_or_else(|| actuator.most(), |most| most.min(actuator.most()));
     CapRange::new(least..=most, actuator.grain()).map_err(|error| {
         let (least, most) = (actuator.least(), actuator.most());
         format!("xtc.cap_min and cap_max: {error}; the actuator's are {least} to {most}")

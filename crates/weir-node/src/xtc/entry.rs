@@ -98,7 +98,7 @@ impl Entry {
         check_period(held.actuator.as_ref(), self.wanted.xtc.period)
             .map_err(|error| error.to_string())?;
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
-        let start = self.cap.map_or(range.most(), |(_, held)| held);
+        let start = self.cap.map_or_else(|| range.most(), |(_, held)| held);
         let controller = design::controller(&self.wanted.xtc, range, start)?;
         match &mut self.instance {
             None => self.instance = Some(Instance::new(self.wanted.instance(), controller)),
@@ -193,7 +193,7 @@ impl Entry {
     fn design(&mut self, now: Instant) {
         let (Some(held), Some(instance)) = (&self.held, &mut self.instance) else { return };
         let designed = design::range(&self.wanted.xtc, held.actuator.range()).and_then(|range| {
-            let start = instance.status().in_force.map_or(range.most(), |force| force.cap);
+            let start = instance.status().in_force.map_or_else(|| range.most(), |force| force.cap);
             design::controller(&self.wanted.xtc, range, start).map(|made| (range, made))
         });
         match designed {
@@ -221,7 +221,7 @@ impl Entry {
                     return Ok(None);
                 };
                 let in_force = held.actuator.in_force().map_err(|error| error.to_string())?;
-                let cap = in_force.map_or(range.most(), |cap| range.clamp(cap));
+                let cap = in_force.map_or_else(|| range.most(), |cap| range.clamp(cap));
                 let set_point = wished.unwrap_or(status.set_point);
                 instance.activate(now, Settings { cap, limit: self.limit }, set_point)
             }
