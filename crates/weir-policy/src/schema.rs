@@ -13,7 +13,8 @@ use crate::document::Document;
 /// Beyond the standard's keywords: `format` names the way a text is written (`bit-rate`,
 /// `packet-rate`, `size`, `time`, `share`, `decimal`, `mac`, `ip`, `prefix`, `protocol`, `name`,
 /// `device`); `x-minimum` and `x-maximum` bound such a value in base units (bits or packets a
-/// second, bytes, nanoseconds, millionths); `x-default` says in words what holds where the key is absent.
+/// second, bytes, nanoseconds, millionths); `x-default` says in words what holds where the key is
+/// absent.
 #[must_use]
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();

@@ -33,7 +33,10 @@ routes = ["10.8.0.0/16 via 10.9.0.2"]
 [[node]]
 name = "vr"
 routes = ["10.8.0.0/16 via 10.9.0.9"]
-sysctls = { "net.ipv4.ip_forward" = 1, "net.ipv4.conf.all.send_redirects" = 0, "net.ipv4.conf.default.send_redirects" = 0 }
+[node.sysctls]
+"net.ipv4.ip_forward" = 1
+"net.ipv4.conf.all.send_redirects" = 0
+"net.ipv4.conf.default.send_redirects" = 0
 
 [[link]]
 a = { at = "wire:eth0", addresses = ["10.9.0.9/24"] }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is wrong with how routers are held: values that are understood, and do not fit each other.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::{ActuatorKind, ControllerKind, Decimal, ONE, RouterXtc, XtcState};
+use crate::format::quoted;
+use crate::read::Finding;
+use crate::{Policy, Router};
+
+/// Adds what is wrong with how routers are held.
+pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
+    let mut devices: BTreeMap<&str, &str> = BTreeMap::new();
+    for (index, router) in policy.routers.iter().enumerate() {
+        let Some(xtc) = &router.xtc else { continue };
+        let mut wrong = |key: &str, message: String| {
+            findings.push(Finding::new("router", index, format!("xtc.{key}"), message));
+        };
+        check_rates(policy, router, xtc, &mut wrong);
+        check_controller(xtc, &mut wrong);
+        check_actuator(xtc, &mut wrong);
+        let id = u32::try_from(index).ok().map(crate::RouterId);
+        let has_vif = policy.vifs.iter().any(|vif| vif.router.is_some() && vif.router == id);
+        check_counted(xtc, has_vif, &mut wrong);
+        for (number, interface) in xtc.interfaces.iter().enumerate() {
+            if let Some(owner) = devices.insert(&interface.device, &router.name) {
+                let message = format!(
+                    "{} is already a device of router {}",
+                    quoted(&interface.device),
+                    quoted(owner)
+                );
+                wrong(&format!("interface.{number}.device"), message);
+            }
+        }
+    }
+}
+
+fn check_rates(
+    policy: &Policy,
+    router: &Router,
+    xtc: &RouterXtc,
+    wrong: &mut dyn FnMut(&str, String),
+) {
+    let Some(set_point) = xtc.set_point else {
+        if xtc.state != XtcState::Off {
+            wrong("set_point", format!("is missing while state is \"{}\"", xtc.state.name()));
+        }
+        return;
+    };
+    let (least, most) = (router.receive.min_pps, policy.xtc.rate_most);
+    if set_point > most {
+        wrong("set_point", format!("{set_point} is more than xtc.rate_most, {most}"));
+    }
+    if let Some(limit) = router.receive.max_pps.filter(|limit| set_point > *limit) {
+        wrong("set_point", format!("{set_point} is more than receive.max_pps, {limit}"));
+    }
+    if set_point < least {
+        wrong("set_point", format!("{set_point} is less than receive.min_pps, {least}"));
+    }
+}
+
+fn check_controller(xtc: &RouterXtc, wrong: &mut dyn FnMut(&str, String)) {
+    use ControllerKind::{Combined, DeadBeat, FeedForward, Fixed, Pi, SelfTuning};
+    let name = xtc.controller.name();
+    match (xtc.controller, &xtc.model) {
+        (Pi | DeadBeat | SelfTuning, None) => {
+            wrong("model", format!("is missing: controller \"{name}\" needs one"));
+        }
+        (Combined | FeedForward | Fixed | Pi | DeadBeat | SelfTuning, Some(model)) => {
+            let (a, b) = (model.a, model.b);
+            if a.0.unsigned_abs() >= ONE.unsigned_abs() {
+                wrong("model.a", format!("{a} must be above -1 and below 1"));
+            }
+            if !(B_LEAST..=B_MOST).contains(&b.0) {
+                let (least, most) = (Decimal(B_LEAST), Decimal(B_MOST));
+                wrong("model.b", format!("{b} must be {least} to {most}"));
+            }
+        }
+        (Combined | FeedForward | Fixed, None) => {}
+    }
+    if xtc.controller == Fixed && xtc.map.is_empty() {
+        wrong("map", "is missing: controller \"fixed\" needs one".to_string());
+    }
+    let fault = xtc.map.windows(2).position(|pair| match pair {
+        [(before, _), (after, _)] => before >= after,
+        _ => false,
+    });
+    if let Some(at) = fault {
+        wrong(&format!("map.{}.rate", at + 1), "is not above the one before it".to_string());
+    }
+    if xtc.overshoot >= 1000 {
+        wrong("overshoot", "1 must be below 1".to_string());
+    }
+    if let (Some(least), Some(most)) = (xtc.cap_min, xtc.cap_max)
+        && least > most
+    {
+        wrong("cap_min", format!("{least} is more than cap_max, {most}"));
+    }
+}
+
+fn check_actuator(xtc: &RouterXtc, wrong: &mut dyn FnMut(&str, String)) {
+    let kind = xtc.actuator;
+    let named = [
+        ("process", &xtc.process, ActuatorKind::Cgroup),
+        ("group", &xtc.group, ActuatorKind::Cgroup),
+        ("namespace", &xtc.namespace, ActuatorKind::Napi),
+        ("domain", &xtc.domain, ActuatorKind::Xl),
+    ];
+    for (key, _, owner) in
+        named.into_iter().filter(|(_, value, owner)| value.is_some() && *owner != kind)
+    {
+        let (owner, name) = (owner.name(), kind.name());
+        wrong(key, format!("belongs to actuator \"{owner}\", this is \"{name}\""));
+    }
+    match kind {
+        ActuatorKind::Cgroup if xtc.process.is_some() == xtc.group.is_some() => {
+            wrong("actuator", "\"cgroup\" needs either process or group".to_string());
+        }
+        ActuatorKind::Xl if xtc.domain.is_none() => {
+            wrong("actuator", "\"xl\" needs domain".to_string());
+        }
+        ActuatorKind::Napi if xtc.interfaces.iter().all(|one| one.inside.is_none()) => {
+            wrong("actuator", "\"napi\" needs an interface with inside".to_string());
+        }
+        ActuatorKind::None if xtc.controller != ControllerKind::Combined => {
+            let name = xtc.controller.name();
+            wrong("actuator", format!("\"none\" caps nothing, which controller \"{name}\" needs"));
+        }
+        _ => {}
+    }
+}
+
+fn check_counted(xtc: &RouterXtc, has_vif: bool, wrong: &mut dyn FnMut(&str, String)) {
+    if xtc.controller == ControllerKind::Combined && !has_vif {
+        let message = "\"combined\" needs a vif of this router: the switch limits what comes";
+        wrong("controller", message.to_string());
+    } else if !has_vif && xtc.interfaces.is_empty() {
+        wrong("interface", "is missing, and the router has no vif: nothing is counted".to_string());
+    }
+    if has_vif && xtc.actuator != ActuatorKind::Napi && !xtc.interfaces.is_empty() {
+        wrong("interface", "is for nothing: the router's vifs are what is counted".to_string());
+    }
+}
+
+/// As the controllers take it.
+const B_LEAST: i64 = 1_000;
+const B_MOST: i64 = 1_000_000 * ONE;
