@@ -180,7 +180,9 @@ mod tests {
         println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
         // A busy machine may keep the generator from its processor.
         assert!((10_000.0..22_000.0).contains(&offered), "{offered}");
-        assert!((4_500.0..=5_050.0).contains(&forwarded), "{forwarded}");
+        // The limit's bucket was full when the second began.
+        let most = 5_001.0 + crate::float(weir_policy::Share::BURST_PACKETS);
+        assert!((4_500.0..=most).contains(&forwarded), "{forwarded}");
         assert_eq!(flowed.metered, flowed.arrived().collect::<Vec<u64>>());
         let threads = weir_host::cap::napi::threads_named("i1");
         assert!(!threads.is_empty() && netns::exists("xtc-test-namespace-vr1"));

@@ -2,9 +2,9 @@
 //! Routers of the lab, which forward between a source and a sink and whose CPU time is capped: a
 //! namespace whose forwarding the kernel's own threads do, or a process that forwards by itself.
 //!
-//! A [`RouterLab`] is up as long as its value lives. Weir's data plane stands where a node has it,
-//! between the routers and everybody else, and limits what enters for a router. [`Traffic`] flows
-//! while something is done with the lab; a [`Loop`] samples a router and does with its cap and its
+//! A `RouterLab` is up as long as its value lives. Weir's data plane stands where a node has it,
+//! between the routers and everybody else, and limits what enters for a router. `Traffic` flows
+//! while something is done with the lab; a `Loop` samples a router and does with its cap and its
 //! limit what an XTC instance says.
 
 pub mod forward;

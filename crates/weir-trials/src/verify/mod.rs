@@ -71,9 +71,9 @@ impl Row {
     /// Shows the row: all its parts, then the case of the row itself, which holds if they all do.
     /// What the machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`.
     ///
-    /// What does not hold while the host took [`DISTURBED_MS`] of a processor is made again: no
+    /// What does not hold while the host took `DISTURBED_MS` of a processor is made again: no
     /// forwarder works on a processor that stands still. What was thrown away for it is told in the
-    /// result's notes, and the last of [`ATTEMPTS`] counts, disturbed or not.
+    /// result's notes, and the last of `ATTEMPTS` counts, disturbed or not.
     ///
     /// # Errors
     /// The experiment could not be made.
