@@ -13,7 +13,7 @@
 use weir_control::identify::CurvePoint;
 use weir_control::{
     CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward, FeedForwardConfig,
-    FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles,
+    FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles, relative_rmse,
 };
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{CpuShare, Nanos, PacketRate};
@@ -330,14 +330,13 @@ impl Held {
         crate::float(self.set_point.as_pps())
     }
 
-    /// Of the last ten samples, which come after those in which it may settle.
-    fn last(&self) -> Vec<f64> {
-        let first = self.taken.len().saturating_sub(MEAN_OF);
-        self.taken.iter().skip(first).map(rate).collect()
+    /// The last ten samples, which come after those in which it may settle.
+    fn judged(&self) -> &[Taken] {
+        &self.taken[self.taken.len().saturating_sub(MEAN_OF)..]
     }
 
     fn mean(&self) -> f64 {
-        crate::mean(&self.last())
+        crate::mean(&self.judged().iter().map(rate).collect::<Vec<f64>>())
     }
 
     /// Samples after which all are within `band` of the set-point.
@@ -346,11 +345,10 @@ impl Held {
         crate::float(self.taken.iter().rposition(outside).map_or(0, |last| last + 1) as u64)
     }
 
+    /// The text's relative RMSE; 0 where nothing was forwarded, which the mean shows.
     fn deviation(&self) -> f64 {
-        let (last, mean) = (self.last(), self.mean());
-        let square = last.iter().map(|rate| (rate - mean) * (rate - mean)).sum::<f64>();
-        let square = square / crate::float(last.len().max(1) as u64);
-        if mean > 0.0 { square.sqrt() / mean } else { 0.0 }
+        let rates: Vec<PacketRate> = self.judged().iter().map(|one| one.sample.rate()).collect();
+        relative_rmse(&rates).unwrap_or(0.0)
     }
 }
 
