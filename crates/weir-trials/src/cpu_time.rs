@@ -62,6 +62,11 @@ impl CpuTime {
         Busy { all: processors(busy), own: processors(own) }
     }
 
+    /// Seconds since `earlier`.
+    pub(crate) fn seconds_since(&self, earlier: &Self) -> f64 {
+        self.at.duration_since(earlier.at).as_secs_f64()
+    }
+
     /// What the machine's host took from processor `cpu` since `earlier`, in seconds, to a tick; 0
     /// where it does not say.
     pub(crate) fn stolen_since(&self, earlier: &Self, cpu: usize) -> f64 {

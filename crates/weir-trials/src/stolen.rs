@@ -10,19 +10,33 @@ use std::time::Duration;
 
 use crate::cpu_time::CpuTime;
 
-/// A thread that looks every [`WINDOW`]. It ends with this value.
+/// A thread that looks every [`LOOK`]. It ends with this value.
 #[derive(Debug)]
 pub(crate) struct StealWatch {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<f64>>,
+    thread: Option<JoinHandle<Vec<Window>>>,
 }
 
-/// What was taken meanwhile.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Stolen {
-    /// Milliseconds that one processor lost between two looks, for the one that lost most; without
-    /// the zeros. At most [`WINDOWS_MAX`].
-    pub(crate) windows_ms: Vec<f64>,
+/// From one look to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Window {
+    /// Milliseconds that one processor lost, the one that lost most, to a tick of 10 ms.
+    pub(crate) stolen_ms: f64,
+    /// How long it was, in milliseconds: [`LOOK`] and more, since who looks is stolen from, too.
+    pub(crate) span_ms: f64,
+}
+
+impl Window {
+    /// Whether it was taken in one piece or nearly so: a quarter of the time.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.stolen_ms >= self.span_ms / 4.0
+    }
+}
+
+/// The window in which most was lost.
+pub(crate) fn worst(windows: &[Window]) -> Window {
+    let most = windows.iter().max_by(|a, b| a.stolen_ms.total_cmp(&b.stolen_ms));
+    most.copied().unwrap_or_default()
 }
 
 impl StealWatch {
@@ -30,49 +44,50 @@ impl StealWatch {
     pub(crate) fn begin() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
-        Self { stop, thread: thread::spawn(move || watch(&told)) }
+        Self { stop, thread: Some(thread::spawn(move || watch(&told))) }
     }
 
-    /// What was seen; nothing where the kernel does not say.
-    pub(crate) fn end(self) -> Stolen {
+    /// The windows in which something was taken, at most [`WINDOWS_MAX`]; none where the kernel
+    /// does not say.
+    pub(crate) fn end(mut self) -> Vec<Window> {
         self.stop.store(true, Ordering::Relaxed);
-        Stolen { windows_ms: self.thread.join().unwrap_or_default() }
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
 
-impl Stolen {
-    /// The most within one window, in milliseconds.
-    pub(crate) fn most_ms(&self) -> f64 {
-        self.windows_ms.iter().fold(0.0, |most, window| window.max(most))
+impl Drop for StealWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-fn watch(stop: &AtomicBool) -> Vec<f64> {
+fn watch(stop: &AtomicBool) -> Vec<Window> {
     let mut windows = Vec::new();
     let Ok(mut before) = CpuTime::now() else { return windows };
     while !stop.load(Ordering::Relaxed) {
-        thread::sleep(WINDOW);
+        thread::sleep(LOOK);
         let Ok(now) = CpuTime::now() else { break };
-        note(&mut windows, 1e3 * now.most_stolen_since(&before));
+        let span_ms = 1e3 * now.seconds_since(&before);
+        note(&mut windows, Window { stolen_ms: 1e3 * now.most_stolen_since(&before), span_ms });
         before = now;
     }
     windows
 }
 
-/// When the list is full, its last entry is the most of all that came since.
-fn note(windows: &mut Vec<f64>, ms: f64) {
-    if ms <= 0.0 {
+/// When the list is full, its last entry is the worst of all that came since.
+fn note(windows: &mut Vec<Window>, window: Window) {
+    if window.stolen_ms <= 0.0 {
         return;
     }
     if windows.len() < WINDOWS_MAX {
-        windows.push(ms);
+        windows.push(window);
     } else if let Some(last) = windows.last_mut() {
-        *last = last.max(ms);
+        *last = worst(&[*last, window]);
     }
 }
 
 /// Between two looks.
-const WINDOW: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A quarter of an hour in which something is taken in each window.
 const WINDOWS_MAX: usize = 9000;
@@ -85,17 +100,19 @@ mod tests {
     fn the_list_is_bounded_and_never_forgets_the_most() {
         let mut windows = Vec::new();
         for number in 0..WINDOWS_MAX + 50 {
-            note(&mut windows, if number == WINDOWS_MAX + 10 { 500.0 } else { 10.0 });
-            note(&mut windows, 0.0);
+            let stolen_ms = if number == WINDOWS_MAX + 10 { 500.0 } else { 10.0 };
+            note(&mut windows, Window { stolen_ms, span_ms: 600.0 });
+            note(&mut windows, Window { stolen_ms: 0.0, span_ms: 100.0 });
         }
         assert_eq!(windows.len(), WINDOWS_MAX);
-        assert!((Stolen { windows_ms: windows }.most_ms() - 500.0).abs() < 1e-9);
+        assert_eq!(worst(&windows), Window { stolen_ms: 500.0, span_ms: 600.0 });
     }
 
     #[test]
     fn a_watch_ends_when_it_is_told_to() {
-        let seen = StealWatch::begin().end();
-        assert!(seen.windows_ms.len() <= 1, "one look at most");
-        assert!(Stolen::default().most_ms().abs() < 1e-9);
+        let (begun, seen) = (std::time::Instant::now(), StealWatch::begin().end());
+        let looks = begun.elapsed().as_millis() / LOOK.as_millis();
+        assert!(seen.len() as u128 <= looks + 1, "{seen:?}");
+        assert_eq!(worst(&[]), Window::default());
     }
 }

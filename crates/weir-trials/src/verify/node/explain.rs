@@ -27,8 +27,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
             experiment.run(&mut scratch, &mut asked, "node-explain")?;
             judge(trial, row, experiment.name, &asked.answers)
         };
-        // The whole row keeps what was stolen.
-        let _stolen = row.attempt(trial, ask)?;
+        row.attempt(trial, experiment.name, ask)?;
     }
     Ok(())
 }

@@ -33,12 +33,9 @@ const ROWS: &[Row] = &[
     row(5, "restart, upgrade and crash leave the traffic alone", life::show).and(&[hotplug::show]),
     row(6, "the page in a browser: all sizes, no findings", page::show),
     row(7, "24 h in fast-forward and a real soak: nothing grows", hours::show).and(&[soak::show]),
-    row(8, "report, undo, explain, doctor, package", undo::show).and(&[
-        report::show,
-        explain::show,
-        doctor::show,
-        package::show,
-    ]),
+    row(8, "report, undo, explain, doctor, package", undo::show)
+        .and(&[report::show, doctor::show, package::show])
+        .divided(&[explain::show]),
 ];
 
 const fn row(number: u32, title: &'static str, show: Show) -> Row {
