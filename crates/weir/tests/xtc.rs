@@ -254,6 +254,9 @@ fn process_router(site: &Site, process: Process, group: &std::path::Path) {
     let process = Process::start(site);
     until(site, "held again", || pids() == process.0.id().to_string());
     until(site, "well", || status()["phase"] == "active" && status()["trouble"].is_null());
+    // Back before its cap would have been released: it has the same again.
+    let quota = of("cpu.cfs_quota_us") + &of("cpu.max");
+    assert!(quota.starts_with("1000"), "{quota}");
     assert!(status()["lost"].as_u64().unwrap() >= 1);
 }
 

@@ -102,6 +102,8 @@ pub struct Status {
     /// Whether cap and limit are in force although they should not be: a release failed, and is
     /// tried again with each reading.
     pub owes_release: bool,
+    /// Whether what it had put into force is gone with what held it, and not set again yet.
+    pub lost: bool,
     /// The latest sample.
     pub sample: Option<Sample>,
     /// What its controller believes.
@@ -136,6 +138,8 @@ pub struct Instance {
     retry: u32,
     /// A release that failed.
     owed: bool,
+    /// What is in force by it is not: what held it was lost.
+    lost: bool,
     due: Instant,
     log: DecisionLog,
     counts: Counts,
@@ -166,6 +170,7 @@ impl Instance {
             failing: 0,
             retry: 0,
             owed: false,
+            lost: false,
             due: Instant::FAR_FUTURE,
             log: DecisionLog::new(config.log),
             counts: Counts::default(),
@@ -190,6 +195,7 @@ impl Instance {
         self.failing = 0;
         // What a release left there is what is taken over.
         self.owed = false;
+        self.lost = false;
         self.begin(now);
         self.controller.adopt(now, in_force, None);
         let action = self.controller.change_set_point(now, set_point);
@@ -245,6 +251,7 @@ impl Instance {
     pub fn deactivate(&mut self, now: Instant) -> Command {
         self.phase = Phase::Inactive;
         self.due = Instant::FAR_FUTURE;
+        self.lost = false;
         self.asked(now, Verb::Deactivate, None);
         self.command(Command::Release)
     }
@@ -258,6 +265,25 @@ impl Instance {
             self.controller.adopt(now, in_force, self.sample.as_ref());
         }
         self.asked(now, Verb::Switch(self.controller.name()), None)
+    }
+
+    /// What enforces its cap is gone, and the cap with it: what was in force is set again as soon as
+    /// [`Self::regain`] says that there is something to set it on.
+    pub fn lose(&mut self) {
+        self.lost = !self.config.dry_run && self.in_force.is_some();
+    }
+
+    /// What enforces caps is there again, and has none: the last one is set again, now and then
+    /// with each sample until it holds. Released, it comes with the end of that.
+    pub fn regain(&mut self, now: Instant) -> Command {
+        match (self.phase, self.in_force) {
+            (Phase::Active | Phase::Paused, Some(in_force)) if self.lost => {
+                self.record(now, Event::Recovered);
+                self.controller.adopt(now, in_force, None);
+                self.command(Command::Apply(in_force))
+            }
+            _ => Command::Nothing,
+        }
     }
 
     /// Is sampled every `period` from now on; the next reading is the first.
@@ -284,9 +310,12 @@ impl Instance {
         };
         match (self.phase, sample) {
             (Phase::Inactive, _) => self.still_owed(),
-            (Phase::Paused, sample) => {
-                self.sample = sample.ok().or(self.sample);
-                Command::Nothing
+            (Phase::Paused, Err(_)) => Command::Nothing,
+            (Phase::Paused, Ok(sample)) => {
+                self.sample = Some(sample);
+                self.in_force.filter(|_| self.lost).map_or(Command::Nothing, |in_force| {
+                    self.command(Command::Apply(in_force))
+                })
             }
             (_, Err(fault)) => self.without(now, fault),
             (Phase::Released, Ok(sample)) => self.recover(now, sample),
@@ -304,7 +333,10 @@ impl Instance {
                 self.failing = 0;
                 self.owed = false;
                 match command {
-                    Command::Apply(settings) => self.in_force = Some(settings),
+                    Command::Apply(settings) => {
+                        self.in_force = Some(settings);
+                        self.lost = false;
+                    }
                     Command::Release if self.phase == Phase::Inactive => self.in_force = None,
                     Command::Release | Command::Nothing => {}
                 }
@@ -331,6 +363,7 @@ impl Instance {
             set_point: self.controller.set_point(),
             in_force: self.in_force,
             owes_release: self.owed,
+            lost: self.lost,
             sample: self.sample,
             estimate: self.controller.estimate(),
             samples: self.counts.samples,
@@ -448,7 +481,7 @@ impl Instance {
             }
             return Command::Nothing;
         }
-        if self.in_force == Some(wanted) {
+        if self.in_force == Some(wanted) && !self.lost {
             return Command::Nothing;
         }
         self.command(Command::Apply(wanted))

@@ -44,7 +44,7 @@ pub enum Event {
     ActuatorFailed(String),
     /// Cap and limit are taken away: for too long nothing was known, or nothing could be set.
     Released,
-    /// After a release: the last cap is set again.
+    /// After a release, or where what enforced the cap was lost: the last cap is set again.
     Recovered,
 }
 

@@ -484,3 +484,37 @@ fn nothing_that_can_happen_harms() {
     assert!(node.instance.log().since(0).count() <= 1000);
     assert!(node.instance.status().samples > 1000);
 }
+
+/// Goal: what enforces the cap is lost and comes back before the cap would be released: the cap is
+/// set again at once, active or paused, though the controller decides the same as before.
+#[test]
+fn a_cap_that_was_lost_is_set_again() {
+    for paused in [false, true] {
+        let mut node = Node::active();
+        if paused {
+            node.instance.pause(node.now).expect("active");
+        }
+        let (cap, first) = (node.in_force, node.instance.log().made());
+        assert!(cap.cap < CpuShare::ONE);
+        assert_eq!(node.instance.regain(node.now), Command::Nothing, "nothing was lost");
+        node.instance.lose();
+        node.in_force = UNCAPPED;
+        node.now += PERIOD;
+        node.read(None);
+        assert!(node.instance.status().lost);
+        // It refuses once: the next sample sets it.
+        node.actuator = Err("EBUSY");
+        let command = node.instance.regain(node.now);
+        assert_eq!(command, Command::Apply(cap));
+        node.obey(command);
+        assert!(node.instance.status().lost && node.in_force == UNCAPPED);
+        node.actuator = Ok(());
+        node.run(2);
+        assert!(node.in_force.cap < CpuShare::ONE, "{:?}", node.in_force);
+        assert!(!node.instance.status().lost);
+        assert!(node.logged(first, |event| *event == Event::Recovered));
+        if paused {
+            assert_eq!((node.in_force, node.phase()), (cap, Phase::Paused));
+        }
+    }
+}

@@ -90,11 +90,11 @@ impl Entry {
         self.next_try = self.next_try.min(now + Self::RETRY_MOST);
     }
 
-    /// It is held by that from now on.
+    /// It is held by that from now on; what is to be done then.
     ///
     /// # Errors
     /// It cannot be sampled so often, or there is no cap for it.
-    pub(crate) fn took(&mut self, now: Instant, held: Held) -> Result<(), String> {
+    pub(crate) fn took(&mut self, now: Instant, held: Held) -> Result<Command, String> {
         check_period(held.actuator.as_ref(), self.wanted.xtc.period)
             .map_err(|error| error.to_string())?;
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
@@ -110,7 +110,8 @@ impl Entry {
         (self.held, self.range) = (Some(held), Some(range));
         (self.trouble, self.told, self.tries) = (None, None, 0);
         self.taken += 1;
-        Ok(())
+        // Its cap was the old one's: nothing is in force on this one.
+        Ok(self.instance.as_mut().map_or(Command::Nothing, |instance| instance.regain(now)))
     }
 
     /// It could not be had, or was lost: it is tried again, at first soon. Whether that is news.
@@ -133,6 +134,9 @@ impl Entry {
     pub(crate) fn lose(&mut self) -> bool {
         self.cap = None;
         let had = self.held.take().is_some();
+        if let Some(instance) = self.instance.as_mut().filter(|_| had) {
+            instance.lose();
+        }
         self.lost += u64::from(had);
         had
     }
@@ -322,6 +326,7 @@ impl Entry {
         let xtc = &self.wanted.xtc;
         let instance = self.instance.as_ref().map(Instance::status);
         let in_force = instance.and_then(|of| of.in_force.filter(|_| of.phase != Phase::Released));
+        let capped = in_force.filter(|_| instance.is_some_and(|of| !of.lost));
         let kind = xtc.actuator.name();
         let cut = self.cap.filter(|(asked, held)| held < asked).map(|(_, held)| held);
         RouterStatus {
@@ -334,7 +339,7 @@ impl Entry {
             period: xtc.period,
             set_point: xtc.set_point,
             dry_run: self.wanted.dry_run,
-            cap: in_force.map(|force| force.cap),
+            cap: capped.map(|force| force.cap),
             cap_held: cut,
             limit: in_force.and_then(|force| force.limit),
             sample: instance.and_then(|of| of.sample),

@@ -235,12 +235,13 @@ impl Manager {
         let Some(entry) = self.entries.get_mut(at) else { return };
         let taken = self.hands.take(&entry.wanted).and_then(|held| {
             let name = held.actuator.name();
-            entry.took(now, held).map(|()| name)
+            entry.took(now, held).map(|command| (name, command))
         });
         match taken {
-            Ok(by) => {
+            Ok((by, command)) => {
                 let router = entry.wanted.router.clone();
                 self.note(format!("router {router}: held by {by}"));
+                self.perform(now, at, command);
             }
             Err(why) => {
                 // What was had before cannot be what is wanted now.

@@ -14,6 +14,8 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::*;
 
+mod changed;
+
 const PERIOD: Nanos = Nanos::from_millis(100);
 
 /// A router, its meters and what caps it.
