@@ -4,7 +4,7 @@
 use weir_control::manage::{Command, Instance, InstanceError, Phase, Reading};
 use weir_control::{CapRange, Settings};
 use weir_host::cap::{CapError, check_period};
-use weir_policy::{ActuatorKind, XtcState};
+use weir_policy::{ActuatorKind, RouterXtc, XtcState};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::design;
@@ -16,6 +16,8 @@ pub(crate) struct Entry {
     pub(crate) wanted: Wanted,
     held: Option<Held>,
     range: Option<CapRange>,
+    /// What the controller was made by.
+    made: Option<RouterXtc>,
     instance: Option<Instance>,
     /// What was last set, and what of it holds; `None`: not known.
     cap: Option<(CpuShare, CpuShare)>,
@@ -48,6 +50,7 @@ impl Entry {
             wanted,
             held: None,
             range: None,
+            made: None,
             instance: None,
             cap: None,
             limit: None,
@@ -100,13 +103,15 @@ impl Entry {
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
         let start = self.cap.map_or_else(|| range.most(), |(_, held)| held);
         let controller = design::controller(&self.wanted.xtc, range, start)?;
+        let stays = self.range == Some(range) && self.is_made_as_wanted();
         match &mut self.instance {
             None => self.instance = Some(Instance::new(self.wanted.instance(), controller)),
-            Some(instance) if self.range != Some(range) => {
+            Some(_) if stays => {}
+            Some(instance) => {
                 instance.switch(now, controller);
             }
-            Some(_) => {}
         }
+        self.made = Some(self.wanted.xtc.clone());
         (self.held, self.range) = (Some(held), Some(range));
         (self.trouble, self.told, self.tries) = (None, None, 0);
         self.taken += 1;
@@ -159,7 +164,7 @@ impl Entry {
     /// be had anew: its period is another.
     pub(crate) fn turn_to(&mut self, now: Instant, wanted: Wanted) -> bool {
         let before = std::mem::replace(&mut self.wanted, wanted);
-        if before.is_controlled_as(&self.wanted) {
+        if is_controlled_as(&before.xtc, &self.wanted.xtc) {
             return false;
         }
         let period = self.wanted.xtc.period;
@@ -193,6 +198,12 @@ impl Entry {
         }
     }
 
+    /// Whether the controller is the one that the policy wants: it may have changed while nothing
+    /// was held.
+    fn is_made_as_wanted(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| is_controlled_as(made, &self.wanted.xtc))
+    }
+
     /// Another controller for the same range, as far as the policy has one.
     fn design(&mut self, now: Instant) {
         let (Some(held), Some(instance)) = (&self.held, &mut self.instance) else { return };
@@ -203,6 +214,7 @@ impl Entry {
         match designed {
             Ok((range, controller)) => {
                 self.range = Some(range);
+                self.made = Some(self.wanted.xtc.clone());
                 instance.switch(now, controller);
             }
             Err(why) => self.trouble = Some(why),
@@ -329,12 +341,14 @@ impl Entry {
         let capped = in_force.filter(|_| instance.is_some_and(|of| !of.lost));
         let kind = xtc.actuator.name();
         let cut = self.cap.filter(|(asked, held)| held < asked).map(|(_, held)| held);
+        // What decides now; it is another one as soon as something is held.
+        let controller = self.made.as_ref().map_or(xtc.controller, |made| made.controller);
         RouterStatus {
             router: self.wanted.router.clone(),
             slice: self.wanted.slice.clone(),
             state: xtc.state.name(),
             phase: instance.map(|of| of.phase),
-            controller: xtc.controller.name(),
+            controller: controller.name(),
             actuator: self.held.as_ref().map_or(kind, |held| held.actuator.name()),
             period: xtc.period,
             set_point: xtc.set_point,
@@ -370,6 +384,12 @@ impl Entry {
     /// What is not there for long costs little.
     const RETRY_DOUBLED: u32 = 4;
     const RETRY_MOST: Nanos = Nanos::from_secs(10);
+}
+
+/// Whether two routers are controlled alike: only rate and state may be others.
+fn is_controlled_as(one: &RouterXtc, other: &RouterXtc) -> bool {
+    let same = RouterXtc { set_point: other.set_point, state: other.state, ..one.clone() };
+    same == *other
 }
 
 /// The next point of the grid of that period.

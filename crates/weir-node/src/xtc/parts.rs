@@ -144,13 +144,6 @@ impl Wanted {
         *self == same
     }
 
-    /// Whether it is controlled alike: only rate and state may be others.
-    pub(crate) fn is_controlled_as(&self, new: &Self) -> bool {
-        let same =
-            RouterXtc { set_point: new.xtc.set_point, state: new.xtc.state, ..self.xtc.clone() };
-        same == new.xtc
-    }
-
     /// Whether anything of the host is wanted for it.
     pub(crate) fn is_on(&self) -> bool {
         self.xtc.state != XtcState::Off

@@ -57,3 +57,22 @@ fn a_ceiling_comes_back_with_its_router() {
     node.run(10);
     assert!(sim(&node, "a", |sim| sim.cap.is_some() && sim.limit == limit));
 }
+
+/// What is asked for while nothing is held is what holds the router when it is back: off, or gone.
+#[test]
+fn a_controller_that_is_changed_meanwhile_is_used() {
+    let mut node = fixed();
+    node.set("b", "state", "off");
+    node.set("b", "map", serde_json::json!([{ "rate": "20kpps", "cap": "30%" }]));
+    node.set("b", "state", "active");
+    assert_eq!(sim(&node, "b", |sim| sim.cap), Some(CpuShare::from_percent(30)));
+    // The same with another kind, while its process is away.
+    sim(&node, "b", |sim| sim.dead = true);
+    node.run(2);
+    node.set("b", "controller", "feed-forward");
+    assert_eq!(node.status("b").controller, "fixed", "as long as nothing is held");
+    sim(&node, "b", |sim| sim.dead = false);
+    node.run(20);
+    assert_eq!(node.status("b").controller, "feed-forward");
+    assert!(node.holds("b", 20_000) && node.says("b", "switch to feed-forward"));
+}
