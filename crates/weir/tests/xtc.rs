@@ -91,6 +91,7 @@ slice = "lead"
 [router.xtc]
 set_point = "1kpps"
 controller = "fixed"
+cap_max = "10%"
 map = [{ rate = "1kpps", cap = "10%" }, { rate = "2kpps", cap = "20%" }]
 period = "100ms"
 actuator = "cgroup"
@@ -246,6 +247,14 @@ fn process_router(site: &Site, process: Process, group: &std::path::Path) {
     let quota = of("cpu.cfs_quota_us") + &of("cpu.max");
     // 10 % in periods of 10 ms, or 33 ms, a third of the sampling period.
     assert!(quota.starts_with("1000"), "{quota}");
+    // Twice the rate is twice the cap, as soon as the policy allows that much.
+    said(site, &["xtc", "set", "vr2", "--set-point", "2kpps"]);
+    said(site, &["xtc", "set", "vr2", "--cap-max", "80%"]);
+    let twice = || (of("cpu.cfs_quota_us") + &of("cpu.max")).starts_with("2000");
+    until(site, "capped at 20 %", twice);
+    said(site, &["undo"]);
+    said(site, &["undo"]);
+    until(site, "capped at 10 %", || !twice());
     drop(process);
     let status = || json(site, &["xtc", "status", "vr2"]);
     until(site, "missed", || {

@@ -375,11 +375,12 @@ fn used_by_group(path: PathBuf, version: Version, shape: QuotaShape) -> CpuOf {
     }
 }
 
+/// The quotas that a router's control group can have. What the policy bounds is not in it: that
+/// changes while the group stays, see [`super::design::range`].
 fn shape(xtc: &RouterXtc) -> Result<QuotaShape, HostError> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let all = CpuShare::from_percent(u32::try_from(processors).unwrap_or(1).saturating_mul(100));
-    let most = xtc.cap_max.map_or(all, |most| most.min(all));
-    QuotaShape::for_sampling(xtc.period, most).map_err(|error| {
+    QuotaShape::for_sampling(xtc.period, all).map_err(|error| {
         HostError::Refused(format!("a quota sampled every {}: {error}", xtc.period))
     })
 }
@@ -421,3 +422,22 @@ fn napi_devices(xtc: &RouterXtc) -> impl Iterator<Item = napi::NapiDevice> + '_ 
 
 /// As [`napi::threaded`] says what that change is for.
 const THREADS_COME: &str = ": threads of its own";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router() -> RouterXtc {
+        RouterXtc::new(PacketRate::from_pps(1000), ActuatorKind::Cgroup)
+    }
+
+    /// A cap that the policy allows later must be one that the group can have.
+    #[test]
+    fn the_bounds_of_the_policy_are_not_the_groups() {
+        let whole = shape(&router()).unwrap();
+        let bounded = RouterXtc { cap_max: Some(CpuShare::from_percent(20)), ..router() };
+        assert_eq!(shape(&bounded).unwrap(), whole);
+        let range = super::super::design::range(&bounded, whole.range()).unwrap();
+        assert_eq!(range.most(), CpuShare::from_percent(20));
+    }
+}
