@@ -277,7 +277,8 @@ pub(crate) async fn metrics(
 ) -> Result<Response, ApiError> {
     let service = app.ask(|control| Ok(control.service())).await?;
     let status = app.status().await?;
-    let routers = app.ask(|control| control.routers()).await?;
+    // Without them, where what holds them does not answer.
+    let routers = app.ask(|control| Ok(control.routers(None).unwrap_or_default())).await?;
     let counted = Counted { status: &status, routers: &routers, service: &service };
     let text = crate::metrics::text(&app, &counted, &caller, &policy);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())

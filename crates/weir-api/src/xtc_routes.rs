@@ -211,7 +211,7 @@ pub(crate) async fn routers(
     State(app): Shared,
     Extension(caller): Asker,
 ) -> Result<Json<XtcView>, ApiError> {
-    let (routers, load) = app.ask(|control| control.routers()).await?;
+    let (routers, load) = app.ask(|control| control.routers(None)).await?;
     let seen = routers.iter().filter(|one| sees(&caller, one));
     let load = caller.slice().is_none().then(|| load.into());
     Ok(Json(XtcView { routers: seen.map(RouterView::from).collect(), load }))
@@ -227,8 +227,9 @@ pub(crate) async fn router(
     router: Name,
 ) -> Result<Json<RouterView>, ApiError> {
     let name = name(router)?;
-    let (routers, _) = app.ask(|control| control.routers()).await?;
-    let found = routers.iter().find(|one| one.router == name && sees(&caller, one));
+    let asked = name.clone();
+    let (routers, _) = app.ask(move |control| control.routers(Some(&asked))).await?;
+    let found = routers.iter().find(|one| sees(&caller, one));
     let found = found.map(|one| Json(one.into())).ok_or_else(|| not_held(&name));
     found.inspect_err(|refusal| app.tell(&caller, refusal))
 }
@@ -347,7 +348,7 @@ impl From<&RouterStatus> for RouterView {
             limit_pps: of.limit.map(PacketRate::as_pps),
             cost_ns: cost,
             model,
-            latest: of.latest.clone(),
+            latest: of.latest.as_ref().map(ToString::to_string),
             trouble: of.trouble.clone(),
             owes_release: of.owes_release,
             samples: of.samples,

@@ -59,18 +59,20 @@ pub trait Control: Send + Sync + 'static {
     /// What each vif and slice had since the node started, send and receive.
     fn service(&self) -> BTreeMap<Subject, [Service; 2]>;
 
-    /// How the routers are that are held at a rate, in the policy's order, and what that takes.
+    /// How the routers are that are held at a rate, in the policy's order, or the one of that
+    /// name; and what holding all of them takes.
     ///
     /// # Errors
-    /// The node is ending.
-    fn routers(&self) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+    /// What holds them does not answer.
+    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+        let _none = router;
         Ok((Vec::new(), Load::default()))
     }
 
     /// The newest decisions on a router, oldest first.
     ///
     /// # Errors
-    /// It is not held at a rate.
+    /// It is not held at a rate; or what holds it does not answer.
     fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
         let text = format!("router {router:?} is not held at a rate; the newest {newest} are none");
         Err(Refusal::new(RefusalKind::NotFound, text))

@@ -429,10 +429,10 @@ impl Node {
         let commands = self.commands.get().ok_or_else(not_now("the node is starting"))?;
         let mut site = self.site();
         let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
-        self.routers.may_follow(policy)?;
+        self.routers.may_follow(policy, commands)?;
         let note = site.change(policy.clone(), commands, device_number)?;
         note.into_iter().for_each(|note| self.note(note));
-        self.routers.follow(policy, commands);
+        self.routers.follow(policy);
         Ok(())
     }
 
@@ -550,8 +550,8 @@ impl Control for Node {
         self.keeper.totals()
     }
 
-    fn routers(&self) -> Result<(Vec<RouterStatus>, Load), Refusal> {
-        Ok(self.routers.status())
+    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+        self.routers.status(router)
     }
 
     fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
@@ -559,7 +559,7 @@ impl Control for Node {
             let text = format!("router {router:?} is not held at a rate");
             Refusal::new(RefusalKind::NotFound, text)
         };
-        self.routers.log(router, newest).ok_or_else(missing)
+        self.routers.log(router, newest)?.ok_or_else(missing)
     }
 
     fn reload(&self, who: &str) -> Result<(), Refusal> {

@@ -267,8 +267,8 @@ impl Instance {
         self.asked(now, Verb::Switch(self.controller.name()), None)
     }
 
-    /// What enforces its cap is gone, and the cap with it: what was in force is set again as soon as
-    /// [`Self::regain`] says that there is something to set it on.
+    /// What enforces its cap is gone, and the cap with it: what was in force is set again as soon
+    /// as [`Self::regain`] says that there is something to set it on.
     pub fn lose(&mut self) {
         self.lost = !self.config.dry_run && self.in_force.is_some();
     }
@@ -313,9 +313,10 @@ impl Instance {
             (Phase::Paused, Err(_)) => Command::Nothing,
             (Phase::Paused, Ok(sample)) => {
                 self.sample = Some(sample);
-                self.in_force.filter(|_| self.lost).map_or(Command::Nothing, |in_force| {
-                    self.command(Command::Apply(in_force))
-                })
+                match self.in_force.filter(|_| self.lost) {
+                    Some(in_force) => self.command(Command::Apply(in_force)),
+                    None => Command::Nothing,
+                }
             }
             (_, Err(fault)) => self.without(now, fault),
             (Phase::Released, Ok(sample)) => self.recover(now, sample),

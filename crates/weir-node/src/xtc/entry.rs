@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One router: what is wanted of it, what holds it, and its instance.
 
-use weir_control::manage::{Command, Instance, InstanceError, Phase, Reading};
+use weir_control::manage::{Command, Decision, Instance, InstanceError, Phase, Reading};
 use weir_control::{CapRange, Settings};
 use weir_host::cap::{CapError, check_period};
 use weir_policy::{ActuatorKind, RouterXtc, XtcState};
@@ -9,7 +9,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::design;
 use super::parts::{Held, Wanted};
-use super::status::{LogLine, RouterStatus};
+use super::status::RouterStatus;
 
 /// One router.
 pub(crate) struct Entry {
@@ -125,6 +125,14 @@ impl Entry {
         self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
         self.tries = self.tries.saturating_add(1);
         self.is_troubled(why)
+    }
+
+    /// It is not tried before `until`.
+    pub(crate) fn put_off(&mut self, until: Instant, why: String) {
+        if self.wanted.is_on() {
+            self.next_try = until;
+            self.trouble = Some(why);
+        }
     }
 
     /// What is wrong; whether that is news.
@@ -358,7 +366,7 @@ impl Entry {
             limit: in_force.and_then(|force| force.limit),
             sample: instance.and_then(|of| of.sample),
             estimate: instance.and_then(|of| of.estimate),
-            latest: self.instance.as_ref().and_then(|of| of.log().last()).map(ToString::to_string),
+            latest: self.instance.as_ref().and_then(|of| of.log().last()).cloned(),
             trouble: self.trouble.clone(),
             owes_release: instance.is_some_and(|of| of.owes_release),
             samples: instance.map_or(0, |of| of.samples),
@@ -373,10 +381,10 @@ impl Entry {
     }
 
     /// The newest decisions, oldest first.
-    pub(crate) fn log(&self, newest: usize) -> Vec<LogLine> {
+    pub(crate) fn decisions(&self, newest: usize) -> Vec<Decision> {
         let Some(log) = self.instance.as_ref().map(Instance::log) else { return Vec::new() };
         let newest = u64::try_from(newest).unwrap_or(u64::MAX);
-        log.since(log.made().saturating_sub(newest)).map(LogLine::from).collect()
+        log.since(log.made().saturating_sub(newest)).cloned().collect()
     }
 
     /// How soon what is not there is looked for again, at first.

@@ -2,11 +2,12 @@
 //! What is done to the host for routers, each change in a journal of its own; and what a dry run
 //! says of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use weir_control::CapRange;
 use weir_host::cap::cgroup::{self, Tree, Version};
@@ -17,49 +18,137 @@ use weir_host::host;
 use weir_host::journal::UndoReport;
 use weir_host::meter::{CpuMeter, CpuSource};
 use weir_host::process::Identity;
-use weir_host::{HostError, Journal};
+use weir_host::{HostError, Journal, StateDir};
 use weir_policy::{ActuatorKind, Policy, RouterXtc};
-use weir_units::{CpuShare, Nanos, PacketRate};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
+use super::holding::Tell;
 use super::parts::{Cpu, Hands, Held, Wanted};
+use crate::clock;
 use crate::site;
 use crate::worker::Command;
 
 /// The host.
 pub(crate) struct Host {
-    node: String,
-    /// None after the end.
-    journal: Option<Journal>,
-    budgets: Budgets,
+    taker: Taker,
+    state: StateDir,
+    record: Record,
     commands: Option<SyncSender<Command>>,
-    /// What was done for each router: its entries in the journal, and its control group.
+    /// Tells the operator.
+    tell: Tell,
+    /// What was done for each router.
     taken: BTreeMap<String, Taken>,
+    /// Routers that the switch limits.
+    limited: BTreeSet<String>,
 }
 
+/// The journal of what is done to the host.
+enum Record {
+    /// It cannot be had, and why; it is tried again then.
+    Closed(Instant, String),
+    Open {
+        journal: Journal,
+        /// What an earlier run left is before this place, and could not be undone yet.
+        left: Option<u64>,
+    },
+    /// After the end.
+    Ended,
+}
+
+/// What was done for a router: its entries in the journal, and its control group.
 struct Taken {
     entries: std::ops::Range<u64>,
     group: Option<(PathBuf, Version)>,
     process: Option<Identity>,
+    /// It is to be undone, and was not yet.
+    leaves: bool,
+}
+
+/// Gets hold of routers.
+struct Taker {
+    node: String,
+    budgets: Budgets,
 }
 
 impl Host {
+    /// The hands of that node; what an earlier run of it left of routers is undone now.
     pub(crate) fn new(
         node: &str,
-        journal: Journal,
+        state: &StateDir,
         budgets: Budgets,
         commands: Option<SyncSender<Command>>,
+        tell: Tell,
     ) -> Self {
-        Self {
-            node: node.to_owned(),
-            journal: Some(journal),
-            budgets,
+        let mut host = Self {
+            taker: Taker { node: node.to_owned(), budgets },
+            state: state.clone(),
+            record: Record::Closed(clock::now(), String::new()),
             commands,
+            tell,
             taken: BTreeMap::new(),
+            limited: BTreeSet::new(),
+        };
+        if let Err(why) = host.open(LOCK_PATIENCE) {
+            (host.tell)(format!("routers are not held yet: {why}"));
+        }
+        host
+    }
+
+    /// Opens the journal where it is closed, and undoes what an earlier run left: what of that is
+    /// still there is told, and is tried again whenever a router is taken.
+    fn open(&mut self, patience: Duration) -> Result<(), String> {
+        match &mut self.record {
+            Record::Ended => Err("the node is ending".to_owned()),
+            Record::Closed(again, why) if clock::now() < *again => Err(why.clone()),
+            Record::Closed(again, why) => {
+                let name = journal_name(&self.taker.node);
+                match Journal::open(&self.state, &name, patience) {
+                    Ok(journal) => {
+                        let left = Some(journal.mark());
+                        self.record = Record::Open { journal, left };
+                        let undone = self.undo_left();
+                        undone.into_iter().for_each(|line| (self.tell)(line));
+                        Ok(())
+                    }
+                    Err(error) => {
+                        *again = clock::now() + OPEN_RETRY;
+                        *why = error.to_string();
+                        Err(why.clone())
+                    }
+                }
+            }
+            Record::Open { left: None, .. } => Ok(()),
+            Record::Open { left: Some(_), .. } => {
+                self.undo_left();
+                Ok(())
+            }
         }
     }
 
+    /// Undoes what an earlier run left; a line each.
+    fn undo_left(&mut self) -> Vec<String> {
+        let Record::Open { journal, left } = &mut self.record else { return Vec::new() };
+        let Some(before) = *left else { return Vec::new() };
+        let on = journal.host();
+        match journal.undo_those(&on, |place, _| place < before) {
+            Ok(report) => {
+                if report.failed.is_empty() {
+                    *left = None;
+                }
+                let undone = report.undone.into_iter();
+                let undone = undone.map(|what| format!("undone, left by an earlier run: {what}"));
+                let failed = report.failed.into_iter();
+                let failed = failed.map(|what| format!("left by an earlier run: {what}"));
+                undone.chain(failed).collect()
+            }
+            Err(error) => vec![format!("routers: {error}")],
+        }
+    }
+}
+
+impl Taker {
     fn hold(&self, journal: &mut Journal, wanted: &Wanted) -> Result<(Held, Taken), HostError> {
-        let mut taken = Taken { entries: 0..0, group: None, process: None };
+        let mut taken = Taken { entries: 0..0, group: None, process: None, leaves: false };
         let xtc = &wanted.xtc;
         let held = match xtc.actuator {
             ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuOf::Nothing),
@@ -132,9 +221,11 @@ impl Hands for Host {
         if wanted.dry_run {
             return watch(&wanted.xtc).map_err(|error| error.to_string());
         }
-        if let Some(Taken { group: Some((path, version)), process, .. }) =
-            self.taken.get(&wanted.router)
-        {
+        let router = &wanted.router;
+        if self.taken.get(router).is_some_and(|taken| taken.leaves) {
+            self.give_back(router)?;
+        }
+        if let Some(Taken { group: Some((path, version)), process, .. }) = self.taken.get(router) {
             // It is in its group already: what is new is how its quota is shaped.
             let shape = shape(&wanted.xtc).map_err(|error| error.to_string())?;
             let cap = CgroupCap::new(path.clone(), *version, shape);
@@ -144,16 +235,15 @@ impl Hands for Host {
             };
             return Ok(held(cap, cpu));
         }
-        // Put back at once: nothing between can end this early.
-        let Some(mut journal) = self.journal.take() else {
+        self.open(Duration::ZERO)?;
+        let Record::Open { journal, .. } = &mut self.record else {
             return Err("the node is ending".to_owned());
         };
         let mark = journal.mark();
-        let outcome = self.hold(&mut journal, wanted);
-        let outcome = match outcome {
+        match self.taker.hold(journal, wanted) {
             Ok((held, mut taken)) => {
                 taken.entries = taken.entries.start.max(mark)..journal.mark();
-                self.taken.insert(wanted.router.clone(), taken);
+                self.taken.insert(router.clone(), taken);
                 Ok(held)
             }
             Err(error) => {
@@ -164,34 +254,59 @@ impl Hands for Host {
                     Some(left) => format!("{error}; {left}"),
                 })
             }
-        };
-        self.journal = Some(journal);
-        outcome
+        }
     }
 
     fn give_back(&mut self, router: &str) -> Result<(), String> {
-        let (Some(taken), Some(journal)) = (self.taken.remove(router), &mut self.journal) else {
+        let (Some(taken), Record::Open { journal, .. }) =
+            (self.taken.get_mut(router), &mut self.record)
+        else {
             return Ok(());
         };
+        // Until it is undone: then nothing of it is there that could be in the way of another take.
+        taken.leaves = true;
         let on = journal.host();
-        let undone = journal.undo_those(&on, |place, _| taken.entries.contains(&place));
-        left_by(undone).map_or(Ok(()), Err)
+        let entries = taken.entries.clone();
+        let undone = journal.undo_those(&on, |place, _| entries.contains(&place));
+        if let Some(left) = left_by(undone) {
+            return Err(left);
+        }
+        self.taken.remove(router);
+        Ok(())
     }
 
     fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
         let Some(commands) = &self.commands else {
             return Err("there is no switch to limit what comes".to_owned());
         };
-        let limits = limits.to_vec();
-        site::ask(commands, |reply| Command::Limit(limits, reply))
-            .map_err(|refusal| refusal.message)
+        let said = limits.to_vec();
+        site::ask(commands, |reply| Command::Limit(said, reply))
+            .map_err(|refusal| refusal.message)?;
+        for (router, limit) in limits {
+            match limit {
+                Some(_) => self.limited.insert(router.clone()),
+                None => self.limited.remove(router),
+            };
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<(), String> {
-        let Some(journal) = self.journal.take() else { return Ok(()) };
+        // Only what its manager did not get to.
+        let limits: Vec<_> = self.limited.iter().map(|router| (router.clone(), None)).collect();
+        let unlimited = if limits.is_empty() { Ok(()) } else { self.limit(&limits) };
+        let record = std::mem::replace(&mut self.record, Record::Ended);
+        let Record::Open { journal, .. } = record else { return unlimited };
         let on = journal.host();
-        left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(format!("routers: {left}")))
+        let left = [left_by(journal.undo_all(&on)), unlimited.err()];
+        let left: Vec<String> = left.into_iter().flatten().collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("routers: {}", left.join("; "))) }
     }
+}
+
+/// The name of the journal of a node's routers.
+pub(crate) fn journal_name(node: &str) -> String {
+    format!("xtc-{node}")
 }
 
 /// What an undo has left.
@@ -420,6 +535,12 @@ fn napi_devices(xtc: &RouterXtc) -> impl Iterator<Item = napi::NapiDevice> + '_ 
     })
 }
 
+/// The last run of the same node may be about to end.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a journal that cannot be had is asked for again.
+const OPEN_RETRY: Nanos = Nanos::from_secs(1);
+
 /// As [`napi::threaded`] says what that change is for.
 const THREADS_COME: &str = ": threads of its own";
 
@@ -439,5 +560,110 @@ mod tests {
         assert_eq!(shape(&bounded).unwrap(), whole);
         let range = super::super::design::range(&bounded, whole.range()).unwrap();
         assert_eq!(range.most(), CpuShare::from_percent(20));
+    }
+
+    fn wanted(document: &str) -> Wanted {
+        let (_, policy) = weir_policy::Draft::parse(document).unwrap();
+        Wanted::of(&policy).pop().unwrap()
+    }
+
+    const DOCUMENT: &str = r#"
+version = 1
+port = [{ name = "up0", rate = "1Gbit" }]
+slice = [{ name = "gold" }]
+[[router]]
+name = "vr"
+slice = "gold"
+[router.xtc]
+set_point = "1kpps"
+controller = "feed-forward"
+actuator = "cgroup"
+group = "GROUP"
+interface = [{ device = "v0" }]
+"#;
+
+    /// A folder that looks like a control group of version 1, and a state folder.
+    fn folders(name: &str) -> (PathBuf, StateDir) {
+        let base = std::env::temp_dir().join(format!("weir-xtc-{name}-{}", std::process::id()));
+        let _absent = fs::remove_dir_all(&base);
+        fs::create_dir_all(base.join("group")).unwrap();
+        fs::write(base.join("group/cpu.cfs_quota_us"), "-1\n").unwrap();
+        fs::write(base.join("group/cpu.cfs_period_us"), "100000\n").unwrap();
+        let state = StateDir::at(base.join("state"));
+        (base, state)
+    }
+
+    fn host(state: &StateDir) -> (Host, std::sync::mpsc::Receiver<String>) {
+        let (told, lines) = std::sync::mpsc::channel();
+        let tell: Tell = Arc::new(move |line| drop(told.send(line)));
+        (Host::new("n1", state, Budgets::of(1, CpuShare::ZERO), None, tell), lines)
+    }
+
+    /// What could not be undone when a router was given back is undone before it is taken again;
+    /// what holds it is never what was given back.
+    #[test]
+    fn what_could_not_be_given_back_is_tried_again() {
+        let (base, state) = folders("back");
+        let quota = base.join("group/cpu.cfs_quota_us");
+        let document = DOCUMENT.replace("GROUP", &base.join("group").display().to_string());
+        let (mut host, _) = host(&state);
+        let mut held = host.take(&wanted(&document)).unwrap();
+        held.actuator.set(CpuShare::from_percent(20)).unwrap();
+        assert_eq!(fs::read_to_string(&quota).unwrap(), "2000");
+        // A folder in its place: nothing can be written back.
+        fs::remove_file(&quota).unwrap();
+        fs::create_dir(&quota).unwrap();
+        let left = host.give_back("vr").unwrap_err();
+        assert!(left.contains("cpu.cfs_quota_us: the quota it had"), "{left}");
+        assert!(host.take(&wanted(&document)).is_err(), "as long as it is so");
+        fs::remove_dir(&quota).unwrap();
+        fs::write(&quota, "2000").unwrap();
+        host.take(&wanted(&document)).unwrap();
+        assert_eq!(fs::read_to_string(&quota).unwrap(), "-1", "undone, then taken anew");
+        host.end().unwrap();
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    /// What an earlier run left and cannot be undone is told, and is in nobody's way.
+    #[test]
+    fn what_an_earlier_run_left_does_not_keep_a_node_from_starting() {
+        let (base, state) = folders("left");
+        let stuck = base.join("stuck");
+        fs::create_dir_all(stuck.join("below")).unwrap();
+        let mut journal = Journal::open(&state, &journal_name("n1"), Duration::ZERO).unwrap();
+        let undo = weir_host::Undo::Remove(stuck.clone());
+        journal.record("a group that does not go", undo).unwrap();
+        drop(journal);
+        let (mut host, lines) = host(&state);
+        let line = lines.try_recv().unwrap();
+        assert!(line.starts_with("left by an earlier run: a group that does not go"), "{line}");
+        let document = DOCUMENT.replace("GROUP", &base.join("group").display().to_string());
+        host.take(&wanted(&document)).unwrap();
+        assert!(stuck.exists());
+        fs::remove_dir(stuck.join("below")).unwrap();
+        host.give_back("vr").unwrap();
+        host.take(&wanted(&document)).unwrap();
+        assert!(!stuck.exists(), "tried again whenever a router is taken");
+        host.end().unwrap();
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    /// While somebody else has the journal nothing is taken, and the reason is said.
+    #[test]
+    fn a_journal_that_is_anothers_is_asked_for_again() {
+        let (base, state) = folders("lock");
+        let document = DOCUMENT.replace("GROUP", &base.join("group").display().to_string());
+        let other = Journal::open(&state, &journal_name("n1"), Duration::ZERO).unwrap();
+        let (mut host, lines) = host(&state);
+        assert!(lines.try_recv().unwrap().starts_with("routers are not held yet: xtc-n1 is in"));
+        assert!(host.take(&wanted(&document)).err().unwrap().contains("xtc-n1 is in the hands"));
+        drop(other);
+        let start = clock::now();
+        while host.take(&wanted(&document)).is_err() {
+            assert!(clock::now().saturating_since(start) < Nanos::from_secs(60));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        host.end().unwrap();
+        fs::remove_dir_all(base).unwrap();
     }
 }

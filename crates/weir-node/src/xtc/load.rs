@@ -50,11 +50,11 @@ pub fn measure(many: &Many) -> Cost {
     manager.follow(clock::now(), &policy(many));
     // The first pass looks every device up by its name, the second makes the first samples.
     run_until(&mut manager, clock::now() + many.period + many.period);
-    let before = manager.status();
+    let before = manager.status(None);
     let (began, used) = (clock::now(), thread_time());
     run_until(&mut manager, began + many.time);
     let cpu = Nanos::new(thread_time().as_nanos().saturating_sub(used.as_nanos()));
-    let after = manager.status();
+    let after = manager.status(None);
     let sum = |of: fn(&RouterStatus) -> u64| -> u64 {
         let [before, after] = [&before, &after].map(|all| all.iter().map(of).sum::<u64>());
         after.saturating_sub(before)
@@ -102,7 +102,7 @@ fn thread_time() -> Nanos {
 }
 
 /// Takes every router, and remembers its cap.
-struct Remembering;
+pub(crate) struct Remembering;
 
 impl Hands for Remembering {
     fn take(&mut self, _: &Wanted) -> Result<Held, String> {

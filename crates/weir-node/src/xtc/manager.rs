@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_control::manage::Command;
+use weir_control::manage::{Command, Decision};
 use weir_host::cap::CapError;
 use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
@@ -29,6 +29,8 @@ pub struct Manager {
     load: Load,
     notes: Vec<String>,
     notes_lost: u64,
+    /// No router is taken before then, and why.
+    held_off: Option<(Instant, String)>,
 }
 
 impl Manager {
@@ -45,6 +47,7 @@ impl Manager {
             load: Load::default(),
             notes: Vec::new(),
             notes_lost: 0,
+            held_off: None,
         }
     }
 
@@ -68,7 +71,7 @@ impl Manager {
                 }
                 other => {
                     other.into_iter().for_each(|entry| self.end(now, entry));
-                    entries.push(Entry::new(now, wanted));
+                    entries.push(self.enter(now, wanted));
                 }
             }
         }
@@ -83,6 +86,11 @@ impl Manager {
         }
         self.say_limits(now);
         self.arrange();
+    }
+
+    /// Takes no router before `until`, and says of each why.
+    pub(crate) fn hold_off(&mut self, until: Instant, why: String) {
+        self.held_off = Some((until, why));
     }
 
     /// Whether [`Self::follow`] could do what `policy` says, as far as that can be known before.
@@ -155,17 +163,25 @@ impl Manager {
         self.entries.is_empty()
     }
 
-    /// How all routers are, in the policy's order.
+    /// How all routers are, in the policy's order; or the one of that name, if it is to be held.
     #[must_use]
-    pub fn status(&self) -> Vec<RouterStatus> {
-        self.entries.iter().map(Entry::status).collect()
+    pub fn status(&self, router: Option<&str>) -> Vec<RouterStatus> {
+        let asked = |entry: &&Entry| router.is_none_or(|name| entry.wanted.router == name);
+        self.entries.iter().filter(asked).map(Entry::status).collect()
     }
 
-    /// The newest decisions on a router, oldest first; none if it is not held.
+    /// The newest decisions on a router, oldest first; none if it is not to be held.
+    #[must_use]
+    pub fn decisions(&self, router: &str, newest: usize) -> Option<Vec<Decision>> {
+        let found = self.entries.iter().find(|entry| entry.wanted.router == router);
+        found.map(|entry| entry.decisions(newest))
+    }
+
+    /// The same with its text.
     #[must_use]
     pub fn log(&self, router: &str, newest: usize) -> Option<Vec<LogLine>> {
-        let found = self.entries.iter().find(|entry| entry.wanted.router == router);
-        found.map(|entry| entry.log(newest))
+        let decisions = self.decisions(router, newest)?;
+        Some(decisions.iter().map(LogLine::from).collect())
     }
 
     /// What holding them took so far; CPU time is for the caller to add.
@@ -182,6 +198,15 @@ impl Manager {
             more => notes.push(format!("{more} lines more about routers are not shown")),
         }
         notes
+    }
+
+    /// A router that was not wanted before.
+    fn enter(&self, now: Instant, wanted: Wanted) -> Entry {
+        let mut entry = Entry::new(now, wanted);
+        if let Some((until, why)) = self.held_off.as_ref().filter(|(until, _)| *until > now) {
+            entry.put_off(*until, why.clone());
+        }
+        entry
     }
 
     fn step(&mut self, now: Instant, at: usize) {

@@ -36,8 +36,8 @@ pub struct RouterStatus {
     pub sample: Option<Sample>,
     /// What the controller believes.
     pub estimate: Option<Estimate>,
-    /// The latest decision and its reason, in a line.
-    pub latest: Option<String>,
+    /// The latest decision and its reason.
+    pub latest: Option<Decision>,
     /// What is wrong now: what is not there, what cannot be held.
     pub trouble: Option<String>,
     /// Cap and limit are in force although they should not be.

@@ -12,7 +12,8 @@ fn sim<T>(node: &Node, name: &str, what: impl FnOnce(&mut Sim) -> T) -> T {
 fn fixed() -> Node {
     let mut node = Node::new();
     node.document.apply(&Edit::set(Place::of("xtc", "", "release_after"), "5s")).unwrap();
-    let map = serde_json::json!([{ "rate": "1pps", "cap": "1%" }, { "rate": "20kpps", "cap": "20%" }]);
+    let map =
+        serde_json::json!([{ "rate": "1pps", "cap": "1%" }, { "rate": "20kpps", "cap": "20%" }]);
     let place = |key| Place::of("router", "b", key);
     node.document.apply(&Edit::set(place("xtc.map"), map)).unwrap();
     node.document.apply(&Edit::set(place("xtc.controller"), "fixed")).unwrap();

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The thread on hands that are slow, hang or fail.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant as Moment;
+
+use weir_control::manage::Reading;
+use weir_policy::{ActuatorKind, ControllerKind, Interface, Router, RouterXtc, Slice};
+use weir_units::{Instant, PacketRate};
+
+use super::super::load::Remembering;
+use super::super::parts::{Counted, Hands, Held, Readings, Wanted};
+use super::*;
+
+/// Router `vr` every 10 ms.
+fn policy() -> Policy {
+    let mut policy = Policy::new("thread");
+    let slice = policy.add_slice(Slice::new("gold"));
+    let xtc = RouterXtc {
+        controller: ControllerKind::FeedForward,
+        period: Nanos::from_millis(10),
+        interfaces: vec![Interface { device: "v0".to_owned(), inside: None }],
+        ..RouterXtc::new(PacketRate::from_pps(1000), ActuatorKind::None)
+    };
+    policy.add_router(Router { xtc: Some(xtc), ..Router::new("vr", slice) });
+    policy
+}
+
+/// What reading the counters does.
+struct Faulty(Arc<dyn Fn() + Send + Sync>);
+
+impl Readings for Faulty {
+    fn follow(&mut self, _: &[Counted]) {}
+
+    fn collect(&mut self, _: Instant) -> Instant {
+        (self.0)();
+        clock::now()
+    }
+
+    fn of(&mut self, _: usize) -> Result<Reading, String> {
+        Err("device v0: not there".to_owned())
+    }
+}
+
+/// Takes every router, and says what is done to it.
+struct Watched(Remembering, std::sync::mpsc::Sender<&'static str>);
+
+impl Hands for Watched {
+    fn take(&mut self, wanted: &Wanted) -> Result<Held, String> {
+        let _told = self.1.send("taken");
+        self.0.take(wanted)
+    }
+
+    fn give_back(&mut self, router: &str) -> Result<(), String> {
+        self.0.give_back(router)
+    }
+
+    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
+        self.0.limit(limits)
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let _told = self.1.send("ended");
+        Ok(())
+    }
+}
+
+/// A thread whose counters are read in that way, and what is done meanwhile.
+fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (Running, Told, Told) {
+    let (told, done) = channel();
+    let (note, notes) = channel();
+    let read: Arc<dyn Fn() + Send + Sync> = Arc::new(read);
+    let make = Box::new(move || {
+        let hands = Watched(Remembering, told.clone());
+        Manager::new(Box::new(Faulty(Arc::clone(&read))), Box::new(hands))
+    });
+    let note = Box::new(move |line: String| {
+        let _told = note.send(if line.contains("begins anew") { "anew" } else { "other" });
+    });
+    let patience = Patience { answer, anew: Nanos::from_millis(50) };
+    let running = Running::start(Start { make, wish: None, note, patience }).unwrap();
+    (running, done, notes)
+}
+
+type Told = Receiver<&'static str>;
+
+/// Long enough for whatever is done at all.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Each pass takes longer than the period, so that one is always due: who asks is answered all the
+/// same, and so is who changes the policy and who ends it.
+#[test]
+fn a_thread_that_is_always_late_answers() {
+    let (running, done, _) = running(LONG, || std::thread::sleep(Duration::from_millis(15)));
+    let asker = running.asker();
+    asker.follow(&policy()).unwrap();
+    assert_eq!(done.recv_timeout(LONG), Ok("taken"));
+    let late = |asker: &Asker| asker.status(None).unwrap().1.late_worst;
+    let start = Moment::now();
+    while late(&asker) == Nanos::ZERO {
+        assert!(start.elapsed() < LONG);
+    }
+    assert_eq!(asker.status(Some("vr")).unwrap().0.len(), 1);
+    assert_eq!(asker.status(Some("none")).unwrap().0, []);
+    assert!(asker.log("vr", 5).unwrap().is_some_and(|lines| lines.len() <= 5));
+    assert!(asker.log("none", 5).unwrap().is_none());
+    assert_eq!(asker.check(&policy()), Ok(()));
+    asker.follow(&Policy::new("thread")).unwrap();
+    assert_eq!(asker.status(None).unwrap().0, []);
+    assert_eq!(running.end(), Vec::<String>::new());
+    assert_eq!(done.recv_timeout(LONG), Ok("ended"));
+}
+
+/// Something hangs: who asks is told so, and what he wants is done when it is over.
+#[test]
+fn a_thread_that_hangs_is_not_waited_for() {
+    let (release, hangs) = channel::<()>();
+    let hangs = Mutex::new(hangs);
+    let (running, ..) = running(Duration::from_millis(50), move || {
+        // Over as soon as the other end is dropped.
+        let _over = hangs.lock().unwrap().recv();
+    });
+    let asker = running.asker();
+    asker.follow(&policy()).unwrap();
+    let start = Moment::now();
+    let refused = loop {
+        assert!(start.elapsed() < LONG);
+        match asker.status(None) {
+            Ok(_) => std::thread::sleep(Duration::from_millis(5)),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.kind, RefusalKind::Busy);
+    let text = "routers: what holds them did not answer within 50 ms";
+    assert_eq!(refused.message, text);
+    for _ in 0..=JOBS_MAX {
+        assert!(asker.follow(&Policy::new("thread")).is_err());
+    }
+    let refused = asker.status(None).unwrap_err().message;
+    assert_eq!(refused, "routers: 64 requests wait for what holds them");
+    drop(release);
+    while asker.status(None).map(|(routers, _)| routers.len()) != Ok(0) {
+        assert!(start.elapsed() < LONG, "the policy of then is followed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.end();
+}
+
+/// A fault of the program: everything is taken away, told, and had again a little later.
+#[test]
+fn a_thread_that_fails_takes_its_caps_away_and_begins_anew() {
+    let first = AtomicBool::new(true);
+    let (running, done, notes) = running(LONG, move || {
+        assert!(!first.swap(false, Ordering::Relaxed), "a fault on purpose");
+    });
+    let asker = running.asker();
+    // The answer may come before the fault or be lost by it.
+    let _either = asker.follow(&policy());
+    for expected in ["taken", "ended", "taken"] {
+        assert_eq!(done.recv_timeout(LONG), Ok(expected));
+    }
+    assert!(notes.iter().take(5).any(|note| note == "anew"));
+    let (routers, _) = asker.status(None).unwrap();
+    assert_eq!(routers.len(), 1);
+    assert_eq!(running.end(), Vec::<String>::new());
+    assert_eq!(done.recv_timeout(LONG), Ok("ended"));
+}
