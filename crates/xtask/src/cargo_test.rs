@@ -7,9 +7,15 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use crate::command;
+
+/// A run that says nothing for so long hangs, and is ended with the last test that it named. The
+/// longest silence of a run that holds is its build: about ten minutes on two processors.
+const SILENCE: Duration = Duration::from_secs(1500);
 
 /// What all suites of a run came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -87,27 +93,78 @@ pub(crate) fn report(summary: &Summary) {
 fn counted(command: &mut Command) -> (Summary, Result<(), String>) {
     let mut summary = Summary::default();
     command::show(command);
-    let outcome = stream(command.stdout(Stdio::piped()), &mut summary);
+    let outcome = stream(command.stdout(Stdio::piped()), &mut summary, SILENCE);
     summary.close();
     (summary, outcome)
 }
 
-fn stream(command: &mut Command, summary: &mut Summary) -> Result<(), String> {
+fn stream(command: &mut Command, summary: &mut Summary, silence: Duration) -> Result<(), String> {
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
-    if let Some(stdout) = child.stdout.take() {
-        let mut reader = BufReader::new(stdout);
-        let mut line = Vec::new();
-        // Bytes, not strings: a test may print what is no UTF-8.
-        while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            let mut out = std::io::stdout().lock();
-            // A closed terminal is no reason to leave the child alone.
-            let _ = out.write_all(&line).and_then(|()| out.flush());
-            summary.add_line(String::from_utf8_lossy(&line).trim_end());
-            line.clear();
+    let lines = child.stdout.take().map(lines_of);
+    let mut last = "the build".to_owned();
+    let mut silent = false;
+    while let Some(lines) = &lines {
+        let line = match lines.recv_timeout(silence) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                silent = true;
+                end(child.id());
+                break;
+            }
+        };
+        let mut out = std::io::stdout().lock();
+        // A closed terminal is no reason to leave the child alone.
+        let _ = out.write_all(&line).and_then(|()| out.flush());
+        let line = String::from_utf8_lossy(&line);
+        summary.add_line(line.trim_end());
+        if line.starts_with("test ") {
+            last = line.trim_end().to_owned();
         }
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("cargo test: {status}")) }
+    match (silent, status.success()) {
+        (true, _) => Err(format!("cargo test: silent for {silence:?} after `{last}`: ended")),
+        (false, true) => Ok(()),
+        (false, false) => Err(format!("cargo test: {status}")),
+    }
+}
+
+/// The lines of this pipe, with their ends, read by a thread of their own. Bytes, not strings: a
+/// test may print what is no UTF-8.
+fn lines_of(stdout: ChildStdout) -> Receiver<Vec<u8>> {
+    let (sender, lines) = std::sync::mpsc::sync_channel(1000);
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Ends a process and what it has started, and what that has, without asking: it does not answer.
+/// All are known before the first one ends, for the children of a process that is gone are not its
+/// any more; and it comes first, so that it does not start the next suite.
+fn end(pid: u32) {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = all.get(next) {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    for pid in all {
+        // One that has ended meanwhile is no failure.
+        let _ended = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    }
 }
 
 /// The number that ends right before `label`; 0 if there is none.
@@ -120,6 +177,16 @@ fn number_before(text: &str, label: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run that hangs is ended with all that it has started, and its last test is named.
+    #[test]
+    fn a_silent_run_is_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo test a ... ok; sleep 1000 & wait"]).stdout(Stdio::piped());
+        let silence = Duration::from_secs(5);
+        let error = stream(&mut command, &mut Summary::default(), silence).unwrap_err();
+        assert_eq!(error, "cargo test: silent for 5s after `test a ... ok`: ended");
+    }
 
     /// Two suites: a skipped one that cargo calls passed, an ignored one, a failed one.
     #[test]
