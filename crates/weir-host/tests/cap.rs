@@ -9,10 +9,11 @@ mod common;
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{TestState, is_root};
+use common::{SetOnDrop, TestState, is_root, soon};
 use weir_host::cap::napi::{self, NapiDevice};
 use weir_host::cap::{
     Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, cgroup, check_period,
@@ -53,16 +54,46 @@ impl Drop for Spinner {
     }
 }
 
-/// The share of a processor that was used in a second, in millionths.
-fn share(used: impl Fn() -> u64) -> f64 {
-    let (before, started) = (used(), Instant::now());
+/// One at a time: each wants a processor for itself.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Seconds that are looked at until one shows the share: another tenant of the machine's own host
+/// may have had the others.
+const SECONDS: usize = 10;
+
+/// The share of a processor that was used in a second, in millionths. The clock is read outside of
+/// both readings, so that a thread that stood still between two of them makes it smaller, not
+/// larger.
+fn share(mut used: impl FnMut() -> u64) -> f64 {
+    let started = Instant::now();
+    let before = used();
     thread::sleep(Duration::from_secs(1));
     let nanos = (used() - before) as f64;
     nanos / started.elapsed().as_secs_f64() / 1000.0
 }
 
+/// The first share of at least so much, in millionths, or the best of [`SECONDS`].
+fn share_of(least: f64, mut used: impl FnMut() -> u64) -> f64 {
+    let mut best = 0.0;
+    for _ in 0..SECONDS {
+        best = share(&mut used).max(best);
+        if best >= least {
+            break;
+        }
+    }
+    best
+}
+
+/// Processor time that the machine's own host has taken so far, in seconds.
+fn stolen_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    // `cpu`, then hundredths: user, nice, system, idle, iowait, irq, softirq, steal.
+    let stolen = text.split_whitespace().nth(8).unwrap();
+    stolen.parse::<f64>().unwrap() / 100.0
+}
+
 /// Goal: what a capped process uses is its cap: never more than one period above it, and not less
-/// where the machine has the time (other work may take it, so that the best of three counts).
+/// where the machine has the time.
 #[test]
 fn a_process_that_spins_gets_its_cap() {
     const TEST: &str = "a_process_that_spins_gets_its_cap";
@@ -76,6 +107,7 @@ fn a_process_that_spins_gets_its_cap() {
     if tree.version == cgroup::Version::V1 {
         println!("SKIPPED {TEST} (cgroup v2): the controller cpu is in a tree of version 1 here");
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let state = TestState::new("spin");
     let mut journal = Journal::open(&state.state, "spin", Duration::ZERO).unwrap();
     let spinner = Spinner::start();
@@ -95,13 +127,18 @@ fn a_process_that_spins_gets_its_cap() {
         assert_eq!(cap.set(asked).unwrap(), asked);
         assert_eq!(cap.in_force().unwrap(), Some(asked));
         thread::sleep(Duration::from_millis(200));
-        let shares: Vec<f64> = (0..3).map(|_| share(|| spinner.used())).collect();
-        let best = shares.iter().fold(0.0, |best: f64, share| best.max(*share));
         let asked = f64::from(asked.as_ppm());
-        println!("cap {percent} %: used {:.2} % at best of {shares:.0?}", best / 10_000.0);
+        let (start, before) = (Instant::now(), stolen_s());
+        let used = share_of(asked * 0.95, || spinner.used());
+        let stolen = (stolen_s() - before) / start.elapsed().as_secs_f64();
+        println!("cap {percent} %: used {:.2} %, {stolen:.2} s/s stolen", used / 10_000.0);
         // A period at each end of the second, and the slice (5 ms) that the kernel hands out.
-        assert!(best <= asked * 1.02 + 10_000.0, "{percent} %: {shares:?}");
-        assert!(best >= asked * 0.95, "{percent} %: {shares:?}");
+        assert!(used <= asked * 1.02 + 10_000.0, "{percent} %: {used} ppm");
+        if used < asked * 0.95 && stolen > 0.1 {
+            println!("SKIPPED {TEST} ({percent} %): the host takes {stolen:.2} s a second");
+            continue;
+        }
+        assert!(used >= asked * 0.95, "{percent} %: {used} ppm");
     }
     cap.release().unwrap();
     assert_eq!(cap.in_force().unwrap(), None);
@@ -166,25 +203,17 @@ impl Drop for Router {
     }
 }
 
-/// Sends small datagrams through the router for as long as `on` says.
-fn flood(namespace: &str, on: &AtomicBool) {
+/// Sends small datagrams through the router until `end`.
+fn flood(namespace: &str, end: &AtomicBool) {
     netns::in_namespace(namespace, || {
         let socket = UdpSocket::bind("10.8.1.2:0").unwrap();
-        while on.load(Ordering::Relaxed) {
+        while !end.load(Ordering::Relaxed) {
             for _ in 0..64 {
                 let _ = socket.send_to(&[7; 22], "10.8.2.2:9");
             }
         }
     })
     .unwrap();
-}
-
-/// What the router's threads use in a second, in percent of a processor.
-fn used(cap: &mut DeadlineCap) -> f64 {
-    let (before, started) = (cap.used().unwrap(), Instant::now());
-    thread::sleep(Duration::from_secs(1));
-    let nanos = (cap.used().unwrap().as_nanos() - before.as_nanos()) as f64;
-    100.0 * nanos / started.elapsed().as_nanos() as f64
 }
 
 /// A cap of so many percent, on a router that uses `free` percent without one.
@@ -197,17 +226,24 @@ fn holds(cap: &mut DeadlineCap, percent: u32, free: f64) {
     }
     let found = cap.in_force().unwrap().unwrap().as_ppm();
     assert!(found.abs_diff(asked.as_ppm()) <= 1000, "{found} ppm");
-    let parts: Vec<u32> = cap.parts().map(CpuShare::as_ppm).collect();
-    let held = used(cap);
-    println!("cap {percent} %: used {held:.2} %, parts {parts:?} ppm");
     let bound = f64::from(percent);
     if free <= 2.0 * bound {
         println!("SKIPPED a cap of {percent} %: the flood needs {free:.1} % only");
         return;
     }
+    // The parts are of what came since the last look, in which the flood may have stood still.
+    let mut parts: Vec<u32> = Vec::new();
+    let larger = soon(|| {
+        thread::sleep(Duration::from_millis(200));
+        cap.tend().unwrap();
+        parts = cap.parts().map(CpuShare::as_ppm).collect();
+        parts[0] > parts[1]
+    });
+    assert!(larger, "the flooded thread has the larger part: {parts:?}");
+    let held = share_of(bound * 6000.0, || cap.used().unwrap().as_nanos()) / 10_000.0;
+    println!("cap {percent} %: used {held:.2} %, parts {parts:?} ppm");
     assert!(held <= bound * 1.1 + 0.5, "{held} % under {percent} %");
     assert!(held >= bound * 0.6, "{held} % under {percent} %");
-    assert!(parts[0] > parts[1], "the flooded thread has the larger part: {parts:?}");
 }
 
 /// Goal: the threads of a flooded router use what their budgets come to and no more, the idle one
@@ -223,6 +259,7 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
     if let Err(error) = cpu::probe(cpu::Wish { cpu: None, class }) {
         return println!("SKIPPED {TEST}: {error}");
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let state = TestState::new("napi");
     let mut journal = Journal::open(&state.state, "napi", Duration::ZERO).unwrap();
     let router = Router::new();
@@ -239,16 +276,17 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
     let budgets = Budgets::of(2, CpuShare::ZERO);
     let mut cap = DeadlineCap::new(&mut journal, "vr1", &threads, budgets.clone()).unwrap();
     assert_eq!(cap.in_force().unwrap(), None);
-    let on = AtomicBool::new(true);
+    let end = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| flood(&router.source, &on));
+        let _end = SetOnDrop(&end);
+        scope.spawn(|| flood(&router.source, &end));
         thread::sleep(Duration::from_millis(300));
-        let free = used(&mut cap);
+        let free = (0..3).map(|_| share(|| cap.used().unwrap().as_nanos()) / 10_000.0);
+        let free = free.fold(0.0, f64::max);
         println!("without a cap: {free:.2} % of a processor");
         for percent in [5, 10] {
             holds(&mut cap, percent, free);
         }
-        on.store(false, Ordering::Relaxed);
     });
     assert_eq!(budgets.granted(), CpuShare::from_percent(10));
     cap.release().unwrap();
@@ -256,11 +294,10 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
     cap.set(CpuShare::from_percent(20)).unwrap();
     let report = journal.undo_all(&Host::default()).unwrap();
     assert!(report.failed.is_empty(), "{report:?}");
-    thread::sleep(Duration::from_millis(100));
-    assert!(threads.iter().all(|thread| {
+    assert!(soon(|| threads.iter().all(|thread| {
         let class = cpu::class_of_thread(*thread);
         !thread.is_alive() || matches!(class, Ok(Class::Normal { .. }))
-    }));
+    })));
     if threads.iter().all(|thread| !thread.is_alive()) {
         let gone = cap.set(CpuShare::from_percent(10)).unwrap_err();
         assert!(matches!(gone, CapError::Gone { .. }), "{gone}");

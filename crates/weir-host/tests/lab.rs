@@ -7,7 +7,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{TestState, is_root};
+use common::{PATIENCE, TestState, is_root, soon};
 use weir_host::delay_line::Pair;
 use weir_host::journal::{self, Scope};
 use weir_host::lab::{self, Lab, State, Topology};
@@ -68,9 +68,13 @@ fn a_lab_comes_up_carries_packets_and_goes_without_a_trace() {
     assert!(status.up, "{status}");
 
     let a = lab.namespace("a").unwrap();
-    let mut ping = std::process::Command::new("ping");
-    ping.args(["-c", "3", "-i", "0.01", "-W", "1", "10.9.0.2"]).stdout(std::process::Stdio::null());
-    assert!(a.spawn(ping).unwrap().wait().unwrap().success());
+    let ping = || {
+        let mut ping = std::process::Command::new("ping");
+        ping.args(["-c", "3", "-i", "0.01", "-W", "1", "10.9.0.2"]);
+        ping.stdout(std::process::Stdio::null());
+        a.spawn(ping).unwrap().wait().unwrap().success()
+    };
+    assert!(soon(ping), "no echo");
     let inside = a.run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
     assert!(inside.contains("eth0:"), "{inside}");
 
@@ -184,8 +188,9 @@ fn child_that_is_killed() {
 }
 
 /// Goal: no moment of a `kill -9` leaves anything behind. Method: ten processes that bring the
-/// same lab up and down without end are killed after 5, 18, 31, … ms; every second time the next
-/// one takes over what is left, then it is cleaned, and a snapshot compared.
+/// same lab up and down without end are killed after 5, 18, 31, … ms, and more of them until one
+/// had something to leave; every second time the next one takes over what is left, then it is
+/// cleaned, and a snapshot compared.
 #[test]
 fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
     let name = "killed_at_any_moment_a_lab_is_cleaned_without_a_trace";
@@ -197,9 +202,11 @@ fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
     let host = Host::default();
     let ours = |line: &str| line.contains(&topology.name) || line.contains("weir-test-killed");
     let before = Snapshot::take(&host, &test.state).unwrap();
-    const PATIENCE: Duration = Duration::from_secs(3);
     let mut found_something = 0;
-    for round in 0..10 {
+    for round in 0..40 {
+        if round >= 10 && found_something > 0 {
+            break;
+        }
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "child_that_is_killed", "--nocapture"]);
         child.env("WEIR_TEST_KILLED_STATE", &test.path);
@@ -263,30 +270,38 @@ fn a_delayed_link_delays_and_loses_nothing() {
     let a = lab.namespace("a").unwrap();
     let b = lab.namespace("b").unwrap();
 
-    let mut ping = std::process::Command::new("ping");
-    ping.args(["-q", "-c", "20", "-i", "0.01", "10.9.0.2"]).stdout(std::process::Stdio::piped());
-    let output = a.spawn(ping).unwrap().wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("20 received"), "{text}");
-    let least: f64 =
-        text.split(" = ").nth(1).and_then(|t| t.split('/').next()).unwrap().parse().unwrap();
+    let least = || {
+        let mut ping = std::process::Command::new("ping");
+        ping.args(["-q", "-c", "20", "-i", "0.01", "10.9.0.2"]);
+        ping.stdout(std::process::Stdio::piped());
+        let output = a.spawn(ping).unwrap().wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("20 received"), "{text}");
+        let least = text.split(" = ").nth(1).and_then(|t| t.split('/').next());
+        let least: f64 = least.unwrap().parse().unwrap();
+        assert!(least >= 8.0, "{text}");
+        least
+    };
     // 8 ms and never less; how much more depends on how busy the machine is.
-    assert!((8.0..30.0).contains(&least), "{text}");
+    assert!((0..3).any(|_| least() < 30.0), "30 ms and more, three times the least of 20");
 
     let sent: Vec<u8> = (0..8_000_000_u32).map(|n| (n % 251) as u8).collect();
     let listener = b.run(|| std::net::TcpListener::bind("10.9.0.2:7000").unwrap()).unwrap();
+    // Connected before anybody waits, and with limits: who fails must not leave the other waiting.
+    let sender = a.run(|| std::net::TcpStream::connect("10.9.0.2:7000").unwrap()).unwrap();
+    sender.set_write_timeout(Some(PATIENCE)).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let received = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
+        let reader = scope.spawn(move || {
             let mut received = Vec::new();
-            let (mut stream, _) = listener.accept().unwrap();
-            std::io::Read::read_to_end(&mut stream, &mut received).unwrap();
+            std::io::Read::read_to_end(&mut receiver, &mut received).unwrap();
             received
         });
-        a.run(|| {
-            let mut stream = std::net::TcpStream::connect("10.9.0.2:7000").unwrap();
-            std::io::Write::write_all(&mut stream, &sent).unwrap();
-        })
-        .unwrap();
+        // Closed by the end of this scope at the latest.
+        let mut sender = sender;
+        std::io::Write::write_all(&mut sender, &sent).unwrap();
+        drop(sender);
         reader.join().unwrap()
     });
     assert!(received == sent, "{} bytes of {}", received.len(), sent.len());

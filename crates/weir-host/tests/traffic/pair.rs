@@ -2,9 +2,11 @@
 //! Two namespaces joined by a veth pair, gone when the value is.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use crate::common::{SetOnDrop, soon};
 use weir_host::traffic::{self, Header, Rate, ReceiveResult, ReceiveSpec, SendSpec, Verdict};
 
 /// Namespace `a` with device `wa` (02:00:00:00:00:0a, 198.18.0.1), joined to namespace `b` with
@@ -62,9 +64,12 @@ impl Pair {
         serde_json::from_value(serde_json::json!({"run": run, "method": method})).unwrap()
     }
 
-    /// A UDP socket on port 9000 and a TCP socket on port 9001 in namespace `b`.
+    /// A UDP socket on port 9000 and a TCP socket on port 9001 in namespace `b`. All that a test
+    /// sends fits: a receiver that stands still for a second loses nothing.
     pub(crate) fn sockets_spec(&self) -> ReceiveSpec {
-        let sockets = serde_json::json!({"udp": ["0.0.0.0:9000"], "tcp": ["0.0.0.0:9001"]});
+        let sockets = serde_json::json!({
+            "udp": ["0.0.0.0:9000"], "tcp": ["0.0.0.0:9001"], "buffer_bytes": 64_000_000,
+        });
         let text = serde_json::json!({"run": {"netns": self.b}, "method": {"sockets": sockets}});
         serde_json::from_value(text).unwrap()
     }
@@ -104,29 +109,44 @@ impl Drop for Pair {
     }
 }
 
-/// What `spec` received while `f` ran, and what `f` gave.
+/// What `spec` received while `f` ran and until nothing more came, and what `f` gave.
 pub(crate) fn receive_during<T>(spec: &ReceiveSpec, f: impl FnOnce() -> T) -> (T, ReceiveResult) {
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
+    // Looks in a row at which nothing new had come.
+    let quiet = AtomicU32::new(0);
+    let mut spec = spec.clone();
+    spec.run.interval_ms = LOOK_MS;
     thread::scope(|scope| {
-        let receiver = scope
-            .spawn(|| traffic::receive(spec, &stop, &mut |_| ready.store(true, Ordering::Release)));
+        let end = SetOnDrop(&stop);
+        let receiver = scope.spawn(|| {
+            let mut seen = (0, 0);
+            traffic::receive(&spec, &stop, &mut |progress| {
+                ready.store(true, Ordering::Release);
+                let now = (progress.packets, progress.bytes);
+                if now == seen {
+                    quiet.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    quiet.store(0, Ordering::Relaxed);
+                }
+                seen = now;
+            })
+        });
         while !ready.load(Ordering::Acquire) && !receiver.is_finished() {
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
         }
         let answer = f();
-        thread::sleep(std::time::Duration::from_millis(50));
-        stop.store(true, Ordering::Relaxed);
+        quiet.store(0, Ordering::Relaxed);
+        let is_over = || quiet.load(Ordering::Relaxed) >= LOOKS || receiver.is_finished();
+        assert!(soon(is_over), "packets without end");
+        drop(end);
         (answer, receiver.join().unwrap().unwrap())
     })
 }
 
-/// Whether `f` comes true within 5 s.
-pub(crate) fn holds_within_a_while(f: impl Fn() -> bool) -> bool {
-    (0..250).any(|_| {
-        thread::sleep(std::time::Duration::from_millis(20));
-        f()
-    })
-}
+/// A second without a packet: a processor that stands still is seldom away for longer, and the
+/// looks that it keeps from being made do not count.
+const LOOKS: u32 = 20;
+const LOOK_MS: u64 = 50;
 
 pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     let output = Command::new(program).args(arguments).output().unwrap();
