@@ -7,9 +7,9 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{Namespace, eventually, plane, pool, private_network, run, snmp, udp, veth};
+use common::{Namespace, PATIENCE, eventually, plane, pool, private_network, run, snmp, udp, veth};
 use weir_ports::{AnyPort, PacketConfig, PacketPort, Pool, Port, TapConfig, TapPort};
 use weir_switch::{Frame, FramePool};
 
@@ -59,9 +59,10 @@ fn udp_checksums_are_finished() {
     let (near, far) = (Namespace::new(), Namespace::new());
     let mut ends = [packet_end("a", &near, "10.9.0.1/24"), packet_end("b", &far, "10.9.0.2/24")];
     let mut pool = pool();
-    let received = far.run(|| {
-        let socket = UdpSocket::bind("10.9.0.2:9999").unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    // There before anybody sends: who comes too early is refused.
+    let socket = far.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap()).recv().unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let received = far.run(move || {
         let mut lengths = Vec::new();
         let mut bytes = [0; 2000];
         while lengths.len() < 110 {
@@ -71,8 +72,6 @@ fn udp_checksums_are_finished() {
     });
     let sent = near.run(|| {
         let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
-        // The receiver's socket may not be there yet, and ARP takes its time.
-        std::thread::sleep(Duration::from_millis(100));
         socket.connect("10.9.0.2:9999").unwrap();
         for length in 1..=100 {
             socket.send(&vec![1; length]).unwrap();
@@ -109,10 +108,10 @@ fn the_stack_does_not_see_what_a_port_reads() {
     veth("a0", "a1", 1);
     far.take("a0", "10.9.0.1/24");
     run("ip addr add 10.9.0.2/24 dev a1");
-    let ping = || {
-        far.run(|| {
+    let ping = |seconds: &'static str| {
+        far.run(move || {
             let status = std::process::Command::new("ping")
-                .args(["-c", "1", "-W", "1", "10.9.0.2"])
+                .args(["-c", "1", "-W", seconds, "10.9.0.2"])
                 .stdout(std::process::Stdio::null())
                 .status();
             status.unwrap().success()
@@ -120,15 +119,15 @@ fn the_stack_does_not_see_what_a_port_reads() {
         .recv()
         .unwrap()
     };
-    assert!(ping(), "the stack answers before");
+    assert!(ping("20"), "the stack answers before");
     let mut port = PacketPort::open(&PacketConfig::new("a1"), Some(plane.devices())).unwrap();
     assert!(port.hides_from_stack());
-    assert!(!ping(), "the stack is silent");
+    assert!(!ping("1"), "the stack is silent");
     let mut frames = Vec::with_capacity(64);
     assert!(port.receive(&mut pool, 64, &mut frames) > 0, "the port has the frames");
     frames.iter().for_each(|frame| pool.free(frame.id));
     port.close(&mut pool);
-    assert!(ping(), "the stack answers again");
+    assert!(ping("20"), "the stack answers again");
     assert_eq!(pool.free_frames(), pool.chunks() as usize);
 }
 
@@ -244,6 +243,6 @@ fn forward_all<T>(
         if let Some(result) = done() {
             return result;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "not within 20 s");
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}");
     }
 }
