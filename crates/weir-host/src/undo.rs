@@ -36,6 +36,9 @@ pub enum Undo {
         /// What it held.
         text: String,
     },
+    /// Take the CPU controller away from the groups below the root of a tree (version 2), where
+    /// none of them uses it.
+    DisableCpu(PathBuf),
     /// Move every process of a control group to another, then remove the group.
     Dissolve {
         /// The group.
@@ -90,6 +93,7 @@ impl Undo {
                 .map_err(|error| HostError::io("remove", path, error)),
             Self::Write { path, text } => tolerate(cgroup::write(path, text))
                 .map_err(|error| HostError::io("write back", path, error)),
+            Self::DisableCpu(root) => cgroup::disable(root),
             Self::Dissolve { group, to } => cgroup::dissolve(group, to),
             Self::Move { process, to } => cgroup::move_back(process, to),
             Self::Ordinary(thread) => cpu::make_ordinary(*thread),

@@ -115,11 +115,11 @@ pub fn make(tree: &Tree, name: &str) -> Result<Vec<Change>, HostError> {
     }
     let mut changes = Vec::new();
     if tree.enable {
-        let path = tree.root.join("cgroup.subtree_control");
+        let path = tree.root.join(SUBTREE);
         changes.push(Change {
             what: "control groups: let groups cap their CPU time".to_owned(),
             run: vec![Command::new("sh", ["-c", &format!("echo +cpu > {}", path.display())])],
-            undo: Undo::Write { path, text: "-cpu".to_owned() },
+            undo: Undo::DisableCpu(tree.root.clone()),
         });
     }
     changes.push(Change {
@@ -315,6 +315,36 @@ pub(crate) fn dissolve(group: &Path, to: &Path) -> Result<(), HostError> {
     Err(HostError::io("remove the control group", group, last))
 }
 
+/// Takes the CPU controller away from the groups below the root of a tree of version 2, unless one
+/// of them uses it by now: then it is theirs, and stays for the whole host.
+///
+/// # Errors
+/// The kernel refused for another reason than that it is used.
+pub(crate) fn disable(root: &Path) -> Result<(), HostError> {
+    let groups = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    if groups.filter(|path| path.is_dir()).any(|group| uses_cpu(&group)) {
+        return Ok(());
+    }
+    let busy = [libc::EBUSY, libc::ENOENT, libc::ENODEV].map(Some);
+    match write(&root.join(SUBTREE), "-cpu") {
+        Err(error) if !busy.contains(&error.raw_os_error()) => {
+            Err(HostError::io("take the controller cpu from the groups of", root, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether something else than the kernel's defaults is set in a group, or groups below it have the
+/// controller.
+fn uses_cpu(group: &Path) -> bool {
+    let text = |name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
+    let is_set = |(name, default): (&str, &str)| {
+        text(name).split_whitespace().next().is_some_and(|word| word != default)
+    };
+    text(SUBTREE).split_whitespace().any(|word| word == "cpu")
+        || DEFAULTS_V2.into_iter().any(is_set)
+}
+
 /// Moves a process to a group; nothing if either is gone.
 ///
 /// # Errors
@@ -380,6 +410,16 @@ fn no_cap(path: &Path, text: &str) -> CapError {
 const MAX_V2: &str = "cpu.max";
 const QUOTA_V1: &str = "cpu.cfs_quota_us";
 const PERIOD_V1: &str = "cpu.cfs_period_us";
+/// Which controllers the groups below have.
+const SUBTREE: &str = "cgroup.subtree_control";
+/// Version 2: what a group has of which nobody asked for anything.
+const DEFAULTS_V2: [(&str, &str); 5] = [
+    (MAX_V2, "max"),
+    ("cpu.weight", "100"),
+    ("cpu.idle", "0"),
+    ("cpu.uclamp.min", "0.00"),
+    ("cpu.uclamp.max", "max"),
+];
 const PROCESSES: &str = "cgroup.procs";
 
 /// Control groups are folders: 255 bytes, with room for what is put around the name.

@@ -52,6 +52,7 @@ fn the_tree_with_the_controller_is_found_whatever_the_version() {
         enable.run[0].to_string(),
         "sh -c 'echo +cpu > /sys/fs/cgroup/cgroup.subtree_control'"
     );
+    assert_eq!(enable.undo, Undo::DisableCpu(PathBuf::from("/sys/fs/cgroup")));
     assert_eq!(group.run[0].to_string(), "mkdir /sys/fs/cgroup/weir-test-none");
     let without = Tree::among(unified, |_| String::new()).unwrap_err().to_string();
     assert!(without.contains("/sys/fs/cgroup has no controller cpu"), "{without}");
@@ -127,4 +128,28 @@ fn the_group_of_a_process_is_that_of_the_controller() {
     assert_eq!(own_group(text, Version::V1), Some("/a.slice"));
     assert_eq!(own_group(text, Version::V2), Some("/b"));
     assert_eq!(own_group("1:cpuset:/\nx\n", Version::V1), None);
+}
+
+/// The controller of the whole host goes only where nobody else has come to use it.
+#[test]
+fn the_controller_goes_only_where_no_group_uses_it() {
+    let fake = Fake::new("disable", &[("cgroup.subtree_control", "cpu memory\n")]);
+    let group = fake.0.join("system.slice");
+    fs::create_dir(&group).unwrap();
+    let left = || fake.read("cgroup.subtree_control");
+    let files = [
+        ("cgroup.subtree_control", "memory\n", "cpu memory\n"),
+        ("cpu.max", "max 100000\n", "20000 100000\n"),
+        ("cpu.weight", "100\n", "50\n"),
+        ("cpu.idle", "0\n", "1\n"),
+    ];
+    for (name, default, set) in files {
+        fs::write(group.join(name), set).unwrap();
+        disable(&fake.0).unwrap();
+        assert_eq!(left(), "cpu memory\n", "{name}");
+        fs::write(group.join(name), default).unwrap();
+    }
+    disable(&fake.0).unwrap();
+    assert_eq!(left(), "-cpu");
+    disable(&fake.0.join("gone")).unwrap();
 }
