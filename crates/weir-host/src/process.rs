@@ -2,6 +2,9 @@
 //! Processes by an identity that is never reused: process id and start time.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +39,43 @@ impl Identity {
     pub fn of(pid: u32) -> Option<Self> {
         let start_ticks = Stat::of(pid)?.start_ticks;
         Some(Self { pid, start_ticks })
+    }
+
+    /// The process whose id a file has. Whoever writes the file names any process, so that it must
+    /// be root's, or of the user whose process it names.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no regular one, is longer than [`ID_FILE_MAX`], another user's
+    /// or has no process id; the process is not there.
+    pub fn in_file(path: &Path) -> Result<Self, HostError> {
+        let refused = |what: String| HostError::Refused(format!("{}: {what}", path.display()));
+        let failed = |error| HostError::io("read the process id in", path, error);
+        // A pipe in its place is opened at once, and refused.
+        let options = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = options.map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() {
+            return Err(refused("no regular file, which one with a process id must be".to_owned()));
+        }
+        let mut text = String::new();
+        file.take(ID_FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > ID_FILE_MAX {
+            return Err(refused(format!(
+                "more than {ID_FILE_MAX} bytes, the most of a process id"
+            )));
+        }
+        let pid = text.trim().parse::<u32>();
+        let pid = pid.map_err(|_| refused(format!("{:?} is no process id", text.trim())))?;
+        let missing = || HostError::Refused(format!("process {pid}: not there"));
+        let found = Self::of(pid).ok_or_else(missing)?;
+        let owner = fs::metadata(format!("/proc/{pid}")).map_err(|_| missing())?.uid();
+        if ![0, owner].contains(&meta.uid()) {
+            return Err(refused(format!(
+                "belongs to user {}, must be root's or of user {owner}, who runs process {pid}",
+                meta.uid()
+            )));
+        }
+        Ok(found)
     }
 
     /// Whether it still runs. A zombie does not: it makes no more changes.
@@ -124,6 +164,9 @@ pub(crate) fn all() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// The most bytes of a file with a process id.
+pub const ID_FILE_MAX: u64 = 32;
+
 /// How often an ending process is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -144,5 +187,39 @@ mod tests {
         assert!(!identity.is_alive());
         child.wait().unwrap();
         assert_eq!(Identity::of(child.id()), None);
+    }
+
+    /// A file that names a process is read without waiting and without end, and believed only if
+    /// it is root's or of who runs the process.
+    #[test]
+    fn a_file_names_a_process_and_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("weir-pid-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("vr.pid");
+        let of = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Identity::in_file(&path).map_err(|error| error.to_string())
+        };
+        let own = Identity::own().unwrap();
+        assert_eq!(of(&format!(" {}\n", own.pid)), Ok(own));
+        let said = |text: &str| of(text).unwrap_err();
+        assert!(said("none").ends_with("\"none\" is no process id"));
+        assert!(said("4294967295").contains("process 4294967295: not there"));
+        assert!(said(&"1".repeat(33)).ends_with("more than 32 bytes, the most of a process id"));
+        fs::remove_file(&path).unwrap();
+        assert!(Identity::in_file(&path).is_err());
+        // Nobody writes into the pipe.
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = Identity::in_file(&path).unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+        assert!(Identity::in_file(Path::new("/dev/zero")).is_err());
+        fs::remove_file(&path).unwrap();
+        if is_root() {
+            fs::write(&path, own.pid.to_string()).unwrap();
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            let refused = Identity::in_file(&path).unwrap_err().to_string();
+            assert!(refused.contains("belongs to user 65534, must be root's"), "{refused}");
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 }
