@@ -149,7 +149,7 @@ pub(crate) struct XtcTable {
     #[schemars(extend("default" = RELEASE_AFTER.to_string()))]
     #[schemars(extend("x-minimum" = SECOND / 10, "x-maximum" = 3600 * SECOND))]
     release_after: Option<Text<Nanos>>,
-    /// Decisions that are kept of each router, in memory.
+    /// Decisions that are kept of each router, in memory; of all together at most 2 500 000.
     #[schemars(range(min = 1, max = 10_000), extend("default" = LOG))]
     log: Option<u32>,
     /// A rate that no router of this node reaches: more is a fault of the meter.
@@ -483,5 +483,29 @@ mod tests {
         for wrong in ["", "-", ".5", "1.", "1e3", "0.1234567", "1234567890123", "+1", "1.-5"] {
             assert!(wrong.parse::<Decimal>().is_err(), "{wrong}");
         }
+    }
+
+    /// A bound for each log and one for the routers are none for all logs together.
+    #[test]
+    fn the_logs_of_all_routers_have_a_bound() {
+        let document = |routers: usize, log: u32| {
+            let mut text = format!(
+                "version = 1\nxtc = {{ log = {log} }}\nport = [{{ name = \"up0\", rate = \
+                 \"1Gbit\" }}]\nslice = [{{ name = \"gold\" }}]\n"
+            );
+            for number in 0..routers {
+                text += &format!(
+                    "[[router]]\nname = \"vr{number}\"\nslice = \"gold\"\nxtc = {{ set_point = \
+                     \"1kpps\", controller = \"feed-forward\", actuator = \"cgroup\", group = \
+                     \"/g{number}\", interface = [{{ device = \"v{number}\" }}] }}\n"
+                );
+            }
+            text
+        };
+        assert!(crate::parse(&document(250, 10_000)).is_ok());
+        let problems = crate::parse(&document(251, 10_000)).unwrap_err().to_string();
+        let bound = "10000 decisions of each of 251 routers are 2510000, at most 2500000 are kept: \
+                     at most 9960 of each";
+        assert!(problems.contains(bound), "{problems}");
     }
 }

@@ -13,6 +13,7 @@ use crate::{Policy, Router};
 
 /// Adds what is wrong with how routers are held.
 pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
+    findings.extend(check_log(policy));
     let mut devices: BTreeMap<&str, &str> = BTreeMap::new();
     for (index, router) in policy.routers.iter().enumerate() {
         let Some(xtc) = &router.xtc else { continue };
@@ -36,6 +37,20 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// Each router keeps its own log, all of them in memory.
+fn check_log(policy: &Policy) -> Option<Finding> {
+    let routers = policy.routers.iter().filter(|router| router.xtc.is_some()).count() as u64;
+    let (log, all) = (policy.xtc.log, routers.saturating_mul(policy.xtc.log.into()));
+    let most = LOG_ALL_MAX / routers.max(1);
+    (all > LOG_ALL_MAX).then(|| {
+        let message = format!(
+            "{log} decisions of each of {routers} routers are {all}, at most {LOG_ALL_MAX} are \
+             kept: at most {most} of each"
+        );
+        Finding::new("xtc", 0, "log", message)
+    })
 }
 
 fn check_rates(
@@ -144,6 +159,10 @@ fn check_counted(xtc: &RouterXtc, has_vif: bool, wrong: &mut dyn FnMut(&str, Str
         wrong("interface", "is for nothing: the router's vifs are what is counted".to_string());
     }
 }
+
+/// Decisions of all routers together, at some 200 bytes: half a gigabyte. As many routers as a
+/// policy may have (8192) fit with the default of each.
+const LOG_ALL_MAX: u64 = 2_500_000;
 
 /// As the controllers take it.
 const B_LEAST: i64 = 1_000;
