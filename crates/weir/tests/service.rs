@@ -7,10 +7,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::Site;
+use weir_host::cap::cgroup::Tree;
+use weir_host::netns::Namespace;
 
 /// It says when it forwards, by XDP, that it is alive, and when it ends.
 #[test]
@@ -45,6 +47,45 @@ fn the_rights_that_the_unit_names_are_enough() {
     assert!(said.contains("undoing everything instead"), "{said}");
     while hear() != "STOPPING=1" {}
     site.is_again(&before);
+}
+
+/// What widens the unit for routers lets a node hold one by a control group, and one that is in a
+/// namespace by the threads of its device.
+#[test]
+fn the_rights_that_the_drop_in_names_hold_routers() {
+    let Some(site) = Site::up("weir-t-wide", TOPOLOGY, "") else { return };
+    if let Err(error) = Tree::find() {
+        println!("SKIPPED the_rights_that_the_drop_in_names_hold_routers: {error}");
+        return;
+    }
+    let mut process = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+    site.write(&ROUTERS.replace("PROCESS", &process.id().to_string()));
+    let before = site.devices();
+    let more = drop_in("CapabilityBoundingSet").to_lowercase().replace("cap_", "+");
+    let rights = format!("{},{more}", rights());
+    // Not by `ip netns exec`, in whose mount namespace there are no control groups.
+    let mut command = site.command("setpriv");
+    command.args(["--no-new-privs", "--bounding-set", &rights, "--inh-caps", &rights]);
+    command.args([env!("CARGO_BIN_EXE_weir"), "node", "run", "--config", &site.path("node.toml")]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let node = Namespace::open("weir-t-wide-sw").unwrap().spawn(command).unwrap();
+    site.wait_for_node();
+    let start = Instant::now();
+    for router in ["process", "namespace"] {
+        loop {
+            let said = site.weir(&["xtc", "status", router, "--json"]).stdout;
+            let status: serde_json::Value = serde_json::from_slice(&said).unwrap_or_default();
+            if status["phase"] == "active" && status["trouble"].is_null() {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{status:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    site.stop(node);
+    site.is_again(&before);
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 /// No system call, no family of addresses, no namespace and no code that was written by itself
@@ -120,6 +161,12 @@ fn rights() -> String {
     names.fold("-all".to_owned(), |all, name| format!("{all},+{}", name.to_lowercase()))
 }
 
+/// What the drop-in for routers says of a key.
+fn drop_in(name: &str) -> &'static str {
+    let text = include_str!("../../../packaging/systemd/xtc.conf");
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap()
+}
+
 /// What the unit says of a key.
 fn key(name: &str) -> &'static str {
     let unit = include_str!("../../../packaging/weir-node@.service");
@@ -152,5 +199,44 @@ name = "gold"
 [[vif]]
 name = "a.0"
 slice = "gold"
+device = "a0"
+"#;
+
+/// The router of the vif is in the namespace of node `a`.
+const ROUTERS: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[router]]
+name = "namespace"
+slice = "gold"
+
+[router.xtc]
+set_point = "10kpps"
+actuator = "napi"
+namespace = "weir-t-wide-a"
+interface = [{ device = "a0", inside = "eth0" }]
+
+[[router]]
+name = "process"
+slice = "gold"
+
+[router.xtc]
+set_point = "10kpps"
+controller = "feed-forward"
+actuator = "cgroup"
+process = "PROCESS"
+interface = [{ device = "lo" }]
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+router = "namespace"
 device = "a0"
 "#;

@@ -137,8 +137,9 @@ fn documents(tree: &Tree) -> Result<(), String> {
     tree.copy("examples/node.toml", "usr/share/doc/weir/examples/node.toml")?;
     tree.zip("usr/share/doc/weir/NEWS", &read(Path::new("CHANGELOG.md"))?)?;
     tree.zip("usr/share/doc/weir/changelog", changelog()?.as_bytes())?;
-    // Alert rules, dashboards, and what a hypervisor calls: whatever stands there.
-    for (kind, mode) in [("prometheus", 0o644), ("grafana", 0o644), ("hooks", 0o755)] {
+    // Alert rules, dashboards, what a hypervisor calls and what widens the unit.
+    let kinds = [("prometheus", 0o644), ("grafana", 0o644), ("hooks", 0o755), ("systemd", 0o644)];
+    for (kind, mode) in kinds {
         for (name, text) in folder_of(&Path::new("packaging").join(kind))? {
             tree.put(&format!("usr/share/weir/{kind}/{name}"), mode, &text)?;
         }
