@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_control::Estimate;
 use weir_node::clock;
-use weir_node::xtc::{Load, LogLine, RouterStatus};
+use weir_node::xtc::{Load, LogLine, RouterStatus, plain};
 use weir_policy::{Edit, Place, Policy, XtcState};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -69,7 +69,8 @@ pub struct RouterView {
     /// The cap in force, in millionths of a processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_ppm: Option<u32>,
-    /// What of that really holds, where no more is left beside the caps of others.
+    /// What of that really holds, where no more is left beside the caps of others; for
+    /// administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_held_ppm: Option<u32>,
     /// Packets a second that are let in to it.
@@ -84,7 +85,7 @@ pub struct RouterView {
     /// The latest decision in a line: set-point, sample, error, action, reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<String>,
-    /// What is wrong now.
+    /// What is wrong now; a tenant reads of which kind it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// Cap and limit are in force although they should not be; it is tried again.
@@ -214,7 +215,7 @@ pub(crate) async fn routers(
     let (routers, load) = app.ask(|control| control.routers(None)).await?;
     let seen = routers.iter().filter(|one| sees(&caller, one));
     let load = caller.slice().is_none().then(|| load.into());
-    Ok(Json(XtcView { routers: seen.map(RouterView::from).collect(), load }))
+    Ok(Json(XtcView { routers: seen.map(|one| RouterView::of(one, &caller)).collect(), load }))
 }
 
 /// One router that is held at a rate.
@@ -230,7 +231,7 @@ pub(crate) async fn router(
     let asked = name.clone();
     let (routers, _) = app.ask(move |control| control.routers(Some(&asked))).await?;
     let found = routers.iter().find(|one| sees(&caller, one));
-    let found = found.map(|one| Json(one.into())).ok_or_else(|| not_held(&name));
+    let found = found.map(|one| Json(RouterView::of(one, &caller))).ok_or_else(|| not_held(&name));
     found.inspect_err(|refusal| app.tell(&caller, refusal))
 }
 
@@ -288,7 +289,11 @@ pub(crate) async fn log(
         let ago = u128::from(now.saturating_since(line.at).as_nanos());
         u64::try_from(unix_ns.saturating_sub(ago) / 1_000_000).unwrap_or(u64::MAX)
     };
-    Ok(Json(lines.iter().map(|line| DecisionView::of(line, at(line))).collect()))
+    let text = |line: &LogLine| match caller.slice() {
+        Some(_) => line.plain.clone(),
+        None => line.text.clone(),
+    };
+    Ok(Json(lines.iter().map(|line| DecisionView::of(line, at(line), text(line))).collect()))
 }
 
 fn sees(caller: &Caller, router: &RouterStatus) -> bool {
@@ -320,6 +325,23 @@ impl XtcChange {
         ];
         let edit = |(key, value): (&str, Option<String>)| Some(Edit::set(place(key), value?));
         values.into_iter().filter_map(edit).collect()
+    }
+}
+
+impl RouterView {
+    /// A router as that caller may see it: what is wrong with it may be about others and the host,
+    /// of which a tenant reads that there is something.
+    fn of(of: &RouterStatus, caller: &Caller) -> Self {
+        let whole = Self::from(of);
+        if caller.slice().is_none() {
+            return whole;
+        }
+        Self {
+            cap_held_ppm: None,
+            trouble: of.trouble_kind.map(|kind| kind.plain().to_owned()),
+            latest: of.latest.as_ref().map(plain),
+            ..whole
+        }
     }
 }
 
@@ -376,7 +398,7 @@ impl From<Load> for LoadView {
 }
 
 impl DecisionView {
-    fn of(line: &LogLine, at_unix_ms: u64) -> Self {
+    fn of(line: &LogLine, at_unix_ms: u64, text: String) -> Self {
         let sample = line.sample.as_ref();
         Self {
             number: line.number,
@@ -389,7 +411,7 @@ impl DecisionView {
             cap_ppm: line.action.map(|action| action.cap.as_ppm()),
             limit_pps: line.action.and_then(|action| action.limit).map(PacketRate::as_pps),
             reason: line.action.map(|action| action.reason.to_string()),
-            text: line.text.clone(),
+            text,
         }
     }
 }
@@ -400,3 +422,34 @@ const fn newest() -> u32 {
 
 /// As many as a log may keep.
 const NEWEST_MAX: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use weir_node::xtc::Trouble;
+
+    use super::*;
+    use crate::caller::Role;
+
+    /// What is wrong may name other routers' caps, the host's files and processes: an administrator
+    /// reads that, a tenant of which kind it is.
+    #[test]
+    fn a_tenant_reads_nothing_of_others_in_what_is_wrong() {
+        let why = "router vr1: a cap of 20% does not fit beside 43% of others, must be at most 85% \
+                   together";
+        let status = RouterStatus {
+            trouble: Some(why.to_owned()),
+            trouble_kind: Some(Trouble::Command),
+            cap_held: Some(CpuShare::from_percent(42)),
+            ..RouterStatus::default()
+        };
+        let tenant = Role::Tenant { slice: "gold".to_owned() };
+        let view = |role| {
+            let caller = Caller { who: "one".to_owned(), role, token: None };
+            RouterView::of(&status, &caller)
+        };
+        let (all, own) = (view(Role::Administrator), view(tenant));
+        assert_eq!((all.trouble.as_deref(), all.cap_held_ppm), (Some(why), Some(420_000)));
+        let plain = "its cap or limit cannot be set";
+        assert_eq!((own.trouble.as_deref(), own.cap_held_ppm), (Some(plain), None));
+    }
+}

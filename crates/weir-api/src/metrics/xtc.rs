@@ -74,9 +74,12 @@ const FAMILIES: &[Family] = &[
     ("weir_xtc_late_samples_total", "Samples late by more than a period.", "counter", |of| {
         Some(of.late.to_string())
     }),
-    ("weir_xtc_lost_total", "How often what it is was gone.", "counter", |of| {
-        Some(of.lost.to_string())
-    }),
+    (
+        "weir_xtc_lost_total",
+        "How often its process, guest or threads were gone.",
+        "counter",
+        |of| Some(of.lost.to_string()),
+    ),
 ];
 
 fn pps(rate: PacketRate) -> String {

@@ -22,6 +22,15 @@ pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, Str
     })
 }
 
+/// Whether a router can be held as it is asked for, by caps of that range.
+///
+/// # Errors
+/// The key, the value and the bound.
+pub(crate) fn check(xtc: &RouterXtc, actuator: CapRange) -> Result<(), String> {
+    let range = range(xtc, actuator)?;
+    controller(xtc, range, range.most()).map(drop)
+}
+
 /// The controller that a router is to be held by, from the cap in force on.
 ///
 /// # Errors

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One router: what is wanted of it, what holds it, and its instance.
 
+use std::collections::BTreeMap;
+
 use weir_control::manage::{Command, Decision, Instance, InstanceError, Phase, Reading};
 use weir_control::{CapRange, Settings};
 use weir_host::cap::{CapError, check_period};
@@ -9,7 +11,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::design;
 use super::parts::{Held, Wanted};
-use super::status::RouterStatus;
+use super::status::{RouterStatus, Trouble};
 
 /// One router.
 pub(crate) struct Entry {
@@ -23,7 +25,7 @@ pub(crate) struct Entry {
     cap: Option<(CpuShare, CpuShare)>,
     /// What is let in, as far as it was said.
     pub(crate) limit: Option<PacketRate>,
-    trouble: Option<String>,
+    troubles: BTreeMap<Trouble, String>,
     /// What of that the operator was told last, until something succeeds.
     told: Option<String>,
     pub(crate) due: Instant,
@@ -54,7 +56,7 @@ impl Entry {
             instance: None,
             cap: None,
             limit: None,
-            trouble: None,
+            troubles: BTreeMap::new(),
             told: None,
             due,
             next_try: now,
@@ -113,7 +115,8 @@ impl Entry {
         }
         self.made = Some(self.wanted.xtc.clone());
         (self.held, self.range) = (Some(held), Some(range));
-        (self.trouble, self.told, self.tries) = (None, None, 0);
+        (self.told, self.tries) = (None, 0);
+        self.troubles.retain(|kind, _| *kind == Trouble::Reading);
         self.taken += 1;
         // Its cap was the old one's: nothing is in force on this one.
         Ok(self.instance.as_mut().map_or(Command::Nothing, |instance| instance.regain(now)))
@@ -124,22 +127,22 @@ impl Entry {
         let wait = Self::RETRY.as_nanos() << self.tries.min(Self::RETRY_DOUBLED);
         self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
         self.tries = self.tries.saturating_add(1);
-        self.is_troubled(why)
+        self.is_troubled(Trouble::Missing, why)
     }
 
     /// It is not tried before `until`.
     pub(crate) fn put_off(&mut self, until: Instant, why: String) {
         if self.wanted.is_on() {
             self.next_try = until;
-            self.trouble = Some(why);
+            self.troubles.insert(Trouble::Missing, why);
         }
     }
 
     /// What is wrong; whether that is news.
-    pub(crate) fn is_troubled(&mut self, why: String) -> bool {
+    pub(crate) fn is_troubled(&mut self, kind: Trouble, why: String) -> bool {
         let news = self.told.as_ref() != Some(&why);
         self.told = Some(why.clone());
-        self.trouble = Some(why);
+        self.troubles.insert(kind, why);
         news
     }
 
@@ -165,7 +168,8 @@ impl Entry {
 
     /// What it holds is handed back.
     pub(crate) fn let_go(&mut self) {
-        (self.held, self.cap, self.trouble) = (None, None, None);
+        (self.held, self.cap) = (None, None);
+        self.troubles.clear();
     }
 
     /// Follows the policy to `wanted`, which is held in the same way. Whether the actuator has to
@@ -193,17 +197,24 @@ impl Entry {
         false
     }
 
-    /// Whether it could be sampled as `wanted` says.
+    /// Whether it could be held as `wanted` says by what holds it now; `known`: the caps that it
+    /// can have, if that is known without.
     ///
     /// # Errors
-    /// Not with what holds it.
-    pub(crate) fn may_turn_to(&self, wanted: &Wanted) -> Result<(), CapError> {
-        match self.held.as_ref().filter(|_| self.wanted.is_held_as(wanted)) {
-            Some(held) if self.wanted.xtc.actuator != ActuatorKind::Cgroup => {
-                check_period(held.actuator.as_ref(), wanted.xtc.period)
-            }
-            _ => Ok(()),
+    /// The key, the value and the bound.
+    pub(crate) fn may_turn_to(
+        &self,
+        wanted: &Wanted,
+        known: Option<CapRange>,
+    ) -> Result<(), String> {
+        let held = self.held.as_ref().filter(|_| self.wanted.is_held_as(wanted));
+        // The quota of a control group is shaped for its sampling period.
+        if let Some(held) = held.filter(|_| wanted.xtc.actuator != ActuatorKind::Cgroup) {
+            check_period(held.actuator.as_ref(), wanted.xtc.period)
+                .map_err(|error| format!("xtc.period: {error}"))?;
         }
+        let range = known.or_else(|| held.map(|held| held.actuator.range()));
+        range.map_or(Ok(()), |range| design::check(&wanted.xtc, range))
     }
 
     /// Whether the controller is the one that the policy wants: it may have changed while nothing
@@ -224,8 +235,10 @@ impl Entry {
                 self.range = Some(range);
                 self.made = Some(self.wanted.xtc.clone());
                 instance.switch(now, controller);
+                self.troubles.remove(&Trouble::Design);
             }
-            Err(why) => self.trouble = Some(why),
+            // It was asked for all the same, as by a file at the start.
+            Err(why) => drop(self.troubles.insert(Trouble::Design, why)),
         }
     }
 
@@ -279,11 +292,11 @@ impl Entry {
             // Whatever passes there now, it is not this router's.
             _ if gone.is_some() || self.held.is_none() => None,
             Ok(reading) => {
-                self.trouble = None;
+                self.troubles.remove(&Trouble::Reading);
                 Some(Reading { cpu, ..reading })
             }
             Err(why) => {
-                self.trouble = Some(why);
+                self.troubles.insert(Trouble::Reading, why);
                 None
             }
         };
@@ -306,7 +319,8 @@ impl Entry {
             }
             Command::Apply(settings) => {
                 let Some(held) = &mut self.held else {
-                    let answer = self.trouble.clone().unwrap_or_else(|| "nothing does".to_owned());
+                    let known = self.troubles.values().next().cloned();
+                    let answer = known.unwrap_or_else(|| "nothing does".to_owned());
                     return Err(CapError::Refused { what: "cap the router".to_owned(), answer });
                 };
                 if self.cap.is_none_or(|(asked, _)| asked != settings.cap) {
@@ -330,6 +344,7 @@ impl Entry {
     pub(crate) fn outcome(&mut self, now: Instant, outcome: Result<(), &str>) {
         if outcome.is_ok() {
             self.told = None;
+            self.troubles.remove(&Trouble::Command);
         }
         if let Some(instance) = &mut self.instance {
             instance.outcome(now, outcome);
@@ -367,7 +382,8 @@ impl Entry {
             sample: instance.and_then(|of| of.sample),
             estimate: instance.and_then(|of| of.estimate),
             latest: self.instance.as_ref().and_then(|of| of.log().last()).cloned(),
-            trouble: self.trouble.clone(),
+            trouble: self.troubles.values().next().cloned(),
+            trouble_kind: self.troubles.keys().next().copied(),
             owes_release: instance.is_some_and(|of| of.owes_release),
             samples: instance.map_or(0, |of| of.samples),
             faults: instance.map_or(0, |of| of.faults),

@@ -257,6 +257,18 @@ impl Hands for Host {
         }
     }
 
+    /// Of a guest and of threads it is known when they are had.
+    fn range(&self, router: &Wanted) -> Result<Option<CapRange>, String> {
+        match router.xtc.actuator {
+            ActuatorKind::None => Ok(Some(CapRange::WHOLE)),
+            ActuatorKind::Cgroup => match shape(&router.xtc) {
+                Ok(shape) => Ok(Some(shape.range())),
+                Err(error) => Err(format!("xtc.period: {error}")),
+            },
+            ActuatorKind::Napi | ActuatorKind::Xl => Ok(None),
+        }
+    }
+
     fn give_back(&mut self, router: &str) -> Result<(), String> {
         let (Some(taken), Record::Open { journal, .. }) =
             (self.taken.get_mut(router), &mut self.record)
@@ -512,17 +524,12 @@ fn group_of(group: &str) -> Result<(PathBuf, Version), HostError> {
 
 /// A process by its id, or by a file that has it.
 fn process_of(named: &str) -> Result<Identity, HostError> {
-    let text = match named.parse::<u32>() {
-        Ok(_) => named.to_owned(),
-        Err(_) => fs::read_to_string(named)
-            .map_err(|error| HostError::io("read the process id in", Path::new(named), error))?,
-    };
-    let text = text.trim();
-    let pid = text.parse::<u32>().map_err(|_| {
-        let shown: String = text.chars().take(20).collect();
-        HostError::Refused(format!("{named}: {shown:?} is no process id"))
-    })?;
-    Identity::of(pid).ok_or_else(|| HostError::Refused(format!("process {pid}: not there")))
+    match named.parse::<u32>() {
+        Ok(pid) => {
+            Identity::of(pid).ok_or_else(|| HostError::Refused(format!("process {pid}: not there")))
+        }
+        Err(_) => Identity::in_file(Path::new(named)),
+    }
 }
 
 fn napi_devices(xtc: &RouterXtc) -> impl Iterator<Item = napi::NapiDevice> + '_ {
@@ -560,6 +567,23 @@ mod tests {
         assert_eq!(shape(&bounded).unwrap(), whole);
         let range = super::super::design::range(&bounded, whole.range()).unwrap();
         assert_eq!(range.most(), CpuShare::from_percent(20));
+    }
+
+    /// A least cap of 30 % at 10 ms: less cannot be asked for, nor a period of which none is left.
+    #[test]
+    fn a_period_bounds_the_caps_that_can_be_asked_for() {
+        let document = DOCUMENT.replace("GROUP", "/none");
+        let (base, state) = folders("period");
+        let (host, _) = host(&state);
+        let of = |keys: &str| {
+            let wanted = wanted(&format!("{document}{keys}"));
+            let range = host.range(&wanted).unwrap().unwrap();
+            super::super::design::check(&wanted.xtc, range)
+        };
+        assert_eq!(of("period = \"10ms\"\n"), Ok(()));
+        let refused = of("period = \"10ms\"\ncap_max = \"20%\"\n").unwrap_err();
+        assert!(refused.contains("the least cap is 30.0031%"), "{refused}");
+        fs::remove_dir_all(base).unwrap();
     }
 
     fn wanted(document: &str) -> Wanted {

@@ -8,9 +8,10 @@ use weir_host::cap::CapError;
 use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
 
+use super::design;
 use super::entry::{Entry, Follow};
 use super::parts::{Counted, Hands, Readings, Wanted};
-use super::status::{Load, LogLine, RouterStatus};
+use super::status::{Load, LogLine, RouterStatus, Trouble};
 
 /// All routers of a node that are held at a rate.
 ///
@@ -98,11 +99,21 @@ impl Manager {
     /// # Errors
     /// The router, the value and the bound.
     pub fn check(&self, policy: &Policy) -> Result<(), String> {
+        let named = |entry: &'_ Entry| entry.wanted.router.clone();
+        let entries: BTreeMap<String, &Entry> =
+            self.entries.iter().map(|entry| (named(entry), entry)).collect();
         for wanted in Wanted::of(policy) {
-            let entry = self.entries.iter().find(|entry| entry.wanted.router == wanted.router);
-            if let Some(Err(error)) = entry.map(|entry| entry.may_turn_to(&wanted)) {
-                return Err(format!("router {:?}.xtc.period: {error}", wanted.router));
+            let entry = entries.get(&wanted.router);
+            // What holds already is in nobody's way.
+            if entry.is_some_and(|entry| entry.wanted == wanted) {
+                continue;
             }
+            let checked = self.hands.range(&wanted).and_then(|known| match (entry, known) {
+                (Some(entry), known) => entry.may_turn_to(&wanted, known),
+                (None, Some(range)) => design::check(&wanted.xtc, range),
+                (None, None) => Ok(()),
+            });
+            checked.map_err(|why| format!("router {:?}.{why}", wanted.router))?;
         }
         Ok(())
     }
@@ -245,7 +256,7 @@ impl Manager {
                     self.say_limits(now);
                 }
                 Err(why) => {
-                    let news = entry.is_troubled(why.clone());
+                    let news = entry.is_troubled(Trouble::Command, why.clone());
                     self.note_of(at, &why, news);
                     break;
                 }
@@ -297,7 +308,7 @@ impl Manager {
     fn hand_back(&mut self, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if let Err(why) = self.hands.give_back(&entry.wanted.router) {
-            let news = entry.is_troubled(why.clone());
+            let news = entry.is_troubled(Trouble::Left, why.clone());
             self.note_of(at, &why, news);
         }
     }
@@ -317,7 +328,7 @@ impl Manager {
                 } else if matches!(error, CapError::Gone { .. }) {
                     self.lose(now, at, &error);
                 } else {
-                    let news = entry.is_troubled(why.clone());
+                    let news = entry.is_troubled(Trouble::Command, why.clone());
                     self.note_of(at, &why, news);
                 }
             }
@@ -343,7 +354,7 @@ impl Manager {
                 }
                 Err(why) => {
                     entry.outcome(now, Err(why));
-                    let news = entry.is_troubled(why.clone());
+                    let news = entry.is_troubled(Trouble::Command, why.clone());
                     self.note_of(at, why, news);
                 }
             }

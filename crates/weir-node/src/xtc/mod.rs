@@ -26,7 +26,7 @@ pub(crate) use holding::Holding;
 pub(crate) use host::plan;
 pub use manager::Manager;
 pub use parts::{Counted, Cpu, Hands, Held, Readings, Wanted};
-pub use status::{Load, LogLine, RouterStatus};
+pub use status::{Load, LogLine, RouterStatus, Trouble, plain};
 
 #[cfg(test)]
 mod tests;

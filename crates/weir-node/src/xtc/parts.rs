@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the manager needs of its host, behind traits; and what the policy wants of one router.
 
+use weir_control::CapRange;
 use weir_control::manage::{InstanceConfig, MeterConfig, Reading};
 use weir_host::cap::{Actuator, CapError};
 use weir_host::meter::Side;
@@ -41,6 +42,16 @@ pub trait Hands: Send {
     /// # Errors
     /// Why it cannot be held; then nothing has changed.
     fn take(&mut self, router: &Wanted) -> Result<Held, String>;
+
+    /// The caps that a router can have that is asked for like this, as far as that is known without
+    /// touching it.
+    ///
+    /// # Errors
+    /// It cannot have any: the key, the value and the bound.
+    fn range(&self, router: &Wanted) -> Result<Option<CapRange>, String> {
+        let _unknown = router;
+        Ok(None)
+    }
 
     /// Undoes what [`Hands::take`] did. Harmless where it did nothing.
     ///

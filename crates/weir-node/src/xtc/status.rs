@@ -38,8 +38,11 @@ pub struct RouterStatus {
     pub estimate: Option<Estimate>,
     /// The latest decision and its reason.
     pub latest: Option<Decision>,
-    /// What is wrong now: what is not there, what cannot be held.
+    /// What is wrong now, with its reason: what is not there, what cannot be held. It may name what
+    /// is others' or the host's.
     pub trouble: Option<String>,
+    /// Of which kind that is.
+    pub trouble_kind: Option<Trouble>,
     /// Cap and limit are in force although they should not be.
     pub owes_release: bool,
     /// Samples so far.
@@ -58,6 +61,35 @@ pub struct RouterStatus {
     pub taken: u64,
     /// How often it was lost.
     pub lost: u64,
+}
+
+/// What is wrong with a router, by what shows that it is over; the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trouble {
+    /// What it is, is not there or cannot be had. Until it is had.
+    Missing,
+    /// What the policy says cannot be: what was before goes on. Until it says what can be.
+    Design,
+    /// Its cap or limit could not be set. Until one is.
+    Command,
+    /// What was done for it could not be undone. Until it is had again.
+    Left,
+    /// Its packets cannot be counted. Until they are.
+    Reading,
+}
+
+impl Trouble {
+    /// For whoever is not to read of others and of the host.
+    #[must_use]
+    pub const fn plain(self) -> &'static str {
+        match self {
+            Self::Missing => "it is not there, or cannot be had",
+            Self::Design => "it cannot be held as it is asked for",
+            Self::Command => "its cap or limit cannot be set",
+            Self::Left => "what was done for it is not undone yet",
+            Self::Reading => "its packets cannot be counted",
+        }
+    }
 }
 
 /// What holding all routers takes.
@@ -96,8 +128,23 @@ pub struct LogLine {
     pub error_pps: Option<i64>,
     /// What was decided.
     pub action: Option<Action>,
-    /// The whole in a line: sample, error, action, reason.
+    /// The whole in a line: sample, error, action, reason. It may name what is others' or the
+    /// host's.
     pub text: String,
+    /// The same for whoever is not to read of those.
+    pub plain: String,
+}
+
+/// A decision in a line that says nothing of others and of the host.
+#[must_use]
+pub fn plain(decision: &Decision) -> String {
+    match &decision.event {
+        Event::ActuatorFailed(_) => {
+            let failed = Event::ActuatorFailed(Trouble::Command.plain().to_owned());
+            Decision { event: failed, ..decision.clone() }.to_string()
+        }
+        _ => decision.to_string(),
+    }
 }
 
 impl From<&Decision> for LogLine {
@@ -119,6 +166,7 @@ impl From<&Decision> for LogLine {
             error_pps,
             action,
             text: decision.to_string(),
+            plain: plain(decision),
         }
     }
 }

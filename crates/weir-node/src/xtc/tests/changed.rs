@@ -77,3 +77,57 @@ fn a_controller_that_is_changed_meanwhile_is_used() {
     assert_eq!(node.status("b").controller, "feed-forward");
     assert!(node.holds("b", 20_000) && node.says("b", "switch to feed-forward"));
 }
+
+/// What cannot be held is refused before it holds, with the key, the value and the bound.
+#[test]
+fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
+    let mut node = fixed();
+    let may = |node: &Node, router: &str, key: &str, value: &str| {
+        let mut document = node.document.clone();
+        let place = Place::of("router", router, &format!("xtc.{key}"));
+        document.apply(&Edit::set(place, value)).unwrap();
+        node.manager.check(&document.policy().unwrap())
+    };
+    let refused = "router \"b\".xtc.cap_min and cap_max: the least cap is 1%, must be at most the \
+                   largest, 0.5%; the actuator's are 1% to 100%";
+    assert_eq!(may(&node, "b", "cap_max", "0.5%"), Err(refused.to_owned()));
+    assert!(may(&node, "b", "cap_min", "101%").unwrap_err().contains("is 101%, must be at most"));
+    assert_eq!(may(&node, "b", "cap_max", "50%"), Ok(()));
+    // As from a file, at the start: what was before goes on, and good samples do not hide it.
+    node.set("b", "cap_max", "0.5%");
+    node.run(5);
+    let status = node.status("b");
+    assert_eq!((status.trouble_kind, status.cap.is_some()), (Some(Trouble::Design), true));
+    assert!(status.trouble.is_some_and(|why| why.contains("the actuator's are 1% to 100%")));
+    assert_eq!(may(&node, "a", "set_point", "50kpps"), Ok(()), "it is in nobody's way");
+    node.set("b", "cap_max", "50%");
+    assert_eq!(node.status("b").trouble_kind, None);
+}
+
+/// What is wrong stays in sight until what shows that it is over has happened.
+#[test]
+fn a_trouble_is_over_by_its_own_success_alone() {
+    let mut node = Node::new();
+    node.document.apply(&Edit::set(Place::of("xtc", "", "release_after"), "5s")).unwrap();
+    node.manager.follow(node.now, &node.policy());
+    node.run(20);
+    sim(&node, "b", |sim| sim.refuses = true);
+    node.set("b", "set_point", "10kpps");
+    node.run(3);
+    let status = node.status("b");
+    assert_eq!(status.trouble_kind, Some(Trouble::Command), "though samples are good");
+    assert!(status.trouble.is_some_and(|why| why.contains("EBUSY")));
+    assert!(status.latest.is_some());
+    let log = node.manager.log("b", 10).unwrap();
+    let failed = log.iter().find(|line| line.text.contains("EBUSY")).unwrap();
+    assert!(failed.plain.contains("actuator failed: its cap or limit cannot be set; cap stays"));
+    sim(&node, "b", |sim| sim.refuses = false);
+    node.run(3);
+    assert_eq!(node.status("b").trouble_kind, None);
+    sim(&node, "b", |sim| sim.no_device = true);
+    node.run(1);
+    assert_eq!(node.status("b").trouble_kind, Some(Trouble::Reading));
+    sim(&node, "b", |sim| sim.no_device = false);
+    node.run(1);
+    assert_eq!(node.status("b").trouble_kind, None);
+}
