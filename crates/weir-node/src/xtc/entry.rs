@@ -284,6 +284,8 @@ impl Entry {
         reading: Result<Reading, String>,
     ) -> (Command, Option<CapError>) {
         let (cpu, gone) = match self.held.as_mut().map(|held| held.cpu.used()) {
+            // Where nothing is metered, the actuator knows: with a router its interfaces go.
+            Some(Ok(None)) if reading.is_err() => (None, self.gone()),
             Some(Ok(cpu)) => (cpu, None),
             Some(Err(gone)) => (None, Some(gone)),
             None => (None, None),
@@ -303,6 +305,12 @@ impl Entry {
         let command =
             self.instance.as_mut().map_or(Command::Nothing, |instance| instance.read(now, reading));
         (command, gone)
+    }
+
+    /// Whether what holds it says that the router is gone.
+    fn gone(&mut self) -> Option<CapError> {
+        let asked = self.held.as_mut()?.actuator.in_force();
+        asked.err().filter(|error| matches!(error, CapError::Gone { .. }))
     }
 
     /// Sets the cap of a command.
@@ -420,4 +428,64 @@ fn is_controlled_as(one: &RouterXtc, other: &RouterXtc) -> bool {
 fn next(now: Instant, period: Nanos) -> Instant {
     let period = period.as_nanos().max(1);
     Instant::from_nanos((now.as_nanos() / period).saturating_add(1).saturating_mul(period))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_host::cap::Actuator;
+    use weir_policy::{Policy, Router, Slice};
+
+    use super::super::load::Remembering;
+    use super::super::parts::Hands;
+    use super::*;
+
+    struct Destroyed;
+
+    impl Actuator for Destroyed {
+        fn name(&self) -> &'static str {
+            "destroyed"
+        }
+
+        fn range(&self) -> CapRange {
+            CapRange::WHOLE
+        }
+
+        fn period(&self) -> Nanos {
+            Nanos::ZERO
+        }
+
+        fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
+            Err(CapError::Gone { what: "guest vr".to_owned() })
+        }
+
+        fn set(&mut self, _: CpuShare) -> Result<CpuShare, CapError> {
+            Err(CapError::Gone { what: "guest vr".to_owned() })
+        }
+
+        fn release(&mut self) -> Result<(), CapError> {
+            Ok(())
+        }
+    }
+
+    /// A guest that was destroyed while its cap was at rest: nothing is metered and nothing set,
+    /// but its interfaces are gone.
+    #[test]
+    fn a_router_that_nothing_meters_is_missed_with_its_interfaces() {
+        let mut policy = Policy::new("n1");
+        let slice = policy.add_slice(Slice::new("gold"));
+        let xtc = RouterXtc::new(PacketRate::from_pps(1000), ActuatorKind::None);
+        policy.add_router(Router { xtc: Some(xtc), ..Router::new("vr", slice) });
+        let wanted = Wanted::of(&policy).pop().unwrap();
+        let now = Instant::from_nanos(1);
+        let mut entry = Entry::new(now, wanted.clone());
+        let held = Remembering.take(&wanted).unwrap();
+        entry.took(now, held).unwrap();
+        let missing = || Err("device vif3.0: not there".to_owned());
+        assert!(entry.read(now, missing()).1.is_none(), "it may only have been renamed");
+        let held = Remembering.take(&wanted).unwrap();
+        entry.took(now, Held { actuator: Box::new(Destroyed), ..held }).unwrap();
+        assert!(entry.read(now, Ok(Reading::default())).1.is_none(), "nobody is asked");
+        let (_, gone) = entry.read(now, missing());
+        assert_eq!(gone.unwrap().to_string(), "guest vr: not there any more");
+    }
 }
