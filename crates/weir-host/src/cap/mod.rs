@@ -4,6 +4,7 @@
 //! by trying ([`probe`]); all stand behind one trait, [`Actuator`].
 
 mod actuator;
+mod aside;
 mod budget;
 pub mod cgroup;
 mod deadline;
@@ -14,6 +15,7 @@ mod xl;
 pub mod xl_text;
 
 pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
+pub use aside::{Aside, PATIENCE};
 pub use budget::{Budgets, Need, PERCENT_GRANTED, RUNTIME_LEAST, runtime, split};
 pub use cgroup::CgroupCap;
 pub use deadline::{DeadlineCap, PERIOD};

@@ -5,6 +5,7 @@
 //! scheduler's listing is empty with exit status 0. A call of `xl` takes tens of milliseconds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_control::{CapRange, CapRangeError};
 use weir_units::{CpuShare, Nanos};
@@ -54,20 +55,20 @@ impl XlCap {
         domain: &str,
     ) -> Result<Self, HostError> {
         check_name(domain)?;
-        let info = on.run(&Command::line("xl info"))?;
+        let info = on.run(&Command::line("xl info").limit(LIMIT))?;
         let kind = match xl_text::scheduler(&info) {
             Some(Scheduler::Credit) => Kind::Credit,
             Some(Scheduler::Credit2) => Kind::Credit2,
             other => return Err(without_caps(other.as_ref())),
         };
-        let listed = xl_text::domains(&on.run(&Command::new("xl", ["list", domain]))?);
+        let listed = xl_text::domains(&on.run(&Command::new("xl", ["list", domain]).limit(LIMIT))?);
         let listed = listed.map_err(refused)?;
         let Some(guest) = listed.iter().find(|guest| guest.name == domain) else {
             return Err(HostError::Refused(format!("guest {domain}: there is none")));
         };
         let period = match kind {
             Kind::Credit => {
-                let text = on.run(&Command::line("xl sched-credit -s"))?;
+                let text = on.run(&Command::line("xl sched-credit -s").limit(LIMIT))?;
                 xl_text::time_slice(&text).unwrap_or(TIME_SLICE)
             }
             Kind::Credit2 => REPLENISHED,
@@ -83,7 +84,7 @@ impl XlCap {
     /// `xl sched-credit -d fc1 -c 50`; 0: no cap.
     fn command(&self, percent: u32) -> Command {
         let cap = percent.to_string();
-        Command::new("xl", [self.kind.command(), "-d", &self.domain, "-c", &cap])
+        Command::new("xl", [self.kind.command(), "-d", &self.domain, "-c", &cap]).limit(LIMIT)
     }
 
     fn run(&self, command: &Command) -> Result<String, CapError> {
@@ -101,6 +102,7 @@ impl XlCap {
 
     fn read(&mut self) -> Result<DomainCap, CapError> {
         let command = Command::new("xl", [self.kind.command(), "-d", &self.domain]);
+        let command = command.limit(LIMIT);
         let text = self.run(&command)?;
         let what = || format!("read the cap of guest {}", self.domain);
         let rows = xl_text::caps(&text);
@@ -180,6 +182,9 @@ fn check_name(name: &str) -> Result<(), HostError> {
         ))),
     }
 }
+
+/// What a call may take: it waits for nothing but the hypervisor and its store.
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// Xen takes longer ones; a device name that holds one is 15.
 const NAME_LEN_MAX: usize = 255;

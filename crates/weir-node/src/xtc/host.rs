@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_control::CapRange;
 use weir_host::cap::cgroup::{self, Tree, Version};
 use weir_host::cap::{
-    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
+    Actuator, Aside, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
 };
 use weir_host::host;
 use weir_host::journal::UndoReport;
@@ -157,7 +157,8 @@ impl Taker {
             ActuatorKind::Xl => {
                 let on = Arc::new(journal.host());
                 let domain = xtc.domain.as_deref().unwrap_or_default();
-                held(XlCap::new(on, journal, domain)?, CpuOf::Nothing)
+                // Nobody else's step waits for `xl`.
+                held(Aside::new(XlCap::new(on, journal, domain)?)?, CpuOf::Nothing)
             }
         };
         Ok((held, taken))
