@@ -254,11 +254,11 @@ impl Entry {
         let other = wished.filter(|wished| *wished != status.set_point);
         let done = match (self.wanted.xtc.state, status.phase, other) {
             (XtcState::Active, Phase::Inactive, _) => {
-                let (Some(held), Some(range)) = (&mut self.held, self.range) else {
-                    return Ok(None);
-                };
+                let Some(held) = &mut self.held else { return Ok(None) };
                 let in_force = held.actuator.in_force().map_err(|error| error.to_string())?;
-                let cap = in_force.map_or_else(|| range.most(), |cap| range.clamp(cap));
+                // As it is, though the policy may bound it: what is in force is not set again. No
+                // cap is the most that the actuator has.
+                let cap = in_force.unwrap_or_else(|| held.actuator.range().most());
                 let set_point = wished.unwrap_or(status.set_point);
                 instance.activate(now, Settings { cap, limit: self.limit }, set_point)
             }

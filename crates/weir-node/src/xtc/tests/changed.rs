@@ -131,3 +131,19 @@ fn a_trouble_is_over_by_its_own_success_alone() {
     node.run(1);
     assert_eq!(node.status("b").trouble_kind, None);
 }
+
+/// What is in force when a router is taken is above what the policy allows: no cap at all, or one
+/// of somebody else's. It is not taken for the largest that is allowed.
+#[test]
+fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
+    let twenty = Some(CpuShare::from_percent(20));
+    for before in [None, Some(CpuShare::from_percent(70))] {
+        let mut node = fixed();
+        node.set("b", "state", "off");
+        node.set("b", "cap_max", "20%");
+        sim(&node, "b", |sim| sim.cap = before);
+        node.set("b", "state", "active");
+        assert_eq!(sim(&node, "b", |sim| sim.cap), twenty, "{before:?}");
+        assert_eq!(node.status("b").cap, twenty);
+    }
+}
