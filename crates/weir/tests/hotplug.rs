@@ -7,9 +7,9 @@ mod common;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{POLICY, Site, TOPOLOGY};
+use common::{POLICY, Site, TOPOLOGY, soon};
 
 fn ip(site: &Site, line: &str) {
     let done = site.inside("sw", "ip").args(line.split(' ')).output().unwrap();
@@ -18,17 +18,13 @@ fn ip(site: &Site, line: &str) {
 
 /// Waits until a vif waits for its device, or does not.
 fn until(site: &Site, vif: &str, waits: bool) {
-    let start = Instant::now();
     let said = || {
         let status = site.status();
         let vifs = status["vifs"].as_array().unwrap();
         let vif = vifs.iter().find(|one| one["name"] == vif).unwrap();
         vif["waiting"] == waits
     };
-    while !said() {
-        assert!(start.elapsed() < Duration::from_secs(5), "{vif}: waiting is not {waits}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    assert!(soon(said), "{vif}: waiting is not {waits}");
 }
 
 fn hook(name: &str) -> String {
@@ -44,11 +40,11 @@ fn a_vif_waits_for_its_device_and_joins_when_it_comes() {
     let node = site.run(&[]);
     site.wait_for_node();
     until(&site, "gold.0", true);
-    assert!(site.ping("lead", "10.9.0.9"));
+    assert!(site.reaches("lead", "10.9.0.9"));
     for _ in 0..2 {
         ip(&site, "link set away0 name gold0");
         until(&site, "gold.0", false);
-        assert!(site.ping("gold", "10.9.0.9") && site.ping("lead", "10.9.0.9"));
+        assert!(site.reaches("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
         ip(&site, "link set gold0 name away0");
         until(&site, "gold.0", true);
         assert!(!site.ping("gold", "10.9.0.9"), "it is not the node's any more");
@@ -79,7 +75,7 @@ fn a_vif_is_added_and_removed_by_request() {
     let add = ["add", "vif", "gold.0", "--slice", "gold", "--device", "gold0", "--rate", "30Mbit"];
     let made = said(&add);
     assert!(made.contains("vif gold.0: nothing -> ") && made.contains("send.rate"), "{made}");
-    assert!(site.ping("gold", "10.9.0.9") && site.ping("lead", "10.9.0.9"));
+    assert!(site.reaches("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
     let again = site.weir(&add);
     assert_eq!(again.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"), "{again:?}");
@@ -89,9 +85,9 @@ fn a_vif_is_added_and_removed_by_request() {
     until(&site, "later", true);
     said(&["remove", "vif", "later"]);
     said(&["remove", "vif", "gold.0"]);
-    assert!(!site.ping("gold", "10.9.0.9") && site.ping("lead", "10.9.0.9"));
+    assert!(!site.ping("gold", "10.9.0.9") && site.reaches("lead", "10.9.0.9"));
     said(&["undo"]);
-    assert!(site.ping("gold", "10.9.0.9"));
+    assert!(site.reaches("gold", "10.9.0.9"));
     for _ in 0..3 {
         said(&["undo"]);
     }
@@ -126,7 +122,7 @@ fn a_device_that_the_xen_hook_names_joins() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(String::from_utf8_lossy(&done.stdout), "backend/vif/hotplug-status connected\n");
     until(&site, "gold.0", false);
-    assert!(site.ping("gold", "10.9.0.9"));
+    assert!(site.reaches("gold", "10.9.0.9"));
     // An emulated card beside it is brought up, and is nobody's.
     assert!(online("remove").status.success());
     assert!(!online("sideways").status.success());
@@ -170,7 +166,7 @@ fn a_device_that_the_libvirt_hook_frees_joins() {
     until(&site, "gold.0", true);
     assert_eq!(call(), [false, true]);
     until(&site, "gold.0", false);
-    assert!(site.ping("gold", "10.9.0.9"));
+    assert!(site.reaches("gold", "10.9.0.9"));
     site.stop(node);
 }
 
@@ -207,7 +203,7 @@ fn a_container_s_device_comes_and_goes_by_the_cni_hook() {
     let address = ["addr", "add", "10.9.0.77/24", "dev", "net1"];
     assert!(site.inside("gold", "ip").args(address).status().unwrap().success());
     let ping = ["-q", "-c", "3", "-i", "0.2", "-W", "1", "-I", "net1", "10.9.0.9"];
-    assert!(site.inside("gold", "ping").args(ping).status().unwrap().success());
+    assert!(soon(|| site.inside("gold", "ping").args(ping).status().unwrap().success()));
     assert!(call("CHECK", "gold").0);
     for _ in 0..2 {
         let (gone, said, why) = call("DEL", "gold");

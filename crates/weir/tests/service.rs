@@ -8,9 +8,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::Site;
+use common::{PATIENCE, Site, soon};
 use weir_host::cap::cgroup::Tree;
 use weir_host::netns::Namespace;
 
@@ -20,7 +19,7 @@ fn the_rights_that_the_unit_names_are_enough() {
     let Some(site) = Site::up("weir-t-unit", TOPOLOGY, POLICY) else { return };
     let before = site.devices();
     let manager = UnixDatagram::bind(site.path("notify")).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = || {
         let mut text = [0; 64];
         let length = manager.recv(&mut text).unwrap();
@@ -31,19 +30,19 @@ fn the_rights_that_the_unit_names_are_enough() {
                   --bounding-set \"$1\" --inh-caps \"$1\" \"$2\" node run --config \"$3\"";
     let mut command = site.inside("sw", "sh");
     command.args(["-c", script, "sh", &rights(), env!("CARGO_BIN_EXE_weir")]);
-    command.arg(site.path("node.toml")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg(site.path("node.toml"));
     command.env("NOTIFY_SOCKET", site.path("notify")).env("WATCHDOG_USEC", "400000");
-    let node = command.spawn().unwrap();
+    let node = site.start(command);
     assert_eq!(hear(), "READY=1");
     assert_eq!([hear(), hear()], ["WATCHDOG=1", "WATCHDOG=1"]);
-    assert!(site.ping("a", "10.9.0.9"));
+    assert!(site.reaches("a", "10.9.0.9"));
     let status = site.status();
     for iface in ["ports", "vifs"].map(|list| &status[list][0]) {
         assert!(iface["driver"].as_str().unwrap().starts_with("xdp"), "{iface:#}");
     }
     // Without a BPF file system nothing could go on: to leave is to stop.
     assert!(site.weir(&["node", "leave"]).status.success());
-    let said = String::from_utf8(node.wait_with_output().unwrap().stderr).unwrap();
+    let said = String::from_utf8(node.end().stderr).unwrap();
     assert!(said.contains("undoing everything instead"), "{said}");
     while hear() != "STOPPING=1" {}
     site.is_again(&before);
@@ -67,20 +66,17 @@ fn the_rights_that_the_drop_in_names_hold_routers() {
     let mut command = site.command("setpriv");
     command.args(["--no-new-privs", "--bounding-set", &rights, "--inh-caps", &rights]);
     command.args([env!("CARGO_BIN_EXE_weir"), "node", "run", "--config", &site.path("node.toml")]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let node = Namespace::open("weir-t-wide-sw").unwrap().spawn(command).unwrap();
+    let namespace = Namespace::open("weir-t-wide-sw").unwrap();
+    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
     site.wait_for_node();
-    let start = Instant::now();
     for router in ["process", "namespace"] {
-        loop {
+        let status = || -> serde_json::Value {
             let said = site.weir(&["xtc", "status", router, "--json"]).stdout;
-            let status: serde_json::Value = serde_json::from_slice(&said).unwrap_or_default();
-            if status["phase"] == "active" && status["trouble"].is_null() {
-                break;
-            }
-            assert!(start.elapsed() < Duration::from_secs(60), "{status:#}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+            serde_json::from_slice(&said).unwrap_or_default()
+        };
+        let is_held =
+            |status: serde_json::Value| status["phase"] == "active" && status["trouble"].is_null();
+        assert!(soon(|| is_held(status())), "{:#}", status());
     }
     site.stop(node);
     site.is_again(&before);
@@ -104,10 +100,10 @@ fn the_system_calls_that_the_unit_lets_through_are_enough() {
                   exec strace -f -qq -o \"$1\" \"$2\" node run --config \"$3\"";
     let mut command = site.inside("sw", "sh");
     command.args(["-c", script, "sh", &site.path("calls"), env!("CARGO_BIN_EXE_weir")]);
-    command.arg(site.path("node.toml")).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let node = command.spawn().unwrap();
+    command.arg(site.path("node.toml"));
+    let node = site.start(command);
     site.wait_for_node();
-    assert!(site.ping("a", "10.9.0.9"));
+    assert!(site.reaches("a", "10.9.0.9"));
     for words in [&["set", "vif", "a.0", "--rate", "5Mbit"][..], &["undo"], &["node", "reload"]] {
         assert!(site.weir(words).status.success(), "{words:?}");
     }
@@ -139,7 +135,7 @@ fn a_node_that_was_not_confirmed_is_not_started_again() {
     assert_eq!(key("RestartPreventExitStatus"), "4");
     let Some(site) = Site::up("weir-t-four", TOPOLOGY, POLICY) else { return };
     let node = site.run(&["--confirm", "200ms"]);
-    assert_eq!(node.wait_with_output().unwrap().status.code(), Some(4));
+    assert_eq!(node.end().status.code(), Some(4));
 }
 
 /// The calls of a name in a filter: a group's, or its own.

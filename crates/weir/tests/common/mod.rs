@@ -4,14 +4,42 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
+/// processor stands still for seconds at times.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether it holds, if need be after a while: [`PATIENCE`] at most.
+pub fn soon(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if holds() {
+            return true;
+        }
+        if start.elapsed() >= PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
 
 /// A lab whose node `sw` a Weir node runs in; gone with the value.
 pub struct Site {
     name: String,
     folder: PathBuf,
+    started: AtomicU32,
+}
+
+/// A program that runs beside the test. What it says goes to files: a pipe that nobody reads would
+/// stop it once it is full.
+pub struct Running {
+    child: Child,
+    /// Standard output, standard error.
+    said: [PathBuf; 2],
 }
 
 impl Site {
@@ -23,19 +51,17 @@ impl Site {
         }
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let site = Self { name: name.to_owned(), folder };
+        let site = Self { name: name.to_owned(), folder, started: AtomicU32::new(0) };
         site.write(policy);
         std::fs::write(site.path("lab.toml"), topology.replace("NAME", name)).unwrap();
         let up = site.weir(&["lab", "up", &site.path("lab.toml")]);
         assert!(up.status.success(), "{up:?}");
-        let start = Instant::now();
-        let all_up = |devices: &str| {
+        let all_up = || {
+            let devices = site.devices();
             let [links, up] = ["@if", "state UP"].map(|what| devices.matches(what).count());
             links > 0 && up == links
         };
-        while !all_up(&site.devices()) {
-            assert!(start.elapsed() < Duration::from_secs(3), "{}", site.devices());
-        }
+        assert!(soon(all_up), "{}", site.devices());
         Some(site)
     }
 
@@ -73,26 +99,46 @@ impl Site {
         command
     }
 
+    /// Starts a program beside the test.
+    pub fn start(&self, command: Command) -> Running {
+        self.start_by(command, |mut command| command.spawn().unwrap())
+    }
+
+    /// The same, started in a way of its own.
+    pub fn start_by(&self, mut command: Command, spawn: impl FnOnce(Command) -> Child) -> Running {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let said = ["out", "err"].map(|stream| self.folder.join(format!("said-{number}.{stream}")));
+        let [out, err] = [&said[0], &said[1]].map(|path| std::fs::File::create(path).unwrap());
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        Running { child: spawn(command), said }
+    }
+
     /// `weir node run` in the switch's namespace.
-    pub fn run(&self, arguments: &[&str]) -> Child {
+    pub fn run(&self, arguments: &[&str]) -> Running {
         let mut command = self.inside("sw", env!("CARGO_BIN_EXE_weir"));
         command.args(["node", "run", "--config", &self.path("node.toml")]).args(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        self.start(command)
+    }
+
+    /// `weir capture` of a vif, once it runs: what was sent before would not be in it.
+    pub fn capture(&self, vif: &str) -> Running {
+        let mut command = self.command(env!("CARGO_BIN_EXE_weir"));
+        command.args(["capture", vif]);
+        let capture = self.start(command);
+        assert!(soon(|| !capture.said().is_empty()), "no header of a capture");
+        capture
     }
 
     /// Waits until the node answers.
     pub fn wait_for_node(&self) {
-        let start = Instant::now();
-        while !self.weir(&["node", "status"]).status.success() {
-            assert!(start.elapsed() < Duration::from_secs(20), "the node does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let answers = || self.weir(&["node", "status"]).status.success();
+        assert!(soon(answers), "the node does not start");
     }
 
     /// Ends the node, which undoes everything.
-    pub fn stop(&self, node: Child) {
+    pub fn stop(&self, node: Running) {
         assert!(self.weir(&["node", "stop"]).status.success());
-        let ended = node.wait_with_output().unwrap();
+        let ended = node.end();
         assert!(ended.status.success(), "{ended:?}");
     }
 
@@ -101,7 +147,12 @@ impl Site {
         serde_json::from_slice(&self.weir(&["node", "status"]).stdout).unwrap()
     }
 
-    /// Whether an echo comes back.
+    /// Whether an echo comes back, if need be one of later ones: to show that there is a way.
+    pub fn reaches(&self, from: &str, to: &str) -> bool {
+        soon(|| self.ping(from, to))
+    }
+
+    /// Whether one of three echoes comes back: to show that there is no way.
     pub fn ping(&self, from: &str, to: &str) -> bool {
         let mut ping = self.inside(from, "ping");
         ping.args(["-q", "-c", "3", "-i", "0.2", "-W", "1", to]).output().unwrap().status.success()
@@ -109,10 +160,7 @@ impl Site {
 
     /// The switch's devices are as they were; their carriers take a while to say so.
     pub fn is_again(&self, before: &str) {
-        let start = Instant::now();
-        while self.devices() != before && start.elapsed() < Duration::from_secs(3) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        soon(|| self.devices() == before);
         assert_eq!(self.devices(), before);
     }
 
@@ -138,6 +186,44 @@ impl Site {
         let queues = self.inside("sw", "tc").args(["qdisc", "show"]).output().unwrap();
         let text = [links.stdout, queues.stdout].concat();
         String::from_utf8(text).unwrap()
+    }
+}
+
+impl Running {
+    /// What it has said so far on standard output.
+    pub fn said(&self) -> Vec<u8> {
+        std::fs::read(&self.said[0]).unwrap()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Ends it as Ctrl-C and a service manager do.
+    pub fn terminate(self) -> Output {
+        weir_host::process::terminate(&self.child);
+        self.end()
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(mut self) -> Output {
+        self.child.kill().unwrap();
+        self.end()
+    }
+
+    /// Waits for its end. One that does not end is killed, which its status says.
+    pub fn end(mut self) -> Output {
+        if !soon(|| !self.is_alive()) {
+            self.child.kill().unwrap();
+        }
+        let status = self.child.wait().unwrap();
+        let [stdout, stderr] = self.said.map(|path| std::fs::read(path).unwrap());
+        Output { status, stdout, stderr }
     }
 }
 
