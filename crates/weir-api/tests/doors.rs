@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -286,24 +287,63 @@ fn events_tell_the_policy_when_it_has_changed() {
         write!(stream, "{head}\r\nhost: localhost\r\n\r\n").unwrap();
         stream
     };
-    let (mut his, mut ours) = (listen(&tenant.0), listen(&all.0));
-    std::thread::sleep(std::time::Duration::from_millis(450));
+    let start = Instant::now();
+    // As many as may have come by now: one more than intervals, for the first comes at once.
+    let due = || usize::try_from(start.elapsed().as_millis() / 100).unwrap() + 1;
+    let [mut his, mut ours] = [&tenant, &all].map(|token| Listener::new(listen(&token.0)));
+    for listener in [&mut his, &mut ours] {
+        listener.hear("status", 3);
+        let [policy, status] =
+            ["event: policy", "event: status"].map(|event| listener.text.find(event));
+        assert!(policy.is_some() && policy < status, "{}", listener.text);
+        assert!(listener.count("status") <= due(), "{}", listener.text);
+    }
     let mut changed = site.node.policy.read().unwrap().as_ref().clone();
     changed.add_slice(weir_policy::Slice::new("lead"));
     *site.node.policy.write().unwrap() = Arc::new(changed);
-    std::thread::sleep(std::time::Duration::from_millis(450));
-    let heard = |stream: &mut TcpStream| {
-        let mut text = vec![0; 1 << 16];
-        let length = stream.read(&mut text).unwrap();
-        let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        let [policies, statuses] =
-            ["policy", "status"].map(|event| text.matches(&format!("event: {event}\n")).count());
-        assert!(text.find("event: policy").unwrap() < text.find("event: status").unwrap());
-        assert!((3..=14).contains(&statuses), "{statuses}");
-        policies
-    };
-    assert_eq!((heard(&mut his), heard(&mut ours)), (1, 2));
+    let before = due();
+    ours.hear("policy", 2);
+    // At least four of them were said after the change.
+    his.hear("status", before + 4);
+    assert_eq!((his.count("policy"), ours.count("policy")), (1, 2));
+    assert!(his.count("status") <= due(), "{} by {}", his.count("status"), due());
 }
+
+/// One who listens to events, and all that he has heard.
+struct Listener {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Listener {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, text: String::new() }
+    }
+
+    fn count(&self, event: &str) -> usize {
+        self.text.matches(&format!("event: {event}\n")).count()
+    }
+
+    /// Reads until so many of these have come.
+    fn hear(&mut self, event: &str, most: usize) {
+        let start = Instant::now();
+        let mut bytes = [0; 4096];
+        while self.count(event) < most {
+            let length = self.stream.read(&mut bytes).unwrap();
+            assert!(
+                length > 0 && start.elapsed() < PATIENCE,
+                "no {most} of {event}: {}",
+                self.text
+            );
+            self.text += &String::from_utf8_lossy(&bytes[..length]);
+        }
+    }
+}
+
+/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
+/// processor stands still for seconds at times.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Root's browser comes in with the address that was printed, another with the page alone.
 #[test]
@@ -341,9 +381,14 @@ fn who_asks_too_often_is_told_so() {
         println!("SKIPPED who_asks_too_often_is_told_so: only root needs no token");
         return;
     }
-    let answers: Vec<String> = (0..20).map(|_| site.over_unix(STATUS)).collect();
+    let start = Instant::now();
+    let answers: Vec<String> = (0..60).map(|_| site.over_unix(STATUS)).collect();
+    let seconds = start.elapsed().as_secs_f64();
     let slowed: Vec<_> = answers.iter().filter(|text| text.starts_with("HTTP/1.1 429 ")).collect();
-    assert!((10..20).contains(&slowed.len()), "{} of 20", slowed.len());
+    // Five at once, and five a second from then on.
+    let admitted = answers.len() - slowed.len();
+    assert!(admitted >= 5 && admitted as f64 <= 6.0 + 5.0 * seconds, "{admitted} in {seconds} s");
+    assert!(!slowed.is_empty(), "60 in {seconds} s");
     assert!(slowed[0].contains("more than 5 requests a second"), "{}", slowed[0]);
     assert!(slowed[0].contains("retry-after: 1"), "{}", slowed[0]);
 }

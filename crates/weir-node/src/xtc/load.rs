@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn routers_are_stepped_as_often_as_they_are_due() {
         let routers = vec![vec!["lo".to_owned()], vec!["no-such-0".to_owned()]];
-        let (period, time) = (Nanos::from_millis(20), Nanos::from_millis(200));
+        // Longer than a processor stands still that the machine's own host has given to others.
+        let (period, time) = (Nanos::from_millis(20), Nanos::from_secs(3));
         let cost = measure(&Many { routers, period, time });
         assert_eq!(cost.load.routers, 2);
         assert!(cost.samples >= 1 && cost.faults >= 1, "{cost:?}");
