@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{PATIENCE, Site, soon};
 use weir_host::cap::cgroup::Tree;
@@ -57,11 +57,11 @@ fn the_rights_that_the_drop_in_names_hold_routers() {
         println!("SKIPPED the_rights_that_the_drop_in_names_hold_routers: {error}");
         return;
     }
-    let mut process = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
-    site.write(&ROUTERS.replace("PROCESS", &process.id().to_string()));
+    let process = Process(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap());
+    site.write(&ROUTERS.replace("PROCESS", &process.0.id().to_string()));
     let before = site.devices();
-    let more = drop_in("CapabilityBoundingSet").to_lowercase().replace("cap_", "+");
-    let rights = format!("{},{more}", rights());
+    let more = drop_in("CapabilityBoundingSet").to_lowercase().replace("cap_", ",+");
+    let rights = format!("{}{more}", rights());
     // Not by `ip netns exec`, in whose mount namespace there are no control groups.
     let mut command = site.command("setpriv");
     command.args(["--no-new-privs", "--bounding-set", &rights, "--inh-caps", &rights]);
@@ -80,8 +80,6 @@ fn the_rights_that_the_drop_in_names_hold_routers() {
     }
     site.stop(node);
     site.is_again(&before);
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 /// No system call, no family of addresses, no namespace and no code that was written by itself
@@ -157,10 +155,20 @@ fn rights() -> String {
     names.fold("-all".to_owned(), |all, name| format!("{all},+{}", name.to_lowercase()))
 }
 
-/// What the drop-in for routers says of a key.
-fn drop_in(name: &str) -> &'static str {
+/// What the drop-in for routers says of a key, all its lines together.
+fn drop_in(name: &str) -> String {
     let text = include_str!("../../../packaging/systemd/xtc.conf");
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap()
+    text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect()
+}
+
+/// A process that stands for a router; ended with the value.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What the unit says of a key.
@@ -215,6 +223,7 @@ slice = "gold"
 
 [router.xtc]
 set_point = "10kpps"
+cap_max = "5%"
 actuator = "napi"
 namespace = "weir-t-wide-a"
 interface = [{ device = "a0", inside = "eth0" }]
