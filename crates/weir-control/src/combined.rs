@@ -4,16 +4,22 @@
 //! *Role*: holds a rate exactly, and drops what is beyond it before it costs anything, where the
 //! text's packets are carried up to the router first (§7.3). *Synopsis*: [`Combined::new`].
 //! *Behaviour*: the limit is the set-point, trimmed by feedback for packets that are lost, or made,
-//! behind it; where nobody meters what comes, it is the plain set-point. The cap is what the
-//! set-point costs and a headroom. It is raised at once where the rate falls short under it, and
-//! the log says where there is no more to get; while the rate is held it is not, whatever the
-//! router burns beside its packets. A router that drops its packets to be given more is bounded by
-//! the range and by [`CombinedConfig::cost_most`] alone.
+//! behind it: by the least of four errors in a row that have the same sign, so that what comes a
+//! little late, in the sample after, moves nothing. Where nobody meters what comes, it is the plain
+//! set-point. The cap is what the set-point costs and a headroom. It is raised at once where the
+//! rate falls short under it, and the log says where there is no more to get; while the rate is
+//! held it is not, whatever the router burns beside its packets. A router that drops its packets to
+//! be given more is bounded by the range and by [`CombinedConfig::cost_most`] alone.
+//!
+//! At another set-point a packet costs something else: at a hundredth of a router's capacity up to
+//! six times as much, since each one wakes it. So the ceiling comes down to six times what the new
+//! set-point would cost at the old price, and to its headroom when two samples have told the new.
 //!
 //! | parameter | default | why |
 //! |---|---|---|
 //! | headroom | 25 % | less 15 % of the cap it is still 1.25 · 0.85 = 1.06 of what is needed |
-//! | tolerance | 0.2 % | a fifth of the 1 % within which the rate is to be held |
+//! | least headroom | 3 % of a processor | a budget's slice: 1 ms in 33, where it is small |
+//! | tolerance | 0.5 %, and two packets | half of the 1 % within which the rate is to be held |
 //!
 //! *Cost*: a few multiplications a sample. *What it does not do*: work where ingress cannot be
 //! limited; [`crate::FeedForward`] does.
@@ -31,7 +37,10 @@ pub struct CombinedConfig {
     pub range: CapRange,
     /// What the ceiling has above what the set-point costs, in parts per million of it.
     pub headroom_ppm: u32,
-    /// Errors that the limit does not follow, in parts per million of the set-point.
+    /// The least of that.
+    pub headroom_least: CpuShare,
+    /// Errors that neither limit nor ceiling follows, in parts per million of the set-point; of
+    /// [`Self::TOLERANCE_PACKETS`] in a sample it follows none either.
     pub tolerance_ppm: u32,
     /// The CPU time a packet that the router was admitted with: its ceiling is not above what the
     /// set-point is worth at that. `None`: the range alone bounds it.
@@ -39,10 +48,20 @@ pub struct CombinedConfig {
 }
 
 impl CombinedConfig {
-    /// A headroom of 25 %, a tolerance of 0.2 %, any cost.
+    /// Packets that a sample may miss, or have too many, by when it was taken: one that was about
+    /// to pass, at each of its ends.
+    pub const TOLERANCE_PACKETS: u32 = 2;
+
+    /// A headroom of 25 %, at least 3 % of a processor, a tolerance of 0.5 %, any cost.
     #[must_use]
     pub const fn new(range: CapRange) -> Self {
-        Self { range, headroom_ppm: 250_000, tolerance_ppm: 2000, cost_most: None }
+        Self {
+            range,
+            headroom_ppm: 250_000,
+            headroom_least: CpuShare::from_percent(3),
+            tolerance_ppm: 5000,
+            cost_most: None,
+        }
     }
 }
 
@@ -59,8 +78,11 @@ pub struct Combined {
     micros: Option<f64>,
     /// The ceiling by what it would be with the plain headroom: what this router was seen to need.
     extra: f64,
-    /// Whether the limit was in force for the whole of the sample to come.
-    held: bool,
+    /// Samples since the set-point, or who set the cap, was another.
+    age: u32,
+    /// The least error of samples in a row that are off to the same side, and how many they are.
+    lasting: f64,
+    lasting_for: u32,
     told: Told,
 }
 
@@ -77,7 +99,9 @@ impl Combined {
             cap,
             micros: None,
             extra: 1.0,
-            held: false,
+            age: 0,
+            lasting: 0.0,
+            lasting_for: 0,
             told: Told::default(),
         }
     }
@@ -97,7 +121,7 @@ impl Combined {
             Some(_) => self.limits(sample) || (sample.loses() && self.near(sample)),
             None => self.near(sample),
         };
-        let short_of = |rate| Self::relative_to(rate, sample) < -self.tolerance();
+        let short_of = |rate| Self::relative_to(rate, sample) < 0.0 && self.counts(rate, sample);
         comes && short_of(self.set_point) && short_of(self.limit)
     }
 
@@ -119,8 +143,12 @@ impl Combined {
         packets * 1e9 / (rate * float(sample.span.as_nanos()).max(1.0))
     }
 
-    fn tolerance(&self) -> f64 {
-        f64::from(self.config.tolerance_ppm) / 1e6
+    /// Whether the sample is off `rate` by more than is tolerated.
+    fn counts(&self, rate: PacketRate, sample: &Sample) -> bool {
+        let relative = Self::relative_to(rate, sample).abs();
+        let expected = float(rate.as_pps()).max(1.0) * float(sample.span.as_nanos()) / 1e9;
+        relative > f64::from(self.config.tolerance_ppm) / 1e6
+            && relative * expected > f64::from(CombinedConfig::TOLERANCE_PACKETS)
     }
 
     fn follow(&mut self, sample: &Sample) {
@@ -130,10 +158,20 @@ impl Combined {
             return;
         }
         let relative = Self::relative_to(self.set_point, sample);
-        if relative.abs() > self.tolerance() && (relative > 0.0 || self.limits(sample)) {
-            self.trim = (self.trim - TRIM_GAIN * relative).clamp(TRIM_LEAST, TRIM_MOST);
+        let counts = self.counts(self.set_point, sample);
+        if !counts || (relative < 0.0 && !self.limits(sample)) {
+            self.lasting_for = 0;
+            return;
         }
-        self.limit = self.limited();
+        let same = self.lasting_for > 0 && relative * self.lasting > 0.0;
+        let less = relative.abs() < self.lasting.abs();
+        self.lasting = if !same || less { relative } else { self.lasting };
+        self.lasting_for = if same { self.lasting_for + 1 } else { 1 };
+        if self.lasting_for == LASTING {
+            self.trim = (self.trim - self.lasting).clamp(TRIM_LEAST, TRIM_MOST);
+            self.lasting_for = 0;
+            self.limit = self.limited();
+        }
     }
 
     fn limited(&self) -> PacketRate {
@@ -151,20 +189,35 @@ impl Combined {
         let seconds = float(sample.span.as_nanos()) / 1e9;
         let micros = f64::from(used.as_ppm()) * seconds / float(sample.packets);
         let known = *self.micros.get_or_insert(micros);
-        let gain = if micros > known { RISE_GAIN } else { FALL_GAIN };
+        let gain = match micros > known {
+            // What was known is of another set-point.
+            _ if self.age < FRESH => 1.0,
+            true => RISE_GAIN,
+            false => FALL_GAIN,
+        };
         let learned = known + gain * (micros - known);
         // While the rate is held, what is used may be burnt as well as needed: it is learned as far
         // as the ceiling need not rise for it.
         let short = self.falls_short(sample);
-        let held = f64::from(self.cap.as_ppm()) / self.needed(1.0).max(f64::MIN_POSITIVE);
-        let learned = if short { learned } else { learned.min(held.max(known)) };
+        let learned = if short { learned } else { learned.min(self.worth(self.cap).max(known)) };
         self.micros = Some(learned);
     }
 
     /// What the set-point needs, headroom and all, in parts per million of a processor.
     fn needed(&self, micros: f64) -> f64 {
-        let headroom = 1.0 + f64::from(self.config.headroom_ppm) / 1e6;
-        float(self.limit.as_pps()) * micros * headroom * self.extra
+        let plain = float(self.limit.as_pps()) * micros;
+        (plain * self.factor()).max(plain + f64::from(self.config.headroom_least.as_ppm()))
+    }
+
+    /// The dearest packet for which a cap is enough.
+    fn worth(&self, cap: CpuShare) -> f64 {
+        let cap = f64::from(cap.as_ppm());
+        let plain = (cap / self.factor()).min(cap - f64::from(self.config.headroom_least.as_ppm()));
+        plain.max(0.0) / float(self.limit.as_pps()).max(1.0)
+    }
+
+    fn factor(&self) -> f64 {
+        (1.0 + f64::from(self.config.headroom_ppm) / 1e6) * self.extra
     }
 
     /// The nearest of the range, up to what was admitted.
@@ -202,7 +255,7 @@ impl Combined {
         if wanted > self.cap {
             self.cap = wanted;
             Reason::CeilingRaised
-        } else if far {
+        } else if far && self.age >= FRESH {
             self.cap = wanted;
             Reason::CeilingLowered
         } else {
@@ -232,10 +285,10 @@ impl Controller for Combined {
         let starved = self.is_starved(sample);
         let mut reason = self.step_ceiling(sample, starved);
         // A rate that the ceiling holds down, or from before the limit, says nothing about it.
-        if self.held && !starved {
+        if self.age > 0 && !starved {
             self.follow(sample);
         }
-        self.held = true;
+        self.age = self.age.saturating_add(1);
         if reason == Reason::Limit && !self.limits(sample) {
             reason = Reason::NoDemand;
         }
@@ -250,15 +303,17 @@ impl Controller for Combined {
         }
         self.set_point = set_point;
         self.limit = self.limited();
-        self.held = false;
+        (self.age, self.lasting_for) = (0, 0);
         // Down at once as well: what the ceiling is for is that nobody takes more than he may.
-        self.cap = self.ceiling();
+        let roomy = self.micros.map(|micros| self.nearest(self.needed(micros) * ROOM));
+        let roomy = roomy.map_or(self.cap, |roomy| roomy.min(self.cap));
+        self.cap = self.ceiling().max(roomy);
         self.act(now, Reason::Limit)
     }
 
     fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
         self.cap = self.config.range.clamp(in_force.cap);
-        self.held = false;
+        (self.age, self.lasting_for) = (0, 0);
         self.told.forget();
         // One that knows something was given the sample before: it is not to be learned twice.
         if let Some(sample) = sample.filter(|_| self.micros.is_none()) {
@@ -271,8 +326,13 @@ impl Controller for Combined {
     }
 }
 
-/// Half of the error each sample: gone after a few, and no larger than before on noise.
-const TRIM_GAIN: f64 = 0.5;
+/// Samples that are off to the same side before the limit follows: what a pause of the machine
+/// holds up is missing in one sample and too much in the next.
+const LASTING: u32 = 4;
+/// Samples after which the cost of a packet at this set-point is known.
+const FRESH: u32 = 2;
+/// What a packet may cost more at another set-point: measured 4 µs at capacity, 25 µs at 1 % of it.
+const ROOM: f64 = 6.0;
 /// A router that makes packets (multicast) is held to its rate all the same, down to half.
 const TRIM_LEAST: f64 = 0.5;
 /// A router that drops some by its own rules gets a little more; who drops more means it.
