@@ -19,6 +19,7 @@ pub mod load;
 mod manager;
 mod parts;
 mod readings;
+pub mod sim;
 mod status;
 mod thread;
 

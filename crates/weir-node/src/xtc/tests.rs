@@ -2,173 +2,21 @@
 //! The manager on simulated routers, meters and actuators, in virtual time: each thing that can go
 //! wrong has a name, leaves the router safe, and passes without a person.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::ops::{Deref, DerefMut};
 
-use weir_control::CapRange;
-use weir_control::manage::{Phase, Reading};
-use weir_control::plant::{Plant, Router};
-use weir_host::cap::{Actuator, CapError};
-use weir_policy::{Draft, Edit, Place, Policy};
-use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+use weir_control::manage::Phase;
+use weir_policy::{Edit, Place};
+use weir_units::{CpuShare, Nanos};
 
+use super::sim::{SimNode, SimRouter};
 use super::*;
 
 mod changed;
 
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// A router, its meters and what caps it.
-struct Sim {
-    router: Router,
-    reading: Reading,
-    cap: Option<CpuShare>,
-    limit: Option<PacketRate>,
-    sets: u64,
-    /// The meter stands still.
-    frozen: bool,
-    /// Its interfaces are not there.
-    no_device: bool,
-    /// Its process is not there.
-    dead: bool,
-    /// What caps it says no.
-    refuses: bool,
-    /// Nobody else has it.
-    free: bool,
-}
-
-/// All of them.
-#[derive(Default)]
-struct World {
-    routers: BTreeMap<String, Sim>,
-    counted: Vec<Counted>,
-    limit_fails: bool,
-    passes: u64,
-}
-
-#[derive(Clone)]
-struct Shared(Arc<Mutex<World>>);
-
-struct Cap(Shared, String);
-
-impl Shared {
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap()
-    }
-
-    fn sim<T>(&self, name: &str, what: impl FnOnce(&mut Sim) -> T) -> T {
-        what(self.world().routers.get_mut(name).unwrap())
-    }
-}
-
-impl Readings for Shared {
-    fn follow(&mut self, routers: &[Counted]) {
-        self.world().counted = routers.to_vec();
-    }
-
-    fn collect(&mut self, now: Instant) -> Instant {
-        self.world().passes += 1;
-        now
-    }
-
-    fn of(&mut self, router: usize) -> Result<Reading, String> {
-        let world = self.world();
-        let sim = &world.routers[&world.counted[router].router];
-        if sim.no_device { Err("device v0: not there".to_owned()) } else { Ok(sim.reading) }
-    }
-}
-
-impl Hands for Shared {
-    fn take(&mut self, wanted: &Wanted) -> Result<Held, String> {
-        let name = wanted.router.clone();
-        self.sim(&name, |sim| {
-            if sim.dead {
-                return Err("process 17: not there".to_owned());
-            }
-            sim.free = false;
-            Ok(())
-        })?;
-        let cap = Cap(self.clone(), name.clone());
-        Ok(Held { actuator: Box::new(cap), cpu: Box::new(Cap(self.clone(), name)) })
-    }
-
-    fn give_back(&mut self, router: &str) -> Result<(), String> {
-        self.sim(router, |sim| {
-            sim.free = true;
-            sim.cap = None;
-        });
-        Ok(())
-    }
-
-    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
-        if self.world().limit_fails {
-            return Err("the worker did not answer within 5 s".to_owned());
-        }
-        limits.iter().for_each(|(name, limit)| self.sim(name, |sim| sim.limit = *limit));
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-impl Cap {
-    fn gone(sim: &Sim) -> Result<(), CapError> {
-        if sim.dead { Err(CapError::Gone { what: "process 17".to_owned() }) } else { Ok(()) }
-    }
-}
-
-impl Actuator for Cap {
-    fn name(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn range(&self) -> CapRange {
-        CapRange::WHOLE
-    }
-
-    fn period(&self) -> Nanos {
-        Nanos::from_millis(10)
-    }
-
-    fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
-        self.0.sim(&self.1, |sim| Self::gone(sim).map(|()| sim.cap))
-    }
-
-    fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
-        self.0.sim(&self.1, |sim| {
-            Self::gone(sim)?;
-            if sim.refuses {
-                let (what, answer) = ("write 1000".to_owned(), "EBUSY".to_owned());
-                return Err(CapError::Refused { what, answer });
-            }
-            sim.sets += 1;
-            sim.cap = Some(cap);
-            Ok(cap)
-        })
-    }
-
-    fn release(&mut self) -> Result<(), CapError> {
-        self.0.sim(&self.1, |sim| sim.cap = None);
-        Ok(())
-    }
-}
-
-impl Cpu for Cap {
-    fn used(&mut self) -> Result<Option<Nanos>, CapError> {
-        self.0.sim(&self.1, |sim| Self::gone(sim).map(|()| sim.reading.cpu))
-    }
-}
-
-/// A node in virtual time.
-struct Node {
-    world: Shared,
-    manager: Manager,
-    document: Draft,
-    now: Instant,
-    notes: Vec<String>,
-}
+/// A simulated node, of which nothing is refused.
+struct Node(SimNode);
 
 /// Router `a` is held at ingress under a ceiling, `b` by its cap alone, `c` not yet.
 const TEXT: &str = r#"
@@ -206,67 +54,23 @@ interface = [{ device = "v2" }]
 
 impl Node {
     fn new() -> Self {
-        let world = Shared(Arc::default());
-        for (seed, name) in ["a", "b", "c"].iter().enumerate() {
-            let plant = Plant { noise_ppm: 10_000, knee: 50, ..Plant::LIKE_TABLE_1 };
-            let sim = Sim {
-                router: Router::new(plant, seed as u64),
-                reading: Reading { offered: Some(0), cpu: Some(Nanos::ZERO), ..Reading::default() },
-                cap: None,
-                limit: None,
-                sets: 0,
-                frozen: false,
-                no_device: false,
-                dead: false,
-                refuses: false,
-                free: true,
-            };
-            world.world().routers.insert((*name).to_owned(), sim);
-        }
-        let manager = Manager::new(Box::new(world.clone()), Box::new(world.clone()));
-        let (document, _) = Draft::parse(TEXT).unwrap();
-        let now = Instant::from_nanos(1_000_000_000);
-        let mut node = Self { world, manager, document, now, notes: Vec::new() };
-        node.manager.follow(node.now, &node.policy());
-        node
+        Self(SimNode::new(TEXT).unwrap())
     }
 
-    fn policy(&self) -> Policy {
-        self.document.policy().unwrap()
+    fn sim<T>(&self, name: &str, what: impl FnOnce(&mut SimRouter) -> T) -> T {
+        self.world.router(name, what).unwrap()
     }
 
-    /// Changes a key of a router, as the interface does.
     fn set(&mut self, router: &str, key: &str, value: impl Into<serde_json::Value>) {
-        let place = Place::of("router", router, &format!("xtc.{key}"));
-        self.document.apply(&Edit::set(place, value)).unwrap();
-        self.manager.follow(self.now, &self.policy());
+        self.0.set(router, key, value).unwrap();
     }
 
-    /// All routers forward for a period, then what is due is stepped.
     fn run(&mut self, periods: u32) {
-        for _ in 0..periods {
-            self.now += PERIOD;
-            for sim in self.world.world().routers.values_mut() {
-                let cap = sim.cap.unwrap_or(CpuShare::ONE);
-                let sample = sim.router.run(cap, sim.limit, PERIOD);
-                if sim.frozen {
-                    continue;
-                }
-                let more = |old: Option<u64>, new: Option<u64>| Some(old? + new?);
-                sim.reading = Reading {
-                    at: self.now,
-                    packets: sim.reading.packets.wrapping_add(sample.packets),
-                    offered: more(sim.reading.offered, sample.offered),
-                    cpu: sim.reading.cpu.zip(sample.cpu).map(|(old, new)| old.saturating_add(new)),
-                };
-            }
-            self.manager.tick(self.now);
-            self.notes.extend(self.manager.take_notes());
-        }
+        (0..periods).for_each(|_| self.0.run(PERIOD));
     }
 
     fn status(&self, router: &str) -> RouterStatus {
-        self.manager.status(Some(router)).pop().unwrap()
+        self.0.status(router).unwrap()
     }
 
     fn rate(&self, router: &str) -> u64 {
@@ -278,9 +82,23 @@ impl Node {
         off * 20 <= rate
     }
 
-    /// Whether a decision of the last so many says that.
+    /// Whether a decision says that.
     fn says(&self, router: &str, text: &str) -> bool {
-        self.manager.log(router, 1000).unwrap().iter().any(|line| line.text.contains(text))
+        self.0.says(router, text) > 0
+    }
+}
+
+impl Deref for Node {
+    type Target = SimNode;
+
+    fn deref(&self) -> &SimNode {
+        &self.0
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut SimNode {
+        &mut self.0
     }
 }
 
@@ -293,8 +111,8 @@ fn routers_are_held_and_one_pass_serves_all() {
     assert_eq!((a.phase, b.phase, c.phase), (Some(Phase::Active), Some(Phase::Active), None));
     assert!(a.limit.is_some() && b.limit.is_none(), "{a:?} {b:?}");
     assert_eq!((a.actuator, c.actuator), ("simulated", "cgroup"));
-    assert!(node.world.sim("c", |sim| sim.free), "what is off is left alone");
-    let passes = node.world.world().passes;
+    assert!(node.sim("c", |sim| sim.free), "what is off is left alone");
+    let passes = node.world.passes();
     assert!((19..=21).contains(&passes), "one for both: {passes}");
     assert_eq!(node.manager.load().late, 0);
     assert!(node.notes.iter().all(|line| line.ends_with("held by simulated")), "{:?}", node.notes);
@@ -302,9 +120,10 @@ fn routers_are_held_and_one_pass_serves_all() {
     assert_eq!(newest.len(), 3);
     assert!(newest[2].error_pps.is_some() && newest[2].action.is_some(), "{newest:?}");
     assert_eq!(node.manager.log("none", 3), None);
-    node.manager.end_all(node.now).unwrap();
+    let now = node.now;
+    node.manager.end_all(now).unwrap();
     for name in ["a", "b"] {
-        node.world.sim(name, |sim| assert!(sim.free && sim.cap.is_none() && sim.limit.is_none()));
+        node.sim(name, |sim| assert!(sim.free && sim.cap.is_none() && sim.limit.is_none()));
     }
 }
 
@@ -321,15 +140,15 @@ fn every_verb_takes_effect_within_one_sample() {
     assert!(node.holds("b", 30_000), "{}", node.rate("b"));
     // Paused: the cap stays, whatever comes.
     node.set("b", "state", "paused");
-    let sets = node.world.sim("b", |sim| sim.sets);
+    let sets = node.sim("b", |sim| sim.sets);
     node.run(10);
     assert_eq!(node.status("b").phase, Some(Phase::Paused));
-    assert_eq!(node.world.sim("b", |sim| sim.sets), sets);
+    assert_eq!(node.sim("b", |sim| sim.sets), sets);
     node.set("b", "state", "active");
     assert_eq!(node.status("b").phase, Some(Phase::Active));
     // Off: no cap, no limit, the host's own again.
     node.set("a", "state", "off");
-    node.world.sim("a", |sim| assert!(sim.free && sim.limit.is_none() && sim.cap.is_none()));
+    node.sim("a", |sim| assert!(sim.free && sim.limit.is_none() && sim.cap.is_none()));
     node.run(1);
     assert_eq!(node.status("a").phase, Some(Phase::Inactive));
     node.set("a", "state", "active");
@@ -351,9 +170,8 @@ fn every_verb_takes_effect_within_one_sample() {
     assert!(node.holds("b", 30_000) && node.says("b", "sample every 200ms"));
     // A router that the policy does not have any more.
     let gone = Edit::unset(Place::of("router", "b", "xtc"));
-    node.document.apply(&gone).unwrap();
-    node.manager.follow(node.now, &node.policy());
-    node.world.sim("b", |sim| assert!(sim.free && sim.cap.is_none()));
+    node.edit(&[gone]).unwrap();
+    node.sim("b", |sim| assert!(sim.free && sim.cap.is_none()));
     assert_eq!(node.manager.log("b", 1), None);
     assert!(node.notes.iter().all(|line| line.ends_with("held by simulated")), "{:?}", node.notes);
 }
@@ -362,16 +180,16 @@ fn every_verb_takes_effect_within_one_sample() {
 fn a_meter_that_stands_still_is_named_released_and_trusted_again() {
     let mut node = Node::new();
     node.run(20);
-    let cap = node.world.sim("b", |sim| sim.cap);
-    node.world.sim("b", |sim| sim.frozen = true);
+    let cap = node.sim("b", |sim| sim.cap);
+    node.sim("b", |sim| sim.frozen = true);
     node.run(5);
-    assert_eq!(node.world.sim("b", |sim| sim.cap), cap, "for a while the last cap stays");
+    assert_eq!(node.sim("b", |sim| sim.cap), cap, "for a while the last cap stays");
     assert!(node.says("b", "stale reading"));
     node.run(10);
     assert_eq!(node.status("b").phase, Some(Phase::Released));
-    assert_eq!(node.world.sim("b", |sim| sim.cap), None);
+    assert_eq!(node.sim("b", |sim| sim.cap), None);
     assert!(node.holds("a", 40_000), "the others do not notice");
-    node.world.sim("b", |sim| sim.frozen = false);
+    node.sim("b", |sim| sim.frozen = false);
     node.run(10);
     assert!(node.holds("b", 20_000) && node.status("b").faults > 5, "{}", node.rate("b"));
 }
@@ -380,13 +198,13 @@ fn a_meter_that_stands_still_is_named_released_and_trusted_again() {
 fn counters_that_wrap_or_begin_anew_are_told_apart() {
     let mut node = Node::new();
     node.run(10);
-    node.world.sim("b", |sim| sim.reading.packets = u64::MAX - 2500);
+    node.sim("b", |sim| sim.reading.packets = u64::MAX - 2500);
     node.run(1);
     assert!(node.says("b", "impossible reading"));
     let faults = node.status("b").faults;
     node.run(3);
     assert_eq!(node.status("b").faults, faults, "a wrap is none");
-    node.world.sim("b", |sim| sim.reading.packets = 0);
+    node.sim("b", |sim| sim.reading.packets = 0);
     node.run(1);
     assert!(node.says("b", "counters went back"), "{:?}", node.manager.log("b", 5));
     node.run(5);
@@ -397,17 +215,17 @@ fn counters_that_wrap_or_begin_anew_are_told_apart() {
 fn an_actuator_that_refuses_is_tried_again() {
     let mut node = Node::new();
     node.run(20);
-    let cap = node.world.sim("b", |sim| sim.cap);
-    node.world.sim("b", |sim| {
+    let cap = node.sim("b", |sim| sim.cap);
+    node.sim("b", |sim| {
         sim.refuses = true;
         sim.router.plant.stolen_ppm = 300_000;
     });
     node.run(5);
-    assert_eq!(node.world.sim("b", |sim| sim.cap), cap, "the last cap stays");
+    assert_eq!(node.sim("b", |sim| sim.cap), cap, "the last cap stays");
     assert!(node.says("b", "actuator failed: cannot write 1000: EBUSY"));
     node.run(20);
     assert!(node.says("b", "released: no cap") && node.status("b").failures > 3);
-    node.world.sim("b", |sim| sim.refuses = false);
+    node.sim("b", |sim| sim.refuses = false);
     node.run(30);
     assert!(node.holds("b", 20_000), "{}", node.rate("b"));
     let told = node.notes.iter().filter(|line| line.contains("EBUSY")).count();
@@ -418,12 +236,12 @@ fn an_actuator_that_refuses_is_tried_again() {
 fn a_limit_that_cannot_be_said_is_a_failure_of_its_router() {
     let mut node = Node::new();
     node.run(10);
-    node.world.world().limit_fails = true;
+    node.world.refuse_limits(true);
     node.set("a", "set_point", "60kpps");
     assert!(node.says("a", "the worker did not answer"));
     node.run(3);
     assert!(node.holds("a", 40_000), "what was in force still is: {}", node.rate("a"));
-    node.world.world().limit_fails = false;
+    node.world.refuse_limits(false);
     node.run(25);
     assert!(node.holds("a", 60_000), "{}", node.rate("a"));
 }
@@ -433,7 +251,7 @@ fn a_limit_that_cannot_be_said_is_a_failure_of_its_router() {
 fn a_router_that_dies_comes_back_without_a_person() {
     let mut node = Node::new();
     node.run(20);
-    node.world.sim("b", |sim| sim.dead = true);
+    node.sim("b", |sim| sim.dead = true);
     node.run(1);
     let status = node.status("b");
     assert_eq!(
@@ -446,16 +264,16 @@ fn a_router_that_dies_comes_back_without_a_person() {
     node.run(300);
     let told = node.notes.iter().filter(|line| line.contains("process 17")).count();
     assert!(told <= 2, "{:?}", node.notes);
-    node.world.sim("b", |sim| sim.dead = false);
+    node.sim("b", |sim| sim.dead = false);
     node.run(130);
     assert!(node.holds("b", 20_000), "{} {:?}", node.rate("b"), node.status("b"));
     assert_eq!(node.status("b").taken, 2);
     // The same for its interfaces.
-    node.world.sim("b", |sim| sim.no_device = true);
+    node.sim("b", |sim| sim.no_device = true);
     node.run(3);
     assert_eq!(node.status("b").trouble.as_deref(), Some("device v0: not there"));
     assert!(node.says("b", "the router or its meter is not there"));
-    node.world.sim("b", |sim| sim.no_device = false);
+    node.sim("b", |sim| sim.no_device = false);
     node.run(10);
     assert!(node.holds("b", 20_000) && node.status("b").trouble.is_none());
 }
@@ -464,12 +282,12 @@ fn a_router_that_dies_comes_back_without_a_person() {
 #[test]
 fn a_router_that_comes_late_is_held() {
     let mut node = Node::new();
-    node.world.sim("c", |sim| sim.dead = true);
+    node.sim("c", |sim| sim.dead = true);
     node.set("c", "state", "active");
     node.run(20);
     let status = node.status("c");
     assert_eq!((status.phase, status.trouble.as_deref()), (None, Some("process 17: not there")));
-    node.world.sim("c", |sim| sim.dead = false);
+    node.sim("c", |sim| sim.dead = false);
     node.run(200);
     assert!(node.holds("c", 20_000), "{:?}", node.status("c"));
 }
@@ -500,14 +318,13 @@ fn an_impossible_set_point_harms_nobody() {
     node.run(10);
     node.set("b", "set_point", "150Mpps");
     node.run(20);
-    assert_eq!(node.world.sim("b", |sim| sim.cap), Some(CpuShare::ONE));
+    assert_eq!(node.sim("b", |sim| sim.cap), Some(CpuShare::ONE));
     assert!(node.holds("a", 40_000));
     node.set("b", "set_point", "20kpps");
     node.run(10);
     assert!(node.holds("b", 20_000));
     let refused = Edit::set(Place::of("router", "a", "xtc.set_point"), "95kpps");
-    node.document.apply(&refused).unwrap();
-    let problem = node.document.policy().unwrap_err().to_string();
+    let problem = node.edit(&[refused]).unwrap_err();
     assert!(problem.contains("95kpps is more than receive.max_pps, 90kpps"), "{problem}");
 }
 
@@ -515,12 +332,11 @@ fn an_impossible_set_point_harms_nobody() {
 #[test]
 fn a_dry_run_decides_and_touches_nothing() {
     let mut node = Node::new();
-    node.document.apply(&Edit::set(Place::of("xtc", "", "dry_run"), true)).unwrap();
-    node.manager.follow(node.now, &node.policy());
-    let sets = node.world.sim("b", |sim| sim.sets);
+    node.edit(&[Edit::set(Place::of("xtc", "", "dry_run"), true)]).unwrap();
+    let sets = node.sim("b", |sim| sim.sets);
     node.run(20);
-    node.world.sim("b", |sim| assert_eq!((sim.sets, sim.cap), (sets, None)));
-    node.world.sim("a", |sim| assert_eq!(sim.limit, None));
+    node.sim("b", |sim| assert_eq!((sim.sets, sim.cap), (sets, None)));
+    node.sim("a", |sim| assert_eq!(sim.limit, None));
     let status = node.status("a");
     assert!(status.dry_run && status.samples > 15 && status.commands == 0, "{status:?}");
     assert!(node.says("a", "limit 40kpps"), "{:?}", node.manager.log("a", 3));

@@ -3,23 +3,21 @@
 
 use super::*;
 
-fn sim<T>(node: &Node, name: &str, what: impl FnOnce(&mut Sim) -> T) -> T {
-    node.world.sim(name, what)
-}
-
 /// A node whose router `b` has a fixed cap, which decides the same again and again, and is not
 /// released for five seconds.
 fn fixed() -> Node {
     let mut node = Node::new();
-    node.document.apply(&Edit::set(Place::of("xtc", "", "release_after"), "5s")).unwrap();
     let map =
         serde_json::json!([{ "rate": "1pps", "cap": "1%" }, { "rate": "20kpps", "cap": "20%" }]);
     let place = |key| Place::of("router", "b", key);
-    node.document.apply(&Edit::set(place("xtc.map"), map)).unwrap();
-    node.document.apply(&Edit::set(place("xtc.controller"), "fixed")).unwrap();
-    node.manager.follow(node.now, &node.policy());
+    let edits = [
+        Edit::set(Place::of("xtc", "", "release_after"), "5s"),
+        Edit::set(place("xtc.map"), map),
+        Edit::set(place("xtc.controller"), "fixed"),
+    ];
+    node.edit(&edits).unwrap();
     node.run(20);
-    assert_eq!(sim(&node, "b", |sim| sim.cap), Some(CpuShare::from_percent(20)));
+    assert_eq!(node.sim("b", |sim| sim.cap), Some(CpuShare::from_percent(20)));
     node
 }
 
@@ -29,16 +27,16 @@ fn a_router_that_is_back_soon_has_its_cap_again() {
     for state in ["active", "paused"] {
         let mut node = fixed();
         node.set("b", "state", state);
-        let cap = sim(&node, "b", |sim| sim.cap);
-        sim(&node, "b", |sim| sim.dead = true);
+        let cap = node.sim("b", |sim| sim.cap);
+        node.sim("b", |sim| sim.dead = true);
         node.run(3);
         let status = node.status("b");
         assert_eq!((status.lost, status.cap), (1, None), "what is not there has no cap");
-        assert_eq!(sim(&node, "b", |sim| sim.cap), None);
-        sim(&node, "b", |sim| sim.dead = false);
+        assert_eq!(node.sim("b", |sim| sim.cap), None);
+        node.sim("b", |sim| sim.dead = false);
         node.run(12);
         let status = node.status("b");
-        assert_eq!((status.taken, sim(&node, "b", |sim| sim.cap)), (2, cap), "{state}");
+        assert_eq!((status.taken, node.sim("b", |sim| sim.cap)), (2, cap), "{state}");
         assert_eq!((status.cap, status.state), (cap, state));
         assert!(node.says("b", "recovered: last cap set again"));
         assert!(!node.says("b", "released"));
@@ -49,14 +47,14 @@ fn a_router_that_is_back_soon_has_its_cap_again() {
 #[test]
 fn a_ceiling_comes_back_with_its_router() {
     let mut node = fixed();
-    let (cap, limit) = sim(&node, "a", |sim| (sim.cap, sim.limit));
+    let (cap, limit) = node.sim("a", |sim| (sim.cap, sim.limit));
     assert!(cap.is_some() && limit.is_some());
-    sim(&node, "a", |sim| sim.dead = true);
+    node.sim("a", |sim| sim.dead = true);
     node.run(3);
-    assert_eq!(sim(&node, "a", |sim| (sim.cap, sim.limit)), (None, limit));
-    sim(&node, "a", |sim| sim.dead = false);
+    assert_eq!(node.sim("a", |sim| (sim.cap, sim.limit)), (None, limit));
+    node.sim("a", |sim| sim.dead = false);
     node.run(10);
-    assert!(sim(&node, "a", |sim| sim.cap.is_some() && sim.limit == limit));
+    assert!(node.sim("a", |sim| sim.cap.is_some() && sim.limit == limit));
 }
 
 /// What is asked for while nothing is held is what holds the router when it is back: off, or gone.
@@ -66,13 +64,13 @@ fn a_controller_that_is_changed_meanwhile_is_used() {
     node.set("b", "state", "off");
     node.set("b", "map", serde_json::json!([{ "rate": "20kpps", "cap": "30%" }]));
     node.set("b", "state", "active");
-    assert_eq!(sim(&node, "b", |sim| sim.cap), Some(CpuShare::from_percent(30)));
+    assert_eq!(node.sim("b", |sim| sim.cap), Some(CpuShare::from_percent(30)));
     // The same with another kind, while its process is away.
-    sim(&node, "b", |sim| sim.dead = true);
+    node.sim("b", |sim| sim.dead = true);
     node.run(2);
     node.set("b", "controller", "feed-forward");
     assert_eq!(node.status("b").controller, "fixed", "as long as nothing is held");
-    sim(&node, "b", |sim| sim.dead = false);
+    node.sim("b", |sim| sim.dead = false);
     node.run(20);
     assert_eq!(node.status("b").controller, "feed-forward");
     assert!(node.holds("b", 20_000) && node.says("b", "switch to feed-forward"));
@@ -108,10 +106,9 @@ fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
 #[test]
 fn a_trouble_is_over_by_its_own_success_alone() {
     let mut node = Node::new();
-    node.document.apply(&Edit::set(Place::of("xtc", "", "release_after"), "5s")).unwrap();
-    node.manager.follow(node.now, &node.policy());
+    node.edit(&[Edit::set(Place::of("xtc", "", "release_after"), "5s")]).unwrap();
     node.run(20);
-    sim(&node, "b", |sim| sim.refuses = true);
+    node.sim("b", |sim| sim.refuses = true);
     node.set("b", "set_point", "10kpps");
     node.run(3);
     let status = node.status("b");
@@ -121,13 +118,13 @@ fn a_trouble_is_over_by_its_own_success_alone() {
     let log = node.manager.log("b", 10).unwrap();
     let failed = log.iter().find(|line| line.text.contains("EBUSY")).unwrap();
     assert!(failed.plain.contains("actuator failed: its cap or limit cannot be set; cap stays"));
-    sim(&node, "b", |sim| sim.refuses = false);
+    node.sim("b", |sim| sim.refuses = false);
     node.run(3);
     assert_eq!(node.status("b").trouble_kind, None);
-    sim(&node, "b", |sim| sim.no_device = true);
+    node.sim("b", |sim| sim.no_device = true);
     node.run(1);
     assert_eq!(node.status("b").trouble_kind, Some(Trouble::Reading));
-    sim(&node, "b", |sim| sim.no_device = false);
+    node.sim("b", |sim| sim.no_device = false);
     node.run(1);
     assert_eq!(node.status("b").trouble_kind, None);
 }
@@ -141,9 +138,9 @@ fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
         let mut node = fixed();
         node.set("b", "state", "off");
         node.set("b", "cap_max", "20%");
-        sim(&node, "b", |sim| sim.cap = before);
+        node.sim("b", |sim| sim.cap = before);
         node.set("b", "state", "active");
-        assert_eq!(sim(&node, "b", |sim| sim.cap), twenty, "{before:?}");
+        assert_eq!(node.sim("b", |sim| sim.cap), twenty, "{before:?}");
         assert_eq!(node.status("b").cap, twenty);
     }
 }
