@@ -348,6 +348,22 @@ impl Entry {
         }
     }
 
+    /// Puts back the cap that was in force before a command whose limit could not be said: a
+    /// command is in force as a whole or not at all.
+    pub(crate) fn take_back(&mut self) {
+        let before = self
+            .instance
+            .as_ref()
+            .map(Instance::status)
+            .filter(|of| matches!(of.phase, Phase::Active | Phase::Paused) && !of.lost);
+        let Some(before) = before.and_then(|of| of.in_force) else { return };
+        let Some(held) = &mut self.held else { return };
+        if self.cap.is_some_and(|(asked, _)| asked != before.cap) {
+            // What the actuator refuses now is set by the next command.
+            self.cap = held.actuator.set(before.cap).ok().map(|holds| (before.cap, holds));
+        }
+    }
+
     /// What came of a command.
     pub(crate) fn outcome(&mut self, now: Instant, outcome: Result<(), &str>) {
         if outcome.is_ok() {

@@ -354,6 +354,7 @@ impl Manager {
                 }
                 Err(why) => {
                     entry.outcome(now, Err(why));
+                    entry.take_back();
                     let news = entry.is_troubled(Trouble::Command, why.clone());
                     self.note_of(at, why, news);
                 }
