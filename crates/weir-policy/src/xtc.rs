@@ -22,6 +22,9 @@ use crate::format::{Factor, Text};
 pub struct Xtc {
     /// Decides and logs, and touches nothing.
     pub dry_run: bool,
+    /// Shares the node's capacity among routers without a set-point while they contend for it, and
+    /// punishes those that do not yield.
+    pub police: bool,
     /// How long the last cap stays while nothing is known, or nothing can be set.
     pub release_after: Nanos,
     /// Decisions that are kept of each router, 1 to 10 000.
@@ -33,7 +36,7 @@ pub struct Xtc {
 /// How one router is held at a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterXtc {
-    /// The rate; `None` while the state is off.
+    /// The rate; `None` while the state is off, or where the node polices.
     pub set_point: Option<PacketRate>,
     /// Whether it is held.
     pub state: XtcState,
@@ -144,6 +147,11 @@ pub(crate) struct XtcTable {
     /// Decide and log, and touch nothing.
     #[schemars(extend("default" = false))]
     dry_run: Option<bool>,
+    /// Share the node's `capacity` among routers that have no `set_point` while they contend for
+    /// it, by `receive.min_pps`, `max_pps` and `priority` and by what each uses; early drop, a
+    /// lower set-point, a stop for routers that do not yield.
+    #[schemars(extend("default" = false))]
+    police: Option<bool>,
     /// How long the last cap of a router stays while nothing is known of it, or nothing can be set;
     /// then it is taken away, and set again when that is over.
     #[schemars(extend("default" = RELEASE_AFTER.to_string()))]
@@ -165,7 +173,7 @@ pub(crate) struct XtcTable {
 pub(crate) struct RouterXtcTable {
     /// The rate, within `receive.min_pps` and `receive.max_pps` of the router.
     #[schemars(extend("x-minimum" = 1, "x-maximum" = RATE_MOST.as_pps()))]
-    #[schemars(extend("x-default" = "none: then `state` must be \"off\""))]
+    #[schemars(extend("x-default" = "none: `xtc.police` shares, or `state` must be \"off\""))]
     set_point: Option<Text<PacketRate>>,
     /// Whether the router is held.
     #[schemars(extend("default" = "active"))]
@@ -262,7 +270,13 @@ pub(crate) struct PointTable {
 
 impl Default for Xtc {
     fn default() -> Self {
-        Self { dry_run: false, release_after: RELEASE_AFTER, log: LOG, rate_most: RATE_MOST }
+        Self {
+            dry_run: false,
+            police: false,
+            release_after: RELEASE_AFTER,
+            log: LOG,
+            rate_most: RATE_MOST,
+        }
     }
 }
 
@@ -337,6 +351,7 @@ impl XtcTable {
         let base = Xtc::default();
         Xtc {
             dry_run: self.dry_run.unwrap_or(base.dry_run),
+            police: self.police.unwrap_or(base.police),
             release_after: self.release_after.map_or(base.release_after, |text| text.0),
             log: self.log.unwrap_or(base.log),
             rate_most: self.rate_most.map_or(base.rate_most, |text| text.0),
@@ -347,6 +362,7 @@ impl XtcTable {
     pub(crate) fn of(xtc: &Xtc) -> Option<Self> {
         (*xtc != Xtc::default()).then_some(Self {
             dry_run: Some(xtc.dry_run),
+            police: Some(xtc.police),
             release_after: Some(Text(xtc.release_after)),
             log: Some(xtc.log),
             rate_most: Some(Text(xtc.rate_most)),

@@ -6,6 +6,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use weir_units::PacketRate;
+
 use super::{ActuatorKind, ControllerKind, Decimal, ONE, RouterXtc, XtcState};
 use crate::format::quoted;
 use crate::read::Finding;
@@ -37,6 +39,33 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
             }
         }
     }
+    if policy.xtc.police {
+        findings.extend(check_police(policy));
+    }
+}
+
+/// What is promised to routers against what the node carries: the set-points of those that have
+/// one, the minimums of the others.
+fn check_police(policy: &Policy) -> Option<Finding> {
+    let finding = |message: String| Finding::new("xtc", 0, "police", message);
+    let Some(capacity) = policy.node.capacity else {
+        return Some(finding("needs node.capacity, which is what is shared".to_string()));
+    };
+    let mut sum = PacketRate::ZERO;
+    for router in &policy.routers {
+        let Some(xtc) = &router.xtc else { continue };
+        let promised = xtc.set_point.map_or(router.receive.min_pps, |set_point| match xtc.state {
+            XtcState::Off => router.receive.min_pps,
+            XtcState::Active | XtcState::Paused => set_point,
+        });
+        sum = PacketRate::from_pps(sum.as_pps().saturating_add(promised.as_pps()));
+    }
+    let most = PacketRate::from_pps(policy.node.overbooking.of_floor(capacity.as_pps()));
+    (sum > most).then(|| {
+        finding(format!(
+            "set_point, or receive.min_pps, of all routers add up to {sum}, at most {most} fit"
+        ))
+    })
 }
 
 /// Each router keeps its own log, all of them in memory.
@@ -60,7 +89,7 @@ fn check_rates(
     wrong: &mut dyn FnMut(&str, String),
 ) {
     let Some(set_point) = xtc.set_point else {
-        if xtc.state != XtcState::Off {
+        if xtc.state != XtcState::Off && !policy.xtc.police {
             wrong("set_point", format!("is missing while state is \"{}\"", xtc.state.name()));
         }
         return;
