@@ -9,6 +9,7 @@ use weir_units::{Instant, Nanos, PacketRate};
 
 use super::log::{DecisionLog, Event};
 use super::meter::{Meter, MeterConfig, MeterFault, Reading};
+use crate::police::Judgement;
 use crate::{Action, Controller, Estimate, Sample, Settings};
 
 /// What an instance is made of, beside its controller.
@@ -353,6 +354,12 @@ impl Instance {
                 }
             }
         }
+    }
+
+    /// Keeps on record that another grade of punishment holds; what follows from it is asked for
+    /// by [`Self::change_set_point`].
+    pub fn judged(&mut self, now: Instant, judgement: Judgement) {
+        self.record(now, Event::Judged(judgement));
     }
 
     /// How it is.

@@ -9,6 +9,7 @@ use weir_units::{Instant, PacketRate};
 
 use super::instance::Verb;
 use super::meter::MeterFault;
+use crate::police::Judgement;
 use crate::{Action, Sample};
 
 /// One line of the log.
@@ -40,6 +41,8 @@ pub enum Event {
     NoSample(MeterFault),
     /// Its owner asked for something, which led to this action, if to any.
     Asked(Verb, Option<Action>),
+    /// Its conduct was judged: another grade of punishment.
+    Judged(Judgement),
     /// The actuator could not do what it was told; what was in force before still is.
     ActuatorFailed(String),
     /// Cap and limit are taken away: for too long nothing was known, or nothing could be set.
@@ -118,6 +121,7 @@ impl fmt::Display for Decision {
                 write!(f, "{verb}: ")?;
                 write_action(f, action)
             }
+            Event::Judged(judgement) => write!(f, "{judgement}"),
             Event::ActuatorFailed(text) => write!(f, "actuator failed: {text}; cap stays"),
             Event::Released => write!(f, "released: no cap, no limit"),
             Event::Recovered => write!(f, "recovered: last cap set again"),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use weir_control::manage::{Command, Decision, Instance, InstanceError, Phase, Reading};
+use weir_control::police::Judgement;
 use weir_control::{CapRange, Settings};
 use weir_host::cap::{CapError, check_period};
 use weir_policy::{ActuatorKind, RouterXtc, XtcState};
@@ -11,6 +12,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::design;
 use super::parts::{Held, Wanted};
+use super::police::Ruling;
 use super::status::{RouterStatus, Trouble};
 
 /// One router.
@@ -25,6 +27,10 @@ pub(crate) struct Entry {
     cap: Option<(CpuShare, CpuShare)>,
     /// What is let in, as far as it was said.
     pub(crate) limit: Option<PacketRate>,
+    /// What of that the controller asked for; policing may let in less.
+    asked: Option<PacketRate>,
+    /// What policing says; `None`: nothing does.
+    pub(crate) ruling: Option<Ruling>,
     troubles: BTreeMap<Trouble, String>,
     /// What of that the operator was told last, until something succeeds.
     told: Option<String>,
@@ -56,6 +62,8 @@ impl Entry {
             instance: None,
             cap: None,
             limit: None,
+            asked: None,
+            ruling: None,
             troubles: BTreeMap::new(),
             told: None,
             due,
@@ -250,9 +258,9 @@ impl Entry {
     pub(crate) fn next_step(&mut self, now: Instant) -> Result<Option<Command>, String> {
         let Some(instance) = &mut self.instance else { return Ok(None) };
         let status = instance.status();
-        let wished = self.wanted.xtc.set_point;
+        let (state, wished) = wished(&self.wanted.xtc, self.ruling);
         let other = wished.filter(|wished| *wished != status.set_point);
-        let done = match (self.wanted.xtc.state, status.phase, other) {
+        let done = match (state, status.phase, other) {
             (XtcState::Active, Phase::Inactive, _) => {
                 let Some(held) = &mut self.held else { return Ok(None) };
                 let in_force = held.actuator.in_force().map_err(|error| error.to_string())?;
@@ -260,7 +268,9 @@ impl Entry {
                 // cap is the most that the actuator has.
                 let cap = in_force.unwrap_or_else(|| held.actuator.range().most());
                 let set_point = wished.unwrap_or(status.set_point);
-                instance.activate(now, Settings { cap, limit: self.limit }, set_point)
+                let punished = self.ruling.is_some_and(|ruling| ruling.ingress.is_some());
+                let limit = if punished { self.asked } else { self.limit };
+                instance.activate(now, Settings { cap, limit }, set_point)
             }
             (XtcState::Off, Phase::Inactive, _) => return Ok(None),
             (XtcState::Off, ..) => Ok(instance.deactivate(now)),
@@ -313,6 +323,28 @@ impl Entry {
         asked.err().filter(|error| matches!(error, CapError::Gone { .. }))
     }
 
+    /// Keeps on record how it is punished from now on.
+    pub(crate) fn judged(&mut self, now: Instant, judgement: Judgement) {
+        if let Some(instance) = &mut self.instance {
+            instance.judged(now, judgement);
+        }
+    }
+
+    /// The controller lets in so much; what is let in by that, and by policing.
+    pub(crate) fn ask(&mut self, limit: Option<PacketRate>) -> Option<PacketRate> {
+        self.asked = limit;
+        self.lets_in()
+    }
+
+    /// What is to be let in.
+    pub(crate) fn lets_in(&self) -> Option<PacketRate> {
+        let punished = self.ruling.and_then(|ruling| ruling.ingress);
+        match punished.filter(|_| !self.wanted.dry_run) {
+            Some(most) => Some(self.asked.map_or(most, |asked| asked.min(most))),
+            None => self.asked,
+        }
+    }
+
     /// Sets the cap of a command.
     ///
     /// # Errors
@@ -357,6 +389,7 @@ impl Entry {
             .map(Instance::status)
             .filter(|of| matches!(of.phase, Phase::Active | Phase::Paused) && !of.lost);
         let Some(before) = before.and_then(|of| of.in_force) else { return };
+        self.asked = before.limit;
         let Some(held) = &mut self.held else { return };
         if self.cap.is_some_and(|(asked, _)| asked != before.cap) {
             // What the actuator refuses now is set by the next command.
@@ -398,11 +431,18 @@ impl Entry {
             controller: controller.name(),
             actuator: self.held.as_ref().map_or(kind, |held| held.actuator.name()),
             period: xtc.period,
-            set_point: xtc.set_point,
+            set_point: match (xtc.state, self.ruling) {
+                (XtcState::Active, Some(ruling)) => ruling.held.then_some(ruling.set_point),
+                (XtcState::Paused, Some(_)) => instance.map(|of| of.set_point),
+                _ => xtc.set_point,
+            },
             dry_run: self.wanted.dry_run,
             cap: capped.map(|force| force.cap),
             cap_held: cut,
-            limit: in_force.and_then(|force| force.limit),
+            limit: match self.ruling.and_then(|ruling| ruling.ingress) {
+                Some(_) => self.limit,
+                None => in_force.and_then(|force| force.limit),
+            },
             sample: instance.and_then(|of| of.sample),
             estimate: instance.and_then(|of| of.estimate),
             latest: self.instance.as_ref().and_then(|of| of.log().last()).cloned(),
@@ -417,6 +457,7 @@ impl Entry {
             late_worst: self.late_worst,
             taken: self.taken,
             lost: self.lost,
+            police: None,
         }
     }
 
@@ -438,6 +479,19 @@ impl Entry {
 fn is_controlled_as(one: &RouterXtc, other: &RouterXtc) -> bool {
     let same = RouterXtc { set_point: other.set_point, state: other.state, ..one.clone() };
     same == *other
+}
+
+/// The state and the rate that are wanted: the policy's, or what policing makes of it.
+fn wished(xtc: &RouterXtc, ruling: Option<Ruling>) -> (XtcState, Option<PacketRate>) {
+    match (xtc.state, ruling) {
+        (XtcState::Active, Some(Ruling { held: true, set_point, .. })) => {
+            (XtcState::Active, Some(set_point))
+        }
+        (XtcState::Active, Some(_)) => (XtcState::Off, None),
+        // Paused means that nothing moves.
+        (state, Some(_)) => (state, None),
+        (state, None) => (state, xtc.set_point),
+    }
 }
 
 /// The next point of the grid of that period.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_control::manage::{Command, Decision};
+use weir_control::manage::{Command, Decision, Phase};
 use weir_host::cap::CapError;
 use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
@@ -11,7 +11,8 @@ use weir_units::{Instant, Nanos, PacketRate};
 use super::design;
 use super::entry::{Entry, Follow};
 use super::parts::{Counted, Hands, Readings, Wanted};
-use super::status::{Load, LogLine, RouterStatus, Trouble};
+use super::police::Police;
+use super::status::{Load, LogLine, Policing, RouterStatus, Trouble};
 
 /// All routers of a node that are held at a rate.
 ///
@@ -24,6 +25,8 @@ pub struct Manager {
     /// In the policy's order.
     entries: Vec<Entry>,
     schedule: BTreeSet<(Instant, usize)>,
+    /// Where the policy wants it.
+    police: Option<Police>,
     /// Commands whose limit is not said yet: they are said together.
     limits: Vec<(usize, Option<PacketRate>)>,
     last: Instant,
@@ -43,6 +46,7 @@ impl Manager {
             hands,
             entries: Vec::new(),
             schedule: BTreeSet::new(),
+            police: None,
             limits: Vec::new(),
             last: Instant::ZERO,
             load: Load::default(),
@@ -81,9 +85,11 @@ impl Manager {
         let counted: Vec<Counted> =
             self.entries.iter().map(|entry| entry.wanted.counted()).collect();
         self.readings.follow(&counted);
+        let wanted = self.entries.iter().map(|entry| &entry.wanted);
+        self.police = Police::follow(self.police.take(), now, policy, wanted);
         anew.into_iter().for_each(|at| self.take(now, at));
         for at in 0..self.entries.len() {
-            self.settle(now, at);
+            self.enforce(now, at);
         }
         self.say_limits(now);
         self.arrange();
@@ -126,6 +132,7 @@ impl Manager {
             self.load.clock_jumps += 1;
             self.note(format!("a clock was set: it went back by {}", self.last - now));
             self.entries.iter_mut().for_each(|entry| entry.reschedule(now));
+            self.police.iter_mut().for_each(|police| police.reschedule(now));
             self.arrange();
         }
         self.last = now;
@@ -135,7 +142,8 @@ impl Manager {
             self.schedule.remove(&(when, at));
             due.push(at);
         }
-        if due.is_empty() {
+        let policing = self.police.as_ref().is_some_and(|police| police.due <= now);
+        if due.is_empty() && !policing {
             return;
         }
         self.load.ticks += 1;
@@ -146,6 +154,9 @@ impl Manager {
                 self.schedule.insert((entry.due, at));
             }
         }
+        if policing {
+            self.police(read_at);
+        }
         self.say_limits(read_at);
     }
 
@@ -153,7 +164,8 @@ impl Manager {
     /// future where no router is held.
     #[must_use]
     pub fn next_due(&self) -> Instant {
-        self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when)
+        let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
+        self.police.as_ref().map_or(step, |police| police.due.min(step))
     }
 
     /// Takes all caps and limits away and hands everything back.
@@ -165,6 +177,7 @@ impl Manager {
             self.end(now, entry);
         }
         self.schedule.clear();
+        self.police = None;
         self.hands.end()
     }
 
@@ -177,8 +190,20 @@ impl Manager {
     /// How all routers are, in the policy's order; or the one of that name, if it is to be held.
     #[must_use]
     pub fn status(&self, router: Option<&str>) -> Vec<RouterStatus> {
-        let asked = |entry: &&Entry| router.is_none_or(|name| entry.wanted.router == name);
-        self.entries.iter().filter(asked).map(Entry::status).collect()
+        let asked =
+            |(_, entry): &(usize, &Entry)| router.is_none_or(|name| entry.wanted.router == name);
+        let status = |(at, entry): (usize, &Entry)| {
+            let mut status = entry.status();
+            if let Some(police) = &self.police {
+                status.police = police.policed(at);
+                if status.phase == Some(Phase::Inactive) {
+                    // Its instance looks at nothing meanwhile.
+                    status.sample = police.sample(at);
+                }
+            }
+            status
+        };
+        self.entries.iter().enumerate().filter(asked).map(status).collect()
     }
 
     /// The newest decisions on a router, oldest first; none if it is not to be held.
@@ -198,7 +223,8 @@ impl Manager {
     /// What holding them took so far; CPU time is for the caller to add.
     #[must_use]
     pub fn load(&self) -> Load {
-        Load { routers: self.entries.len() as u64, ..self.load }
+        let policing = self.police.as_ref().map(Police::policing);
+        Load { routers: self.entries.len() as u64, policing, ..self.load }
     }
 
     /// Lines for the operator since this was asked last, at most so many.
@@ -218,6 +244,39 @@ impl Manager {
             entry.put_off(*until, why.clone());
         }
         entry
+    }
+
+    /// Looks at all routers together, and brings each to what follows from that.
+    fn police(&mut self, now: Instant) {
+        let Some(police) = &mut self.police else { return };
+        let news = police.step(now, self.readings.as_mut());
+        if let Some(contended) = news.contended {
+            let Policing { demand, capacity, .. } = police.policing();
+            let what = if contended { "routers are held" } else { "routers are let go" };
+            self.note(format!("{demand} asked for of {capacity}: {what}"));
+        }
+        for (at, judgement) in news.judged {
+            let Some(entry) = self.entries.get_mut(at) else { continue };
+            entry.judged(now, judgement);
+            let line = format!("router {}: {judgement}", entry.wanted.router);
+            self.note(line);
+        }
+        for at in 0..self.entries.len() {
+            self.enforce(now, at);
+        }
+    }
+
+    /// Brings a router to what policing and policy say, and what is let in to it.
+    fn enforce(&mut self, now: Instant, at: usize) {
+        let ruling = self.police.as_ref().and_then(|police| police.ruling(at));
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        entry.ruling = ruling;
+        self.settle(now, at);
+        let Some(entry) = self.entries.get(at) else { return };
+        let (limit, waits) = (entry.lets_in(), self.limits.iter().any(|(of, _)| *of == at));
+        if limit != entry.limit && !waits {
+            self.limits.push((at, limit));
+        }
     }
 
     fn step(&mut self, now: Instant, at: usize) {
@@ -318,8 +377,10 @@ impl Manager {
         let Some(entry) = self.entries.get_mut(at) else { return };
         match entry.obey(command) {
             Ok(Follow::Done) => {}
-            Ok(Follow::Limit(limit)) if limit == entry.limit => entry.outcome(now, Ok(())),
-            Ok(Follow::Limit(limit)) => self.limits.push((at, limit)),
+            Ok(Follow::Limit(asked)) => match entry.ask(asked) {
+                limit if limit == entry.limit => entry.outcome(now, Ok(())),
+                limit => self.limits.push((at, limit)),
+            },
             Err(error) => {
                 let why = error.to_string();
                 entry.outcome(now, Err(&why));

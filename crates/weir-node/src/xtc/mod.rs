@@ -18,6 +18,7 @@ mod host;
 pub mod load;
 mod manager;
 mod parts;
+mod police;
 mod readings;
 pub mod sim;
 mod status;
@@ -26,8 +27,8 @@ mod thread;
 pub(crate) use holding::Holding;
 pub(crate) use host::plan;
 pub use manager::Manager;
-pub use parts::{Counted, Cpu, Hands, Held, Readings, Wanted};
-pub use status::{Load, LogLine, RouterStatus, Trouble, plain};
+pub use parts::{Counted, Cpu, Hands, Held, Readings, Sold, Wanted};
+pub use status::{Load, LogLine, Policed, Policing, RouterStatus, Trouble, plain};
 
 #[cfg(test)]
 mod tests;

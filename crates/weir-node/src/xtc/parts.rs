@@ -101,11 +101,24 @@ pub struct Wanted {
     pub xtc: RouterXtc,
     /// Whether vifs of this node are its interfaces.
     pub vifs: bool,
+    /// What its tenant bought.
+    pub sold: Sold,
     /// Decides and logs, and touches nothing.
     pub dry_run: bool,
     release_after: Nanos,
     log: u32,
     rate_most: PacketRate,
+}
+
+/// What a router may have of what the node carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sold {
+    /// What it gets whenever it asks for it: `receive.min_pps`.
+    pub min: PacketRate,
+    /// What it gets at most: `receive.max_pps`.
+    pub max: Option<PacketRate>,
+    /// Its part of what is left: `receive.priority`.
+    pub weight: u32,
 }
 
 impl Wanted {
@@ -114,7 +127,13 @@ impl Wanted {
     pub fn of(policy: &Policy) -> Vec<Self> {
         let wanted = |(id, router): (_, &weir_policy::Router)| {
             let xtc = router.xtc.clone()?;
+            let sold = Sold {
+                min: router.receive.min_pps,
+                max: router.receive.max_pps,
+                weight: router.receive.priority,
+            };
             Some(Self {
+                sold,
                 router: router.name.clone(),
                 slice: policy[router.slice].name.clone(),
                 xtc,
@@ -151,7 +170,7 @@ impl Wanted {
             ..self.xtc.clone()
         };
         same.slice.clone_from(&self.slice);
-        same.vifs = self.vifs;
+        (same.vifs, same.sold) = (self.vifs, self.sold);
         *self == same
     }
 

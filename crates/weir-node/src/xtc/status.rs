@@ -2,6 +2,7 @@
 //! How the instances are: what the interface shows.
 
 use weir_control::manage::{Decision, Event, Phase};
+use weir_control::police::Grade;
 use weir_control::{Action, Estimate, Sample};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
@@ -61,6 +62,36 @@ pub struct RouterStatus {
     pub taken: u64,
     /// How often it was lost.
     pub lost: u64,
+    /// How it stands with policing, where the node does that.
+    pub police: Option<Policed>,
+}
+
+/// How a router stands with policing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policed {
+    /// Whether it is held now: there is contention, it is punished, or it has a set-point.
+    pub held: bool,
+    /// What it may, before any punishment.
+    pub allowed: PacketRate,
+    /// What is done about it.
+    pub grade: Grade,
+    /// How often that changed.
+    pub judged: u64,
+}
+
+/// What all routers contend for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policing {
+    /// What the node was measured to carry.
+    pub capacity: PacketRate,
+    /// What all routers ask for now.
+    pub demand: PacketRate,
+    /// Whether that is too much: routers are held.
+    pub contended: bool,
+    /// How often contention began or ended.
+    pub changes: u64,
+    /// How often a router's punishment changed.
+    pub judged: u64,
 }
 
 /// What is wrong with a router, by what shows that it is over; the worst first.
@@ -111,6 +142,8 @@ pub struct Load {
     pub clock_jumps: u64,
     /// CPU time of the thread so far.
     pub cpu: Nanos,
+    /// What the routers contend for, where the node polices them.
+    pub policing: Option<Policing>,
 }
 
 /// One decision.
@@ -154,9 +187,11 @@ impl From<&Decision> for LogLine {
                 (Some(*sample), Some(*error_pps), Some(*action))
             }
             Event::Asked(_, action) => (None, None, *action),
-            Event::NoSample(_) | Event::ActuatorFailed(_) | Event::Released | Event::Recovered => {
-                (None, None, None)
-            }
+            Event::NoSample(_)
+            | Event::Judged(_)
+            | Event::ActuatorFailed(_)
+            | Event::Released
+            | Event::Recovered => (None, None, None),
         };
         Self {
             number: decision.number,

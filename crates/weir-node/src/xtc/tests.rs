@@ -6,12 +6,13 @@ use std::ops::{Deref, DerefMut};
 
 use weir_control::manage::Phase;
 use weir_policy::{Edit, Place};
-use weir_units::{CpuShare, Nanos};
+use weir_units::{CpuShare, Nanos, PacketRate};
 
 use super::sim::{SimNode, SimRouter};
 use super::*;
 
 mod changed;
+mod police;
 
 const PERIOD: Nanos = Nanos::from_millis(100);
 

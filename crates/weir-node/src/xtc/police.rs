@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The Policing Mechanism of a node (§3, §8.1): it looks at all routers ten times a second, shares
+//! what the node carries while they contend for it, and punishes who does not yield.
+//!
+//! It decides with `weir_control::police` and touches nothing: the manager brings each router to
+//! its [`Ruling`]. Routers without a set-point of the policy are held while there is contention,
+//! and let go without; those with one are held at it always, and what they use of it is taken off
+//! first. What somebody pauses or turns off is left alone, and what it uses is taken off, too.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_control::Sample;
+use weir_control::manage::{Meter, MeterConfig, MeterFault, Reading};
+use weir_control::police::{
+    Claim, Conduct, ConductConfig, Contention, ContentionConfig, Demand, Grade, Judgement,
+    set_points, wants,
+};
+use weir_policy::{Policy, XtcState};
+use weir_units::{Instant, Nanos, PacketRate};
+
+use super::parts::{Readings, Wanted};
+use super::status::{Policed, Policing};
+
+/// All routers of a node, and what they contend for.
+pub(crate) struct Police {
+    capacity: PacketRate,
+    rate_most: PacketRate,
+    contention: Contention,
+    contended: bool,
+    demand: PacketRate,
+    /// In the order of the manager's.
+    watched: Vec<Watched>,
+    judged: u64,
+    /// When it looks next.
+    pub(crate) due: Instant,
+}
+
+/// What holds for one router from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ruling {
+    /// Whether it is held at all.
+    pub(crate) held: bool,
+    /// At which rate, above nothing.
+    pub(crate) set_point: PacketRate,
+    /// What is let in beside what its controller lets in: a punishment.
+    pub(crate) ingress: Option<PacketRate>,
+}
+
+/// What a look came to.
+pub(crate) struct News {
+    /// Contention began or ended.
+    pub(crate) contended: Option<bool>,
+    /// Routers, by place, that are punished otherwise than before.
+    pub(crate) judged: Vec<(usize, Judgement)>,
+}
+
+/// One router.
+struct Watched {
+    router: String,
+    terms: Terms,
+    meter: Meter,
+    conduct: Conduct,
+    /// The newest [`RECENT`] samples.
+    recent: VecDeque<Sample>,
+    /// Looks without a sample, in a row.
+    missed: u32,
+    /// What it may, before any punishment.
+    allowed: PacketRate,
+    ruling: Ruling,
+    judged: u64,
+}
+
+/// What it was sold, and what somebody wants of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
+    min: PacketRate,
+    max: Option<PacketRate>,
+    weight: u32,
+    set_point: Option<PacketRate>,
+    state: XtcState,
+    /// Whether what comes for it can be dropped at ingress.
+    vifs: bool,
+}
+
+impl Police {
+    /// Goes on as `policy` says, with these routers; `None` where it wants no policing.
+    pub(crate) fn follow<'w>(
+        before: Option<Self>,
+        now: Instant,
+        policy: &Policy,
+        wanted: impl Iterator<Item = &'w Wanted>,
+    ) -> Option<Self> {
+        let capacity = policy.node.capacity.filter(|_| policy.xtc.police)?;
+        let rate_most = policy.xtc.rate_most;
+        let mut police = before.unwrap_or_else(|| Self {
+            capacity,
+            rate_most,
+            contention: Contention::new(ContentionConfig::DEFAULT),
+            contended: false,
+            demand: PacketRate::ZERO,
+            watched: Vec::new(),
+            judged: 0,
+            due: now,
+        });
+        let mut old: BTreeMap<String, Watched> = std::mem::take(&mut police.watched)
+            .into_iter()
+            .map(|one| (one.router.clone(), one))
+            .collect();
+        let watched = wanted.map(|wanted| {
+            let known = old.remove(&wanted.router);
+            let mut one = known.unwrap_or_else(|| Watched::new(wanted, rate_most));
+            one.turn_to(Terms::of(wanted));
+            one
+        });
+        police.watched = watched.collect();
+        (police.capacity, police.rate_most) = (capacity, rate_most);
+        // What has changed is seen at once.
+        police.due = now;
+        let _nobody = police.rule(None);
+        Some(police)
+    }
+
+    /// Looks at all routers, whose counters were just read.
+    pub(crate) fn step(&mut self, now: Instant, readings: &mut dyn Readings) -> News {
+        self.reschedule(now);
+        for (at, one) in self.watched.iter_mut().enumerate() {
+            one.look(now, readings.of(at));
+        }
+        let demands = self.watched.iter().map(|one| one.demands().as_pps());
+        self.demand = PacketRate::from_pps(demands.fold(0, u64::saturating_add));
+        let held = self.contended && self.watched.iter().any(Watched::is_held_below);
+        let before = self.contended;
+        let demand = Demand { sum: self.demand, held };
+        self.contended = self.contention.step(now, demand, self.capacity);
+        let judged = self.rule(Some(now));
+        let contended = (before != self.contended).then_some(self.contended);
+        News { contended, judged }
+    }
+
+    /// Puts the next look on the grid anew.
+    pub(crate) fn reschedule(&mut self, now: Instant) {
+        let period = PERIOD.as_nanos();
+        let next = (now.as_nanos() / period).saturating_add(1).saturating_mul(period);
+        self.due = Instant::from_nanos(next);
+    }
+
+    /// What holds for the router at that place.
+    pub(crate) fn ruling(&self, at: usize) -> Option<Ruling> {
+        self.watched.get(at).map(|one| one.ruling)
+    }
+
+    /// The newest sample of the router at that place.
+    pub(crate) fn sample(&self, at: usize) -> Option<Sample> {
+        self.watched.get(at)?.recent.back().copied()
+    }
+
+    /// How that router stands.
+    pub(crate) fn policed(&self, at: usize) -> Option<Policed> {
+        let one = self.watched.get(at)?;
+        let (held, allowed, judged) = (one.ruling.held, one.allowed, one.judged);
+        Some(Policed { held, allowed, grade: one.conduct.grade(), judged })
+    }
+
+    /// How all of them stand.
+    pub(crate) fn policing(&self) -> Policing {
+        Policing {
+            capacity: self.capacity,
+            demand: self.demand,
+            contended: self.contended,
+            changes: self.contention.changes(),
+            judged: self.judged,
+        }
+    }
+
+    /// Shares, judges if there are new samples, and shares again what the punished leave.
+    fn rule(&mut self, now: Option<Instant>) -> Vec<(usize, Judgement)> {
+        let shared = self.shared();
+        let claims: Vec<Claim> = self.watched.iter().map(Watched::claim).collect();
+        let mut judged = Vec::new();
+        for (at, (one, allowed)) in
+            self.watched.iter_mut().zip(set_points(shared, &claims)).enumerate()
+        {
+            one.allowed = allowed;
+            let judgement = now.and_then(|now| one.judge(now, self.contended));
+            judged.extend(judgement.map(|judgement| (at, judgement)));
+        }
+        self.judged += judged.len() as u64;
+        let claims: Vec<Claim> = self.watched.iter().map(Watched::punished).collect();
+        let shares = set_points(shared, &claims);
+        let each = || self.watched.iter().zip(&shares);
+        // All of them or none: so they never add up to more than was shared.
+        let moved = !judged.is_empty() || each().any(|(one, share)| one.is_moved_by(*share));
+        let most = self.rate_most;
+        for (one, share) in self.watched.iter_mut().zip(shares) {
+            if one.terms.state == XtcState::Paused {
+                continue;
+            }
+            // What the policy says is meant to the packet.
+            let moved = moved || one.terms.set_point.is_some();
+            let share = if moved { share } else { one.ruling.set_point };
+            one.ruling = one.rule(share.min(most), self.contended);
+        }
+        judged
+    }
+
+    /// What is there to be shared: not what is taken by those whom nobody holds, and a reserve,
+    /// since who takes back what he lent is served before the others have yielded.
+    fn shared(&self) -> PacketRate {
+        let most = u128::from(self.capacity.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let others = self.watched.iter().filter(|one| one.terms.state != XtcState::Active);
+        let taken = others.map(|one| one.newest().0.as_pps()).fold(0, u64::saturating_add);
+        PacketRate::from_pps(most.saturating_sub(taken))
+    }
+}
+
+impl Watched {
+    fn new(wanted: &Wanted, rate_most: PacketRate) -> Self {
+        let terms = Terms::of(wanted);
+        let first = terms.set_point.unwrap_or(terms.min).max(LEAST);
+        Self {
+            router: wanted.router.clone(),
+            terms,
+            meter: Meter::new(MeterConfig { period: PERIOD, rate_most }),
+            conduct: Conduct::new(ConductConfig::DEFAULT),
+            recent: VecDeque::new(),
+            missed: 0,
+            allowed: first,
+            ruling: Ruling { held: false, set_point: first, ingress: None },
+            judged: 0,
+        }
+    }
+
+    fn turn_to(&mut self, terms: Terms) {
+        self.terms = terms;
+        if terms.state == XtcState::Off {
+            // Who is turned off and on again begins anew.
+            self.conduct = Conduct::new(ConductConfig::DEFAULT);
+        }
+    }
+
+    fn look(&mut self, now: Instant, reading: Result<Reading, String>) {
+        let sample = match reading {
+            Ok(reading) => self.meter.sample(now, reading),
+            Err(_) => {
+                self.meter.forget();
+                Err(MeterFault::Absent)
+            }
+        };
+        match sample {
+            Ok(sample) => {
+                self.missed = 0;
+                if self.recent.len() == RECENT {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(sample);
+            }
+            // The next one makes a sample.
+            Err(MeterFault::First | MeterFault::TooSoon { .. }) => {}
+            Err(fault) => {
+                self.missed = self.missed.saturating_add(1);
+                if self.missed >= GONE && fault == MeterFault::Absent {
+                    // It is not there, and takes nothing from anybody.
+                    self.recent.clear();
+                }
+            }
+        }
+    }
+
+    /// What it used in the newest sample, and what came.
+    fn newest(&self) -> (PacketRate, Option<PacketRate>) {
+        self.recent.back().map_or((PacketRate::ZERO, None), |one| (one.rate(), one.offered_rate()))
+    }
+
+    /// What it asks the node for now. A flood that is stopped at ingress asks for nothing.
+    fn demands(&self) -> PacketRate {
+        let (used, offered) = self.newest();
+        match self.terms.state {
+            XtcState::Active if self.conduct.grade().stops() => PacketRate::ZERO,
+            XtcState::Active => {
+                let most = self.terms.set_point.or(self.terms.max);
+                let asks = offered.map_or(used, |offered| offered.max(used));
+                most.map_or(asks, |most| asks.min(most))
+            }
+            XtcState::Paused | XtcState::Off => used,
+        }
+    }
+
+    /// Whether the share holds it below what it would take.
+    fn is_held_below(&self) -> bool {
+        let (used, offered) = self.newest();
+        let share = self.ruling.set_point;
+        self.terms.state == XtcState::Active
+            && self.terms.set_point.is_none()
+            && !self.conduct.grade().stops()
+            && self.terms.max.is_none_or(|max| share < max)
+            && wants(share, used, offered).is_none()
+    }
+
+    /// What it may claim, punished or not. What it wants follows from the most of the newest
+    /// samples, so that shares do not move with each of them.
+    fn claim(&self) -> Claim {
+        let Terms { min, max, weight, set_point, state, .. } = self.terms;
+        if state != XtcState::Active {
+            return NOTHING;
+        }
+        let used = self.recent.iter().map(Sample::rate).max();
+        let offered = self.recent.iter().filter_map(Sample::offered_rate).max();
+        let wants = wants(self.ruling.set_point, used.unwrap_or_default(), offered);
+        match set_point {
+            Some(rate) => Claim { min: rate, max: Some(rate), weight, wants },
+            None => Claim { min, max, weight, wants },
+        }
+    }
+
+    /// The same under its punishment.
+    fn punished(&self) -> Claim {
+        let (claim, grade) = (self.claim(), self.conduct.grade());
+        if grade.stops() {
+            return NOTHING;
+        }
+        let least = self.terms.min.min(self.allowed);
+        let most = grade.set_point(self.allowed, least);
+        if most == self.allowed {
+            return claim;
+        }
+        Claim { min: claim.min.min(most), max: Some(most), ..claim }
+    }
+
+    fn judge(&mut self, now: Instant, contended: bool) -> Option<Judgement> {
+        if self.terms.state != XtcState::Active {
+            return None;
+        }
+        let offered = self.newest().1.filter(|_| self.missed == 0);
+        let judgement = self.conduct.step(now, offered, self.allowed, contended);
+        self.judged += u64::from(judgement.is_some());
+        judgement
+    }
+
+    /// Whether a share is another one than before, by more than what nobody would notice.
+    fn is_moved_by(&self, share: PacketRate) -> bool {
+        let (old, new) = (self.ruling.set_point.as_pps(), share.max(LEAST).as_pps());
+        let active = self.terms.state == XtcState::Active;
+        active && u128::from(old.abs_diff(new)) * MOVED_PART > u128::from(old)
+    }
+
+    fn rule(&self, share: PacketRate, contended: bool) -> Ruling {
+        let grade = self.conduct.grade();
+        let held = self.terms.set_point.is_some() || contended || grade > Grade::Free;
+        let set_point = share.max(LEAST);
+        let let_in = if grade.stops() { PacketRate::ZERO } else { set_point };
+        let ingress = (grade.drops_early() && self.terms.vifs).then_some(let_in);
+        Ruling { held, set_point, ingress }
+    }
+}
+
+impl Terms {
+    fn of(wanted: &Wanted) -> Self {
+        Self {
+            min: wanted.sold.min,
+            max: wanted.sold.max,
+            weight: wanted.sold.weight,
+            set_point: wanted.xtc.set_point,
+            state: wanted.xtc.state,
+            vifs: wanted.vifs,
+        }
+    }
+}
+
+/// Of who is not to have anything.
+const NOTHING: Claim =
+    Claim { min: PacketRate::ZERO, max: Some(PacketRate::ZERO), weight: 1, wants: None };
+
+/// From one look to the next: what begins is seen, and acted upon, well within a second.
+const PERIOD: Nanos = Nanos::from_millis(100);
+
+/// What somebody used or was offered within so many samples he may use again at once. No more: a
+/// share that is not used any more is to be another's well before contention may end.
+const RECENT: usize = 3;
+
+/// Looks at one that is not there, until it takes nothing from anybody.
+const GONE: u32 = 10;
+
+/// Of the capacity: as much as contention begins at, so that what is shared does not keep it up.
+const SHARED_PPM: u32 = 950_000;
+
+/// Shares move by more than a fiftieth, or not at all: each move is a call of an actuator.
+const MOVED_PART: u128 = 50;
+
+/// No controller holds less.
+const LEAST: PacketRate = PacketRate::from_pps(1);
