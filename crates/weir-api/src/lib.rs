@@ -44,7 +44,8 @@ pub mod report {
 /// What `/v1/xtc` takes and answers.
 pub mod xtc {
     pub use crate::xtc_routes::{
-        DecisionView, LoadView, ModelView, RouterView, XtcChange, XtcView,
+        DecisionView, LoadView, ModelView, PolicedView, PolicingView, RouterView, XtcChange,
+        XtcView,
     };
 }
 pub use relay::Relay;

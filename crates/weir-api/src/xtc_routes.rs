@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_control::Estimate;
 use weir_node::clock;
-use weir_node::xtc::{Load, LogLine, RouterStatus, plain};
+use weir_node::xtc::{Load, LogLine, Policed, Policing, RouterStatus, plain};
 use weir_policy::{Edit, Place, Policy, XtcState};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -31,6 +31,9 @@ pub struct XtcView {
     /// What holding all of them takes; for administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadView>,
+    /// What all of them contend for, where the node polices; for administrators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policing: Option<PolicingView>,
 }
 
 /// One router that is held at a rate, or is to be.
@@ -104,6 +107,37 @@ pub struct RouterView {
     pub late_worst_ns: u64,
     /// How often it was lost: its process, its guest or its threads were gone.
     pub lost: u64,
+    /// How it stands with policing, where the node does that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub police: Option<PolicedView>,
+}
+
+/// How a router stands with policing.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PolicedView {
+    /// Whether it is held now: there is contention, it is punished, or it has a set-point.
+    pub held: bool,
+    /// What it may, before any punishment.
+    pub allowed_pps: u64,
+    /// What is done about it: `free`, `early drop`, `lower set-point` or `stopped`.
+    pub grade: String,
+    /// How often that changed.
+    pub judged: u64,
+}
+
+/// What all routers contend for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PolicingView {
+    /// What the node was measured to carry.
+    pub capacity_pps: u64,
+    /// What all routers ask for now.
+    pub demand_pps: u64,
+    /// Whether that is too much: routers are held.
+    pub contended: bool,
+    /// How often contention began or ended.
+    pub changes: u64,
+    /// How often a router's punishment changed.
+    pub judged: u64,
 }
 
 /// The next rate from the rate before, times a, and the log10 of the cap in per cent, times b.
@@ -214,8 +248,11 @@ pub(crate) async fn routers(
 ) -> Result<Json<XtcView>, ApiError> {
     let (routers, load) = app.ask(|control| control.routers(None)).await?;
     let seen = routers.iter().filter(|one| sees(&caller, one));
-    let load = caller.slice().is_none().then(|| load.into());
-    Ok(Json(XtcView { routers: seen.map(|one| RouterView::of(one, &caller)).collect(), load }))
+    let whole = caller.slice().is_none();
+    let policing = load.policing.filter(|_| whole).map(PolicingView::from);
+    let load = whole.then(|| load.into());
+    let routers = seen.map(|one| RouterView::of(one, &caller)).collect();
+    Ok(Json(XtcView { routers, load, policing }))
 }
 
 /// One router that is held at a rate.
@@ -380,6 +417,26 @@ impl From<&RouterStatus> for RouterView {
             late: of.late,
             late_worst_ns: of.late_worst.as_nanos(),
             lost: of.lost,
+            police: of.police.map(PolicedView::from),
+        }
+    }
+}
+
+impl From<Policed> for PolicedView {
+    fn from(of: Policed) -> Self {
+        let (allowed_pps, grade) = (of.allowed.as_pps(), of.grade.to_string());
+        Self { held: of.held, allowed_pps, grade, judged: of.judged }
+    }
+}
+
+impl From<Policing> for PolicingView {
+    fn from(of: Policing) -> Self {
+        Self {
+            capacity_pps: of.capacity.as_pps(),
+            demand_pps: of.demand.as_pps(),
+            contended: of.contended,
+            changes: of.changes,
+            judged: of.judged,
         }
     }
 }

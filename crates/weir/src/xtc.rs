@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use weir_api::client::{Method, escaped};
-use weir_api::xtc::{DecisionView, RouterView, XtcChange, XtcView};
+use weir_api::xtc::{DecisionView, PolicingView, RouterView, XtcChange, XtcView};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
 use crate::live::View;
@@ -142,7 +142,12 @@ fn status(router: Option<&str>, view: &View) -> Result<ExitCode, Failure> {
         }
         None => {
             let all: XtcView = client.get("/v1/xtc")?;
-            if view.json { output::print_json(&all)? } else { output::print(&table(&all.routers))? }
+            if view.json {
+                output::print_json(&all)?;
+            } else {
+                output::print(&table(&all.routers))?;
+                output::print(&all.policing.as_ref().map_or_else(String::new, contention))?;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -175,6 +180,11 @@ fn table(routers: &[RouterView]) -> String {
             one.state.clone()
         } else {
             format!("{}, {phase}", one.state)
+        };
+        let state = match &one.police {
+            Some(police) if !police.held && one.state == "active" => "not contended".to_owned(),
+            Some(police) if police.grade != "free" => format!("{state}, {}", police.grade),
+            _ => state,
         };
         let state = if one.dry_run { format!("{state}, dry run") } else { state };
         let cap = match one.cap_held_ppm {
@@ -214,6 +224,14 @@ fn table(routers: &[RouterView]) -> String {
     page
 }
 
+/// Whether routers contend for the node, in a line.
+fn contention(of: &PolicingView) -> String {
+    let [demand, capacity] =
+        [of.demand_pps, of.capacity_pps].map(|pps| PacketRate::from_pps(pps).to_string());
+    let what = if of.contended { "contended" } else { "not contended" };
+    format!("{what}: {demand} asked for of {capacity}, {} changes so far\n", of.changes)
+}
+
 fn to(state: &str) -> XtcChange {
     XtcChange { state: Some(state.to_owned()), ..XtcChange::default() }
 }
@@ -235,6 +253,7 @@ fn time(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_api::xtc::PolicedView;
 
     #[test]
     fn the_table_says_what_is_wrong_below_its_router() {
@@ -246,12 +265,25 @@ mod tests {
             "commands": 3, "failures": 4, "late": 0, "late_worst_ns": 0, "lost": 1
         }))
         .unwrap();
-        let page = table(&[one]);
+        let page = table(&[one.clone()]);
         let lines: Vec<&str> = page.lines().collect();
         assert_eq!(lines.len(), 3, "{page}");
         assert!(lines[1].starts_with("vr1     active, released  39998pps  40kpps"), "{page}");
         assert!(lines[1].ends_with("12.5%  -     combined over cgroup"), "{page}");
         assert_eq!(lines[2], "  process 17: not there");
+        let police = |held: bool, grade: &str| {
+            let mut one = one.clone();
+            let (allowed_pps, grade) = (40_000, grade.to_owned());
+            one.police = Some(PolicedView { held, allowed_pps, grade, judged: 0 });
+            table(&[one])
+        };
+        assert!(police(false, "free").contains("vr1     not contended  "));
+        assert!(police(true, "early drop").contains("active, released, early drop  "));
+        let (capacity_pps, demand_pps) = (100_000, 97_500);
+        let policing =
+            PolicingView { capacity_pps, demand_pps, contended: true, changes: 3, judged: 0 };
+        let line = "contended: 97500pps asked for of 100kpps, 3 changes so far\n";
+        assert_eq!(contention(&policing), line);
         assert_eq!(time(86_400_000 + 3_723_004), "01:02:03.004");
     }
 }

@@ -6,9 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use weir_control::police::Grade;
 use weir_node::report::{Service, Subject};
 use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
-use weir_node::xtc::{Load, RouterStatus};
+use weir_node::xtc::{Load, Policed, Policing, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
 use weir_units::{BitRate, PacketRate};
 
@@ -49,13 +50,23 @@ fn page() -> String {
     let service = [(of(Some("gold.0")), both), (of(None), both)].into();
     let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
     let set_point = Some(PacketRate::from_pps(40_000));
+    let police =
+        Policed { held: true, allowed: PacketRate::ZERO, grade: Grade::Stopped, judged: 5 };
+    let policing = Policing {
+        capacity: PacketRate::from_pps(100_000),
+        demand: PacketRate::from_pps(97_500),
+        contended: true,
+        changes: 3,
+        judged: 5,
+    };
     let router = RouterStatus {
         router: "vr1".into(),
         slice: "gold".into(),
         set_point,
+        police: Some(police),
         ..RouterStatus::default()
     };
-    let routers = (vec![router], Load { ticks: 7, ..Load::default() });
+    let routers = (vec![router], Load { ticks: 7, policing: Some(policing), ..Load::default() });
     let counted = Counted { status: &status, routers: &routers, service: &service };
     node(&counted, &caller, &policy).0
 }
@@ -88,6 +99,9 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_report_disk_failed 1",
         "weir_xtc_set_point_packets_per_second{router=\"vr1\",slice=\"gold\"} 40000",
         "weir_xtc_ticks_total 7",
+        "weir_xtc_grade{router=\"vr1\",slice=\"gold\"} 3",
+        "weir_xtc_contended 1",
+        "weir_xtc_demand_packets_per_second 97500",
         "weir_slice_got_bytes_total{slice=\"gold\",direction=\"send\"} 100",
         "weir_vif_got_bytes_total{slice=\"gold\",vif=\"gold.0\",direction=\"send\"} 100",
     ] {

@@ -35,6 +35,26 @@ pub(super) fn load(page: &mut Page, load: &Load) {
     let name = "weir_xtc_cpu_seconds_total";
     page.family(name, "CPU time of the thread that holds routers.", "counter");
     page.sample(name, &[], seconds(load.cpu.as_nanos()));
+    let Some(policing) = load.policing else { return };
+    let contended = "Whether routers are held because they ask for too much.";
+    for (name, help, kind, value) in [
+        ("weir_xtc_contended", contended, "gauge", u64::from(policing.contended)),
+        (
+            "weir_xtc_demand_packets_per_second",
+            "What all routers ask for.",
+            "gauge",
+            policing.demand.as_pps(),
+        ),
+        (
+            "weir_xtc_contention_changes_total",
+            "How often contention began or ended.",
+            "counter",
+            policing.changes,
+        ),
+    ] {
+        page.family(name, help, kind);
+        page.sample(name, &[], value);
+    }
 }
 
 /// A name, what it means, what it is, where it is.
@@ -73,6 +93,12 @@ const FAMILIES: &[Family] = &[
     }),
     ("weir_xtc_late_samples_total", "Samples late by more than a period.", "counter", |of| {
         Some(of.late.to_string())
+    }),
+    ("weir_xtc_grade", "Punishment: 0 none, 1 early drop, 2 lower, 3 stopped.", "gauge", |of| {
+        Some((of.police?.grade as u32).to_string())
+    }),
+    ("weir_xtc_judged_total", "How often its punishment changed.", "counter", |of| {
+        Some(of.police?.judged.to_string())
     }),
     (
         "weir_xtc_lost_total",
