@@ -5,6 +5,7 @@ mod faults;
 mod figures;
 mod held;
 mod load;
+mod policing;
 mod probe;
 mod training;
 
@@ -42,9 +43,10 @@ const ROWS: &[Row] = &[
     row(11, "dead zone, self-tuning, bumpless transfer, the manager's verbs", |trial, row| {
         not_built(trial, row, "switches of controllers and verbs on routers of the lab")
     }),
-    row(12, "contention comes and goes, a router misbehaves and reforms", |trial, row| {
-        not_built(trial, row, "policing of routers of the lab")
-    }),
+    Row {
+        correctness: true,
+        ..row(12, "contention comes and goes, a router misbehaves and reforms", policing::show)
+    },
     Row {
         correctness: true,
         ..row(13, "every fault is named, caps stay safe, nobody has to help", faults::show)
