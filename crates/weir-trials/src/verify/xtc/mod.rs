@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! XTC: a packet rate for every router, held by feedback.
 
+mod changes;
 mod faults;
 mod figures;
 mod held;
@@ -40,9 +41,7 @@ const ROWS: &[Row] = &[
         not_built(trial, row, "three nodes with XTC in a row")
     }),
     row(10, "1000 instances at 10 Hz cost a twentieth of a core", load::show),
-    row(11, "dead zone, self-tuning, bumpless transfer, the manager's verbs", |trial, row| {
-        not_built(trial, row, "switches of controllers and verbs on routers of the lab")
-    }),
+    row(11, "dead zone, self-tuning, bumpless transfer, the manager's verbs", changes::show),
     Row {
         correctness: true,
         ..row(12, "contention comes and goes, a router misbehaves and reforms", policing::show)
