@@ -265,7 +265,7 @@ mod tests {
             "commands": 3, "failures": 4, "late": 0, "late_worst_ns": 0, "lost": 1
         }))
         .unwrap();
-        let page = table(&[one.clone()]);
+        let page = table(std::slice::from_ref(&one));
         let lines: Vec<&str> = page.lines().collect();
         assert_eq!(lines.len(), 3, "{page}");
         assert!(lines[1].starts_with("vr1     active, released  39998pps  40kpps"), "{page}");
