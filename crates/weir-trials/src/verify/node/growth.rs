@@ -95,8 +95,8 @@ impl Watch {
                 trial.keep(&id(&format!("{what}/{when}")), series)?;
             }
         }
-        // Memory comes and goes with each answer, in two steps: a median would compare one step with
-        // the other. What is compared is what is there at nine of ten instants at most.
+        // Memory comes and goes with each answer, in two steps: a median would compare one of them
+        // with the other. What is compared is what is not exceeded at nine of ten instants.
         let series = ["end", "start"].map(|when| id(&format!("resident/{when}")));
         for (name, samples) in series.iter().zip([end, start]) {
             trial.keep(name, Series::unordered("byte", samples))?;
