@@ -77,7 +77,7 @@ impl Row {
 
     /// Shows the row: all its parts, then the case of the row itself, which holds if they all do.
     /// What the machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`.
-    /// What did not hold while it took much is made again: see [`attempt`].
+    /// What did not hold while it took much is made again (docs/verify.md).
     ///
     /// # Errors
     /// The experiment could not be made.
