@@ -144,7 +144,7 @@ pub fn class_of_thread(thread: Identity) -> Result<Class, HostError> {
 /// does not fit beside the others, EPERM without the right or where the thread is pinned. The
 /// thread is as it was then.
 pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
-    set_class(pid_of(thread)?, class)
+    change_class(pid_of(thread)?, class)
 }
 
 /// Takes deadline and real-time priority from a thread; nothing if it is gone or has neither.
@@ -155,7 +155,7 @@ pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
     let Ok(pid) = pid_of(thread) else { return Ok(()) };
     match class_of(pid) {
         Ok(Class::Normal { .. }) | Err(_) => Ok(()),
-        Ok(_) => match set_class(pid, Class::Normal { nice: 0 }) {
+        Ok(_) => match change_class(pid, Class::Normal { nice: 0 }) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
                 Err(of_thread("make ordinary", thread, error))
             }
@@ -228,6 +228,31 @@ fn restore(before: &Granted) {
     let _ = set_class(THIS, before.class);
     let _ = set_affinity(&before.cpus);
 }
+
+/// Gives a thread that may sleep a class. The kernel (6.18) never gives back the budget of one that
+/// sleeps while it loses its deadline class: the sum fills up until no budget is granted any more.
+/// So the budget is made as small as the kernel counts, none, before.
+fn change_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
+    let stays = matches!(class, Class::Deadline { .. });
+    let before = if stays { class } else { class_of(thread)? };
+    if !stays && matches!(before, Class::Deadline { .. }) {
+        set_class(thread, LEAST_BUDGET)?;
+    }
+    let set = set_class(thread, class);
+    if set.is_err() && !stays {
+        // As it was. What it had is still free, unless somebody took it just now.
+        let _ = set_class(thread, before);
+    }
+    set
+}
+
+/// The shortest runtime (`1 << DL_SCALE`) in nearly the longest period
+/// (`kernel.sched_deadline_period_max_us`, 4.19 s): less than the kernel's unit, 1 / 2^20.
+const LEAST_BUDGET: Class = Class::Deadline {
+    runtime: Nanos::new(1024),
+    deadline: Nanos::from_secs(4),
+    period: Nanos::from_secs(4),
+};
 
 fn set_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
     let mut attr = Attr { size: ATTR_BYTES, flags: SCHED_FLAG_RESET_ON_FORK, ..Attr::default() };
@@ -391,6 +416,33 @@ mod tests {
         let inverted = Class::Deadline { runtime: period, deadline: runtime, period };
         let error = probe(wish(inverted)).unwrap_err().to_string();
         assert!(error.starts_with("SCHED_DEADLINE runtime 10ms deadline 1ms"), "{error}");
+    }
+
+    /// Goal: the budget of a thread that sleeps is the host's again when its class is taken away.
+    /// A kernel that keeps it has none left after a score of times.
+    #[test]
+    fn a_budget_that_was_taken_away_is_free_again() {
+        const TEST: &str = "a_budget_that_was_taken_away_is_free_again";
+        let [runtime, period] = [2, 20].map(Nanos::from_millis);
+        let class = Class::Deadline { runtime, deadline: period, period };
+        if !is_root() || probe(Wish { cpu: None, class }).is_err() {
+            skipped(TEST);
+            return;
+        }
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let thread = Identity::of(sleeper.id()).unwrap();
+        let budgets = 40 * thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let given: Vec<_> = (0..budgets)
+            .map(|_| {
+                // It sleeps with its budget: past the instant at which the kernel would free it.
+                set_class_of_thread(thread, class)?;
+                thread::sleep(std::time::Duration::from_millis(2));
+                make_ordinary(thread).map_err(io::Error::other)
+            })
+            .collect();
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert!(given.iter().all(Result::is_ok), "{:?}", given.iter().find(|one| one.is_err()));
     }
 
     #[test]
