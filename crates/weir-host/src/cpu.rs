@@ -233,17 +233,17 @@ fn restore(before: &Granted) {
 /// sleeps while it loses its deadline class: the sum fills up until no budget is granted any more.
 /// So the budget is made as small as the kernel counts, none, before.
 fn change_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
-    let stays = matches!(class, Class::Deadline { .. });
-    let before = if stays { class } else { class_of(thread)? };
-    if !stays && matches!(before, Class::Deadline { .. }) {
-        set_class(thread, LEAST_BUDGET)?;
+    let keeps = matches!(class, Class::Deadline { .. });
+    match class_of(thread)? {
+        before @ Class::Deadline { .. } if !keeps => {
+            set_class(thread, LEAST_BUDGET)?;
+            set_class(thread, class).inspect_err(|_| {
+                // As it was. What it had is still free, unless somebody took it just now.
+                let _ = set_class(thread, before);
+            })
+        }
+        _ => set_class(thread, class),
     }
-    let set = set_class(thread, class);
-    if set.is_err() && !stays {
-        // As it was. What it had is still free, unless somebody took it just now.
-        let _ = set_class(thread, before);
-    }
-    set
 }
 
 /// The shortest runtime (`1 << DL_SCALE`) in nearly the longest period
