@@ -104,8 +104,8 @@ impl Router {
         let rest = plant.budget(cap) / cost;
         let lag = f64::from(plant.lag_ppm.min(999_999)) / 1e6;
         let capacity = self.capacity.map_or(rest, |before| lag * before + (1.0 - lag) * rest);
-        // What it could have forwarded beyond what came leaves nothing behind.
-        self.capacity = Some(capacity.min(offered));
+        // What it could have forwarded beyond what was let in leaves nothing behind.
+        self.capacity = Some(capacity.min(admitted));
         // The cap's slices make the noise: what is not held by the cap has none.
         let noise = f64::from(plant.noise_ppm) / 1e6 * self.noise.centred();
         let rate = plant.forwarded(capacity * (1.0 + noise), admitted);

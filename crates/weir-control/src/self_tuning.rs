@@ -8,7 +8,8 @@
 //! learning where there is nothing to learn (`rls.rs` says how, and [`Guard::OFF`] shows what
 //! happens without).
 //!
-//! It learns from samples in which the cap was binding and inside of its range. *Cost*: some fifty
+//! It learns from samples in which the cap was binding and inside of its range, and little from
+//! those far from the set-point. *Cost*: some fifty
 //! multiplications a sample. *What it does not do*: excite the router on purpose: where set-point
 //! and load stay, so do the estimates, right or wrong.
 
@@ -90,7 +91,8 @@ impl Controller for SelfTuning {
     fn step(&mut self, now: Instant, sample: &Sample) -> Action {
         let (rate, bound) = (kpps(sample.rate()), sample.bound_by(self.pi.cap()));
         if let Some((before, cap)) = self.before.filter(|_| bound) {
-            self.rls.learn(before, cap, rate);
+            let near = self.rls.guard().is_near(self.pi.set_point(), sample.rate());
+            self.rls.learn(before, cap, rate, near);
             if let Some(model) = self.rls.model() {
                 self.pi.set_gains(self.design.gains(model));
             }
