@@ -134,10 +134,11 @@ fn gain(plant: Plant) -> f64 {
 /// From each controller to each, at rest, without noise.
 fn switches(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let id = |part: &str| row.id(&format!("bumpless/{part}"));
-    // What moves is the switch's doing; and with a sharp knee, a ceiling has its room at once.
-    let still = Plant { knee: 50, lag_ppm: 0, ..Plant::LIKE_TABLE_1 };
+    // What moves is the switch's doing; and with a sharp knee, a ceiling has its room at once. The
+    // lag is that of the published model: without it, that model's dead-beat rings for minutes.
+    let still = Plant { knee: 50, ..Plant::LIKE_TABLE_1 };
     let map = map(still);
-    let mut moved = Vec::new();
+    let (mut rest, mut moved) = (Vec::new(), Vec::new());
     let mut worst = (0.0, String::new());
     for from in CONTROLLERS {
         for to in CONTROLLERS.into_iter().filter(|to| *to != from) {
@@ -145,6 +146,7 @@ fn switches(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
             let mut node = node(&behind_a_vif("r", &how), still)?;
             (0..60).for_each(|_| node.run(SECOND));
             let before = rate(&node, "r");
+            rest.push((before / SET_POINT as f64 - 1.0).abs());
             node.set("r", "controller", to).map_err(scenario)?;
             for _ in 0..30 {
                 node.run(SECOND);
@@ -161,7 +163,11 @@ fn switches(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         }
     }
     trial.say(&format!("{}: the most, {:.4}, from {}", id("moved"), worst.0, worst.1));
+    trial.keep(&id("rest"), Series::unordered("1", rest))?;
     trial.keep(&id("moved"), Series::unordered("1", moved))?;
+    let text = "rate before each switch, beside the set-point: it is at rest";
+    let bound = Bound::at_most(0.01);
+    trial.judge(Claim::new(id("at-rest"), text, Rule::Max, bound).of(&[id("rest")]))?;
     let text = "rate in the 30 s after each of 30 switches, beside that before";
     let bound = Bound::at_most(0.02);
     trial.judge(Claim::new(id("most"), text, Rule::Max, bound).of(&[id("moved")])).map(drop)
@@ -169,6 +175,7 @@ fn switches(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
 
 /// What a fixed cap follows: rates of `plant` at rest, and their caps.
 fn map(plant: Plant) -> String {
+    let plant = Plant { lag_ppm: 0, ..plant };
     let mut last = 0;
     let mut points = Vec::new();
     for tenths in (10..1000).step_by(5) {

@@ -41,7 +41,10 @@ const ROWS: &[Row] = &[
         not_built(trial, row, "three nodes with XTC in a row")
     }),
     row(10, "1000 instances at 10 Hz cost a twentieth of a core", load::show),
-    row(11, "dead zone, self-tuning, bumpless transfer, the manager's verbs", changes::show),
+    Row {
+        correctness: true,
+        ..row(11, "dead zone, self-tuning, bumpless transfer, the manager's verbs", changes::show)
+    },
     Row {
         correctness: true,
         ..row(12, "contention comes and goes, a router misbehaves and reforms", policing::show)
@@ -101,6 +104,6 @@ mod tests {
         }
         let cases = trial.result.cases();
         let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
-        assert!(broken.is_empty() && cases.len() > 80, "{broken:#?}");
+        assert!(broken.is_empty() && cases.len() > 100, "{broken:#?}");
     }
 }
