@@ -326,7 +326,7 @@ impl Worker {
             Command::Limit(limits, reply) => {
                 for (name, limit) in limits {
                     if let Some(router) = self.routers.of_name(&name, &self.policy) {
-                        self.switch.limit_router(now, router, limit);
+                        self.switch.limit_router(now, router, limit, &mut self.pool);
                     }
                 }
                 let _gone = reply.try_send(());

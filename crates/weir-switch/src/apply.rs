@@ -53,6 +53,7 @@ impl Switch {
         self.policy = policy.clone();
         (self.room, self.length_max) = (Room::of(policy.node.frames), length_max(policy));
         self.carry_taps(&remap);
+        self.carry_limits(&remap, pool);
         self.mark_ready();
         for (vif, kind, packet) in orphans.iter().copied() {
             self.bury(vif as usize, kind, packet.id, pool);
@@ -207,8 +208,7 @@ impl Switch {
             }
         }
         let continued = |owner, direction| before.remove(&(owner, direction));
-        self.limits = self.limits.remapped(remap);
-        (self.police, self.meters) = state::police(now, policy, &self.limits, vifs, continued);
+        (self.police, self.meters) = state::police(now, policy, vifs, continued);
     }
 
     /// Ports, limits of flooding and counters.

@@ -106,7 +106,8 @@ impl Switch {
     /// and have no instant. May change with every call of a method that takes `&mut self`.
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        let least = self.trees.iter().map(crate::tree::Tree::next).min();
+        let trees = self.trees.iter().map(crate::tree::Tree::next).min();
+        let least = trees.map(|next| next.min(self.limits.next()));
         least.filter(|next| *next < Instant::FAR_FUTURE)
     }
 
@@ -273,6 +274,7 @@ impl Switch {
             }
         }
         self.advance_local(now, port, LOCAL_BATCH, pool);
+        self.release_paced(now, pool);
     }
 
     /// Moves local frames to the vifs they are for; how many.
@@ -312,14 +314,15 @@ impl Switch {
     ) {
         let Some(state) = self.vifs.get(vif) else { return self.lose(packet, pool) };
         let (limited, chain) = (state.receive_limited, state.receive_chain);
+        let port = state.port;
         if limited {
-            if self.ports[state.port as usize].nested {
+            if self.ports[port as usize].nested {
                 self.police.charge_bytes(now, chain, packet.bytes());
             }
             self.charge_receiver(now, vif, packet.bytes(), false);
         }
         self.mark(vif, Direction::Receive, packet, mark, pool);
-        self.stage(vif, packet.id);
+        self.hand_on(now, port, vif, packet.id, pool);
     }
 
     /// A frame of one vif has been scheduled for another.
@@ -365,7 +368,8 @@ impl Switch {
         counters.received.add(slot.len);
         counters.enqueued.add(slot.len);
         self.vifs[to].receiving += 1;
-        self.stage(to, packet.id);
+        let iface = self.vifs[from].source.iface;
+        self.hand_on(now, iface, to, packet.id, pool);
     }
 
     /// Charges what a vif sent through one tree to the others that share its limits.
@@ -415,7 +419,7 @@ impl Switch {
     }
 
     /// Appends a frame to those that wait for a vif's device.
-    fn stage(&mut self, vif: usize, id: u32) {
+    pub(crate) fn stage(&mut self, vif: usize, id: u32) {
         let Stage { head, tail } = self.vifs[vif].stage;
         if let Some(last) = self.links.get_mut(tail as usize).filter(|_| head != NO_FRAME) {
             last.next = id;
@@ -458,7 +462,7 @@ impl Switch {
         self.give_up(vif as usize, Direction::Send, packet, reason, pool);
     }
 
-    fn give_up<P: FramePool>(
+    pub(crate) fn give_up<P: FramePool>(
         &mut self,
         vif: usize,
         direction: Direction,

@@ -27,6 +27,7 @@ mod from_port;
 mod from_vif;
 mod ingress;
 mod limits;
+mod pacer;
 pub mod pcapng;
 mod police;
 mod pool;

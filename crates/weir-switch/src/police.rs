@@ -89,13 +89,6 @@ impl Chain {
         Self([vif, router, slice])
     }
 
-    /// The same vif and slice, and this meter of the router.
-    #[must_use]
-    pub(crate) const fn with_router(self, router: u32) -> Self {
-        let Self([vif, _, slice]) = self;
-        Self([vif, router, slice])
-    }
-
     /// Whether nothing is measured.
     #[must_use]
     pub(crate) fn is_free(self) -> bool {
@@ -111,18 +104,6 @@ impl Police {
         }
         self.meters.push(meter);
         u32::try_from(self.meters.len() - 1).unwrap_or(Chain::NONE)
-    }
-
-    /// Puts a meter where [`Self::take_meter`] took one out; at the end if there is no such place.
-    /// Where it is now.
-    pub(crate) fn put_meter(&mut self, index: u32, meter: Meter) -> u32 {
-        match self.meters.get_mut(index as usize) {
-            Some(place) => {
-                *place = meter;
-                index
-            }
-            None => self.add(meter),
-        }
     }
 
     /// Takes a meter out, to continue it elsewhere.

@@ -40,7 +40,7 @@ pub enum Reason {
     Filtered,
     /// Above the vif's packet rate.
     VifPackets,
-    /// Above the router's packet rate.
+    /// Above the router's packet rate: refused, or given up while it waited for it.
     RouterPackets,
     /// Above the slice's packet rate.
     SlicePackets,
@@ -114,7 +114,8 @@ impl Reason {
     ];
 
     /// Those that a frame can still meet after it was queued.
-    pub const AFTER_QUEUE: [Self; 5] = [
+    pub const AFTER_QUEUE: [Self; 6] = [
+        Self::RouterPackets,
         Self::Codel,
         Self::Removed,
         Self::NoHeadroom,

@@ -13,7 +13,6 @@ use weir_units::Instant;
 use crate::accounting::Accounting;
 use crate::fdb::{Fdb, Source};
 use crate::filter::number;
-use crate::limits::Limits;
 use crate::police::{Chain, Meter, Police};
 use crate::pool::Frame;
 use crate::storm::Storm;
@@ -264,7 +263,6 @@ pub(crate) fn storms(now: Instant, policy: &Policy, domains: &[Domain]) -> Vec<S
 pub(crate) fn police(
     now: Instant,
     policy: &Policy,
-    limits: &Limits,
     vifs: &mut [VifState],
     mut before: impl FnMut(Owner, Direction) -> Option<Meter>,
 ) -> (Police, Vec<(Owner, Direction, u32)>) {
@@ -296,7 +294,7 @@ pub(crate) fn police(
             };
             let own = place(Owner::Vif(u32::try_from(at).unwrap_or(NO_VIF)), vif.share(direction));
             let of_router = router.zip(vif.router).map_or(Chain::NONE, |((owner, _), router)| {
-                place(owner, &limits.share(policy, router, direction))
+                place(owner, policy[router].share(direction))
             });
             let of_slice = place(Owner::Slice(vif.slice.0), policy[vif.slice].share(direction));
             let chain = Chain::new(own, of_router, of_slice);

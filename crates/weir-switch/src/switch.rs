@@ -107,8 +107,7 @@ impl Switch {
         }
         let charges = state::link(policy, &mut vifs, &trees);
         let fdb = state::fdb(policy, &vifs);
-        let limits = Limits::default();
-        let (police, meters) = state::police(now, policy, &limits, &mut vifs, |_, _| None);
+        let (police, meters) = state::police(now, policy, &mut vifs, |_, _| None);
         let storms = state::storms(now, policy, &domains);
         let interfaces = policy.ports.len() + policy.vifs.len();
         let frames = policy.node.frames;
@@ -120,7 +119,7 @@ impl Switch {
             fdb,
             police,
             meters,
-            limits,
+            limits: Limits::default(),
             storms,
             counters: vec![<[Counters; 2]>::default(); interfaces],
             slots: vec![Slot::EMPTY; frames as usize].into_boxed_slice(),
@@ -166,6 +165,7 @@ impl Switch {
             Direction::Receive => {
                 let bound = state.receive_bound.saturating_sub(state.receiving);
                 let room = tree(TreeKind::Receive).room(state.receive).min(bound);
+                let room = room.min(self.room_before(vif, state.port));
                 (room, state.receiving, state.receive_floor, state.receive_chain)
             }
         };
@@ -208,6 +208,15 @@ impl Switch {
         if let Some(domain) = domain {
             self.fdb.keep(now, domain, mac);
         }
+    }
+
+    /// Frames from `iface` that the limit of a vif's router would take now.
+    fn room_before(&self, vif: VifId, iface: u32) -> u32 {
+        if self.limits.is_empty() {
+            return u32::MAX;
+        }
+        let router = self.policy.vifs.get(vif.0 as usize).and_then(|vif| vif.router);
+        self.limits.room(router, iface)
     }
 
     /// The policy in force.

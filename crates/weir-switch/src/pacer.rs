@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A router's limit of packets, held by pacing: what comes too early waits in a short queue.
+//!
+//! A policer drops what a window of TCP sends at once; the flow then waits for its time-out, 200 ms
+//! where a round trip takes 0.2, and the rate is not reached. So there is a queue for each
+//! interface that packets come from, and who has sent least goes first (start-time fair queueing,
+//! P. Goyal, H. M. Vin, H. Cheng, ToN 5(5), 1997, with packets for bytes): who sends less than an
+//! equal part of the rate waits for one packet, whatever others send. Where all queues together are full the
+//! longest gives up its first packet: what is above the limit is dropped there, and nowhere else.
+//!
+//! Frames are chained through the switch's links, so that nothing is allocated.
+
+use weir_policy::{Policy, RouterId};
+use weir_sched::TokenBucket;
+use weir_units::{Instant, PacketRate};
+
+use crate::state::{Link, NO_FRAME};
+
+/// The queues before one router's vifs, and when the next packet may pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacer {
+    /// In packets.
+    bucket: TokenBucket,
+    queues: [Queue; QUEUES],
+    /// The start tag of the packet that passed last.
+    served: u64,
+    held: u32,
+    most: u32,
+}
+
+/// What came from one interface. Interfaces beyond [`QUEUES`] share.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    len: u32,
+    /// The start tag of its first packet; of the one to come, while it is empty.
+    start: u64,
+}
+
+impl Pacer {
+    /// Empty, for `most` packets in all, at least [`Pacer::LEAST`].
+    pub(crate) fn new(now: Instant, rate: PacketRate, most: u32) -> Self {
+        let empty = Queue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
+        Self {
+            bucket: TokenBucket::new(rate.as_pps(), idle_burst(rate.as_pps()), now),
+            queues: [empty; QUEUES],
+            served: 0,
+            held: 0,
+            most: most.max(Self::LEAST),
+        }
+    }
+
+    /// Another rate and another bound from `now` on; what waits stays.
+    pub(crate) fn change(&mut self, now: Instant, rate: PacketRate, most: u32) {
+        self.bucket.set_rate(now, rate.as_pps(), late_burst(rate.as_pps()));
+        self.most = most.max(Self::LEAST);
+    }
+
+    /// Takes a frame that came from `iface`; gives the one that is given up for it, if one is.
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        iface: u32,
+        id: u32,
+        links: &mut [Link],
+    ) -> Option<u32> {
+        if self.held == 0 {
+            // What was earned while nobody waited is no burst for later.
+            let rate = self.bucket.rate();
+            self.bucket.set_rate(now, rate, idle_burst(rate));
+            self.bucket.set_rate(now, rate, late_burst(rate));
+        }
+        let given_up = if self.held < self.most { None } else { self.give_up(iface, id, links) };
+        if given_up == Some(id) {
+            return given_up;
+        }
+        let served = self.served;
+        let queue = &mut self.queues[place(iface)];
+        match links.get_mut(queue.tail as usize).filter(|_| queue.len > 0) {
+            Some(last) => last.next = id,
+            None => {
+                queue.head = id;
+                queue.start = queue.start.max(served);
+            }
+        }
+        queue.tail = id;
+        queue.len += 1;
+        self.held += 1;
+        given_up
+    }
+
+    /// Makes room for a frame from `iface`: the longest queue gives up its first, or the frame is
+    /// the one.
+    fn give_up(&mut self, iface: u32, id: u32, links: &[Link]) -> Option<u32> {
+        let own = self.queues[place(iface)].len;
+        let longest = self.queues.iter_mut().max_by_key(|queue| queue.len)?;
+        if longest.len <= own.saturating_add(1) {
+            return Some(id);
+        }
+        let first = longest.take(links);
+        self.held -= u32::from(first.is_some());
+        first
+    }
+
+    /// The next frame that may pass now.
+    pub(crate) fn pop(&mut self, now: Instant, links: &[Link]) -> Option<u32> {
+        if self.held == 0 || self.bucket.try_take(now, 1).is_err() {
+            return None;
+        }
+        let waiting = self.queues.iter_mut().filter(|queue| queue.len > 0);
+        let queue = waiting.min_by_key(|queue| (queue.start, queue.len))?;
+        self.served = queue.start;
+        queue.start += 1;
+        self.held -= 1;
+        queue.take(links)
+    }
+
+    /// Any frame that waits, whatever the rate.
+    pub(crate) fn take(&mut self, links: &[Link]) -> Option<u32> {
+        let queue = self.queues.iter_mut().find(|queue| queue.len > 0)?;
+        self.held -= 1;
+        queue.take(links)
+    }
+
+    /// When [`Self::pop`] gives a frame: in the past where it does now.
+    pub(crate) fn next(&self) -> Instant {
+        match self.held {
+            0 => Instant::FAR_FUTURE,
+            _ => self.bucket.ready(Instant::ZERO, 1).err().unwrap_or(Instant::ZERO),
+        }
+    }
+
+    /// Frames from `iface` that would be taken now: an eighth of all is everybody's own.
+    pub(crate) fn room(&self, iface: u32) -> u32 {
+        let own = (self.most / 8).saturating_sub(self.queues[place(iface)].len);
+        self.most.saturating_sub(self.held).max(own)
+    }
+
+    /// So few always fit: a batch of the worker from each of two sides.
+    pub(crate) const LEAST: u32 = 128;
+}
+
+impl Queue {
+    fn take(&mut self, links: &[Link]) -> Option<u32> {
+        let first = self.head;
+        let next = links.get(first as usize)?.next;
+        self.len -= 1;
+        self.head = if self.len == 0 { NO_FRAME } else { next };
+        Some(first)
+    }
+}
+
+/// Packets that may wait for `router` at that rate: 10 ms of it, since a worker may be late by some
+/// and TCP needs a few for each flow whatever the rate; half of what its vifs have room for, so
+/// that what comes from elsewhere finds some.
+pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
+    let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
+    let room = vifs.map(|vif| vif.receive_queue.packets).min().unwrap_or(0) / 2;
+    let worth = u32::try_from(rate.as_pps() / 100).unwrap_or(u32::MAX);
+    worth.clamp(DEPTH_LEAST, DEPTH_MOST).min(room)
+}
+
+fn place(iface: u32) -> usize {
+    iface as usize % QUEUES
+}
+
+/// What may pass at once after nobody waited: 1 ms, a hundredth of a sample of 100 ms.
+fn idle_burst(rate: u64) -> u64 {
+    (rate / 1000).max(1)
+}
+
+/// What may pass at once because the worker came late while somebody waited: 10 ms, or what it
+/// takes to lose nothing by waking up late where packets are far between.
+fn late_burst(rate: u64) -> u64 {
+    (rate / 100).max(4)
+}
+
+/// A router has a few interfaces, and whoever sends to it comes by a few.
+const QUEUES: usize = 16;
+/// Some windows of TCP.
+const DEPTH_LEAST: u32 = 256;
+/// 10 ms of 200 kp/s, an eighth of a small pool.
+const DEPTH_MOST: u32 = 2048;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::vec;
+    use std::vec::Vec;
+
+    use weir_units::Nanos;
+
+    use super::*;
+
+    /// A pacer, and the frames that go through it.
+    struct Rig {
+        pacer: Pacer,
+        links: Vec<Link>,
+        free: Vec<u32>,
+        /// Who sent the frame.
+        from: Vec<u32>,
+        now: Instant,
+    }
+
+    impl Rig {
+        fn new(rate: u64, most: u32) -> Self {
+            let frames = 4096;
+            Self {
+                pacer: Pacer::new(Instant::ZERO, PacketRate::from_pps(rate), most),
+                links: vec![Link::NONE; frames],
+                free: (0..4096).collect(),
+                from: vec![0; frames],
+                now: Instant::ZERO,
+            }
+        }
+
+        /// Who lost a frame, if somebody did.
+        fn push(&mut self, iface: u32) -> Option<u32> {
+            let id = self.free.pop().expect("fewer wait than there are");
+            self.from[id as usize] = iface;
+            let given_up = self.pacer.push(self.now, iface, id, &mut self.links)?;
+            self.free.push(given_up);
+            Some(self.from[given_up as usize])
+        }
+
+        fn pop(&mut self) -> Option<u32> {
+            let id = self.pacer.pop(self.now, &self.links)?;
+            self.free.push(id);
+            Some(self.from[id as usize])
+        }
+
+        fn flood(&mut self, iface: u32) {
+            while self.push(iface).is_none() {}
+        }
+    }
+
+    /// Goal: under a flood each tenth of a second has its packets, to the packet, however late the
+    /// worker comes within 10 ms. Method: it is asked when it says, or up to 3 ms later.
+    #[test]
+    fn a_flood_passes_at_exactly_the_rate() {
+        for rate in [100, 997, 2_500, 100_000, 1_000_000] {
+            let mut rig = Rig::new(rate, 2048);
+            let (mut passed, mut seed) = (0u64, 1u64);
+            rig.flood(0);
+            // The first may pass at once, with what an idle limit has earned.
+            let first = idle_burst(rate);
+            for tenth in 1..=20 {
+                let end = Instant::from_nanos(tenth * 100_000_000);
+                while rig.pacer.next() < end && rig.now < end {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let late = if seed >> 60 == 0 { seed >> 32 & 0x1f_ffff } else { 0 };
+                    rig.now = rig.pacer.next().max(rig.now) + Nanos::new(late);
+                    if rig.now >= end {
+                        break;
+                    }
+                    while rig.pop().is_some() {
+                        passed += 1;
+                        rig.push(0);
+                    }
+                }
+                let due = tenth * rate / 10 + first;
+                let late = rate * 3 / 1000 + 1;
+                assert!(
+                    (due.saturating_sub(late)..=due + 1).contains(&passed),
+                    "{passed} of {due}"
+                );
+            }
+        }
+    }
+
+    /// Goal: what is earned while nothing comes is a millisecond's.
+    #[test]
+    fn an_idle_limit_lets_no_burst_pass() {
+        let mut rig = Rig::new(10_000, 2048);
+        rig.now = Instant::from_nanos(5_000_000_000);
+        rig.flood(0);
+        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 10);
+        // While somebody waits, 10 ms of lateness are made up for, and no more.
+        rig.now += Nanos::from_millis(50);
+        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100);
+    }
+
+    /// Goal: who sends less than his part waits for one packet, whatever comes from elsewhere, and
+    /// loses none. Method: a flood, its answers at a third of the rate, and 0.1 kp/s each way.
+    #[test]
+    fn who_sends_little_goes_first() {
+        let rate = 1000;
+        let mut rig = Rig::new(rate, 256);
+        let mut longest = Nanos::ZERO;
+        let mut waiting: [VecDeque<Instant>; 4] = Default::default();
+        let mut lost = [0; 4];
+        for step in 0..20_000_u64 {
+            rig.now = Instant::from_nanos(step * 100_000);
+            let comes = [true, step % 30 == 0, step % 100 == 0, step % 100 == 50];
+            for (iface, _) in (0u32..).zip(comes).filter(|(_, comes)| *comes) {
+                waiting[iface as usize].push_back(rig.now);
+                if let Some(loser) = rig.push(iface) {
+                    lost[loser as usize] += 1;
+                    waiting[loser as usize].pop_front();
+                }
+            }
+            while let Some(iface) = rig.pop() {
+                let since = waiting[iface as usize].pop_front().expect("it came");
+                if iface > 0 {
+                    longest = longest.max(rig.now - since);
+                }
+            }
+        }
+        assert!(lost[0] > 10_000 && lost[1..] == [0, 0, 0], "{lost:?}");
+        assert!(longest <= Nanos::from_micros(2100), "{longest}");
+    }
+
+    /// Goal: thirty-two windows of two packets, of which each comes again a round trip after it
+    /// passed or a time-out after it was lost, keep the limit busy: each tenth of a second has its
+    /// packets within 1 %, where a policer lets a quarter through.
+    #[test]
+    fn windows_keep_the_limit_busy() {
+        for rate in [2_000, 20_000, 100_000] {
+            let mut rig = Rig::new(rate, 256);
+            let trip = Nanos::from_micros(200);
+            let mut comes: VecDeque<Instant> = vec![Instant::ZERO; 64].into();
+            let mut passed = [0u64; 20];
+            while rig.now < Instant::from_nanos(2_000_000_000) {
+                while comes.front().is_some_and(|at| *at <= rig.now) {
+                    comes.pop_front();
+                    assert_eq!(rig.push(0), None, "they fit");
+                }
+                while rig.pop().is_some() {
+                    let tenth = rig.now.as_nanos() / 100_000_000;
+                    passed[tenth as usize] += 1;
+                    comes.push_back(rig.now + trip);
+                }
+                let next = comes.front().copied().unwrap_or(Instant::FAR_FUTURE);
+                rig.now = rig.pacer.next().min(next).max(rig.now + Nanos::new(1));
+            }
+            for tenth in &passed[1..] {
+                assert!(tenth.abs_diff(rate / 10) <= rate / 1000, "{tenth} of {}", rate / 10);
+            }
+        }
+    }
+
+    #[test]
+    fn another_rate_holds_at_once_and_what_waits_stays() {
+        let mut rig = Rig::new(1000, 256);
+        rig.flood(3);
+        while rig.pop().is_some() {}
+        rig.pacer.change(rig.now, PacketRate::from_pps(100_000), 256);
+        rig.now += Nanos::from_millis(1);
+        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100);
+        assert_eq!(rig.pacer.room(3), 101);
+        let left = core::iter::from_fn(|| rig.pacer.take(&rig.links)).count();
+        assert_eq!((left, rig.pacer.next()), (155, Instant::FAR_FUTURE));
+        rig.pacer.change(rig.now, PacketRate::ZERO, 256);
+        rig.flood(0);
+        while rig.pop().is_some() {}
+        assert_eq!(rig.pacer.next(), Instant::FAR_FUTURE, "nothing ever passes");
+        assert_eq!((rig.pacer.room(0), rig.pacer.room(1)), (0, 32));
+    }
+}
