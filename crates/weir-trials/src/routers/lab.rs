@@ -11,6 +11,7 @@ use weir_host::run::{Host, Platform};
 use weir_host::traffic;
 use weir_units::{CpuShare, PacketRate};
 
+use super::Crossed;
 use super::ingress::Ingress;
 use super::plan::{Plan, ROUTERS_MAX};
 use super::router::Router;
@@ -84,11 +85,6 @@ impl RouterLab {
         &self.plan
     }
 
-    /// The namespace of a node of the lab.
-    pub(crate) fn namespace(&self, node: &str) -> String {
-        self.plan.namespace(node)
-    }
-
     /// A router.
     pub(crate) fn router(&mut self, router: usize) -> Result<&mut Router, TrialError> {
         let count = self.routers.len();
@@ -132,9 +128,19 @@ impl RouterLab {
     }
 }
 
+impl Crossed for RouterLab {
+    fn namespace(&self, node: &str) -> String {
+        self.plan.namespace(node)
+    }
+
+    fn forwarded(&mut self, router: usize) -> Result<u64, TrialError> {
+        Ok(self.read(router)?.packets)
+    }
+}
+
 /// Counts at the node's ends of the routers' interfaces, as it does for a guest's vifs. In the
 /// node's namespace.
-fn meter(plan: &Plan) -> Result<LinkMeter, TrialError> {
+pub(super) fn meter(plan: &Plan) -> Result<LinkMeter, TrialError> {
     let mut meter = LinkMeter::open()?;
     for line in plan.lines() {
         let [_, inside, outside, ..] = line.devices;

@@ -3,11 +3,12 @@
 //! namespace whose forwarding the kernel's own threads do, or a process that forwards by itself.
 //!
 //! A `RouterLab` is up as long as its value lives. Weir's data plane stands where a node has it,
-//! between the routers and everybody else, and limits what enters for a router. `Traffic` flows
-//! while something is done with the lab; a `Loop` samples a router and does with its cap and its
-//! limit what an XTC instance says.
+//! between the routers and everybody else; a `Loop` samples a router and does with its cap what a
+//! training or an XTC instance says. In a `HeldLab` a running node holds the routers, limits at
+//! ingress and all. `Traffic` flows while something is done with either.
 
 pub mod forward;
+mod held_lab;
 mod ingress;
 mod lab;
 mod plan;
@@ -17,12 +18,24 @@ mod sampling;
 mod traffic;
 mod training;
 
+use crate::TrialError;
+
+pub(crate) use held_lab::{HeldLab, SAMPLING, UNLIMITED};
 pub(crate) use lab::RouterLab;
 pub(crate) use plan::{MTU_TCP, Plan};
 pub(crate) use probe::{Probed, probing};
 pub(crate) use sampling::{Loop, Taken};
 pub(crate) use traffic::{Flowed, Load, Traffic};
 pub(crate) use training::{Trained, Training, below, mean};
+
+/// A lab of routers, as far as traffic needs it that crosses them.
+pub(crate) trait Crossed {
+    /// The namespace of a node of the lab.
+    fn namespace(&self, node: &str) -> String;
+
+    /// Packets that a router has forwarded so far.
+    fn forwarded(&mut self, router: usize) -> Result<u64, TrialError>;
+}
 
 /// What a router is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_host::cpu::{Class, Reservation, Wish};
 use weir_host::netns::Namespace;
 
-use super::lab::RouterLab;
+use super::Crossed;
 use super::plan::{self, At};
 use crate::{TrialError, clock};
 
@@ -38,10 +38,10 @@ impl Probed {
 ///
 /// # Errors
 /// The sockets cannot be opened, or `work` failed.
-pub(crate) fn probing<T>(
-    lab: &mut RouterLab,
+pub(crate) fn probing<L: Crossed, T>(
+    lab: &mut L,
     router: usize,
-    work: impl FnOnce(&mut RouterLab) -> Result<T, TrialError>,
+    work: impl FnOnce(&mut L) -> Result<T, TrialError>,
 ) -> Result<(T, Probed), TrialError> {
     let [from, to] = [("src", At::Prober), ("dst", At::Answerer)].map(|(node, at)| {
         let namespace = Namespace::open(&lab.namespace(node));

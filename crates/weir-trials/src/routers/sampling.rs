@@ -48,20 +48,6 @@ impl<'l> Loop<'l> {
         Ok(begun)
     }
 
-    /// Goes on where another loop of the same router left off.
-    pub(crate) fn resume(
-        lab: &'l mut RouterLab,
-        router: usize,
-        in_force: Option<Settings>,
-    ) -> Result<Self, TrialError> {
-        let Some(Settings { cap, limit }) = in_force else { return Self::begin(lab, router) };
-        let period = lab.plan().sampling;
-        let meter = Meter::new(MeterConfig { period, rate_most: RATE_MOST });
-        let mut begun = Self { lab, router, period, meter, next_ns: 0, cap, limit };
-        begun.restart()?;
-        Ok(begun)
-    }
-
     /// An inactive instance with this controller, whose samples are this loop's.
     pub(crate) fn instance(&self, controller: Box<dyn Controller + Send>) -> Instance {
         let config = InstanceConfig {
@@ -119,17 +105,6 @@ impl<'l> Loop<'l> {
         let sample = sample.map_err(|fault| TrialError::Node(format!("no sample: {fault}")))?;
         self.tend()?;
         Ok(Taken { sample, cap, limit, reason: None })
-    }
-
-    /// Has an active instance hold another rate, within the period that begins now.
-    pub(crate) fn change(
-        &mut self,
-        instance: &mut Instance,
-        set_point: PacketRate,
-    ) -> Result<(), TrialError> {
-        let command = instance.change_set_point(weir_node::clock::now(), set_point);
-        let command = command.map_err(|error| TrialError::Node(error.to_string()))?;
-        self.obey(instance, command)
     }
 
     /// Does what an active instance says for `count` periods. A period without a sample is not
@@ -218,7 +193,7 @@ fn range(lab: &mut RouterLab, router: usize) -> Result<CapRange, TrialError> {
 
 /// On a processor that is busy otherwise the loop comes to its turn all the same. It sleeps nearly
 /// all the time.
-fn urgent() -> Result<Reservation, TrialError> {
+pub(super) fn urgent() -> Result<Reservation, TrialError> {
     Ok(Reservation::take(Wish { cpu: None, class: Class::Fifo { priority: 1 } })?)
 }
 

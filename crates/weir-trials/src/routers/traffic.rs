@@ -12,7 +12,7 @@ use weir_host::traffic::{
     SendSpec, SinkSpec, SocketsSpec, TcpSend, XdpSend, XdpStream,
 };
 
-use super::lab::RouterLab;
+use super::Crossed;
 use super::plan::{self, At};
 use crate::TrialError;
 use crate::clock;
@@ -50,10 +50,10 @@ impl Traffic {
     ///
     /// # Errors
     /// A sender or a receiver failed, or `work` did; a signal came.
-    pub(crate) fn beside<T>(
+    pub(crate) fn beside<L: Crossed, T>(
         &self,
-        lab: &mut RouterLab,
-        work: impl FnOnce(&mut RouterLab) -> Result<T, TrialError>,
+        lab: &mut L,
+        work: impl FnOnce(&mut L) -> Result<T, TrialError>,
     ) -> Result<(T, Flowed), TrialError> {
         let (senders, sinks, servers) = (self.senders(lab), self.sinks(lab), self.servers(lab));
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -99,11 +99,11 @@ impl Traffic {
     }
 
     /// What the meter has counted of each router so far.
-    fn count(&self, lab: &mut RouterLab) -> Result<Vec<u64>, TrialError> {
-        self.0.iter().map(|(router, _)| Ok(lab.read(*router)?.packets)).collect()
+    fn count(&self, lab: &mut impl Crossed) -> Result<Vec<u64>, TrialError> {
+        self.0.iter().map(|(router, _)| lab.forwarded(*router)).collect()
     }
 
-    fn senders(&self, lab: &RouterLab) -> Vec<SendSpec> {
+    fn senders(&self, lab: &impl Crossed) -> Vec<SendSpec> {
         let run = || RunSpec {
             netns: Some(lab.namespace("src")),
             cpus: traffic_cpus(),
@@ -131,7 +131,7 @@ impl Traffic {
         senders
     }
 
-    fn sinks(&self, lab: &RouterLab) -> Vec<ReceiveSpec> {
+    fn sinks(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
         let sink = |router: usize| {
             let method = ReceiveMethod::Sink(SinkSpec::new(&plan::device(router, At::Sink)));
             receiver(lab, method)
@@ -139,7 +139,7 @@ impl Traffic {
         self.0.iter().map(|(router, _)| sink(*router)).collect()
     }
 
-    fn servers(&self, lab: &RouterLab) -> Vec<ReceiveSpec> {
+    fn servers(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
         let tcp = self.0.iter().filter(|(_, load)| matches!(load, Load::Tcp(_)));
         let server = |(router, _): &(usize, Load)| {
             let tcp = vec![server(*router)];
@@ -157,7 +157,7 @@ impl Flowed {
     }
 }
 
-fn receiver(lab: &RouterLab, method: ReceiveMethod) -> ReceiveSpec {
+fn receiver(lab: &impl Crossed, method: ReceiveMethod) -> ReceiveSpec {
     let run =
         RunSpec { netns: Some(lab.namespace("dst")), cpus: traffic_cpus(), ..RunSpec::default() };
     ReceiveSpec { run, ..ReceiveSpec::new(method) }

@@ -1,52 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One router of each kind held at set-points from a tenth of its capacity up, with UDP and TCP:
-//! by the cap alone (row 2), or by a limit at ingress under a cap (row 3).
+//! One router of each kind held at set-points from a tenth of its capacity up by its cap alone,
+//! with UDP and TCP (row 2); and what rows that hold one router have in common.
 //!
-//! Capacity is what the router forwards with its largest cap under the same load. For the cap alone
-//! each set-point begins anew from that cap, with a controller that knows nothing of the router but
-//! its training, if it needs one; for the limit they follow each other, after a second in which the
-//! router forwards what waited in it before.
-//!
-//! UDP is offered at seven tenths of what a flood gets through for the cap alone, as fast as it
-//! goes for the limit; TCP as it likes, over [`CONNECTIONS`] connections.
+//! Capacity is what the router forwards with its largest cap under the same load. Each set-point
+//! begins anew from that cap, with a controller that knows nothing of the router but its training,
+//! if it needs one. UDP is offered at seven tenths of what a flood gets through, TCP as it likes,
+//! over [`CONNECTIONS`] connections.
 
 use weir_control::identify::CurvePoint;
 use weir_control::{
-    CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward, FeedForwardConfig,
-    FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles, relative_rmse,
+    CapRange, Controller, DeadZone, FeedForward, FeedForwardConfig, FixedCap, FixedMap, Gains,
+    Model, Pi, PiConfig, Poles, relative_rmse,
 };
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
 use super::Row;
-use super::figures::{self, Judge, rate};
+use super::figures::{self, rate};
 use super::training::capacity;
 use crate::routers::{
-    Kind, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic, Training, mean, probing,
+    Kind, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic, Training, probing,
 };
 use crate::{Trial, TrialError};
 
-/// Shows row 2.
-pub(super) fn alone(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+/// Shows row 2 on bench number `BENCH`.
+pub(super) fn alone<const BENCH: usize>(
+    trial: &mut Trial<'_>,
+    row: &Row,
+) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
-    for bench in Bench::all("xtc-alone", Nanos::from_secs(1)) {
-        let points: &[u64] = if trial.quick { &[30] } else { &[10, 20, 40, 60, 85] };
-        let seen = bench.run_alone(points)?;
-        judge_alone(trial, row, &bench, &seen)?;
-    }
-    Ok(())
-}
-
-/// Shows row 3.
-pub(super) fn combined(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    super::needs_root(trial, row)?;
-    for bench in Bench::all("xtc-combined", Nanos::from_millis(100)) {
-        let points: &[u64] =
-            if trial.quick { &[1, 10, 50, 100] } else { &[1, 2, 5, 10, 20, 40, 60, 80, 100] };
-        let seen = bench.run_combined(points)?;
-        judge_combined(trial, row, &bench, &seen)?;
-    }
-    Ok(())
+    let bench = Bench::numbered("xtc-alone", Nanos::from_secs(1), BENCH)?;
+    let points: &[u64] = if trial.quick { &[30] } else { &[10, 20, 40, 60, 85] };
+    let seen = bench.run_alone(points)?;
+    judge_alone(trial, row, &bench, &seen)
 }
 
 /// One kind of router under one kind of load.
@@ -57,17 +43,17 @@ pub(super) struct Bench {
 }
 
 /// What was seen on it.
-struct Seen {
-    capacity: PacketRate,
-    held: Vec<Held>,
+pub(super) struct Seen {
+    pub(super) capacity: PacketRate,
+    pub(super) held: Vec<Held>,
 }
 
 /// A set-point under one controller.
-struct Held {
-    controller: &'static str,
-    percent: u64,
-    set_point: PacketRate,
-    taken: Vec<Taken>,
+pub(super) struct Held {
+    pub(super) controller: &'static str,
+    pub(super) percent: u64,
+    pub(super) set_point: PacketRate,
+    pub(super) taken: Vec<Taken>,
 }
 
 impl Bench {
@@ -82,6 +68,12 @@ impl Bench {
             Self { kind, tcp, plan }
         };
         Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]).map(bench).collect()
+    }
+
+    /// The one of that number.
+    pub(super) fn numbered(name: &str, sampling: Nanos, number: usize) -> Result<Self, TrialError> {
+        let missing = || TrialError::Node(format!("no bench {number}"));
+        Self::all(name, sampling).into_iter().nth(number).ok_or_else(missing)
     }
 
     pub(super) fn name(&self) -> String {
@@ -141,33 +133,6 @@ impl Bench {
                 seen.push((*percent, probed));
             }
             Ok(seen)
-        })?;
-        Ok(seen)
-    }
-
-    fn run_combined(&self, points: &[u64]) -> Result<Seen, TrialError> {
-        let mut lab = RouterLab::up(self.plan.clone())?;
-        let (seen, _) = self.load(None).beside(&mut lab, |lab| {
-            let mut on = Loop::begin(lab, 0)?;
-            let range = on.range()?;
-            on.hold(range.most(), COMBINED_SETTLE)?;
-            let capacity = mean(&on.hold(range.most(), COMBINED_SAMPLES)?);
-            let at =
-                |percent: u64| PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
-            let first = at(points.first().copied().unwrap_or(1));
-            let config = CombinedConfig::new(range);
-            let mut instance = on.instance(Box::new(Combined::new(config, first, range.most())));
-            on.activate(&mut instance, first)?;
-            // What waited in the router before there was a limit.
-            on.follow(&mut instance, COMBINED_SETTLE)?;
-            let mut held = Vec::new();
-            for percent in points {
-                let set_point = at(*percent);
-                on.change(&mut instance, set_point)?;
-                let taken = on.follow(&mut instance, COMBINED_SAMPLES)?;
-                held.push(Held { controller: "combined", percent: *percent, set_point, taken });
-            }
-            Ok(Seen { capacity, held })
         })?;
         Ok(seen)
     }
@@ -285,36 +250,12 @@ fn judge_alone(
     claim("rmse", text, Rule::GreatestRatio, Bound::at_most(1.2), &both)
 }
 
-fn judge_combined(
+/// Keeps all that was metered.
+pub(super) fn keep(
     trial: &mut Trial<'_>,
-    row: &Row,
-    bench: &Bench,
+    id: &dyn Fn(&str) -> String,
     seen: &Seen,
 ) -> Result<(), TrialError> {
-    let id = |part: &str| row.id(&format!("{}/{part}", bench.name()));
-    keep(trial, &id, seen)?;
-    let of = |value: &dyn Fn(&Held) -> f64| seen.held.iter().map(value).collect::<Vec<f64>>();
-    let worst = of(&|held| {
-        let off = |one: &Taken| (rate(one) / held.wanted() - 1.0).abs();
-        held.taken.iter().skip(1).map(off).fold(0.0, f64::max)
-    });
-    let over = of(&|held| {
-        let over = |one: &Taken| rate(one) / held.wanted() - 1.0;
-        held.taken.iter().map(over).fold(f64::MIN, f64::max)
-    });
-    let (percents, name) = (of(&|held| crate::float(held.percent)), bench.name());
-    trial.say(&format!("{name}: set-points {percents:?} %: off by {worst:.4?}, over {over:.4?}"));
-    let mut judge = Judge { trial, kind: "combined" };
-    let text = format!("{name}: rate beside the set-point, from the second sample on");
-    let worst = Series::unordered("1", worst);
-    judge.one(id("error"), &text, Rule::Max, Bound::at_most(0.01), worst)?;
-    let text = format!("{name}: above the set-point in any sample");
-    let over = Series::unordered("1", over);
-    judge.one(id("overshoot"), &text, Rule::Max, Bound::at_most(0.02), over)
-}
-
-/// Keeps all that was metered.
-fn keep(trial: &mut Trial<'_>, id: &dyn Fn(&str) -> String, seen: &Seen) -> Result<(), TrialError> {
     trial.keep(&id("capacity"), Series::count("packet/s", seen.capacity.as_pps()))?;
     for held in &seen.held {
         let prefix = id(&format!("{}/{}%", held.controller, held.percent));
@@ -326,7 +267,7 @@ fn keep(trial: &mut Trial<'_>, id: &dyn Fn(&str) -> String, seen: &Seen) -> Resu
 }
 
 impl Held {
-    fn wanted(&self) -> f64 {
+    pub(super) fn wanted(&self) -> f64 {
         crate::float(self.set_point.as_pps())
     }
 
@@ -360,8 +301,6 @@ const CONNECTIONS: u32 = 32;
 /// Samples in which a controller may settle, and those whose mean is judged.
 const SETTLE: usize = 5;
 const MEAN_OF: usize = 10;
-const COMBINED_SETTLE: usize = 10;
-const COMBINED_SAMPLES: usize = 30;
 
 /// The model's caps, as the text's training has them.
 const MODEL_PERCENT: u32 = 5;

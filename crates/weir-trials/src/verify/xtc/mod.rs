@@ -2,12 +2,14 @@
 //! XTC: a packet rate for every router, held by feedback.
 
 mod changes;
+mod combined;
 mod faults;
 mod figures;
 mod held;
 mod load;
 mod policing;
 mod probe;
+mod shares;
 mod training;
 
 use weir_result::{Bound, Claim, Rule, Series};
@@ -21,22 +23,24 @@ pub const TABLE: Table = Table { name: NAME, rows: ROWS };
 const NAME: &str = "xtc";
 
 const ROWS: &[Row] = &[
-    row(1, "three minutes of training give a model that holds", training::show),
-    row(2, "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap", held::alone),
-    row(3, "limit and ceiling hold every rate from the second sample on", held::combined),
+    row(1, "three minutes of training give a model that holds", training::process)
+        .and(&[training::namespace]),
+    row(2, "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap", held::alone::<0>)
+        .and(&[held::alone::<1>, held::alone::<2>, held::alone::<3>]),
+    row(3, "limit and ceiling hold every rate from the second sample on", combined::show::<0>)
+        .and(&[combined::show::<1>, combined::show::<2>, combined::show::<3>]),
     row(4, "a disturbance worth 15 % of the assigned CPU is rejected", |trial, row| {
         not_built(trial, row, "a process in the router's group; work added to each packet")
     }),
-    row(5, "probes come back in time, beside TCP and beside a flood", probe::show),
-    row(6, "six TCP routers share in proportion to their set-points", |trial, row| {
-        not_built(trial, row, "six routers of the lab beside each other")
-    }),
-    row(7, "a UDP flood beside TCP takes nothing from it", |trial, row| {
-        not_built(trial, row, "a UDP and a TCP router of the lab beside each other")
-    }),
-    row(8, "one flow gets as much as ten", |trial, row| {
-        not_built(trial, row, "two routers of the lab with 1 and with 10 flows")
-    }),
+    row(5, "probes come back in time, beside TCP and beside a flood", probe::show::<0>).and(&[
+        probe::show::<1>,
+        probe::show::<2>,
+        probe::show::<3>,
+        probe::alone,
+    ]),
+    row(6, "six TCP routers share in proportion to their set-points", shares::proportions),
+    row(7, "a UDP flood beside TCP takes nothing from it", shares::coexistence),
+    row(8, "one flow gets as much as ten", shares::fairness),
     row(9, "a chain of three nodes loses and delays no more at its end", |trial, row| {
         not_built(trial, row, "three nodes with XTC in a row")
     }),

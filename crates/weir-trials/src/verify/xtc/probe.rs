@@ -2,25 +2,30 @@
 //! A probe of 0.1 kp/s through a router that is held, beside TCP and beside a UDP flood: how long
 //! it takes there and back, and how many fail.
 
-use weir_control::{Combined, CombinedConfig};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{Nanos, PacketRate};
 
 use super::Row;
+use super::combined::{SETTLE, capacity};
 use super::held::Bench;
-use crate::routers::{Loop, Probed, RouterLab, mean, probing};
+use crate::routers::{HeldLab, Probed, SAMPLING, probing};
 use crate::{Trial, TrialError};
 
-/// Shows the row.
-pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+/// Shows the row on bench number `BENCH`.
+pub(super) fn show<const BENCH: usize>(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
     let (points, samples): (&[u64], usize) =
-        if trial.quick { (&[10, 80], 30) } else { (&[1, 5, 10, 20, 40, 60, 80, 100], 120) };
-    for bench in Bench::all("xtc-probe", Nanos::from_millis(100)) {
-        for (percent, probed) in run(&bench, points, samples)? {
-            judge(trial, row, &bench, percent, &probed)?;
-        }
+        if trial.quick { (&[1, 10, 80], 30) } else { (&[1, 5, 10, 20, 40, 60, 80, 100], 120) };
+    let bench = Bench::numbered("xtc-probe", SAMPLING, BENCH)?;
+    for (percent, probed) in run(&bench, points, samples)? {
+        judge(trial, row, &bench, percent, &probed)?;
     }
+    Ok(())
+}
+
+/// Shows what the cap alone does to probes.
+pub(super) fn alone(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
     for bench in Bench::all("xtc-probe-alone", Nanos::from_secs(1)) {
         let points: &[u64] = if trial.quick { &[20] } else { &[10, 20, 60] };
         for (percent, probed) in bench.probe_alone(points)? {
@@ -30,30 +35,18 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     Ok(())
 }
 
-/// Probes beside the combined controller, at each set-point.
+/// Probes while a node holds the router at each set-point. The probe comes by a vif of its own,
+/// beside the traffic's port, and is limited together with the traffic.
 fn run(bench: &Bench, points: &[u64], samples: usize) -> Result<Vec<(u64, Probed)>, TrialError> {
-    let mut lab = RouterLab::up(bench.plan.clone())?;
+    let mut lab = HeldLab::up(bench.plan.clone())?;
     let (seen, _) = bench.load(None).beside(&mut lab, |lab| {
-        let (range, capacity) = {
-            let mut on = Loop::begin(lab, 0)?;
-            let range = on.range()?;
-            on.hold(range.most(), SETTLE)?;
-            (range, mean(&on.hold(range.most(), CAPACITY)?))
-        };
+        let capacity = capacity(lab)?;
         let mut seen = Vec::new();
         for percent in points {
             let set_point = PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
-            let config = CombinedConfig::new(range);
-            let mut on = Loop::begin(lab, 0)?;
-            let controller = Combined::new(config, set_point, range.most());
-            // From when it has settled on.
-            let mut instance = on.instance(Box::new(controller));
-            on.activate(&mut instance, set_point)?;
-            on.follow(&mut instance, SETTLE)?;
-            let (_, probed) = probing(lab, 0, |lab| {
-                let mut on = Loop::resume(lab, 0, instance.status().in_force)?;
-                on.follow(&mut instance, samples)
-            })?;
+            lab.hold(0, set_point)?;
+            lab.watch(0, SETTLE)?;
+            let (_, probed) = probing(lab, 0, |lab| lab.watch(0, samples))?;
             seen.push((*percent, probed));
         }
         Ok(seen)
@@ -71,11 +64,25 @@ fn judge(
     let id = |part: &str| row.id(&format!("{}/{percent}%/{part}", bench.name()));
     keep(trial, &id, probed)?;
     let who = format!("{} at {percent} %", bench.name());
-    let bound = Bound::at_most(0.005);
-    // A probe of which none came back took at least as long as it was waited for.
-    let text = format!("{who}: round trip, 99th percentile");
-    let claim = Claim::new(id("round-trip"), text, Rule::Percentile { percent: 99.0 }, bound);
-    trial.judge(claim.of(&[id("times")]))?;
+    let came_back = Claim::new(
+        id("came-back"),
+        format!("{who}: probes that came back"),
+        Rule::Sum,
+        Bound::at_least(1.0),
+    );
+    trial.judge(came_back.of(&[id("answered")]))?;
+    if !probed.times_s.is_empty() {
+        let text = format!("{who}: round trip, 99th percentile");
+        let rule = Rule::Percentile { percent: 99.0 };
+        let claim = Claim::new(id("round-trip"), text, rule, Bound::at_most(0.005));
+        trial.judge(claim.of(&[id("times")]))?;
+    }
+    trial.say(&format!(
+        "{who}: {} of {} failed, worst of the others {:.2} ms",
+        probed.failed(),
+        probed.due,
+        1e3 * probed.times_s.iter().copied().fold(0.0, f64::max)
+    ));
     let text = format!("{who}: probes that failed");
     let claim = Claim::new(id("loss"), text, Rule::RatioOfSums, Bound::at_most(0.001));
     trial.judge(claim.of(&[id("failed"), id("due")])).map(drop)
@@ -108,19 +115,18 @@ fn keep(
     id: &dyn Fn(&str) -> String,
     probed: &Probed,
 ) -> Result<(), TrialError> {
-    let mut times = probed.times_s.clone();
-    if times.is_empty() {
-        times.push(1.0);
+    if !probed.times_s.is_empty() {
+        trial.keep(&id("times"), Series::unordered("s", probed.times_s.clone()))?;
     }
-    trial.keep(&id("times"), Series::unordered("s", times))?;
-    for (name, count) in
-        [("due", probed.due), ("failed", probed.failed()), ("unsent", probed.unsent)]
-    {
+    let answered = probed.due.saturating_sub(probed.failed());
+    let counts = [
+        ("due", probed.due),
+        ("failed", probed.failed()),
+        ("unsent", probed.unsent),
+        ("answered", answered),
+    ];
+    for (name, count) in counts {
         trial.keep(&id(name), Series::count("packet", count))?;
     }
     Ok(())
 }
-
-/// Samples of 100 ms.
-const SETTLE: usize = 10;
-const CAPACITY: usize = 20;

@@ -24,16 +24,23 @@ use crate::routers::{
 };
 use crate::{Trial, TrialError};
 
-/// Shows the row.
-pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
-    super::needs_root(trial, row)?;
-    for kind in Kind::ALL {
-        let seen = measure(trial.quick, kind)?;
-        judge(trial, row, kind, &seen)?;
-        draw(kind, &seen)?;
-    }
+/// Shows the row on a process router.
+pub(super) fn process(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    show(trial, row, Kind::Process)
+}
+
+/// Shows the row on a namespace router.
+pub(super) fn namespace(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    show(trial, row, Kind::Namespace)?;
     trial.result.add_note(format!("{}: pictures are in {PICTURES}", row.id("")));
     Ok(())
+}
+
+fn show(trial: &mut Trial<'_>, row: &Row, kind: Kind) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    let seen = measure(trial.quick, kind)?;
+    judge(trial, row, kind, &seen)?;
+    draw(kind, &seen)
 }
 
 /// What one kind of router showed.

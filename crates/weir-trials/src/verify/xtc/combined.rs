@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One router of each kind held at set-points from a hundredth of its capacity up by a running
+//! node, as it does by default: by a limit at ingress, under a cap that is a ceiling (row 3).
+//!
+//! Capacity is what the router forwards with its largest cap under the same load: a UDP flood, or
+//! TCP as it likes. The set-points follow each other, after a second in which the router forwards
+//! what waited in it before. What is judged is counted beside the node, at its ends of the router's
+//! devices.
+
+use weir_result::{Bound, Rule, Series};
+use weir_units::PacketRate;
+
+use super::Row;
+use super::figures::{Judge, rate};
+use super::held::{Bench, Held, Seen, keep};
+use crate::routers::{HeldLab, SAMPLING, Taken, UNLIMITED, mean};
+use crate::{Trial, TrialError};
+
+/// Shows the row on bench number `BENCH`.
+pub(super) fn show<const BENCH: usize>(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    let bench = Bench::numbered("xtc-combined", SAMPLING, BENCH)?;
+    let points: &[u64] =
+        if trial.quick { &[1, 10, 50, 100] } else { &[1, 2, 5, 10, 20, 40, 60, 80, 100] };
+    let (seen, latest) = run(&bench, points)?;
+    for line in latest {
+        trial.result.add_note(format!("{}: {line}", row.id(&bench.name())));
+    }
+    judge(trial, row, &bench, &seen)
+}
+
+/// What was seen, and the node's latest decision at each set-point.
+fn run(bench: &Bench, points: &[u64]) -> Result<(Seen, Vec<String>), TrialError> {
+    let mut lab = HeldLab::up(bench.plan.clone())?;
+    let (seen, _) = bench.load(None).beside(&mut lab, |lab| {
+        let capacity = capacity(lab)?;
+        let at = |percent: u64| PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
+        let (mut held, mut latest) = (Vec::new(), Vec::new());
+        lab.hold(0, at(points.first().copied().unwrap_or(1)))?;
+        lab.watch(0, SETTLE)?;
+        for percent in points {
+            let set_point = at(*percent);
+            lab.hold(0, set_point)?;
+            let taken = lab.watch(0, SAMPLES)?;
+            held.push(Held { controller: "combined", percent: *percent, set_point, taken });
+            latest.extend(lab.status(0)?.latest);
+        }
+        Ok((Seen { capacity, held }, latest))
+    })?;
+    Ok(seen)
+}
+
+/// What a router that the node holds forwards with its largest cap.
+pub(super) fn capacity(lab: &mut HeldLab) -> Result<PacketRate, TrialError> {
+    lab.hold(0, UNLIMITED)?;
+    lab.watch(0, SETTLE)?;
+    Ok(mean(&lab.watch(0, SAMPLES)?))
+}
+
+fn judge(trial: &mut Trial<'_>, row: &Row, bench: &Bench, seen: &Seen) -> Result<(), TrialError> {
+    let id = |part: &str| row.id(&format!("{}/{part}", bench.name()));
+    keep(trial, &id, seen)?;
+    let of = |value: &dyn Fn(&Held) -> f64| seen.held.iter().map(value).collect::<Vec<f64>>();
+    let worst = of(&|held| {
+        let off = |one: &Taken| (rate(one) / held.wanted() - 1.0).abs();
+        held.taken.iter().skip(1).map(off).fold(0.0, f64::max)
+    });
+    let over = of(&|held| {
+        let over = |one: &Taken| rate(one) / held.wanted() - 1.0;
+        held.taken.iter().map(over).fold(f64::MIN, f64::max)
+    });
+    let (percents, name) = (of(&|held| crate::float(held.percent)), bench.name());
+    trial.say(&format!(
+        "{name}: {}, set-points {percents:?} %: off by {worst:.4?}, over {over:.4?}",
+        seen.capacity
+    ));
+    let mut judge = Judge { trial, kind: "combined" };
+    let text = format!("{name}: rate beside the set-point, from the second sample on");
+    let worst = Series::unordered("1", worst);
+    judge.one(id("error"), &text, Rule::Max, Bound::at_most(0.01), worst)?;
+    let text = format!("{name}: above the set-point in any sample");
+    let over = Series::unordered("1", over);
+    judge.one(id("overshoot"), &text, Rule::Max, Bound::at_most(0.02), over)
+}
+
+/// A second, in which what waited goes and TCP finds its rate; and what is judged.
+pub(super) const SETTLE: usize = 10;
+const SAMPLES: usize = 30;

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Routers beside each other that a running node holds at parts of what they forward together
+//! without it, in the same run: six TCP routers in two proportions (row 6), a UDP flood beside TCP
+//! (row 7, §7.3 of the text), one flow beside many (row 8).
+//!
+//! All routers are processes on one processor, as the text's are guests that forward by one driver
+//! domain. Rates are means of five seconds.
+
+use weir_control::Sample;
+use weir_result::{Bound, Claim, Rule, Series};
+use weir_units::{CpuShare, PacketRate};
+
+use super::Row;
+use super::combined::SETTLE;
+use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Taken, Traffic, mean};
+use crate::{Trial, TrialError};
+
+/// Shows row 6.
+pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    let mut lab = HeldLab::up(plan("xtc-proportions", 6))?;
+    let loads = Traffic((0..6).map(|router| (router, Load::Tcp(CONNECTIONS))).collect());
+    let (seen, _) = loads.beside(&mut lab, |lab| {
+        let without = rates(lab)?;
+        let held = [CONFIG_A, CONFIG_B].map(|parts| hold(lab, &parts, sum(&without)));
+        let [a, b] = held;
+        Ok((without, [("a", a?), ("b", b?)]))
+    })?;
+    let (without, held) = seen;
+    keep_rates(trial, &row.id("without"), &without)?;
+    for (name, Shared { wanted, rates }) in held {
+        let id = |part: &str| row.id(&format!("{name}/{part}"));
+        keep_rates(trial, &id("set-points"), &wanted)?;
+        keep_rates(trial, &id("rates"), &rates)?;
+        let off = rates.iter().zip(&wanted).map(|(rate, wanted)| (rate / wanted - 1.0).abs());
+        trial.keep(&id("off"), Series::unordered("1", off.collect()))?;
+        trial.say(&format!("{name}: {rates:.0?} for {wanted:.0?}, {:.0} without", sum(&without)));
+        let text = format!("configuration {name}: each router beside its set-point");
+        claim(trial, id("error"), text, Rule::Max, Bound::at_most(0.02), &[id("off")])?;
+        let text = format!("configuration {name}: all together, by what they forward without");
+        let of = [id("rates"), row.id("without")];
+        claim(trial, id("aggregate"), text, Rule::RatioOfSums, Bound::at_least(0.98), &of)?;
+    }
+    Ok(())
+}
+
+/// Shows row 7.
+pub(super) fn coexistence(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    let mut lab = HeldLab::up(plan("xtc-coexistence", 2))?;
+    let loads = Traffic(vec![(UDP, Load::Udp(None)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
+    let (seen, _) = loads.beside(&mut lab, |lab| {
+        let without = rates(lab)?;
+        let held = hold(lab, &[20, 80], sum(&without))?;
+        let offered = lab.status(UDP)?.offered_pps.unwrap_or(0);
+        for (router, wanted) in held.wanted.iter().enumerate() {
+            lab.hold_by_cap(router, pps(*wanted))?;
+        }
+        lab.watch_all(SETTLE)?;
+        Ok((without, held, offered, rates(lab)?))
+    })?;
+    let (without, held, offered, alone) = seen;
+    trial.say(&format!(
+        "UDP and TCP: {without:.0?} without, {:.0?} for {:.0?}, {alone:.0?} by caps alone; UDP \
+         offered {offered}",
+        held.rates, held.wanted
+    ));
+    for (name, rates) in [
+        ("without", &without),
+        ("set-points", &held.wanted),
+        ("rates", &held.rates),
+        ("alone", &alone),
+    ] {
+        keep_rates(trial, &row.id(name), rates)?;
+    }
+    trial.keep(&row.id("offered"), Series::count("packet/s", offered))?;
+    for (name, rates) in [("tcp", &held.rates), ("tcp-set-point", &held.wanted)] {
+        let tcp = rates.get(TCP).copied().unwrap_or(0.0);
+        trial.keep(&row.id(name), Series::unordered("packet/s", vec![tcp]))?;
+    }
+    let mut judge = |part: &str, text: &str, bound: Bound, of: [&str; 2]| {
+        let of = of.map(|name| row.id(name));
+        claim(trial, row.id(part), text.to_owned(), Rule::RatioOfSums, bound, &of)
+    };
+    let text = "UDP that comes, by what both forward without control";
+    judge("flood", text, Bound::at_least(1.0), ["offered", "without"])?;
+    let text = "both together, by what they forward without control";
+    judge("aggregate", text, Bound::at_least(0.95), ["rates", "without"])?;
+    let text = "TCP, by its set-point";
+    judge("tcp-share", text, Bound::at_least(0.95), ["tcp", "tcp-set-point"])?;
+    let text = "both together by caps alone, by what they forward held at ingress";
+    judge("collapse", text, Bound::at_most(1.0), ["alone", "rates"])
+}
+
+/// Shows row 8.
+pub(super) fn fairness(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    let mut lab = HeldLab::up(plan("xtc-fairness", 2))?;
+    let counts: &[u32] = if trial.quick { &[1, 10] } else { &[1, 2, 4, 6, 8, 10] };
+    let (mut free, mut fair, mut aggregate) = (Vec::new(), Vec::new(), Vec::new());
+    for flows in counts {
+        let loads = Traffic(vec![(0, Load::Tcp(*flows)), (1, Load::Tcp(1))]);
+        let (seen, _) = loads.beside(&mut lab, |lab| {
+            let without = rates(lab)?;
+            let held = hold(lab, &[50, 50], sum(&without))?;
+            (0..2).try_for_each(|router| lab.release(router))?;
+            Ok((without, held.rates))
+        })?;
+        let (without, with) = seen;
+        trial.say(&format!("{flows} flows and 1: {without:.0?} without, {with:.0?} with"));
+        let id = |part: &str| row.id(&format!("{flows}-flows/{part}"));
+        keep_rates(trial, &id("without"), &without)?;
+        keep_rates(trial, &id("with"), &with)?;
+        free.push(balance(&without));
+        fair.push(balance(&with));
+        aggregate.push(sum(&with) / sum(&without).max(f64::MIN_POSITIVE));
+    }
+    let ends = [free.first(), free.last()].map(|ratio| ratio.copied().unwrap_or(0.0));
+    for (name, values) in [
+        ("without-one", vec![ends[0]]),
+        ("without-most", vec![ends[1]]),
+        ("without", free),
+        ("with", fair),
+        ("aggregates", aggregate),
+    ] {
+        trial.keep(&row.id(name), Series::unordered("1", values))?;
+    }
+    let mut judge = |part: &str, text: &str, rule: Rule, bound: Bound, of: &[&str]| {
+        let of: Vec<String> = of.iter().map(|name| row.id(name)).collect();
+        claim(trial, row.id(part), text.to_owned(), rule, bound, &of)
+    };
+    let text = "without XTC, the lesser by the greater: with most flows, by that with one";
+    let falls = ["without-most", "without-one"];
+    judge("falls", text, Rule::RatioOfSums, Bound::at_most(1.0), &falls)?;
+    let text = "with XTC, the lesser by the greater";
+    judge("fair", text, Rule::Min, Bound::at_least(0.98), &["with"])?;
+    let text = "both together, by what they forward without";
+    judge("aggregate", text, Rule::Min, Bound::at_least(0.98), &["aggregates"])
+}
+
+/// What routers were held at, and what they forwarded, in packets a second.
+struct Shared {
+    wanted: Vec<f64>,
+    rates: Vec<f64>,
+}
+
+/// Holds each router at its part of `all`.
+fn hold(lab: &mut HeldLab, parts: &[u32], all: f64) -> Result<Shared, TrialError> {
+    let whole = f64::from(parts.iter().sum::<u32>());
+    let wanted: Vec<f64> = parts.iter().map(|part| all * f64::from(*part) / whole).collect();
+    for (router, wanted) in wanted.iter().enumerate() {
+        lab.hold(router, pps(*wanted))?;
+    }
+    lab.watch_all(SETTLE)?;
+    Ok(Shared { wanted, rates: rates(lab)? })
+}
+
+/// The mean rate of each router.
+fn rates(lab: &mut HeldLab) -> Result<Vec<f64>, TrialError> {
+    let taken = |sample: Sample| Taken { sample, cap: CpuShare::ZERO, limit: None, reason: None };
+    let of = |samples: Vec<Sample>| {
+        let taken: Vec<Taken> = samples.into_iter().map(taken).collect();
+        crate::float(mean(&taken).as_pps())
+    };
+    Ok(lab.watch_all(MEAN_OF)?.into_iter().map(of).collect())
+}
+
+fn plan(name: &str, routers: usize) -> Plan {
+    let kinds = vec![Kind::Process; routers];
+    Plan { name: name.to_owned(), kinds, mtu: MTU_TCP, sampling: SAMPLING }
+}
+
+fn keep_rates(trial: &mut Trial<'_>, id: &str, rates: &[f64]) -> Result<(), TrialError> {
+    trial.keep(id, Series::unordered("packet/s", rates.to_vec()))
+}
+
+fn claim(
+    trial: &mut Trial<'_>,
+    id: String,
+    text: String,
+    rule: Rule,
+    bound: Bound,
+    of: &[String],
+) -> Result<(), TrialError> {
+    trial.judge(Claim::new(id, text, rule, bound).of(of)).map(drop)
+}
+
+fn sum(rates: &[f64]) -> f64 {
+    rates.iter().sum()
+}
+
+/// The least by the greatest.
+fn balance(rates: &[f64]) -> f64 {
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    least / rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// To the packet below; what is no rate is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+fn pps(rate: f64) -> PacketRate {
+    PacketRate::from_pps((rate as u64).max(1))
+}
+
+/// The text's, in kp/s of 78 together.
+const CONFIG_A: [u32; 6] = [10, 10, 10, 10, 10, 28];
+const CONFIG_B: [u32; 6] = [22, 18, 14, 8, 8, 8];
+
+/// The places of the two in row 7.
+const UDP: usize = 0;
+const TCP: usize = 1;
+
+/// Of each TCP router: some are always ready to send.
+const CONNECTIONS: u32 = 8;
+
+/// Samples of 100 ms.
+const MEAN_OF: usize = 50;
