@@ -5,8 +5,9 @@
 //! where a round trip takes 0.2, and the rate is not reached. So there is a queue for each
 //! interface that packets come from, and who has sent least goes first (start-time fair queueing,
 //! P. Goyal, H. M. Vin, H. Cheng, ToN 5(5), 1997, with packets for bytes): who sends less than an
-//! equal part of the rate waits for one packet, whatever others send. Where all queues together are full the
-//! longest gives up its first packet: what is above the limit is dropped there, and nowhere else.
+//! equal part of the rate waits for one packet, whatever others send. Where all queues together are
+//! full the longest gives up its first packet: what is above the limit is dropped there, and
+//! nowhere else.
 //!
 //! Frames are chained through the switch's links, so that nothing is allocated.
 

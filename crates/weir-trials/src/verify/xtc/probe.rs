@@ -26,7 +26,7 @@ pub(super) fn show<const BENCH: usize>(trial: &mut Trial<'_>, row: &Row) -> Resu
 /// Shows what the cap alone does to probes.
 pub(super) fn alone(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
-    for bench in Bench::all("xtc-probe-alone", Nanos::from_secs(1)) {
+    for bench in Bench::all("xtc-capped", Nanos::from_secs(1)) {
         let points: &[u64] = if trial.quick { &[20] } else { &[10, 20, 60] };
         for (percent, probed) in bench.probe_alone(points)? {
             tell(trial, row, &bench, percent, &probed)?;
