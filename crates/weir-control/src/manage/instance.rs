@@ -356,6 +356,16 @@ impl Instance {
         }
     }
 
+    /// As [`Self::outcome`] of a command whose limit is in force by now and whose cap was refused.
+    pub fn outcome_of_limit(&mut self, now: Instant, why: &str) {
+        if let (Some(Command::Apply(settings)), Some(in_force)) =
+            (self.pending, self.in_force.as_mut())
+        {
+            in_force.limit = settings.limit;
+        }
+        self.outcome(now, Err(why));
+    }
+
     /// Keeps on record that another grade of punishment holds; what follows from it is asked for
     /// by [`Self::change_set_point`].
     pub fn judged(&mut self, now: Instant, judgement: Judgement) {

@@ -43,14 +43,6 @@ pub(crate) struct Entry {
     lost: u64,
 }
 
-/// What is to be done for a command, beside the cap that was set already.
-pub(crate) enum Follow {
-    /// Nothing; the instance was told.
-    Done,
-    /// The limit, whose outcome is the command's.
-    Limit(Option<PacketRate>),
-}
-
 impl Entry {
     pub(crate) fn new(now: Instant, wanted: Wanted) -> Self {
         let due = next(now, wanted.xtc.period);
@@ -330,10 +322,9 @@ impl Entry {
         }
     }
 
-    /// The controller lets in so much; what is let in by that, and by policing.
-    pub(crate) fn ask(&mut self, limit: Option<PacketRate>) -> Option<PacketRate> {
+    /// The controller lets in so much from now on.
+    pub(crate) const fn ask(&mut self, limit: Option<PacketRate>) {
         self.asked = limit;
-        self.lets_in()
     }
 
     /// What is to be let in.
@@ -345,18 +336,16 @@ impl Entry {
         }
     }
 
-    /// Sets the cap of a command.
+    /// Does with the cap what a command says. Its limit was said before.
     ///
     /// # Errors
     /// It does not hold: what was in force still is.
-    pub(crate) fn obey(&mut self, command: Command) -> Result<Follow, CapError> {
+    pub(crate) fn obey(&mut self, command: Command) -> Result<(), CapError> {
         match command {
-            Command::Nothing => {
-                if let Some(held) = self.held.as_mut().filter(|_| self.cap.is_some()) {
-                    held.actuator.tend()?;
-                }
-                Ok(Follow::Done)
-            }
+            Command::Nothing => match self.held.as_mut().filter(|_| self.cap.is_some()) {
+                Some(held) => held.actuator.tend(),
+                None => Ok(()),
+            },
             Command::Apply(settings) => {
                 let Some(held) = &mut self.held else {
                     let known = self.troubles.values().next().cloned();
@@ -368,32 +357,29 @@ impl Entry {
                     let holds = held.actuator.set(settings.cap)?;
                     self.cap = Some((settings.cap, holds));
                 }
-                Ok(Follow::Limit(settings.limit))
+                Ok(())
             }
             Command::Release => {
                 self.cap = None;
-                if let Some(held) = &mut self.held {
-                    held.actuator.release()?;
-                }
-                Ok(Follow::Limit(None))
+                self.held.as_mut().map_or(Ok(()), |held| held.actuator.release())
             }
         }
     }
 
-    /// Puts back the cap that was in force before a command whose limit could not be said: a
-    /// command is in force as a whole or not at all.
-    pub(crate) fn take_back(&mut self) {
-        let before = self
-            .instance
-            .as_ref()
-            .map(Instance::status)
-            .filter(|of| matches!(of.phase, Phase::Active | Phase::Paused) && !of.lost);
-        let Some(before) = before.and_then(|of| of.in_force) else { return };
-        self.asked = before.limit;
-        let Some(held) = &mut self.held else { return };
-        if self.cap.is_some_and(|(asked, _)| asked != before.cap) {
-            // What the actuator refuses now is set by the next command.
-            self.cap = held.actuator.set(before.cap).ok().map(|holds| (before.cap, holds));
+    /// What is let in could not be said: what the controller asked for before still holds.
+    pub(crate) fn unsaid(&mut self, now: Instant, why: &str) {
+        self.outcome(now, Err(why));
+        let status = self.instance.as_ref().map(Instance::status);
+        let held = status.filter(|of| matches!(of.phase, Phase::Active | Phase::Paused));
+        if let Some(in_force) = held.and_then(|of| of.in_force) {
+            self.asked = in_force.limit;
+        }
+    }
+
+    /// What is let in holds, the cap of the same command does not.
+    pub(crate) fn uncapped(&mut self, now: Instant, why: &str) {
+        if let Some(instance) = &mut self.instance {
+            instance.outcome_of_limit(now, why);
         }
     }
 

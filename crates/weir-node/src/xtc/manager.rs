@@ -9,7 +9,7 @@ use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::design;
-use super::entry::{Entry, Follow};
+use super::entry::Entry;
 use super::parts::{Counted, Hands, Readings, Wanted};
 use super::police::Police;
 use super::status::{Load, LogLine, Policing, RouterStatus, Trouble};
@@ -27,8 +27,9 @@ pub struct Manager {
     schedule: BTreeSet<(Instant, usize)>,
     /// Where the policy wants it.
     police: Option<Police>,
-    /// Commands whose limit is not said yet: they are said together.
-    limits: Vec<(usize, Option<PacketRate>)>,
+    /// Commands that are not carried out yet: what they let in is said together. Nothing: only
+    /// what is let in is another.
+    orders: BTreeMap<usize, Command>,
     last: Instant,
     load: Load,
     notes: Vec<String>,
@@ -47,7 +48,7 @@ impl Manager {
             entries: Vec::new(),
             schedule: BTreeSet::new(),
             police: None,
-            limits: Vec::new(),
+            orders: BTreeMap::new(),
             last: Instant::ZERO,
             load: Load::default(),
             notes: Vec::new(),
@@ -91,7 +92,7 @@ impl Manager {
         for at in 0..self.entries.len() {
             self.enforce(now, at);
         }
-        self.say_limits(now);
+        self.carry_out(now);
         self.arrange();
     }
 
@@ -157,7 +158,7 @@ impl Manager {
         if policing {
             self.police(read_at);
         }
-        self.say_limits(read_at);
+        self.carry_out(read_at);
     }
 
     /// When [`Self::tick`] has something to do; it may change with [`Self::follow`]. Far in the
@@ -272,10 +273,8 @@ impl Manager {
         let Some(entry) = self.entries.get_mut(at) else { return };
         entry.ruling = ruling;
         self.settle(now, at);
-        let Some(entry) = self.entries.get(at) else { return };
-        let (limit, waits) = (entry.lets_in(), self.limits.iter().any(|(of, _)| *of == at));
-        if limit != entry.limit && !waits {
-            self.limits.push((at, limit));
+        if self.entries.get(at).is_some_and(|entry| entry.lets_in() != entry.limit) {
+            self.orders.entry(at).or_insert(Command::Nothing);
         }
     }
 
@@ -312,7 +311,7 @@ impl Manager {
                 Ok(Some(command)) => {
                     self.perform(now, at, command);
                     // The next one begins with what is in force by this one.
-                    self.say_limits(now);
+                    self.carry_out(now);
                 }
                 Err(why) => {
                     let news = entry.is_troubled(Trouble::Command, why.clone());
@@ -372,54 +371,73 @@ impl Manager {
         }
     }
 
-    /// Does what an instance commands; the limit is said with those of others.
+    /// Does what an instance commands, with the commands of others.
     fn perform(&mut self, now: Instant, at: usize, command: Command) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        match entry.obey(command) {
-            Ok(Follow::Done) => {}
-            Ok(Follow::Limit(asked)) => match entry.ask(asked) {
-                limit if limit == entry.limit => entry.outcome(now, Ok(())),
-                limit => self.limits.push((at, limit)),
-            },
-            Err(error) => {
-                let why = error.to_string();
-                entry.outcome(now, Err(&why));
-                if !entry.is_held() {
-                    // It is tried again, and what is wrong is known.
-                } else if matches!(error, CapError::Gone { .. }) {
-                    self.lose(now, at, &error);
-                } else {
+        match command {
+            Command::Nothing => return self.cap(now, at, command),
+            Command::Apply(settings) => entry.ask(settings.limit),
+            Command::Release => entry.ask(None),
+        }
+        self.orders.insert(at, command);
+    }
+
+    /// Carries out all commands that wait, and tells the instances what came of them. What is let
+    /// in holds first, so that no cap moves for a rate that is not held; and it holds whatever
+    /// becomes of the cap.
+    fn carry_out(&mut self, now: Instant) {
+        let orders = std::mem::take(&mut self.orders);
+        let lets_in = |at: usize| {
+            let entry = self.entries.get(at).filter(|entry| entry.lets_in() != entry.limit)?;
+            Some((entry.wanted.router.clone(), entry.lets_in()))
+        };
+        let said: Vec<(String, Option<PacketRate>)> =
+            orders.keys().filter_map(|at| lets_in(*at)).collect();
+        let outcome = if said.is_empty() { Ok(()) } else { self.hands.limit(&said) };
+        for (at, command) in orders {
+            let Some(entry) = self.entries.get_mut(at) else { continue };
+            let limit = entry.lets_in();
+            match &outcome {
+                Err(why) if entry.limit != limit => {
+                    if command == Command::Release {
+                        // One of the two is better than none. It is tried again, and told then.
+                        let _released = entry.obey(command);
+                    }
+                    entry.unsaid(now, why);
                     let news = entry.is_troubled(Trouble::Command, why.clone());
-                    self.note_of(at, &why, news);
+                    self.note_of(at, why, news);
+                }
+                _ => {
+                    entry.limit = limit;
+                    self.cap(now, at, command);
+                    if command == Command::Nothing
+                        && let Some(entry) = self.entries.get_mut(at)
+                    {
+                        entry.outcome(now, Ok(()));
+                    }
                 }
             }
         }
     }
 
-    /// Says all limits that wait, and tells the instances what came of their commands.
-    fn say_limits(&mut self, now: Instant) {
-        let waiting = std::mem::take(&mut self.limits);
-        if waiting.is_empty() {
-            return;
-        }
-        let name = |at: usize| self.entries.get(at).map(|entry| entry.wanted.router.clone());
-        let said: Vec<(String, Option<PacketRate>)> =
-            waiting.iter().filter_map(|(at, limit)| Some((name(*at)?, *limit))).collect();
-        let outcome = self.hands.limit(&said);
-        for (at, limit) in waiting {
-            let Some(entry) = self.entries.get_mut(at) else { continue };
-            match &outcome {
-                Ok(()) => {
-                    entry.limit = limit;
-                    entry.outcome(now, Ok(()));
-                }
-                Err(why) => {
-                    entry.outcome(now, Err(why));
-                    entry.take_back();
-                    let news = entry.is_troubled(Trouble::Command, why.clone());
-                    self.note_of(at, why, news);
-                }
+    /// Does with the cap what a command says, and tells the instance what came of it.
+    fn cap(&mut self, now: Instant, at: usize, command: Command) {
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        let Err(error) = entry.obey(command) else {
+            if command != Command::Nothing {
+                entry.outcome(now, Ok(()));
             }
+            return;
+        };
+        let why = error.to_string();
+        entry.uncapped(now, &why);
+        if !entry.is_held() {
+            // It is tried again, and what is wrong is known.
+        } else if matches!(error, CapError::Gone { .. }) {
+            self.lose(now, at, &error);
+        } else {
+            let news = entry.is_troubled(Trouble::Command, why.clone());
+            self.note_of(at, &why, news);
         }
     }
 

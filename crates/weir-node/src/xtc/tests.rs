@@ -247,6 +247,26 @@ fn a_limit_that_cannot_be_said_is_a_failure_of_its_router() {
     assert!(node.holds("a", 60_000), "{}", node.rate("a"));
 }
 
+/// A limit does not wait for its cap: it goes up and down again while caps are refused.
+#[test]
+fn a_limit_holds_though_its_cap_is_refused() {
+    let mut node = Node::new();
+    node.run(10);
+    let cap = node.sim("a", |sim| sim.cap);
+    node.sim("a", |sim| sim.refuses = true);
+    for kpps in [80, 40] {
+        node.set("a", "set_point", format!("{kpps}kpps"));
+        let limit = Some(PacketRate::from_pps(kpps * 1000));
+        assert_eq!(node.sim("a", |sim| (sim.cap, sim.limit)), (cap, limit));
+        assert_eq!(node.status("a").limit, limit);
+    }
+    assert!(node.says("a", "EBUSY"));
+    node.sim("a", |sim| sim.refuses = false);
+    node.set("a", "set_point", "80kpps");
+    node.run(5);
+    assert!(node.holds("a", 80_000), "{}", node.rate("a"));
+}
+
 /// Its process ends, and starts again under another number half a minute later.
 #[test]
 fn a_router_that_dies_comes_back_without_a_person() {
