@@ -5,13 +5,14 @@
 //! Capacity is what the router forwards with its largest cap under the same load: a UDP flood, or
 //! TCP as it likes. The set-points follow each other, after a second in which the router forwards
 //! what waited in it before. What is judged is counted beside the node, at its ends of the router's
-//! devices.
+//! devices. A packet passes in one sample or in the next: at a hundredth of a capacity one is 1 %
+//! of a sample, so a sample that is off by no more than one is on the set-point.
 
 use weir_result::{Bound, Rule, Series};
 use weir_units::PacketRate;
 
 use super::Row;
-use super::figures::{Judge, rate};
+use super::figures::Judge;
 use super::held::{Bench, Held, Seen, keep};
 use crate::routers::{HeldLab, SAMPLING, Taken, UNLIMITED, mean};
 use crate::{Trial, TrialError};
@@ -62,13 +63,11 @@ fn judge(trial: &mut Trial<'_>, row: &Row, bench: &Bench, seen: &Seen) -> Result
     keep(trial, &id, seen)?;
     let of = |value: &dyn Fn(&Held) -> f64| seen.held.iter().map(value).collect::<Vec<f64>>();
     let worst = of(&|held| {
-        let off = |one: &Taken| (rate(one) / held.wanted() - 1.0).abs();
+        let off = |one: &Taken| beyond_one(one, held).abs();
         held.taken.iter().skip(1).map(off).fold(0.0, f64::max)
     });
-    let over = of(&|held| {
-        let over = |one: &Taken| rate(one) / held.wanted() - 1.0;
-        held.taken.iter().map(over).fold(f64::MIN, f64::max)
-    });
+    let over =
+        of(&|held| held.taken.iter().map(|one| beyond_one(one, held)).fold(f64::MIN, f64::max));
     let (percents, name) = (of(&|held| crate::float(held.percent)), bench.name());
     trial.say(&format!(
         "{name}: {}, set-points {percents:?} %: off by {worst:.4?}, over {over:.4?}",
@@ -81,6 +80,13 @@ fn judge(trial: &mut Trial<'_>, row: &Row, bench: &Bench, seen: &Seen) -> Result
     let text = format!("{name}: above the set-point in any sample");
     let over = Series::unordered("1", over);
     judge.one(id("overshoot"), &text, Rule::Max, Bound::at_most(0.02), over)
+}
+
+/// How far a sample is off the set-point, by more than a packet, relative to what it should have.
+fn beyond_one(one: &Taken, held: &Held) -> f64 {
+    let due = held.wanted() * crate::float(one.sample.span.as_nanos()) / 1e9;
+    let off = crate::float(one.sample.packets) - due;
+    off.signum() * (off.abs() - 1.0).max(0.0) / due.max(1.0)
 }
 
 /// A second, in which what waited goes and TCP finds its rate; and what is judged.
