@@ -92,9 +92,9 @@ fn estimates_converge_and_stay() {
 }
 
 /// Goal: what a router does at its knee is not taken for what it does at its set-point, and small
-/// changes of that are enough. Method: from no cap at all, as a node takes a router over, on Table 1
-/// with 1 % of noise; by hand, its gain at 50 kp/s is 50 · ln 10 ÷ (1 + x⁵) = 111.5 kp/s a decade,
-/// with x = 0.503 of what is offered. Bound: 5 %, for three seeds.
+/// changes of that are enough. Method: from no cap at all, as a node takes a router over, on
+/// Table 1 with 1 % of noise; by hand, its gain at 50 kp/s is 50 · ln 10 ÷ (1 + x⁵) = 111.5 kp/s a
+/// decade, with x = 0.503 of what is offered. Bound: 5 %, for three seeds.
 #[test]
 fn small_changes_after_no_cap_teach_the_gain() {
     let plant = Plant { noise_ppm: 10_000, ..Plant::LIKE_TABLE_1 };
