@@ -32,6 +32,7 @@ mod star;
 mod stolen;
 mod trial;
 pub mod verify;
+pub mod xen;
 
 pub use error::TrialError;
 pub use probe::Bulk;

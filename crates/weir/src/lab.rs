@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -10,9 +11,12 @@ use weir_host::StateDir;
 use weir_host::delay_line::{self, Pair};
 use weir_host::journal::{self, Scope, UndoReport};
 use weir_host::lab::{self, Topology};
+use weir_result::ResultFile;
 use weir_trials::routers::forward::{self, Side};
+use weir_trials::{Trial, xen};
 
-use crate::{Failure, output};
+use crate::Failure;
+use crate::output::{self, Output, origin};
 
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]
@@ -51,6 +55,9 @@ pub(crate) enum Lab {
         /// DEVICE,OWN,NEIGHBOUR
         to: Side,
     },
+    /// Hold rates of guests of the Xen whose domain 0 this is
+    #[command(hide = true)]
+    Xen(Xen),
     /// What is up of it
     Status {
         /// The topology
@@ -59,6 +66,16 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Hold rates of guests of the Xen whose domain 0 this is.
+#[derive(Debug, Args)]
+pub(crate) struct Xen {
+    /// A guest, and where packets that it is to forward go to; may be repeated
+    #[arg(long, value_name = "GUEST=ADDRESS:PORT", required = true)]
+    load: Vec<xen::Load>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Undo what runs that were killed left behind.
@@ -91,6 +108,7 @@ impl Lab {
             }
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
             Self::Router { cpu, from, to } => forward::run([&from, &to], cpu)?,
+            Self::Xen(command) => return command.run(),
             Self::Status { file, json } => {
                 let status = lab::status(&read(&file)?)?;
                 if json {
@@ -101,6 +119,22 @@ impl Lab {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Xen {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let folder = self.output.folder("xen");
+        let mut say = Output::say;
+        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let shown = xen::show(&mut trial, &xen::Spec { loads: self.load, folder });
+        let mut result = trial.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        // What was measured is kept, whatever came of the rest.
+        let status = self.output.finish("xen", &result)?;
+        shown?;
+        Ok(status)
     }
 }
 

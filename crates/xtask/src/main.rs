@@ -19,6 +19,7 @@ mod picture;
 mod tidy;
 mod tools;
 mod web;
+mod xen;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         "web" => web::renew(),
         "picture" => picture::renew(),
         "deb" => deb::build(rest),
+        "xen-lab" => xen::call(rest),
         "demo" | "verify" | "weir" => return tools::weir(name, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -90,5 +92,6 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   bless             rewrite goldens and generated documents, then show what changed
   picture           run the demo, and put its chart and table into the README
   deb [--out DIR]   a Debian package, in target/debian; the same tree gives the same bytes
+  xen-lab [ARGS]    Xen with two guests in QEMU, and Weir that holds their rates: out/xen
   help              this text
 ";

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The Xen lab: the real hypervisor with a domain 0 and two guests that forward, from Debian's
+//! packages, in QEMU without acceleration; inside, the very program of this tree holds packet rates
+//! by caps of guests, and what came of it is in `out/xen/SCHEDULER`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use crate::command::{output, root, run};
+use crate::tools::{build_weir, weir_path};
+
+mod cpio;
+mod guests;
+mod image;
+mod kernel;
+mod machine;
+mod packages;
+
+use image::Sources;
+use kernel::{Ending, Modules, filtered};
+use machine::Machine;
+use packages::{Packages, named};
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    schedulers: Vec<&'static str>,
+    quick: bool,
+    out: PathBuf,
+    /// Another build of the program than that for release.
+    weir: Option<PathBuf>,
+}
+
+/// `xen-lab [--scheduler NAME] [--quick] [--out FOLDER] [--weir PROGRAM]`.
+pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
+    let call = Call::parse(arguments)?;
+    if let Some(lacking) = missing() {
+        return Err(lacking);
+    }
+    boot_all(&Files::make(call.weir.as_deref())?, &call)
+}
+
+/// Both schedulers, without a training. `Some` says why that was not tried.
+pub(crate) fn check() -> Result<Option<String>, String> {
+    if let Some(lacking) = missing() {
+        return Ok(Some(lacking));
+    }
+    if let Err(reason) = packages() {
+        return Ok(Some(format!("Debian's packages of Xen: {reason}")));
+    }
+    let call = Call { quick: true, ..Call::default() };
+    boot_all(&Files::make(None)?, &call).map(|()| None)
+}
+
+/// What this machine lacks for it, if anything.
+fn missing() -> Option<String> {
+    let programs = [
+        (machine::QEMU, "qemu-system-x86"),
+        ("apt-get", "apt"),
+        ("dpkg-deb", "dpkg"),
+        ("strip", "binutils"),
+        ("xz", "xz-utils"),
+    ];
+    let there = |program| output(Command::new(program).arg("--version")).is_ok();
+    let lacking = programs.into_iter().find(|(program, _)| !there(*program));
+    lacking.map(|(program, package)| format!("no {program} on this machine ({package})"))
+}
+
+/// All of them at once, even when one fails: each is one thread, and what it says does not depend
+/// on how fast that runs.
+fn boot_all(files: &Files, call: &Call) -> Result<(), String> {
+    let boot = |scheduler: &str| {
+        let folder = call.out.join(scheduler);
+        let started = Instant::now();
+        let outcome = files.boot(scheduler, call.quick, &folder);
+        let seconds = started.elapsed().as_secs_f64();
+        let verdict = if outcome.is_ok() { "holds" } else { "FAILED" };
+        eprintln!("xen-lab: {scheduler} {verdict} ({seconds:.0} s), in {}", folder.display());
+        outcome.map_err(|message| format!("{scheduler}: {message}"))
+    };
+    let outcomes: Vec<Result<(), String>> = thread::scope(|scope| {
+        let start = |scheduler: &&'static str| {
+            let scheduler = *scheduler;
+            scope.spawn(move || boot(scheduler))
+        };
+        let booted: Vec<_> = call.schedulers.iter().map(start).collect();
+        let panicked = |_| Err("a thread panicked".to_owned());
+        booted.into_iter().map(|machine| machine.join().unwrap_or_else(panicked)).collect()
+    });
+    let failed: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        let (schedulers, out) = (SCHEDULERS.to_vec(), PathBuf::from(OUT));
+        Self { schedulers, quick: false, out, weir: None }
+    }
+}
+
+impl Call {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut call = Self::default();
+        let mut words = arguments.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            match (word, word == "--quick") {
+                (_, true) => call.quick = true,
+                ("--scheduler", _) => {
+                    let name = words.next().unwrap_or_default();
+                    let known = SCHEDULERS.into_iter().find(|known| *known == name);
+                    let known = known.ok_or_else(|| {
+                        format!("no scheduler '{name}': {}", SCHEDULERS.join(", "))
+                    })?;
+                    call.schedulers = vec![known];
+                }
+                ("--out", _) => {
+                    call.out = words.next().map(PathBuf::from).ok_or("--out: which folder?")?;
+                }
+                ("--weir", _) => {
+                    let program = words.next().map(PathBuf::from);
+                    call.weir = Some(program.ok_or("--weir: which program?")?);
+                }
+                _ => return Err(format!("no option '{word}'; {USAGE}")),
+            }
+        }
+        Ok(call)
+    }
+}
+
+/// What a machine is booted from.
+struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    /// Makes all of them, with this program or what is built for release.
+    fn make(weir: Option<&Path>) -> Result<Self, String> {
+        let tree = packages()?;
+        let weir = match weir {
+            Some(weir) => weir.to_owned(),
+            None => build_weir().map(|()| weir_path())?,
+        };
+        let files = Self { folder: folder() };
+        let release = packages::kernel()?.trim_start_matches("linux-image-").to_owned();
+        let unpacked = |name: &str, make: &dyn Fn() -> Result<Vec<u8>, String>| {
+            let path = files.folder.join(name);
+            let time = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+            if time(&path).is_none_or(|made| Some(made) < time(&files.folder.join("unpacked"))) {
+                files.put(name, &make()?)?;
+            }
+            fs::read(&path).map_err(|error| named(&path, &error))
+        };
+        unpacked(XEN, &|| {
+            let path = tree.join("boot/xen-4.17-amd64.gz");
+            let packed = fs::read(&path).map_err(|error| named(&path, &error))?;
+            filtered("gzip", &["-dc"], &packed, Ending::Well)
+        })?;
+        let vmlinuz = tree.join(format!("boot/vmlinuz-{release}"));
+        let kernel = unpacked(KERNEL, &|| kernel::unpacked(&vmlinuz))?;
+        let modules = Modules::below(&tree.join(format!("lib/modules/{release}")))?;
+        let small = files.folder.join("weir");
+        run(Command::new("strip").arg("-o").arg(&small).arg(&weir))?;
+        let weir = small;
+        let sources = Sources { tree: &tree, modules: &modules, kernel: &kernel, weir: &weir };
+        let guest = sources.guest()?;
+        files.put(ROOT, &sources.domain_0(guest)?)?;
+        Ok(files)
+    }
+
+    /// Boots it under a scheduler; what came of it is in `out` afterwards.
+    fn boot(&self, scheduler: &str, quick: bool, out: &Path) -> Result<(), String> {
+        if out.exists() {
+            fs::remove_dir_all(out).map_err(|error| named(out, &error))?;
+        }
+        fs::create_dir_all(out).map_err(|error| named(out, &error))?;
+        let [xen, kernel, root] = [XEN, KERNEL, ROOT].map(|name| self.folder.join(name));
+        let disk = self.folder.join(format!("disk-{scheduler}.img"));
+        let empty = fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
+        empty.map_err(|error| named(&disk, &error))?;
+        let words = if quick { "weir=--quick" } else { "" };
+        let [xen, kernel, root] = [&xen, &kernel, &root];
+        let machine = Machine { xen, scheduler, kernel, words, root, disk: &disk };
+        machine.run(&out.join("serial.log"))?;
+        let mut unpack = Command::new("tar");
+        unpack.args(["--strip-components=1", "-x", "-f"]).arg(&disk).arg("-C").arg(out);
+        run(&mut unpack)?;
+        judge(out, scheduler)
+    }
+
+    fn put(&self, name: &str, content: &[u8]) -> Result<(), String> {
+        let path = self.folder.join(name);
+        fs::write(&path, content).map_err(|error| named(&path, &error))
+    }
+}
+
+/// Where everything is kept that is made or fetched.
+fn folder() -> PathBuf {
+    root().join("target/xen")
+}
+
+/// Fetches and unpacks all packages.
+fn packages() -> Result<PathBuf, String> {
+    let folder = folder();
+    fs::create_dir_all(&folder).map_err(|error| named(&folder, &error))?;
+    let fetch = || {
+        let kernel = packages::kernel()?;
+        let mut names = PACKAGES.to_vec();
+        names.push(&kernel);
+        Packages::in_folder(&folder).unpacked(&names)
+    };
+    // The lists may be missing or stale: they are fetched once, and only then.
+    fetch().or_else(|first| {
+        run(Command::new("apt-get").args(["-qq", "update"])).map_err(|_| first)?;
+        fetch()
+    })
+}
+
+/// Whether everything that was done inside went well, by `status`, which has a line for each.
+fn judge(out: &Path, scheduler: &str) -> Result<(), String> {
+    let read = |name: &str| {
+        let path = out.join(name);
+        fs::read_to_string(&path).map_err(|error| named(&path, &error))
+    };
+    let status = read("status")?;
+    let bad = unkept(&status);
+    if !bad.is_empty() {
+        return Err(format!("{}; see {}", bad.join(", "), out.display()));
+    }
+    let (found, line) = (read("doctor.txt")?, format!("xl: {scheduler}"));
+    match found.lines().any(|said| said.ends_with(&line)) {
+        true => Ok(()),
+        false => Err(format!("`weir doctor` does not say '{line}'; see {}", out.display())),
+    }
+}
+
+/// What did not end with status 0, or did not run.
+fn unkept(status: &str) -> Vec<String> {
+    let code = |name: &str| {
+        let mut lines = status.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(said, _)| *said == name).map(|(_, code)| code)
+    };
+    let bad = DONE.iter().filter_map(|name| match code(name) {
+        Some("0") => None,
+        Some(other) => Some(format!("{name}: exit status {other}")),
+        None => Some(format!("{name}: did not run")),
+    });
+    bad.collect()
+}
+
+/// Those whose guests can be capped.
+const SCHEDULERS: [&str; 2] = ["credit2", "credit"];
+
+const OUT: &str = "out/xen";
+const XEN: &str = "xen.elf";
+const KERNEL: &str = "vmlinux";
+const ROOT: &str = "domain-0.img";
+const DISK_BYTES: u64 = 32 << 20;
+
+/// Beside the kernel.
+const PACKAGES: &[&str] = &[
+    "busybox-static",
+    "xen-hypervisor-4.17-amd64",
+    "xen-utils-4.17",
+    "xenstore-utils",
+    "libxenmisc4.17",
+    "libxenstore4",
+    "libxentoollog1",
+    "libxenforeignmemory1",
+    "libxencall1",
+    "libxenevtchn1",
+    "libxengnttab1",
+    "libxentoolcore1",
+    "libxendevicemodel1",
+    "libxenhypfs1",
+    "libyajl2",
+];
+
+/// What `status` must say of.
+const DONE: [&str; 8] =
+    ["create-fc1", "create-fc2", "ping-fc1", "ping-fc2", "doctor", "weir", "xl-info", "xl-list"];
+
+const USAGE: &str =
+    "usage: xen-lab [--scheduler credit|credit2] [--quick] [--out FOLDER] [--weir PROGRAM]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_names_what_is_wrong_with_it() {
+        let parse = |words: &[&str]| {
+            Call::parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let call = parse(&["--scheduler", "credit", "--quick", "--out", "x"]).unwrap();
+        let (schedulers, out) = (vec!["credit"], PathBuf::from("x"));
+        let expected = Call { schedulers, quick: true, out, weir: None };
+        assert_eq!(call, expected);
+        assert_eq!(parse(&[]).unwrap().schedulers, SCHEDULERS);
+        for (words, error) in [
+            (&["--scheduler", "rtds"][..], "no scheduler 'rtds'"),
+            (&["--out"], "--out: which folder?"),
+            (&["x"], "no option 'x'"),
+        ] {
+            assert!(parse(words).unwrap_err().starts_with(error));
+        }
+    }
+
+    #[test]
+    fn what_failed_and_what_did_not_run_is_named() {
+        let all: String = DONE.iter().map(|name| format!("{name} 0\n")).collect();
+        assert_eq!(unkept(&all), [""; 0]);
+        let bad = unkept(&all.replace("weir 0\n", "weir 3\n").replace("doctor 0\n", ""));
+        assert_eq!(bad, ["doctor: did not run", "weir: exit status 3"]);
+    }
+}
