@@ -3,11 +3,11 @@
 //! node, as it does by default: by a limit at ingress, under a cap that is a ceiling (row 3).
 //!
 //! Capacity is what the router forwards with its largest cap under the same load: seven tenths of
-//! the UDP that gets through of a flood, or TCP as it likes. The set-points follow each other, after
-//! a second in which the router forwards what waited in it before. What is judged is counted beside
-//! the node, at its ends of the router's devices. A packet passes in one sample or in the next: at a
-//! hundredth of a capacity one is 1 % of a sample, so a sample that is off by no more than one is on
-//! the set-point.
+//! the UDP that gets through of a flood, or TCP as it likes. The set-points follow each other,
+//! after a second in which the router forwards what waited in it before. What is judged is counted
+//! beside the node, at its ends of the router's devices. A packet passes in one sample or in the
+//! next: at a hundredth of a capacity one is 1 % of a sample, so a sample that is off by no more
+//! than one is on the set-point.
 
 use weir_result::{Bound, Rule, Series};
 use weir_units::PacketRate;
