@@ -57,7 +57,11 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
         .collect();
     xtc::routers(&mut page, &seen);
     if all {
-        if !routers.is_empty() {
+        let answers = !routers.is_empty();
+        if answers || policy.routers.iter().any(|router| router.xtc.is_some()) {
+            xtc::answers(&mut page, answers);
+        }
+        if answers {
             xtc::load(&mut page, load);
         }
         worker(&mut page, status);

@@ -28,14 +28,18 @@ pub(crate) struct Window {
 
 impl Window {
     /// Whether it was taken in one piece or nearly so: a quarter of the time.
-    pub(crate) fn is_dense(&self) -> bool {
+    fn is_dense(&self) -> bool {
         self.stolen_ms >= self.span_ms / 4.0
     }
 }
 
-/// The window in which most was lost.
-pub(crate) fn worst(windows: &[Window]) -> Window {
-    let most = windows.iter().max_by(|a, b| a.stolen_ms.total_cmp(&b.stolen_ms));
+/// The window in which most was lost, of those that lost it in one piece or nearly so.
+pub(crate) fn worst_dense(windows: &[Window]) -> Window {
+    worst(windows.iter().filter(|window| window.is_dense()))
+}
+
+fn worst<'w>(windows: impl IntoIterator<Item = &'w Window>) -> Window {
+    let most = windows.into_iter().max_by(|a, b| a.stolen_ms.total_cmp(&b.stolen_ms));
     most.copied().unwrap_or_default()
 }
 
@@ -108,11 +112,20 @@ mod tests {
         assert_eq!(worst(&windows), Window { stolen_ms: 500.0, span_ms: 600.0 });
     }
 
+    /// Goal: a long look in which much was taken bit by bit does not hide a short one.
+    #[test]
+    fn what_was_taken_in_one_piece_is_found_beside_more_that_was_not() {
+        let [sparse, dense] = [[60.0, 1600.0], [40.0, 100.0]]
+            .map(|[stolen_ms, span_ms]| Window { stolen_ms, span_ms });
+        assert_eq!(worst_dense(&[sparse, dense]), dense);
+        assert_eq!(worst_dense(&[sparse]), Window::default());
+    }
+
     #[test]
     fn a_watch_ends_when_it_is_told_to() {
         let (begun, seen) = (std::time::Instant::now(), StealWatch::begin().end());
         let looks = begun.elapsed().as_millis() / LOOK.as_millis();
         assert!(seen.len() as u128 <= looks + 1, "{seen:?}");
-        assert_eq!(worst(&[]), Window::default());
+        assert_eq!(worst_dense(&[]), Window::default());
     }
 }

@@ -11,13 +11,15 @@ pub struct Trial<'a> {
     pub result: ResultFile,
     /// Shorter runs, fewer repetitions: to see that it works, not what it is worth.
     pub quick: bool,
+    /// Attempts so far that do not count, since the machine was disturbed.
+    pub(crate) uncounted: u32,
     progress: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> Trial<'a> {
     /// An experiment whose result goes into `result`; `progress` is told each step in a line.
     pub fn new(result: ResultFile, quick: bool, progress: &'a mut dyn FnMut(&str)) -> Self {
-        Self { result, quick, progress }
+        Self { result, quick, uncounted: 0, progress }
     }
 
     /// Tells what happens next.

@@ -124,7 +124,10 @@ fn stream(command: &mut Command, summary: &mut Summary, silence: Duration) -> Re
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
     match (silent, status.success()) {
-        (true, _) => Err(format!("cargo test: silent for {silence:?} after `{last}`: ended")),
+        (true, _) => Err(format!(
+            "cargo test: silent for {silence:?} after `{last}`: ended; `weir clean --all` takes away \
+             what its labs left"
+        )),
         (false, true) => Ok(()),
         (false, false) => Err(format!("cargo test: {status}")),
     }
@@ -182,10 +185,21 @@ mod tests {
     #[test]
     fn a_silent_run_is_ended() {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo test a ... ok; sleep 1000 & wait"]).stdout(Stdio::piped());
+        let script = "sleep 1000 & echo test $! ... ok; wait";
+        command.args(["-c", script]).stdout(Stdio::piped());
         let silence = Duration::from_secs(5);
         let error = stream(&mut command, &mut Summary::default(), silence).unwrap_err();
-        assert_eq!(error, "cargo test: silent for 5s after `test a ... ok`: ended");
+        let (before, after) = error.split_once("`test ").unwrap();
+        assert_eq!(before, "cargo test: silent for 5s after ");
+        let (child, rest) = after.split_once(' ').unwrap();
+        assert!(rest.starts_with("... ok`: ended"), "{error}");
+        let gone = || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        while !gone() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Two suites: a skipped one that cargo calls passed, an ignored one, a failed one.

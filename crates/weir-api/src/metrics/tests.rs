@@ -98,6 +98,7 @@ fn no_series_comes_twice_and_sums_are_right() {
         "weir_uptime_seconds 1.500000000",
         "weir_report_disk_failed 1",
         "weir_xtc_set_point_packets_per_second{router=\"vr1\",slice=\"gold\"} 40000",
+        "weir_xtc_answers 1",
         "weir_xtc_ticks_total 7",
         "weir_xtc_grade{router=\"vr1\",slice=\"gold\"} 3",
         "weir_xtc_contended 1",

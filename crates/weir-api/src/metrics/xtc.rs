@@ -22,6 +22,14 @@ pub(super) fn routers(page: &mut Page, seen: &[&RouterStatus]) {
     }
 }
 
+/// Whether what holds routers says how they are; nothing else of them is on the page where it does
+/// not.
+pub(super) fn answers(page: &mut Page, answers: bool) {
+    let name = "weir_xtc_answers";
+    page.family(name, "Whether what holds routers answers.", "gauge");
+    page.sample(name, &[], u64::from(answers));
+}
+
 /// What holding all of them takes.
 pub(super) fn load(page: &mut Page, load: &Load) {
     for (name, help, value) in [

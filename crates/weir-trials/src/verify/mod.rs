@@ -9,7 +9,7 @@ pub mod xtc;
 
 use weir_result::Series;
 
-use crate::stolen::StealWatch;
+use crate::stolen::{StealWatch, Window};
 use crate::{Trial, TrialError};
 
 /// A table of requirements.
@@ -76,8 +76,9 @@ impl Row {
     }
 
     /// Shows the row: all its parts, then the case of the row itself, which holds if they all do.
-    /// What the machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`.
-    /// What did not hold while it took much is made again (docs/verify.md).
+    /// What the machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`,
+    /// of looks as long as `ROW/machine/looked` says. What came too late while it took much is made
+    /// again (docs/verify.md); the row's name then says how often.
     ///
     /// # Errors
     /// The experiment could not be made.
@@ -85,6 +86,7 @@ impl Row {
         trial.say(&format!("{} {}", self.id(""), self.title));
         let before = trial.result.cases().len();
         let watch = StealWatch::begin();
+        let uncounted = trial.uncounted;
         for show in std::iter::once(&self.show).chain(self.more) {
             self.attempt(trial, self.title, *show)?;
         }
@@ -93,9 +95,16 @@ impl Row {
         }
         let stolen = watch.end();
         if !stolen.is_empty() {
-            let stolen = stolen.iter().map(|window| window.stolen_ms).collect();
-            trial.keep(&self.id("machine/stolen"), Series::unordered("ms", stolen))?;
+            let of = |value: fn(&Window) -> f64| {
+                Series::unordered("ms", stolen.iter().map(value).collect())
+            };
+            trial.keep(&self.id("machine/stolen"), of(|window| window.stolen_ms))?;
+            trial.keep(&self.id("machine/looked"), of(|window| window.span_ms))?;
         }
-        trial.judge_parts(before, &self.id(""), self.title)
+        let title = match trial.uncounted - uncounted {
+            0 => self.title.to_owned(),
+            more => format!("{} (attempts that do not count: {more})", self.title),
+        };
+        trial.judge_parts(before, &self.id(""), &title)
     }
 }

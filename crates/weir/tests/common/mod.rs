@@ -222,8 +222,22 @@ impl Running {
             self.child.kill().unwrap();
         }
         let status = self.child.wait().unwrap();
-        let [stdout, stderr] = self.said.map(|path| std::fs::read(path).unwrap());
+        let [stdout, stderr] = [0, 1].map(|stream| std::fs::read(&self.said[stream]).unwrap());
         Output { status, stdout, stderr }
+    }
+}
+
+/// One that a failed assertion leaves behind goes with the test: a node undoes what it did.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let alive = |running: &mut Self| matches!(running.child.try_wait(), Ok(None));
+        if alive(self) {
+            weir_host::process::terminate(&self.child);
+            if !soon(|| !alive(self)) {
+                let _killed = self.child.kill();
+                let _ended = self.child.wait();
+            }
+        }
     }
 }
 

@@ -110,7 +110,8 @@ fn judge(
     let asked = row.id(&format!("explain/{experiment}/asked"));
     let some = Bound::at_least(1.0);
     trial.judge(Claim::new(asked, "limiters asked for", Rule::Count, some).of(&[&name]))?;
-    let claim = Claim::new(&name, "of those, named truly: the part", Rule::Mean, Bound::equal(1.0));
+    let all = Bound::at_least(1.0);
+    let claim = Claim::new(&name, "of those, named truly: the part", Rule::Mean, all);
     trial.judge(claim.of(&[&name])).map(drop)
 }
 

@@ -22,7 +22,7 @@ use crate::{Middle, Outcome, Run, Star, Trial, TrialError, clock};
 /// Shows the part of the row that is real.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let times = match trial.quick {
-        true => Times { all: 60, first: 15 },
+        true => Times { all: 60, first: 30 },
         false => Times { all: 600, first: 60 },
     };
     let star = Star::new("node-soak", VIFS, BitRate::from_mbps(LINK_MBPS));
@@ -238,10 +238,12 @@ const LISTENERS: u32 = 2;
 const READERS: u32 = 4;
 const READ_PAUSE: Duration = Duration::from_millis(100);
 const CHANGE_PAUSE: Duration = Duration::from_millis(70);
-/// Changes on record: soon it is full, and then written anew again and again.
-const RECORD: u32 = 50;
-/// Changes that fill it, up to where it is written anew.
-const FILL: u64 = 110;
+/// Changes on record: soon it is full, and then written anew again and again. So many that a file
+/// which is being written beside the one that it replaces is little of all.
+const RECORD: u32 = 200;
+/// Changes that fill it, up to where it is written anew, and until their numbers have four digits,
+/// as at the end.
+const FILL: u64 = 1000;
 /// Seconds that traffic goes on after the last sample.
 const EDGES: u64 = 3;
 

@@ -80,7 +80,7 @@ fn not_built(trial: &mut Trial<'_>, row: &Row, missing: &str) -> Result<(), Tria
     let name = row.id("built");
     let why = format!("not built: {missing}");
     trial.keep(&name, Series::count("1", 0))?;
-    trial.judge(Claim::new(&name, why, Rule::Sum, Bound::at_least(1.0)).of(&[&name])).map(drop)
+    trial.judge(Claim::new(&name, why, Rule::Sum, Bound::equal(1.0)).of(&[&name])).map(drop)
 }
 
 #[cfg(test)]
