@@ -12,8 +12,10 @@ use weir_host::delay_line::{self, Pair};
 use weir_host::journal::{self, Scope, UndoReport};
 use weir_host::lab::{self, Topology};
 use weir_result::ResultFile;
+use weir_trials::routers::disturbance;
 use weir_trials::routers::forward::{self, Side};
 use weir_trials::{Trial, xen};
+use weir_units::CpuShare;
 
 use crate::Failure;
 use crate::output::{self, Output, origin};
@@ -58,6 +60,16 @@ pub(crate) enum Lab {
     /// Hold rates of guests of the Xen whose domain 0 this is
     #[command(hide = true)]
     Xen(Xen),
+    /// Use a share of a processor, until ended
+    #[command(hide = true)]
+    Disturbance {
+        /// The processor
+        #[arg(long)]
+        cpu: u32,
+        /// The share, in parts per million
+        #[arg(long)]
+        ppm: u32,
+    },
     /// What is up of it
     Status {
         /// The topology
@@ -109,6 +121,7 @@ impl Lab {
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
             Self::Router { cpu, from, to } => forward::run([&from, &to], cpu)?,
             Self::Xen(command) => return command.run(),
+            Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
             Self::Status { file, json } => {
                 let status = lab::status(&read(&file)?)?;
                 if json {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir reproduce`: the experiments of a text, before and after.
 
+mod xtc;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,6 +21,8 @@ use crate::{Failure, Usage};
 pub(crate) enum Reproduce {
     /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open
     Netback(Netback),
+    /// Packet rates held by feedback: fig3 to fig18, table1, table2
+    Xtc(xtc::Xtc),
 }
 
 /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open.
@@ -44,6 +48,7 @@ impl Reproduce {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Netback(command) => command.run(),
+            Self::Xtc(command) => command.run(),
         }
     }
 }

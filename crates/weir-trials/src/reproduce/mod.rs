@@ -16,6 +16,7 @@ pub mod runner;
 pub mod scenario;
 pub mod series;
 pub mod stage;
+pub mod xtc;
 
 pub use runner::Place;
 pub use scenario::Scenario;

@@ -92,16 +92,17 @@ impl HeldLab {
         self.change(router, &XtcChange { set_point_pps, state, ..XtcChange::default() })
     }
 
-    /// Has the node hold a router by its cap alone.
+    /// Has the node hold a router at a rate in one of its ways.
     ///
     /// # Errors
     /// As [`Self::hold`].
-    pub(crate) fn hold_by_cap(
+    pub(crate) fn hold_by(
         &self,
         router: usize,
+        controller: ControllerKind,
         set_point: PacketRate,
     ) -> Result<(), TrialError> {
-        let controller = Some(ControllerKind::FeedForward.name().to_owned());
+        let controller = Some(controller.name().to_owned());
         self.change(router, &XtcChange { controller, ..XtcChange::default() })?;
         self.hold(router, set_point)
     }

@@ -12,6 +12,7 @@ use weir_host::traffic;
 use weir_units::{CpuShare, PacketRate};
 
 use super::Crossed;
+use super::disturbance::Disturbance;
 use super::ingress::Ingress;
 use super::plan::{Plan, ROUTERS_MAX};
 use super::router::Router;
@@ -115,6 +116,21 @@ impl RouterLab {
     pub(crate) fn release(&mut self, router: usize) -> Result<(), TrialError> {
         self.limit(router, None)?;
         self.router(router)?.actuator().release().map_err(failed)
+    }
+
+    /// Has a process share a router's cap and take that share of a processor.
+    ///
+    /// # Errors
+    /// The router is no process; the process does not start, or cannot be put beside it.
+    pub(crate) fn disturb(
+        &mut self,
+        router: usize,
+        share: CpuShare,
+    ) -> Result<Disturbance, TrialError> {
+        let count = self.routers.len();
+        let missing = || TrialError::Node(format!("no router {router} of {count}"));
+        let found = self.routers.get(router).ok_or_else(missing)?;
+        found.disturb(self.changes.journal()?, share)
     }
 
     /// The counters of a router as they are now.

@@ -7,6 +7,8 @@
 //! training or an XTC instance says. In a `HeldLab` a running node holds the routers, limits at
 //! ingress and all. `Traffic` flows while something is done with either.
 
+mod contender;
+pub mod disturbance;
 pub mod forward;
 mod held_lab;
 mod ingress;
@@ -20,6 +22,8 @@ mod training;
 
 use crate::TrialError;
 
+pub use contender::{Contender, LeastCap};
+pub(crate) use contender::{Known, hold};
 pub(crate) use held_lab::{HeldLab, SAMPLING, UNLIMITED};
 pub(crate) use lab::RouterLab;
 pub(crate) use plan::{MTU_TCP, Plan};

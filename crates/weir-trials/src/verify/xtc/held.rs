@@ -7,19 +7,16 @@
 //! if it needs one. UDP is offered at seven tenths of what a flood gets through, TCP as it likes,
 //! over [`CONNECTIONS`] connections.
 
-use weir_control::identify::CurvePoint;
-use weir_control::{
-    CapRange, Controller, DeadZone, FeedForward, FeedForwardConfig, FixedCap, FixedMap, Gains,
-    Model, Pi, PiConfig, Poles, relative_rmse,
-};
+use weir_control::{FeedForward, FeedForwardConfig, relative_rmse};
 use weir_result::{Bound, Claim, Rule, Series};
-use weir_units::{CpuShare, Nanos, PacketRate};
+use weir_units::{Nanos, PacketRate};
 
 use super::Row;
 use super::figures::{self, rate};
 use super::training::capacity;
 use crate::routers::{
-    Kind, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic, Training, probing,
+    Contender, Kind, Known, LeastCap, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic,
+    hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -104,8 +101,8 @@ impl Bench {
             let mut held = Vec::new();
             for percent in points {
                 let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
-                for controller in CONTROLLERS {
-                    let made = known.controller(controller, set_point)?;
+                for (controller, contender) in CONTROLLERS {
+                    let made = known.controller(contender, set_point)?;
                     let taken = hold(&mut on, made, set_point, SETTLE + MEAN_OF)?;
                     held.push(Held { controller, percent: *percent, set_point, taken });
                 }
@@ -138,75 +135,6 @@ impl Bench {
     }
 }
 
-/// Holds a set-point for so many samples, from the largest cap on.
-fn hold(
-    on: &mut Loop<'_>,
-    controller: Box<dyn Controller + Send>,
-    set_point: PacketRate,
-    samples: usize,
-) -> Result<Vec<Taken>, TrialError> {
-    on.free()?;
-    let mut instance = on.instance(controller);
-    on.activate(&mut instance, set_point)?;
-    on.follow(&mut instance, samples)
-}
-
-/// What controllers are made of that need a training.
-struct Known {
-    range: CapRange,
-    map: FixedMap,
-    model: Model,
-}
-
-impl Known {
-    /// Caps from the least to the largest, and what each gives.
-    fn learn(on: &mut Loop<'_>, offered: PacketRate) -> Result<Self, TrialError> {
-        let range = on.range()?;
-        let percents = [1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 60, 70, 85, 100];
-        let caps = percents.map(CpuShare::from_percent).into_iter();
-        let caps = caps.filter(|cap| (range.least()..=range.most()).contains(cap)).collect();
-        let training = Training { caps, offered, repetitions: 1, samples: 2 };
-        let trained = training.run_above(on, SEED, CpuShare::from_percent(MODEL_PERCENT))?;
-        let map = FixedMap::new(rising(&trained.curve));
-        let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
-        Ok(Self { range, map, model: trained.identified.model })
-    }
-
-    fn controller(
-        &self,
-        name: &str,
-        set_point: PacketRate,
-    ) -> Result<Box<dyn Controller + Send>, TrialError> {
-        let (range, start) = (self.range, self.range.most());
-        let pi = |gains| {
-            let dead_zone = DeadZone::PUBLISHED;
-            Box::new(Pi::new(PiConfig { gains, range, dead_zone }, set_point, start))
-        };
-        Ok(match name {
-            "weir" => Box::new(FeedForward::new(FeedForwardConfig::new(range), set_point, start)),
-            "pi" => {
-                let poles = Poles::pair(0.2445, 0.3766);
-                let poles = poles.map_err(|error| TrialError::Node(error.to_string()))?;
-                pi(Gains::place(self.model, poles))
-            }
-            "dead-beat" => pi(Gains::dead_beat(self.model)),
-            _ => Box::new(FixedCap::new(self.map.clone(), range, set_point)),
-        })
-    }
-}
-
-/// The points of a curve as a map takes them: a cap that gives no more than a smaller one is left
-/// out.
-fn rising(curve: &[CurvePoint]) -> Vec<(PacketRate, CpuShare)> {
-    let mut points: Vec<(PacketRate, CpuShare)> = Vec::new();
-    for point in curve {
-        if points.last().is_none_or(|(rate, _)| *rate < point.mean) {
-            points.push((point.mean, point.cap));
-        }
-    }
-    points
-}
-
 fn judge_alone(
     trial: &mut Trial<'_>,
     row: &Row,
@@ -219,7 +147,7 @@ fn judge_alone(
         Kind::Process => 0.05,
         Kind::Namespace => 0.1,
     };
-    for controller in CONTROLLERS {
+    for (controller, _) in CONTROLLERS {
         let mine = || seen.held.iter().filter(|held| held.controller == controller);
         let of = |value: &dyn Fn(&Held) -> f64| mine().map(value).collect::<Vec<f64>>();
         let errors = of(&|held| (held.mean() / held.wanted() - 1.0).abs());
@@ -293,7 +221,12 @@ impl Held {
     }
 }
 
-const CONTROLLERS: [&str; 4] = ["weir", "pi", "dead-beat", "fixed"];
+const CONTROLLERS: [(&str, Contender); 4] = [
+    ("weir", Contender::FeedForward),
+    ("pi", Contender::Pi(LeastCap::DEFAULT)),
+    ("dead-beat", Contender::DeadBeat(LeastCap::DEFAULT)),
+    ("fixed", Contender::Fixed),
+];
 
 /// Enough that some are always ready to send, whatever the others lost.
 const CONNECTIONS: u32 = 32;
@@ -302,13 +235,10 @@ const CONNECTIONS: u32 = 32;
 const SETTLE: usize = 5;
 const MEAN_OF: usize = 10;
 
-/// The model's caps, as the text's training has them.
-const MODEL_PERCENT: u32 = 5;
-const SEED: u64 = 7;
-
 #[cfg(test)]
 mod tests {
     use weir_control::Sample;
+    use weir_units::CpuShare;
 
     use super::*;
 
@@ -336,18 +266,5 @@ mod tests {
         rates.extend([900, 1100].repeat(5));
         let held = held(&rates);
         assert!((held.mean() - 1000.0).abs() < 1e-9 && (held.deviation() - 0.1).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_map_leaves_out_caps_that_give_no_more() {
-        let point = |percent, rate| CurvePoint {
-            cap: CpuShare::from_percent(percent),
-            mean: PacketRate::from_pps(rate),
-            interval: None,
-            runs: 1,
-        };
-        let points = rising(&[point(1, 10), point(2, 8), point(3, 20), point(4, 20)]);
-        assert_eq!(points.len(), 2);
-        assert!(FixedMap::new(points).is_ok());
     }
 }

@@ -7,6 +7,7 @@
 //! domain. Rates are means of five seconds.
 
 use weir_control::Sample;
+use weir_policy::ControllerKind;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{CpuShare, PacketRate};
 
@@ -54,7 +55,7 @@ pub(super) fn coexistence(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
         let held = hold(lab, &[20, 80], sum(&without))?;
         let offered = lab.status(UDP)?.offered_pps.unwrap_or(0);
         for (router, wanted) in held.wanted.iter().enumerate() {
-            lab.hold_by_cap(router, pps(*wanted))?;
+            lab.hold_by(router, ControllerKind::FeedForward, pps(*wanted))?;
         }
         lab.watch_all(SETTLE)?;
         Ok((without, held, offered, rates(lab)?))

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The experiments of the XTC text, made again on routers of the lab: the text's controllers, with
+//! their poles on the lab's own a and b, beside Weir's two.
+//!
+//! The text's flow of 100 kp/s nearly filled its router. Here *the flow* is seven tenths of what
+//! the router forwards of a flood, so that there is a cap threshold as there, and rates are told in
+//! parts of what the router forwards of a load with its largest cap: its capacity.
+
+pub mod draw;
+pub mod figures;
+pub mod page;
+mod shares;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod training;
+
+pub use figures::{FIGURES, Figure, figure};
+
+use std::time::Duration;
+
+use figures::Made;
+use weir_units::PacketRate;
+
+use crate::routers::{Kind, Load, Loop, Plan, RouterLab, Traffic, mean};
+use crate::{Trial, TrialError};
+
+/// Makes a figure on a router of that kind. Series are named as [`page`] reads them.
+///
+/// # Errors
+/// Not root; the lab could not be built, traffic could not flow, no model follows.
+pub fn run(trial: &mut Trial<'_>, figure: &Figure, kind: Kind) -> Result<(), TrialError> {
+    if !weir_host::process::is_root() {
+        let (what, needs) = (figure.name.to_owned(), "root".to_owned());
+        return Err(TrialError::Missing { what, needs });
+    }
+    match &figure.made {
+        Made::Curve(curve) => curve.run(trial, kind),
+        Made::Residuals => training::residuals(trial, kind),
+        Made::Sweep(sweep) => sweep.run(trial, kind),
+        Made::Shares(shares) => shares.run(trial, kind),
+    }
+}
+
+/// How long it takes, nearly.
+#[must_use]
+pub fn length(figure: &Figure, quick: bool) -> Duration {
+    let seconds = match &figure.made {
+        Made::Curve(curve) => curve.seconds(quick),
+        Made::Residuals => training::residual_seconds(quick),
+        Made::Sweep(sweep) => sweep.seconds(quick),
+        Made::Shares(shares) => shares.seconds(quick),
+    };
+    Duration::from_secs(seconds)
+}
+
+/// What one router gets to forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// UDP in frames of 64 bytes, in percent of the text's 100 kp/s: of *the flow*.
+    Udp(u64),
+    /// TCP in packets of 524 bytes.
+    Tcp,
+}
+
+impl Flow {
+    /// Its name, as in identifiers.
+    #[must_use]
+    pub fn key(self) -> String {
+        match self {
+            Self::Udp(percent) => format!("udp-{percent}"),
+            Self::Tcp => "tcp".to_owned(),
+        }
+    }
+
+    /// What it is called on the page.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Udp(100) => "UDP, the flow".to_owned(),
+            Self::Udp(percent) => format!("UDP, {percent} % of the flow"),
+            Self::Tcp => "TCP".to_owned(),
+        }
+    }
+
+    fn plan(self, kind: Kind) -> Plan {
+        let mut plan = Plan::one("xtc-figure", kind);
+        if self == Self::Tcp {
+            plan.mtu = crate::routers::MTU_TCP;
+        }
+        plan
+    }
+
+    /// The load of the router; a flood is measured first where it is one of UDP.
+    fn load(self, lab: &mut RouterLab) -> Result<Load, TrialError> {
+        match self {
+            Self::Udp(percent) => Ok(Load::Udp(Some(flow(lab)?.as_pps() * percent / 100))),
+            Self::Tcp => Ok(Load::Tcp(CONNECTIONS)),
+        }
+    }
+}
+
+/// *The flow*: seven tenths of what the router forwards of a flood.
+fn flow(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
+    let (flood, _) = Traffic::one(Load::Udp(None)).beside(lab, capacity)?;
+    Ok(PacketRate::from_pps(flood.as_pps() * 7 / 10))
+}
+
+/// What a router forwards with its largest cap.
+fn capacity(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
+    let mut on = Loop::begin(lab, 0)?;
+    let most = on.range()?.most();
+    on.hold(most, 1)?;
+    Ok(mean(&on.hold(most, CAPACITY_SAMPLES)?))
+}
+
+/// Enough that some are always ready to send, whatever the others lost.
+const CONNECTIONS: u32 = 32;
+
+const CAPACITY_SAMPLES: usize = 3;
+
+/// Bringing a lab up, starting traffic, two capacities.
+const BESIDE_LAB_S: u64 = 14;

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Several routers that a running node holds at parts of what they forward together without it:
+//! Figs 15 to 18, Table 2.
+//!
+//! All routers are processes on one processor, as the text's are guests whose packets one driver
+//! domain carries.
+
+use weir_control::Sample;
+use weir_policy::ControllerKind;
+use weir_result::Series;
+use weir_units::{Nanos, PacketRate};
+
+use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Traffic, probing};
+use crate::{Trial, TrialError};
+
+/// Routers beside each other.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// One lab for each.
+    pub(super) settings: &'static [Setting],
+    /// Whether each router is probed.
+    pub(super) probed: bool,
+}
+
+/// Who sends what through them, and in what parts they are held.
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// Its name, as in identifiers.
+    pub(super) key: &'static str,
+    /// What each router gets to forward.
+    pub(super) loads: &'static [Sent],
+    /// What the text calls it, and its set-points.
+    pub(super) configurations: &'static [(&'static str, &'static [u32])],
+}
+
+/// What a router gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// UDP, as much as there is time for.
+    Flood,
+    /// TCP over so many connections.
+    Tcp(u32),
+}
+
+/// How routers are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    /// Not at all.
+    Without,
+    /// By their caps alone, with Weir's controller.
+    Cap,
+    /// As Weir does by default.
+    Weir,
+}
+
+impl Means {
+    /// All, in the order in which they are tried.
+    pub(super) const ALL: [Self; 3] = [Self::Without, Self::Cap, Self::Weir];
+
+    /// What it is called on the page.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::Cap => "Weir, cap alone",
+            Self::Weir => "Weir",
+        }
+    }
+
+    /// Its name, as in identifiers.
+    pub(super) const fn key(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::Cap => "cap",
+            Self::Weir => "weir",
+        }
+    }
+}
+
+impl Shares {
+    pub(super) fn seconds(&self, quick: bool) -> u64 {
+        let (repetitions, seconds) = runs(quick);
+        let each = |setting: &Setting| {
+            let windows = setting.loads.len() as u64 * u64::from(self.probed) + 1;
+            let runs = 1 + 2 * setting.configurations.len() as u64;
+            BESIDE_LAB_S + runs * (SETTLE_S + windows * repetitions as u64 * seconds)
+        };
+        self.settings.iter().map(each).sum()
+    }
+
+    pub(super) fn run(&self, trial: &mut Trial<'_>, kind: Kind) -> Result<(), TrialError> {
+        for setting in self.settings {
+            trial.say(&format!("{} {} routers, {}", setting.loads.len(), kind.name(), setting.key));
+            let kinds = vec![kind; setting.loads.len()];
+            let name = "xtc-figure".to_owned();
+            let mut lab = HeldLab::up(Plan { name, kinds, mtu: MTU_TCP, sampling: SAMPLING })?;
+            let loads = setting.loads.iter().map(|sent| match sent {
+                Sent::Flood => Load::Udp(None),
+                Sent::Tcp(connections) => Load::Tcp(*connections),
+            });
+            let traffic = Traffic(loads.enumerate().collect());
+            let quick = trial.quick;
+            let (seen, _) = traffic.beside(&mut lab, |lab| self.measure(lab, setting, quick))?;
+            for one in &seen {
+                one.keep(trial, setting)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        lab: &mut HeldLab,
+        setting: &Setting,
+        quick: bool,
+    ) -> Result<Vec<Seen>, TrialError> {
+        lab.watch_all(SETTLE)?;
+        let count = setting.loads.len();
+        let without = self.windows(lab, "", Means::Without, vec![], count, quick)?;
+        let all: f64 = without.rates.iter().map(|rates| crate::mean(rates)).sum();
+        let mut seen = vec![without];
+        for (configuration, parts) in setting.configurations {
+            let whole = f64::from(parts.iter().sum::<u32>());
+            let wanted: Vec<f64> =
+                parts.iter().map(|part| all * f64::from(*part) / whole).collect();
+            for (means, controller) in
+                [(Means::Cap, ControllerKind::FeedForward), (Means::Weir, ControllerKind::Combined)]
+            {
+                for (router, wanted) in wanted.iter().enumerate() {
+                    lab.hold_by(router, controller, pps(*wanted))?;
+                }
+                lab.watch_all(SETTLE)?;
+                let of = self.windows(lab, configuration, means, wanted.clone(), count, quick)?;
+                seen.push(of);
+            }
+        }
+        Ok(seen)
+    }
+
+    fn windows(
+        &self,
+        lab: &mut HeldLab,
+        configuration: &'static str,
+        means: Means,
+        wanted: Vec<f64>,
+        count: usize,
+        quick: bool,
+    ) -> Result<Seen, TrialError> {
+        let (repetitions, seconds) = runs(quick);
+        let samples = usize::try_from(seconds * 1_000_000_000 / SAMPLING.as_nanos());
+        let samples = samples.unwrap_or(usize::MAX);
+        let (mut rates, mut times_s) = (vec![Vec::new(); count], Vec::new());
+        for _ in 0..repetitions {
+            for (rates, samples) in rates.iter_mut().zip(lab.watch_all(samples)?) {
+                rates.push(mean(&samples));
+            }
+        }
+        if self.probed {
+            for router in 0..count {
+                let (_, probed) = probing(lab, router, |lab| lab.watch_all(samples))?;
+                times_s.push(probed.times_s);
+            }
+        }
+        Ok(Seen { configuration, means, wanted, rates, times_s })
+    }
+}
+
+/// What was seen of all routers of a setting, held in one way.
+struct Seen {
+    configuration: &'static str,
+    means: Means,
+    /// Packets a second of each router; none without set-points.
+    wanted: Vec<f64>,
+    /// Of each router, in each repetition.
+    rates: Vec<Vec<f64>>,
+    /// Of each router's probes.
+    times_s: Vec<Vec<f64>>,
+}
+
+impl Seen {
+    fn keep(&self, trial: &mut Trial<'_>, setting: &Setting) -> Result<(), TrialError> {
+        let id = |part: String| prefix(setting.key, self.configuration, self.means) + &part;
+        for (router, rates) in self.rates.iter().enumerate() {
+            let series = Series::unordered("packet/s", rates.clone());
+            trial.keep(&id(format!("rate/{}", router + 1)), series)?;
+        }
+        for (router, wanted) in self.wanted.iter().enumerate() {
+            let series = Series::unordered("packet/s", vec![*wanted]);
+            trial.keep(&id(format!("set-point/{}", router + 1)), series)?;
+        }
+        for (router, times_s) in self.times_s.iter().enumerate() {
+            let series = Series::unordered("s", times_s.clone());
+            trial.keep(&id(format!("rtt/{}", router + 1)), series)?;
+        }
+        Ok(())
+    }
+}
+
+/// Before the names of all series of routers held in one way.
+pub(super) fn prefix(setting: &str, configuration: &str, means: Means) -> String {
+    match means {
+        Means::Without => format!("{setting}/without/"),
+        Means::Cap | Means::Weir => format!("{setting}/{configuration}/{}/", means.key()),
+    }
+}
+
+fn mean(samples: &[Sample]) -> f64 {
+    let packets: u64 = samples.iter().map(|one| one.packets).sum();
+    let nanos: u64 = samples.iter().map(|one| one.span.as_nanos()).sum();
+    crate::float(packets) / (crate::float(nanos) / 1e9).max(f64::MIN_POSITIVE)
+}
+
+/// To the packet below, at least one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+fn pps(rate: f64) -> PacketRate {
+    PacketRate::from_pps((rate as u64).max(1))
+}
+
+/// Repetitions, and the length of each in seconds.
+const fn runs(quick: bool) -> (usize, u64) {
+    if quick { (2, 3) } else { (10, 10) }
+}
+
+/// Two seconds, in which TCP finds its rate.
+const SETTLE: usize = 20;
+const SETTLE_S: u64 = SETTLE as u64 * SAMPLING.as_nanos() / Nanos::from_secs(1).as_nanos();
+
+/// Bringing it up, with its node.
+const BESIDE_LAB_S: u64 = 6;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A process that takes a share of a processor from a router, because it shares the router's
+//! control group: the text's disturbance (§7.1).
+//!
+//! It takes turns of a millisecond: computes until it has used its share of the time that passed,
+//! sleeps otherwise. What the group's quota kept it from is not made up for beyond
+//! [`OWED_MOST`], since a disturbance that waits does not grow.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weir_host::meter::{CpuMeter, CpuSource};
+use weir_host::process::Identity;
+use weir_host::traffic;
+use weir_units::{CpuShare, Nanos};
+
+use crate::TrialError;
+use crate::specs::worker_cpu;
+
+/// A process that disturbs, until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Disturbance(Child);
+
+impl Disturbance {
+    /// Starts it on the routers' processor; it belongs to no group yet.
+    pub(super) fn start(share: CpuShare) -> Result<Self, TrialError> {
+        let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
+        let mut command = Command::new(&path);
+        let (cpu, ppm) = (worker_cpu().to_string(), share.as_ppm().to_string());
+        command.args(["lab", "disturbance", "--cpu", &cpu, "--ppm", &ppm]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        Ok(Self(command.spawn().map_err(|error| TrialError::io(path, error))?))
+    }
+
+    /// Who it is.
+    pub(super) fn identity(&self) -> Result<Identity, TrialError> {
+        let gone = || TrialError::Node("the disturbing process ended at once".to_owned());
+        Identity::of(self.0.id()).ok_or_else(gone)
+    }
+}
+
+impl Drop for Disturbance {
+    fn drop(&mut self) {
+        // It has no state to save.
+        let _killed = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+/// Uses that share of processor `cpu` until the process is ended.
+///
+/// # Errors
+/// The processor is not to be had, or the process's own CPU time cannot be read.
+pub fn run(share: CpuShare, cpu: u32) -> Result<(), TrialError> {
+    use weir_host::cpu::{Class, Reservation, Wish};
+
+    let failed = |error: weir_host::cap::CapError| TrialError::Node(error.to_string());
+    let _pinned = Reservation::take(Wish { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
+    let ended = traffic::stop_on_signals()?;
+    let mut meter = CpuMeter::new([CpuSource::Process(Identity::own()?)]);
+    let (mut last, mut used) = (Instant::now(), meter.read().map_err(failed)?);
+    let mut owed = Owed::default();
+    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+        let (now, uses) = (Instant::now(), meter.read().map_err(failed)?);
+        owed.add(share, now - last, uses.saturating_sub(used));
+        (last, used) = (now, uses);
+        if owed.is_due() {
+            while now.elapsed() < TURN {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::sleep(TURN);
+        }
+    }
+    Ok(())
+}
+
+/// What the process still has to use, in nanoseconds; less than nothing when it used too much.
+#[derive(Debug, Default)]
+struct Owed(i64);
+
+impl Owed {
+    fn add(&mut self, share: CpuShare, passed: Duration, used: Nanos) {
+        let due = share.time_in_floor(Nanos::new(crate::clock::nanos(passed)));
+        let whole = |nanos: Nanos| i64::try_from(nanos.as_nanos()).unwrap_or(i64::MAX);
+        self.0 = self.0.saturating_add(whole(due)).saturating_sub(whole(used)).min(OWED_MOST);
+    }
+
+    const fn is_due(&self) -> bool {
+        self.0 > 0
+    }
+}
+
+/// How long it computes or sleeps.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Ten turns, in nanoseconds.
+const OWED_MOST: i64 = 10_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_is_the_share_less_what_was_used() {
+        let (share, second) = (CpuShare::from_percent(15), Duration::from_secs(1));
+        let mut owed = Owed::default();
+        assert!(!owed.is_due());
+        owed.add(share, Duration::from_millis(10), Nanos::from_millis(1));
+        assert_eq!(owed.0, 500_000);
+        owed.add(share, second, Nanos::ZERO);
+        assert_eq!(owed.0, OWED_MOST, "what a quota kept it from is not made up for");
+        owed.add(share, Duration::ZERO, Nanos::from_millis(12));
+        assert_eq!(owed.0, -2_000_000);
+        assert!(!owed.is_due());
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir reproduce xtc`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use weir_result::ResultFile;
+use weir_trials::Trial;
+use weir_trials::reproduce::xtc::{self, FIGURES, Figure, draw, page};
+use weir_trials::routers::Kind;
+
+use super::{ALL, REPORT, is_interruption, told};
+use crate::output::{Output, origin, print};
+use crate::{Failure, Usage};
+
+/// Packet rates held by feedback: fig3 to fig18, table1, table2.
+#[derive(Debug, Args)]
+pub(crate) struct Xtc {
+    /// fig3 to fig18, table1, table2; all of them; report: a page of the results
+    figure: String,
+    /// What the router is: process or namespace
+    #[arg(long, value_name = "KIND", default_value = "process", value_parser = kind)]
+    router: Kind,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Xtc {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let figure = self.figure.as_str();
+        let several = [ALL, REPORT].contains(&figure);
+        if !several && !FIGURES.iter().any(|known| known.name == figure) {
+            let names: Vec<&str> = FIGURES.iter().map(|known| known.name).collect();
+            let wrong = format!("no figure '{figure}': {}, {ALL} or {REPORT}", names.join(", "));
+            return Err(Usage(wrong).into());
+        }
+        if several && self.output.json {
+            let wrong = format!("--json: '{figure}' makes more than one result");
+            return Err(Usage(wrong).into());
+        }
+        match figure {
+            REPORT => self.report(),
+            ALL => self.all(),
+            figure => self.one(xtc::figure(figure)?, &self.output),
+        }
+    }
+
+    /// One after the other, so that one that cannot be made does not hide the others.
+    fn all(&self) -> Result<ExitCode, Failure> {
+        let lengths: Duration =
+            FIGURES.iter().map(|figure| xtc::length(figure, self.output.quick)).sum();
+        Output::say(&format!("{} figures take {} in all", FIGURES.len(), told(lengths)));
+        let mut failures = Vec::new();
+        for figure in &FIGURES {
+            match self.one(figure, &self.output.part(&place(figure))) {
+                Ok(_) => {}
+                Err(failure) if is_interruption(&failure) => return Err(failure),
+                Err(failure) => failures.push(format!("{}: {failure}", figure.name)),
+            }
+        }
+        match failures.first() {
+            None => Ok(ExitCode::SUCCESS),
+            Some(first) => Err(format!("{} figures were not made; {first}", failures.len()).into()),
+        }
+    }
+
+    fn one(&self, figure: &Figure, output: &Output) -> Result<ExitCode, Failure> {
+        let length = told(xtc::length(figure, output.quick));
+        Output::say(&format!("{}: {}, takes {length}", figure.name, figure.title));
+        let started = Instant::now();
+        let mut say = Output::say;
+        let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
+        xtc::run(&mut trial, figure, self.router)?;
+        let mut result = trial.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        let name = format!("reproduce/{}", place(figure));
+        draw::write(figure, &result, &output.folder(&name))?;
+        if !output.json {
+            print(&page::table(figure, &result))?;
+        }
+        output.finish(&name, &result)
+    }
+
+    /// The page and its pictures, from what `all` or single figures left.
+    fn report(&self) -> Result<ExitCode, Failure> {
+        let from = self.output.folder("reproduce");
+        let (mut made, mut missing) = (Vec::new(), Vec::new());
+        for figure in &FIGURES {
+            let path = from.join(place(figure)).join("result.json");
+            let Ok(text) = std::fs::read_to_string(&path) else {
+                missing.push(figure.name);
+                continue;
+            };
+            let result = ResultFile::from_json(&text)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            if !self.output.quick && result.origin().command.contains(" --quick") {
+                let path = path.display();
+                return Err(format!("{path}: made with --quick; so must its report be").into());
+            }
+            made.push((figure, result));
+        }
+        let page = page::write(Path::new("."), &made)?;
+        if !missing.is_empty() {
+            let missing = missing.join(", ");
+            Output::say(&format!("not in {}, so not shown: {missing}", from.display()));
+        }
+        print(&format!("{}\n", page.display()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The folder of a figure's result among the others.
+fn place(figure: &Figure) -> String {
+    format!("xtc-{}", figure.name)
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+    found.ok_or_else(|| format!("'{text}': {}", Kind::ALL.map(Kind::name).join(" or ")))
+}
