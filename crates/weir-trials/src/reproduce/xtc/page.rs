@@ -128,7 +128,7 @@ fn by_cap(figure: &Figure, curve: &Curve, result: &ResultFile) -> String {
             let at = of("cap").iter().position(|seen| (seen * 100.0 - f64::from(*cap)).abs() < 0.5);
             let found = at.and_then(|at| Some((of("mean").get(at)?, of("half-interval").get(at)?)));
             let offered = of("offered").first().copied().unwrap_or(f64::INFINITY);
-            let cell = found.map_or("–".to_owned(), |(mean, half)| {
+            let cell = found.map_or_else(nothing, |(mean, half)| {
                 format!("{} ± {:.2}: {:.2}", kpps(*mean), half / 1e3, mean / offered)
             });
             let _ = write!(text, " {cell} |");
@@ -178,7 +178,7 @@ fn by_set_point(sweep: &Sweep, flow: Flow, result: &ResultFile) -> String {
                 let cells = sweep.shows.iter().map(|metric| held.cell(*metric));
                 cells.collect::<Vec<String>>().join(" · ")
             });
-            let _ = write!(text, " {} |", cell.unwrap_or_else(|| "–".to_owned()));
+            let _ = write!(text, " {} |", cell.unwrap_or_else(nothing));
         }
         text.push('\n');
     }
@@ -205,7 +205,7 @@ fn by_router(shares: &Shares, setting: &Setting, result: &ResultFile) -> String 
             let wanted = of(Means::Weir, "set-point").map_or(f64::NAN, |wanted| wanted.mean);
             let _ = write!(text, "| vr{} | {} |", router + 1, kpps(wanted));
             for means in Means::ALL {
-                let rate = of(means, "rate").map_or("–".to_owned(), |rate| {
+                let rate = of(means, "rate").map_or_else(nothing, |rate| {
                     format!("{}: {:.3}", kpps(rate.mean), rate.mean / wanted)
                 });
                 let time = of(means, "rtt").filter(|_| shares.probed);
@@ -221,7 +221,7 @@ fn by_router(shares: &Shares, setting: &Setting, result: &ResultFile) -> String 
                 let half = all.half.map_or(String::new(), |half| format!(" ± {:.2}", half / 1e3));
                 format!("{}{half}, min/max {:.3}", kpps(all.mean), all.balance)
             });
-            let _ = write!(text, " {} |", cell.unwrap_or_else(|| "–".to_owned()));
+            let _ = write!(text, " {} |", cell.unwrap_or_else(nothing));
         }
         text += "\n\n";
     }
@@ -300,7 +300,7 @@ impl<'r> Held<'r> {
             Metric::Disturbed => mean("disturbed-rate"),
             Metric::RoundTrip => mean("rtt"),
             Metric::Lost => {
-                let [failed, all] = ["probes-failed", "probes"].map(|name| mean(name));
+                let [failed, all] = ["probes-failed", "probes"].map(mean);
                 failed.zip(all).map(|(failed, all)| failed / all.max(1.0))
             }
             Metric::Deviation => {
@@ -313,7 +313,7 @@ impl<'r> Held<'r> {
     /// As the table has it.
     fn cell(&self, metric: Metric) -> String {
         let value = self.metric(metric);
-        value.map_or("–".to_owned(), |value| match metric {
+        value.map_or_else(nothing, |value| match metric {
             Metric::Achieved | Metric::Disturbed => format!("{:.3}", value / self.set_point),
             Metric::Deviation => format!("{value:.4}"),
             Metric::RoundTrip => format!("{:.2} ms", value * 1e3),
@@ -332,6 +332,11 @@ impl Metric {
             Self::Lost => "probes that did not come back",
         }
     }
+}
+
+/// In a cell of what was not measured.
+fn nothing() -> String {
+    "–".to_owned()
 }
 
 fn kpps(rate: f64) -> String {

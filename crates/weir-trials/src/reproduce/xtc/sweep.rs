@@ -112,7 +112,6 @@ impl Sweep {
         if self.disturbed {
             let assigned = held.last().map_or(CpuShare::ZERO, |one| one.cap);
             let controller = known.controller(run.contender, run.set_point)?;
-            drop(on);
             let _disturbance = lab.disturb(0, part(assigned, DISTURBANCE_PERCENT))?;
             let mut on = Loop::begin(lab, 0)?;
             disturbed = hold(&mut on, controller, run.set_point, settle + judged)?;
