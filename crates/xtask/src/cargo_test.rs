@@ -125,8 +125,8 @@ fn stream(command: &mut Command, summary: &mut Summary, silence: Duration) -> Re
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
     match (silent, status.success()) {
         (true, _) => Err(format!(
-            "cargo test: silent for {silence:?} after `{last}`: ended; `weir clean --all` takes away \
-             what its labs left"
+            "cargo test: silent for {silence:?} after `{last}`: ended; `weir clean --all` takes \
+             away what its labs left"
         )),
         (false, true) => Ok(()),
         (false, false) => Err(format!("cargo test: {status}")),

@@ -3,8 +3,9 @@
 //! no forwarder works on a processor that stands still.
 //!
 //! An experiment is made again if it did not hold, one processor lost [`DISTURBED_MS`] or more of a
-//! look of [`crate::stolen`] and a quarter of it, it took no longer than [`REPEATED_WITHIN`], and it
-//! was not the last of [`ATTEMPTS`]. The last one counts, disturbed or not. Nothing is thrown away:
+//! look of [`crate::stolen`] and a quarter of it, it took no longer than [`REPEATED_WITHIN`], and
+//! it was not the last of [`ATTEMPTS`]. The last one counts, disturbed or not. Nothing is thrown
+//! away:
 //! the samples of an attempt that does not count stay in the result as `attempt-N/SERIES`, and a
 //! note has each case that it broke with its value and bound. That both happened at once does not
 //! show that one is the cause of the other: who reads the same case in every note has found a

@@ -365,13 +365,13 @@ second.
 
 Here the router is a process that forwards between two devices, in a control group whose quota is
 its cap, or, with `--router namespace`, a namespace whose devices' kernel threads have deadline
-budgets. **PI** and **dead-beat** are the text's, by its poles on the a and b that a training of 30 s
-gives for this router; **Fixed Cap** is the map of that training. **Weir, cap alone** needs no
+budgets. **PI** and **dead-beat** are the text's, by its poles on the a and b that a training of
+30 s gives for this router; **Fixed Cap** is the map of that training. **Weir, cap alone** needs no
 training; **Weir** is its default: a limit at ingress, under a cap that is a ceiling. The text's
 flow of 100 kp/s nearly filled its router; here *the flow* is seven tenths of what the router
 forwards of a flood, and set-points are in percent of what it forwards of the load with its largest
-cap. Samples are a second, as there; runs are 60 s in place of 120 s, of which the first 10 s are not
-judged; 8 and 3 s with `--quick`. Where six or two routers are held, a running node holds them
+cap. Samples are a second, as there; runs are 60 s in place of 120 s, of which the first 10 s are
+not judged; 8 and 3 s with `--quick`. Where six or two routers are held, a running node holds them
 through its API with samples of 100 ms, by Weir's controllers alone.
 
 Not made: Figure 20, the chain of three nodes. Figures 1, 2 and 19 are drawings.
