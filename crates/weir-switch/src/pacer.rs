@@ -178,11 +178,11 @@ fn idle_burst(rate: u64) -> u64 {
     (rate / 1000).max(1)
 }
 
-/// What may pass at once because the worker came late while somebody waited: 2 ms, a fiftieth of a
-/// sample of 100 ms, or what it takes to lose nothing by waking up late where packets are far
-/// between. More would pass the limit on as a burst, behind which a probe waits in the router.
+/// What may pass at once because the worker came late while somebody waited: 10 ms, or what it
+/// takes to lose nothing by waking up late where packets are far between. Less would leave routers
+/// below their rates on a machine whose host takes its processors away for milliseconds.
 fn late_burst(rate: u64) -> u64 {
-    (rate / 500).max(4)
+    (rate / 100).max(4)
 }
 
 /// From one turn of a worker to the next, for pacers alone: with one for each packet it would never
@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// Goal: under a flood each tenth of a second has its packets, to the packet, however late the
-    /// worker comes within 2 ms. Method: it is asked when it says, or up to a millisecond later.
+    /// worker comes within 10 ms. Method: it is asked when it says, or up to a millisecond later.
     #[test]
     fn a_flood_passes_at_exactly_the_rate() {
         for rate in [100, 997, 2_500, 100_000, 1_000_000] {
@@ -288,9 +288,9 @@ mod tests {
         rig.now = Instant::from_nanos(5_000_000_000);
         rig.flood(0);
         assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 10);
-        // While somebody waits, 2 ms of lateness are made up for, and no more.
+        // While somebody waits, 10 ms of lateness are made up for, and no more.
         rig.now += Nanos::from_millis(50);
-        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 20);
+        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100);
     }
 
     /// Goal: who sends less than his part waits for one packet, whatever comes from elsewhere, and
