@@ -3,8 +3,8 @@
 //! control group: the text's disturbance (§7.1).
 //!
 //! It takes turns of a millisecond: computes until it has used its share of the time that passed,
-//! sleeps otherwise. What the group's quota kept it from is not made up for beyond
-//! [`OWED_MOST`], since a disturbance that waits does not grow.
+//! sleeps otherwise. What the group's quota kept it from is made up for up to ten of them, since a
+//! disturbance that waits does not grow.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
