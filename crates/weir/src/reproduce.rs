@@ -160,33 +160,42 @@ impl Netback {
 
     /// The page and its pictures, from what `all` or single figures left.
     fn report(&self) -> Result<ExitCode, Failure> {
-        let from = self.output.folder("reproduce");
-        let (mut figures, mut missing) = (Vec::new(), Vec::new());
-        for (figure, _) in NETBACK {
-            let path = from.join(place(figure)).join("result.json");
-            let Ok(text) = std::fs::read_to_string(&path) else {
-                missing.push(figure);
-                continue;
-            };
-            let result = ResultFile::from_json(&text)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-            if !self.output.quick && result.origin().command.contains(" --quick") {
-                let path = path.display();
-                return Err(format!("{path}: made with --quick; so must its report be").into());
-            }
-            figures.push((figure, reproduce::netback(figure)?, result));
-        }
+        let made = results(&self.output, NETBACK.map(|(figure, _)| (figure, place(figure))))?;
+        let with = |(figure, result)| Ok((figure, reproduce::netback(figure)?, result));
+        let figures = made.into_iter().map(with).collect::<Result<Vec<_>, TrialError>>()?;
         let page = report::write(std::path::Path::new("."), &figures)?;
-        if !missing.is_empty() {
-            Output::say(&format!(
-                "not in {}, so not shown: {}",
-                from.display(),
-                missing.join(", ")
-            ));
-        }
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The results of these figures, each with its folder among the others; those that were not made
+/// are told. Quick ones are for a quick report alone.
+fn results<const N: usize>(
+    output: &Output,
+    figures: [(&'static str, String); N],
+) -> Result<Vec<(&'static str, ResultFile)>, Failure> {
+    let from = output.folder("reproduce");
+    let (mut made, mut missing) = (Vec::new(), Vec::new());
+    for (figure, folder) in figures {
+        let path = from.join(folder).join("result.json");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            missing.push(figure);
+            continue;
+        };
+        let result =
+            ResultFile::from_json(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        if !output.quick && result.origin().command.contains(" --quick") {
+            let path = path.display();
+            return Err(format!("{path}: made with --quick; so must its report be").into());
+        }
+        made.push((figure, result));
+    }
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        Output::say(&format!("not in {}, so not shown: {missing}", from.display()));
+    }
+    Ok(made)
 }
 
 /// The folder of a figure's result among the others.

@@ -30,7 +30,7 @@ pub(crate) use plan::{MTU_TCP, Plan};
 pub(crate) use probe::{Probed, probing};
 pub(crate) use sampling::{Loop, Taken};
 pub(crate) use traffic::{Flowed, Load, Traffic};
-pub(crate) use training::{Trained, Training, below, mean};
+pub(crate) use training::{Trained, Training, below, capacity, mean};
 
 /// A lab of routers, as far as traffic needs it that crosses them.
 pub(crate) trait Crossed {

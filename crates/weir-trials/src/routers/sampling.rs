@@ -36,6 +36,14 @@ pub(crate) struct Taken {
     pub(crate) reason: Option<Reason>,
 }
 
+impl Taken {
+    /// Packets a second, exactly.
+    pub(crate) fn rate(&self) -> f64 {
+        let seconds = crate::float(self.sample.span.as_nanos()) / 1e9;
+        crate::float(self.sample.packets) / seconds.max(f64::MIN_POSITIVE)
+    }
+}
+
 impl<'l> Loop<'l> {
     /// Begins with the largest cap and without a limit, sampling as the lab was planned.
     pub(crate) fn begin(lab: &'l mut RouterLab, router: usize) -> Result<Self, TrialError> {

@@ -7,6 +7,7 @@ use weir_control::identify::{
 };
 use weir_units::{CpuShare, Nanos, PacketRate};
 
+use super::lab::RouterLab;
 use super::sampling::{Loop, Taken};
 use crate::TrialError;
 
@@ -102,6 +103,14 @@ pub(crate) fn below(taken: &[Taken], threshold: Option<CpuShare>) -> Vec<Vec<Poi
     stretches.map(points).collect()
 }
 
+/// What the first router of a lab forwards with its largest cap.
+pub(crate) fn capacity(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
+    let mut on = Loop::begin(lab, 0)?;
+    let most = on.range()?.most();
+    on.hold(most, 1)?;
+    Ok(mean(&on.hold(most, CAPACITY_SAMPLES)?))
+}
+
 /// Packets by time, over all of them.
 pub(crate) fn mean(taken: &[Taken]) -> PacketRate {
     let packets: u64 = taken.iter().map(|one| one.sample.packets).sum();
@@ -109,6 +118,8 @@ pub(crate) fn mean(taken: &[Taken]) -> PacketRate {
     let all = weir_control::Sample { packets, span: Nanos::new(nanos), ..Default::default() };
     all.rate()
 }
+
+const CAPACITY_SAMPLES: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use weir_result::ResultFile;
-use weir_trials::Trial;
 use weir_trials::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_trials::routers::Kind;
+use weir_trials::{Trial, TrialError};
 
-use super::{ALL, REPORT, is_interruption, told};
+use super::{ALL, REPORT, is_interruption, results, told};
 use crate::output::{Output, origin, print};
 use crate::{Failure, Usage};
 
@@ -87,27 +87,10 @@ impl Xtc {
 
     /// The page and its pictures, from what `all` or single figures left.
     fn report(&self) -> Result<ExitCode, Failure> {
-        let from = self.output.folder("reproduce");
-        let (mut made, mut missing) = (Vec::new(), Vec::new());
-        for figure in &FIGURES {
-            let path = from.join(place(figure)).join("result.json");
-            let Ok(text) = std::fs::read_to_string(&path) else {
-                missing.push(figure.name);
-                continue;
-            };
-            let result = ResultFile::from_json(&text)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-            if !self.output.quick && result.origin().command.contains(" --quick") {
-                let path = path.display();
-                return Err(format!("{path}: made with --quick; so must its report be").into());
-            }
-            made.push((figure, result));
-        }
+        let made = results(&self.output, FIGURES.each_ref().map(|one| (one.name, place(one))))?;
+        let with = |(name, result)| Ok((xtc::figure(name)?, result));
+        let made = made.into_iter().map(with).collect::<Result<Vec<_>, TrialError>>()?;
         let page = page::write(Path::new("."), &made)?;
-        if !missing.is_empty() {
-            let missing = missing.join(", ");
-            Output::say(&format!("not in {}, so not shown: {missing}", from.display()));
-        }
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)
     }

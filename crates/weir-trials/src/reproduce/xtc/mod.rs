@@ -22,7 +22,7 @@ use std::time::Duration;
 use figures::Made;
 use weir_units::PacketRate;
 
-use crate::routers::{Kind, Load, Loop, Plan, RouterLab, Traffic, mean};
+use crate::routers::{Kind, Load, Plan, RouterLab, Traffic, capacity};
 use crate::{Trial, TrialError};
 
 /// Makes a figure on a router of that kind. Series are named as [`page`] reads them.
@@ -106,18 +106,8 @@ fn flow(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
     Ok(PacketRate::from_pps(flood.as_pps() * 7 / 10))
 }
 
-/// What a router forwards with its largest cap.
-fn capacity(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
-    let mut on = Loop::begin(lab, 0)?;
-    let most = on.range()?.most();
-    on.hold(most, 1)?;
-    Ok(mean(&on.hold(most, CAPACITY_SAMPLES)?))
-}
-
 /// Enough that some are always ready to send, whatever the others lost.
 const CONNECTIONS: u32 = 32;
-
-const CAPACITY_SAMPLES: usize = 3;
 
 /// Bringing a lab up, starting traffic, two capacities.
 const BESIDE_LAB_S: u64 = 14;

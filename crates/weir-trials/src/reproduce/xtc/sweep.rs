@@ -7,9 +7,9 @@
 use weir_result::Series;
 use weir_units::{CpuShare, PacketRate};
 
-use super::{BESIDE_LAB_S, Flow, capacity};
+use super::{BESIDE_LAB_S, Flow};
 use crate::routers::{
-    Contender, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, hold, probing,
+    Contender, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, capacity, hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -132,7 +132,7 @@ impl Sweep {
                 if taken.is_empty() {
                     continue;
                 }
-                let rates = taken.iter().map(rate).collect();
+                let rates = taken.iter().map(Taken::rate).collect();
                 trial.keep(&id(&format!("{name}rate")), Series::sampled("packet/s", 1.0, rates))?;
                 let caps = taken.iter().map(|one| f64::from(one.cap.as_ppm()) / 1e6).collect();
                 trial.keep(&id(&format!("{name}cap")), Series::sampled("1", 1.0, caps))?;
@@ -165,12 +165,6 @@ struct Run {
 struct Held {
     held: Vec<Taken>,
     disturbed: Vec<Taken>,
-}
-
-/// Packets a second of a period, exactly.
-fn rate(one: &Taken) -> f64 {
-    let seconds = crate::float(one.sample.span.as_nanos()) / 1e9;
-    crate::float(one.sample.packets) / seconds.max(f64::MIN_POSITIVE)
 }
 
 fn part(share: CpuShare, percent: u32) -> CpuShare {

@@ -42,7 +42,7 @@ pub(super) fn keep_taken(
         let samples = taken.iter().map(value).collect();
         trial.keep(&format!("{prefix}/{name}"), Series::sampled(unit, interval_s, samples))
     };
-    keep("rate", "packet/s", rate)?;
+    keep("rate", "packet/s", Taken::rate)?;
     keep("offered", "packet/s", |one| {
         one.sample.offered_rate().map_or(0.0, |rate| crate::float(rate.as_pps()))
     })?;
@@ -72,12 +72,6 @@ pub(super) fn judge_meter(
     trial.keep(id, Series::unordered("1", errors))?;
     let text = "packets that meter and sink counted differently";
     trial.judge(Claim::new(id, text, Rule::Max, Bound::at_most(METER_ERROR)).of(&[id])).map(drop)
-}
-
-/// Packets a second of a period, exactly.
-pub(super) fn rate(one: &Taken) -> f64 {
-    let seconds = crate::float(one.sample.span.as_nanos()) / 1e9;
-    crate::float(one.sample.packets) / seconds.max(f64::MIN_POSITIVE)
 }
 
 /// A share of a processor as a number.

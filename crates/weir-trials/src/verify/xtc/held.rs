@@ -12,11 +12,10 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{Nanos, PacketRate};
 
 use super::Row;
-use super::figures::{self, rate};
-use super::training::capacity;
+use super::figures;
 use crate::routers::{
     Contender, Kind, Known, LeastCap, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic,
-    hold, probing,
+    capacity, hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -205,12 +204,12 @@ impl Held {
     }
 
     fn mean(&self) -> f64 {
-        crate::mean(&self.judged().iter().map(rate).collect::<Vec<f64>>())
+        crate::mean(&self.judged().iter().map(Taken::rate).collect::<Vec<f64>>())
     }
 
     /// Samples after which all are within `band` of the set-point.
     fn settled(&self, band: f64) -> f64 {
-        let outside = |one: &Taken| (rate(one) / self.wanted() - 1.0).abs() > band;
+        let outside = |one: &Taken| (one.rate() / self.wanted() - 1.0).abs() > band;
         crate::float(self.taken.iter().rposition(outside).map_or(0, |last| last + 1) as u64)
     }
 

@@ -20,7 +20,7 @@ use weir_units::{CpuShare, PacketRate};
 use super::Row;
 use super::figures::{self, Judge};
 use crate::routers::{
-    Flowed, Kind, Load, Loop, Plan, RouterLab, Taken, Traffic, Trained, Training, below, mean,
+    Flowed, Kind, Load, Loop, Plan, RouterLab, Taken, Traffic, Trained, Training, below, capacity,
 };
 use crate::{Trial, TrialError};
 
@@ -79,14 +79,6 @@ fn measure(quick: bool, kind: Kind) -> Result<Seen, TrialError> {
     })?;
     let (trained, seconds, held_out) = measured;
     Ok(Seen { capacity, offered, trained, seconds, held_out, flowed })
-}
-
-/// What a router forwards with its largest cap.
-pub(super) fn capacity(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
-    let mut on = Loop::begin(lab, 0)?;
-    let most = on.range()?.most();
-    on.hold(most, 1)?;
-    Ok(mean(&on.hold(most, 3)?))
 }
 
 fn least() -> CpuShare {
