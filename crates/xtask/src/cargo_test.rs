@@ -17,6 +17,9 @@ use crate::command;
 /// longest silence of a run that holds is its build: about ten minutes on two processors.
 const SILENCE: Duration = Duration::from_secs(1500);
 
+/// As proptest reads it.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
 /// What all suites of a run came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
@@ -60,10 +63,14 @@ impl fmt::Display for Summary {
     }
 }
 
-/// All tests of the workspace, all suites even when one fails.
+/// All tests of the workspace, all suites even when one fails. Those that draw their cases draw the
+/// same each time, so that what fails is the change and can be made again; `cargo test` draws anew.
 pub(crate) fn all() -> (Summary, Result<(), String>) {
     let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(["--", "--show-output"]);
+    if std::env::var_os(SEED).is_none() {
+        command.env(SEED, "1");
+    }
     counted(&mut command)
 }
 
