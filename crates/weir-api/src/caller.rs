@@ -150,21 +150,29 @@ impl Caller {
     }
 
     /// Judges a change: an administrator may all, a tenant what is his, within his slice's grant.
+    /// Whose token is gone by now, while his request was read or waited for its turn, nothing.
     pub(crate) fn may(&self, old: &Policy, new: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         self.owns(old, edits)?;
-        let Role::Tenant { slice } = &self.role else { return Ok(()) };
-        let found = new.slices().find(|(_, one)| one.name == *slice);
+        let Role::Tenant { slice } = self.known(old)?.role else { return Ok(()) };
+        let found = new.slices().find(|(_, one)| one.name == slice);
         found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
+    }
+
+    /// The same caller by the policy that holds now.
+    fn known(&self, policy: &Policy) -> Result<Self, Refusal> {
+        let text = || format!("{} is not known any more", self.who);
+        self.still(policy).ok_or_else(|| Refusal::new(RefusalKind::Forbidden, text()))
     }
 
     /// Judges the undo of a change of his own: nobody has changed its places since, so that it
     /// leads back to what he was granted before, and only what it touches is looked at.
     pub(crate) fn owns(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
-        if self.slice().is_none() {
+        let caller = self.known(old)?;
+        if caller.slice().is_none() {
             return Ok(());
         }
         for edit in edits {
-            if !self.sees_edit(old, edit) {
+            if !caller.sees_edit(old, edit) {
                 let place = &edit.place;
                 let text = format!("there is no {} {:?}", place.table, place.name);
                 return Err(Refusal::new(RefusalKind::NotFound, text));
@@ -273,9 +281,16 @@ mod tests {
         Caller { who: "token shop".to_owned(), role, token: Some(sha256(b"x")) }
     }
 
+    /// As the policy knows him.
+    fn token() -> weir_policy::Token {
+        let (slice, sha256) = (Some("gold".to_owned()), sha256(b"x"));
+        weir_policy::Token { name: "shop".into(), role: Kind::Tenant, slice, sha256 }
+    }
+
     /// What he is told, or nothing if he may.
     fn asked(edits: &[(&str, &str, Option<&str>)]) -> String {
-        let (file, old) = Draft::parse(TEXT).unwrap();
+        let (file, mut old) = Draft::parse(TEXT).unwrap();
+        old.api.tokens.push(token());
         let mut live = file.clone();
         let edits: Vec<Edit> = edits
             .iter()
@@ -353,15 +368,15 @@ mod tests {
         assert_eq!(Caller::of(&remote, &headers, &policy), Known::NoToken);
         headers.insert(header::AUTHORIZATION, "Bearer x".parse().unwrap());
         assert_eq!(Caller::of(&root, &headers, &policy), Known::WrongToken);
-        let slice = Some("gold".to_owned());
-        let sha256 = sha256(b"x");
-        let token = weir_policy::Token { name: "shop".into(), role: Kind::Tenant, slice, sha256 };
-        policy.api.tokens.push(token);
+        policy.api.tokens.push(token());
         // Root with a tenant's token is that tenant.
         assert_eq!(Caller::of(&root, &headers, &policy), Known::Yes(tenant()));
         assert_eq!(tenant().still(&policy), Some(tenant()));
         policy.api.tokens.clear();
         assert_eq!(tenant().still(&policy), None, "it was revoked");
+        // Though his request came before that.
+        let refused = tenant().may(&policy, &policy, &[]).unwrap_err();
+        assert_eq!(refused.message, "token shop is not known any more");
     }
 
     const TEXT: &str = r#"
