@@ -53,7 +53,7 @@ impl Switch {
         self.policy = policy.clone();
         (self.room, self.length_max) = (Room::of(policy.node.frames), length_max(policy));
         self.carry_taps(&remap);
-        self.carry_limits(&remap, pool);
+        self.carry_limits(now, &remap, pool);
         self.mark_ready();
         for (vif, kind, packet) in orphans.iter().copied() {
             self.bury(vif as usize, kind, packet.id, pool);

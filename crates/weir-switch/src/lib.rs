@@ -4,7 +4,8 @@
 //! A `Switch` joins *ports* (to the network) with *vifs* (to the tenants). The caller hands in
 //! frames as they arrive and asks, for each interface whose device can take a frame, for the next
 //! one. Time is an argument; bytes stay in a [`FramePool`] that the caller owns; nothing is
-//! allocated per packet and nothing is dropped after it was scheduled.
+//! allocated per packet and nothing is dropped after it was scheduled, except before a router that
+//! [`Switch::limit_router`] holds at a rate.
 //!
 //! It is not a router: it changes nothing of a frame but its VLAN tag, an unfinished checksum and
 //! the congestion mark.

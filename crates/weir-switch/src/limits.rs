@@ -9,32 +9,55 @@ use alloc::collections::BTreeMap;
 
 use weir_policy::{Direction, RouterId};
 use weir_sched::Packet;
-use weir_units::{Instant, PacketRate};
+use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::pacer::{Pacer, depth};
 use crate::pool::FramePool;
 use crate::reason::Reason;
 use crate::remap::Remap;
+use crate::state::Link;
 use crate::switch::Switch;
 use crate::tree::NO_VIF;
 
-/// The limits in force, by the policy's index of the router.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Limits(BTreeMap<u32, Pacer>);
+/// The limits in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// By the policy's index of the router.
+    pacers: BTreeMap<u32, Pacer>,
+    /// No frame may pass before: known without a look at all of them, of which there may be a
+    /// thousand. May be early.
+    due: Instant,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { pacers: BTreeMap::new(), due: Instant::FAR_FUTURE }
+    }
+}
 
 impl Limits {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pacers.is_empty()
     }
 
     /// The earliest instant at which a frame may pass.
-    pub(crate) fn next(&self) -> Instant {
-        self.0.values().map(Pacer::next).min().unwrap_or(Instant::FAR_FUTURE)
+    pub(crate) const fn next(&self) -> Instant {
+        self.due
+    }
+
+    /// The packet rate at which a router is held.
+    pub(crate) fn rate(&self, router: RouterId) -> Option<PacketRate> {
+        self.pacers.get(&router.0).map(Pacer::rate)
+    }
+
+    /// How long the first frame before a router has waited.
+    pub(crate) fn wait(&self, now: Instant, router: RouterId, links: &[Link]) -> Nanos {
+        self.pacers.get(&router.0).map_or(Nanos::ZERO, |pacer| pacer.wait(now, links))
     }
 
     /// Frames of an interface that a router's limit would take now.
     pub(crate) fn room(&self, router: Option<RouterId>, iface: u32) -> u32 {
-        let pacer = router.and_then(|router| self.0.get(&router.0));
+        let pacer = router.and_then(|router| self.pacers.get(&router.0));
         pacer.map_or(u32::MAX, |pacer| pacer.room(iface))
     }
 }
@@ -56,18 +79,16 @@ impl Switch {
             return false;
         }
         let Some(rate) = limit else {
-            if let Some(pacer) = self.limits.0.remove(&router.0) {
+            if let Some(pacer) = self.limits.pacers.remove(&router.0) {
                 self.let_out(pacer, pool);
             }
             return true;
         };
         let most = depth(&self.policy, router, rate);
-        match self.limits.0.get_mut(&router.0) {
-            Some(pacer) => pacer.change(now, rate, most),
-            None => {
-                self.limits.0.insert(router.0, Pacer::new(now, rate, most));
-            }
-        }
+        let Limits { pacers, due } = &mut self.limits;
+        let pacer = pacers.entry(router.0).or_insert_with(|| Pacer::new(now, rate, most));
+        pacer.change(now, rate, most);
+        *due = (*due).min(pacer.next());
         true
     }
 
@@ -85,38 +106,50 @@ impl Switch {
             true => None,
             false => self.policy.vifs.get(vif).and_then(|vif| vif.router),
         };
-        let Some(pacer) = router.and_then(|router| self.limits.0.get_mut(&router.0)) else {
-            return self.stage(vif, id);
-        };
+        let pacer = router.and_then(|router| self.limits.pacers.get_mut(&router.0));
+        let Some(pacer) = pacer else { return self.stage(vif, id) };
         if let Some(link) = self.links.get_mut(id as usize) {
             link.to = u32::try_from(vif).unwrap_or(NO_VIF);
         }
-        let Some(id) = pacer.push(now, iface, id, &mut self.links) else { return };
-        let to = self.arrive(id);
-        self.give_up(to, Direction::Receive, Packet::new(id, 0, now), Reason::RouterPackets, pool);
+        let given_up = pacer.push(now, iface, id, &mut self.links);
+        // What need not wait goes on at once: its turn of the grid may be 200 us away.
+        let passes = pacer.pop(now, &self.links);
+        self.limits.due = self.limits.due.min(pacer.next());
+        if let Some(id) = given_up {
+            let (to, packet) = (self.arrive(id), Packet::new(id, 0, now));
+            self.give_up(to, Direction::Receive, packet, Reason::RouterPackets, pool);
+        }
+        if let Some(id) = passes {
+            self.let_pass(id, pool);
+        }
     }
 
     /// Hands on what the limits let pass by now.
     pub(crate) fn release_paced<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
-        if self.limits.is_empty() {
+        if now < self.limits.due {
             return;
         }
         let mut limits = core::mem::take(&mut self.limits);
-        for pacer in limits.0.values_mut() {
+        limits.due = Instant::FAR_FUTURE;
+        for pacer in limits.pacers.values_mut() {
             while let Some(id) = pacer.pop(now, &self.links) {
                 self.let_pass(id, pool);
             }
+            limits.due = limits.due.min(pacer.next());
         }
         self.limits = limits;
     }
 
     /// The limits by a new policy's indexes, which is in force by now; what waits for a router that
     /// it has not waits for its device alone.
-    pub(crate) fn carry_limits<P: FramePool>(&mut self, remap: &Remap, pool: &mut P) {
-        for (before, pacer) in core::mem::take(&mut self.limits).0 {
+    pub(crate) fn carry_limits<P: FramePool>(&mut self, now: Instant, remap: &Remap, pool: &mut P) {
+        for (before, mut pacer) in core::mem::take(&mut self.limits).pacers {
             match remap.router(before as usize) {
                 Some(after) => {
-                    self.limits.0.insert(after, pacer);
+                    let most = depth(&self.policy, RouterId(after), pacer.rate());
+                    pacer.change(now, pacer.rate(), most);
+                    self.limits.due = self.limits.due.min(pacer.next());
+                    self.limits.pacers.insert(after, pacer);
                 }
                 None => self.let_out(pacer, pool),
             }

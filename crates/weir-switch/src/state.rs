@@ -103,8 +103,11 @@ pub(crate) struct Slot {
 pub(crate) struct Link {
     /// The next frame of the same stage.
     pub(crate) next: u32,
-    /// The vif that it goes to, while it is local traffic in a queue; [`NO_VIF`] otherwise.
+    /// The vif that it goes to, while it is local traffic in a queue or waits for the limit of a
+    /// router; [`NO_VIF`] otherwise.
     pub(crate) to: u32,
+    /// When it began to wait for the limit of a router.
+    pub(crate) since: Instant,
 }
 
 /// Which classes of other trees share a limit with a vif: (tree, class).
@@ -142,7 +145,7 @@ impl Slot {
 }
 
 impl Link {
-    pub(crate) const NONE: Self = Self { next: NO_FRAME, to: NO_VIF };
+    pub(crate) const NONE: Self = Self { next: NO_FRAME, to: NO_VIF, since: Instant::ZERO };
 }
 
 /// The domains of a policy, in order of port and VLAN.

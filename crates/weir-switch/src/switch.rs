@@ -6,9 +6,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use weir_policy::{Direction, Policy, PortId, VifId};
+use weir_policy::{Direction, Policy, PortId, RouterId, VifId};
 use weir_sched::{Backlog, ConfigError};
-use weir_units::{Instant, Nanos};
+use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::capture::Tap;
 use crate::counters::{Counters, Tally};
@@ -267,7 +267,8 @@ impl Switch {
     }
 
     /// How long the first of a vif's queued frames has waited, and so the delay of the next one to
-    /// leave; zero where none waits. What a device holds back before it is read is not in it.
+    /// leave; zero where none waits. Before the limit of its router the frames of all the router's
+    /// vifs wait together. What a device holds back before it is read is not in it.
     #[must_use]
     pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
         let Some(state) = self.vifs.get(vif.0 as usize) else { return Nanos::ZERO };
@@ -280,7 +281,15 @@ impl Switch {
             Direction::Receive => [tree(TreeKind::Receive).head_arrived(state.receive), None],
         };
         let oldest = heads.into_iter().flatten().min();
-        oldest.map_or(Nanos::ZERO, |arrived| now.saturating_since(arrived))
+        let queued = oldest.map_or(Nanos::ZERO, |arrived| now.saturating_since(arrived));
+        let router = self.policy[vif].router.filter(|_| direction == Direction::Receive);
+        queued.max(router.map_or(Nanos::ZERO, |id| self.limits.wait(now, id, &self.links)))
+    }
+
+    /// The packet rate that [`Switch::limit_router`] set, if it did.
+    #[must_use]
+    pub fn router_limit(&self, router: RouterId) -> Option<PacketRate> {
+        self.limits.rate(router)
     }
 
     /// Frames in all queues.
