@@ -50,8 +50,8 @@ pub struct ExplainView {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainSide {
     /// What kept it from more: `idle`, `demand`, `refused`, `vif_rate`, `router_rate`,
-    /// `slice_rate`, `vif_packets`, `router_packets`, `slice_packets`, `guarantee`, `port`,
-    /// `receiver`, `pool`, `worker`, `device` or `queue`.
+    /// `slice_rate`, `vif_packets`, `router_packets`, `router_held`, `slice_packets`, `guarantee`,
+    /// `port`, `receiver`, `pool`, `worker`, `device` or `queue`.
     pub limiter: String,
     /// The same with its numbers, in a sentence.
     pub because: String,

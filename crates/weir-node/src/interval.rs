@@ -22,6 +22,9 @@ pub struct Flow {
     pub waits: Amount,
     /// Of those handed on, marked "congestion experienced"; packets.
     pub marked: u64,
+    /// Packets a second that a control loop let pass to the vifs of its router together; the least,
+    /// where that was changed meanwhile.
+    pub held_pps: Option<u64>,
     /// Dropped, by cause and reason; only reasons that occurred.
     pub dropped: BTreeMap<Cause, BTreeMap<Reason, Amount>>,
 }
@@ -91,6 +94,7 @@ impl Flow {
             waited: before.backlog,
             waits: after.backlog,
             marked: after.marked.saturating_sub(before.marked),
+            held_pps: before.held_pps.into_iter().chain(after.held_pps).min(),
             ..Self::default()
         };
         for reason in Reason::ALL {

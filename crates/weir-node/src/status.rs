@@ -115,6 +115,10 @@ pub struct DirectionStatus {
     /// Zero where none waits, and of a port, whose queues are its vifs'.
     #[serde(default)]
     pub wait_ns: u64,
+    /// Packets a second that a control loop lets pass to the vifs of its router together; none
+    /// where none holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_pps: Option<u64>,
     /// What the last second came to, as the service report judges it; none of a port, and before
     /// the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,6 +206,7 @@ impl From<&Counters> for DirectionStatus {
             backlog: counters.backlog().into(),
             marked: counters.marked,
             wait_ns: 0,
+            held_pps: None,
             verdict: None,
         }
     }

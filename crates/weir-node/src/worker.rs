@@ -403,6 +403,9 @@ impl Worker {
             if let Some(vif) = attached.vif {
                 send.wait_ns = switch.wait(now, vif, Direction::Send).as_nanos();
                 receive.wait_ns = switch.wait(now, vif, Direction::Receive).as_nanos();
+                let router = switch.policy()[vif].router;
+                let held = router.and_then(|router| switch.router_limit(router));
+                receive.held_pps = held.map(PacketRate::as_pps);
             }
             IfaceStatus {
                 name: attached.name.clone(),

@@ -88,6 +88,10 @@ impl Scene<'_> {
             return None;
         }
         let reason = most(flow.dropped.get(&Cause::Limit))?;
+        let held = self.by_held(id, direction, NEARLY_FULL);
+        if reason == Reason::RouterPackets && held.is_some() {
+            return held;
+        }
         let limiter = match reason {
             Reason::VifPackets => Limiter::VifPackets,
             Reason::RouterPackets => Limiter::RouterPackets,
@@ -125,11 +129,28 @@ impl Scene<'_> {
                 "its slice's",
             ),
         ];
-        levels.into_iter().find_map(|(share, members, [rate, packets], whose)| {
+        let found = levels.into_iter().find_map(|(share, members, [rate, packets], whose)| {
             let found = self.reached(share?, &members, direction, full)?;
             let (limiter, key) = if found.0 { (rate, "rate") } else { (packets, "max_pps") };
             Some((limiter, format!("{whose} {key} is reached: {}", found.1)))
-        })
+        });
+        found.or_else(|| self.by_held(id, direction, full))
+    }
+
+    /// The rate at which XTC holds the router, which is one for all its vifs, whatever their ports.
+    fn by_held(
+        &self,
+        id: VifId,
+        direction: Direction,
+        full: Threshold,
+    ) -> Option<(Limiter, String)> {
+        let held = self.flow(id, direction).held_pps?;
+        let router = self.policy[id].router?;
+        let members = self.policy.vifs().filter(|(_, vif)| vif.router == Some(router));
+        let packets = members.map(|(vif, _)| self.flow(vif, direction).got.packets).sum();
+        let (got, name) = (self.per_second(packets), &self.policy[router].name);
+        let because = || format!("XTC holds router {name}: {got} of {held} packets a second");
+        full.is(got, held).then(|| (Limiter::RouterHeld, because()))
     }
 
     /// Vifs on the port of `id`: limits of routers and slices hold on each port.

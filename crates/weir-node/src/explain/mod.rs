@@ -92,6 +92,8 @@ pub enum Limiter {
     VifPackets,
     /// Its router's `max_pps`.
     RouterPackets,
+    /// The packet rate at which XTC holds its router.
+    RouterHeld,
     /// Its slice's `max_pps`.
     SlicePackets,
     /// The port is full, and by priority it would have less: it gets its guarantee.
@@ -123,6 +125,7 @@ impl Limiter {
             Self::SliceRate => "slice_rate",
             Self::VifPackets => "vif_packets",
             Self::RouterPackets => "router_packets",
+            Self::RouterHeld => "router_held",
             Self::SlicePackets => "slice_packets",
             Self::Guarantee => "guarantee",
             Self::Port => "port",

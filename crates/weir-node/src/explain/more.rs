@@ -35,6 +35,9 @@ impl Scene<'_> {
             Limiter::SliceRate => vec![set("slice", slice, rate)],
             Limiter::VifPackets => vec![set("vif", &vif.name, packets)],
             Limiter::RouterPackets => vec![set("router", router, packets)],
+            Limiter::RouterHeld => {
+                file(format!("weir xtc set {router} --set-point {wants_pps}pps"))
+            }
             Limiter::SlicePackets => vec![set("slice", slice, packets)],
             Limiter::Guarantee | Limiter::Port => self.of_port(id, direction, others, &set),
             Limiter::Receiver => self.of_receivers(vif),

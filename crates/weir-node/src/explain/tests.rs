@@ -246,6 +246,27 @@ fn what_no_limit_explains_is_the_machine_s() {
     assert_eq!(bursts.remedies[0].what, "vif a send.queue.packets = 512");
 }
 
+/// Whatever the drops of a held router are counted as, and where what waits says it alone.
+#[test]
+fn the_rate_at_which_a_router_is_held_is_named() {
+    let held = |after: &mut Status| after.vifs[0].send.held_pps = Some(3_000);
+    let waits = Told { queued: 200, ..told(3_000, 3_000, &[]) };
+    for a in [
+        all_drop(8_000, 3_000),
+        told(8_000, 2_800, &[(Reason::RouterPackets, 5_200)]),
+        waits.clone(),
+    ] {
+        let side = scene(&policy(), [a, quiet(), quiet()], held);
+        assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
+        assert!(side.remedies[0].what.starts_with("weir xtc set r1 --set-point "));
+    }
+    let less = told(1_000, 1_000, &[]);
+    assert_eq!(scene(&policy(), [less, quiet(), quiet()], held).limiter, Limiter::Demand);
+    // Its own limit dropped it, far below the rate at which the router is held.
+    let own = told(2_000, 1_000, &[(VifPackets, 1_000)]);
+    assert_eq!(scene(&policy(), [own, quiet(), quiet()], held).limiter, Limiter::VifPackets);
+}
+
 /// A sender that waits drops nothing: its queue is full at both ends.
 #[test]
 fn a_sender_that_waits_is_held_by_a_full_queue() {

@@ -91,6 +91,30 @@ fn limits_of_its_own_owe_nothing_beyond_them() {
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::from_secs(1));
 }
 
+/// Whoever limits its packets: its slice, its router, a control loop that holds its router.
+#[test]
+fn a_vif_is_owed_nothing_beyond_a_limit_that_it_shares() {
+    let limit = Some(PacketRate::from_pps(200));
+    let mut slice = policy();
+    slice.slices[0].send.max_pps = limit;
+    let mut router = policy();
+    let id = router.add_router(weir_policy::Router::new("vr1", weir_policy::SliceId(0)));
+    router.vifs.iter_mut().for_each(|vif| vif.router = Some(id));
+    let held = router.clone();
+    router.routers[0].send.max_pps = limit;
+    for (policy, held_pps) in [(slice, None), (router, None), (held, Some(200))] {
+        let verdict = |got: [u64; 2]| {
+            let mut one = status(1, [(2 * M, got[0]), (M, got[1])]);
+            one.vifs.iter_mut().for_each(|vif| vif.send.held_pps = held_pps);
+            let mut recorder = Recorder::default();
+            recorder.take(0, &one, &policy);
+            recorder.verdicts().vifs["a"][0]
+        };
+        assert_eq!(verdict([100_000, 100_000]), Verdict::Limited);
+        assert_eq!(verdict([100_000, 50_000]), Verdict::Below, "three quarters of the limit");
+    }
+}
+
 #[test]
 fn what_was_queued_before_is_owed_and_what_is_on_its_way_is_not_short() {
     let (policy, mut recorder) = (policy(), Recorder::default());
