@@ -5,16 +5,16 @@
 //! An experiment is made again if it did not hold, one processor lost [`DISTURBED_MS`] or more of a
 //! look of [`crate::stolen`] and a quarter of it, it took no longer than [`REPEATED_WITHIN`], and
 //! it was not the last of [`ATTEMPTS`]. The last one counts, disturbed or not. Nothing is thrown
-//! away:
-//! the samples of an attempt that does not count stay in the result as `attempt-N/SERIES`, and a
-//! note has each case that it broke with its value and bound. That both happened at once does not
-//! show that one is the cause of the other: who reads the same case in every note has found a
+//! away: the samples of an attempt that does not count stay in the result as `attempt-N/SERIES`,
+//! and a note has each case that it broke with its value and bound. That both happened at once does
+//! not show that one is the cause of the other: who reads the same case in every note has found a
 //! defect.
 //!
 //! It is made again for what may come too late alone. A claim that something is exact (a refused
 //! token, the order of packets, a file that is as it was) is about what was done, not when: an
 //! attempt that broke one counts, whatever the host took. Of exact claims only those of [`LATE`]
-//! are about time as well: a packet that nobody takes from its ring is lost.
+//! are about time as well: a packet that nobody takes from its ring is lost. And claims that have
+//! room but nothing to do with time ([`NEVER_LATE`], [`ASKED`]) count as exact ones do.
 
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,9 @@ fn set_aside(result: &mut ResultFile, seen: &ResultFile, number: u32) -> Result<
 
 /// Whether a case can be broken by a processor that stands still, and by nothing but that.
 fn may_be_late(case: &Case) -> bool {
+    if NEVER_LATE.iter().any(|part| case.id().starts_with(part)) || case.id().ends_with(ASKED) {
+        return false;
+    }
     let exact = case.bound().op == Comparison::Equal;
     !exact || case.id().rsplit('/').next().is_some_and(|part| LATE.contains(&part))
 }
@@ -123,6 +126,12 @@ impl Attempt {
 /// Parts of exact claims that a ring breaks which nobody empties in time: packets lost, the time
 /// for which that blocked somebody, and what a device dropped.
 const LATE: [&str; 3] = ["lost", "blocked", "device"];
+
+/// Parts of the table `node` that count bytes, descriptors and answers, and judge no time.
+const NEVER_LATE: [&str; 4] = ["node.3/", "node.4/", "node.8/report/", "node.8/deb/"];
+
+/// Ends the names of claims that something was asked for at all.
+const ASKED: &str = "/asked";
 
 /// Broken cases in a note.
 const TOLD_MAX: usize = 10;
@@ -176,6 +185,9 @@ mod tests {
         assert!(late("node.1/lost", Bound::equal(0.0)) && late("node.2/p99", Bound::at_most(1.0)));
         for exact in ["node.1/order", "node.4/refused", "node.8/undo/bytes", "lost/named"] {
             assert!(!late(exact, Bound::equal(0.0)), "{exact}");
+        }
+        for counted in ["node.3/memory", "node.8/report/a/least", "node.8/explain/a/asked"] {
+            assert!(!late(counted, Bound::at_most(1.0)), "{counted}");
         }
     }
 

@@ -165,11 +165,16 @@ fn judge_link(
     trial.keep(&on, Series::unordered("bit/s", with[..count].to_vec()))?;
     trial.keep(&off, Series::unordered("bit/s", without[..count].to_vec()))?;
     let full = Bound::at_least(0.95 * crate::float(LINK_MBPS * 1_000_000));
-    let claim = Claim::new(row.id("full"), "on the link without the load, mean", Rule::Mean, full);
+    let claim = Claim::new(
+        row.id("full"),
+        "on the link, shaped to its rate, without the load, mean",
+        Rule::Mean,
+        full,
+    );
     trial.judge(claim.of(&[&off]))?;
     let claim = Claim::new(
         row.id("link"),
-        "on the link with the load, by what it is without",
+        "on the link, shaped to its rate, with the load, by what it is without",
         Rule::RatioOfSums,
         Bound::at_least(0.98),
     );

@@ -102,7 +102,13 @@ pub(super) fn judge(
         trial
             .keep(&row.id(&format!("{name}/lost-at/{reason}")), Series::count("packet", *count))?;
     }
-    let unnamed = sent.saturating_sub(arrived).saturating_sub(named.values().sum());
+    let (lost, all) = (sent.saturating_sub(arrived), named.values().sum::<u64>());
+    // What two counters name could hide what none does.
+    trial.keep(
+        &row.id(&format!("{name}/named-twice")),
+        Series::count("packet", all.saturating_sub(lost)),
+    )?;
+    let unnamed = lost.saturating_sub(all);
     let id = row.id(&format!("{name}/named"));
     trial.keep(&id, Series::count("packet", unnamed))?;
     let claim = Claim::new(&id, "packets lost that no counter names", Rule::Sum, Bound::equal(0.0));
