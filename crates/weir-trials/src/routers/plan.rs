@@ -91,7 +91,12 @@ impl Plan {
             }
         }
         text += "[[node]]\nname = \"node\"\n";
-        let _ = writeln!(text, "[[node]]\nname = \"src\"\nroutes = [{}]", to_sinks.join(", "));
+        let _ = writeln!(
+            text,
+            "[[node]]\nname = \"src\"\nsysctls = {{ \"net.ipv4.tcp_congestion_control\" = \
+             \"{CONGESTION_CONTROL}\" }}\nroutes = [{}]",
+            to_sinks.join(", ")
+        );
         let _ = writeln!(text, "[[node]]\nname = \"dst\"\nroutes = [{}]", to_sources.join(", "));
         text + &links
     }
@@ -210,6 +215,11 @@ const LETTERS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
 
 /// As the text's packets of TCP.
 pub(crate) const MTU_TCP: u32 = 524;
+
+/// As the text's (§7), and the default of Linux (RFC 9438), whatever a host has chosen: BBR, which
+/// some have, keeps twice of what a line holds by the shortest round trip that it ever saw, and so
+/// leaves a part of its rate unused where round trips differ as they do on shared processors.
+const CONGESTION_CONTROL: &str = "cubic";
 
 /// More namespaces than that only cost time.
 pub(crate) const ROUTERS_MAX: usize = 16;
