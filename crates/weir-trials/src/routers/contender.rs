@@ -48,7 +48,7 @@ impl Contender {
             LeastCap(percent) => format!("{name}, least cap {percent} %"),
         };
         match self {
-            Self::Combined => "Weir".to_owned(),
+            Self::Combined => "Weir, bucket".to_owned(),
             Self::FeedForward => "Weir, cap alone".to_owned(),
             Self::Pi(cap) => least("PI", cap),
             Self::DeadBeat(cap) => least("dead-beat", cap),

@@ -54,7 +54,7 @@ impl Xtc {
         Output::say(&format!("{} figures take {} in all", FIGURES.len(), told(lengths)));
         let mut failures = Vec::new();
         for figure in &FIGURES {
-            match self.one(figure, &self.output.part(&place(figure))) {
+            match self.one(figure, &self.output.part(&self.place(figure))) {
                 Ok(_) => {}
                 Err(failure) if is_interruption(&failure) => return Err(failure),
                 Err(failure) => failures.push(format!("{}: {failure}", figure.name)),
@@ -75,7 +75,7 @@ impl Xtc {
         xtc::run(&mut trial, figure, self.router)?;
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
-        let name = format!("reproduce/{}", place(figure));
+        let name = format!("reproduce/{}", self.place(figure));
         draw::write(figure, &result, &output.folder(&name))?;
         if !output.json {
             print(&page::table(figure, &result))?;
@@ -87,18 +87,22 @@ impl Xtc {
 
     /// The page and its pictures, from what `all` or single figures left.
     fn report(&self) -> Result<ExitCode, Failure> {
-        let made = results(&self.output, FIGURES.each_ref().map(|one| (one.name, place(one))))?;
+        let made =
+            results(&self.output, FIGURES.each_ref().map(|one| (one.name, self.place(one))))?;
         let with = |(name, result)| Ok((xtc::figure(name)?, result));
         let made = made.into_iter().map(with).collect::<Result<Vec<_>, TrialError>>()?;
         let page = page::write(Path::new("."), &made)?;
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// The folder of a figure's result among the others.
-fn place(figure: &Figure) -> String {
-    format!("xtc-{}", figure.name)
+    /// The folder of a figure's result among the others; results of the two kinds are not mixed.
+    fn place(&self, figure: &Figure) -> String {
+        match self.router {
+            Kind::Process => format!("xtc-{}", figure.name),
+            Kind::Namespace => format!("xtc-{}-namespace", figure.name),
+        }
+    }
 }
 
 fn kind(text: &str) -> Result<Kind, String> {

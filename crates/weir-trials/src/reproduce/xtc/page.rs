@@ -367,7 +367,9 @@ Here the router is a process that forwards between two devices, in a control gro
 its cap, or, with `--router namespace`, a namespace whose devices' kernel threads have deadline
 budgets. **PI** and **dead-beat** are the text's, by its poles on the a and b that a training of
 30 s gives for this router; **Fixed Cap** is the map of that training. **Weir, cap alone** needs no
-training; **Weir** is its default: a limit at ingress, under a cap that is a ceiling. The text's
+training; **Weir** is a running node's default: a limit at ingress, under a cap that is a ceiling.
+In Figures 5 to 14, where the lab and not a node holds the router, the limit is a bucket of 1 ms
+(**Weir, bucket**) in place of the node's short queue, and does not meet the probe. The text's
 flow of 100 kp/s nearly filled its router; here *the flow* is seven tenths of what the router
 forwards of a flood, and set-points are in percent of what it forwards of the load with its largest
 cap. Samples are a second, as there; runs are 60 s in place of 120 s, of which the first 10 s are
