@@ -75,7 +75,9 @@ impl Plan {
                 text += "sysctls = { \"net.ipv4.ip_forward\" = 1 }\n";
             }
             let [inside, outside] = [At::Inside, At::Outside].map(|at| address(router, at));
-            to_sinks.push(format!("\"198.19.{number}.0/24 via {inside}\""));
+            to_sinks.push(format!(
+                "\"198.19.{number}.0/24 via {inside} congctl {CONGESTION_CONTROL}\""
+            ));
             to_sources.push(format!("\"198.18.{number}.0/24 via {outside}\""));
             let [prober, answerer] = [At::Prober, At::Answerer].map(|at| address(router, at));
             to_sinks.push(format!("\"{answerer}/32 via {inside} dev p{number} onlink\""));
@@ -91,12 +93,7 @@ impl Plan {
             }
         }
         text += "[[node]]\nname = \"node\"\n";
-        let _ = writeln!(
-            text,
-            "[[node]]\nname = \"src\"\nsysctls = {{ \"net.ipv4.tcp_congestion_control\" = \
-             \"{CONGESTION_CONTROL}\" }}\nroutes = [{}]",
-            to_sinks.join(", ")
-        );
+        let _ = writeln!(text, "[[node]]\nname = \"src\"\nroutes = [{}]", to_sinks.join(", "));
         let _ = writeln!(text, "[[node]]\nname = \"dst\"\nroutes = [{}]", to_sources.join(", "));
         text + &links
     }
@@ -218,7 +215,8 @@ pub(crate) const MTU_TCP: u32 = 524;
 
 /// As the text's (§7), and the default of Linux (RFC 9438), whatever a host has chosen: BBR, which
 /// some have, keeps twice of what a line holds by the shortest round trip that it ever saw, and so
-/// leaves a part of its rate unused where round trips differ as they do on shared processors.
+/// leaves a part of its rate unused where round trips differ as they do on shared processors. Said
+/// with the route, since a namespace may not choose what the host does not allow to all.
 const CONGESTION_CONTROL: &str = "cubic";
 
 /// More namespaces than that only cost time.
