@@ -28,7 +28,7 @@ pub struct Row {
     pub number: u32,
     /// What is shown.
     pub title: &'static str,
-    /// Whether it judges correctness alone: then it holds on a busy machine, too.
+    /// Whether it judges correctness alone: then it holds wherever a processor is free for it.
     pub correctness: bool,
     /// How it is shown.
     pub show: Show,
