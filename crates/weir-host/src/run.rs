@@ -68,6 +68,13 @@ impl Command {
         command
     }
 
+    /// The same command, which reads this text.
+    #[must_use]
+    pub fn reading(mut self, text: String) -> Self {
+        self.input = Some(text);
+        self
+    }
+
     /// The same command inside the named network namespace.
     #[must_use]
     pub fn in_namespace(mut self, name: &str) -> Self {

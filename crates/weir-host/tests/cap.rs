@@ -40,6 +40,11 @@ impl Spinner {
         Identity::of(self.0.id()).unwrap()
     }
 
+    /// The control groups that it is in.
+    fn groups(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/cgroup", self.0.id())).unwrap()
+    }
+
     /// CPU time so far, in nanoseconds.
     fn used(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.0.id())).unwrap();
@@ -112,7 +117,7 @@ fn a_process_that_spins_gets_its_cap() {
     let mut journal = Journal::open(&state.state, "spin", Duration::ZERO).unwrap();
     let spinner = Spinner::start();
     let name = format!("weir-test-spin-{}", std::process::id());
-    let before = std::fs::read_to_string(format!("/proc/{}/cgroup", spinner.0.id())).unwrap();
+    let before = spinner.groups();
     let changes = cgroup::make(&tree, &name).unwrap();
     host::apply(&mut journal, &changes).unwrap();
     let group = tree.group(&name);
@@ -142,13 +147,16 @@ fn a_process_that_spins_gets_its_cap() {
     }
     cap.release().unwrap();
     assert_eq!(cap.in_force().unwrap(), None);
-    // Forked in the group, and not in the journal.
+    // One beside it that is not in the journal does not keep the group from going.
+    let beside = Spinner::start();
+    cgroup::follow(&tree, beside.identity(), spinner.identity()).unwrap();
+    let groups = [&beside, &spinner].map(Spinner::groups);
+    assert_eq!(groups[0], groups[1]);
     let host = journal.host();
     let report = journal.undo_all(&host).unwrap();
     assert!(report.failed.is_empty(), "{report:?}");
     assert!(!group.exists());
-    let after = std::fs::read_to_string(format!("/proc/{}/cgroup", spinner.0.id())).unwrap();
-    assert_eq!(after, before);
+    assert_eq!(spinner.groups(), before);
     assert!(matches!(cap.set(CpuShare::ONE), Err(CapError::Gone { .. })));
     assert!(process::is_root() && spinner.identity().is_alive());
 }

@@ -91,6 +91,16 @@ impl Tree {
     pub fn group(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
+
+    /// The group of this tree that a process is in.
+    fn group_of(&self, process: Identity) -> Result<PathBuf, HostError> {
+        let pid = process.pid;
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        match own_group(&text, self.version).filter(|_| process.is_alive()) {
+            Some(own) => Ok(self.root.join(own.trim_start_matches('/'))),
+            None => Err(HostError::Refused(format!("process {pid}: not there any more"))),
+        }
+    }
 }
 
 /// What makes the group `name`: for a dry run, or to [`crate::host::apply`].
@@ -140,18 +150,26 @@ pub fn join(
     group: &Path,
     process: Identity,
 ) -> Result<(), HostError> {
-    let pid = process.pid;
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let Some(own) = own_group(&text, tree.version).filter(|_| process.is_alive()) else {
-        return Err(HostError::Refused(format!("process {pid}: not there any more")));
-    };
-    let to = tree.root.join(own.trim_start_matches('/'));
+    let (pid, to) = (process.pid, tree.group_of(process)?);
     if to == group {
         return Ok(());
     }
     let what = format!("process {pid}: in {}", group.display());
     journal.record(&what, Undo::Move { process, to })?;
-    write(&group.join(PROCESSES), &pid.to_string())
+    enter(group, process)
+}
+
+/// Moves a process, with all its threads, to where another one is. No way back is written down: it
+/// is for a process that ends with its caller.
+///
+/// # Errors
+/// One of them is gone, or the kernel refused.
+pub fn follow(tree: &Tree, process: Identity, other: Identity) -> Result<(), HostError> {
+    enter(&tree.group_of(other)?, process)
+}
+
+fn enter(group: &Path, process: Identity) -> Result<(), HostError> {
+    write(&group.join(PROCESSES), &process.pid.to_string())
         .map_err(|error| HostError::io("move a process into", group, error))
 }
 
