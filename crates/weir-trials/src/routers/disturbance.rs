@@ -9,41 +9,81 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use weir_host::cap::cgroup;
 use weir_host::meter::{CpuMeter, CpuSource};
+use weir_host::netns::Namespace;
 use weir_host::process::Identity;
 use weir_host::traffic;
 use weir_units::{CpuShare, Nanos};
 
+use super::Crossed;
+use super::lab::failed;
 use crate::TrialError;
 use crate::specs::worker_cpu;
 
 /// A process that disturbs, until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Disturbance(Child);
+pub(crate) struct Disturbance {
+    child: Child,
+    cpu: CpuMeter,
+}
 
 impl Disturbance {
-    /// Starts it on the routers' processor; it belongs to no group yet.
-    pub(super) fn start(share: CpuShare) -> Result<Self, TrialError> {
+    /// Starts one beside router number `router` of a lab.
+    ///
+    /// # Errors
+    /// As [`Self::beside`]; the router is no process.
+    pub(crate) fn of(
+        lab: &impl Crossed,
+        router: usize,
+        share: CpuShare,
+    ) -> Result<Self, TrialError> {
+        let namespace = lab.namespace(&format!("vr{}", router + 1));
+        let unshared = || {
+            let why = "no process can share the cap of a router whose threads are the kernel's";
+            TrialError::Node(format!("{namespace}: {why}"))
+        };
+        Self::beside(lab.process(router).ok_or_else(unshared)?, &namespace, share)
+    }
+
+    /// Starts it on the routers' processor, in the control group that the process of a router is in
+    /// now, to use that share of the processor. It ends with the calling thread, even if that is
+    /// killed.
+    ///
+    /// # Errors
+    /// It does not start; the router, or its namespace, is gone.
+    pub(crate) fn beside(
+        router: Identity,
+        namespace: &str,
+        share: CpuShare,
+    ) -> Result<Self, TrialError> {
         let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
-        let mut command = Command::new(&path);
+        let mut command = Command::new(path);
         let (cpu, ppm) = (worker_cpu().to_string(), share.as_ppm().to_string());
         command.args(["lab", "disturbance", "--cpu", &cpu, "--ppm", &ppm]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        Ok(Self(command.spawn().map_err(|error| TrialError::io(path, error))?))
+        let child = Namespace::open(namespace)?.spawn(command)?;
+        let identity = Identity::of(child.id());
+        let begun = Self { child, cpu: CpuMeter::new(identity.map(CpuSource::Process)) };
+        let gone = || TrialError::Node("the disturbing process ended at once".to_owned());
+        cgroup::follow(&cgroup::Tree::find()?, identity.ok_or_else(gone)?, router)?;
+        Ok(begun)
     }
 
-    /// Who it is.
-    pub(super) fn identity(&self) -> Result<Identity, TrialError> {
-        let gone = || TrialError::Node("the disturbing process ended at once".to_owned());
-        Identity::of(self.0.id()).ok_or_else(gone)
+    /// CPU time that it has used.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(crate) fn used(&mut self) -> Result<Nanos, TrialError> {
+        self.cpu.read().map_err(failed)
     }
 }
 
 impl Drop for Disturbance {
     fn drop(&mut self) {
         // It has no state to save.
-        let _killed = self.0.kill();
-        let _ended = self.0.wait();
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
     }
 }
 
@@ -54,7 +94,6 @@ impl Drop for Disturbance {
 pub fn run(share: CpuShare, cpu: u32) -> Result<(), TrialError> {
     use weir_host::cpu::{Class, Reservation, Wish};
 
-    let failed = |error: weir_host::cap::CapError| TrialError::Node(error.to_string());
     let _pinned = Reservation::take(Wish { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
     let ended = traffic::stop_on_signals()?;
     let mut meter = CpuMeter::new([CpuSource::Process(Identity::own()?)]);

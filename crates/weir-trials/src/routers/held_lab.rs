@@ -11,6 +11,7 @@ use weir_control::manage::Reading;
 use weir_host::StateDir;
 use weir_host::lab::{Lab, Topology};
 use weir_host::meter::LinkMeter;
+use weir_host::process::Identity;
 use weir_host::run::{Host, Platform};
 use weir_host::{cpu, traffic};
 use weir_policy::{
@@ -32,20 +33,23 @@ pub(crate) struct HeldLab {
     plan: Plan,
     // Here in the order in which they go: the node hands back what it holds.
     node: NodeProcess,
-    _forwarders: Vec<Forwarder>,
+    forwarders: Vec<Forwarder>,
     meter: LinkMeter,
     _lab: Lab,
     _place: Place,
 }
 
 /// The process of a router that is one.
-struct Forwarder(Child);
+struct Forwarder {
+    router: usize,
+    child: Child,
+}
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
         // It has no state to save; a cap could make it slow to end by itself.
-        let _killed = self.0.kill();
-        let _ended = self.0.wait();
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
     }
 }
 
@@ -73,13 +77,13 @@ impl HeldLab {
                 let file = pid_file(&place, number);
                 std::fs::write(&file, child.id().to_string())
                     .map_err(|error| TrialError::io(&file, error))?;
-                forwarders.push(Forwarder(child));
+                forwarders.push(Forwarder { router: number, child });
             }
         }
         let namespace = lab.namespace("node")?;
         let meter = namespace.run(|| lab::meter(&plan))??;
         let node = NodeProcess::start(namespace, &policy(&plan, &place), &place)?;
-        Ok(Self { plan, node, _forwarders: forwarders, meter, _lab: lab, _place: place })
+        Ok(Self { plan, node, forwarders, meter, _lab: lab, _place: place })
     }
 
     /// Has the node hold a router at a rate; what was decided by then is in force.
@@ -114,6 +118,15 @@ impl HeldLab {
     pub(crate) fn release(&self, router: usize) -> Result<(), TrialError> {
         let state = Some(XtcState::Off.name().to_owned());
         self.change(router, &XtcChange { state, ..XtcChange::default() })
+    }
+
+    /// Has a router never get a larger cap than this.
+    ///
+    /// # Errors
+    /// As [`Self::hold`].
+    pub(crate) fn bound(&self, router: usize, most: CpuShare) -> Result<(), TrialError> {
+        let cap_max_ppm = Some(most.as_ppm());
+        self.change(router, &XtcChange { cap_max_ppm, ..XtcChange::default() })
     }
 
     fn change(&self, router: usize, change: &XtcChange) -> Result<(), TrialError> {
@@ -214,6 +227,11 @@ impl HeldLab {
 impl Crossed for HeldLab {
     fn namespace(&self, node: &str) -> String {
         self.plan.namespace(node)
+    }
+
+    fn process(&self, router: usize) -> Option<Identity> {
+        let found = self.forwarders.iter().find(|one| one.router == router)?;
+        Identity::of(found.child.id())
     }
 
     fn forwarded(&mut self, router: usize) -> Result<u64, TrialError> {

@@ -7,12 +7,12 @@ use weir_host::StateDir;
 use weir_host::cap::{Budgets, check_period};
 use weir_host::lab::{Lab, Topology};
 use weir_host::meter::{LinkMeter, Side};
+use weir_host::process::Identity;
 use weir_host::run::{Host, Platform};
 use weir_host::traffic;
 use weir_units::{CpuShare, PacketRate};
 
 use super::Crossed;
-use super::disturbance::Disturbance;
 use super::ingress::Ingress;
 use super::plan::{Plan, ROUTERS_MAX};
 use super::router::Router;
@@ -118,21 +118,6 @@ impl RouterLab {
         self.router(router)?.actuator().release().map_err(failed)
     }
 
-    /// Has a process share a router's cap and take that share of a processor.
-    ///
-    /// # Errors
-    /// The router is no process; the process does not start, or cannot be put beside it.
-    pub(crate) fn disturb(
-        &mut self,
-        router: usize,
-        share: CpuShare,
-    ) -> Result<Disturbance, TrialError> {
-        let count = self.routers.len();
-        let missing = || TrialError::Node(format!("no router {router} of {count}"));
-        let found = self.routers.get(router).ok_or_else(missing)?;
-        found.disturb(self.changes.journal()?, share)
-    }
-
     /// The counters of a router as they are now.
     pub(crate) fn read(&mut self, router: usize) -> Result<Reading, TrialError> {
         self.meter.read(weir_node::clock::now())?;
@@ -147,6 +132,10 @@ impl RouterLab {
 impl Crossed for RouterLab {
     fn namespace(&self, node: &str) -> String {
         self.plan.namespace(node)
+    }
+
+    fn process(&self, router: usize) -> Option<Identity> {
+        self.routers.get(router)?.process()
     }
 
     fn forwarded(&mut self, router: usize) -> Result<u64, TrialError> {

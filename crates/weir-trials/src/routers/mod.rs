@@ -16,18 +16,23 @@ mod lab;
 mod plan;
 mod probe;
 mod router;
+mod rules;
 mod sampling;
 mod traffic;
 mod training;
+
+use weir_host::process::Identity;
 
 use crate::TrialError;
 
 pub use contender::{Contender, LeastCap};
 pub(crate) use contender::{Known, hold};
+pub(crate) use disturbance::Disturbance;
 pub(crate) use held_lab::{HeldLab, SAMPLING, UNLIMITED};
 pub(crate) use lab::RouterLab;
 pub(crate) use plan::{MTU_TCP, Plan};
 pub(crate) use probe::{Probed, probing};
+pub(crate) use rules::RuleList;
 pub(crate) use sampling::{Loop, Taken};
 pub(crate) use traffic::{Flowed, Load, Traffic};
 pub(crate) use training::{Trained, Training, below, capacity, mean};
@@ -36,6 +41,9 @@ pub(crate) use training::{Trained, Training, below, capacity, mean};
 pub(crate) trait Crossed {
     /// The namespace of a node of the lab.
     fn namespace(&self, node: &str) -> String;
+
+    /// The process of a router that is one.
+    fn process(&self, router: usize) -> Option<Identity>;
 
     /// Packets that a router has forwarded so far.
     fn forwarded(&mut self, router: usize) -> Result<u64, TrialError>;

@@ -14,7 +14,6 @@ use weir_host::run::Host;
 use weir_units::{CpuShare, Nanos};
 
 use super::Kind;
-use super::disturbance::Disturbance;
 use super::plan::{self, At, Plan};
 use crate::TrialError;
 use crate::specs::worker_cpu;
@@ -31,8 +30,7 @@ pub(crate) enum Router {
 /// A process that forwards, in a control group of its own.
 pub(crate) struct ProcessRouter {
     child: Child,
-    tree: cgroup::Tree,
-    group: std::path::PathBuf,
+    identity: Identity,
     cap: CgroupCap,
     cpu: CpuMeter,
 }
@@ -84,20 +82,12 @@ impl Router {
         }
     }
 
-    /// Has a process take that share of a processor from the router, out of what its cap allows.
-    pub(crate) fn disturb(
-        &self,
-        journal: &mut Journal,
-        share: CpuShare,
-    ) -> Result<Disturbance, TrialError> {
-        let Self::Process(router) = self else {
-            let why = "no process can share the cap of a router whose threads are the kernel's";
-            return Err(TrialError::Node(why.to_owned()));
-        };
-        let disturbance = Disturbance::start(share)?;
-        let identity = disturbance.identity()?;
-        cgroup::join(journal, &router.tree, &router.group, identity)?;
-        Ok(disturbance)
+    /// Its process, if it is one.
+    pub(crate) fn process(&self) -> Option<Identity> {
+        match self {
+            Self::Namespace(_) => None,
+            Self::Process(process) => Some(process.identity),
+        }
     }
 
     /// CPU time of all that the cap binds.
@@ -126,9 +116,9 @@ impl ProcessRouter {
         cgroup::join(journal, &tree, &group, identity)?;
         let shape = QuotaShape::for_sampling(plan.sampling, CpuShare::ONE)
             .map_err(|error| TrialError::Node(error.to_string()))?;
-        let cap = CgroupCap::new(group.clone(), tree.version, shape);
+        let cap = CgroupCap::new(group, tree.version, shape);
         let cpu = CpuMeter::new([CpuSource::Process(identity)]);
-        Ok(Self { child, tree, group, cap, cpu })
+        Ok(Self { child, identity, cap, cpu })
     }
 }
 

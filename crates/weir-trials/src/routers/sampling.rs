@@ -72,6 +72,11 @@ impl<'l> Loop<'l> {
         range(self.lab, self.router)
     }
 
+    /// The cap in force.
+    pub(crate) const fn cap(&self) -> CpuShare {
+        self.cap
+    }
+
     /// The largest cap and no limit, as in the beginning.
     pub(crate) fn free(&mut self) -> Result<(), TrialError> {
         let most = self.range()?.most();

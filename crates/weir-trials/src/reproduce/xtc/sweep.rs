@@ -9,7 +9,8 @@ use weir_units::{CpuShare, PacketRate};
 
 use super::{BESIDE_LAB_S, Flow};
 use crate::routers::{
-    Contender, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, capacity, hold, probing,
+    Contender, Disturbance, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, capacity, hold,
+    probing,
 };
 use crate::{Trial, TrialError};
 
@@ -112,7 +113,8 @@ impl Sweep {
         if self.disturbed {
             let assigned = held.last().map_or(CpuShare::ZERO, |one| one.cap);
             let controller = known.controller(run.contender, run.set_point)?;
-            let _disturbance = lab.disturb(0, part(assigned, DISTURBANCE_PERCENT))?;
+            let share = part(assigned, DISTURBANCE_PERCENT);
+            let _disturbance = Disturbance::of(lab, 0, share)?;
             let mut on = Loop::begin(lab, 0)?;
             disturbed = hold(&mut on, controller, run.set_point, settle + judged)?;
             disturbed.drain(..settle.min(disturbed.len()));
