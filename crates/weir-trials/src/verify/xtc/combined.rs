@@ -34,9 +34,8 @@ pub(super) fn show<const BENCH: usize>(trial: &mut Trial<'_>, row: &Row) -> Resu
 /// What was seen, and the node's latest decision at each set-point.
 fn run(bench: &Bench, points: &[u64]) -> Result<(Seen, Vec<String>), TrialError> {
     let mut lab = HeldLab::up(bench.plan.clone())?;
-    let (flood, _) = bench.load(None).beside(&mut lab, capacity)?;
-    let offered = PacketRate::from_pps(flood.as_pps() * 7 / 10);
-    let (seen, _) = bench.load(Some(offered)).beside(&mut lab, |lab| {
+    let offered = bench.offered(&mut lab, capacity)?;
+    let (seen, _) = bench.load(offered).beside(&mut lab, |lab| {
         let capacity = capacity(lab)?;
         let at = |percent: u64| PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
         let (mut held, mut latest) = (Vec::new(), Vec::new());
@@ -96,7 +95,7 @@ fn judge(trial: &mut Trial<'_>, row: &Row, bench: &Bench, seen: &Seen) -> Result
 }
 
 /// How far a sample is off the set-point, by more than a packet, relative to what it should have.
-fn beyond_one(one: &Taken, held: &Held) -> f64 {
+pub(super) fn beyond_one(one: &Taken, held: &Held) -> f64 {
     let due = held.wanted() * crate::float(one.sample.span.as_nanos()) / 1e9;
     let off = crate::float(one.sample.packets) - due;
     off.signum() * (off.abs() - 1.0).max(0.0) / due.max(1.0)
@@ -107,4 +106,4 @@ const ERROR: f64 = 0.01;
 
 /// A second, in which what waited goes and TCP finds its rate; and what is judged.
 pub(super) const SETTLE: usize = 10;
-const SAMPLES: usize = 30;
+pub(super) const SAMPLES: usize = 30;

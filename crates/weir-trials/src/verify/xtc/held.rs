@@ -14,8 +14,8 @@ use weir_units::{Nanos, PacketRate};
 use super::Row;
 use super::figures;
 use crate::routers::{
-    Contender, Kind, Known, LeastCap, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken, Traffic,
-    capacity, hold, probing,
+    Contender, Crossed, Kind, Known, LeastCap, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken,
+    Traffic, capacity, hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -33,7 +33,7 @@ pub(super) fn alone<const BENCH: usize>(
 
 /// One kind of router under one kind of load.
 pub(super) struct Bench {
-    kind: Kind,
+    pub(super) kind: Kind,
     tcp: bool,
     pub(super) plan: Plan,
 }
@@ -84,15 +84,23 @@ impl Bench {
         })
     }
 
+    /// What is offered so that the traffic's processor has time for what is held: seven tenths of
+    /// the UDP that gets through of a flood; TCP as it likes.
+    pub(super) fn offered<L: Crossed>(
+        &self,
+        lab: &mut L,
+        capacity: impl FnOnce(&mut L) -> Result<PacketRate, TrialError>,
+    ) -> Result<Option<PacketRate>, TrialError> {
+        if self.tcp {
+            return Ok(None);
+        }
+        let (flood, _) = self.load(None).beside(lab, capacity)?;
+        Ok(Some(PacketRate::from_pps(flood.as_pps() * 7 / 10)))
+    }
+
     fn run_alone(&self, points: &[u64]) -> Result<Seen, TrialError> {
         let mut lab = RouterLab::up(self.plan.clone())?;
-        let offered = match self.tcp {
-            true => None,
-            false => {
-                let (flood, _) = self.load(None).beside(&mut lab, capacity)?;
-                Some(PacketRate::from_pps(flood.as_pps() * 7 / 10))
-            }
-        };
+        let offered = self.offered(&mut lab, capacity)?;
         let (seen, _) = self.load(offered).beside(&mut lab, |lab| {
             let capacity = capacity(lab)?;
             let mut on = Loop::begin(lab, 0)?;
@@ -199,11 +207,11 @@ impl Held {
     }
 
     /// The last ten samples, which come after those in which it may settle.
-    fn judged(&self) -> &[Taken] {
+    pub(super) fn judged(&self) -> &[Taken] {
         &self.taken[self.taken.len().saturating_sub(MEAN_OF)..]
     }
 
-    fn mean(&self) -> f64 {
+    pub(super) fn mean(&self) -> f64 {
         crate::mean(&self.judged().iter().map(Taken::rate).collect::<Vec<f64>>())
     }
 
@@ -231,8 +239,8 @@ const CONTROLLERS: [(&str, Contender); 4] = [
 const CONNECTIONS: u32 = 32;
 
 /// Samples in which a controller may settle, and those whose mean is judged.
-const SETTLE: usize = 5;
-const MEAN_OF: usize = 10;
+pub(super) const SETTLE: usize = 5;
+pub(super) const MEAN_OF: usize = 10;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 
 mod changes;
 mod combined;
+mod disturbed;
 mod faults;
 mod figures;
 mod held;
@@ -30,9 +31,8 @@ const ROWS: &[Row] = &[
         .and(&[held::alone::<1>, held::alone::<2>, held::alone::<3>]),
     row(3, "limit and ceiling hold every rate from the second sample on", combined::show::<0>)
         .and(&[combined::show::<1>, combined::show::<2>, combined::show::<3>]),
-    row(4, "a disturbance worth 15 % of the assigned CPU is rejected", |trial, row| {
-        not_built(trial, row, "a process in the router's group; work added to each packet")
-    }),
+    row(4, "a disturbance worth 15 % of the assigned CPU is rejected", disturbed::alone::<0>)
+        .and(&[disturbed::combined::<0>, disturbed::alone::<2>, disturbed::combined::<2>]),
     row(5, "probes come back in time, beside TCP and beside a flood", probe::show::<0>).and(&[
         probe::show::<1>,
         probe::show::<2>,
