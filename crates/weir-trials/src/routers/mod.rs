@@ -18,6 +18,7 @@ mod probe;
 mod router;
 mod rules;
 mod sampling;
+mod shared;
 mod traffic;
 mod training;
 
@@ -34,6 +35,7 @@ pub(crate) use plan::{MTU_TCP, Plan};
 pub(crate) use probe::{Probed, probing};
 pub(crate) use rules::RuleList;
 pub(crate) use sampling::{Loop, Taken};
+pub(crate) use shared::shares;
 pub(crate) use traffic::{Flowed, Load, Traffic};
 pub(crate) use training::{Trained, Training, below, capacity, mean};
 

@@ -5,12 +5,11 @@
 //! All routers are processes on one processor, as the text's are guests whose packets one driver
 //! domain carries.
 
-use weir_control::Sample;
 use weir_policy::ControllerKind;
 use weir_result::Series;
-use weir_units::{Nanos, PacketRate};
+use weir_units::Nanos;
 
-use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Traffic, probing};
+use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Traffic, probing, shares};
 use crate::{Trial, TrialError};
 
 /// Routers beside each other.
@@ -119,15 +118,11 @@ impl Shares {
         let all: f64 = without.rates.iter().map(|rates| crate::mean(rates)).sum();
         let mut seen = vec![without];
         for (configuration, parts) in setting.configurations {
-            let whole = f64::from(parts.iter().sum::<u32>());
-            let wanted: Vec<f64> =
-                parts.iter().map(|part| all * f64::from(*part) / whole).collect();
+            let wanted = shares(all, parts);
             for (means, controller) in
                 [(Means::Cap, ControllerKind::FeedForward), (Means::Weir, ControllerKind::Combined)]
             {
-                for (router, wanted) in wanted.iter().enumerate() {
-                    lab.hold_by(router, controller, pps(*wanted))?;
-                }
+                lab.hold_all(controller, &wanted)?;
                 lab.watch_all(SETTLE)?;
                 let of = self.windows(lab, configuration, means, wanted.clone(), count, quick)?;
                 seen.push(of);
@@ -150,8 +145,8 @@ impl Shares {
         let samples = samples.unwrap_or(usize::MAX);
         let (mut rates, mut times_s) = (vec![Vec::new(); count], Vec::new());
         for _ in 0..repetitions {
-            for (rates, samples) in rates.iter_mut().zip(lab.watch_all(samples)?) {
-                rates.push(mean(&samples));
+            for (rates, rate) in rates.iter_mut().zip(lab.rates(samples)?) {
+                rates.push(rate);
             }
         }
         if self.probed {
@@ -201,18 +196,6 @@ pub(super) fn prefix(setting: &str, configuration: &str, means: Means) -> String
         Means::Without => format!("{setting}/without/"),
         Means::Cap | Means::Weir => format!("{setting}/{configuration}/{}/", means.key()),
     }
-}
-
-fn mean(samples: &[Sample]) -> f64 {
-    let packets: u64 = samples.iter().map(|one| one.packets).sum();
-    let nanos: u64 = samples.iter().map(|one| one.span.as_nanos()).sum();
-    crate::float(packets) / (crate::float(nanos) / 1e9).max(f64::MIN_POSITIVE)
-}
-
-/// To the packet below, at least one.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-fn pps(rate: f64) -> PacketRate {
-    PacketRate::from_pps((rate as u64).max(1))
 }
 
 /// Repetitions, and the length of each in seconds.

@@ -6,14 +6,12 @@
 //! All routers are processes on one processor, as the text's are guests that forward by one driver
 //! domain. Rates are means of five seconds.
 
-use weir_control::Sample;
 use weir_policy::ControllerKind;
 use weir_result::{Bound, Claim, Rule, Series};
-use weir_units::{CpuShare, PacketRate};
 
 use super::Row;
 use super::combined::SETTLE;
-use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Taken, Traffic, mean};
+use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Traffic, shares};
 use crate::{Trial, TrialError};
 
 /// Shows row 6.
@@ -22,7 +20,7 @@ pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
     let mut lab = HeldLab::up(plan("xtc-proportions", 6))?;
     let loads = Traffic((0..6).map(|router| (router, Load::Tcp(CONNECTIONS))).collect());
     let (seen, _) = loads.beside(&mut lab, |lab| {
-        let without = rates(lab)?;
+        let without = lab.rates(MEAN_OF)?;
         let held = [CONFIG_A, CONFIG_B].map(|parts| hold(lab, &parts, sum(&without)));
         let [a, b] = held;
         Ok((without, [("a", a?), ("b", b?)]))
@@ -51,14 +49,12 @@ pub(super) fn coexistence(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
     let mut lab = HeldLab::up(plan("xtc-coexistence", 2))?;
     let loads = Traffic(vec![(UDP, Load::Udp(None)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
     let (seen, _) = loads.beside(&mut lab, |lab| {
-        let without = rates(lab)?;
+        let without = lab.rates(MEAN_OF)?;
         let held = hold(lab, &[20, 80], sum(&without))?;
         let offered = lab.status(UDP)?.offered_pps.unwrap_or(0);
-        for (router, wanted) in held.wanted.iter().enumerate() {
-            lab.hold_by(router, ControllerKind::FeedForward, pps(*wanted))?;
-        }
+        lab.hold_all(ControllerKind::FeedForward, &held.wanted)?;
         lab.watch_all(SETTLE)?;
-        Ok((without, held, offered, rates(lab)?))
+        Ok((without, held, offered, lab.rates(MEAN_OF)?))
     })?;
     let (without, held, offered, alone) = seen;
     trial.say(&format!(
@@ -102,7 +98,7 @@ pub(super) fn fairness(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialErro
     for flows in counts {
         let loads = Traffic(vec![(0, Load::Tcp(*flows)), (1, Load::Tcp(1))]);
         let (seen, _) = loads.beside(&mut lab, |lab| {
-            let without = rates(lab)?;
+            let without = lab.rates(MEAN_OF)?;
             let held = hold(lab, &[50, 50], sum(&without))?;
             (0..2).try_for_each(|router| lab.release(router))?;
             Ok((without, held.rates))
@@ -147,23 +143,10 @@ struct Shared {
 
 /// Holds each router at its part of `all`.
 fn hold(lab: &mut HeldLab, parts: &[u32], all: f64) -> Result<Shared, TrialError> {
-    let whole = f64::from(parts.iter().sum::<u32>());
-    let wanted: Vec<f64> = parts.iter().map(|part| all * f64::from(*part) / whole).collect();
-    for (router, wanted) in wanted.iter().enumerate() {
-        lab.hold(router, pps(*wanted))?;
-    }
+    let wanted = shares(all, parts);
+    lab.hold_all(ControllerKind::Combined, &wanted)?;
     lab.watch_all(SETTLE)?;
-    Ok(Shared { wanted, rates: rates(lab)? })
-}
-
-/// The mean rate of each router.
-fn rates(lab: &mut HeldLab) -> Result<Vec<f64>, TrialError> {
-    let taken = |sample: Sample| Taken { sample, cap: CpuShare::ZERO, limit: None, reason: None };
-    let of = |samples: Vec<Sample>| {
-        let taken: Vec<Taken> = samples.into_iter().map(taken).collect();
-        crate::float(mean(&taken).as_pps())
-    };
-    Ok(lab.watch_all(MEAN_OF)?.into_iter().map(of).collect())
+    Ok(Shared { wanted, rates: lab.rates(MEAN_OF)? })
 }
 
 fn plan(name: &str, routers: usize) -> Plan {
@@ -194,12 +177,6 @@ fn sum(rates: &[f64]) -> f64 {
 fn balance(rates: &[f64]) -> f64 {
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     least / rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max)
-}
-
-/// To the packet below; what is no rate is none.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-fn pps(rate: f64) -> PacketRate {
-    PacketRate::from_pps((rate as u64).max(1))
 }
 
 /// The text's, in kp/s of 78 together.
