@@ -128,7 +128,7 @@ pub(super) fn fairness(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialErro
     };
     let text = "without XTC, the lesser by the greater: with most flows, by that with one";
     let falls = ["without-most", "without-one"];
-    judge("falls", text, Rule::RatioOfSums, Bound::at_most(1.0), &falls)?;
+    judge("falls", text, Rule::RatioOfSums, Bound::at_most(FALLEN), &falls)?;
     let text = "with XTC, the lesser by the greater";
     judge("fair", text, Rule::Min, Bound::at_least(0.98), &["with"])?;
     let text = "both together, by what they forward without";
@@ -189,6 +189,10 @@ const TCP: usize = 1;
 
 /// Of each TCP router: some are always ready to send.
 const CONNECTIONS: u32 = 8;
+
+/// What is left of a balance that has fallen: routers that are held alike differ by a fiftieth, and
+/// five times that is no accident of one run.
+const FALLEN: f64 = 0.9;
 
 /// Samples of 100 ms.
 const MEAN_OF: usize = 50;
