@@ -52,9 +52,9 @@ pub(crate) enum Lab {
         /// The only processor to run on
         #[arg(long)]
         cpu: Option<u32>,
-        /// DEVICE,OWN,NEIGHBOUR
+        /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
         from: Side,
-        /// DEVICE,OWN,NEIGHBOUR
+        /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
         to: Side,
     },
     /// Hold rates of guests of the Xen whose domain 0 this is

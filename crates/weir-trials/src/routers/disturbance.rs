@@ -38,7 +38,7 @@ impl Disturbance {
         router: usize,
         share: CpuShare,
     ) -> Result<Self, TrialError> {
-        let namespace = lab.namespace(&format!("vr{}", router + 1));
+        let namespace = lab.plan().namespace(&format!("vr{}", router + 1));
         let unshared = || {
             let why = "no process can share the cap of a router whose threads are the kernel's";
             TrialError::Node(format!("{namespace}: {why}"))

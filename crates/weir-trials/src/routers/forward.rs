@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use weir_host::cpu::{Class, Reservation, Wish};
@@ -19,8 +20,8 @@ use weir_units::{Instant, Nanos};
 
 use crate::TrialError;
 
-/// One of the router's two interfaces. As text: `DEVICE,OWN,NEIGHBOUR`, as in
-/// `i1,02:00:00:00:00:01,02:00:00:00:00:02`.
+/// One of the router's two interfaces. As text: `DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...`, as in
+/// `i1,02:00:00:00:00:01,02:00:00:00:00:02,198.18.1.3=02:00:00:00:00:03`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     /// The device, in the namespace of the process.
@@ -29,6 +30,8 @@ pub struct Side {
     pub own: Mac,
     /// Who is next on that side.
     pub neighbour: Mac,
+    /// Who else is there, by address: at most [`OTHERS_MAX`].
+    pub others: Vec<(Ipv4Addr, Mac)>,
 }
 
 impl FromStr for Side {
@@ -36,17 +39,38 @@ impl FromStr for Side {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let words: Vec<&str> = text.split(',').collect();
-        let [device, own, neighbour] = words[..] else {
-            return Err(format!("{text:?} is not DEVICE,OWN,NEIGHBOUR"));
+        let [device, own, neighbour, others @ ..] = &words[..] else {
+            return Err(format!("{text:?} is not DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]..."));
         };
-        let mac = |text: &str| text.parse().map_err(|error| format!("{text:?}: {error}"));
-        Ok(Self { device: device.to_owned(), own: mac(own)?, neighbour: mac(neighbour)? })
+        if others.len() > OTHERS_MAX {
+            return Err(format!("{text:?}: {} others; there may be {OTHERS_MAX}", others.len()));
+        }
+        let mac = |text: &str| text.parse::<Mac>().map_err(|error| format!("{text:?}: {error}"));
+        let other = |text: &&str| {
+            let (address, other) =
+                text.split_once('=').ok_or_else(|| format!("{text:?} is not ADDRESS=OTHER"))?;
+            let address =
+                address.parse::<Ipv4Addr>().map_err(|error| format!("{address:?}: {error}"))?;
+            Ok::<_, String>((address, mac(other)?))
+        };
+        let others = others.iter().map(other).collect::<Result<_, _>>()?;
+        let (own, neighbour) = (mac(own)?, mac(neighbour)?);
+        Ok(Self { device: (*device).to_owned(), own, neighbour, others })
     }
 }
 
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{},{}", self.device, self.own, self.neighbour)
+        write!(f, "{},{},{}", self.device, self.own, self.neighbour)?;
+        self.others.iter().try_for_each(|(address, other)| write!(f, ",{address}={other}"))
+    }
+}
+
+impl Side {
+    /// Who gets a packet for that address.
+    fn next(&self, address: [u8; 4]) -> Mac {
+        let other = self.others.iter().find(|(other, _)| other.octets() == address);
+        other.map_or(self.neighbour, |(_, mac)| *mac)
     }
 }
 
@@ -120,7 +144,8 @@ fn forward(frame: &mut [u8], out: &Side) -> bool {
     let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + 0x0100;
     let sum = (sum & 0xffff) + (sum >> 16);
     header[10..12].copy_from_slice(&u16::try_from(sum).unwrap_or(0).to_be_bytes());
-    ethernet[..6].copy_from_slice(&out.neighbour.0);
+    let next = out.next([header[16], header[17], header[18], header[19]]);
+    ethernet[..6].copy_from_slice(&next.0);
     ethernet[6..12].copy_from_slice(&out.own.0);
     true
 }
@@ -128,6 +153,9 @@ fn forward(frame: &mut [u8], out: &Side) -> bool {
 /// Frames moved at once: few enough that the other direction does not wait for long, enough to
 /// share the cost of a system call.
 pub const BATCH: usize = 32;
+
+/// They are looked through for each packet.
+pub const OTHERS_MAX: usize = 8;
 
 /// In both sockets' hands and ours.
 const FRAMES: u32 = 2048;
@@ -194,10 +222,32 @@ mod tests {
 
     #[test]
     fn a_side_reads_as_it_is_written() {
-        let side = side();
-        assert_eq!(side.to_string().parse(), Ok(side));
+        let alone = side();
+        let two = ",198.19.1.3=02:00:00:00:00:03,198.19.1.4=02:00:00:00:00:04";
+        let with_others: Side = format!("{alone}{two}").parse().unwrap();
+        assert_eq!(with_others.others.len(), 2);
+        for side in [alone.clone(), with_others] {
+            assert_eq!(side.to_string().parse(), Ok(side));
+        }
         for text in ["", "a,b", "a,02:00:00:00:00:01,x", "a,b,c,d"] {
             assert!(text.parse::<Side>().is_err(), "{text:?}");
+        }
+        for more in [",198.19.1.3", ",198.19.1=02:00:00:00:00:03", ",198.19.1.3=2", &two.repeat(5)]
+        {
+            assert!(format!("{alone}{more}").parse::<Side>().is_err(), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn who_else_is_on_a_side_gets_what_is_for_him() {
+        let side: Side = format!("{},198.19.1.1=02:00:00:00:00:09", side()).parse().unwrap();
+        for (last, next) in [(1, 9), (2, 2)] {
+            let mut frame = vec![0x02; 14];
+            frame[12..14].copy_from_slice(&[0x08, 0]);
+            frame.extend_from_slice(&HEADER);
+            frame[33] = last;
+            assert!(forward(&mut frame, &side));
+            assert_eq!(frame[..6], [2, 0, 0, 0, 0, next]);
         }
     }
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A lab of routers whose node is a running `weir node run`: it holds them, and is asked as an
-//! operator asks. What is judged is counted beside it, at the node's ends of the routers' devices.
+//! A lab of routers whose nodes are running `weir node run`s: they hold them, and are asked as an
+//! operator asks. What is judged is counted beside them, at the nodes' ends of the devices.
 
+use std::ops::Range;
 use std::process::Child;
 
-use weir_api::client::Method;
+use weir_api::client::{Client, Method};
 use weir_api::xtc::{DecisionView, RouterView, XtcChange};
 use weir_control::Sample;
 use weir_control::manage::Reading;
 use weir_host::StateDir;
 use weir_host::lab::{Lab, Topology};
-use weir_host::meter::LinkMeter;
+use weir_host::meter::{LinkMeter, Side};
 use weir_host::process::Identity;
 use weir_host::run::{Host, Platform};
 use weir_host::{cpu, traffic};
@@ -20,6 +21,7 @@ use weir_policy::{
 };
 use weir_units::{BitRate, CpuShare, Nanos, PacketRate};
 
+use super::ingress::Line;
 use super::plan::{self, At, Plan};
 use super::sampling::{Taken, urgent};
 use super::{Crossed, Kind, lab, router};
@@ -27,22 +29,40 @@ use crate::node::NodeProcess;
 use crate::place::Place;
 use crate::{TrialError, clock};
 
-/// Routers that are up behind a node that holds none of them yet. All of it is gone with this
-/// value.
+/// Routers that are up behind nodes that hold none of them yet. All of it is gone with this value.
 pub(crate) struct HeldLab {
     plan: Plan,
-    // Here in the order in which they go: the node hands back what it holds.
-    node: NodeProcess,
+    // Here in the order in which they go: the nodes hand back what they hold.
+    nodes: Vec<Front>,
     forwarders: Vec<Forwarder>,
-    meter: LinkMeter,
     _lab: Lab,
-    _place: Place,
+    _places: Vec<Place>,
+}
+
+/// A node, and the routers behind it.
+struct Front {
+    node: NodeProcess,
+    /// Counts for each of its routers, then what comes to each from the side of the source.
+    meter: LinkMeter,
+    routers: Range<usize>,
 }
 
 /// The process of a router that is one.
 struct Forwarder {
     router: usize,
     child: Child,
+}
+
+impl Forwarder {
+    /// Starts a router's process, and says which one it is.
+    fn start(plan: &Plan, lab: &Lab, place: &Place, router: usize) -> Result<Self, TrialError> {
+        let namespace = lab.namespace(&name(router))?;
+        let started = Self { router, child: router::forward_in(plan, &namespace, router)? };
+        let file = pid_file(place, router);
+        std::fs::write(&file, started.child.id().to_string())
+            .map_err(|error| TrialError::io(&file, error))?;
+        Ok(started)
+    }
 }
 
 impl Drop for Forwarder {
@@ -58,35 +78,47 @@ impl HeldLab {
     /// Call it from a thread that lives as long as the lab should.
     ///
     /// # Errors
-    /// The lab cannot be made, or its node does not start; another process runs the same lab.
+    /// The lab cannot be made, or a node does not start; another process runs the same lab.
     pub(crate) fn up(plan: Plan) -> Result<Self, TrialError> {
         // From here on a signal ends the run, which takes down what was built.
         traffic::stop_on_signals()?;
-        let place = Place::take(&plan.name, &StateDir::from_env())?;
+        let (state, fronts) = (StateDir::from_env(), plan.nodes());
+        // Each node has a place of its own, the first that of the lab. That is taken last: what an
+        // earlier run left is undone before the devices that it is of.
+        let names = (0..fronts.len()).map(|number| node_name(&plan, number)).rev();
+        let mut places =
+            names.map(|name| Place::take(&name, &state)).collect::<Result<Vec<_>, _>>()?;
+        places.reverse();
         let topology = Topology::parse(&plan.topology())
             .map_err(|problems| TrialError::Node(problems.to_string()))?;
-        let lab = Lab::up(topology, place.state())?;
+        let lab = Lab::up(topology, &state)?;
         for command in plan.receiving() {
             Host::default().run(&command)?;
         }
         let mut forwarders = Vec::new();
-        for (number, kind) in plan.kinds.iter().enumerate() {
-            if *kind == Kind::Process {
-                let namespace = lab.namespace(&format!("vr{}", number + 1))?;
-                let child = router::forward_in(&namespace, number)?;
-                let file = pid_file(&place, number);
-                std::fs::write(&file, child.id().to_string())
-                    .map_err(|error| TrialError::io(&file, error))?;
-                forwarders.push(Forwarder { router: number, child });
+        let mut nodes = Vec::new();
+        for (number, ((node, routers), place)) in fronts.into_iter().zip(&places).enumerate() {
+            for router in routers.clone().filter(|router| plan.kinds[*router] == Kind::Process) {
+                forwarders.push(Forwarder::start(&plan, &lab, place, router)?);
             }
+            let namespace = lab.namespace(&node)?;
+            let lines = plan.lines()[routers.clone()].to_vec();
+            let meter = namespace.run(|| meter(&lines))??;
+            let policy = policy(&plan, &node_name(&plan, number), place, routers.clone());
+            let node = NodeProcess::start(namespace, &policy, place)?;
+            nodes.push(Front { node, meter, routers });
         }
-        let namespace = lab.namespace("node")?;
-        let meter = namespace.run(|| lab::meter(&plan))??;
-        let node = NodeProcess::start(namespace, &policy(&plan, &place), &place)?;
-        Ok(Self { plan, node, forwarders, meter, _lab: lab, _place: place })
+        Ok(Self { plan, nodes, forwarders, _lab: lab, _places: places })
     }
 
-    /// Has the node hold a router at a rate; what was decided by then is in force.
+    /// A client of the node in front of a router.
+    fn client(&self, router: usize) -> Result<Client, TrialError> {
+        let front = self.nodes.iter().find(|front| front.routers.contains(&router));
+        let missing = || TrialError::Node(format!("no router {router}"));
+        front.map(|front| front.node.client()).ok_or_else(missing)
+    }
+
+    /// Has its node hold a router at a rate; what was decided by then is in force.
     ///
     /// # Errors
     /// The node refuses it, or does not answer.
@@ -130,7 +162,7 @@ impl HeldLab {
     }
 
     fn change(&self, router: usize, change: &XtcChange) -> Result<(), TrialError> {
-        let client = self.node.client();
+        let client = self.client(router)?;
         let asked = client.ask::<serde_json::Value>(Method::PATCH, &path(router), Some(change));
         asked.map(drop).map_err(|error| TrialError::Node(error.to_string()))
     }
@@ -140,7 +172,7 @@ impl HeldLab {
     /// # Errors
     /// The node does not answer.
     pub(crate) fn status(&self, router: usize) -> Result<RouterView, TrialError> {
-        let asked = self.node.client().get(&path(router));
+        let asked = self.client(router)?.get(&path(router));
         asked.map_err(|error| TrialError::Node(error.to_string()))
     }
 
@@ -154,7 +186,7 @@ impl HeldLab {
         newest: usize,
     ) -> Result<Vec<DecisionView>, TrialError> {
         let path = format!("{}/log?newest={newest}", path(router));
-        self.node.client().get(&path).map_err(|error| TrialError::Node(error.to_string()))
+        self.client(router)?.get(&path).map_err(|error| TrialError::Node(error.to_string()))
     }
 
     /// Counts what a router forwards in each of `count` periods from now on; with the node's caps,
@@ -191,7 +223,8 @@ impl HeldLab {
         Ok(samples.into_iter().zip(decided).map(taken).collect())
     }
 
-    /// Counts what each router forwards in each of `count` periods from now on.
+    /// Counts what each router forwards in each of `count` periods from now on, and, as offered,
+    /// what comes to its node from the side of the source.
     ///
     /// # Errors
     /// An interface is gone.
@@ -207,7 +240,9 @@ impl HeldLab {
             for ((now, before), samples) in now.iter().zip(&before).zip(&mut samples) {
                 let packets = now.packets.wrapping_sub(before.packets);
                 let span = now.at.saturating_since(before.at);
-                samples.push(Sample { span, packets, ..Sample::default() });
+                let offered = now.offered.zip(before.offered);
+                let offered = offered.map(|(now, before)| now.wrapping_sub(before));
+                samples.push(Sample { span, packets, offered, ..Sample::default() });
             }
             before = now;
         }
@@ -215,18 +250,26 @@ impl HeldLab {
     }
 
     fn read(&mut self) -> Result<Vec<Reading>, TrialError> {
-        self.meter.read(weir_node::clock::now())?;
-        let of = |router| {
-            let missing = || TrialError::Node(format!("router {router}: an interface is gone"));
-            self.meter.reading(router).ok_or_else(missing)
-        };
-        (0..self.plan.kinds.len()).map(of).collect()
+        let mut readings = Vec::with_capacity(self.plan.kinds.len());
+        for front in &mut self.nodes {
+            front.meter.read(weir_node::clock::now())?;
+            for (place, router) in front.routers.clone().enumerate() {
+                let of = |place| {
+                    let gone =
+                        || TrialError::Node(format!("router {router}: an interface is gone"));
+                    front.meter.reading(place).ok_or_else(gone)
+                };
+                let (forwarded, came) = (of(place)?, of(front.routers.len() + place)?);
+                readings.push(Reading { offered: Some(came.packets), ..forwarded });
+            }
+        }
+        Ok(readings)
     }
 }
 
 impl Crossed for HeldLab {
-    fn namespace(&self, node: &str) -> String {
-        self.plan.namespace(node)
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn process(&self, router: usize) -> Option<Identity> {
@@ -240,15 +283,34 @@ impl Crossed for HeldLab {
     }
 }
 
+/// The routers of one node, and then its ports towards the source.
+fn meter(lines: &[Line]) -> Result<LinkMeter, TrialError> {
+    let mut meter = lab::meter(lines)?;
+    for line in lines {
+        let [source, ..] = line.devices.clone();
+        meter.add(&[(source, Side::Host)])?;
+    }
+    Ok(meter)
+}
+
+/// The first node has the lab's name.
+fn node_name(plan: &Plan, number: usize) -> String {
+    match number {
+        0 => plan.name.clone(),
+        number => format!("{}-{}", plan.name, number + 1),
+    }
+}
+
 /// For each router a port towards its source and one towards its sink, its own two vifs on them,
-/// and a vif each for who probes and who answers.
-fn policy(plan: &Plan, place: &Place) -> Policy {
-    let mut policy = Policy::new(&plan.name);
+/// and a vif each for who probes, where he is there, and who answers.
+fn policy(plan: &Plan, node: &str, place: &Place, routers: Range<usize>) -> Policy {
+    let mut policy = Policy::new(node);
     // The routers have the processor that a worker would choose.
     policy.node.worker_cpu = cpu::division().others.last().copied();
     policy.node.reservation = Reservation::Fifo;
     let slice = policy.add_slice(Slice::new("gold"));
-    for (number, (line, kind)) in plan.lines().into_iter().zip(&plan.kinds).enumerate() {
+    let lines = plan.lines().into_iter().zip(&plan.kinds).enumerate();
+    for (number, (line, kind)) in lines.filter(|(number, _)| routers.contains(number)) {
         let [source, inside, outside, sink, prober, answerer] = line.devices;
         let router = policy.add_router(Router {
             xtc: Some(xtc(plan, place, number, *kind)),
@@ -260,8 +322,12 @@ fn policy(plan: &Plan, place: &Place) -> Policy {
         for (device, mac, port) in [(inside, inner, ports[0]), (outside, outer, ports[1])] {
             policy.add_vif(Vif { router: Some(router), ..vif(&device, slice, port, mac) });
         }
-        for (device, mac, port) in [(prober, asks, ports[0]), (answerer, answers, ports[1])] {
-            policy.add_vif(vif(&device, slice, port, mac));
+        for (at, device, mac, port) in
+            [(At::Prober, prober, asks, ports[0]), (At::Answerer, answerer, answers, ports[1])]
+        {
+            if plan.has(number, at) {
+                policy.add_vif(vif(&device, slice, port, mac));
+            }
         }
     }
     let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);

@@ -13,7 +13,7 @@ use weir_host::traffic;
 use weir_units::{CpuShare, PacketRate};
 
 use super::Crossed;
-use super::ingress::Ingress;
+use super::ingress::{Ingress, Line};
 use super::plan::{Plan, ROUTERS_MAX};
 use super::router::Router;
 use crate::TrialError;
@@ -59,8 +59,9 @@ impl RouterLab {
             Host::default().run(&command)?;
         }
         let node = lab.namespace("node")?;
-        let ingress = Ingress::open(&node, &plan.lines())?;
-        let meter = node.run(|| meter(&plan))??;
+        let lines = plan.lines();
+        let ingress = Ingress::open(&node, &lines)?;
+        let meter = node.run(|| meter(&lines))??;
         let routers = Vec::new();
         let mut made = Self { plan, routers, changes, ingress, meter, lab, _place: place };
         made.start()?;
@@ -79,11 +80,6 @@ impl RouterLab {
             self.routers.push(router);
         }
         Ok(())
-    }
-
-    /// What it was made of.
-    pub(crate) const fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     /// A router.
@@ -130,8 +126,8 @@ impl RouterLab {
 }
 
 impl Crossed for RouterLab {
-    fn namespace(&self, node: &str) -> String {
-        self.plan.namespace(node)
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     fn process(&self, router: usize) -> Option<Identity> {
@@ -145,10 +141,10 @@ impl Crossed for RouterLab {
 
 /// Counts at the node's ends of the routers' interfaces, as it does for a guest's vifs. In the
 /// node's namespace.
-pub(super) fn meter(plan: &Plan) -> Result<LinkMeter, TrialError> {
+pub(super) fn meter(lines: &[Line]) -> Result<LinkMeter, TrialError> {
     let mut meter = LinkMeter::open()?;
-    for line in plan.lines() {
-        let [_, inside, outside, ..] = line.devices;
+    for line in lines {
+        let [_, inside, outside, ..] = line.devices.clone();
         meter.add(&[(inside, Side::Host), (outside, Side::Host)])?;
     }
     Ok(meter)

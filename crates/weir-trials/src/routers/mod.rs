@@ -4,7 +4,7 @@
 //!
 //! A `RouterLab` is up as long as its value lives. Weir's data plane stands where a node has it,
 //! between the routers and everybody else; a `Loop` samples a router and does with its cap what a
-//! training or an XTC instance says. In a `HeldLab` a running node holds the routers, limits at
+//! training or an XTC instance says. In a `HeldLab` running nodes hold the routers, limits at
 //! ingress and all. `Traffic` flows while something is done with either.
 
 mod contender;
@@ -23,6 +23,7 @@ mod traffic;
 mod training;
 
 use weir_host::process::Identity;
+use weir_policy::ControllerKind;
 
 use crate::TrialError;
 
@@ -31,7 +32,7 @@ pub(crate) use contender::{Known, hold};
 pub(crate) use disturbance::Disturbance;
 pub(crate) use held_lab::{HeldLab, SAMPLING, UNLIMITED};
 pub(crate) use lab::RouterLab;
-pub(crate) use plan::{MTU_TCP, Plan};
+pub(crate) use plan::{MTU_TCP, Plan, Shape, Way};
 pub(crate) use probe::{Probed, probing};
 pub(crate) use rules::RuleList;
 pub(crate) use sampling::{Loop, Taken};
@@ -41,14 +42,60 @@ pub(crate) use training::{Trained, Training, below, capacity, mean};
 
 /// A lab of routers, as far as traffic needs it that crosses them.
 pub(crate) trait Crossed {
-    /// The namespace of a node of the lab.
-    fn namespace(&self, node: &str) -> String;
+    /// What it is made of.
+    fn plan(&self) -> &Plan;
 
     /// The process of a router that is one.
     fn process(&self, router: usize) -> Option<Identity>;
 
     /// Packets that a router has forwarded so far.
     fn forwarded(&mut self, router: usize) -> Result<u64, TrialError>;
+}
+
+/// How a running node holds routers, where that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// Not at all.
+    Without,
+    /// By their caps alone, with Weir's controller.
+    Cap,
+    /// As Weir does by default.
+    Weir,
+}
+
+impl Means {
+    /// All, in the order in which they are tried.
+    pub(crate) const ALL: [Self; 3] = [Self::Without, Self::Cap, Self::Weir];
+
+    /// Those that hold anything.
+    pub(crate) const HELD: [Self; 2] = [Self::Cap, Self::Weir];
+
+    /// What it is called on a page.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::Cap => "Weir, cap alone",
+            Self::Weir => "Weir",
+        }
+    }
+
+    /// Its name, as in identifiers.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::Cap => "cap",
+            Self::Weir => "weir",
+        }
+    }
+
+    /// Who holds them.
+    pub(crate) const fn controller(self) -> Option<ControllerKind> {
+        match self {
+            Self::Without => None,
+            Self::Cap => Some(ControllerKind::FeedForward),
+            Self::Weir => Some(ControllerKind::Combined),
+        }
+    }
 }
 
 /// What a router is.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A probe through a router while something else is done: 100 small UDP packets a second, each
+//! A probe through routers while something else is done: 100 small UDP packets a second, each
 //! answered at the other end. One that was not sent when it was due, or that did not come back
 //! within a second, failed: the times of the others say nothing of it.
 
@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use weir_host::cpu::{Class, Reservation, Wish};
 use weir_host::netns::Namespace;
+use weir_result::Series;
 
 use super::Crossed;
-use super::plan::{self, At};
-use crate::{TrialError, clock};
+use super::plan::Way;
+use crate::{Trial, TrialError, clock};
 
 /// What became of the probes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,20 +33,50 @@ impl Probed {
     pub(crate) fn failed(&self) -> u64 {
         self.due.saturating_sub(self.times_s.len() as u64)
     }
+
+    /// Counts what became of further probes.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.times_s.extend(more.times_s);
+        self.due += more.due;
+        self.unsent += more.unsent;
+    }
+
+    /// Keeps times and counts under names that begin with `before`.
+    pub(crate) fn keep(&self, trial: &mut Trial<'_>, before: &str) -> Result<(), TrialError> {
+        if !self.times_s.is_empty() {
+            let times = Series::unordered("s", self.times_s.clone());
+            trial.keep(&format!("{before}/times"), times)?;
+        }
+        let counts = [
+            ("due", self.due),
+            ("failed", self.failed()),
+            ("unsent", self.unsent),
+            ("answered", self.times_s.len() as u64),
+        ];
+        for (name, count) in counts {
+            trial.keep(&format!("{before}/{name}"), Series::count("packet", count))?;
+        }
+        Ok(())
+    }
+
+    /// The part of all that did not come back.
+    pub(crate) fn loss(&self) -> f64 {
+        crate::float(self.failed()) / crate::float(self.due.max(1))
+    }
 }
 
-/// Does `work` with the lab while router `router` is probed.
+/// Does `work` with the lab while router `router`, and those before it in a chain, are probed.
 ///
 /// # Errors
 /// The sockets cannot be opened, or `work` failed.
 pub(crate) fn probing<L: Crossed, T>(
     lab: &mut L,
     router: usize,
+    way: Way,
     work: impl FnOnce(&mut L) -> Result<T, TrialError>,
 ) -> Result<(T, Probed), TrialError> {
-    let [from, to] = [("src", At::Prober), ("dst", At::Answerer)].map(|(node, at)| {
-        let namespace = Namespace::open(&lab.namespace(node));
-        (namespace, SocketAddr::from((plan::address(router, at), PORT)))
+    let [from, to] = lab.plan().probe(router, way).map(|(namespace, address)| {
+        (Namespace::open(&namespace), SocketAddr::from((address, PORT)))
     });
     let open = |(namespace, address): (Result<Namespace, _>, SocketAddr)| {
         let socket = namespace?.run(|| UdpSocket::bind(address))?;
@@ -161,3 +192,17 @@ const PROBES_MAX: usize = 100_000;
 
 /// How soon the end is seen.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_answered_failed_whyever() {
+        let mut probed = Probed { times_s: vec![0.001; 8], due: 10, unsent: 1 };
+        assert_eq!((probed.failed(), probed.loss().to_bits()), (2, 0.2_f64.to_bits()));
+        probed.add(Probed { times_s: vec![0.002; 10], due: 10, unsent: 0 });
+        assert_eq!((probed.failed(), probed.due, probed.unsent), (2, 20, 1));
+        assert_eq!(Probed::default().loss().to_bits(), 0.0_f64.to_bits());
+    }
+}

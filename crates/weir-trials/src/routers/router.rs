@@ -106,7 +106,7 @@ impl ProcessRouter {
         namespace: &Namespace,
         journal: &mut Journal,
     ) -> Result<Self, TrialError> {
-        let child = forward_in(namespace, router)?;
+        let child = forward_in(plan, namespace, router)?;
         let gone = || TrialError::Node("the router's process ended at once".to_owned());
         let identity = Identity::of(child.id()).ok_or_else(gone)?;
         let tree = cgroup::Tree::find()?;
@@ -123,11 +123,15 @@ impl ProcessRouter {
 }
 
 /// Starts the process of router number `router` in its namespace. It ends with the calling thread.
-pub(super) fn forward_in(namespace: &Namespace, router: usize) -> Result<Child, TrialError> {
+pub(super) fn forward_in(
+    plan: &Plan,
+    namespace: &Namespace,
+    router: usize,
+) -> Result<Child, TrialError> {
     let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
     let mut command = Command::new(path);
     command.args(["lab", "router", "--cpu", &worker_cpu().to_string()]);
-    command.args(plan::sides(router).map(|side| side.to_string()));
+    command.args(plan.sides(router).map(|side| side.to_string()));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
     Ok(namespace.spawn(command)?)
 }

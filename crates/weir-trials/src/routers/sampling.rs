@@ -7,6 +7,7 @@ use weir_control::{CapRange, Controller, Reason, Sample, Settings};
 use weir_host::cpu::{Class, Reservation, Wish};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
+use super::Crossed as _;
 use super::lab::RouterLab;
 use crate::{TrialError, clock};
 

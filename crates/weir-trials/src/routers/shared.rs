@@ -27,7 +27,7 @@ impl HeldLab {
     /// # Errors
     /// An interface is gone.
     pub(crate) fn rates(&mut self, count: usize) -> Result<Vec<f64>, TrialError> {
-        Ok(self.watch_all(count)?.iter().map(|samples| mean(samples)).collect())
+        Ok(self.watch_all(count)?.iter().map(|samples| rate(samples, |one| one.packets)).collect())
     }
 }
 
@@ -37,16 +37,16 @@ pub(crate) fn shares(all: f64, parts: &[u32]) -> Vec<f64> {
     parts.iter().map(|part| all * f64::from(*part) / whole).collect()
 }
 
-/// Packets by time, over all samples.
-fn mean(samples: &[Sample]) -> f64 {
-    let packets: u64 = samples.iter().map(|one| one.packets).sum();
+/// Packets by time, over all samples, of those that `count` says.
+pub(super) fn rate(samples: &[Sample], count: impl Fn(&Sample) -> u64) -> f64 {
+    let packets: u64 = samples.iter().map(count).sum();
     let nanos: u64 = samples.iter().map(|one| one.span.as_nanos()).sum();
     crate::float(packets) / (crate::float(nanos) / 1e9).max(f64::MIN_POSITIVE)
 }
 
 /// To the packet below, at least one: what is no rate is none.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-fn pps(rate: f64) -> PacketRate {
+pub(super) fn pps(rate: f64) -> PacketRate {
     PacketRate::from_pps((rate as u64).max(1))
 }
 
@@ -78,7 +78,8 @@ mod tests {
             let span = Nanos::from_millis(millis);
             Sample { span, packets, ..Sample::default() }
         };
-        assert!((mean(&[sample(100, 100), sample(300, 500)]) - 1500.0).abs() < 1e-9);
-        assert!(mean(&[]).abs() < 1e-9);
+        let forwarded = |samples: &[Sample]| rate(samples, |one| one.packets);
+        assert!((forwarded(&[sample(100, 100), sample(300, 500)]) - 1500.0).abs() < 1e-9);
+        assert!(forwarded(&[]).abs() < 1e-9);
     }
 }

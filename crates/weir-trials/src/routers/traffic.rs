@@ -13,7 +13,7 @@ use weir_host::traffic::{
 };
 
 use super::Crossed;
-use super::plan::{self, At};
+use super::plan::{self, At, Plan};
 use crate::TrialError;
 use crate::clock;
 use crate::specs::{hardly_reading_the_clock, traffic_cpus};
@@ -36,7 +36,7 @@ pub(crate) struct Traffic(pub(crate) Vec<(usize, Load)>);
 pub(crate) struct Flowed {
     /// What each sink saw, in the order of the loads.
     pub(crate) received: Vec<ReceiveResult>,
-    /// Packets that the meter counted meanwhile, in the order of the loads.
+    /// Packets that the meter of the last router counted meanwhile, in the order of the loads.
     pub(crate) metered: Vec<u64>,
 }
 
@@ -100,17 +100,22 @@ impl Traffic {
 
     /// What the meter has counted of each router so far.
     fn count(&self, lab: &mut impl Crossed) -> Result<Vec<u64>, TrialError> {
-        self.0.iter().map(|(router, _)| lab.forwarded(*router)).collect()
+        let last = |(router, _): &(usize, Load)| {
+            let [_, last] = lab.plan().crossed(*router);
+            lab.forwarded(last)
+        };
+        self.0.iter().map(last).collect()
     }
 
     fn senders(&self, lab: &impl Crossed) -> Vec<SendSpec> {
+        let plan = lab.plan();
         let run = || RunSpec {
-            netns: Some(lab.namespace("src")),
+            netns: Some(plan.namespace("src")),
             cpus: traffic_cpus(),
             ..RunSpec::default()
         };
         let udp = self.0.iter().filter_map(|(router, load)| match load {
-            Load::Udp(pps) => Some(stream(*router, pps.map(Rate::Pps))),
+            Load::Udp(pps) => Some(stream(plan, *router, pps.map(Rate::Pps))),
             Load::Tcp(_) => None,
         });
         let streams: Vec<XdpStream> = udp.collect();
@@ -122,7 +127,7 @@ impl Traffic {
         }
         senders.extend(self.0.iter().filter_map(|(router, load)| match load {
             Load::Tcp(connections) => {
-                let (to, connections) = (server(*router), *connections);
+                let (to, connections) = (server(plan, *router), *connections);
                 let tcp = TcpSend { stream: number(*router), to, connections, rate_bps: None };
                 Some(SendSpec { run: run(), start_ns: None, method: SendMethod::Tcp(tcp) })
             }
@@ -133,8 +138,9 @@ impl Traffic {
 
     fn sinks(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
         let sink = |router: usize| {
-            let method = ReceiveMethod::Sink(SinkSpec::new(&plan::device(router, At::Sink)));
-            receiver(lab, method)
+            let [_, last] = lab.plan().crossed(router);
+            let method = ReceiveMethod::Sink(SinkSpec::new(&plan::device(last, At::Sink)));
+            receiver(lab.plan(), method)
         };
         self.0.iter().map(|(router, _)| sink(*router)).collect()
     }
@@ -142,9 +148,9 @@ impl Traffic {
     fn servers(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
         let tcp = self.0.iter().filter(|(_, load)| matches!(load, Load::Tcp(_)));
         let server = |(router, _): &(usize, Load)| {
-            let tcp = vec![server(*router)];
+            let tcp = vec![server(lab.plan(), *router)];
             let sockets = SocketsSpec { udp: vec![], tcp, buffer_bytes: None };
-            receiver(lab, ReceiveMethod::Sockets(sockets))
+            receiver(lab.plan(), ReceiveMethod::Sockets(sockets))
         };
         tcp.map(server).collect()
     }
@@ -157,29 +163,31 @@ impl Flowed {
     }
 }
 
-fn receiver(lab: &impl Crossed, method: ReceiveMethod) -> ReceiveSpec {
+fn receiver(plan: &Plan, method: ReceiveMethod) -> ReceiveSpec {
     let run =
-        RunSpec { netns: Some(lab.namespace("dst")), cpus: traffic_cpus(), ..RunSpec::default() };
+        RunSpec { netns: Some(plan.namespace("dst")), cpus: traffic_cpus(), ..RunSpec::default() };
     ReceiveSpec { run, ..ReceiveSpec::new(method) }
 }
 
 /// Small frames for a router to forward.
-fn stream(router: usize, rate: Option<Rate>) -> XdpStream {
-    let mac = |at| Mac(plan::mac(router, at).0);
+fn stream(plan: &Plan, router: usize, rate: Option<Rate>) -> XdpStream {
+    let [first, last] = plan.crossed(router);
+    let mac = |at| Mac(plan::mac(first, at).0);
     let sizes = FrameSizes::Fixed(UDP_FRAME_BYTES);
     XdpStream {
         rate,
         weight: TURN,
         source_mac: Some(mac(At::Source)),
-        source: plan::address(router, At::Source),
-        destination: plan::address(router, At::Sink),
-        ..XdpStream::new(number(router), &plan::device(router, At::Source), mac(At::Inside), sizes)
+        source: plan::address(first, At::Source),
+        destination: plan::address(last, At::Sink),
+        ..XdpStream::new(number(router), &plan::device(first, At::Source), mac(At::Inside), sizes)
     }
 }
 
 /// Where a router's TCP goes.
-fn server(router: usize) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(plan::address(router, At::Sink)), TCP_PORT)
+fn server(plan: &Plan, router: usize) -> SocketAddr {
+    let [_, last] = plan.crossed(router);
+    SocketAddr::new(IpAddr::V4(plan::address(last, At::Sink)), TCP_PORT)
 }
 
 /// A router's stream number.

@@ -9,11 +9,12 @@ use weir_result::ResultFile;
 use super::Flow;
 use super::figures::{Figure, Made};
 use super::page::{Held, picture, together};
-use super::shares::{Means, Shares, prefix};
+use super::shares::{Shares, prefix};
 use super::sweep::{Metric, Sweep};
 use super::training::Curve;
 use crate::TrialError;
 use crate::reproduce::figure::save;
+use crate::routers::Means;
 
 /// Writes the pictures of a figure into `folder`, as SVG and as PNG.
 ///

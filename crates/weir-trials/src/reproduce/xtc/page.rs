@@ -10,13 +10,13 @@ use weir_units::PacketRate;
 use super::Flow;
 use super::draw::{draw, samples};
 use super::figures::{Figure, Made};
-use super::shares::{Means, Setting, Shares, prefix};
+use super::shares::{Setting, Shares, prefix};
 use super::sweep::{Metric, Sweep};
 use super::training::Curve;
 use crate::TrialError;
 use crate::reproduce::figure::save;
 use crate::reproduce::interval::interval;
-use crate::routers::Contender;
+use crate::routers::{Contender, Means};
 
 /// Writes the page and its pictures below `root`, the project's folder.
 ///

@@ -5,11 +5,12 @@
 //! All routers are processes on one processor, as the text's are guests whose packets one driver
 //! domain carries.
 
-use weir_policy::ControllerKind;
 use weir_result::Series;
 use weir_units::Nanos;
 
-use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Traffic, probing, shares};
+use crate::routers::{
+    HeldLab, Kind, Load, MTU_TCP, Means, Plan, SAMPLING, Shape, Traffic, Way, probing, shares,
+};
 use crate::{Trial, TrialError};
 
 /// Routers beside each other.
@@ -41,40 +42,6 @@ pub(super) enum Sent {
     Tcp(u32),
 }
 
-/// How routers are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
-    /// Not at all.
-    Without,
-    /// By their caps alone, with Weir's controller.
-    Cap,
-    /// As Weir does by default.
-    Weir,
-}
-
-impl Means {
-    /// All, in the order in which they are tried.
-    pub(super) const ALL: [Self; 3] = [Self::Without, Self::Cap, Self::Weir];
-
-    /// What it is called on the page.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Without => "without",
-            Self::Cap => "Weir, cap alone",
-            Self::Weir => "Weir",
-        }
-    }
-
-    /// Its name, as in identifiers.
-    pub(super) const fn key(self) -> &'static str {
-        match self {
-            Self::Without => "without",
-            Self::Cap => "cap",
-            Self::Weir => "weir",
-        }
-    }
-}
-
 impl Shares {
     pub(super) fn seconds(&self, quick: bool) -> u64 {
         let (repetitions, seconds) = runs(quick);
@@ -90,8 +57,9 @@ impl Shares {
         for setting in self.settings {
             trial.say(&format!("{} {} routers, {}", setting.loads.len(), kind.name(), setting.key));
             let kinds = vec![kind; setting.loads.len()];
-            let name = "xtc-figure".to_owned();
-            let mut lab = HeldLab::up(Plan { name, kinds, mtu: MTU_TCP, sampling: SAMPLING })?;
+            let (name, shape) = ("xtc-figure".to_owned(), Shape::Beside);
+            let plan = Plan { name, shape, kinds, mtu: MTU_TCP, sampling: SAMPLING };
+            let mut lab = HeldLab::up(plan)?;
             let loads = setting.loads.iter().map(|sent| match sent {
                 Sent::Flood => Load::Udp(None),
                 Sent::Tcp(connections) => Load::Tcp(*connections),
@@ -119,10 +87,8 @@ impl Shares {
         let mut seen = vec![without];
         for (configuration, parts) in setting.configurations {
             let wanted = shares(all, parts);
-            for (means, controller) in
-                [(Means::Cap, ControllerKind::FeedForward), (Means::Weir, ControllerKind::Combined)]
-            {
-                lab.hold_all(controller, &wanted)?;
+            for means in Means::HELD {
+                means.controller().map_or(Ok(()), |by| lab.hold_all(by, &wanted))?;
                 lab.watch_all(SETTLE)?;
                 let of = self.windows(lab, configuration, means, wanted.clone(), count, quick)?;
                 seen.push(of);
@@ -151,7 +117,7 @@ impl Shares {
         }
         if self.probed {
             for router in 0..count {
-                let (_, probed) = probing(lab, router, |lab| lab.watch_all(samples))?;
+                let (_, probed) = probing(lab, router, Way::Own, |lab| lab.watch_all(samples))?;
                 times_s.push(probed.times_s);
             }
         }

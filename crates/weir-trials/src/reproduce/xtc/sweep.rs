@@ -9,8 +9,8 @@ use weir_units::{CpuShare, PacketRate};
 
 use super::{BESIDE_LAB_S, Flow};
 use crate::routers::{
-    Contender, Disturbance, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, capacity, hold,
-    probing,
+    Contender, Disturbance, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, Way, capacity,
+    hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -86,7 +86,7 @@ impl Sweep {
                 let run = Run { contender: *contender, percent: *percent, set_point };
                 let work = |lab: &mut RouterLab| self.held(lab, &known, &run, quick);
                 let (held, probed) = if self.is_probed() {
-                    let (held, probed) = probing(lab, 0, work)?;
+                    let (held, probed) = probing(lab, 0, Way::Own, work)?;
                     (held, Some(probed))
                 } else {
                     (work(lab)?, None)

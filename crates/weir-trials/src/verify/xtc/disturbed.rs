@@ -86,7 +86,7 @@ enum Disturber {
 impl Disturber {
     /// Of a lab that is up, whose router is of that kind; nothing yet.
     fn of(kind: Kind, lab: &impl Crossed) -> Result<Self, TrialError> {
-        let namespace = lab.namespace("vr1");
+        let namespace = lab.plan().namespace("vr1");
         Ok(match kind {
             Kind::Process => {
                 let gone = || TrialError::Node(format!("{namespace}: its process is gone"));

@@ -15,7 +15,7 @@ use super::Row;
 use super::figures;
 use crate::routers::{
     Contender, Crossed, Kind, Known, LeastCap, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken,
-    Traffic, capacity, hold, probing,
+    Traffic, Way, capacity, hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -127,7 +127,7 @@ impl Bench {
             let mut seen = Vec::new();
             for percent in points {
                 let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
-                let (_, probed) = probing(lab, 0, |lab| {
+                let (_, probed) = probing(lab, 0, Way::Own, |lab| {
                     let mut on = Loop::begin(lab, 0)?;
                     let (range, start) = (on.range()?, on.range()?.most());
                     let config = FeedForwardConfig::new(range);

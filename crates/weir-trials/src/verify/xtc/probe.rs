@@ -2,13 +2,13 @@
 //! A probe of 0.1 kp/s through a router that is held, beside TCP and beside a UDP flood: how long
 //! it takes there and back, and how many fail.
 
-use weir_result::{Bound, Claim, Rule, Series};
+use weir_result::{Bound, Claim, Rule};
 use weir_units::{Nanos, PacketRate};
 
 use super::Row;
 use super::combined::{SETTLE, capacity};
 use super::held::Bench;
-use crate::routers::{HeldLab, Probed, SAMPLING, probing};
+use crate::routers::{HeldLab, Probed, SAMPLING, Way, probing};
 use crate::{Trial, TrialError};
 
 /// Shows the row on bench number `BENCH`.
@@ -46,7 +46,7 @@ fn run(bench: &Bench, points: &[u64], samples: usize) -> Result<Vec<(u64, Probed
             let set_point = PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
             lab.hold(0, set_point)?;
             lab.watch(0, SETTLE)?;
-            let (_, probed) = probing(lab, 0, |lab| lab.watch(0, samples))?;
+            let (_, probed) = probing(lab, 0, Way::Own, |lab| lab.watch(0, samples))?;
             seen.push((*percent, probed));
         }
         Ok(seen)
@@ -62,7 +62,7 @@ fn judge(
     probed: &Probed,
 ) -> Result<(), TrialError> {
     let id = |part: &str| row.id(&format!("{}/{percent}%/{part}", bench.name()));
-    keep(trial, &id, probed)?;
+    probed.keep(trial, &row.id(&format!("{}/{percent}%", bench.name())))?;
     let who = format!("{} at {percent} %", bench.name());
     let came_back = Claim::new(
         id("came-back"),
@@ -96,8 +96,7 @@ fn tell(
     percent: u64,
     probed: &Probed,
 ) -> Result<(), TrialError> {
-    let id = |part: &str| row.id(&format!("alone/{}/{percent}%/{part}", bench.name()));
-    keep(trial, &id, probed)?;
+    probed.keep(trial, &row.id(&format!("alone/{}/{percent}%", bench.name())))?;
     let (failed, due) = (probed.failed(), probed.due);
     let text = format!(
         "{}: cap alone at {percent} %: {:.2} ms on average, {failed} of {due} failed; the text: 14 \
@@ -107,26 +106,5 @@ fn tell(
     );
     trial.say(&format!("{} {text}", bench.name()));
     trial.result.add_note(format!("{} {text}", bench.name()));
-    Ok(())
-}
-
-fn keep(
-    trial: &mut Trial<'_>,
-    id: &dyn Fn(&str) -> String,
-    probed: &Probed,
-) -> Result<(), TrialError> {
-    if !probed.times_s.is_empty() {
-        trial.keep(&id("times"), Series::unordered("s", probed.times_s.clone()))?;
-    }
-    let answered = probed.due.saturating_sub(probed.failed());
-    let counts = [
-        ("due", probed.due),
-        ("failed", probed.failed()),
-        ("unsent", probed.unsent),
-        ("answered", answered),
-    ];
-    for (name, count) in counts {
-        trial.keep(&id(name), Series::count("packet", count))?;
-    }
     Ok(())
 }

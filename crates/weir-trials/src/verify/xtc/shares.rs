@@ -11,7 +11,7 @@ use weir_result::{Bound, Claim, Rule, Series};
 
 use super::Row;
 use super::combined::SETTLE;
-use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Traffic, shares};
+use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Shape, Traffic, shares};
 use crate::{Trial, TrialError};
 
 /// Shows row 6.
@@ -150,8 +150,8 @@ fn hold(lab: &mut HeldLab, parts: &[u32], all: f64) -> Result<Shared, TrialError
 }
 
 fn plan(name: &str, routers: usize) -> Plan {
-    let kinds = vec![Kind::Process; routers];
-    Plan { name: name.to_owned(), kinds, mtu: MTU_TCP, sampling: SAMPLING }
+    let (kinds, shape) = (vec![Kind::Process; routers], Shape::Beside);
+    Plan { name: name.to_owned(), shape, kinds, mtu: MTU_TCP, sampling: SAMPLING }
 }
 
 fn keep_rates(trial: &mut Trial<'_>, id: &str, rates: &[f64]) -> Result<(), TrialError> {
