@@ -7,6 +7,7 @@
 //! training or an XTC instance says. In a `HeldLab` running nodes hold the routers, limits at
 //! ingress and all. `Traffic` flows while something is done with either.
 
+mod chain;
 mod contender;
 pub mod disturbance;
 pub mod forward;
@@ -27,6 +28,7 @@ use weir_policy::ControllerKind;
 
 use crate::TrialError;
 
+pub(crate) use chain::{Chain, HOPS, Run, Tried, prefix};
 pub use contender::{Contender, LeastCap};
 pub(crate) use contender::{Known, hold};
 pub(crate) use disturbance::Disturbance;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! XTC: a packet rate for every router, held by feedback.
 
+mod chain;
 mod changes;
 mod combined;
 mod disturbed;
@@ -13,8 +14,6 @@ mod probe;
 mod shares;
 mod training;
 mod xen;
-
-use weir_result::{Bound, Claim, Rule, Series};
 
 use super::{Row, Show, Table};
 use crate::{Trial, TrialError};
@@ -42,9 +41,7 @@ const ROWS: &[Row] = &[
     row(6, "six TCP routers share in proportion to their set-points", shares::proportions),
     row(7, "a UDP flood beside TCP takes nothing from it", shares::coexistence),
     row(8, "one flow gets as much as ten", shares::fairness),
-    row(9, "a chain of three nodes loses and delays no more at its end", |trial, row| {
-        not_built(trial, row, "three nodes with XTC in a row")
-    }),
+    row(9, "a chain of three nodes loses and delays no more at its end", chain::show),
     row(10, "1000 instances at 10 Hz cost a twentieth of a core", load::show),
     Row {
         correctness: true,
@@ -73,14 +70,6 @@ fn needs_root(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let skipped = format!("SKIPPED {}: needs root", row.id(""));
     trial.say(&skipped);
     Err(TrialError::Missing { what: row.id(""), needs: "root".to_owned() })
-}
-
-/// A requirement that nothing shows yet: it fails, and says what is missing.
-fn not_built(trial: &mut Trial<'_>, row: &Row, missing: &str) -> Result<(), TrialError> {
-    let name = row.id("built");
-    let why = format!("not built: {missing}");
-    trial.keep(&name, Series::count("1", 0))?;
-    trial.judge(Claim::new(&name, why, Rule::Sum, Bound::equal(1.0)).of(&[&name])).map(drop)
 }
 
 #[cfg(test)]

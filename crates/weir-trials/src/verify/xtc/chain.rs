@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A flow through three routers one behind the other, each held by a running node at the same rate,
+//! less than what is offered: the first drops what is too much, and the others lose and delay no
+//! more (row 9, Fig. 20 of the text).
+//!
+//! As in the text, round trips are means of a probe that comes with the flow, and what is seen at a
+//! hop is what happened up to there. Loss is that of the flow itself, counted to the packet, and of
+//! a probe by a way of its own: a probe of 100 packets a second that shares the flow's loss of a
+//! half would tell that to 5 points. Without XTC, and by the caps alone, is shown beside it.
+
+use weir_result::{Bound, Claim, Rule, Series};
+
+use super::Row;
+use crate::routers::{Chain, Means, Run, Tried};
+use crate::{Trial, TrialError};
+
+/// Shows the row.
+pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
+    super::needs_root(trial, row)?;
+    let tried = Chain::of(trial.quick).run(trial)?;
+    tried.keep(trial, &format!("{}/", row.id("")))?;
+    judge(trial, row, &tried)
+}
+
+fn judge(trial: &mut Trial<'_>, row: &Row, tried: &Tried) -> Result<(), TrialError> {
+    let of = |value: &dyn Fn(&Run) -> f64| tried.held(Means::Weir).map(value).collect();
+    let decisions = |run: &Run, hop: usize| run.decisions.get(hop).map_or(0, Vec::len) as u64;
+    let series: [(&str, &str, Vec<f64>); 9] = [
+        ("came", "packet/s", of(&|run| run.came)),
+        ("set-points", "packet/s", of(&|run| run.set_point)),
+        ("delivered", "packet/s", of(&Run::delivered)),
+        ("flow-apart", "1", of(&|run| (run.lost(SECOND) - run.lost(THIRD)).abs())),
+        ("probes-apart", "1", of(&|run| (own_loss(run, SECOND) - own_loss(run, THIRD)).abs())),
+        ("round-trips-2", "s", of(&|run| round_trip(run, SECOND))),
+        ("round-trips-3", "s", of(&|run| round_trip(run, THIRD))),
+        ("decisions-2", "1", of(&|run| crate::float(decisions(run, SECOND)))),
+        ("decisions-3", "1", of(&|run| crate::float(decisions(run, THIRD)))),
+    ];
+    for (name, unit, values) in series {
+        trial.keep(&row.id(name), Series::unordered(unit, values))?;
+    }
+    let mut judge = |part: &str, text: &str, rule: Rule, bound: Bound, of: &[&str]| {
+        let of: Vec<String> = of.iter().map(|name| row.id(name)).collect();
+        trial.judge(Claim::new(row.id(part), text, rule, bound).of(&of)).map(drop)
+    };
+    let text = "what comes, by the set-point";
+    judge("offered", text, Rule::LeastRatio, Bound::at_least(1.2), &["came", "set-points"])?;
+    let text = "what the third router forwards, by the set-point";
+    let of = ["delivered", "set-points"];
+    judge("held", text, Rule::LeastRatio, Bound::at_least(0.95), &of)?;
+    let text = "loss of the flow up to the second and up to the third hop: apart";
+    judge("flow-loss", text, Rule::Max, Bound::at_most(POINT), &["flow-apart"])?;
+    let text = "loss of probes by a way of their own, second and third hop: apart";
+    judge("probe-loss", text, Rule::Max, Bound::at_most(POINT), &["probes-apart"])?;
+    let text = "mean round trip beside the flow to the third hop, by that to the second";
+    let of = ["round-trips-3", "round-trips-2"];
+    judge("round-trip", text, Rule::GreatestRatio, Bound::at_most(1.1), &of)?;
+    let text = "decisions in the log of the second and of the third hop";
+    judge("logs", text, Rule::Min, Bound::at_least(1.0), &["decisions-2", "decisions-3"])
+}
+
+fn own_loss(run: &Run, hop: usize) -> f64 {
+    run.probed.get(hop).map_or(1.0, |[own, _]| own.loss())
+}
+
+fn round_trip(run: &Run, hop: usize) -> f64 {
+    run.probed.get(hop).map_or(0.0, |[_, flow]| crate::mean(&flow.times_s))
+}
+
+/// The places of the second and third hop.
+const SECOND: usize = 1;
+const THIRD: usize = 2;
+
+/// Of all that comes.
+const POINT: f64 = 0.01;
