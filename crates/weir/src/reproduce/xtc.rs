@@ -15,10 +15,10 @@ use super::{ALL, REPORT, is_interruption, results, told};
 use crate::output::{Output, origin, print};
 use crate::{Failure, Usage};
 
-/// Packet rates held by feedback: fig3 to fig18, table1, table2.
+/// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
 #[derive(Debug, Args)]
 pub(crate) struct Xtc {
-    /// fig3 to fig18, table1, table2; all of them; report: a page of the results
+    /// fig3 to fig18, fig20, table1, table2; all of them; report: a page of the results
     figure: String,
     /// What the router is: process or namespace
     #[arg(long, value_name = "KIND", default_value = "process", value_parser = kind)]

@@ -39,6 +39,7 @@ pub fn draw(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>, 
         Made::Residuals => residuals(figure, result),
         Made::Sweep(sweep) => by_set_point(figure, sweep, result),
         Made::Shares(shares) => by_router(figure, shares, result),
+        Made::Chain => super::chain::draw(figure.title, result),
     }
 }
 
@@ -175,6 +176,6 @@ pub(super) fn samples<'r>(result: &'r ResultFile, name: &str) -> &'r [f64] {
     result.series().get(name).map_or(&[], |series| &series.samples)
 }
 
-fn axis(name: &str, unit: &str) -> (String, String) {
+pub(super) fn axis(name: &str, unit: &str) -> (String, String) {
     (name.to_owned(), unit.to_owned())
 }

@@ -6,6 +6,7 @@
 //! the router forwards of a flood, so that there is a cap threshold as there, and rates are told in
 //! parts of what the router forwards of a load with its largest cap: its capacity.
 
+mod chain;
 pub mod draw;
 pub mod figures;
 pub mod page;
@@ -22,13 +23,14 @@ use std::time::Duration;
 use figures::Made;
 use weir_units::PacketRate;
 
-use crate::routers::{Kind, Load, Plan, RouterLab, Traffic, capacity};
+use crate::routers::{Chain, Kind, Load, Plan, RouterLab, Traffic, capacity};
 use crate::{Trial, TrialError};
 
 /// Makes a figure on a router of that kind. Series are named as [`page`] reads them.
 ///
 /// # Errors
-/// Not root; the lab could not be built, traffic could not flow, no model follows.
+/// Not root; the lab could not be built, traffic could not flow, no model follows; the figure is of
+/// routers of another kind.
 pub fn run(trial: &mut Trial<'_>, figure: &Figure, kind: Kind) -> Result<(), TrialError> {
     if !weir_host::process::is_root() {
         let (what, needs) = (figure.name.to_owned(), "root".to_owned());
@@ -39,6 +41,7 @@ pub fn run(trial: &mut Trial<'_>, figure: &Figure, kind: Kind) -> Result<(), Tri
         Made::Residuals => training::residuals(trial, kind),
         Made::Sweep(sweep) => sweep.run(trial, kind),
         Made::Shares(shares) => shares.run(trial, kind),
+        Made::Chain => chain::run(trial, kind),
     }
 }
 
@@ -50,6 +53,7 @@ pub fn length(figure: &Figure, quick: bool) -> Duration {
         Made::Residuals => training::residual_seconds(quick),
         Made::Sweep(sweep) => sweep.seconds(quick),
         Made::Shares(shares) => shares.seconds(quick),
+        Made::Chain => Chain::of(quick).seconds(),
     };
     Duration::from_secs(seconds)
 }

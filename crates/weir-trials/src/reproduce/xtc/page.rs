@@ -97,6 +97,7 @@ pub fn table(figure: &Figure, result: &ResultFile) -> String {
             let of = |setting| by_router(shares, setting, result);
             shares.settings.iter().map(of).collect()
         }
+        Made::Chain => super::chain::table(result),
     }
 }
 
@@ -335,11 +336,11 @@ impl Metric {
 }
 
 /// In a cell of what was not measured.
-fn nothing() -> String {
+pub(super) fn nothing() -> String {
     "–".to_owned()
 }
 
-fn kpps(rate: f64) -> String {
+pub(super) fn kpps(rate: f64) -> String {
     format!("{:.2} kp/s", rate / 1e3)
 }
 
@@ -374,9 +375,8 @@ flow of 100 kp/s nearly filled its router; here *the flow* is seven tenths of wh
 forwards of a flood, and set-points are in percent of what it forwards of the load with its largest
 cap. Samples are a second, as there; runs are 60 s in place of 120 s, of which the first 10 s are
 not judged; 8 and 3 s with `--quick`. Where six or two routers are held, a running node holds them
-through its API with samples of 100 ms, by Weir's controllers alone.
-
-Not made: Figure 20, the chain of three nodes. Figures 1, 2 and 19 are drawings.
+through its API with samples of 100 ms, by Weir's controllers alone; so do three nodes with a router
+each for Figure 20. Figures 1, 2 and 19 are drawings.
 
 This page is generated: `weir reproduce xtc all`, then `weir reproduce xtc report`.
 ";

@@ -80,6 +80,36 @@ fn the_text_s_table_stands_beside_ours() {
     assert!(table.contains("threshold 50 %"), "{table}");
 }
 
+#[test]
+fn each_hop_tells_its_loss_and_its_times() {
+    let hop = |name: &'static str| {
+        [
+            (format!("{name}/flow/times"), "s", vec![0.010, 0.014]),
+            (format!("{name}/flow/due"), "packet", vec![4.0]),
+            (format!("{name}/flow/failed"), "packet", vec![2.0]),
+            (format!("{name}/own/times"), "s", vec![0.001; 4]),
+            (format!("{name}/own/due"), "packet", vec![4.0]),
+            (format!("{name}/own/failed"), "packet", vec![0.0]),
+        ]
+    };
+    let mut series = vec![
+        ("50%/weir/came".to_owned(), "packet/s", vec![20_000.0]),
+        ("50%/weir/set-point".to_owned(), "packet/s", vec![10_000.0]),
+        ("50%/weir/forwarded".to_owned(), "packet/s", vec![10_000.0, 9_900.0, 9_900.0]),
+    ];
+    series.extend(["50%/weir/hop1", "50%/weir/hop2"].into_iter().flat_map(hop));
+    let series: Vec<(&str, &str, &[f64])> =
+        series.iter().map(|(name, unit, of)| (name.as_str(), *unit, of.as_slice())).collect();
+    let result = result(&series);
+    let table = page::table(figure("fig20").unwrap(), &result);
+    let row = "| 50 %, 10.00 kp/s | vr2 | – | – | 50.5 %; 50.0 %, 12.00 ms; 0.0 %, 1.00 ms |";
+    assert!(table.contains(row), "{table}");
+    assert!(table.contains("| vr3 | – | – | – |"), "nothing was measured there: {table}");
+    let drawn = draw::draw(figure("fig20").unwrap(), &result).unwrap();
+    let names: Vec<&str> = drawn.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["loss-weir", "rtt-weir"]);
+}
+
 /// Goal: a figure of which nothing was measured is an error, no empty picture and no panic.
 #[test]
 fn nothing_to_draw_is_told() {
