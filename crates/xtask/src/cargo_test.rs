@@ -17,6 +17,9 @@ use crate::command;
 /// longest silence of a run that holds is its build: about ten minutes on two processors.
 const SILENCE: Duration = Duration::from_secs(1500);
 
+/// More that fail at once are no accident.
+const UNSTEADY_MAX: usize = 3;
+
 /// As proptest reads it.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
@@ -31,6 +34,14 @@ pub(crate) struct Summary {
     pub(crate) skipped: Vec<String>,
     /// Suites whose closing line was seen.
     pub(crate) suites: u64,
+    /// Suites that were begun: one that crashes has no closing line.
+    begun: u64,
+    /// Those that failed, by name.
+    failures: Vec<String>,
+    /// Those that held, by name.
+    held: Vec<String>,
+    /// Those that failed beside others and held alone.
+    unsteady: Vec<String>,
 }
 
 impl Summary {
@@ -38,6 +49,12 @@ impl Summary {
     pub(crate) fn add_line(&mut self, line: &str) {
         if let Some(reason) = line.trim_start().strip_prefix("SKIPPED ") {
             self.skipped.push(reason.trim().to_string());
+        } else if is_beginning(line) {
+            self.begun += 1;
+        } else if let Some(name) = named(line, " ... FAILED") {
+            self.failures.push(name.to_owned());
+        } else if let Some(name) = named(line, " ... ok") {
+            self.held.push(name.to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             self.suites += 1;
             self.passed += number_before(rest, " passed");
@@ -48,6 +65,26 @@ impl Summary {
             // Not among the passed in the closing line; see `close`.
             self.passed += 1;
         }
+    }
+
+    /// Whether what failed may have lacked a processor beside others: a few tests, and no suite
+    /// that crashed.
+    fn may_be_unsteady(&self) -> bool {
+        let few = 1..=UNSTEADY_MAX;
+        few.contains(&self.failures.len())
+            && self.failed == self.failures.len() as u64
+            && self.begun == self.suites
+    }
+
+    /// Takes a second run into account, of those alone that failed. Whether all of them held.
+    fn hold_alone(&mut self, alone: &Self) -> bool {
+        let all = self.failures.iter().all(|name| alone.held.contains(name));
+        let held = all && alone.failed == 0 && alone.begun == alone.suites;
+        if held {
+            self.unsteady = std::mem::take(&mut self.failures);
+            self.passed += std::mem::take(&mut self.failed);
+        }
+        held
     }
 
     /// Cargo counted the skipped among the passed.
@@ -65,13 +102,25 @@ impl fmt::Display for Summary {
 
 /// All tests of the workspace, all suites even when one fails. Those that draw their cases draw the
 /// same each time, so that what fails is the change and can be made again; `cargo test` draws anew.
+/// A few that fail are made again alone, since many judge time on a machine that has two processors
+/// for all of them; what holds then does not fail the run, and is named at its end.
 pub(crate) fn all() -> (Summary, Result<(), String>) {
     let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(["--", "--show-output"]);
     if std::env::var_os(SEED).is_none() {
         command.env(SEED, "1");
     }
-    counted(&mut command)
+    let (mut summary, outcome) = counted(&mut command);
+    if outcome.is_ok() || !summary.may_be_unsteady() {
+        return (summary, outcome);
+    }
+    println!("\nwhat failed is made again, alone");
+    let mut command = command::cargo(&["test", "--workspace", "--lib", "--bins", "--tests"]);
+    command.args(["--", "--show-output", "--test-threads", "1", "--exact"]);
+    let (alone, again) = counted(command.args(&summary.failures));
+    let held = again.is_ok() && summary.hold_alone(&alone);
+    let outcome = if held { Ok(()) } else { outcome };
+    (summary, outcome)
 }
 
 /// `cargo test` with these arguments, and the summary.
@@ -93,6 +142,14 @@ pub(crate) fn report(summary: &Summary) {
         for skipped in &summary.skipped {
             println!("***   SKIPPED {skipped}");
         }
+    }
+    if !summary.unsteady.is_empty() {
+        println!("\n*** {} UNSTEADY, failed beside others and held alone:", summary.unsteady.len());
+        summary.unsteady.iter().for_each(|name| println!("***   {name}"));
+    }
+    if !summary.failures.is_empty() {
+        println!("\n*** {} FAILED:", summary.failures.len());
+        summary.failures.iter().for_each(|name| println!("***   {name}"));
     }
     println!("\n{summary}");
 }
@@ -177,6 +234,18 @@ fn end(pid: u32) {
     }
 }
 
+/// `running 12 tests`, as a suite begins.
+fn is_beginning(line: &str) -> bool {
+    let words: Vec<&str> = line.split(' ').collect();
+    matches!(words[..], ["running", count, "test" | "tests"] if count.parse::<u64>().is_ok())
+}
+
+/// The name in `test NAME ... FAILED`, where that is what it came to.
+fn named<'l>(line: &'l str, came_to: &str) -> Option<&'l str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(came_to)?;
+    Some(name.strip_suffix(" - should panic").unwrap_or(name))
+}
+
 /// The number that ends right before `label`; 0 if there is none.
 fn number_before(text: &str, label: &str) -> u64 {
     let Some(end) = text.find(label) else { return 0 };
@@ -225,5 +294,57 @@ test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert_eq!((summary.passed, summary.failed, summary.suites), (6, 2, 2));
         assert_eq!(summary.skipped, ["b: ignored, needs a second machine", "c: not root"]);
         assert_eq!(summary.to_string(), "6 passed, 2 failed, 2 skipped");
+    }
+
+    /// A run of one suite with these lines between its first and its last.
+    fn run(lines: &str, closing: &str) -> Summary {
+        let mut summary = Summary::default();
+        let output = format!("running 2 tests\n{lines}\n{closing}");
+        output.lines().for_each(|line| summary.add_line(line));
+        summary.close();
+        summary
+    }
+
+    #[test]
+    fn what_holds_alone_is_unsteady_and_said() {
+        let mut summary =
+            run("test a::b ... FAILED\ntest c ... ok", "test result: FAILED. 1 passed; 1 failed;");
+        assert!(summary.may_be_unsteady());
+        let alone = run("test a::b ... ok", "test result: ok. 1 passed; 0 failed;");
+        assert!(summary.hold_alone(&alone));
+        assert_eq!(summary.to_string(), "2 passed, 0 failed, 0 skipped");
+        assert_eq!((summary.unsteady, summary.failures), (vec!["a::b".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_test_of_the_same_name_elsewhere_stands_for_no_other() {
+        let lines = "test x ... FAILED\ntest src/lib.rs - f (line 3) ... FAILED";
+        let mut summary = run(lines, "test result: FAILED. 0 passed; 2 failed;");
+        let twice = run("test x ... ok\ntest x ... ok", "test result: ok. 2 passed; 0 failed;");
+        assert!(summary.may_be_unsteady() && !summary.hold_alone(&twice));
+    }
+
+    #[test]
+    fn what_fails_again_or_is_not_found_has_failed() {
+        let failed = || run("test a - should panic ... FAILED", "test result: FAILED. 1 failed;");
+        assert_eq!(failed().failures, ["a"]);
+        for alone in [
+            run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;"),
+            run("", "test result: ok. 0 passed; 0 failed;"),
+            run("test a ... ok", ""),
+        ] {
+            let mut summary = failed();
+            assert!(!summary.hold_alone(&alone), "{alone:?}");
+            assert_eq!((summary.failed, summary.failures.len()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn many_failures_or_a_crash_are_no_accident() {
+        let many = "test a ... FAILED\n".repeat(UNSTEADY_MAX + 1);
+        assert!(!run(&many, "test result: FAILED. 0 passed; 4 failed;").may_be_unsteady());
+        assert!(!run("test a ... FAILED", "").may_be_unsteady(), "no closing line");
+        assert!(!run("test a ... ok", "test result: ok. 2 passed; 0 failed;").may_be_unsteady());
+        assert!(!is_beginning("running away tests"));
     }
 }
