@@ -187,9 +187,9 @@ mod tests {
         println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
         // A busy machine may keep the generator from its processor.
         assert!((10_000.0..22_000.0).contains(&offered), "{offered}");
-        // The limit's bucket was full when the second began.
-        let most = 5_001.0 + crate::float(weir_policy::Share::BURST_PACKETS);
-        assert!((4_500.0..=most).contains(&forwarded), "{forwarded}");
+        // What was let in before the limit may be forwarded after it: the router's thread waits for
+        // its processor, too.
+        assert!((4_500.0..5_500.0).contains(&forwarded), "{forwarded}");
         assert_eq!(flowed.metered, flowed.arrived().collect::<Vec<u64>>());
         let threads = weir_host::cap::napi::threads_named("i1");
         assert!(!threads.is_empty() && netns::exists("xtc-test-namespace-vr1"));

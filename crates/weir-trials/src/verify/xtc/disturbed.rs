@@ -286,7 +286,7 @@ fn judge_roomy(
     let none = seen.said.iter().filter(|decision| says_so(decision)).count() as u64;
     let mut judge = Judge { trial, kind: bench.kind.name() };
     let text = "combined: decisions that find no room where the ceiling has some";
-    judge.one(id("none"), text, Rule::Sum, Bound::at_most(0.0), Series::count("1", none))?;
+    judge.one(id("none"), text, Rule::Sum, Bound::equal(0.0), Series::count("1", none))?;
     let text = "combined: rate beside the set-point in any sample, with room";
     let off = Series::sampled("1", 0.1, off);
     judge.one(id("error"), text, Rule::Max, Bound::at_most(ERROR), off)
@@ -314,7 +314,7 @@ fn judge_tight(
     judge.one(id("short"), text, Rule::Sum, Bound::at_least(SHORT_LEAST), series)?;
     let unsaid = Series::count("1", short - said);
     let text = "combined: of these, such that the log does not say why";
-    judge.one(id("unsaid"), text, Rule::Sum, Bound::at_most(0.0), unsaid)
+    judge.one(id("unsaid"), text, Rule::Sum, Bound::equal(0.0), unsaid)
 }
 
 /// Keeps and tells a stage; its name, and how far each sample is off.
