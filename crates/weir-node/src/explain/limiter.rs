@@ -144,13 +144,18 @@ impl Scene<'_> {
         direction: Direction,
         full: Threshold,
     ) -> Option<(Limiter, String)> {
-        let held = self.flow(id, direction).held_pps?;
+        // As it is now: what held before a change explains nothing any more.
+        let status = self.after.vifs.get(id.0 as usize)?;
+        let status = if direction == Direction::Send { &status.send } else { &status.receive };
+        let held = status.held_pps?;
         let router = self.policy[id].router?;
         let members = self.policy.vifs().filter(|(_, vif)| vif.router == Some(router));
         let packets = members.map(|(vif, _)| self.flow(vif, direction).got.packets).sum();
         let (got, name) = (self.per_second(packets), &self.policy[router].name);
         let because = || format!("XTC holds router {name}: {got} of {held} packets a second");
-        full.is(got, held).then(|| (Limiter::RouterHeld, because()))
+        // Above it, it was raised or lowered meanwhile.
+        let holds = full.is(got, held) && got.saturating_mul(20) <= held.saturating_mul(21);
+        holds.then(|| (Limiter::RouterHeld, because()))
     }
 
     /// Vifs on the port of `id`: limits of routers and slices hold on each port.

@@ -35,8 +35,12 @@ impl Scene<'_> {
             Limiter::SliceRate => vec![set("slice", slice, rate)],
             Limiter::VifPackets => vec![set("vif", &vif.name, packets)],
             Limiter::RouterPackets => vec![set("router", router, packets)],
+            // One rate for all its vifs.
             Limiter::RouterHeld => {
-                file(format!("weir xtc set {router} --set-point {wants_pps}pps"))
+                let members = self.policy.vifs().filter(|(_, other)| other.router == vif.router);
+                let all = members.map(|(one, _)| self.flow(one, direction).offered.packets).sum();
+                let all_pps = rounded(self.per_second(all));
+                file(format!("weir xtc set {router} --set-point {all_pps}pps"))
             }
             Limiter::SlicePackets => vec![set("slice", slice, packets)],
             Limiter::Guarantee | Limiter::Port => self.of_port(id, direction, others, &set),

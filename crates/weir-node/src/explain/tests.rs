@@ -260,6 +260,16 @@ fn the_rate_at_which_a_router_is_held_is_named() {
         assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
         assert!(side.remedies[0].what.starts_with("weir xtc set r1 --set-point "));
     }
+    // The rate is that of all its vifs, and so is what would do.
+    let mut shared = policy();
+    shared.vifs[1].router = shared.vifs[0].router;
+    let pair = [all_drop(8_000, 1_500), all_drop(7_000, 1_500), quiet()];
+    let side = scene(&shared, pair, held);
+    assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
+    assert_eq!(side.remedies[0].what, "weir xtc set r1 --set-point 15000pps");
+    // More than it is held at now is of before.
+    let before = scene(&policy(), [all_drop(9_000, 4_000), quiet(), quiet()], held);
+    assert_ne!(before.limiter, Limiter::RouterHeld, "{}", before.because);
     let less = told(1_000, 1_000, &[]);
     assert_eq!(scene(&policy(), [less, quiet(), quiet()], held).limiter, Limiter::Demand);
     // Its own limit dropped it, far below the rate at which the router is held.
