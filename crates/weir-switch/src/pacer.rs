@@ -213,7 +213,8 @@ fn idle_burst(rate: u64) -> u64 {
 /// takes to lose nothing by waking up late where packets are far between. Less would leave routers
 /// below their rates on a machine whose host takes its processors away for milliseconds.
 fn late_burst(rate: u64) -> u64 {
-    (rate / 100).max(4)
+    // And what was nearly due when the 10 ms began.
+    rate.div_ceil(100).max(4) + 1
 }
 
 /// From one turn of a worker to the next, for pacers alone: with one for each packet it would never
@@ -294,6 +295,7 @@ mod tests {
             while rig.pop().is_some() {
                 rig.push(0);
             }
+            let mut all = 0;
             for tenth in 1..=20 {
                 let end = Instant::from_nanos(tenth * 100_000_000);
                 let away = Instant::from_nanos(tenth * 100_000_000 - 50_000_000);
@@ -313,7 +315,10 @@ mod tests {
                 }
                 let (due, turn) = (rate / 10, rate / 5000 + 1);
                 assert!(due.abs_diff(passed) <= turn, "{passed} of {due} behind {most}");
+                all += passed;
             }
+            let (due, turn) = (2 * rate, rate / 5000 + 1);
+            assert!(due.abs_diff(all) <= turn, "{all} of {due} in all, behind {most}");
         }
     }
 
@@ -324,9 +329,10 @@ mod tests {
         rig.now = Instant::from_nanos(5_000_000_000);
         rig.flood(0);
         assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 10);
-        // While somebody waits, 10 ms of lateness are made up for, and no more.
+        // While somebody waits, 10 ms of lateness are made up for and no more, with the packet that
+        // was nearly due when they began.
         rig.now += Nanos::from_millis(50);
-        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100);
+        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 101);
     }
 
     /// Goal: what a late worker left is for who waits, and no burst for later.
