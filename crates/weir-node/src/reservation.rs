@@ -56,7 +56,7 @@ pub(crate) const fn idle(node: &Node) -> Idle {
 }
 
 /// Waking up takes 5 to 50 µs: awake for so long before an instant, the worker is not late for it.
-const MARGIN: Nanos = Nanos::from_micros(50);
+pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 
 /// At 10 Mb/s frames of 1500 bytes come every 1.2 ms: from there on the worker is awake when the
 /// next one comes.

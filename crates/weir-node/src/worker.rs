@@ -185,7 +185,8 @@ impl Worker {
                 Ok(command) => self.obey(now, command, &mut waiter),
                 Err(TryRecvError::Empty) => {}
             }
-            due = turn.next;
+            // What a turn left to do at once was not due before it.
+            due = turn.next.max(now);
             if turn.moved == 0 {
                 waiter.wait(now, turn.next);
             } else {
@@ -245,7 +246,11 @@ impl Worker {
             self.next_upkeep = now + UPKEEP_INTERVAL;
             self.keep_up(now, &mut turn);
         }
-        turn.next = turn.next.min(self.switch.next_event().unwrap_or(Instant::FAR_FUTURE));
+        let scheduled = self.switch.next_scheduled().unwrap_or(Instant::FAR_FUTURE);
+        // Nobody is awake early for a limit of packets: it makes up for what is late.
+        let paced =
+            self.switch.next_paced().map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
+        turn.next = turn.next.min(scheduled).min(paced);
         self.busy_turns += u64::from(turn.moved > 0);
         turn
     }

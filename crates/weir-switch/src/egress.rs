@@ -101,14 +101,26 @@ impl Switch {
         Some(IfaceId(first + u32::try_from(word).unwrap_or(u32::MAX) * 64 + bit))
     }
 
-    /// When something is due: the least instant at which a tree may give a frame. `None` if
-    /// nothing is queued in any. Frames that only wait for a vif's device are [`Switch::ready`],
-    /// and have no instant. May change with every call of a method that takes `&mut self`.
+    /// When something is due: the lesser of [`Switch::next_scheduled`] and [`Switch::next_paced`].
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        let trees = self.trees.iter().map(crate::tree::Tree::next).min();
-        let least = trees.map(|next| next.min(self.limits.next()));
+        self.next_scheduled().into_iter().chain(self.next_paced()).min()
+    }
+
+    /// The least instant at which a tree may give a frame. `None` if nothing is queued in any.
+    /// Frames that only wait for a vif's device are [`Switch::ready`], and have no instant. May
+    /// change with every call of a method that takes `&mut self`.
+    #[must_use]
+    pub fn next_scheduled(&self) -> Option<Instant> {
+        let least = self.trees.iter().map(crate::tree::Tree::next).min();
         least.filter(|next| *next < Instant::FAR_FUTURE)
+    }
+
+    /// The least instant at which a router's limit may let a frame pass, on its grid: who looks a
+    /// little later loses nothing. `None` if nothing waits for a limit.
+    #[must_use]
+    pub fn next_paced(&self) -> Option<Instant> {
+        Some(self.limits.next()).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
     fn transmit_to_port<P: FramePool>(
