@@ -16,6 +16,7 @@ mod bench;
 mod cargo_test;
 mod ci;
 mod command;
+mod correctness;
 mod deb;
 mod fuzz;
 mod no_std;

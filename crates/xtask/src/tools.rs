@@ -31,12 +31,6 @@ pub(crate) fn weir(name: &str, arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The part of `weir verify` that judges correctness, not speed.
-pub(crate) fn verify_correctness() -> Result<(), String> {
-    build_weir()?;
-    run(Command::new(weir_path()).args(["verify", "first-light", "--correctness"]))
-}
-
 /// Runs the tests with `WEIR_BLESS=1`, under which a test that compares with a stored text writes
 /// it instead, and shows what changed. The commit says why each change is right.
 pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The part of `weir verify` that judges correctness, not speed, as continuous integration runs it.
+//!
+//! Its rows need a processor now and then. Where the machine's host takes them for a part of the
+//! time, what a limit or a guarantee lets through comes too late; then those cases are *not shown*,
+//! and said to be, as `weir conformance` does it. Claims that something is exact are judged all the
+//! same (docs/verify.md).
+
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::command::run;
+use crate::tools::{build_weir, weir_path};
+
+/// Runs it. `Some` says what was not shown, and why.
+pub(crate) fn check() -> Result<Option<String>, String> {
+    build_weir()?;
+    let (before, begun) = (stolen_s(), Instant::now());
+    let call = ["verify", "first-light", "--correctness"];
+    let Err(error) = run(Command::new(weir_path()).args(call)) else { return Ok(None) };
+    let lost = (stolen_s() - before) / begun.elapsed().as_secs_f64();
+    if lost < DISTURBED || !error.ends_with(CLAIMS_BROKEN) {
+        return Err(error);
+    }
+    let text = std::fs::read_to_string(RESULT).map_err(|error| format!("{RESULT}: {error}"))?;
+    let result = serde_json::from_str(&text).map_err(|error| format!("{RESULT}: {error}"))?;
+    let late = late(&result).ok_or(error)?;
+    Ok(Some(format!(
+        "the machine's host took {:.0} % of a processor's time; not shown: {}",
+        100.0 * lost,
+        late.join(", ")
+    )))
+}
+
+/// The names of the cases that do not hold, if all of them may have come too late.
+fn late(result: &Value) -> Option<Vec<String>> {
+    let mut late = Vec::new();
+    for case in result["cases"].as_array()?.iter().filter(|case| case["holds"] != true) {
+        let id = case["id"].as_str()?;
+        // A row holds if its parts do.
+        let Some((_, part)) = id.rsplit_once('/') else { continue };
+        if case["bound"]["op"] == "=" && !LATE.contains(&part) {
+            return None;
+        }
+        late.push(id.to_owned());
+    }
+    (!late.is_empty()).then_some(late)
+}
+
+/// What the host has taken of the processors so far, in the mean, in seconds; 0 where the kernel
+/// does not say.
+fn stolen_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let each = stat.lines().filter(|line| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let ticks: Vec<f64> = each
+        .map(|line| line.split(' ').nth(8).and_then(|word| word.parse().ok()).unwrap_or(0.0))
+        .collect();
+    let processors = u32::try_from(ticks.len().max(1)).map_or(1.0, f64::from);
+    // Ticks of 10 ms on all processors that Linux tells programs of.
+    ticks.iter().sum::<f64>() / processors / 100.0
+}
+
+/// The part of a processor's time above which the host is to blame for what is late.
+const DISTURBED: f64 = 0.05;
+
+/// The status of `weir verify` where something was judged and does not hold.
+const CLAIMS_BROKEN: &str = "exit status: 3";
+
+const RESULT: &str = "out/verify/first-light/result.json";
+
+/// Exact claims that may come too late: a ring that nobody empties overflows.
+const LATE: [&str; 3] = ["lost", "blocked", "device"];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn case(id: &str, op: &str, holds: bool) -> Value {
+        json!({ "id": id, "bound": { "op": op, "value": 1 }, "holds": holds })
+    }
+
+    #[test]
+    fn what_is_exact_is_never_late() {
+        let row = case("first-light.10", "=", false);
+        let below = case("first-light.10/vlan/utilization", ">=", false);
+        let lost = case("first-light.10/vlan/lost", "=", false);
+        let order = case("first-light.10/vlan/order", "=", false);
+        let holds = case("first-light.10/vlan/named", "=", true);
+        let of = |cases: &[&Value]| late(&json!({ "cases": cases }));
+        assert_eq!(of(&[&row, &below, &lost, &holds]).map(|late| late.len()), Some(2));
+        assert_eq!(of(&[&row, &below, &order]), None);
+        assert_eq!(of(&[&row]), None, "a row whose parts all hold");
+        assert_eq!(late(&json!({})), None);
+    }
+}
