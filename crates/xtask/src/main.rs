@@ -21,6 +21,7 @@ mod deb;
 mod fuzz;
 mod no_std;
 mod picture;
+mod stolen;
 mod tidy;
 mod tools;
 mod web;

@@ -59,7 +59,9 @@ impl Drop for SetOnDrop<'_> {
 /// Whether this test may make namespaces; says so loudly if not.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = weir_host::process::is_root();
-    if !root {
+    if root {
+        println!("ON THE HOST {test}");
+    } else {
         println!("SKIPPED {test}: needs root for network namespaces");
     }
     root
