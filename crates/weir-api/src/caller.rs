@@ -152,8 +152,9 @@ impl Caller {
     /// Judges a change: an administrator may all, a tenant what is his, within his slice's grant.
     /// Whose token is gone by now, while his request was read or waited for its turn, nothing.
     pub(crate) fn may(&self, old: &Policy, new: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
-        self.owns(old, edits)?;
-        let Role::Tenant { slice } = self.known(old)?.role else { return Ok(()) };
+        let caller = self.known(old)?;
+        caller.owns_places(old, edits)?;
+        let Role::Tenant { slice } = caller.role else { return Ok(()) };
         let found = new.slices().find(|(_, one)| one.name == slice);
         found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
     }
@@ -167,12 +168,15 @@ impl Caller {
     /// Judges the undo of a change of his own: nobody has changed its places since, so that it
     /// leads back to what he was granted before, and only what it touches is looked at.
     pub(crate) fn owns(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
-        let caller = self.known(old)?;
-        if caller.slice().is_none() {
+        self.known(old)?.owns_places(old, edits)
+    }
+
+    fn owns_places(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
+        if self.slice().is_none() {
             return Ok(());
         }
         for edit in edits {
-            if !caller.sees_edit(old, edit) {
+            if !self.sees_edit(old, edit) {
                 let place = &edit.place;
                 let text = format!("there is no {} {:?}", place.table, place.name);
                 return Err(Refusal::new(RefusalKind::NotFound, text));

@@ -4,7 +4,7 @@
 //! A test that cannot run here (no root, no XDP, no namespaces) prints `SKIPPED name: reason` on a
 //! line of its own and returns. Cargo counts it as passed; here it counts as skipped, like an
 //! ignored one, and is named again at the end. One that has real packets or processes prints
-//! `ON THE HOST name`: it waits for a processor now and then, which the machine's own host may take.
+//! `ON THE HOST name`: it needs a processor now and then, which the machine's own host may take.
 
 use std::collections::BTreeSet;
 use std::fmt;

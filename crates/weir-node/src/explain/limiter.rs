@@ -5,11 +5,11 @@
 //! that it, its router or its slice reached · the port was full · the pool, the worker, the device
 //! behind it had no room · its queue is shorter than its bursts.
 
-use weir_policy::{Direction, Share, VifId};
+use weir_policy::{Direction, RouterId, Share, VifId};
 use weir_switch::Reason;
 
 use super::{Limiter, Scene};
-use crate::interval::Cause;
+use crate::interval::{Cause, Flow};
 use crate::status::{IfaceStatus, Status};
 
 impl Scene<'_> {
@@ -88,9 +88,10 @@ impl Scene<'_> {
             return None;
         }
         let reason = most(flow.dropped.get(&Cause::Limit))?;
-        let held = self.by_held(id, direction, NEARLY_FULL);
-        if reason == Reason::RouterPackets && held.is_some() {
-            return held;
+        if reason == Reason::RouterPackets
+            && let Some(held) = self.by_held(id, direction, NEARLY_FULL)
+        {
+            return Some(held);
         }
         let limiter = match reason {
             Reason::VifPackets => Limiter::VifPackets,
@@ -149,13 +150,22 @@ impl Scene<'_> {
         let status = if direction == Direction::Send { &status.send } else { &status.receive };
         let held = status.held_pps?;
         let router = self.policy[id].router?;
-        let members = self.policy.vifs().filter(|(_, vif)| vif.router == Some(router));
-        let packets = members.map(|(vif, _)| self.flow(vif, direction).got.packets).sum();
+        let packets = self.of_router(router, direction).map(|flow| flow.got.packets).sum();
         let (got, name) = (self.per_second(packets), &self.policy[router].name);
         let because = || format!("XTC holds router {name}: {got} of {held} packets a second");
         // Above it, it was raised or lowered meanwhile.
         let holds = full.is(got, held) && got.saturating_mul(20) <= held.saturating_mul(21);
         holds.then(|| (Limiter::RouterHeld, because()))
+    }
+
+    /// What each vif of a router did, whatever their ports.
+    pub(super) fn of_router(
+        &self,
+        router: RouterId,
+        direction: Direction,
+    ) -> impl Iterator<Item = &Flow> {
+        let members = self.policy.vifs().filter(move |(_, vif)| vif.router == Some(router));
+        members.map(move |(vif, _)| self.flow(vif, direction))
     }
 
     /// Vifs on the port of `id`: limits of routers and slices hold on each port.

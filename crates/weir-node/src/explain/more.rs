@@ -37,8 +37,8 @@ impl Scene<'_> {
             Limiter::RouterPackets => vec![set("router", router, packets)],
             // One rate for all its vifs.
             Limiter::RouterHeld => {
-                let members = self.policy.vifs().filter(|(_, other)| other.router == vif.router);
-                let all = members.map(|(one, _)| self.flow(one, direction).offered.packets).sum();
+                let flows = vif.router.into_iter().flat_map(|id| self.of_router(id, direction));
+                let all = flows.map(|flow| flow.offered.packets).sum();
                 let all_pps = rounded(self.per_second(all));
                 file(format!("weir xtc set {router} --set-point {all_pps}pps"))
             }

@@ -62,22 +62,39 @@ fn status(told: &Told) -> DirectionStatus {
 
 /// What `a` is limited by, when this is what the three sent.
 fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut Status)) -> Side {
+    side(policy, Direction::Send, sent, adapt)
+}
+
+/// What `a` is limited by in that direction, in which this is what the three did.
+fn side(
+    policy: &Policy,
+    direction: Direction,
+    moved: [Told; 3],
+    adapt: impl Fn(&mut Status),
+) -> Side {
     let mut before = Status::default();
     let mut after = Status { now_ns: 1_000_000_000, ..Status::default() };
-    for (vif, told) in policy.vifs.iter().zip(&sent) {
+    let iface = |name: &str, status: DirectionStatus| {
+        let mut iface = IfaceStatus { name: name.to_owned(), ..IfaceStatus::default() };
+        match direction {
+            Direction::Send => iface.send = status,
+            Direction::Receive => iface.receive = status,
+        }
+        iface
+    };
+    for (vif, told) in policy.vifs.iter().zip(&moved) {
         let queued = Told { queued: told.queued, ..Told::default() };
-        let iface = |send| IfaceStatus { name: vif.name.clone(), send, ..IfaceStatus::default() };
-        before.vifs.push(iface(status(&queued)));
-        after.vifs.push(iface(status(told)));
+        before.vifs.push(iface(&vif.name, status(&queued)));
+        after.vifs.push(iface(&vif.name, status(told)));
     }
-    let sum = sent.iter().map(|told| told.left).sum();
-    let port = |send| IfaceStatus { name: "up0".into(), send, ..IfaceStatus::default() };
-    before.ports.push(port(DirectionStatus::default()));
-    after.ports.push(port(DirectionStatus { sent: amount(sum), ..DirectionStatus::default() }));
+    let sum = moved.iter().map(|told| told.left).sum();
+    before.ports.push(iface("up0", DirectionStatus::default()));
+    let all = DirectionStatus { sent: amount(sum), ..DirectionStatus::default() };
+    after.ports.push(iface("up0", all));
     adapt(&mut after);
     let explained = explain(&before, &after, policy, |vif| vif.name == "a");
     assert_eq!(explained.len(), 1);
-    explained[0].sides[0].clone()
+    explained[0].sides[direction as usize].clone()
 }
 
 fn with(change: impl Fn(&mut Policy)) -> Policy {
@@ -246,17 +263,19 @@ fn what_no_limit_explains_is_the_machine_s() {
     assert_eq!(bursts.remedies[0].what, "vif a send.queue.packets = 512");
 }
 
-/// Whatever the drops of a held router are counted as, and where what waits says it alone.
+/// Whatever the drops of a held router are counted as, and where what waits says it alone. It is
+/// held by what it receives.
 #[test]
 fn the_rate_at_which_a_router_is_held_is_named() {
-    let held = |after: &mut Status| after.vifs[0].send.held_pps = Some(3_000);
+    let held = |after: &mut Status| after.vifs[0].receive.held_pps = Some(3_000);
+    let scene = |policy: &Policy, moved| side(policy, Direction::Receive, moved, held);
     let waits = Told { queued: 200, ..told(3_000, 3_000, &[]) };
     for a in [
         all_drop(8_000, 3_000),
         told(8_000, 2_800, &[(Reason::RouterPackets, 5_200)]),
         waits.clone(),
     ] {
-        let side = scene(&policy(), [a, quiet(), quiet()], held);
+        let side = scene(&policy(), [a, quiet(), quiet()]);
         assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
         assert!(side.remedies[0].what.starts_with("weir xtc set r1 --set-point "));
     }
@@ -264,17 +283,17 @@ fn the_rate_at_which_a_router_is_held_is_named() {
     let mut shared = policy();
     shared.vifs[1].router = shared.vifs[0].router;
     let pair = [all_drop(8_000, 1_500), all_drop(7_000, 1_500), quiet()];
-    let side = scene(&shared, pair, held);
+    let side = scene(&shared, pair);
     assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
     assert_eq!(side.remedies[0].what, "weir xtc set r1 --set-point 15000pps");
     // More than it is held at now is of before.
-    let before = scene(&policy(), [all_drop(9_000, 4_000), quiet(), quiet()], held);
+    let before = scene(&policy(), [all_drop(9_000, 4_000), quiet(), quiet()]);
     assert_ne!(before.limiter, Limiter::RouterHeld, "{}", before.because);
     let less = told(1_000, 1_000, &[]);
-    assert_eq!(scene(&policy(), [less, quiet(), quiet()], held).limiter, Limiter::Demand);
+    assert_eq!(scene(&policy(), [less, quiet(), quiet()]).limiter, Limiter::Demand);
     // Its own limit dropped it, far below the rate at which the router is held.
     let own = told(2_000, 1_000, &[(VifPackets, 1_000)]);
-    assert_eq!(scene(&policy(), [own, quiet(), quiet()], held).limiter, Limiter::VifPackets);
+    assert_eq!(scene(&policy(), [own, quiet(), quiet()]).limiter, Limiter::VifPackets);
 }
 
 /// A sender that waits drops nothing: its queue is full at both ends.

@@ -12,6 +12,7 @@ pub mod recorder;
 pub mod ring;
 pub mod service;
 pub mod store;
+mod together;
 
 pub use record::{Record, Subject};
 pub use recorder::{Recorder, Taken};

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use weir_policy::{Direction, Guarantees, Policy, PortId, RouterId, Share, SliceId, Vif};
+use weir_policy::{Direction, Guarantees, Policy, PortId, Share, SliceId, Vif};
 use weir_switch::Reason;
-use weir_units::{BitRate, Nanos, PacketRate};
+use weir_units::{BitRate, Nanos};
 
 use super::record::{Kernel, Record, Subject};
 use super::service::{Second, Service, Verdict, Verdicts, plus};
+use super::together::{Together, is_reached};
 use crate::interval::{Cause, Flow, charged};
 use crate::paths::IN_KERNEL;
 use crate::status::{Amount, DirectionStatus, Status};
@@ -56,11 +57,11 @@ struct Span {
 }
 
 /// One vif in one second, before it is judged.
-struct Line<'p> {
-    vif: &'p Vif,
+pub(super) struct Line<'p> {
+    pub(super) vif: &'p Vif,
     /// The same a second before.
     before: Option<&'p Vif>,
-    flows: [Flow; 2],
+    pub(super) flows: [Flow; 2],
     kernel: Kernel,
 }
 
@@ -206,7 +207,8 @@ fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> 
     let Span { number, from_unix_ms, at_unix_ms, time } = span;
     let longest = policy.node.frame_size.packet_max().get();
     let together = Together::of(lines);
-    let second = |direction, line: &Line<'_>| second(span, policy, direction, line, &together);
+    let second =
+        |direction, line: &Line<'_>| second(span, (old, policy), direction, line, &together);
     let record = |subject: Subject, seconds: [Second; 2], kernel: Kernel| {
         let (first, last, sides) = (number, number, seconds.map(|second| Service::of(&second)));
         let record = Record { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
@@ -256,12 +258,12 @@ fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> 
 /// One vif and direction, before it is judged.
 fn second(
     span: Span,
-    policy: &Policy,
+    policies: (&Policy, &Policy),
     direction: Direction,
     line: &Line<'_>,
     together: &Together,
 ) -> Second {
-    let time = span.time;
+    let (time, policy) = (span.time, policies.1);
     let longest = policy.node.frame_size.packet_max().get();
     let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
     let port = &policy[line.vif.port];
@@ -275,9 +277,8 @@ fn second(
     };
     let most = old.map_or(u64::MAX, most).min(most(share));
     let own = |share: &Share| is_reached(share.max_pps, flow.got.packets, time);
-    let at_packet_limit = own(share)
-        || old.is_some_and(own)
-        || together.at_limit(time, policy, line.vif, direction, flow.held_pps);
+    let at_packet_limit =
+        own(share) || old.is_some_and(own) || together.at_limit(time, policies, line, direction);
     let demand = charged(port, flow.demand(), tagged).min(most);
     Second {
         at_unix_ms: span.at_unix_ms,
@@ -291,60 +292,6 @@ fn second(
         demand: if at_packet_limit { got_charged.min(demand) } else { demand },
         limited: at_packet_limit || flow.dropped_by(&PACKET_LIMITS),
     }
-}
-
-/// Packets that vifs got together whose limits are one.
-#[derive(Default)]
-struct Together {
-    /// Of a router, on all ports.
-    routers: BTreeMap<(RouterId, Direction), u64>,
-    /// On one port.
-    router_ports: BTreeMap<(RouterId, PortId, Direction), u64>,
-    slice_ports: BTreeMap<(SliceId, PortId, Direction), u64>,
-}
-
-impl Together {
-    fn of(lines: &[Line<'_>]) -> Self {
-        let mut all = Self::default();
-        for (line, direction) in lines.iter().flat_map(|line| Direction::ALL.map(|d| (line, d))) {
-            let (vif, got) = (line.vif, line.flows[direction as usize].got.packets);
-            *all.slice_ports.entry((vif.slice, vif.port, direction)).or_default() += got;
-            if let Some(router) = vif.router {
-                *all.routers.entry((router, direction)).or_default() += got;
-                *all.router_ports.entry((router, vif.port, direction)).or_default() += got;
-            }
-        }
-        all
-    }
-
-    /// Whether the vif's router or slice is at a limit of packets, or the router at the rate at
-    /// which XTC holds it.
-    fn at_limit(
-        &self,
-        time: Nanos,
-        policy: &Policy,
-        vif: &Vif,
-        direction: Direction,
-        held_pps: Option<u64>,
-    ) -> bool {
-        let got = |sum: Option<&u64>| sum.copied().unwrap_or(0);
-        let slice = got(self.slice_ports.get(&(vif.slice, vif.port, direction)));
-        is_reached(policy[vif.slice].share(direction).max_pps, slice, time)
-            || vif.router.is_some_and(|router| {
-                let here = got(self.router_ports.get(&(router, vif.port, direction)));
-                let all = got(self.routers.get(&(router, direction)));
-                is_reached(policy[router].share(direction).max_pps, here, time)
-                    || is_reached(held_pps.map(PacketRate::from_pps), all, time)
-            })
-    }
-}
-
-/// Whether so many packets in that time are all that a limit lets pass, but for a hundredth.
-fn is_reached(limit: Option<PacketRate>, packets: u64, time: Nanos) -> bool {
-    limit.is_some_and(|most| {
-        let got = u128::from(packets) * 100 * NANOS_A_SECOND;
-        got >= u128::from(most.as_pps()) * 99 * u128::from(time.as_nanos())
-    })
 }
 
 /// A second in which nothing was owed and nothing happened.
@@ -378,7 +325,6 @@ const PACKET_LIMITS: [Reason; 3] =
     [Reason::VifPackets, Reason::RouterPackets, Reason::SlicePackets];
 
 const MINUTE: Nanos = Nanos::from_secs(60);
-const NANOS_A_SECOND: u128 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

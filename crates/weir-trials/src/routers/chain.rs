@@ -32,7 +32,7 @@ pub(crate) struct Chain {
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     /// What the chain forwards of a flood, without XTC: packets a second.
-    flood: f64,
+    pub(crate) flood: f64,
     /// Without XTC first.
     pub(crate) runs: Vec<Run>,
 }
@@ -174,8 +174,7 @@ impl Run {
 
     /// The part of the flow that was lost up to and at a router.
     pub(crate) fn lost(&self, hop: usize) -> f64 {
-        let forwarded = self.forwarded.get(hop).copied().unwrap_or(0.0);
-        1.0 - forwarded / self.came.max(1.0)
+        lost(self.came, self.forwarded.get(hop).copied().unwrap_or(0.0))
     }
 
     /// Of no answer at all there is no time.
@@ -234,6 +233,11 @@ impl Run {
     }
 }
 
+/// The part of what came that was not forwarded.
+pub(crate) fn lost(came: f64, forwarded: f64) -> f64 {
+    1.0 - forwarded / came.max(1.0)
+}
+
 /// Before the names of all series of a chain held in one way.
 pub(crate) fn prefix(means: Means, percent: u64) -> String {
     match means {
@@ -257,7 +261,7 @@ pub(crate) const HOPS: usize = 3;
 const SETTLE: usize = 20;
 const COUNTED: usize = 30;
 
-/// More decisions than a router is held for.
+/// More decisions than a router is held for, as a test shows.
 const LOG: usize = 1000;
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -282,6 +286,17 @@ mod tests {
             forwarded: forwarded.to_vec(),
             probed: vec![[probed.clone(), probed]; HOPS],
             decisions: vec![vec![]; HOPS],
+        }
+    }
+
+    #[test]
+    fn a_log_has_all_decisions_of_a_hold() {
+        let answers = LAST_ANSWERS_S * SECOND.as_nanos() / SAMPLING.as_nanos();
+        for quick in [false, true] {
+            let Chain { rounds, samples, .. } = Chain::of(quick);
+            let probing = (rounds * HOPS) as u64 * (samples as u64 + answers);
+            let all = (SETTLE + COUNTED) as u64 + probing;
+            assert!(all < LOG as u64, "{all} of {LOG}");
         }
     }
 

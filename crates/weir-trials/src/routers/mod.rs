@@ -28,7 +28,7 @@ use weir_policy::ControllerKind;
 
 use crate::TrialError;
 
-pub(crate) use chain::{Chain, HOPS, Run, Tried, prefix};
+pub(crate) use chain::{Chain, HOPS, Run, Tried, lost, prefix};
 pub use contender::{Contender, LeastCap};
 pub(crate) use contender::{Known, hold};
 pub(crate) use disturbance::Disturbance;

@@ -102,17 +102,48 @@ fn a_vif_is_owed_nothing_beyond_a_limit_that_it_shares() {
     router.vifs.iter_mut().for_each(|vif| vif.router = Some(id));
     let held = router.clone();
     router.routers[0].send.max_pps = limit;
-    for (policy, held_pps) in [(slice, None), (router, None), (held, Some(200))] {
+    for policy in [slice, router] {
         let verdict = |got: [u64; 2]| {
-            let mut one = status(1, [(2 * M, got[0]), (M, got[1])]);
-            one.vifs.iter_mut().for_each(|vif| vif.send.held_pps = held_pps);
             let mut recorder = Recorder::default();
-            recorder.take(0, &one, &policy);
+            recorder.take(0, &status(1, [(2 * M, got[0]), (M, got[1])]), &policy);
             recorder.verdicts().vifs["a"][0]
         };
         assert_eq!(verdict([100_000, 100_000]), Verdict::Limited);
         assert_eq!(verdict([100_000, 50_000]), Verdict::Below, "three quarters of the limit");
     }
+    // What a router receives is what it is held by.
+    let mut held = held;
+    held.vifs[0].receive.min_rate = BitRate::from_mbps(8);
+    let verdict = |got: [u64; 2]| {
+        let mut one = status(1, [(2 * M, got[0]), (M, got[1])]);
+        for vif in &mut one.vifs {
+            vif.receive = std::mem::take(&mut vif.send);
+            vif.receive.held_pps = Some(200);
+        }
+        let mut recorder = Recorder::default();
+        recorder.take(0, &one, &held);
+        recorder.verdicts().vifs["a"][1]
+    };
+    assert_eq!(verdict([100_000, 100_000]), Verdict::Limited);
+    assert_eq!(verdict([100_000, 50_000]), Verdict::Below, "three quarters of the rate");
+}
+
+/// The lower limit held for a part of the second.
+#[test]
+fn a_shared_limit_that_was_raised_within_a_second_excuses_that_second() {
+    let limited = |pps| {
+        let mut policy = policy();
+        policy.slices[0].send.max_pps = Some(PacketRate::from_pps(pps));
+        policy
+    };
+    let got = |seconds| status(seconds, [(2 * M * seconds, 100_000 * seconds), (0, 0)]);
+    let mut recorder = Recorder::default();
+    recorder.take(1_000, &got(1), &limited(100));
+    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Limited);
+    recorder.take(2_000, &got(2), &limited(1000));
+    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Limited);
+    recorder.take(3_000, &got(3), &limited(1000));
+    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Below);
 }
 
 #[test]

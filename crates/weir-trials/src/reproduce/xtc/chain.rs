@@ -8,7 +8,7 @@ use weir_result::ResultFile;
 
 use super::draw::{axis, samples};
 use super::page::{kpps, nothing};
-use crate::routers::{Chain, HOPS, Kind, Means, Way, prefix};
+use crate::routers::{Chain, HOPS, Kind, Means, Way, lost, prefix};
 use crate::{Trial, TrialError};
 
 /// Tries the chain and keeps what is seen.
@@ -96,7 +96,7 @@ impl<'r> Seen<'r> {
     /// The part of the flow that was lost up to here.
     fn lost(&self) -> Option<f64> {
         let (came, forwarded) = (self.samples("came").first()?, self.samples("forwarded"));
-        forwarded.get(self.hop).map(|rate| 1.0 - rate / came.max(1.0))
+        forwarded.get(self.hop).map(|rate| lost(*came, *rate))
     }
 
     fn probed(&self, way: Way) -> Option<Probe> {

@@ -73,3 +73,73 @@ const THIRD: usize = 2;
 
 /// Of all that comes.
 const POINT: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use weir_api::xtc::DecisionView;
+    use weir_result::{Origin, ResultFile};
+
+    use super::*;
+    use crate::routers::{HOPS, Probed};
+
+    fn decision() -> DecisionView {
+        DecisionView {
+            number: 0,
+            at_unix_ms: 0,
+            set_point_pps: 500,
+            rate_pps: Some(500),
+            offered_pps: None,
+            used_ppm: None,
+            error_pps: None,
+            cap_ppm: None,
+            limit_pps: None,
+            reason: None,
+            text: String::new(),
+        }
+    }
+
+    /// Half of what comes passes the first hop and all of that the others; no probe is lost.
+    fn held() -> Tried {
+        let probed = |time_s: f64| Probed { times_s: vec![time_s; 10], due: 10, unsent: 0 };
+        let run = Run {
+            means: Means::Weir,
+            percent: 50,
+            set_point: 500.0,
+            came: 1000.0,
+            forwarded: vec![500.0; HOPS],
+            probed: [1e-3, 1e-3, 1.05e-3].map(|time_s| [probed(time_s), probed(time_s)]).to_vec(),
+            decisions: vec![vec![decision()]; HOPS],
+        };
+        Tried { flood: 1500.0, runs: vec![run] }
+    }
+
+    /// The cases that do not hold.
+    fn broken(change: impl Fn(&mut Run)) -> Vec<String> {
+        let mut tried = held();
+        tried.runs.iter_mut().for_each(change);
+        let mut silent = |_: &str| {};
+        let mut trial = Trial::new(ResultFile::new(Origin::default()), true, &mut silent);
+        let row = Row::new("xtc", 9, "a chain", show);
+        judge(&mut trial, &row, &tried).unwrap();
+        let broken = trial.result.cases().iter().filter(|case| !case.holds());
+        broken.map(|case| case.id().trim_start_matches("xtc.9/").to_owned()).collect()
+    }
+
+    #[test]
+    fn each_case_breaks_for_its_own_reason() {
+        assert_eq!(broken(|_| ()), [""; 0]);
+        assert_eq!(broken(|run| run.set_point = 900.0), ["offered", "held"]);
+        assert_eq!(broken(|run| run.forwarded[THIRD] = 489.0), ["flow-loss"]);
+        assert_eq!(broken(|run| run.probed[SECOND][0].due = 11), ["probe-loss"]);
+        let slow = |run: &mut Run| run.probed[THIRD][1].times_s.fill(1.2e-3);
+        assert_eq!(broken(slow), ["round-trip"]);
+        assert_eq!(broken(|run| run.decisions[SECOND].clear()), ["logs"]);
+    }
+
+    /// Goal: a hop that no probe came back from does not hold by accident.
+    #[test]
+    fn a_silent_hop_breaks_the_row() {
+        let silent = |run: &mut Run| run.probed[THIRD][0].times_s.clear();
+        assert_eq!(broken(silent), ["probe-loss"]);
+    }
+}
