@@ -171,6 +171,7 @@ impl Caller {
         self.known(old)?.owns_places(old, edits)
     }
 
+    /// Of a caller as [`Self::known`] has him.
     fn owns_places(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         if self.slice().is_none() {
             return Ok(());

@@ -146,7 +146,7 @@ impl Scene<'_> {
         full: Threshold,
     ) -> Option<(Limiter, String)> {
         // As it is now: what held before a change explains nothing any more.
-        let status = self.after.vifs.get(id.0 as usize)?;
+        let status = self.after.vif(&self.policy[id].name)?;
         let status = if direction == Direction::Send { &status.send } else { &status.receive };
         let held = status.held_pps?;
         let router = self.policy[id].router?;

@@ -37,7 +37,7 @@ impl Scene<'_> {
             Limiter::RouterPackets => vec![set("router", router, packets)],
             // One rate for all its vifs.
             Limiter::RouterHeld => {
-                let flows = vif.router.into_iter().flat_map(|id| self.of_router(id, direction));
+                let flows = vif.router.into_iter().flat_map(|own| self.of_router(own, direction));
                 let all = flows.map(|flow| flow.offered.packets).sum();
                 let all_pps = rounded(self.per_second(all));
                 file(format!("weir xtc set {router} --set-point {all_pps}pps"))

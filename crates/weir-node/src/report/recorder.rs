@@ -57,11 +57,11 @@ struct Span {
 }
 
 /// One vif in one second, before it is judged.
-pub(super) struct Line<'p> {
-    pub(super) vif: &'p Vif,
+struct Line<'p> {
+    vif: &'p Vif,
     /// The same a second before.
     before: Option<&'p Vif>,
-    pub(super) flows: [Flow; 2],
+    flows: [Flow; 2],
     kernel: Kernel,
 }
 
@@ -91,7 +91,13 @@ impl Recorder {
             let flows =
                 [Flow::between(&before[0], &now.send), Flow::between(&before[1], &now.receive)];
             let kernel = [now.send.redirected, now.receive.redirected];
-            let old = last.policy.vifs.iter().find(|old| old.name == vif.name);
+            // In another slice or on another port it is another vif, which began within the second.
+            let is_same = |old: &&Vif| {
+                old.name == vif.name
+                    && last.policy[old.slice].name == policy[vif.slice].name
+                    && last.policy[old.port].name == policy[vif.port].name
+            };
+            let old = last.policy.vifs.iter().find(is_same);
             lines.push(Line { vif, before: old, flows, kernel });
             vifs.insert(vif.name.clone(), [now.send.clone(), now.receive.clone()]);
         }
@@ -206,9 +212,10 @@ fn verdicts(judged: &[Judged]) -> Verdicts {
 fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> Vec<Judged> {
     let Span { number, from_unix_ms, at_unix_ms, time } = span;
     let longest = policy.node.frame_size.packet_max().get();
-    let together = Together::of(lines);
-    let second =
-        |direction, line: &Line<'_>| second(span, (old, policy), direction, line, &together);
+    let all = lines.iter().map(|line| (line.vif, &line.flows));
+    let all_before = lines.iter().filter_map(|line| Some((line.before?, &line.flows)));
+    let shared = [Together::of(old, all_before), Together::of(policy, all)];
+    let second = |direction, line: &Line<'_>| second(span, policy, direction, line, &shared);
     let record = |subject: Subject, seconds: [Second; 2], kernel: Kernel| {
         let (first, last, sides) = (number, number, seconds.map(|second| Service::of(&second)));
         let record = Record { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
@@ -255,15 +262,15 @@ fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> 
     lines.iter().map(vif).chain(slices).collect()
 }
 
-/// One vif and direction, before it is judged.
+/// One vif and direction, before it is judged; what is shared, by the policy before and after.
 fn second(
     span: Span,
-    policies: (&Policy, &Policy),
+    policy: &Policy,
     direction: Direction,
     line: &Line<'_>,
-    together: &Together,
+    [shared_before, shared]: &[Together<'_>; 2],
 ) -> Second {
-    let (time, policy) = (span.time, policies.1);
+    let time = span.time;
     let longest = policy.node.frame_size.packet_max().get();
     let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
     let port = &policy[line.vif.port];
@@ -277,8 +284,12 @@ fn second(
     };
     let most = old.map_or(u64::MAX, most).min(most(share));
     let own = |share: &Share| is_reached(share.max_pps, flow.got.packets, time);
-    let at_packet_limit =
-        own(share) || old.is_some_and(own) || together.at_limit(time, policies, line, direction);
+    let at_packet_limit = own(share)
+        || old.is_some_and(own)
+        || shared.at_limit(time, line.vif, direction, flow.held_pps)
+        || line
+            .before
+            .is_some_and(|vif| shared_before.at_limit(time, vif, direction, flow.held_pps));
     let demand = charged(port, flow.demand(), tagged).min(most);
     Second {
         at_unix_ms: span.at_unix_ms,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What vifs got together whose limits of packets are one: their router's, their slice's, and the
-//! rate at which XTC holds the router.
+//! rate at which XTC holds the router. A vif that was removed within the second is not among them.
 
 use std::collections::BTreeMap;
 
-use weir_policy::{Direction, Policy, PortId, RouterId, SliceId};
+use weir_policy::{Direction, Policy, PortId, RouterId, SliceId, Vif};
 use weir_units::{Nanos, PacketRate};
 
-use super::recorder::Line;
+use crate::interval::Flow;
 
-/// Packets of one second.
-#[derive(Default)]
-pub(super) struct Together {
+/// Packets of one second, as one policy joins vifs.
+pub(super) struct Together<'p> {
+    policy: &'p Policy,
     /// Of a router, on all ports.
     routers: BTreeMap<(RouterId, Direction), u64>,
     /// On one port.
@@ -19,11 +19,20 @@ pub(super) struct Together {
     slice_ports: BTreeMap<(SliceId, PortId, Direction), u64>,
 }
 
-impl Together {
-    pub(super) fn of(lines: &[Line<'_>]) -> Self {
-        let mut all = Self::default();
-        for (line, direction) in lines.iter().flat_map(|line| Direction::ALL.map(|d| (line, d))) {
-            let (vif, got) = (line.vif, line.flows[direction as usize].got.packets);
+impl<'p> Together<'p> {
+    /// Of the policy's vifs, with what they did in either direction.
+    pub(super) fn of<'l>(
+        policy: &'p Policy,
+        each: impl Iterator<Item = (&'l Vif, &'l [Flow; 2])>,
+    ) -> Self {
+        let mut all = Self {
+            policy,
+            routers: BTreeMap::new(),
+            router_ports: BTreeMap::new(),
+            slice_ports: BTreeMap::new(),
+        };
+        for ((vif, flows), direction) in each.flat_map(|one| Direction::ALL.map(|d| (one, d))) {
+            let got = flows[direction as usize].got.packets;
             *all.slice_ports.entry((vif.slice, vif.port, direction)).or_default() += got;
             if let Some(router) = vif.router {
                 *all.routers.entry((router, direction)).or_default() += got;
@@ -33,38 +42,25 @@ impl Together {
         all
     }
 
-    /// Whether the vif's router or slice is at a limit of packets, by the policy before the second
-    /// or the one after it, or the router at the rate at which XTC holds it.
+    /// Whether the vif's router or slice is at a limit of packets, or the router at the rate at
+    /// which XTC holds it.
     pub(super) fn at_limit(
         &self,
         time: Nanos,
-        (old, policy): (&Policy, &Policy),
-        line: &Line<'_>,
+        vif: &Vif,
         direction: Direction,
+        held_pps: Option<u64>,
     ) -> bool {
-        let (vif, held) = (line.vif, line.flows[direction as usize].held_pps);
-        let reached = |most: Option<PacketRate>, sum: Option<&u64>| {
-            is_reached(most, sum.copied().unwrap_or(0), time)
-        };
-        let slice = &policy[vif.slice];
-        let was = old.slices.iter().find(|one| one.name == slice.name);
-        let got = self.slice_ports.get(&(vif.slice, vif.port, direction));
-        if [Some(slice), was]
-            .into_iter()
-            .flatten()
-            .any(|slice| reached(slice.share(direction).max_pps, got))
-        {
-            return true;
-        }
-        let Some(id) = vif.router else { return false };
-        let router = &policy[id];
-        let was = old.routers.iter().find(|one| one.name == router.name);
-        let got = self.router_ports.get(&(id, vif.port, direction));
-        [Some(router), was]
-            .into_iter()
-            .flatten()
-            .any(|router| reached(router.share(direction).max_pps, got))
-            || reached(held.map(PacketRate::from_pps), self.routers.get(&(id, direction)))
+        let policy = self.policy;
+        let got = |sum: Option<&u64>| sum.copied().unwrap_or(0);
+        let slice = got(self.slice_ports.get(&(vif.slice, vif.port, direction)));
+        is_reached(policy[vif.slice].share(direction).max_pps, slice, time)
+            || vif.router.is_some_and(|router| {
+                let here = got(self.router_ports.get(&(router, vif.port, direction)));
+                let all = got(self.routers.get(&(router, direction)));
+                is_reached(policy[router].share(direction).max_pps, here, time)
+                    || is_reached(held_pps.map(PacketRate::from_pps), all, time)
+            })
     }
 }
 

@@ -128,21 +128,52 @@ fn a_vif_is_owed_nothing_beyond_a_limit_that_it_shares() {
     assert_eq!(verdict([100_000, 50_000]), Verdict::Below, "three quarters of the rate");
 }
 
-/// The lower limit held for a part of the second.
+/// The lower limit held for a part of the second, whatever the limits' owners are called now, and
+/// whose the vif is.
 #[test]
 fn a_shared_limit_that_was_raised_within_a_second_excuses_that_second() {
-    let limited = |pps| {
+    let mut limits: Vec<[Policy; 2]> = Vec::new();
+    let slice = |pps| {
         let mut policy = policy();
         policy.slices[0].send.max_pps = Some(PacketRate::from_pps(pps));
         policy
     };
-    let got = |seconds| status(seconds, [(2 * M * seconds, 100_000 * seconds), (0, 0)]);
+    let router = |name: &str, pps| {
+        let mut policy = policy();
+        let router = weir_policy::Router::new(name, weir_policy::SliceId(0));
+        let id = policy.add_router(router);
+        policy.routers[0].send.max_pps = Some(PacketRate::from_pps(pps));
+        policy.vifs[0].router = Some(id);
+        policy
+    };
+    limits.push([slice(100), slice(1000)]);
+    limits.push([router("vr1", 100), router("vr1", 1000)]);
+    limits.push([router("vr1", 100), router("vr2", 1000)]);
+    limits.push([router("vr1", 100), policy()]);
+    for [old, new] in limits {
+        let got = |seconds| status(seconds, [(2 * M * seconds, 100_000 * seconds), (0, 0)]);
+        let mut recorder = Recorder::default();
+        let mut verdict = |second, policy| {
+            recorder.take(second * 1000, &got(second), policy);
+            recorder.verdicts().vifs["a"][0]
+        };
+        assert_eq!(verdict(1, &old), Verdict::Limited);
+        assert_eq!(verdict(2, &new), Verdict::Limited);
+        assert_eq!(verdict(3, &new), Verdict::Below);
+    }
+}
+
+/// The switch begins to count anew: it is owed what a vif is that comes.
+#[test]
+fn on_another_port_it_is_another_vif() {
+    let old = policy();
+    let mut new = policy();
+    new.ports[0].name = "up1".into();
     let mut recorder = Recorder::default();
-    recorder.take(1_000, &got(1), &limited(100));
-    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Limited);
-    recorder.take(2_000, &got(2), &limited(1000));
-    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Limited);
-    recorder.take(3_000, &got(3), &limited(1000));
+    recorder.take(1_000, &status(1, [(2 * M, 2 * M), (0, 0)]), &old);
+    recorder.take(2_000, &status(2, [(M, M / 2), (0, 0)]), &new);
+    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::None);
+    recorder.take(3_000, &status(3, [(3 * M, M), (0, 0)]), &new);
     assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Below);
 }
 
