@@ -17,7 +17,7 @@ fn a_figure_is_made_drawn_and_reported() {
         println!("SKIPPED a_figure_is_made_drawn_and_reported: needs root");
         return;
     }
-    println!("ON THE HOST a_figure_is_made_drawn_and_reported");
+    println!("ON THE HOST");
     let folder = std::env::temp_dir().join(format!("weir-reproduce-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let weir = |arguments: &[&str]| {
@@ -61,7 +61,7 @@ fn an_interrupted_sweep_ends_at_once_and_leaves_nothing() {
         println!("SKIPPED an_interrupted_sweep_ends_at_once_and_leaves_nothing: needs root");
         return;
     }
-    println!("ON THE HOST an_interrupted_sweep_ends_at_once_and_leaves_nothing");
+    println!("ON THE HOST");
     let folder = std::env::temp_dir().join(format!("weir-interrupted-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let left = || {

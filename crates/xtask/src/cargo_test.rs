@@ -1,170 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `cargo test` with its output shown as it comes, and the results of all suites summed.
-//!
-//! A test that cannot run here (no root, no XDP, no namespaces) prints `SKIPPED name: reason` on a
-//! line of its own and returns. Cargo counts it as passed; here it counts as skipped, like an
-//! ignored one, and is named again at the end. One that has real packets or processes prints
-//! `ON THE HOST name`: it needs a processor now and then, which the machine's own host may take.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::again::again;
 use crate::command;
-use crate::stolen::{DISTURBED, Stolen};
+use crate::stolen::Stolen;
+use crate::summary::{Summary, report};
 
 /// A run that says nothing for so long hangs, and is ended with the last test that it named. The
 /// longest silence of a run that holds is its build: about ten minutes on two processors.
 const SILENCE: Duration = Duration::from_secs(1500);
 
-/// More that fail at once are no accident.
-const UNSTEADY_MAX: usize = 8;
-
-/// How often what fails is made again, for as long as the machine's host takes its processors.
-const ALONE_MAX: u32 = 3;
-
 /// As proptest reads it.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// What all suites of a run came to.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Summary {
-    /// Tests that ran and held.
-    pub(crate) passed: u64,
-    /// Tests that ran and did not hold.
-    pub(crate) failed: u64,
-    /// Tests that did not run, with their reasons.
-    pub(crate) skipped: Vec<String>,
-    /// Suites whose closing line was seen.
-    pub(crate) suites: u64,
-    /// Suites that were begun: one that crashes has no closing line.
-    begun: u64,
-    /// Those that failed, by name.
-    failures: Vec<String>,
-    /// Those that held, by name.
-    held: Vec<String>,
-    /// Those that failed beside others and held alone.
-    unsteady: Vec<String>,
-    /// Those that have real packets or processes, by the last part of their names.
-    on_host: BTreeSet<String>,
-}
-
-impl Summary {
-    /// Takes one line of `cargo test`'s output into account.
-    pub(crate) fn add_line(&mut self, line: &str) {
-        if let Some(reason) = line.trim_start().strip_prefix("SKIPPED ") {
-            self.skipped.push(reason.trim().to_string());
-        } else if let Some(name) = line.trim_start().strip_prefix("ON THE HOST ") {
-            self.on_host.insert(last_part(name.trim()).to_owned());
-        } else if is_beginning(line) {
-            self.begun += 1;
-        } else if let Some(name) = named(line, " ... FAILED") {
-            self.failures.push(name.to_owned());
-        } else if let Some(name) = named(line, " ... ok") {
-            self.held.push(name.to_owned());
-        } else if let Some(rest) = line.strip_prefix("test result: ") {
-            self.suites += 1;
-            self.passed += number_before(rest, " passed");
-            self.failed += number_before(rest, " failed");
-        } else if line.starts_with("test ") && line.contains(" ... ignored") {
-            let (name, reason) = line.split_once(" ... ").unwrap_or((line, ""));
-            self.skipped.push(format!("{}: {reason}", name.trim_start_matches("test ")));
-            // Not among the passed in the closing line; see `close`.
-            self.passed += 1;
-        }
-    }
-
-    /// Whether what failed may have lacked a processor beside others: a few tests, and no suite
-    /// that crashed.
-    fn may_be_unsteady(&self) -> bool {
-        let few = 1..=UNSTEADY_MAX;
-        few.contains(&self.failures.len())
-            && self.failed == self.failures.len() as u64
-            && self.begun == self.suites
-    }
-
-    /// Takes another run into account, of those alone that failed. Whether it can be told of each
-    /// of them what it came to: none crashed, and all names were found.
-    fn take_alone(&mut self, alone: &Self) -> bool {
-        let told = |name: &String| alone.held.contains(name) || alone.failures.contains(name);
-        if alone.begun != alone.suites || !self.failures.iter().all(told) {
-            return false;
-        }
-        let failures = std::mem::take(&mut self.failures).into_iter();
-        let (failures, held): (_, Vec<_>) =
-            failures.partition(|name| alone.failures.contains(name));
-        self.passed += held.len() as u64;
-        self.failed -= held.len() as u64;
-        self.failures = failures;
-        self.unsteady.extend(held);
-        true
-    }
-
-    /// Of what failed in all of its attempts, that which has real packets or processes is not
-    /// shown: the machine's host took at least this part of the processors each time.
-    fn leave_out(&mut self, least: f64) {
-        let failures = std::mem::take(&mut self.failures).into_iter();
-        let (late, failures): (Vec<_>, Vec<_>) =
-            failures.partition(|name| self.on_host.contains(last_part(name)));
-        self.failed -= late.len() as u64;
-        self.failures = failures;
-        let reason = format!("fails, and the machine's host takes {:.0} %", 100.0 * least);
-        self.skipped.extend(late.into_iter().map(|name| format!("{name}: {reason}")));
-    }
-
-    /// Cargo counted the skipped among the passed.
-    pub(crate) fn close(&mut self) {
-        self.passed = self.passed.saturating_sub(self.skipped.len() as u64);
-    }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let skipped = self.skipped.len();
-        write!(f, "{} passed, {} failed, {skipped} skipped", self.passed, self.failed)
-    }
-}
-
-/// All tests of the workspace, all suites even when one fails. Those that draw their cases draw the
-/// same each time, so that what fails is the change and can be made again; `cargo test` draws anew.
-/// A few that fail are made again alone ([`again`]).
+/// All tests of the workspace, all suites even when one fails. A few that fail are made again
+/// alone ([`again`]).
 pub(crate) fn all() -> (Summary, Result<(), String>) {
-    let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.args(["--", "--show-output"]);
-    if std::env::var_os(SEED).is_none() {
-        command.env(SEED, "1");
-    }
-    let (mut summary, outcome) = counted(&mut command);
-    if outcome.is_ok() || !summary.may_be_unsteady() {
+    let (mut summary, outcome) = counted(workspace().args(["--", "--show-output"]));
+    if outcome.is_ok() {
         return (summary, outcome);
     }
-    again(&mut summary);
-    let outcome = if summary.failed == 0 { Ok(()) } else { outcome };
+    again(&mut summary, |failures| {
+        let stolen = Stolen::since_now();
+        let mut command = workspace();
+        command.args(["--lib", "--bins", "--tests", "--", "--show-output", "--exact"]);
+        let (alone, _) = counted(command.args(["--test-threads", "1"]).args(failures));
+        let part = stolen.part();
+        println!("\nmeanwhile the machine's host took {:.0} %", 100.0 * part);
+        (alone, part)
+    });
+    let outcome = if summary.failed == 0 && !summary.crashed { Ok(()) } else { outcome };
     (summary, outcome)
 }
 
-/// Makes again alone what failed, since many tests judge time on a machine that has two processors
-/// for all of them; what holds then does not fail the run, and is named at its end. What fails
-/// again has failed, unless the machine's host took processors meanwhile: then it is made once
-/// more, and what has real packets or processes is not shown if it was so each time.
-fn again(summary: &mut Summary) {
-    let mut least = f64::INFINITY;
-    for _ in 0..ALONE_MAX {
-        println!("\nwhat failed is made again, alone");
-        let stolen = Stolen::since_now();
-        let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
-        command.args(["--lib", "--bins", "--tests"]);
-        command.args(["--", "--show-output", "--test-threads", "1", "--exact"]);
-        let (alone, _) = counted(command.args(&summary.failures));
-        least = least.min(stolen.part());
-        if !summary.take_alone(&alone) || summary.failures.is_empty() || least < DISTURBED {
-            return;
-        }
+/// Those that draw their cases draw the same each time, so that what fails is the change and can be
+/// made again; `cargo test` draws anew.
+fn workspace() -> Command {
+    let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    if std::env::var_os(SEED).is_none() {
+        command.env(SEED, "1");
     }
-    summary.leave_out(least);
+    command
 }
 
 /// `cargo test` with these arguments, and the summary.
@@ -177,25 +58,6 @@ pub(crate) fn some(arguments: &[String]) -> Result<(), String> {
     let (summary, outcome) = counted(&mut command);
     report(&summary);
     outcome
-}
-
-/// The skipped by name, then the line that sums all up.
-pub(crate) fn report(summary: &Summary) {
-    if !summary.skipped.is_empty() {
-        println!("\n*** {} NOT RUN:", summary.skipped.len());
-        for skipped in &summary.skipped {
-            println!("***   SKIPPED {skipped}");
-        }
-    }
-    if !summary.unsteady.is_empty() {
-        println!("\n*** {} UNSTEADY, failed beside others and held alone:", summary.unsteady.len());
-        summary.unsteady.iter().for_each(|name| println!("***   {name}"));
-    }
-    if !summary.failures.is_empty() {
-        println!("\n*** {} FAILED:", summary.failures.len());
-        summary.failures.iter().for_each(|name| println!("***   {name}"));
-    }
-    println!("\n{summary}");
 }
 
 fn counted(command: &mut Command) -> (Summary, Result<(), String>) {
@@ -231,6 +93,9 @@ fn stream(command: &mut Command, summary: &mut Summary, silence: Duration) -> Re
         }
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
+    // Cargo's own status where tests have failed, if it is not for another reason.
+    let failed = status.code() == Some(101) && summary.failed > 0;
+    summary.crashed = silent || !(status.success() || failed);
     match (silent, status.success()) {
         (true, _) => Err(format!(
             "cargo test: silent for {silence:?} after `{last}`: ended; `weir clean --all` takes \
@@ -278,30 +143,6 @@ fn end(pid: u32) {
     }
 }
 
-/// `running 12 tests`, as a suite begins.
-fn is_beginning(line: &str) -> bool {
-    let words: Vec<&str> = line.split(' ').collect();
-    matches!(words[..], ["running", count, "test" | "tests"] if count.parse::<u64>().is_ok())
-}
-
-/// The name in `test NAME ... FAILED`, where that is what it came to.
-fn named<'l>(line: &'l str, came_to: &str) -> Option<&'l str> {
-    let name = line.strip_prefix("test ")?.strip_suffix(came_to)?;
-    Some(name.strip_suffix(" - should panic").unwrap_or(name))
-}
-
-/// `c` of `a::b::c`.
-fn last_part(name: &str) -> &str {
-    name.rsplit("::").next().unwrap_or(name)
-}
-
-/// The number that ends right before `label`; 0 if there is none.
-fn number_before(text: &str, label: &str) -> u64 {
-    let Some(end) = text.find(label) else { return 0 };
-    let digits = text[..end].rsplit(|c: char| !c.is_ascii_digit()).next();
-    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,79 +166,5 @@ mod tests {
         while !gone() {
             std::thread::sleep(Duration::from_millis(10));
         }
-    }
-
-    /// Two suites: a skipped one that cargo calls passed, an ignored one, a failed one.
-    #[test]
-    fn sums_suites_and_moves_skipped_out_of_passed() {
-        let output = "\
-test a ... ok
-test b ... ignored, needs a second machine
-SKIPPED c: not root
-test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
-test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s
-";
-        let mut summary = Summary::default();
-        output.lines().for_each(|line| summary.add_line(line));
-        summary.close();
-        assert_eq!((summary.passed, summary.failed, summary.suites), (6, 2, 2));
-        assert_eq!(summary.skipped, ["b: ignored, needs a second machine", "c: not root"]);
-        assert_eq!(summary.to_string(), "6 passed, 2 failed, 2 skipped");
-    }
-
-    /// A run of one suite with these lines between its first and its last.
-    fn run(lines: &str, closing: &str) -> Summary {
-        let mut summary = Summary::default();
-        let output = format!("running 2 tests\n{lines}\n{closing}");
-        output.lines().for_each(|line| summary.add_line(line));
-        summary.close();
-        summary
-    }
-
-    #[test]
-    fn what_holds_alone_is_unsteady_and_said() {
-        let mut summary =
-            run("test a::b ... FAILED\ntest c ... ok", "test result: FAILED. 1 passed; 1 failed;");
-        assert!(summary.may_be_unsteady());
-        let alone = run("test a::b ... ok", "test result: ok. 1 passed; 0 failed;");
-        assert!(summary.take_alone(&alone));
-        assert_eq!(summary.to_string(), "2 passed, 0 failed, 0 skipped");
-        assert_eq!((summary.unsteady, summary.failures), (vec!["a::b".to_owned()], vec![]));
-    }
-
-    #[test]
-    fn what_fails_again_or_is_not_found_has_failed() {
-        let failed = || run("test a - should panic ... FAILED", "test result: FAILED. 1 failed;");
-        assert_eq!(failed().failures, ["a"]);
-        for (alone, told) in [
-            (run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;"), true),
-            // One of the same name elsewhere holds.
-            (run("test a ... ok\ntest a ... FAILED", "test result: FAILED. 1 failed;"), true),
-            (run("", "test result: ok. 0 passed; 0 failed;"), false),
-            (run("test a ... ok", ""), false),
-        ] {
-            let mut summary = failed();
-            assert_eq!(summary.take_alone(&alone), told, "{alone:?}");
-            assert_eq!((summary.failed, summary.failures.len()), (1, 1));
-        }
-    }
-
-    /// Only what says that it needs the host is left out, and is named.
-    #[test]
-    fn what_the_host_broke_each_time_is_not_shown() {
-        let lines = "test a::b ... FAILED\ntest pure ... FAILED\nON THE HOST b";
-        let mut summary = run(lines, "test result: FAILED. 0 passed; 2 failed;");
-        summary.leave_out(0.3);
-        assert_eq!((summary.failed, &summary.failures), (1, &vec!["pure".to_owned()]));
-        assert_eq!(summary.skipped, ["a::b: fails, and the machine's host takes 30 %"]);
-    }
-
-    #[test]
-    fn many_failures_or_a_crash_are_no_accident() {
-        let many = "test a ... FAILED\n".repeat(UNSTEADY_MAX + 1);
-        assert!(!run(&many, "test result: FAILED. 0 passed; 9 failed;").may_be_unsteady());
-        assert!(!run("test a ... FAILED", "").may_be_unsteady(), "no closing line");
-        assert!(!run("test a ... ok", "test result: ok. 2 passed; 0 failed;").may_be_unsteady());
-        assert!(!is_beginning("running away tests"));
     }
 }

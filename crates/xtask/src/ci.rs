@@ -6,9 +6,9 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::cargo_test::{self, Summary};
 use crate::command::{cargo, output, run};
-use crate::{bench, correctness, fuzz, no_std, tidy, web, xen};
+use crate::summary::{Summary, report};
+use crate::{bench, cargo_test, correctness, fuzz, no_std, tidy, web, xen};
 
 /// Runs all steps; `Err` names those that failed.
 pub(crate) fn all() -> Result<(), String> {
@@ -113,7 +113,7 @@ impl Steps {
             let verdict = if outcome.is_ok() { "holds" } else { "FAILED" };
             println!("{name:<12} {verdict:<7} {seconds:7.1} s");
         }
-        cargo_test::report(summary);
+        report(summary);
         let failed: Vec<_> = self.0.iter().filter(|step| step.2.is_err()).collect();
         if failed.is_empty() {
             return Ok(());

@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod again;
 /// The tests are not to wait for the program that has it.
 #[expect(unreachable_pub, reason = "it is public where it is at home")]
 #[path = "../../weir-host/src/awake.rs"]
@@ -22,6 +23,7 @@ mod fuzz;
 mod no_std;
 mod picture;
 mod stolen;
+mod summary;
 mod tidy;
 mod tools;
 mod web;

@@ -24,10 +24,13 @@ impl Stolen {
     }
 }
 
-/// What the host has taken of the processors so far, in the mean, in seconds; 0 where the kernel
-/// does not say.
+/// What the host has taken of the processors so far; 0 where the kernel does not say.
 fn stolen_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    stolen_of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// Of a text as in `/proc/stat` (proc_stat(5)): the mean of all processors, in seconds.
+fn stolen_of(stat: &str) -> f64 {
     let each = stat.lines().filter(|line| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     });
@@ -37,4 +40,17 @@ fn stolen_s() -> f64 {
     let processors = u32::try_from(ticks.len().max(1)).map_or(1.0, f64::from);
     // Ticks of 10 ms on all processors that Linux tells programs of.
     ticks.iter().sum::<f64>() / processors / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_all_processors_counts() {
+        let stat = "cpu  9 9 9 9 9 9 9 900 0 0\ncpu0 1 2 3 4 5 6 7 100 0 0\n\
+                    cpu1 1 2 3 4 5 6 7 300 0 0\nctxt 1 2 3 4 5 6 7 8 9\n";
+        assert_eq!(stolen_of(stat).to_bits(), 2.0_f64.to_bits());
+        assert_eq!(stolen_of("cpu0 1 2 3").to_bits(), 0.0_f64.to_bits());
+    }
 }

@@ -60,7 +60,7 @@ impl Drop for SetOnDrop<'_> {
 pub(crate) fn is_root(test: &str) -> bool {
     let root = weir_host::process::is_root();
     if root {
-        println!("ON THE HOST {test}");
+        println!("ON THE HOST");
     } else {
         println!("SKIPPED {test}: needs root for network namespaces");
     }

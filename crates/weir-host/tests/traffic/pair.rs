@@ -23,7 +23,7 @@ impl Pair {
             println!("SKIPPED {name}: needs root for network namespaces and BPF");
             return None;
         }
-        println!("ON THE HOST {}", thread::current().name().unwrap_or(name));
+        println!("ON THE HOST");
         let id = std::process::id();
         let pair = Self { a: format!("wt-{name}-a{id}"), b: format!("wt-{name}-b{id}") };
         ip(&format!("netns add {}", pair.a));

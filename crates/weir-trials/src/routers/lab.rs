@@ -184,7 +184,7 @@ mod tests {
         if !process::is_root() {
             return println!("SKIPPED {TEST}: needs root");
         }
-        println!("ON THE HOST {TEST}");
+        println!("ON THE HOST");
         let mut lab = RouterLab::up(Plan::one("xtc-test", Kind::Namespace)).unwrap();
         let load = Traffic::one(Load::Udp(Some(20_000)));
         let (counts, flowed) = load

@@ -49,7 +49,7 @@ impl Site {
             println!("SKIPPED {name}: needs root for network namespaces");
             return None;
         }
-        println!("ON THE HOST {}", std::thread::current().name().unwrap_or(name));
+        println!("ON THE HOST");
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let site = Self { name: name.to_owned(), folder, started: AtomicU32::new(0) };

@@ -136,7 +136,8 @@ mod tests {
         assert_eq!(broken(|run| run.decisions[SECOND].clear()), ["logs"]);
     }
 
-    /// Goal: a hop that no probe came back from does not hold by accident.
+    /// Goal: a hop that no probe of its own way came back from does not hold by accident. That the
+    /// other way is never silent, [`Run`] has checked.
     #[test]
     fn a_silent_hop_breaks_the_row() {
         let silent = |run: &mut Run| run.probed[THIRD][0].times_s.clear();

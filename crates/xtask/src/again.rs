@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What becomes of a few tests that failed: they are made again alone.
+//!
+//! Many judge time on a machine that has two processors for all of them. What holds alone does not
+//! fail the run, and is named at its end. What fails alone has failed, unless the machine's host
+//! took processors meanwhile: then it is made once more, if all of it has real packets or
+//! processes. Where the host took so much each time that nothing can be waited for, it is not
+//! judged, and named with what was taken.
+
+use crate::stolen::DISTURBED;
+use crate::summary::Summary;
+
+/// Makes again what failed: `alone` makes tests by their names and says what part of the
+/// processors' time was stolen meanwhile.
+pub(crate) fn again(summary: &mut Summary, mut alone: impl FnMut(&[String]) -> (Summary, f64)) {
+    if !summary.may_be_unsteady() {
+        return;
+    }
+    let mut least_stolen = f64::INFINITY;
+    for _ in 0..ATTEMPTS {
+        println!("\nwhat failed is made again, alone");
+        let (run, stolen) = alone(&summary.failures);
+        least_stolen = least_stolen.min(stolen);
+        let is_told = summary.take_alone(&run);
+        let is_late = stolen >= DISTURBED && summary.is_all_on_host();
+        if !is_told || !is_late || summary.failures.is_empty() {
+            return;
+        }
+    }
+    if least_stolen >= LOST {
+        summary.leave_out(least_stolen);
+    }
+}
+
+/// How often it is made again.
+const ATTEMPTS: u32 = 3;
+
+/// The part of a processor's time without which a test is not judged that fails each time: those
+/// that wait for something wait for a minute.
+const LOST: f64 = 0.3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::tests::run;
+
+    const HOST: &str = "---- a stdout ----\nON THE HOST";
+
+    /// What comes of it if `a` fails at first, then alone as often as there are parts stolen but
+    /// for the last time where it `holds`; and how often it was made again.
+    fn made(first: &str, stolen: &[f64], holds: bool) -> (String, usize) {
+        let closing = "test result: FAILED. 0 passed; 1 failed;";
+        let mut summary = run(&format!("test a ... FAILED\n{first}"), closing);
+        let mut count = 0;
+        again(&mut summary, |failures| {
+            assert_eq!(failures, ["a"]);
+            count += 1;
+            let alone = if holds && count == stolen.len() {
+                run("test a ... ok", "test result: ok. 1 passed; 0 failed;")
+            } else {
+                run("test a ... FAILED", closing)
+            };
+            (alone, stolen[count - 1])
+        });
+        (summary.to_string(), count)
+    }
+
+    #[test]
+    fn the_first_attempt_that_is_left_alone_decides() {
+        let failed = |count| ("0 passed, 1 failed, 0 skipped".to_owned(), count);
+        assert_eq!(made(HOST, &[0.01], false), failed(1));
+        assert_eq!(made(HOST, &[0.8, 0.01], false), failed(2));
+        assert_eq!(made("", &[0.8], false), failed(1), "a pure one");
+        // It was disturbed, but could have held.
+        assert_eq!(made(HOST, &[0.8, 0.1, 0.8], false), failed(3));
+        let not_judged = ("0 passed, 0 failed, 1 skipped".to_owned(), 3);
+        assert_eq!(made(HOST, &[0.8, 0.5, 0.8], false), not_judged);
+        let held = |count| ("1 passed, 0 failed, 0 skipped".to_owned(), count);
+        assert_eq!(made("", &[0.01], true), held(1));
+        assert_eq!(made(HOST, &[0.8, 0.8, 0.8], true), held(3));
+    }
+
+    #[test]
+    fn a_crash_is_not_made_again() {
+        let mut summary = run("test a ... FAILED", "");
+        again(&mut summary, |_| panic!("made again"));
+        assert_eq!(summary.failed, 0);
+        assert_eq!(summary.failures, ["a"]);
+    }
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the tests of a run came to, read from what they print.
+//!
+//! A test that cannot run here (no root, no XDP, no namespaces) prints `SKIPPED name: reason` on a
+//! line of its own and returns. Cargo counts it as passed; here it counts as skipped, like an
+//! ignored one, and is named again at the end. One that has real packets or processes prints
+//! `ON THE HOST`: it needs a processor now and then, which the machine's own host may take.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What all suites of a run came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Tests that ran and held.
+    pub(crate) passed: u64,
+    /// Tests that ran and did not hold.
+    pub(crate) failed: u64,
+    /// Tests that did not run, with their reasons.
+    pub(crate) skipped: Vec<String>,
+    /// Suites whose closing line was seen.
+    pub(crate) suites: u64,
+    /// Suites that were begun: one that crashes has no closing line.
+    begun: u64,
+    /// It ended otherwise than by its tests: a signal, a silence, a crash at exit.
+    pub(crate) crashed: bool,
+    /// Those that failed, by name.
+    pub(crate) failures: Vec<String>,
+    /// Those that held, by name.
+    held: Vec<String>,
+    /// Those that failed beside others and held alone.
+    unsteady: Vec<String>,
+    /// Whose output is read.
+    shown: String,
+    /// Those that said that they, or a part of them, did not run.
+    not_run: BTreeSet<String>,
+    /// Those that have real packets or processes.
+    on_host: BTreeSet<String>,
+}
+
+impl Summary {
+    /// Takes one line of `cargo test`'s output into account.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        if let Some(reason) = line.trim_start().strip_prefix("SKIPPED ") {
+            self.skipped.push(reason.trim().to_string());
+            self.not_run.insert(self.shown.clone());
+        } else if line.trim() == "ON THE HOST" {
+            self.on_host.insert(self.shown.clone());
+        } else if let Some(name) = headed(line) {
+            name.clone_into(&mut self.shown);
+        } else if is_beginning(line) {
+            self.begun += 1;
+        } else if let Some(name) = named(line, " ... FAILED") {
+            self.failures.push(name.to_owned());
+        } else if let Some(name) = named(line, " ... ok") {
+            self.held.push(name.to_owned());
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            self.suites += 1;
+            self.shown.clear();
+            self.passed += number_before(rest, " passed");
+            self.failed += number_before(rest, " failed");
+        } else if line.starts_with("test ") && line.contains(" ... ignored") {
+            let (name, reason) = line.split_once(" ... ").unwrap_or((line, ""));
+            self.skipped.push(format!("{}: {reason}", name.trim_start_matches("test ")));
+        }
+    }
+
+    /// Whether what failed may have lacked a processor beside others: a few tests, and nothing that
+    /// crashed.
+    pub(crate) fn may_be_unsteady(&self) -> bool {
+        let few = 1..=UNSTEADY_MAX;
+        few.contains(&self.failures.len())
+            && self.failed == self.failures.len() as u64
+            && self.begun == self.suites
+            && !self.crashed
+    }
+
+    /// Takes another run into account, of those alone that failed. Whether it says of each of them
+    /// what it came to: nothing crashed, and all names were found.
+    pub(crate) fn take_alone(&mut self, alone: &Self) -> bool {
+        let is_told = |name: &String| alone.held.contains(name) || alone.failures.contains(name);
+        let crashed = alone.crashed || alone.begun != alone.suites;
+        if crashed || !self.failures.iter().all(is_told) {
+            return false;
+        }
+        for name in std::mem::take(&mut self.failures) {
+            if alone.failures.contains(&name) {
+                self.failures.push(name);
+                continue;
+            }
+            self.failed -= 1;
+            if alone.not_run.contains(&name) {
+                self.skipped.push(format!("{name}: failed beside others, did not run alone"));
+            } else {
+                self.passed += 1;
+                self.unsteady.push(name);
+            }
+        }
+        true
+    }
+
+    /// Whether all that fails has real packets or processes, and no other test has its name.
+    pub(crate) fn is_all_on_host(&self) -> bool {
+        let named = |name: &String| {
+            self.held.iter().chain(&self.failures).filter(|other| *other == name).count()
+        };
+        self.failures.iter().all(|name| self.on_host.contains(name) && named(name) == 1)
+    }
+
+    /// What fails is not judged: the machine's host took at least this part of the processors each
+    /// time.
+    pub(crate) fn leave_out(&mut self, least_stolen: f64) {
+        let reason = format!("fails, and the machine's host takes {:.0} %", 100.0 * least_stolen);
+        self.failed -= self.failures.len() as u64;
+        let all = self.failures.drain(..);
+        self.skipped.extend(all.map(|name| format!("{name}: {reason}")));
+    }
+
+    /// Cargo counts one that says that it did not run among the passed.
+    pub(crate) fn close(&mut self) {
+        let held = self.not_run.iter().filter(|name| self.held.contains(name));
+        self.passed = self.passed.saturating_sub(held.count() as u64);
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let skipped = self.skipped.len();
+        write!(f, "{} passed, {} failed, {skipped} skipped", self.passed, self.failed)
+    }
+}
+
+/// The skipped by name, then the line that sums all up.
+pub(crate) fn report(summary: &Summary) {
+    if !summary.skipped.is_empty() {
+        println!("\n*** {} NOT RUN:", summary.skipped.len());
+        for skipped in &summary.skipped {
+            println!("***   SKIPPED {skipped}");
+        }
+    }
+    if !summary.unsteady.is_empty() {
+        println!("\n*** {} UNSTEADY, failed beside others and held alone:", summary.unsteady.len());
+        summary.unsteady.iter().for_each(|name| println!("***   {name}"));
+    }
+    if !summary.failures.is_empty() {
+        println!("\n*** {} FAILED:", summary.failures.len());
+        summary.failures.iter().for_each(|name| println!("***   {name}"));
+    }
+    println!("\n{summary}");
+}
+
+/// `running 12 tests`, as a suite begins.
+fn is_beginning(line: &str) -> bool {
+    let words: Vec<&str> = line.split(' ').collect();
+    matches!(words[..], ["running", count, "test" | "tests"] if count.parse::<u64>().is_ok())
+}
+
+/// The name in `test NAME ... FAILED`, where that is what it came to.
+fn named<'l>(line: &'l str, came_to: &str) -> Option<&'l str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(came_to)?;
+    Some(name.strip_suffix(" - should panic").unwrap_or(name))
+}
+
+/// The name in `---- NAME stdout ----`, before what the test has printed.
+fn headed(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
+}
+
+/// The number that ends right before `label`; 0 if there is none.
+fn number_before(text: &str, label: &str) -> u64 {
+    let Some(end) = text.find(label) else { return 0 };
+    let digits = text[..end].rsplit(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// More that fail at once are no accident.
+const UNSTEADY_MAX: usize = 8;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two suites: one that did not run, which cargo calls passed, one of which parts did not, one
+    /// that failed after a part of it did not, an ignored one, and what is said by no test.
+    #[test]
+    fn sums_suites_and_moves_skipped_out_of_passed() {
+        let output = "\
+running 4 tests
+test a ... ok
+test c ... ok
+test d ... FAILED
+test b ... ignored, needs a second machine
+
+---- c stdout ----
+SKIPPED c: not root
+SKIPPED c: no XDP
+
+---- d stdout ----
+SKIPPED d (50 %): no time
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+SKIPPED lintian: not installed
+running 6 tests
+test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s
+";
+        let mut summary = Summary::default();
+        output.lines().for_each(|line| summary.add_line(line));
+        summary.close();
+        assert_eq!((summary.passed, summary.failed, summary.suites), (6, 2, 2));
+        assert_eq!(summary.skipped.len(), 5);
+        assert_eq!(summary.skipped[0], "b: ignored, needs a second machine");
+        assert_eq!(summary.to_string(), "6 passed, 2 failed, 5 skipped");
+    }
+
+    /// A run of one suite with these lines between its first and its last.
+    pub(crate) fn run(lines: &str, closing: &str) -> Summary {
+        let mut summary = Summary::default();
+        let output = format!("running 2 tests\n{lines}\n{closing}");
+        output.lines().for_each(|line| summary.add_line(line));
+        summary.close();
+        summary
+    }
+
+    #[test]
+    fn what_holds_alone_is_unsteady_and_said() {
+        let mut summary =
+            run("test a::b ... FAILED\ntest c ... ok", "test result: FAILED. 1 passed; 1 failed;");
+        assert!(summary.may_be_unsteady());
+        let alone = run("test a::b ... ok", "test result: ok. 1 passed; 0 failed;");
+        assert!(summary.take_alone(&alone));
+        assert_eq!(summary.to_string(), "2 passed, 0 failed, 0 skipped");
+        assert_eq!((summary.unsteady, summary.failures), (vec!["a::b".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn what_skips_itself_alone_has_not_held() {
+        let mut summary = run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;");
+        let lines = "test a ... ok\n---- a stdout ----\nSKIPPED a: no time";
+        assert!(summary.take_alone(&run(lines, "test result: ok. 1 passed; 0 failed;")));
+        assert_eq!(summary.to_string(), "0 passed, 0 failed, 1 skipped");
+        assert_eq!(summary.unsteady, [""; 0]);
+    }
+
+    #[test]
+    fn what_fails_again_or_is_not_found_has_failed() {
+        let failed = || run("test a - should panic ... FAILED", "test result: FAILED. 1 failed;");
+        assert_eq!(failed().failures, ["a"]);
+        let crashed =
+            Summary { crashed: true, ..run("test a ... ok", "test result: ok. 1 passed;") };
+        for (alone, told) in [
+            (run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;"), true),
+            // One of the same name elsewhere holds.
+            (run("test a ... ok\ntest a ... FAILED", "test result: FAILED. 1 failed;"), true),
+            (run("", "test result: ok. 0 passed; 0 failed;"), false),
+            (run("test a ... ok", ""), false),
+            (crashed, false),
+        ] {
+            let mut summary = failed();
+            assert_eq!(summary.take_alone(&alone), told, "{alone:?}");
+            assert_eq!((summary.failed, summary.failures.len()), (1, 1));
+        }
+        // A documentation test is not made again.
+        let lines = "test x ... FAILED\ntest src/lib.rs - f (line 3) ... FAILED";
+        let mut summary = run(lines, "test result: FAILED. 0 passed; 2 failed;");
+        let twice = run("test x ... ok\ntest x ... ok", "test result: ok. 2 passed; 0 failed;");
+        assert!(!summary.take_alone(&twice) && summary.failed == 2);
+    }
+
+    #[test]
+    fn who_is_on_the_host_is_known_by_the_whole_name() {
+        let said = "---- b stdout ----\nON THE HOST";
+        let failed = |name: &str| format!("test {name} ... FAILED\n{said}");
+        let of = |lines: &str| run(lines, "test result: FAILED. 1 failed;").is_all_on_host();
+        assert!(of(&failed("b")));
+        assert!(!of(&failed("manager::b")));
+        assert!(!of(&format!("test b ... ok\n{}", failed("b"))), "two of one name");
+        assert!(!of(&format!("test pure ... FAILED\n{}", failed("b"))));
+    }
+
+    #[test]
+    fn many_failures_or_a_crash_are_no_accident() {
+        let many = "test a ... FAILED\n".repeat(UNSTEADY_MAX + 1);
+        assert!(!run(&many, "test result: FAILED. 0 passed; 9 failed;").may_be_unsteady());
+        assert!(!run("test a ... FAILED", "").may_be_unsteady(), "no closing line");
+        assert!(!run("test a ... ok", "test result: ok. 2 passed; 0 failed;").may_be_unsteady());
+        let mut ended = run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;");
+        assert!(ended.may_be_unsteady());
+        ended.crashed = true;
+        assert!(!ended.may_be_unsteady());
+        assert!(!is_beginning("running away tests"));
+    }
+}
