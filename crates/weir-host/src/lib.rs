@@ -7,7 +7,6 @@
 // System calls live here; each unsafe block carries its argument.
 #![allow(unsafe_code)]
 
-pub mod awake;
 pub mod bpf;
 pub mod cap;
 pub mod cpu;

@@ -94,10 +94,8 @@ fn ticks(line: &str) -> Option<Ticks> {
     };
     // Older kernels do not say.
     let stolen = rest.first().copied().unwrap_or(0);
-    // Nice are those who take what nobody else wants: `weir_host::awake`, and of a trial's own only
-    // senders that are to be starved.
-    let idle = idle + wait + nice;
-    let all = user + system + idle + interrupt + soft_interrupt;
+    let idle = idle + wait;
+    let all = user + nice + system + idle + interrupt + soft_interrupt;
     Some(Ticks { idle, soft_interrupt, stolen, all })
 }
 

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use weir_host::awake::Awake;
 use weir_result::ResultFile;
 use weir_trials::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
 use weir_trials::{Trial, TrialError};
@@ -48,7 +47,6 @@ impl Conformance {
         experiments: &[&Experiment],
     ) -> Result<ExitCode, Failure> {
         let started = Instant::now();
-        let _awake = Awake::keep();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut lines = Vec::new();

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-use weir_host::awake::Awake;
 use weir_result::ResultFile;
 use weir_trials::Trial;
 use weir_trials::demo::{self, Line};
@@ -31,7 +30,6 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let started = Instant::now();
-        let _awake = Awake::keep();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let default = Nanos::from_secs(if self.output.quick { 5 } else { 12 });

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use weir_host::awake::Awake;
 use weir_result::ResultFile;
 use weir_trials::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
 use weir_trials::{Trial, TrialError};
@@ -117,7 +116,6 @@ impl Netback {
         let scenario = self.scenario(figure)?;
         Output::say(&format!("{figure} takes {}", told(runner::length(&scenario))));
         let started = Instant::now();
-        let _awake = Awake::keep();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
         let lab = format!("netback-{figure}");

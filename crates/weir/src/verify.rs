@@ -7,7 +7,6 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
-use weir_host::awake::Awake;
 use weir_result::ResultFile;
 use weir_trials::verify::{Row, TABLES, Table};
 use weir_trials::{Trial, TrialError};
@@ -47,7 +46,6 @@ impl Verify {
             );
         }
         let started = Instant::now();
-        let _awake = Awake::keep();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut broken = Vec::new();

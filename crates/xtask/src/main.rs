@@ -9,10 +9,6 @@
 use std::process::ExitCode;
 
 mod again;
-/// The tests are not to wait for the program that has it.
-#[expect(unreachable_pub, reason = "it is public where it is at home")]
-#[path = "../../weir-host/src/awake.rs"]
-mod awake;
 mod bench;
 mod cargo_test;
 mod ci;
@@ -39,8 +35,6 @@ fn main() -> ExitCode {
         eprintln!("xtask: {}: {error}", command::root().display());
         return ExitCode::FAILURE;
     }
-    let measures = ["ci", "test", "bench"].contains(&name);
-    let _awake = measures.then(awake::Awake::keep);
     let outcome = match name {
         "ci" => ci::all(),
         "test" if rest.is_empty() => ci::all(),

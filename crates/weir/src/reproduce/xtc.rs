@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use weir_host::awake::Awake;
 use weir_result::ResultFile;
 use weir_trials::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_trials::routers::Kind;
@@ -71,7 +70,6 @@ impl Xtc {
         let length = told(xtc::length(figure, output.quick));
         Output::say(&format!("{}: {}, takes {length}", figure.name, figure.title));
         let started = Instant::now();
-        let _awake = Awake::keep();
         let mut say = Output::say;
         let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
         xtc::run(&mut trial, figure, self.router)?;
