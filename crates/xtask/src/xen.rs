@@ -54,13 +54,7 @@ pub(crate) fn check() -> Result<Option<String>, String> {
         return if update().is_ok() { Err(reason) } else { Ok(Some(reason)) };
     }
     let call = Call { quick: true, ..Call::default() };
-    let files = Files::make(None)?;
-    // Once more: where a cap's accounting begins is chance, and one of six means may be off by it.
-    let again = |first| {
-        println!("\nxen: {first}: made again");
-        boot_all(&files, &call)
-    };
-    boot_all(&files, &call).or_else(again).map(|()| None)
+    boot_all(&Files::make(None)?, &call).map(|()| None)
 }
 
 /// What this machine lacks for it, if anything.
