@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod journal;
 pub mod lab;
 pub mod machine;
+pub mod memory;
 pub mod meter;
 pub mod netns;
 mod proc_stat;

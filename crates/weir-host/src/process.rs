@@ -94,19 +94,6 @@ impl Identity {
     }
 }
 
-/// Has all threads allocate from one heap. By default glibc gives each thread that allocates one of
-/// its own, up to eight for each processor; threads that come and go, as those that wait for
-/// requests, then leave a little in each, and the process grows for hours. For a process whose hot
-/// path does not allocate the lock costs nothing. Call it before other threads start.
-pub fn use_one_heap() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt takes two numbers and is called before there are other threads; that it
-    // refuses would leave things as they are.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-    }
-}
-
 /// Ends the processes: SIGTERM, then SIGKILL to what is left after `patience`.
 ///
 /// # Errors

@@ -163,7 +163,7 @@ impl Node {
                     let possible = plan.is_possible();
                     return Ok(if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE });
                 }
-                weir_host::process::use_one_heap();
+                weir_host::memory::keep_little();
                 let confirm = confirm.map(|time| Duration::from_nanos(time.as_nanos()));
                 let state = StateDir::from_env();
                 let options = Options { config, confirm, without_overlay, state };
