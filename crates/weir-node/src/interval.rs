@@ -22,9 +22,10 @@ pub struct Flow {
     pub waits: Amount,
     /// Of those handed on, marked "congestion experienced"; packets.
     pub marked: u64,
-    /// Packets a second that a control loop let pass to the vifs of its router together; the least,
-    /// where that was changed meanwhile.
+    /// Packets a second that a control loop lets pass to the vifs of its router together.
     pub held_pps: Option<u64>,
+    /// The same at the beginning: of another router perhaps.
+    pub held_before_pps: Option<u64>,
     /// Dropped, by cause and reason; only reasons that occurred.
     pub dropped: BTreeMap<Cause, BTreeMap<Reason, Amount>>,
 }
@@ -94,7 +95,8 @@ impl Flow {
             waited: before.backlog,
             waits: after.backlog,
             marked: after.marked.saturating_sub(before.marked),
-            held_pps: before.held_pps.into_iter().chain(after.held_pps).min(),
+            held_pps: after.held_pps,
+            held_before_pps: before.held_pps,
             ..Self::default()
         };
         for reason in Reason::ALL {

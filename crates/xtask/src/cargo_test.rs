@@ -69,6 +69,8 @@ fn counted(command: &mut Command) -> (Summary, Result<(), String>) {
 }
 
 fn stream(command: &mut Command, summary: &mut Summary, silence: Duration) -> Result<(), String> {
+    // Until its end is seen.
+    summary.crashed = true;
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
     let lines = child.stdout.take().map(lines_of);
     let mut last = "the build".to_owned();

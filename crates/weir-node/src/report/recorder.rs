@@ -86,11 +86,6 @@ impl Recorder {
         let mut vifs = BTreeMap::new();
         for vif in &policy.vifs {
             let Some(now) = status.vif(&vif.name) else { continue };
-            let nothing = Default::default();
-            let before = last.vifs.get(&vif.name).unwrap_or(&nothing);
-            let flows =
-                [Flow::between(&before[0], &now.send), Flow::between(&before[1], &now.receive)];
-            let kernel = [now.send.redirected, now.receive.redirected];
             // In another slice or on another port it is another vif, which began within the second.
             let is_same = |old: &&Vif| {
                 old.name == vif.name
@@ -98,6 +93,11 @@ impl Recorder {
                     && last.policy[old.port].name == policy[vif.port].name
             };
             let old = last.policy.vifs.iter().find(is_same);
+            let nothing = Default::default();
+            let before = old.and_then(|_| last.vifs.get(&vif.name)).unwrap_or(&nothing);
+            let flows =
+                [Flow::between(&before[0], &now.send), Flow::between(&before[1], &now.receive)];
+            let kernel = [now.send.redirected, now.receive.redirected];
             lines.push(Line { vif, before: old, flows, kernel });
             vifs.insert(vif.name.clone(), [now.send.clone(), now.receive.clone()]);
         }
@@ -289,7 +289,7 @@ fn second(
         || shared.at_limit(time, line.vif, direction, flow.held_pps)
         || line
             .before
-            .is_some_and(|vif| shared_before.at_limit(time, vif, direction, flow.held_pps));
+            .is_some_and(|vif| shared_before.at_limit(time, vif, direction, flow.held_before_pps));
     let demand = charged(port, flow.demand(), tagged).min(most);
     Second {
         at_unix_ms: span.at_unix_ms,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What vifs got together whose limits of packets are one: their router's, their slice's, and the
-//! rate at which XTC holds the router. A vif that was removed within the second is not among them.
+//! rate at which XTC holds the router. A vif that was removed within the second is not among them;
+//! one that came to a router or left it counts on both sides with its whole second, since counters
+//! do not part it.
 
 use std::collections::BTreeMap;
 

@@ -163,18 +163,49 @@ fn a_shared_limit_that_was_raised_within_a_second_excuses_that_second() {
     }
 }
 
-/// The switch begins to count anew: it is owed what a vif is that comes.
+/// The rate at which a router is held excuses its own vifs, not one that has come from it to a
+/// router which forwards as much without being held.
 #[test]
-fn on_another_port_it_is_another_vif() {
-    let old = policy();
-    let mut new = policy();
-    new.ports[0].name = "up1".into();
+fn a_vif_that_leaves_a_held_router_is_judged_by_what_each_forwarded() {
+    let mut old = policy();
+    old.vifs[0].receive.min_rate = BitRate::from_mbps(8);
+    let ids = ["vr1", "vr2"]
+        .map(|name| old.add_router(weir_policy::Router::new(name, weir_policy::SliceId(0))));
+    old.vifs[0].router = Some(ids[0]);
+    old.vifs[1].router = Some(ids[1]);
+    let mut new = old.clone();
+    new.vifs[0].router = Some(ids[1]);
+    let receives = |second: u64, held: Option<u64>| {
+        let got = [(2 * M * second, 50_000 * second), (M * second, 100_000 * second)];
+        let mut one = status(second, got);
+        for vif in &mut one.vifs {
+            vif.receive = std::mem::take(&mut vif.send);
+        }
+        one.vifs[0].receive.held_pps = held;
+        one
+    };
     let mut recorder = Recorder::default();
-    recorder.take(1_000, &status(1, [(2 * M, 2 * M), (0, 0)]), &old);
-    recorder.take(2_000, &status(2, [(M, M / 2), (0, 0)]), &new);
-    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::None);
-    recorder.take(3_000, &status(3, [(3 * M, M), (0, 0)]), &new);
-    assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Below);
+    recorder.take(1_000, &receives(1, Some(100)), &old);
+    recorder.take(2_000, &receives(2, None), &new);
+    assert_eq!(recorder.verdicts().vifs["a"][1], Verdict::Below);
+}
+
+/// The switch begins to count anew, to less than it had or to more: it is owed what a vif is that
+/// comes.
+#[test]
+fn on_another_port_or_in_another_slice_it_is_another_vif() {
+    let (old, mut port, mut slice) = (policy(), policy(), policy());
+    port.ports[0].name = "up1".into();
+    slice.slices[0].name = "other".into();
+    for (new, got) in [&port, &slice].into_iter().flat_map(|new| [(new, M / 2), (new, 3 * M)]) {
+        let mut recorder = Recorder::default();
+        recorder.take(1_000, &status(1, [(2 * M, 2 * M), (0, 0)]), &old);
+        let taken = recorder.take(2_000, &status(2, [(4 * M, got), (0, 0)]), new);
+        assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::None);
+        assert_eq!(of(&taken.seconds, Some("a")).sides[0].got.bytes, got);
+        recorder.take(3_000, &status(3, [(6 * M, got + M / 2), (0, 0)]), new);
+        assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::Below);
+    }
 }
 
 #[test]
