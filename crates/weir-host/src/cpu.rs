@@ -20,6 +20,9 @@ pub enum Class {
         /// From -20 (most) to 19.
         nice: i32,
     },
+    /// As [`Self::Normal`] of nice 0, but that it never takes the processor from another when it
+    /// wakes up (SCHED_BATCH): what comes meanwhile it then has at once.
+    Batch,
     /// Before all normal threads, for as long as it wants to. Real-time throttling takes 5 % of
     /// each second from a thread that spins: for workers that sleep.
     Fifo {
@@ -154,7 +157,7 @@ pub fn set_class_of_thread(thread: Identity, class: Class) -> io::Result<()> {
 pub(crate) fn make_ordinary(thread: Identity) -> Result<(), HostError> {
     let Ok(pid) = pid_of(thread) else { return Ok(()) };
     match class_of(pid) {
-        Ok(Class::Normal { .. }) | Err(_) => Ok(()),
+        Ok(Class::Normal { .. } | Class::Batch) | Err(_) => Ok(()),
         Ok(_) => match change_class(pid, Class::Normal { nice: 0 }) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
                 Err(of_thread("make ordinary", thread, error))
@@ -184,6 +187,7 @@ fn class_of(thread: libc::pid_t) -> io::Result<Class> {
         return Err(io::Error::last_os_error());
     }
     Ok(match attr.policy {
+        SCHED_BATCH if attr.nice == 0 => Class::Batch,
         SCHED_FIFO | SCHED_RR => Class::Fifo { priority: attr.priority },
         SCHED_DEADLINE => Class::Deadline {
             runtime: Nanos::new(attr.runtime_ns),
@@ -271,6 +275,10 @@ fn set_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
                 attr.flags = 0;
             }
         }
+        Class::Batch => {
+            attr.policy = SCHED_BATCH;
+            attr.flags = 0;
+        }
         Class::Fifo { priority } => {
             attr.policy = SCHED_FIFO;
             attr.priority = priority;
@@ -318,6 +326,7 @@ fn set_affinity(cpus: &[u32]) -> io::Result<()> {
 fn text(class: Class) -> String {
     match class {
         Class::Normal { nice } => format!("nice {nice}"),
+        Class::Batch => "SCHED_BATCH".to_owned(),
         Class::Fifo { priority } => format!("SCHED_FIFO {priority}"),
         Class::Deadline { runtime, deadline, period } => {
             format!("SCHED_DEADLINE runtime {runtime} deadline {deadline} period {period}")
@@ -352,6 +361,7 @@ const ATTR_BYTES: u32 = 48;
 const _: () = assert!(size_of::<Attr>() == ATTR_BYTES as usize);
 const SCHED_FIFO: u32 = 1;
 const SCHED_RR: u32 = 2;
+const SCHED_BATCH: u32 = 3;
 const SCHED_DEADLINE: u32 = 6;
 /// Without it a deadline thread could start no other, nor a command.
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
@@ -386,6 +396,10 @@ mod tests {
         let before = granted().unwrap();
         let cpu = *before.cpus.last().unwrap();
         let pinned = Wish { cpu: Some(cpu), class: Class::Normal { nice: 5 } };
+        let batch = Reservation::take(Wish { cpu: None, class: Class::Batch }).unwrap();
+        assert_eq!(batch.granted().class, Class::Batch);
+        drop(batch);
+        assert_eq!(granted().unwrap(), before);
         if let Ok(taken) = Reservation::take(pinned) {
             assert_eq!(taken.granted().cpus, [cpu]);
             assert_eq!(taken.granted().class, Class::Normal { nice: 5 });

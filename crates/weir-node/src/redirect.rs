@@ -29,7 +29,7 @@ pub enum Queued {
     Shaped(String),
     /// Somebody has a minimum on the port in this direction: who.
     Minimum(String),
-    /// Its router is held at a packet rate.
+    /// Its router is held at a packet rate, by what it receives: which router.
     Held(String),
     /// A delay bound.
     Delay,
@@ -157,8 +157,9 @@ impl Places {
             let other = if *first == vif.slice { second } else { first };
             return Err(Queued::SharedVlan(policy[*other].name.clone()));
         }
-        if let Some(router) = vif.router.map(|id| &policy[id]).filter(|one| one.xtc.is_some()) {
-            return Err(Queued::Held(router.name.clone()));
+        let router = vif.router.map(|id| &policy[id]).filter(|_| !sending);
+        if let Some(held) = router.filter(|router| router.xtc.is_some()) {
+            return Err(Queued::Held(held.name.clone()));
         }
         let own = (vif.name.as_str(), vif.share(direction));
         let groups = groups(vif).map(|level| level.share(policy, direction));
@@ -260,7 +261,9 @@ const MACS_MAX: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_policy::{Action, Codel, Filter, MacAddr, Port, Router, Slice};
+    use weir_policy::{
+        Action, ActuatorKind, Codel, Filter, MacAddr, Port, Router, RouterXtc, Slice,
+    };
     use weir_units::{BitRate, Nanos, PacketRate};
 
     /// Two vifs of a slice and router, on a port, all redirected.
@@ -335,6 +338,12 @@ mod tests {
         assert_eq!(
             after(|p| p.vifs[0].receive.max_pps = Some(pps)),
             [Ok(()), Err(Queued::ReceiveLimit(name("a")))]
+        );
+        let xtc = RouterXtc::new(pps, ActuatorKind::Cgroup);
+        assert_eq!(
+            after(|p| p.routers[0].xtc = Some(xtc)),
+            [Ok(()), Err(Queued::Held(name("vr1")))],
+            "what it forwards is limited by what it gets"
         );
         // A minimum of anybody there, and only in its direction.
         assert_eq!(

@@ -165,6 +165,7 @@ impl Worker {
 
     fn work(&mut self, commands: &Receiver<Command>) -> Result<End, PortError> {
         let mut waiter = self.waiter()?;
+        let rest = reservation::rest(&self.policy.node);
         let mut due = Instant::FAR_FUTURE;
         // When the last turn began, if something moved in it.
         let mut busy_since = None;
@@ -192,6 +193,9 @@ impl Worker {
             } else {
                 waiter.worked(now);
                 busy_since = Some(now);
+            }
+            if let Some(rest) = rest {
+                waiter.rest(now, rest);
             }
         }
     }

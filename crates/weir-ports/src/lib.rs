@@ -44,7 +44,7 @@ pub use pool::{BindMode, Pool, Region, Remains};
 pub use port::{Port, PortStatistics};
 pub use sys::now;
 pub use tap::{TapConfig, TapPort};
-pub use wait::{Idle, Waiter, Woken};
+pub use wait::{Idle, Rest, Waiter, Woken};
 pub use xdp::{
     AttachMode, BucketId, BucketLimit, DataPlane, Devices, Faults, GateCounters, GateId, Gates,
     Pins, PlaneLimits, Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,

@@ -37,6 +37,15 @@ pub enum Woken {
     Signal,
 }
 
+/// What a thread leaves to others of each stretch of time, whatever there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The stretch.
+    pub every: Nanos,
+    /// What it sleeps of it, at least.
+    pub least: Nanos,
+}
+
 /// A set of descriptors to wait on. Waiting does not allocate.
 #[derive(Debug)]
 pub struct Waiter {
@@ -46,6 +55,9 @@ pub struct Waiter {
     idle_since: Option<Instant>,
     /// How long it stays awake now: at most `linger`.
     awake: Nanos,
+    /// When the stretch began of which some is slept, and how much that was.
+    stretch: Instant,
+    slept: Nanos,
 }
 
 impl Waiter {
@@ -64,7 +76,8 @@ impl Waiter {
         }
         // SAFETY: just made, owned by nobody else.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        Ok(Self { epoll, idle, idle_since: None, awake: Nanos::ZERO })
+        let (awake, slept) = (Nanos::ZERO, Nanos::ZERO);
+        Ok(Self { epoll, idle, idle_since: None, awake, stretch: crate::now(), slept })
     }
 
     /// Wakes up when `descriptor` has something to read, from now on.
@@ -121,7 +134,22 @@ impl Waiter {
             std::hint::spin_loop();
             return Woken::Time;
         }
-        self.sleep(left, until == Instant::FAR_FUTURE)
+        let begun = crate::now();
+        let woken = self.sleep(left, until == Instant::FAR_FUTURE);
+        self.slept = self.slept.saturating_add(crate::now().saturating_since(begun));
+        woken
+    }
+
+    /// At the end of a stretch sleeps for what is missing, packets or not.
+    pub fn rest(&mut self, now: Instant, rest: Rest) {
+        if now.saturating_since(self.stretch) < rest.every {
+            return;
+        }
+        let missing = rest.least.saturating_sub(self.slept);
+        if missing > Nanos::ZERO {
+            std::thread::sleep(std::time::Duration::from_nanos(missing.as_nanos()));
+        }
+        (self.stretch, self.slept) = (crate::now(), Nanos::ZERO);
     }
 
     fn sleep(&mut self, left: Nanos, for_ever: bool) -> Woken {
@@ -203,6 +231,27 @@ mod tests {
         let far = start + Nanos::from_secs(100);
         assert_eq!(waiter.wait(start, far), Woken::Time);
         assert!(now().saturating_since(start) < Nanos::from_secs(50));
+    }
+
+    /// Goal: who is never without work sleeps all the same, and who has slept does not.
+    #[test]
+    fn a_stretch_has_its_rest() {
+        let idle = Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
+        let mut waiter = Waiter::new(idle).unwrap();
+        let rest = Rest { every: Nanos::from_millis(5), least: Nanos::from_millis(2) };
+        let takes = |waiter: &mut Waiter, at: Instant| {
+            let begun = now();
+            waiter.rest(at, rest);
+            now().saturating_since(begun) >= Nanos::from_millis(1)
+        };
+        let begun = waiter.stretch;
+        assert!(!takes(&mut waiter, begun + Nanos::from_millis(4)), "not at its end");
+        assert!(takes(&mut waiter, begun + Nanos::from_millis(5)));
+        let begun = waiter.stretch;
+        waiter.wait(begun, begun + Nanos::from_millis(3));
+        assert!(!takes(&mut waiter, begun + Nanos::from_millis(5)), "has slept enough");
+        let begun = waiter.stretch;
+        assert!(takes(&mut waiter, begun + Nanos::from_millis(5)), "that was before");
     }
 
     /// Whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.

@@ -52,6 +52,9 @@ pub(crate) enum Lab {
         /// The only processor to run on
         #[arg(long)]
         cpu: Option<u32>,
+        /// Never take the processor from another
+        #[arg(long)]
+        batch: bool,
         /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
         from: Side,
         /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
@@ -119,7 +122,7 @@ impl Lab {
                 return report(&lab::down(&read(&file)?.name, &state)?, json);
             }
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
-            Self::Router { cpu, from, to } => forward::run([&from, &to], cpu)?,
+            Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
             Self::Xen(command) => return command.run(),
             Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
             Self::Status { file, json } => {

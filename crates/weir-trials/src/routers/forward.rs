@@ -75,13 +75,14 @@ impl Side {
 }
 
 /// Forwards between two devices of the calling thread's namespace until the process is ended, on
-/// processor `cpu` alone if one is given.
+/// processor `cpu` alone if one is given. `batch`: it stands on a full processor, and lets others
+/// end their turn there before it looks at what has come ([`Class::Batch`]).
 ///
 /// # Errors
 /// A device cannot be opened, or is gone; the processor is not to be had.
-pub fn run(sides: [&Side; 2], cpu: Option<u32>) -> Result<(), TrialError> {
-    let class = Class::Normal { nice: 0 };
-    let _pinned = cpu.map(|cpu| Reservation::take(Wish { cpu: Some(cpu), class })).transpose()?;
+pub fn run(sides: [&Side; 2], cpu: Option<u32>, batch: bool) -> Result<(), TrialError> {
+    let class = if batch { Class::Batch } else { Class::Normal { nice: 0 } };
+    let _pinned = Reservation::take(Wish { cpu, class })?;
     let mut pool = Pool::new(FRAMES, 2048)?;
     let open = |side: &Side| {
         let config =

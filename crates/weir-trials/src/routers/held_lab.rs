@@ -308,6 +308,8 @@ fn policy(plan: &Plan, node: &str, place: &Place, routers: Range<usize>) -> Poli
     // The routers have the processor that a worker would choose.
     policy.node.worker_cpu = cpu::division().others.last().copied();
     policy.node.reservation = Reservation::Fifo;
+    // Where processors are full, what the worker has to do is missing elsewhere.
+    policy.node.redirect = plan.contends();
     let slice = policy.add_slice(Slice::new("gold"));
     let lines = plan.lines().into_iter().zip(&plan.kinds).enumerate();
     for (number, (line, kind)) in lines.filter(|(number, _)| routers.contains(number)) {
@@ -329,6 +331,10 @@ fn policy(plan: &Plan, node: &str, place: &Place, routers: Range<usize>) -> Poli
                 policy.add_vif(vif(&device, slice, port, mac));
             }
         }
+    }
+    if policy.node.redirect {
+        policy.ports.iter_mut().for_each(|port| port.kind = weir_policy::Kind::Xdp);
+        policy.vifs.iter_mut().for_each(|vif| vif.kind = weir_policy::Kind::Xdp);
     }
     let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
     policy.node.frames = policy.node.frames.max(needed);

@@ -173,6 +173,11 @@ impl Plan {
         }
     }
 
+    /// Whether several routers have to share one processor, which is full.
+    pub(crate) fn contends(&self) -> bool {
+        self.shape == Shape::Beside && self.kinds.len() > 1
+    }
+
     /// The router before it in a chain.
     fn before(&self, router: usize) -> Option<usize> {
         router.checked_sub(1).filter(|_| self.shape == Shape::Chain)

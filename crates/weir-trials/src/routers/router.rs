@@ -131,6 +131,9 @@ pub(super) fn forward_in(
     let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
     let mut command = Command::new(path);
     command.args(["lab", "router", "--cpu", &worker_cpu().to_string()]);
+    if plan.contends() {
+        command.arg("--batch");
+    }
     command.args(plan.sides(router).map(|side| side.to_string()));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
     Ok(namespace.spawn(command)?)
