@@ -3,7 +3,8 @@
 //!
 //! A turn is: read each port and let the switch queue or drop; hand each port the frames that it
 //! can take now; tell the gates how much each vif may still bring in. Then, if nothing moved, wait
-//! for the earliest instant that the switch named, or for a packet. Nothing here decides about
+//! for the earliest instant that the switch named, or for a packet; a real-time worker sleeps a
+//! little of each millisecond whatever there is to do. Nothing here decides about
 //! packets: that is the switch's part. Nothing is allocated in a turn.
 
 use std::sync::Arc;

@@ -136,16 +136,23 @@ impl Waiter {
         }
         let begun = crate::now();
         let woken = self.sleep(left, until == Instant::FAR_FUTURE);
-        self.slept = self.slept.saturating_add(crate::now().saturating_since(begun));
+        let took = crate::now().saturating_since(begun).saturating_sub(CALL);
+        self.slept = self.slept.saturating_add(took);
         woken
     }
 
-    /// At the end of a stretch sleeps for what is missing, packets or not.
+    /// At the end of a stretch, or later by a turn, sleeps for what is missing of that time,
+    /// packets or not.
     pub fn rest(&mut self, now: Instant, rest: Rest) {
-        if now.saturating_since(self.stretch) < rest.every {
+        let lasted = now.saturating_since(self.stretch);
+        if lasted < rest.every {
             return;
         }
-        let missing = rest.least.saturating_sub(self.slept);
+        let owed = u128::from(rest.least.as_nanos()) * u128::from(lasted.as_nanos())
+            / u128::from(rest.every.as_nanos().max(1));
+        let missing = Nanos::new(u64::try_from(owed).unwrap_or(u64::MAX));
+        // However long nobody asked, it is no reason to be away for long now.
+        let missing = missing.saturating_sub(self.slept).min(rest.every);
         if missing > Nanos::ZERO {
             std::thread::sleep(std::time::Duration::from_nanos(missing.as_nanos()));
         }
@@ -186,6 +193,9 @@ impl Waiter {
         sys::check(result)
     }
 }
+
+/// What a call takes of the processor that finds something at once.
+const CALL: Nanos = Nanos::from_micros(5);
 
 /// `EPOLLIN` of `linux/eventpoll.h`; an `int` in libc.
 const EPOLLIN: u32 = 1;
@@ -239,19 +249,26 @@ mod tests {
         let idle = Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
         let mut waiter = Waiter::new(idle).unwrap();
         let rest = Rest { every: Nanos::from_millis(5), least: Nanos::from_millis(2) };
-        let takes = |waiter: &mut Waiter, at: Instant| {
-            let begun = now();
-            waiter.rest(at, rest);
-            now().saturating_since(begun) >= Nanos::from_millis(1)
-        };
         let begun = waiter.stretch;
-        assert!(!takes(&mut waiter, begun + Nanos::from_millis(4)), "not at its end");
-        assert!(takes(&mut waiter, begun + Nanos::from_millis(5)));
+        waiter.rest(begun + Nanos::from_millis(4), rest);
+        assert_eq!(waiter.stretch, begun, "not at its end");
+        waiter.rest(begun + Nanos::from_millis(5), rest);
+        assert!(waiter.stretch >= begun + Nanos::from_millis(2), "has slept");
+        // Twice as long a stretch owes twice as much.
+        let begun = waiter.stretch;
+        waiter.rest(begun + Nanos::from_millis(10), rest);
+        assert!(waiter.stretch >= begun + Nanos::from_millis(4));
         let begun = waiter.stretch;
         waiter.wait(begun, begun + Nanos::from_millis(3));
-        assert!(!takes(&mut waiter, begun + Nanos::from_millis(5)), "has slept enough");
-        let begun = waiter.stretch;
-        assert!(takes(&mut waiter, begun + Nanos::from_millis(5)), "that was before");
+        assert!(waiter.slept >= rest.least, "{:?}", waiter.slept);
+        // A wait that ends at once is none.
+        waiter.rest(begun + Nanos::from_millis(5), rest);
+        assert_eq!(waiter.slept, Nanos::ZERO);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(&[1]).unwrap();
+        waiter.add(near.as_fd()).unwrap();
+        assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
+        assert!(waiter.slept < rest.least, "{:?}", waiter.slept);
     }
 
     /// Whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.

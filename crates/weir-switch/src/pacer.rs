@@ -193,8 +193,9 @@ impl Queue {
 /// Packets that may wait for `router` at that rate: 50 ms of it, since a worker may be late by some
 /// and TCP hands over 64 KiB of each flow at once, which is 138 of the text's packets; with 10 ms a
 /// router with eight flows lost a twelfth of them and reached half of its rate. At most half of
-/// what its vifs have room for, so that what comes from elsewhere finds some. Each sender has a
-/// queue of his own: who sends little waits for nobody's 50 ms.
+/// what its vifs have room for, so that what comes from elsewhere finds some. Each interface has a
+/// queue of its own: who comes by another than a flood waits for none of its 50 ms, who comes by
+/// the same one for all of it.
 pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
     let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
     let room = vifs.map(|vif| vif.receive_queue.packets).min().unwrap_or(0) / 2;
@@ -281,6 +282,25 @@ mod tests {
         fn flood(&mut self, iface: u32) {
             while self.push(iface).is_none() {}
         }
+    }
+
+    /// 50 ms, but for the bounds, the least of which is what the vifs have room for.
+    #[test]
+    fn a_queue_is_as_deep_as_rate_and_room_say() {
+        use weir_policy::{Port, Router, Slice, Vif};
+        use weir_units::BitRate;
+        let mut policy = Policy::new("node");
+        let port = policy.add_port(Port::new("up0", BitRate::from_mbps(100)));
+        let slice = policy.add_slice(Slice::new("gold"));
+        let router = policy.add_router(Router::new("vr1", slice));
+        let mut vif = Vif { router: Some(router), ..Vif::new("a", slice, port) };
+        vif.receive_queue.packets = 16_384;
+        policy.add_vif(vif);
+        let of = |policy: &Policy, rate| depth(policy, router, PacketRate::from_pps(rate));
+        let rates = [1, 5_000, 20_000, 80_000, 1_000_000];
+        assert_eq!(rates.map(|rate| of(&policy, rate)), [256, 256, 1000, 4000, 4096]);
+        policy.vifs[0].receive_queue.packets = 256;
+        assert_eq!(rates.map(|rate| of(&policy, rate)), [128; 5]);
     }
 
     /// Goal: under a flood each tenth of a second has its packets, but for a turn of the grid at

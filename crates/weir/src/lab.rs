@@ -52,7 +52,7 @@ pub(crate) enum Lab {
         /// The only processor to run on
         #[arg(long)]
         cpu: Option<u32>,
-        /// Never take the processor from another
+        /// Not take the processor from another on waking up
         #[arg(long)]
         batch: bool,
         /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...

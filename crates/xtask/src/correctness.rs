@@ -58,7 +58,7 @@ const RESULT: &str = "out/verify/first-light/result.json";
 /// Exact claims that may come too late: a ring that nobody empties overflows.
 const LATE: [&str; 1] = ["lost"];
 
-/// Claims with room that are about what was done, not when: that enough was asked for and changed,
+/// Claims with room that are about what was done, not when: that enough was changed,
 /// that a kill left something, that a storm was limited, that there was traffic at all, and that a
 /// limit was not exceeded.
 const NEVER_LATE: [&str; 7] =

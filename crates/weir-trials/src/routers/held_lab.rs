@@ -395,7 +395,7 @@ fn path(router: usize) -> String {
 /// More than any router of the lab forwards: only packets are limited.
 const PORT_MBPS: u64 = 10_000;
 
-/// Room for 10 ms of 200 kp/s, twice.
+/// Room for 50 ms of 40 kp/s, twice.
 const QUEUE_PACKETS: u32 = 4096;
 
 /// More than any router of the lab forwards: held at it, a router is held by its largest cap alone.
