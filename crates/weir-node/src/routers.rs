@@ -86,7 +86,7 @@ impl Routers {
 mod tests {
     use super::*;
     use weir_policy::{Port, Router, Slice, Vif, VifId};
-    use weir_switch::Reason;
+    use weir_switch::{Reason, Tally};
     use weir_units::{BitRate, Instant};
 
     #[test]
@@ -107,9 +107,12 @@ mod tests {
             switch.account_early_drop(VifId(vif), Direction::Receive, reason, packets, 0);
         }
         switch.account_early_drop(VifId(2), Direction::Send, Reason::NoCredit, 7, 0);
+        // What the program in the kernel has sent on is forwarded like everything else.
+        let redirected = Tally { packets: 5, bytes: 5 };
+        switch.account_redirected(switch.vif_iface(VifId(2)), Direction::Send, redirected);
         let names: Arc<[String]> = ["vr1", "vr2", "none"].map(str::to_owned).into();
         let mut routers = Routers::default();
-        let counted = RouterCount { forwarded: 7, offered: 110 };
+        let counted = RouterCount { forwarded: 12, offered: 110 };
         for _ in 0..2 {
             assert_eq!(routers.count(&names, &policy, &switch), [Some(counted), None, None]);
         }
