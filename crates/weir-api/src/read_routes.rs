@@ -173,9 +173,9 @@ pub(crate) async fn overlay(
     Extension(caller): Asker,
     Extension(policy): Holds,
 ) -> Result<Json<Vec<EditView>>, ApiError> {
-    let mut edits = app.ask_in_turn(|control| control.overlay()).await?;
-    edits.retain(|edit| caller.sees_edit(&policy, edit));
-    Ok(Json(edits.into_iter().map(EditView::from).collect()))
+    let overlay = app.in_force()?.overlay;
+    let seen = overlay.iter().filter(|edit| caller.sees_edit(&policy, edit));
+    Ok(Json(seen.cloned().map(EditView::from).collect()))
 }
 
 /// Copies a vif's frames as pcapng, until one side closes.

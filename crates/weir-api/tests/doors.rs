@@ -38,7 +38,8 @@ impl Control for Node {
         Ok(Status::default())
     }
     fn policy(&self) -> Result<InForce, Refusal> {
-        Ok(InForce { policy: Arc::clone(&self.policy.read().unwrap()), document: "".into() })
+        let policy = Arc::clone(&self.policy.read().unwrap());
+        Ok(InForce { policy, document: "".into(), overlay: [].into() })
     }
     fn change(&self, _: &Wish<'_>, _: &[Edit]) -> Result<Change, Refusal> {
         absent()
@@ -54,9 +55,6 @@ impl Control for Node {
         let mut newest: Vec<Change> = all.rev().take(most).collect();
         newest.reverse();
         newest
-    }
-    fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
-        absent()
     }
     fn report(&self, question: &Question) -> Result<Answer, Refusal> {
         let line = |slice: &str| Line {

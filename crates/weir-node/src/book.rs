@@ -16,6 +16,7 @@ use crate::changes::{self, Change, ChangeKind, Changes};
 use crate::control::{InForce, Refusal, RefusalKind, Wish, socket_path};
 use crate::error::NodeError;
 use crate::overlay::{self, Overlay};
+use crate::overlay_file::OverlayFile;
 
 /// The file, what holds, and the record.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct Book {
     in_force: InForce,
     changes: Changes,
     /// Where what holds beside the file is kept for the next start.
-    overlay: PathBuf,
+    overlay: OverlayFile,
 }
 
 /// Has the worker take over a policy, or says why not.
@@ -70,11 +71,11 @@ impl Book {
     ) -> Result<(Self, Vec<String>), NodeError> {
         let (file, policy) = Draft::parse(text)
             .map_err(|problems| NodeError::Policy { path: config.to_owned(), problems })?;
-        let path = Overlay::path(state, &policy.node.name);
-        let mut overlay = Overlay::load(&path).map_err(|error| NodeError::io(&path, error))?;
+        let kept = OverlayFile::at(&Overlay::path(state, &policy.node.name));
+        let mut overlay = kept.read().map_err(|error| NodeError::io(kept.path(), error))?;
         let damaged = |message: String| {
             let way = "remove the file, or start with --without-overlay, which keeps it aside";
-            NodeError::io(&path, std::io::Error::other(format!("{message}; {way}")))
+            NodeError::io(kept.path(), std::io::Error::other(format!("{message}; {way}")))
         };
         let merged = overlay.onto(&policy).map_err(damaged)?;
         let live = with_overlay(&file, &overlay).map_err(damaged)?;
@@ -83,8 +84,8 @@ impl Book {
         let most = usize::try_from(policy.api.changes).unwrap_or(usize::MAX);
         let changes =
             Changes::open(&changes, most).map_err(|error| NodeError::io(&changes, error))?;
-        let in_force = InForce { policy: Arc::new(policy), document: live.text().into() };
-        Ok((Self { live, file, in_force, changes, overlay: path }, merged.dropped))
+        let in_force = in_force(&file, &live, policy);
+        Ok((Self { live, file, in_force, changes, overlay: kept }, merged.dropped))
     }
 
     /// Makes `edits`, all or none.
@@ -195,11 +196,6 @@ impl Book {
         self.in_force.clone()
     }
 
-    /// What holds beside the file.
-    pub(crate) fn overlay(&self) -> Vec<Edit> {
-        self.file.edits_to(&self.live)
-    }
-
     /// The newest `most` of the changes on record that are `wanted`, oldest first.
     pub(crate) fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
         let newest = self.changes.list().rev().filter(|change| wanted(change)).take(most);
@@ -229,14 +225,14 @@ impl Book {
         record: impl FnOnce(&mut Changes) -> std::io::Result<T>,
     ) -> Result<T, Refusal> {
         apply(&policy)?;
-        let in_force = InForce { policy: Arc::new(policy), document: live.text().into() };
         let before = (self.file.clone(), self.live.clone(), self.in_force.clone());
         if let Some(file) = file {
             self.file = file;
         }
-        (self.live, self.in_force) = (live, in_force);
+        self.in_force = in_force(&self.file, &live, policy);
+        self.live = live;
         let kept = self.keep_overlay();
-        let kept = kept.map_err(|error| format!("{}: {error}", self.overlay.display()));
+        let kept = kept.map_err(|error| format!("{}: {error}", self.overlay.path().display()));
         let recorded = kept.and_then(|()| {
             record(&mut self.changes).map_err(|error| format!("the record of changes: {error}"))
         });
@@ -250,20 +246,29 @@ impl Book {
         }
         // What could be kept of it is not what holds.
         if let Err(error) = self.keep_overlay() {
-            message = format!("{message}; {}: {error}", self.overlay.display());
+            message = format!("{message}; {}: {error}", self.overlay.path().display());
         }
         Err(Refusal::new(RefusalKind::NotRecorded, message))
     }
 
     /// Keeps what holds beside the file, for the next start.
-    fn keep_overlay(&self) -> std::io::Result<()> {
+    fn keep_overlay(&mut self) -> std::io::Result<()> {
         if self.live == self.file {
-            return Overlay::default().save(&self.overlay);
+            return self.overlay.keep(&Overlay::default());
         }
         let file = self.file.policy().map_err(std::io::Error::other)?;
         let overlay = Overlay::between(&file, &self.in_force.policy);
         let written = |table: &str, name: &str| self.live.value(&Place::of(table, name, ""));
-        overlay.map_err(std::io::Error::other)?.with_items(written).save(&self.overlay)
+        let overlay = overlay.map_err(std::io::Error::other)?.with_items(written);
+        self.overlay.keep(&overlay)
+    }
+}
+
+fn in_force(file: &Draft, live: &Draft, policy: Policy) -> InForce {
+    InForce {
+        policy: Arc::new(policy),
+        document: live.text().into(),
+        overlay: file.edits_to(live).into(),
     }
 }
 
@@ -385,7 +390,7 @@ mod tests {
         };
         book.change(&ANY, &rate("5Mbit"), apply).unwrap();
         book.change(&ANY, &rate("6Mbit"), apply).unwrap();
-        assert_eq!(book.overlay()[0].after, Some("6Mbit".into()));
+        assert_eq!(book.in_force().overlay[0].after, Some("6Mbit".into()));
         let refused = book.undo(&ANY, Some(1), apply).unwrap_err();
         assert_eq!(refused.kind, RefusalKind::Conflict);
         assert_eq!(
@@ -482,8 +487,8 @@ mod tests {
         });
         assert_eq!(refused.unwrap_err().kind, RefusalKind::NotRecorded);
         assert_eq!(asked, [true, false], "there, and back");
-        assert!(book.overlay().is_empty() && book.changes(9, &|_| true).is_empty());
-        assert!(!book.overlay.exists());
+        assert!(book.in_force().overlay.is_empty() && book.changes(9, &|_| true).is_empty());
+        assert!(!book.overlay.path().exists());
     }
 
     /// The overlay cannot be written: the file's old text holds, for the worker and for who asks.
@@ -492,7 +497,7 @@ mod tests {
         let (mut book, path) = book("reload");
         book.change(&ANY, &rate("5Mbit"), &mut |_| Ok(())).unwrap();
         let before = book.in_force();
-        book.overlay = PathBuf::from("/proc/weir/overlay");
+        book.overlay = OverlayFile::at(Path::new("/proc/weir/overlay"));
         let mut asked = Vec::new();
         let text = TEXT.replace("1Gbit", "2Gbit");
         let refused = book.reload("signal", &text, Path::new("node.toml"), &mut |policy| {
@@ -521,7 +526,7 @@ mod tests {
         let aside = put_aside(&text, config, &state).unwrap().unwrap();
         assert!(aside.exists());
         let (book, _) = Book::open(&text, config, &state).unwrap();
-        assert!(book.overlay().is_empty());
+        assert!(book.in_force().overlay.is_empty());
         assert_eq!(put_aside(&text, config, &state).unwrap(), None);
         std::fs::write(Overlay::path(&state, "node"), "{}").unwrap();
         let second = put_aside(&text, config, &state).unwrap().unwrap();

@@ -4,18 +4,20 @@
 //! A file of JSON lines: the first names the format and its version, each further one is a
 //! [`Change`]. It holds the newest changes, as many as `api.changes` says, and at most as many more
 //! that are written over at the next occasion. A line that was not written to its end, as by a
-//! crash, counts as never written: the change it tells of was answered by nobody.
+//! crash, counts as never written: the change it tells of was answered by nobody. Behind the lines
+//! stand [blanks](crate::lines).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_host::StateDir;
 use weir_policy::Edit;
 
-use crate::overlay::{Overlay, create_anew};
+use crate::lines::{self, Lines};
+use crate::overlay::Overlay;
 
 /// The record of the node `name`: beside its overlay.
 #[must_use]
@@ -60,7 +62,7 @@ pub(crate) struct Changes {
     path: PathBuf,
     list: VecDeque<Change>,
     /// Made with the first change: a node that nobody changes leaves no file.
-    file: Option<File>,
+    file: Option<Lines>,
     /// Lines behind the first.
     lines: usize,
     /// Changes that are kept.
@@ -83,7 +85,7 @@ impl Changes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other?,
         };
-        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let mut lines = lines::whole(&text);
         if let Some(first) = lines.next() {
             let header: Header = serde_json::from_str(first).map_err(io::Error::other)?;
             if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
@@ -119,10 +121,7 @@ impl Changes {
         let written = match &mut self.file {
             Some(file) if self.lines < 2 * self.most => {
                 self.lines += 1;
-                line(&change).and_then(|line| {
-                    file.write_all(&line)?;
-                    file.sync_data()
-                })
+                line(&change).and_then(|line| file.add(&line))
             }
             _ => self.write_anew(),
         };
@@ -177,24 +176,14 @@ impl Changes {
         for change in self.list.range(first..) {
             text.append(&mut line(change)?);
         }
-        if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let beside = self.path.with_extension("new");
-        let mut file = create_anew(&beside)?;
-        file.write_all(&text)?;
-        file.sync_data()?;
-        fs::rename(&beside, &self.path)?;
-        if let Some(folder) = self.path.parent() {
-            File::open(folder)?.sync_all()?;
-        }
-        self.file = Some(file);
+        self.file = Some(Lines::anew(&self.path, &text, lines::GROWTH)?);
         self.lines = self.list.len() - first;
         Ok(())
     }
 }
 
-fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+/// A value as a line of JSON.
+pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(value).map_err(io::Error::other)?;
     text.push(b'\n');
     Ok(text)
@@ -207,6 +196,7 @@ const VERSION: u32 = 1;
 mod tests {
     use super::*;
     use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
     use weir_policy::Place;
 
     const MOST: usize = 100;
@@ -233,10 +223,12 @@ mod tests {
         for number in 0..count {
             changes.record(number, "uid 0", ChangeKind::Change, None, edits("1Mbit")).unwrap();
         }
-        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        let lines = lines::whole(&fs::read_to_string(&path).unwrap()).count();
         assert!((MOST..=2 * MOST + 1).contains(&lines), "{lines} lines");
         let last = changes.list().next_back().cloned();
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\":7,").unwrap();
+        let whole: usize = lines::whole(&fs::read_to_string(&path).unwrap()).map(str::len).sum();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(b"{\"id\":7,", whole as u64).unwrap();
         let mut again = Changes::open(&path, MOST).unwrap();
         assert_eq!(again.list().next_back().cloned(), last);
         assert_eq!(again.list().count(), MOST);

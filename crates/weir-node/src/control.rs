@@ -44,12 +44,6 @@ pub trait Control: Send + Sync + 'static {
     /// The newest `most` of the changes on record that are `wanted`, oldest first.
     fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change>;
 
-    /// What holds beside the file.
-    ///
-    /// # Errors
-    /// The node is ending.
-    fn overlay(&self) -> Result<Vec<Edit>, Refusal>;
-
     /// What tenants had in a time.
     ///
     /// # Errors
@@ -128,6 +122,8 @@ pub struct InForce {
     pub policy: Arc<Policy>,
     /// The document that it was read from: the file's keys, live changes among them.
     pub document: Arc<str>,
+    /// What of it the file does not say.
+    pub overlay: Arc<[Edit]>,
 }
 
 /// Why a request is not followed.

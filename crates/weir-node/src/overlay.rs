@@ -8,9 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +55,10 @@ impl Overlay {
         folder.join(format!("overlay-{name}.json"))
     }
 
+    pub(crate) const fn of(entries: Vec<Entry>) -> Self {
+        Self { entries }
+    }
+
     /// What `live` says otherwise than `file`.
     ///
     /// # Errors
@@ -103,58 +104,6 @@ impl Overlay {
         Ok(Merged { policy, dropped })
     }
 
-    /// Reads what [`Self::save`] wrote; no file is an empty overlay.
-    ///
-    /// # Errors
-    /// The file cannot be read, is larger than [`FILE_BYTES_MAX`], of another version, or damaged.
-    pub fn load(path: &Path) -> io::Result<Self> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            opened => opened?,
-        };
-        let mut text = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes")));
-        }
-        let Stored { version, entries } =
-            serde_json::from_slice(&text).map_err(io::Error::other)?;
-        if version != VERSION {
-            return Err(io::Error::other(format!("version {version}; this Weir reads {VERSION}")));
-        }
-        if entries.len() > ENTRIES_MAX {
-            let count = entries.len();
-            return Err(io::Error::other(format!("{count} entries, at most {ENTRIES_MAX}")));
-        }
-        Ok(Self { entries })
-    }
-
-    /// Writes the file, whole or not at all; an empty overlay has none.
-    ///
-    /// # Errors
-    /// The file cannot be written, or would be larger than [`FILE_BYTES_MAX`].
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        if self.entries.is_empty() {
-            return match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
-        }
-        let stored = Stored { version: VERSION, entries: self.entries.clone() };
-        let text = serde_json::to_vec_pretty(&stored).map_err(io::Error::other)?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other(format!("more than {FILE_BYTES_MAX} bytes of changes")));
-        }
-        let folder = path.parent().unwrap_or_else(|| Path::new("/"));
-        fs::create_dir_all(folder)?;
-        let beside = path.with_extension("new");
-        let mut file = create_anew(&beside)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        File::open(folder)?.sync_all()
-    }
-
     /// The same, with whole ports, slices, routers and vifs as `written` has them: without what
     /// follows from other keys.
     #[must_use]
@@ -191,23 +140,6 @@ impl fmt::Display for Entry {
         let (base, value) = (Shown(self.base.as_ref()), Shown(self.value.as_ref()));
         write!(f, "{}: {base} -> {value}", self.key())
     }
-}
-
-/// A file for root's eyes that was not there, so that no link decides what is written.
-pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// The file.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stored {
-    version: u32,
-    entries: Vec<Entry>,
 }
 
 /// A policy as tables: of each kind and name, one; the name of what has none is empty.
@@ -331,17 +263,11 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Of the file's format.
-const VERSION: u32 = 1;
-
 /// Where it lasts when the state folder does not.
 const LASTING: &str = "/var/lib/weir";
 
 /// Live changes that a person can still look through; whoever has more writes a file.
 pub const ENTRIES_MAX: usize = 16_384;
-
-/// Some 250 bytes an entry.
-pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -391,6 +317,7 @@ slice = "gold"
         let merged = overlay.onto(&file(FILE)).unwrap();
         assert_eq!((merged.policy, merged.dropped.len()), (live(), 0));
         assert_eq!(Overlay::between(&live(), &live()).unwrap(), Overlay::default());
+        assert!(Overlay::path(&StateDir::at("/run/weir"), "edge").starts_with("/var/lib/weir"));
     }
 
     /// The file wins where it has changed, and says so; in another unit it has not.
@@ -418,24 +345,5 @@ slice = "gold"
         let refused = overlay.onto(&file(&FILE.replace("100Mbit", "25Mbit"))).unwrap_err();
         assert!(refused.contains("min_rate"), "{refused}");
         assert_eq!(overlay, before);
-    }
-
-    #[test]
-    fn what_is_saved_is_read_and_damage_is_refused() {
-        let folder = std::env::temp_dir().join(format!("weir-overlay-{}", std::process::id()));
-        let path = Overlay::path(&StateDir::at(&folder), "edge");
-        assert_eq!(path, folder.join("overlay-edge.json"));
-        assert!(Overlay::path(&StateDir::at("/run/weir"), "edge").starts_with("/var/lib/weir"));
-        assert_eq!(Overlay::load(&path).unwrap(), Overlay::default());
-        let overlay = Overlay::between(&file(FILE), &live()).unwrap();
-        overlay.save(&path).unwrap();
-        assert_eq!(Overlay::load(&path).unwrap(), overlay);
-        fs::write(&path, "{\"version\":2,\"entries\":[]}").unwrap();
-        assert!(Overlay::load(&path).unwrap_err().to_string().contains("version 2"));
-        fs::write(&path, "{\"version\":1").unwrap();
-        assert!(Overlay::load(&path).is_err());
-        Overlay::default().save(&path).unwrap();
-        assert!(!path.exists());
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

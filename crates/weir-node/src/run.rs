@@ -538,10 +538,6 @@ impl Control for Node {
         self.book.lock().unwrap_or_else(PoisonError::into_inner).changes(most, wanted)
     }
 
-    fn overlay(&self) -> Result<Vec<Edit>, Refusal> {
-        Ok(self.book.lock().unwrap_or_else(PoisonError::into_inner).overlay())
-    }
-
     fn report(&self, question: &Question) -> Result<Answer, Refusal> {
         self.keeper.ask(question)
     }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::overlay::create_anew;
+use crate::lines::create_anew;
 
 /// The file.
 #[derive(Debug)]

@@ -54,7 +54,7 @@ struct Asked {
 fn load(rig: &Rig, names: &[String], time: Duration) -> Result<Asked, TrialError> {
     let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
     let client = Client::new(node.socket());
-    let (start, all) = (Instant::now(), Mutex::new(Asked::default()));
+    let (start, all) = (Instant::now() + CONNECTING, Mutex::new(Asked::default()));
     std::thread::scope(|scope| {
         for caller in 0..CALLERS {
             let (client, all) = (&client, &all);
@@ -90,8 +90,7 @@ fn one_caller(
         if due >= time {
             return;
         }
-        std::thread::sleep(due.saturating_sub(start.elapsed()));
-        // The callers' strides and the changes' share no divisor: each caller makes some.
+        std::thread::sleep((start + due).saturating_duration_since(Instant::now()));
         let change = number % CHANGES_EVERY == 0;
         let vif =
             &names[2 + usize::try_from(number / CHANGES_EVERY).unwrap_or(0) % (names.len() - 2)];
@@ -104,7 +103,7 @@ fn one_caller(
             let path = paths[usize::try_from(number).unwrap_or(0) % paths.len()];
             connection.ask(Method::GET, path, "")
         };
-        let took = start.elapsed().saturating_sub(due).as_secs_f64() * 1e3;
+        let took = (start + due).elapsed().as_secs_f64() * 1e3;
         if change {
             asked.changes_ms.push(took)
         } else {
@@ -187,9 +186,12 @@ const LINK_MBPS: u64 = 200;
 const FLOOD_MBPS: u64 = 300;
 /// 500 a second.
 const STEP: Duration = Duration::from_millis(2);
-/// A prime to the callers' number.
 const CHANGES_EVERY: u32 = 10;
-/// An open loop needs a free one when a request is due.
-const CALLERS: u32 = 7;
+/// An open loop needs a free one when a request is due, however long others wait: each has one to
+/// make every half second. A multiple of [`CHANGES_EVERY`]: some make all the changes, so that no
+/// read waits for one here.
+const CALLERS: u32 = 250;
+/// Before the first request.
+const CONNECTING: Duration = Duration::from_millis(500);
 /// Seconds, half before and half after the parts that are compared.
 const EDGES: u64 = 4;
