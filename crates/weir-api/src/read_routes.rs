@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_node::capture::Capturing;
 use weir_node::changes::Change;
+use weir_node::control::InForce;
 use weir_node::status::IfaceStatus;
 use weir_policy::Policy;
 
@@ -171,9 +172,8 @@ pub(crate) async fn changes(
 pub(crate) async fn overlay(
     State(app): Shared,
     Extension(caller): Asker,
-    Extension(policy): Holds,
 ) -> Result<Json<Vec<EditView>>, ApiError> {
-    let overlay = app.in_force()?.overlay;
+    let InForce { policy, overlay, .. } = app.in_force()?;
     let seen = overlay.iter().filter(|edit| caller.sees_edit(&policy, edit));
     Ok(Json(seen.cloned().map(EditView::from).collect()))
 }

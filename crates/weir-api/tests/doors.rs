@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,16 @@ use weir_node::changes::{Change, ChangeKind};
 use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
 use weir_node::report::{Answer, Line, Question, Service, Subject};
 use weir_node::status::Status;
-use weir_policy::{Edit, Policy, Role, Slice, Token};
+use weir_policy::{Edit, Place, Policy, Role, Slice, Token};
 use weir_units::Nanos;
 
 /// A node that has a policy, and notes what it is told.
 struct Node {
     policy: RwLock<Arc<Policy>>,
     notes: Mutex<Vec<String>>,
+    /// A change waits for it; it is refused then.
+    disk: Mutex<()>,
+    changing: AtomicBool,
 }
 
 fn absent<T>() -> Result<T, Refusal> {
@@ -39,9 +43,13 @@ impl Control for Node {
     }
     fn policy(&self) -> Result<InForce, Refusal> {
         let policy = Arc::clone(&self.policy.read().unwrap());
-        Ok(InForce { policy, document: "".into(), overlay: [].into() })
+        let edit = |vif| Edit::set(Place::vif(vif, "send.rate"), "5Mbit");
+        let overlay = policy.vifs.iter().map(|vif| edit(&vif.name)).collect();
+        Ok(InForce { policy, document: "".into(), overlay })
     }
     fn change(&self, _: &Wish<'_>, _: &[Edit]) -> Result<Change, Refusal> {
+        self.changing.store(true, Ordering::Relaxed);
+        drop(self.disk.lock());
         absent()
     }
     fn undo(&self, _: &Wish<'_>, _: Option<u64>) -> Result<Change, Refusal> {
@@ -113,7 +121,9 @@ impl Site {
         change(&mut policy);
         let policy = Arc::new(policy);
         let held = RwLock::new(Arc::clone(&policy));
-        let node = Arc::new(Node { policy: held, notes: Mutex::default() });
+        let (notes, disk) = (Mutex::default(), Mutex::default());
+        let node = Node { policy: held, notes, disk, changing: AtomicBool::new(false) };
+        let node = Arc::new(node);
         let control = Arc::clone(&node) as Arc<dyn Control>;
         let socket = folder.join("node-edge.sock");
         let server = Server::start(Serving { socket, control, policy }).unwrap();
@@ -225,6 +235,53 @@ fn the_newest_changes_are_as_many_as_asked_for() {
         assert_eq!(status, "400", "{wrong}: {message}");
     }
     assert!(ask("?newest=0").2.contains("newest is 0; it must be 1 to 100000"));
+}
+
+/// What holds beside the file is answered while a change waits for the disk; a tenant reads of his
+/// own vifs.
+#[test]
+fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
+    let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
+    let site = Site::up("overlay", |policy| {
+        plain(policy, [tenant.1, all.1]);
+        let vifs = "[[vif]]\nname = \"gold.0\"\nslice = \"gold\"\n\
+                    [[vif]]\nname = \"silver.0\"\nslice = \"silver\"\n";
+        let port = "[[port]]\nname = \"up0\"\nrate = \"1Gbit\"\n";
+        let slices = "[[slice]]\nname = \"gold\"\n[[slice]]\nname = \"silver\"\n";
+        let other = weir_policy::parse(&format!("version = 1\n{port}{slices}{vifs}")).unwrap();
+        *policy = Policy { api: policy.api.clone(), ..other };
+    });
+    let busy = site.node.disk.lock().unwrap();
+    std::thread::scope(|scope| {
+        let body = "{\"send\":{\"rate_bps\":1000000}}";
+        let head = format!(
+            "PATCH /v1/vifs/gold.0 HTTP/1.1\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nhost: localhost\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let socket = site.folder.join("node-edge.sock");
+        let change = scope.spawn(move || {
+            let mut stream = UnixStream::connect(socket).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        while !site.node.changing.load(Ordering::Relaxed) {
+            assert!(!change.is_finished(), "{:?}", change.join());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for (token, vifs) in [(&all.0, &["gold.0", "silver.0"][..]), (&tenant.0, &["gold.0"])] {
+            let head = format!("GET /v1/overlay HTTP/1.1\r\nauthorization: Bearer {token}");
+            let answer = site.over_tcp(&head);
+            let seen = ["gold.0", "silver.0"].into_iter().filter(|vif| answer.contains(vif));
+            assert_eq!(seen.collect::<Vec<_>>(), vifs, "{answer}");
+        }
+        assert!(!change.is_finished(), "it waited all the time");
+        drop(busy);
+        let refused = change.join().unwrap();
+        assert!(refused.contains("there is no worker"), "{refused}");
+    });
 }
 
 /// A policy without TLS, with a tenant's and an administrator's token.

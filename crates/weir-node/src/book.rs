@@ -26,7 +26,7 @@ pub(crate) struct Book {
     in_force: InForce,
     changes: Changes,
     /// Where what holds beside the file is kept for the next start.
-    overlay: OverlayFile,
+    kept: OverlayFile,
 }
 
 /// Has the worker take over a policy, or says why not.
@@ -46,6 +46,13 @@ struct Next {
     file: Option<Draft>,
     live: Draft,
     policy: Policy,
+}
+
+impl InForce {
+    fn of(file: &Draft, live: &Draft, policy: Policy) -> Self {
+        let overlay = file.edits_to(live).into();
+        Self { policy: Arc::new(policy), document: live.text().into(), overlay }
+    }
 }
 
 impl Entry<'_> {
@@ -72,11 +79,11 @@ impl Book {
         let (file, policy) = Draft::parse(text)
             .map_err(|problems| NodeError::Policy { path: config.to_owned(), problems })?;
         let kept = OverlayFile::at(&Overlay::path(state, &policy.node.name));
-        let mut overlay = kept.read().map_err(|error| NodeError::io(kept.path(), error))?;
         let damaged = |message: String| {
             let way = "remove the file, or start with --without-overlay, which keeps it aside";
             NodeError::io(kept.path(), std::io::Error::other(format!("{message}; {way}")))
         };
+        let mut overlay = kept.read().map_err(|error| damaged(error.to_string()))?;
         let merged = overlay.onto(&policy).map_err(damaged)?;
         let live = with_overlay(&file, &overlay).map_err(damaged)?;
         let policy = live.policy().map_err(|problems| damaged(problems.to_string()))?;
@@ -84,8 +91,8 @@ impl Book {
         let most = usize::try_from(policy.api.changes).unwrap_or(usize::MAX);
         let changes =
             Changes::open(&changes, most).map_err(|error| NodeError::io(&changes, error))?;
-        let in_force = in_force(&file, &live, policy);
-        Ok((Self { live, file, in_force, changes, overlay: kept }, merged.dropped))
+        let in_force = InForce::of(&file, &live, policy);
+        Ok((Self { live, file, in_force, changes, kept }, merged.dropped))
     }
 
     /// Makes `edits`, all or none.
@@ -225,14 +232,12 @@ impl Book {
         record: impl FnOnce(&mut Changes) -> std::io::Result<T>,
     ) -> Result<T, Refusal> {
         apply(&policy)?;
+        let file = file.unwrap_or_else(|| self.file.clone());
+        let in_force = InForce::of(&file, &live, policy);
         let before = (self.file.clone(), self.live.clone(), self.in_force.clone());
-        if let Some(file) = file {
-            self.file = file;
-        }
-        self.in_force = in_force(&self.file, &live, policy);
-        self.live = live;
+        (self.file, self.live, self.in_force) = (file, live, in_force);
         let kept = self.keep_overlay();
-        let kept = kept.map_err(|error| format!("{}: {error}", self.overlay.path().display()));
+        let kept = kept.map_err(|error| format!("{}: {error}", self.kept.path().display()));
         let recorded = kept.and_then(|()| {
             record(&mut self.changes).map_err(|error| format!("the record of changes: {error}"))
         });
@@ -246,7 +251,7 @@ impl Book {
         }
         // What could be kept of it is not what holds.
         if let Err(error) = self.keep_overlay() {
-            message = format!("{message}; {}: {error}", self.overlay.path().display());
+            message = format!("{message}; {}: {error}", self.kept.path().display());
         }
         Err(Refusal::new(RefusalKind::NotRecorded, message))
     }
@@ -254,21 +259,13 @@ impl Book {
     /// Keeps what holds beside the file, for the next start.
     fn keep_overlay(&mut self) -> std::io::Result<()> {
         if self.live == self.file {
-            return self.overlay.keep(&Overlay::default());
+            return self.kept.keep(&Overlay::default());
         }
         let file = self.file.policy().map_err(std::io::Error::other)?;
         let overlay = Overlay::between(&file, &self.in_force.policy);
         let written = |table: &str, name: &str| self.live.value(&Place::of(table, name, ""));
         let overlay = overlay.map_err(std::io::Error::other)?.with_items(written);
-        self.overlay.keep(&overlay)
-    }
-}
-
-fn in_force(file: &Draft, live: &Draft, policy: Policy) -> InForce {
-    InForce {
-        policy: Arc::new(policy),
-        document: live.text().into(),
-        overlay: file.edits_to(live).into(),
+        self.kept.keep(&overlay)
     }
 }
 
@@ -488,7 +485,7 @@ mod tests {
         assert_eq!(refused.unwrap_err().kind, RefusalKind::NotRecorded);
         assert_eq!(asked, [true, false], "there, and back");
         assert!(book.in_force().overlay.is_empty() && book.changes(9, &|_| true).is_empty());
-        assert!(!book.overlay.path().exists());
+        assert!(!book.kept.path().exists());
     }
 
     /// The overlay cannot be written: the file's old text holds, for the worker and for who asks.
@@ -497,7 +494,7 @@ mod tests {
         let (mut book, path) = book("reload");
         book.change(&ANY, &rate("5Mbit"), &mut |_| Ok(())).unwrap();
         let before = book.in_force();
-        book.overlay = OverlayFile::at(Path::new("/proc/weir/overlay"));
+        book.kept = OverlayFile::at(Path::new("/proc/weir/overlay"));
         let mut asked = Vec::new();
         let text = TEXT.replace("1Gbit", "2Gbit");
         let refused = book.reload("signal", &text, Path::new("node.toml"), &mut |policy| {

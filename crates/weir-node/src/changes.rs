@@ -3,9 +3,9 @@
 //!
 //! A file of JSON lines: the first names the format and its version, each further one is a
 //! [`Change`]. It holds the newest changes, as many as `api.changes` says, and at most as many more
-//! that are written over at the next occasion. A line that was not written to its end, as by a
-//! crash, counts as never written: the change it tells of was answered by nobody. Behind the lines
-//! stand [blanks](crate::lines).
+//! that are written over at the next occasion. Each [line](crate::lines) has a checksum; the last
+//! one counts as never written if its own does not hold, as after a crash: the change it tells of
+//! was answered by nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use weir_host::StateDir;
 use weir_policy::Edit;
 
-use crate::lines::{self, Lines};
+use crate::lines::{self, Lines, line};
 use crate::overlay::Overlay;
 
 /// The record of the node `name`: beside its overlay.
@@ -85,12 +85,19 @@ impl Changes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             other => other?,
         };
-        let mut lines = lines::whole(&text);
+        let first_version = text.starts_with('{');
+        let lines = match first_version {
+            // Without checksums.
+            true => text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect(),
+            false => lines::values(&text)?,
+        };
+        let mut lines = lines.into_iter();
+        let expected = if first_version { FIRST_VERSION } else { VERSION };
         if let Some(first) = lines.next() {
             let header: Header = serde_json::from_str(first).map_err(io::Error::other)?;
-            if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
+            if (header.format.as_str(), header.version) != (FORMAT, expected) {
                 return Err(io::Error::other(format!(
-                    "{} of version {} is not {FORMAT} of version {VERSION}",
+                    "{} of version {} is not {FORMAT} of version {FIRST_VERSION} or {VERSION}",
                     header.format, header.version
                 )));
             }
@@ -119,7 +126,7 @@ impl Changes {
         let change = Change { id, at_unix_ms, who: who.to_owned(), kind, undoes, edits };
         self.list.push_back(change.clone());
         let written = match &mut self.file {
-            Some(file) if self.lines < 2 * self.most => {
+            Some(file) if self.lines < 2 * self.most && file.is_there() => {
                 self.lines += 1;
                 line(&change).and_then(|line| file.add(&line))
             }
@@ -182,15 +189,10 @@ impl Changes {
     }
 }
 
-/// A value as a line of JSON.
-pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(value).map_err(io::Error::other)?;
-    text.push(b'\n');
-    Ok(text)
-}
-
 const FORMAT: &str = "weir-changes";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Lines without checksums.
+const FIRST_VERSION: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -223,12 +225,12 @@ mod tests {
         for number in 0..count {
             changes.record(number, "uid 0", ChangeKind::Change, None, edits("1Mbit")).unwrap();
         }
-        let lines = lines::whole(&fs::read_to_string(&path).unwrap()).count();
+        let lines = fs::read_to_string(&path).unwrap().lines().count() - 1;
         assert!((MOST..=2 * MOST + 1).contains(&lines), "{lines} lines");
         let last = changes.list().next_back().cloned();
-        let whole: usize = lines::whole(&fs::read_to_string(&path).unwrap()).map(str::len).sum();
+        let whole = fs::read_to_string(&path).unwrap().trim_end().len() + 1;
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        file.write_all_at(b"{\"id\":7,", whole as u64).unwrap();
+        file.write_all_at(b"[\"12345678\",{\"id\":7,", whole as u64).unwrap();
         let mut again = Changes::open(&path, MOST).unwrap();
         assert_eq!(again.list().next_back().cloned(), last);
         assert_eq!(again.list().count(), MOST);
@@ -243,9 +245,22 @@ mod tests {
         let folder = folder("version");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("node-a.changes");
-        fs::write(&path, "{\"format\":\"weir-changes\",\"version\":2}\n").unwrap();
+        let header = |version| Header { format: FORMAT.to_owned(), version };
+        fs::write(&path, line(&header(3)).unwrap()).unwrap();
         let refused = Changes::open(&path, MOST).unwrap_err().to_string();
-        assert!(refused.contains("version 2 is not weir-changes of version 1"), "{refused}");
+        assert!(refused.contains("version 3 is not weir-changes of version 1 or 2"), "{refused}");
+        // The first had no checksums.
+        let first = serde_json::to_string(&header(1)).unwrap();
+        let edits = edits("1Mbit");
+        let who = "uid 0".to_owned();
+        let kind = ChangeKind::Change;
+        let change = Change { id: 41, at_unix_ms: 0, who, kind, undoes: None, edits };
+        let text = format!("{first}\n{}\n{{\"id\":", serde_json::to_string(&change).unwrap());
+        fs::write(&path, text).unwrap();
+        let mut changes = Changes::open(&path, MOST).unwrap();
+        assert_eq!(changes.list().collect::<Vec<_>>(), [&change]);
+        changes.record(0, "uid 0", kind, None, Vec::new()).unwrap();
+        assert_eq!(Changes::open(&path, MOST).unwrap().list().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -23,7 +23,8 @@ pub trait Control: Send + Sync + 'static {
     /// The node is busy, starting or ending.
     fn status(&self) -> Result<Status, Refusal>;
 
-    /// The policy in force, and its document: the file, and the live changes.
+    /// The policy in force, its document, and what of it holds beside the file. Never waits for a
+    /// change.
     ///
     /// # Errors
     /// The node is ending.
@@ -122,7 +123,7 @@ pub struct InForce {
     pub policy: Arc<Policy>,
     /// The document that it was read from: the file's keys, live changes among them.
     pub document: Arc<str>,
-    /// What of it the file does not say.
+    /// What holds beside the file: the edits from it to the document.
     pub overlay: Arc<[Edit]>,
 }
 

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A file of lines that grows at its end; each is on disk when the call that wrote it returns.
 //!
-//! Blanks stand behind the lines, and the next line takes their place: what changes neither a
-//! file's length nor its blocks is synced without a commit of the file system's journal, which
-//! would wait for whatever else the machine writes. A line that a crash cut short has no end, since
-//! blanks follow, and counts as never written.
+//! Blanks stand behind the lines, and the next line takes their place: on a file system that writes
+//! in place, such as ext4, what changes neither a file's length nor its blocks is synced without a
+//! commit of its journal, which would wait for whatever else the machine writes. What a crash
+//! leaves of a line may be any part of it, since sectors come to the disk in any order: so each has
+//! a checksum, and the last one counts as never written if its own does not hold.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-/// The file, open at its end.
+use serde::Serialize;
+
+/// The file, and where its lines end.
 #[derive(Debug)]
 pub(crate) struct Lines {
+    path: PathBuf,
     file: File,
     /// Bytes of lines.
     end: u64,
@@ -22,40 +26,45 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// A new file of `text` and, behind it, at least `room` bytes of blanks; it takes the place of
-    /// the one at `path` when it is whole. The folder is made.
+    /// A new file of `lines` and, behind them, `room` bytes of blanks; it takes the place of the
+    /// one at `path` when it is whole. The folder is made.
     ///
     /// # Errors
-    /// The file cannot be written; then the old one is there.
-    pub(crate) fn anew(path: &Path, text: &[u8], room: usize) -> io::Result<Self> {
-        let folder = path.parent().unwrap_or_else(|| Path::new("/"));
+    /// The file cannot be written: then the old one is there, or the new one if nothing but the
+    /// folder could not be synced.
+    pub(crate) fn anew(path: &Path, lines: &[u8], room: usize) -> io::Result<Self> {
+        let folder = folder_of(path);
         fs::create_dir_all(folder)?;
         let beside = path.with_extension("new");
         let mut file = create_anew(&beside)?;
-        file.write_all(text)?;
+        file.write_all(lines)?;
         file.write_all(&vec![BLANK; room])?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
         File::open(folder)?.sync_all()?;
-        let length = text.len() + room;
-        Ok(Self { file, end: bytes(text.len()), length: bytes(length) })
+        let end = lines.len() as u64;
+        Ok(Self { path: path.to_owned(), file, end, length: end + room as u64 })
     }
 
-    /// Writes lines behind the others, which end with a line feed. Where there is no room left, the
-    /// file grows.
+    /// Writes a [`line`] behind the others. Where there is no room left, the file grows.
     ///
     /// # Errors
-    /// They cannot be written; then they may stand there in part, and nothing may be added.
-    pub(crate) fn add(&mut self, lines: &[u8]) -> io::Result<()> {
-        let end = self.end + bytes(lines.len());
-        if end <= self.length {
-            self.file.write_all_at(lines, self.end)?;
+    /// It cannot be written, and is blanked again as far as that can be; then nothing may be added.
+    pub(crate) fn add(&mut self, line: &[u8]) -> io::Result<()> {
+        let end = self.end + line.len() as u64;
+        let written = if end <= self.length {
+            self.file.write_all_at(line, self.end)
         } else {
-            let grown = [lines, &vec![BLANK; GROWTH]].concat();
-            self.file.write_all_at(&grown, self.end)?;
-            self.length = end + bytes(GROWTH);
+            let grown = [line, &vec![BLANK; GROWTH]].concat();
+            self.length = end + GROWTH as u64;
+            self.file.write_all_at(&grown, self.end)
+        };
+        if let Err(error) = written.and_then(|()| self.file.sync_data()) {
+            // The asker is told of the first error.
+            let blanked = self.file.write_all_at(&vec![BLANK; line.len()], self.end);
+            let _told = blanked.and_then(|()| self.file.sync_data());
+            return Err(error);
         }
-        self.file.sync_data()?;
         self.end = end;
         Ok(())
     }
@@ -64,11 +73,59 @@ impl Lines {
     pub(crate) const fn room(&self) -> u64 {
         self.length - self.end
     }
+
+    /// Whether the file is the one that its path names: nobody has put another there.
+    pub(crate) fn is_there(&self) -> bool {
+        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let held = self.file.metadata().map(identity);
+        let named = fs::symlink_metadata(&self.path).map(identity);
+        matches!((held, named), (Ok(held), Ok(named)) if held == named)
+    }
 }
 
-/// The lines of a text that were written to their ends.
-pub(crate) fn whole(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive('\n').filter(|line| line.ends_with('\n'))
+/// A value as a line of JSON, `["89abcdef",…]`: its checksum, CRC-32, and itself.
+pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let value = serde_json::to_string(value).map_err(io::Error::other)?;
+    Ok(format!("[\"{:08x}\",{value}]\n", crc32fast::hash(value.as_bytes())).into_bytes())
+}
+
+/// The values of a file's lines, as text. The last one is left out if its checksum does not hold.
+///
+/// # Errors
+/// The checksum of a line before does not.
+pub(crate) fn values(text: &str) -> io::Result<Vec<&str>> {
+    let (mut values, mut rest, mut number) = (Vec::new(), text, 0_u64);
+    while let Some((line, behind)) = rest.split_once('\n') {
+        number += 1;
+        match value(line) {
+            Some(value) => values.push(value),
+            // What is left of a line that was being written.
+            None if behind.trim_start().is_empty() => break,
+            None => {
+                let message = format!("line {number} is damaged: its checksum does not hold");
+                return Err(io::Error::other(message));
+            }
+        }
+        rest = behind;
+    }
+    Ok(values)
+}
+
+fn value(line: &str) -> Option<&str> {
+    let (sum, value) = line.strip_prefix("[\"")?.split_once("\",")?;
+    let value = value.strip_suffix(']')?;
+    (u32::from_str_radix(sum, 16) == Ok(crc32fast::hash(value.as_bytes()))).then_some(value)
+}
+
+/// Removes a file, if it is there, so that it stays away.
+///
+/// # Errors
+/// It cannot be removed, or the folder not be synced.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| File::open(folder_of(path))?.sync_all()),
+    }
 }
 
 /// A file for root's eyes that was not there, so that no link decides what is written.
@@ -80,11 +137,11 @@ pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-const fn bytes(count: usize) -> u64 {
-    count as u64
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("/"))
 }
 
-/// No part of a line, and nothing to who reads the file as text or as JSON.
+/// Nothing to who reads the file as text or as JSON.
 const BLANK: u8 = b' ';
 
 /// Some 200 changes.
@@ -94,42 +151,79 @@ pub(crate) const GROWTH: usize = 64 << 10;
 mod tests {
     use super::*;
 
-    fn path(name: &str) -> std::path::PathBuf {
+    fn path(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("weir-lines-{name}-{}", std::process::id()));
         let _absent = fs::remove_dir_all(&folder);
         folder.join("some.lines")
     }
 
+    fn text(lines: &[&str]) -> String {
+        lines.iter().map(|text| String::from_utf8(line(text).unwrap()).unwrap()).collect()
+    }
+
     #[test]
     fn lines_take_the_place_of_blanks_and_the_file_grows_when_none_are_left() {
         let path = path("grow");
-        let mut lines = Lines::anew(&path, b"first\n", 10).unwrap();
-        lines.add(b"second\n").unwrap();
+        let [first, second, third] = ["first", "second", "third"].map(|text| line(&text).unwrap());
+        let mut lines = Lines::anew(&path, &first, second.len() + 3).unwrap();
+        lines.add(&second).unwrap();
         assert_eq!(lines.room(), 3);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\n   ");
-        lines.add(b"third\n").unwrap();
-        assert_eq!(lines.room(), bytes(GROWTH));
-        lines.add(b"fourth\n").unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text.len(), "first\nsecond\nthird\n".len() + GROWTH);
-        assert_eq!(whole(&text).collect::<String>(), "first\nsecond\nthird\nfourth\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text(&["first", "second"]) + "   ");
+        lines.add(&third).unwrap();
+        assert_eq!(lines.room(), GROWTH as u64);
+        lines.add(&first).unwrap();
+        let all = fs::read_to_string(&path).unwrap();
+        assert_eq!(all.len(), text(&["first", "second", "third"]).len() + GROWTH);
+        let values = values(&all).unwrap();
+        assert_eq!(values, ["\"first\"", "\"second\"", "\"third\"", "\"first\""]);
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
-    /// As a crash leaves it: the start of a line, and the blanks that it did not come to.
+    /// Each part of the last line on disk and the others not, in pieces of 8 bytes: it was never
+    /// written. The same of a line before: that is damage.
     #[test]
-    fn a_cut_line_was_never_written() {
-        assert_eq!(whole("one\ntw      ").collect::<Vec<_>>(), ["one\n"]);
-        assert_eq!(whole("").count(), 0);
+    fn whatever_a_crash_leaves_of_the_last_line_it_was_never_written() {
+        let (first, last) = (text(&["first"]), text(&["a line of some length", ""]));
+        let last = last.split_inclusive('\n').next().unwrap();
+        let pieces: Vec<&str> =
+            (0..last.len()).step_by(8).map(|at| &last[at..(at + 8).min(last.len())]).collect();
+        for mask in 0..(1_u32 << pieces.len()) - 1 {
+            let kept = pieces.iter().zip(0..).map(|(piece, bit)| match mask >> bit & 1 {
+                1 => (*piece).to_owned(),
+                _ => " ".repeat(piece.len()),
+            });
+            let torn = first.clone() + &kept.collect::<String>();
+            assert_eq!(values(&(torn.clone() + "    ")).unwrap(), ["\"first\""], "{torn:?}");
+            if torn.ends_with('\n') {
+                let refused = values(&(torn + &first)).unwrap_err().to_string();
+                assert_eq!(refused, "line 2 is damaged: its checksum does not hold");
+            }
+        }
+        assert_eq!(values(&(first + last)).unwrap().len(), 2);
     }
 
     #[test]
     fn what_cannot_be_written_leaves_what_was() {
         let path = path("whole");
-        Lines::anew(&path, b"old\n", 0).unwrap();
+        let lines = Lines::anew(&path, b"old\n", 0).unwrap();
         fs::create_dir(path.with_extension("new")).unwrap();
         assert!(Lines::anew(&path, b"new\n", 0).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+        assert!(lines.is_there());
+        fs::copy(&path, path.with_extension("other")).unwrap();
+        fs::rename(path.with_extension("other"), &path).unwrap();
+        assert!(!lines.is_there(), "somebody else's");
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    /// A file that is full for whoever writes: nothing is there of what was refused.
+    #[test]
+    fn what_could_not_be_added_is_not_there() {
+        let path = path("full");
+        let mut lines = Lines::anew(&path, b"", 100).unwrap();
+        lines.file = File::open(&path).unwrap();
+        assert!(lines.add(&line(&"more").unwrap()).is_err(), "opened for reading");
+        assert_eq!((lines.room(), fs::read_to_string(&path).unwrap()), (100, " ".repeat(100)));
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 }

@@ -317,6 +317,12 @@ slice = "gold"
         let merged = overlay.onto(&file(FILE)).unwrap();
         assert_eq!((merged.policy, merged.dropped.len()), (live(), 0));
         assert_eq!(Overlay::between(&live(), &live()).unwrap(), Overlay::default());
+    }
+
+    #[test]
+    fn it_lies_where_it_lasts() {
+        let given = Overlay::path(&StateDir::at("/srv/weir"), "edge");
+        assert_eq!(given, Path::new("/srv/weir/overlay-edge.json"));
         assert!(Overlay::path(&StateDir::at("/run/weir"), "edge").starts_with("/var/lib/weir"));
     }
 

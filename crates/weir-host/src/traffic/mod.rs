@@ -44,6 +44,7 @@ pub use result::{
     CELLS_MAX, Connection, Order, ReceiveResult, Received, Record, SendResult, Sent, Series,
     Source, Span, Totals,
 };
+pub use socket::allow_many_files;
 pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
     SendSpec, SinkSpec, SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,

@@ -51,7 +51,7 @@ pub(super) fn unacknowledged(socket: &impl AsFd) -> u64 {
 }
 
 /// Lets the process open as many files as the system allows it to.
-pub(super) fn allow_many_files() {
+pub fn allow_many_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writing, then for reading.
     unsafe {

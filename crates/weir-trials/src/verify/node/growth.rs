@@ -163,7 +163,8 @@ impl Disk {
         for entry in entries.flatten() {
             let file = entry.file_name();
             let file = file.to_string_lossy();
-            if !file.contains(name) {
+            // For a moment, what takes another's place is there beside it, of its size.
+            if !file.contains(name) || file.ends_with(".new") {
                 continue;
             }
             match entry.metadata() {

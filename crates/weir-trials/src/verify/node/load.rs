@@ -9,7 +9,7 @@ use weir_api::client::{Client, Method};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
-use weir_host::traffic::Rate;
+use weir_host::traffic::{Rate, allow_many_files};
 
 use super::Row;
 use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError};
@@ -18,7 +18,8 @@ use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError};
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let seconds = if trial.quick { 10 } else { 60 };
     let star = Star::new("node-load", TENANTS, BitRate::from_mbps(LINK_MBPS));
-    let policy = star.policy();
+    let mut policy = star.policy();
+    policy.api.connections = 2 * CALLERS;
     let names: Vec<String> = policy.vifs.iter().map(|vif| vif.name.clone()).collect();
     let flood = Some(Rate::Bps(FLOOD_MBPS * 1_000_000));
     let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
@@ -32,7 +33,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         star,
     };
     let (outcome, asked) = run.run_beside(|rig| {
-        std::thread::sleep(half + Duration::from_secs(EDGES / 2));
+        std::thread::sleep(half + Duration::from_secs(EDGES / 2) - CONNECTING);
         load(rig, &names, Duration::from_secs(seconds))
     })?;
     judge_requests(trial, row, &asked, seconds)?;
@@ -54,6 +55,7 @@ struct Asked {
 fn load(rig: &Rig, names: &[String], time: Duration) -> Result<Asked, TrialError> {
     let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
     let client = Client::new(node.socket());
+    allow_many_files();
     let (start, all) = (Instant::now() + CONNECTING, Mutex::new(Asked::default()));
     std::thread::scope(|scope| {
         for caller in 0..CALLERS {
@@ -189,7 +191,7 @@ const STEP: Duration = Duration::from_millis(2);
 const CHANGES_EVERY: u32 = 10;
 /// An open loop needs a free one when a request is due, however long others wait: each has one to
 /// make every half second. A multiple of [`CHANGES_EVERY`]: some make all the changes, so that no
-/// read waits for one here.
+/// read waits for one here. (`/v1/changes` waits for the one under way and is not asked for.)
 const CALLERS: u32 = 250;
 /// Before the first request.
 const CONNECTING: Duration = Duration::from_millis(500);

@@ -238,8 +238,7 @@ const LISTENERS: u32 = 2;
 const READERS: u32 = 4;
 const READ_PAUSE: Duration = Duration::from_millis(100);
 const CHANGE_PAUSE: Duration = Duration::from_millis(70);
-/// Changes on record: soon it is full, and then written anew again and again. So many that a file
-/// which is being written beside the one that it replaces is little of all.
+/// Changes on record: soon it is full, and then written anew again and again.
 const RECORD: u32 = 200;
 /// Changes that fill it, up to where it is written anew, and until their numbers have four digits,
 /// as at the end.
