@@ -115,34 +115,18 @@ impl Redirects {
         })
     }
 
+    /// Sets what frames of a gate may do without user space. While no worker is here a frame that
+    /// finds nothing is lost: so a path that differs in its flags alone, as after a restart of the
+    /// same policy, is never off in between.
     pub(super) fn set(&self, gate: GateId, path: Option<&Redirect>) -> Result<(), PortError> {
-        let mut value = [0; PATH];
-        // Off first: the program must not see half of the new one.
-        self.store(gate, &value)?;
-        let Some(path) = path else { return Ok(()) };
-        if path.macs.len() > MACS_MAX {
-            let message = format!("{} source addresses; at most {MACS_MAX}", path.macs.len());
-            return Err(PortError::bound("redirected path", message));
+        let Some(path) = path else { return self.store(gate, &[0; PATH]) };
+        let (flags, mut value) = words(path)?;
+        let there = self.paths.lookup(&gate.0.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        if there.is_none_or(|there| there.get(FLAGS..) != value.get(FLAGS..)) {
+            // Off first: the program must not see half of the new one.
+            self.store(gate, &[0; PATH])?;
+            self.store(gate, &value)?;
         }
-        if !(-64..=256).contains(&path.overhead) {
-            let message = format!("overhead is {}; -64 to 256", path.overhead);
-            return Err(PortError::bound("redirected path", message));
-        }
-        let bridge = u16::try_from(path.bridge).unwrap_or(u16::MAX);
-        value[8..10].copy_from_slice(&bridge.to_ne_bytes());
-        value[10..12].copy_from_slice(&path.vlan.to_ne_bytes());
-        value[12..16].copy_from_slice(&path.slice.to_ne_bytes());
-        value[16..20].copy_from_slice(&path.overhead.to_ne_bytes());
-        let macs = u32::try_from(path.macs.len()).unwrap_or(0);
-        value[20..24].copy_from_slice(&macs.to_ne_bytes());
-        for (place, mac) in value[24..48].chunks_exact_mut(6).zip(&path.macs) {
-            place.copy_from_slice(mac);
-        }
-        for (place, bucket) in value[48..72].chunks_exact_mut(4).zip(path.buckets) {
-            place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
-        }
-        self.store(gate, &value)?;
-        let flags = if path.stand_in_only { PATH_STAND_IN } else { PATH_STAND_IN | PATH_REDIRECT };
         value[..4].copy_from_slice(&flags.to_ne_bytes());
         self.store(gate, &value)
     }
@@ -233,6 +217,34 @@ impl Redirects {
     }
 }
 
+/// The flags of a path, and its other words.
+fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
+    if path.macs.len() > MACS_MAX {
+        let message = format!("{} source addresses; at most {MACS_MAX}", path.macs.len());
+        return Err(PortError::bound("redirected path", message));
+    }
+    if !(-64..=256).contains(&path.overhead) {
+        let message = format!("overhead is {}; -64 to 256", path.overhead);
+        return Err(PortError::bound("redirected path", message));
+    }
+    let mut value = [0; PATH];
+    let bridge = u16::try_from(path.bridge).unwrap_or(u16::MAX);
+    value[8..10].copy_from_slice(&bridge.to_ne_bytes());
+    value[10..12].copy_from_slice(&path.vlan.to_ne_bytes());
+    value[12..16].copy_from_slice(&path.slice.to_ne_bytes());
+    value[16..20].copy_from_slice(&path.overhead.to_ne_bytes());
+    let macs = u32::try_from(path.macs.len()).unwrap_or(0);
+    value[20..24].copy_from_slice(&macs.to_ne_bytes());
+    for (place, mac) in value[24..48].chunks_exact_mut(6).zip(&path.macs) {
+        place.copy_from_slice(mac);
+    }
+    for (place, bucket) in value[48..72].chunks_exact_mut(4).zip(path.buckets) {
+        place.copy_from_slice(&bucket.map_or(0, |bucket| bucket.0 + 1).to_ne_bytes());
+    }
+    let flags = if path.stand_in_only { PATH_STAND_IN } else { PATH_STAND_IN | PATH_REDIRECT };
+    Ok((flags, value))
+}
+
 /// The time of one unit in 1/256 ns times 65 536, rounded up: never faster than the rate.
 fn cost(per_second: u64, units: u64) -> Result<u64, PortError> {
     let second = 1_000_000_000_u128 << (TIME_SHIFT + COST_SHIFT);
@@ -254,6 +266,9 @@ pub(super) const BUCKETS_A_GATE: u32 = 6;
 
 const PATH_REDIRECT: u32 = 1;
 const PATH_STAND_IN: u32 = 2;
+/// Bytes of a path's flags and of whether it is engaged, which the program writes: they change
+/// together.
+const FLAGS: usize = 8;
 const MACS_MAX: usize = 4;
 
 /// As in `bpf/redirect.h`.
