@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use weir_host::cpu::Wish;
 use weir_ports::LinkEvents;
+
+use crate::reservation;
 
 /// The thread. It ends with [`Self::end`].
 #[derive(Debug)]
@@ -19,11 +22,13 @@ pub(crate) struct Watch {
 impl Watch {
     /// Calls `follow` now, whenever something happened to a device of this network namespace, and
     /// when `look`, which is called [`END_POLL`] after each other, says so; again after [`RETRY`],
-    /// twice that and so on up to [`RETRY_MAX`], while that is true which it says.
+    /// twice that and so on up to [`RETRY_MAX`], while that is true which it says. `wish`: of the
+    /// thread; on the worker's processor it would wait for a second to get a hundredth of it.
     ///
     /// # Errors
     /// The kernel tells no events, or there is no thread to be had.
     pub(crate) fn start(
+        wish: Option<Wish>,
         mut look: impl FnMut() -> bool + Send + 'static,
         mut follow: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {
@@ -31,6 +36,8 @@ impl Watch {
         let ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ended);
         let watch = move || {
+            // Without it the thread is as any other.
+            let _reserved = reservation::take(wish);
             let (mut due, mut pause) = (Some(Instant::now()), RETRY);
             while !end.load(Ordering::Relaxed) {
                 // Where the socket fails, a look each time round does.
@@ -91,7 +98,7 @@ mod tests {
             let _gone = told.send(Instant::now());
             calls == 1
         };
-        let watch = Watch::start(|| false, follow);
+        let watch = Watch::start(None, || false, follow);
         let watch = watch.unwrap();
         let first = tells.recv_timeout(Duration::from_secs(5)).unwrap();
         let second = tells.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -456,7 +456,8 @@ impl Node {
             seen.load(Ordering::Relaxed)
         };
         let mut told = Vec::new();
-        Watch::start(look, move || {
+        let policy = self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy.clone();
+        Watch::start(reservation::beside(&policy.node), look, move || {
             let anew = otherwise.swap(false, Ordering::Relaxed);
             let Followed { notes, failed } = node.follow_devices(anew);
             // Once for each cause, however often it is tried again.
