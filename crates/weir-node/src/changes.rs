@@ -3,9 +3,9 @@
 //!
 //! A file of JSON lines: the first names the format and its version, each further one is a
 //! [`Change`]. It holds the newest changes, as many as `api.changes` says, and at most as many more
-//! that are written over at the next occasion. Each [line](crate::lines) has a checksum; the last
-//! one counts as never written if its own does not hold, as after a crash: the change it tells of
-//! was answered by nobody.
+//! that are written over at the next occasion. Each line has a checksum; the last one counts as
+//! never written if its own does not hold, as after a crash: the change it tells of was answered by
+//! nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
