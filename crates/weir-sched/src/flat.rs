@@ -194,7 +194,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         self.queues.touch(class);
     }
 
-    #[inline]
+    #[inline(always)]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);
         if D::LIMITS && self.limits.any() {

@@ -8,6 +8,9 @@
 //!
 //! **The run loop: after every call that may change the answer, pull until the answer is not a
 //! packet; then sleep until the instant that it names, or until something is enqueued.**
+//!
+//! The feature `prefetch`, on by default, asks memory ahead for what packets will need. Without it
+//! nothing needs `std`.
 #![no_std]
 
 extern crate alloc;
@@ -25,6 +28,7 @@ mod link_clock;
 pub mod load;
 mod minimum;
 mod paced;
+mod prefetch;
 mod queue;
 mod ring;
 mod scheduler;

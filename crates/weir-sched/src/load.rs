@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
+use crate::prefetch::prefetch;
 use crate::{
     ClassConfig, ClassId, ConfigError, Dequeue, Drr, Fifo, Hfsc, LinkConfig, Packet, QueueConfig,
     Scheduler, StrictPriority, Wfq, Wrr,
@@ -187,9 +188,10 @@ impl<S: Scheduler> Bed<S> {
                 let Some((from, packet)) = self.dequeue() else { return left };
                 (*class, *id) = (from, packet);
             }
-            for class in &mut classes {
+            for (class, id) in classes.iter_mut().zip(&ids) {
                 *class = to(self, *class);
                 self.scheduler.touch(*class);
+                prefetch(&self.frames, *id as usize);
             }
             let now = self.now();
             // In place: copied, they would be read wider than they were written just now.

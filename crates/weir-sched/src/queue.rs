@@ -10,6 +10,7 @@ use core::ops::{Index, IndexMut};
 use weir_units::Instant;
 
 use crate::codel::{Codel, Verdict};
+use crate::prefetch::prefetch;
 use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, QueueConfig};
 
 /// Many bounded queues over one slab of packets.
@@ -108,10 +109,13 @@ struct Ledger {
     codel: Option<Box<Codel>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Cell {
     packet: Packet,
+    /// The cell behind it in its queue.
     next: u32,
+    /// Length of the packet there: it is not looked at before its own turn.
+    next_bytes: u32,
 }
 
 impl<S: Clone + Default> QueueTable<S> {
@@ -254,21 +258,18 @@ impl<S: Clone + Default> QueueTable<S> {
         (queue.packets > 0).then_some(queue.head_bytes)
     }
 
-    /// Reads what a packet on its way in will need, so that it is in the cache by then. Nothing
+    /// Asks for what every packet of a class needs, so that it is in the cache by then. Nothing
     /// waits for it.
     #[inline]
     pub fn touch(&self, class: ClassId) {
-        if let Some(class) = self.classes.get(class.0 as usize) {
-            core::hint::black_box(class.queue.tail);
-        }
+        prefetch(&self.classes, class.0 as usize);
     }
 
-    /// Reads what the next packet on its way out will need. Nothing waits for it.
+    /// The same for what the next packet on its way out needs beyond that. Reads the class.
     #[inline]
     pub fn touch_head(&self, class: ClassId) {
         if let Some(queue) = self.queue(class) {
-            let cell = self.slab.cells.get(queue.head as usize);
-            core::hint::black_box(cell.map_or(0, |cell| cell.next));
+            prefetch(&self.slab.cells, queue.head as usize);
         }
     }
 
@@ -400,7 +401,7 @@ impl<S: Clone + Default> QueueTable<S> {
             return;
         }
         let packet = Packet::new(0, 0, Instant::ZERO);
-        self.slab.cells.resize(wanted, Cell { packet, next: NIL });
+        self.slab.cells.resize(wanted, Cell { packet, next: NIL, next_bytes: 0 });
         // New cells in ascending order, so that a burst walks memory forwards.
         for index in (old..wanted).rev() {
             self.slab.cells[index].next = self.slab.free;
@@ -444,7 +445,7 @@ impl Slab {
         let new = self.free;
         let Some(cell) = self.cells.get_mut(new as usize) else { return false };
         self.free = cell.next;
-        *cell = Cell { packet, next: NIL };
+        *cell = Cell { packet, next: NIL, next_bytes: 0 };
         let tail = core::mem::replace(&mut queue.tail, new);
         let bytes = packet.bytes();
         if queue.packets == 0 {
@@ -452,6 +453,7 @@ impl Slab {
             queue.head_bytes = bytes;
         } else if let Some(tail) = self.cells.get_mut(tail as usize) {
             tail.next = new;
+            tail.next_bytes = bytes;
         }
         queue.packets += 1;
         // Not above a bound of 32 bits.
@@ -469,17 +471,15 @@ impl Slab {
         }
         let head = queue.head;
         let cell = self.cells.get_mut(head as usize)?;
-        let packet = cell.packet;
-        queue.head = core::mem::replace(&mut cell.next, self.free);
+        let (packet, next_bytes) = (cell.packet, cell.next_bytes);
+        let next = core::mem::replace(&mut cell.next, self.free);
         self.free = head;
+        (queue.head, queue.head_bytes) = (next, next_bytes);
         queue.packets -= 1;
         queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
         self.sums.packets_out += 1;
         self.sums.bytes_out += u64::from(packet.bytes());
-        // The last one has none behind it.
-        let next = self.cells.get(queue.head as usize).map(|cell| cell.packet.bytes());
-        queue.head_bytes = next.unwrap_or(0);
-        Some((packet, next))
+        Some((packet, (next != NIL).then_some(next_bytes)))
     }
 }
 

@@ -229,7 +229,7 @@ pub trait Scheduler {
     /// The reason of the refusal; the packet stays the caller's.
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
 
-    /// Reads what [`Scheduler::enqueue`] for that class will need, so that it is in the cache by
+    /// Asks for what [`Scheduler::enqueue`] for that class will need, so that it is in the cache by
     /// then. Changes nothing; worth it for all packets of a batch before the first is queued, since
     /// memory then answers all of them at the same time.
     fn touch(&self, class: ClassId) {

@@ -210,7 +210,7 @@ impl Discipline for PacketRounds {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pick(&mut self, now: Instant, queues: &mut QueueTable) -> Pick {
         if let Some(Err(until)) = self.wire.as_ref().map(|wire| wire.ready(now)) {
             return self.why_busy(queues).map_or(Pick::Nobody, |why| Pick::Wait(until, why));
@@ -237,7 +237,7 @@ impl Discipline for PacketRounds {
         Pick::Nobody
     }
 
-    #[inline]
+    #[inline(always)]
     fn sent(
         &mut self,
         now: Instant,

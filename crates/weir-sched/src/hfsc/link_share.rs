@@ -120,9 +120,8 @@ impl Hfsc {
         if this.branch == NONE
             && let Some(next) = next
         {
-            // When this branch's turn comes again, that child is served: until then it is read.
-            core::hint::black_box(self.classes[next].step_bytes);
-            self.classes.touch_head(crate::ClassId(next));
+            // When this branch's turn comes again, that child is served: until then it is here.
+            self.touch_class(next);
         }
         (above, next.is_some())
     }

@@ -24,8 +24,8 @@ impl Hfsc {
     fn wake_claims(&mut self, now: u64) {
         while let Some(top) = self.waiting.top() {
             if top.key > now {
-                // What will be needed next is read now, since nothing else tells of it before.
-                self.touch_claim(top.id);
+                // What will be needed next is asked for now: nothing else tells of it before.
+                self.touch_class(top.id);
                 return;
             }
             self.waiting.pop(&mut self.claim_links);
@@ -45,12 +45,6 @@ impl Hfsc {
                 self.park(top.id);
             }
         }
-    }
-
-    #[inline]
-    fn touch_claim(&self, class: u32) {
-        self.classes.touch_head(ClassId(class));
-        core::hint::black_box(self.classes[class].curve);
     }
 
     /// Enters a class wherever it belongs by what it has queued.
