@@ -77,7 +77,7 @@ impl Switch {
 
     /// Reads, for all frames at once, what each will need: its header first, then what the header
     /// leads to. Within a pass the loads do not depend on each other, so the core waits for them
-    /// together. A prefetch instruction is out of reach of safe code.
+    /// together.
     fn fetch<P: FramePool>(
         &self,
         now: Instant,
@@ -115,8 +115,8 @@ impl Switch {
             false => self.fdb.lookup(now, state.domain, ethernet.source),
         };
         let counted = self.counters[self.ports.len() + vif][0].received.packets;
-        let room = self.trees[tree_index(state.port, TreeKind::Send)].room(state.send);
-        room ^ u32::from(counted == 1) ^ known.unwrap_or(0)
+        self.trees[tree_index(state.port, TreeKind::Send)].touch(state.send);
+        u32::from(counted == 1) ^ known.unwrap_or(0)
     }
 
     /// What a frame from a port needs.
@@ -135,8 +135,8 @@ impl Switch {
         let Some(vif) = iface.and_then(|iface| self.vif_of(IfaceId(iface))) else { return 0 };
         let state = &self.vifs[vif];
         let counted = self.counters[self.ports.len() + vif][1].received.packets;
-        let room = self.trees[tree_index(state.port, TreeKind::Receive)].room(state.receive);
-        room ^ state.receiving ^ u32::from(counted == 1)
+        self.trees[tree_index(state.port, TreeKind::Receive)].touch(state.receive);
+        state.receiving ^ u32::from(counted == 1)
     }
 
     /// Whether a vif may be given a frame: its filter, its bounds, its policers.

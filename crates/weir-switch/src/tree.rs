@@ -230,6 +230,11 @@ impl Tree {
         self.slices.get(slice).copied().flatten()
     }
 
+    /// Asks memory for what a packet of a class will need.
+    pub(crate) fn touch(&self, class: ClassId) {
+        self.scheduler.touch(class);
+    }
+
     /// Packets that a class's queue can still take.
     pub(crate) fn room(&self, class: ClassId) -> u32 {
         self.scheduler.room(class)
