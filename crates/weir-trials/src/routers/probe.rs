@@ -5,13 +5,16 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use weir_host::cpu::{Class, Reservation, Wish};
 use weir_host::netns::Namespace;
+use weir_ports::{Idle, Waiter};
 use weir_result::Series;
+use weir_units::{Instant, Nanos};
 
 use super::Crossed;
 use super::plan::Way;
@@ -86,10 +89,11 @@ pub(crate) fn probing<L: Crossed, T>(
         Ok::<_, TrialError>((socket, address))
     };
     let ((prober, _), (answerer, to)) = (open(from)?, open(to)?);
+    let mut waiter = watching(&prober)?;
     let (stop, stop_answering) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let answering = scope.spawn(|| answer(&answerer, &stop_answering));
-        let probing = scope.spawn(|| probe(&prober, to, &stop));
+        let probing = scope.spawn(|| probe(&prober, &mut waiter, to, &stop));
         let done = work(lab);
         stop.store(true, Ordering::Relaxed);
         let probed = joined(probing);
@@ -115,8 +119,19 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
     }
 }
 
+/// What wakes the prober, for an answer or because the next one is due. A socket's own time limit
+/// would not do: its timer is as coarse as the kernel's tick and runs among soft interrupts, so
+/// that a flood delays it by more than a turn.
+fn watching(socket: &UdpSocket) -> Result<Waiter, TrialError> {
+    let failed = |error| TrialError::io("the probe's socket", error);
+    socket.set_nonblocking(true).map_err(failed)?;
+    let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
+    waiter.add(socket.as_fd()).map_err(failed)?;
+    Ok(waiter)
+}
+
 /// Probes until told to stop, and waits for the last answers.
-fn probe(socket: &UdpSocket, to: SocketAddr, stop: &AtomicBool) -> Probed {
+fn probe(socket: &UdpSocket, waiter: &mut Waiter, to: SocketAddr, stop: &AtomicBool) -> Probed {
     let _urgent = urgent();
     let mut probed = Probed::default();
     let mut back: Vec<bool> = Vec::new();
@@ -131,30 +146,33 @@ fn probe(socket: &UdpSocket, to: SocketAddr, stop: &AtomicBool) -> Probed {
         }
         back.push(false);
         due_ns += EVERY_NS;
-        receive_until(socket, due_ns, &mut back, &mut probed);
+        receive_until(socket, waiter, due_ns, &mut back, &mut probed);
     }
     probed.due = back.len() as u64;
-    receive_until(socket, due_ns + LAST_NS, &mut back, &mut probed);
+    receive_until(socket, waiter, due_ns + LAST_NS, &mut back, &mut probed);
     probed
 }
 
-fn receive_until(socket: &UdpSocket, until_ns: u64, back: &mut [bool], probed: &mut Probed) {
+fn receive_until(
+    socket: &UdpSocket,
+    waiter: &mut Waiter,
+    until_ns: u64,
+    back: &mut [bool],
+    probed: &mut Probed,
+) {
     loop {
-        let left = until_ns.saturating_sub(clock::monotonic_ns());
-        if left == 0 {
-            return;
-        }
-        // Zero would be without end, and was looked at above.
-        let _set = socket.set_read_timeout(Some(Duration::from_nanos(left.max(1000))));
         let mut bytes = [0; 16];
         match socket.recv(&mut bytes) {
             Ok(16) => note(&bytes, back, probed),
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return;
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let now_ns = clock::monotonic_ns();
+                if now_ns >= until_ns {
+                    return;
+                }
+                waiter.wait(Instant::from_nanos(now_ns), Instant::from_nanos(until_ns));
             }
-            // The other end said so of an earlier one: that one is lost.
-            Err(_) => {}
+            // Another's, or the other end said so of an earlier one: that one is lost.
+            _ => {}
         }
     }
 }
