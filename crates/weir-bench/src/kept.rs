@@ -109,8 +109,7 @@ impl Line {
     fn of(bench: &str, file: &ResultFile) -> Result<Self, RuleError> {
         let (mut series, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (name, raw) in file.series() {
-            // What a case recomputes from its parts is no figure.
-            if name.ends_with("/parts") {
+            if !is_figure(name) {
                 continue;
             }
             let unit = raw.unit.clone();
@@ -209,6 +208,14 @@ pub(crate) fn without_row(name: &str) -> &str {
     }
 }
 
+/// Not what a case recomputes from its parts, what the host took meanwhile, nor what an attempt
+/// measured that does not count.
+fn is_figure(name: &str) -> bool {
+    !name.ends_with("/parts")
+        && !without_row(name).starts_with(MACHINE)
+        && !name.starts_with(ATTEMPT)
+}
+
 /// A series `setting/NAME` says what the run was made with.
 fn is_setting(name: &str) -> bool {
     without_row(name).starts_with(SETTING)
@@ -242,7 +249,13 @@ const SAMPLES_MIN: usize = 5;
 const TURNS: &str = "setting/turns";
 const TURNS_MAX: u32 = 10_000;
 
-/// The first part of such a name.
+/// The first part of a name that says what is known of the machine during a run.
+const MACHINE: &str = "machine/";
+
+/// What a name begins with, and a number, where the attempt was made again.
+const ATTEMPT: &str = "attempt-";
+
+/// The first part of a name that says what a run was made with.
 pub(crate) const SETTING: &str = "setting/";
 
 #[cfg(test)]
@@ -320,6 +333,18 @@ mod tests {
         let line = Line::of("b", &file).unwrap();
         assert_eq!(line.settings["t.7/setting/batch"].value, 64.0);
         assert!(line.problem().unwrap().contains("t.7/setting/moved has 2 samples"));
+    }
+
+    /// As many samples as there were windows in which the host took something; and whatever an
+    /// attempt had that was made again for that.
+    #[test]
+    fn what_the_host_took_and_what_does_not_count_are_no_figures() {
+        let mut file = file(COMMIT, "b", FIVE, ONES);
+        for name in ["t.7/machine/stolen", "attempt-1/t.7/ours/rate", "attempt-1/t.7/setting/x"] {
+            file.add_series(name, Series::unordered("ms", vec![10.0])).unwrap();
+        }
+        let line = Line::of("b", &file).unwrap();
+        assert_eq!((line.problem(), line.series.len()), (None, 2));
     }
 
     /// The kept ones of this repository.
