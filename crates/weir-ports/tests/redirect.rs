@@ -112,6 +112,43 @@ fn buckets_hold_their_rates() {
     }
 }
 
+/// A limit that is made faster holds at once, whatever the slower one let through; one that is
+/// taken away leaves nothing to the next.
+#[test]
+fn a_bucket_owes_no_more_than_it_can_hold() {
+    if !private_network("a_bucket_owes_no_more_than_it_can_hold") {
+        return;
+    }
+    let packets = |rate, burst| BucketLimit::Packets { rate: PacketRate::from_pps(rate), burst };
+    // Empty, it owes for longer than anything here is waited for.
+    let slow = packets(1, BURST);
+    let mut lab = Lab::new();
+    let bucket = lab.plane.new_bucket(slow).unwrap();
+    let of = |bucket| [Some(bucket), None, None, None, None, None];
+    lab.redirect_all(0, of(bucket));
+    let passed = |lab: &Lab| lab.plane.redirect_counters(SEND).redirected.packets;
+    let empty = |lab: &mut Lab, before: u64| {
+        for _ in 0..BURST + 5 {
+            lab.send(Lab::T0, &from_tenant(REMOTE, 0));
+        }
+        eventually("the burst passes", || passed(lab) == before + BURST);
+    };
+    empty(&mut lab, 0);
+    lab.plane.set_bucket(bucket, packets(1000, 1)).unwrap();
+    eventually("frames pass by the new limit", || {
+        lab.send(Lab::T0, &from_tenant(REMOTE, 0));
+        passed(&lab) > BURST
+    });
+    lab.plane.set_bucket(bucket, slow).unwrap();
+    lab.plane.set_redirect(SEND, None).unwrap();
+    lab.plane.free_bucket(bucket);
+    let again = lab.plane.new_bucket(slow).unwrap();
+    assert_eq!(again, bucket, "the one that was used last");
+    let before = passed(&lab);
+    lab.redirect_all(0, of(again));
+    empty(&mut lab, before);
+}
+
 /// Going over to the redirected path under traffic loses and reorders nothing, and back.
 #[test]
 fn engaging_keeps_the_order() {
@@ -303,6 +340,9 @@ const REMOTE: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// Where frames of `numbered` come from.
 const SOURCE: [u8; 6] = [2, 0, 0, 0, 9, 9];
+
+/// Frames of a full bucket.
+const BURST: u64 = 500;
 
 const SEND: GateId = GateId(0);
 const RECEIVE: GateId = GateId(1);

@@ -235,7 +235,7 @@ impl DataPlane {
         self.redirects.new_bucket(limit)
     }
 
-    /// Changes a bucket's rate and size; what was spent stays spent.
+    /// Changes a bucket's rate and size; what was spent stays spent, as far as it can hold.
     ///
     /// # Errors
     /// A bound is broken.

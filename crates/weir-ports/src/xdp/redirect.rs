@@ -115,12 +115,17 @@ impl Redirects {
         })
     }
 
-    /// Sets what frames of a gate may do without user space. While no worker is here a frame that
-    /// finds nothing is lost: so a path that differs in its flags alone, as after a restart of the
-    /// same policy, is never off in between.
+    /// Sets what frames of a gate may do without user space; a path that is refused is off. While
+    /// no worker is here a frame that finds nothing is lost: so a path that differs in its flags
+    /// alone, as after a restart of the same policy, is never off in between.
     pub(super) fn set(&self, gate: GateId, path: Option<&Redirect>) -> Result<(), PortError> {
-        let Some(path) = path else { return self.store(gate, &[0; PATH]) };
-        let (flags, mut value) = words(path)?;
+        let (flags, mut value) = match path.map(words) {
+            Some(Ok(words)) => words,
+            off => {
+                self.store(gate, &[0; PATH])?;
+                return off.map_or(Ok(()), |refused| refused.map(drop));
+            }
+        };
         let there = self.paths.lookup(&gate.0.to_ne_bytes(), MapFlags::ANY).ok().flatten();
         if there.is_none_or(|there| there.get(FLAGS..) != value.get(FLAGS..)) {
             // Off first: the program must not see half of the new one.
@@ -162,13 +167,15 @@ impl Redirects {
     pub(super) fn new_bucket(&mut self, limit: BucketLimit) -> Result<BucketId, PortError> {
         let id = self.free_buckets.pop().map(BucketId);
         let id = id.ok_or_else(|| PortError::bound("buckets", "all of the table are in use"))?;
-        match self.set_bucket(id, limit) {
-            Ok(()) => Ok(id),
-            Err(error) => {
-                self.free_buckets.push(id.0);
-                Err(error)
-            }
+        if let Err(error) = self.set_bucket(id, limit) {
+            self.free_buckets.push(id.0);
+            return Err(error);
         }
+        // Full, whatever another limit owed here. The clock is past zero.
+        if let Some(full_at) = self.word(&self.buckets, id.0, BUCKET, 2) {
+            full_at.store(0, Ordering::Relaxed);
+        }
+        Ok(id)
     }
 
     pub(super) fn set_bucket(&self, id: BucketId, limit: BucketLimit) -> Result<(), PortError> {
@@ -282,6 +289,23 @@ const COST_MAX: u64 = 1 << 47;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A path of a router's stand-in is that of the path itself but for its flags; too many
+    /// addresses and too much overhead are refused with value and bound.
+    #[test]
+    fn a_stand_in_differs_in_flags_alone_and_what_does_not_fit_is_refused() {
+        let path = Redirect { vlan: 7, macs: vec![[2; 6]; 4], ..Redirect::default() };
+        let stand_in = Redirect { stand_in_only: true, ..path.clone() };
+        let (on, value) = words(&path).unwrap();
+        let (off, same) = words(&stand_in).unwrap();
+        assert_eq!((on, off), (PATH_STAND_IN | PATH_REDIRECT, PATH_STAND_IN));
+        assert!(value == same && value[..FLAGS] == [0; FLAGS]);
+        let refused = |path: &Redirect| words(path).unwrap_err().to_string();
+        let many = Redirect { macs: vec![[2; 6]; 5], ..path.clone() };
+        assert!(refused(&many).contains("5 source addresses; at most 4"));
+        let long = Redirect { overhead: 257, ..path };
+        assert!(refused(&long).contains("overhead is 257; -64 to 256"));
+    }
 
     /// 1 Gb/s: a byte takes 8 ns; 3 packets a second do not divide a second and are rounded up.
     #[test]
