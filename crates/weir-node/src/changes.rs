@@ -8,7 +8,6 @@
 //! nobody.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -81,10 +80,8 @@ impl Changes {
     /// # Errors
     /// It cannot be read, or is of another version.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<Self> {
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            other => other?,
-        };
+        // As long as its writer let it become.
+        let text = lines::read(path, u64::MAX)?.unwrap_or_default();
         let first_version = text.starts_with('{');
         let lines = match first_version {
             // Without checksums.
@@ -126,7 +123,7 @@ impl Changes {
         let change = Change { id, at_unix_ms, who: who.to_owned(), kind, undoes, edits };
         self.list.push_back(change.clone());
         let written = match &mut self.file {
-            Some(file) if self.lines < 2 * self.most && file.is_there() => {
+            Some(file) if self.lines < 2 * self.most && file.is_at(&self.path) => {
                 self.lines += 1;
                 line(&change).and_then(|line| file.add(&line))
             }
@@ -197,7 +194,7 @@ const FIRST_VERSION: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::OpenOptions;
+    use std::fs::{self, OpenOptions};
     use std::os::unix::fs::FileExt;
     use weir_policy::Place;
 

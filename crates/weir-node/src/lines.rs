@@ -8,16 +8,15 @@
 //! a checksum, and the last one counts as never written if its own does not hold.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
 /// The file, and where its lines end.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    path: PathBuf,
     file: File,
     /// Bytes of lines.
     end: u64,
@@ -43,7 +42,7 @@ impl Lines {
         fs::rename(&beside, path)?;
         File::open(folder)?.sync_all()?;
         let end = lines.len() as u64;
-        Ok(Self { path: path.to_owned(), file, end, length: end + room as u64 })
+        Ok(Self { file, end, length: end + room as u64 })
     }
 
     /// Writes a [`line`] behind the others. Where there is no room left, the file grows.
@@ -74,12 +73,13 @@ impl Lines {
         self.length - self.end
     }
 
-    /// Whether the file is the one that its path names: nobody has put another there.
-    pub(crate) fn is_there(&self) -> bool {
-        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    /// Whether the file is at `path`, and as long as it was left: nobody has put another there, or
+    /// cut it.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino(), meta.len());
         let held = self.file.metadata().map(identity);
-        let named = fs::symlink_metadata(&self.path).map(identity);
-        matches!((held, named), (Ok(held), Ok(named)) if held == named)
+        let named = fs::symlink_metadata(path).map(identity);
+        matches!((held, named), (Ok(held), Ok(named)) if held == named && held.2 == self.length)
     }
 }
 
@@ -87,6 +87,21 @@ impl Lines {
 pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let value = serde_json::to_string(value).map_err(io::Error::other)?;
     Ok(format!("[\"{:08x}\",{value}]\n", crc32fast::hash(value.as_bytes())).into_bytes())
+}
+
+/// The text of a file, of its first `bytes_max` bytes; `None` if there is no such file. What is no
+/// text, as where a crash cut a character, stands in no value: its checksum does not hold.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// The values of a file's lines, as text. The last one is left out if its checksum does not hold.
@@ -99,8 +114,8 @@ pub(crate) fn values(text: &str) -> io::Result<Vec<&str>> {
         number += 1;
         match value(line) {
             Some(value) => values.push(value),
-            // What is left of a line that was being written.
-            None if behind.trim_start().is_empty() => break,
+            // What is left of a line that was being written, where a file system may leave zeros.
+            None if behind.bytes().all(|byte| matches!(byte, BLANK | b'\n' | 0)) => break,
             None => {
                 let message = format!("line {number} is damaged: its checksum does not hold");
                 return Err(io::Error::other(message));
@@ -150,6 +165,7 @@ pub(crate) const GROWTH: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn path(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("weir-lines-{name}-{}", std::process::id()));
@@ -199,7 +215,23 @@ mod tests {
                 assert_eq!(refused, "line 2 is damaged: its checksum does not hold");
             }
         }
-        assert_eq!(values(&(first + last)).unwrap().len(), 2);
+        assert_eq!(values(&(first.clone() + last)).unwrap().len(), 2);
+        let zeros = format!("{first}{}\n\0\0\0", "\0".repeat(9));
+        assert_eq!(values(&zeros).unwrap(), ["\"first\""]);
+    }
+
+    /// A crash in the middle of a character of two bytes.
+    #[test]
+    fn a_character_that_was_cut_is_no_reason_to_read_nothing() {
+        let path = path("cut");
+        let [first, second] = ["first", "zweit\u{e4}"].map(|text| line(&text).unwrap());
+        assert_eq!(read(&path, 9).unwrap(), None);
+        let cut = second.iter().position(|byte| *byte > 127).unwrap() + 1;
+        let torn = [&first, &second[..cut], b"    "].concat();
+        drop(Lines::anew(&path, &torn, 0).unwrap());
+        assert_eq!(values(&read(&path, 1 << 20).unwrap().unwrap()).unwrap(), ["\"first\""]);
+        assert_eq!(read(&path, 5).unwrap().unwrap().len(), 5);
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
     #[test]
@@ -209,10 +241,14 @@ mod tests {
         fs::create_dir(path.with_extension("new")).unwrap();
         assert!(Lines::anew(&path, b"new\n", 0).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
-        assert!(lines.is_there());
+        assert!(lines.is_at(&path));
         fs::copy(&path, path.with_extension("other")).unwrap();
         fs::rename(path.with_extension("other"), &path).unwrap();
-        assert!(!lines.is_there(), "somebody else's");
+        assert!(!lines.is_at(&path), "somebody else's");
+        fs::remove_dir(path.with_extension("new")).unwrap();
+        let lines = Lines::anew(&path, b"old\n", 9).unwrap();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(4).unwrap();
+        assert!(!lines.is_at(&path), "cut by somebody else");
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 

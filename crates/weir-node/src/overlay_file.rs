@@ -2,8 +2,7 @@
 //! The file of an overlay: [lines](crate::lines) of JSON, each the whole overlay as one change left
 //! it; the last whose checksum holds is what holds.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -43,12 +42,9 @@ impl OverlayFile {
     /// # Errors
     /// The file cannot be read, is larger than it may be, of another version, or damaged.
     pub(crate) fn read(&self) -> io::Result<Overlay> {
-        let file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Overlay::default()),
-            opened => opened?,
+        let Some(text) = lines::read(&self.path, FILE_BYTES_MAX + 1)? else {
+            return Ok(Overlay::default());
         };
-        let mut text = String::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes")));
         }
@@ -87,7 +83,7 @@ impl OverlayFile {
         }
         // Not taken up again after an error: half a line may stand there.
         self.lines = Some(match self.lines.take() {
-            Some(mut lines) if text.len() as u64 <= lines.room() && lines.is_there() => {
+            Some(mut lines) if text.len() as u64 <= lines.room() && lines.is_at(&self.path) => {
                 lines.add(&text)?;
                 lines
             }
