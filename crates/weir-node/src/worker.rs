@@ -166,7 +166,6 @@ impl Worker {
 
     fn work(&mut self, commands: &Receiver<Command>) -> Result<End, PortError> {
         let mut waiter = self.waiter()?;
-        let rest = reservation::rest(&self.policy.node);
         let mut due = Instant::FAR_FUTURE;
         // When the last turn began, if something moved in it.
         let mut busy_since = None;
@@ -195,9 +194,7 @@ impl Worker {
                 waiter.worked(now);
                 busy_since = Some(now);
             }
-            if let Some(rest) = rest {
-                waiter.rest(now, rest);
-            }
+            waiter.rest(now);
         }
     }
 
@@ -215,7 +212,8 @@ impl Worker {
 
     /// Watches all ports for the calling thread.
     pub(crate) fn waiter(&self) -> Result<Waiter, PortError> {
-        let mut waiter = Waiter::new(reservation::idle(&self.policy.node))?;
+        let node = &self.policy.node;
+        let mut waiter = Waiter::new(reservation::idle(node))?.owing(reservation::rest(node));
         watch(&mut waiter, &self.ports.attached)?;
         Ok(waiter)
     }

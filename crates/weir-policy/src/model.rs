@@ -210,7 +210,9 @@ pub enum Idle {
 pub enum Reservation {
     /// Bound to its CPU, which kernel threads that may run elsewhere leave meanwhile.
     Pinned,
-    /// Bound, and real-time (`SCHED_FIFO`). Only where the worker sleeps when idle.
+    /// Bound, and real-time (`SCHED_FIFO`). Only where the worker sleeps when idle; one that has
+    /// no time to does so for 60 µs of each millisecond, or the kernel would stop it for 50 ms of a
+    /// second.
     Fifo,
     /// A budget of `SCHED_DEADLINE`.
     Deadline,

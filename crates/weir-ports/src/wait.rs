@@ -55,8 +55,16 @@ pub struct Waiter {
     idle_since: Option<Instant>,
     /// How long it stays awake now: at most `linger`.
     awake: Nanos,
-    /// When the stretch began of which some is slept, and how much that was.
+    resting: Option<Resting>,
+}
+
+/// How far a thread has kept its [`Rest`].
+#[derive(Debug)]
+struct Resting {
+    rest: Rest,
+    /// When the stretch began.
     stretch: Instant,
+    /// What was slept of it.
     slept: Nanos,
 }
 
@@ -76,8 +84,15 @@ impl Waiter {
         }
         // SAFETY: just made, owned by nobody else.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        let (awake, slept) = (Nanos::ZERO, Nanos::ZERO);
-        Ok(Self { epoll, idle, idle_since: None, awake, stretch: crate::now(), slept })
+        Ok(Self { epoll, idle, idle_since: None, awake: Nanos::ZERO, resting: None })
+    }
+
+    /// The same waiter, of a thread that owes others a rest, or none.
+    #[must_use]
+    pub fn owing(mut self, rest: Option<Rest>) -> Self {
+        let (stretch, slept) = (crate::now(), Nanos::ZERO);
+        self.resting = rest.map(|rest| Resting { rest, stretch, slept });
+        self
     }
 
     /// Wakes up when `descriptor` has something to read, from now on.
@@ -134,29 +149,25 @@ impl Waiter {
             std::hint::spin_loop();
             return Woken::Time;
         }
+        let for_ever = until == Instant::FAR_FUTURE;
+        if self.resting.is_none() {
+            return self.sleep(left, for_ever);
+        }
         let begun = crate::now();
-        let woken = self.sleep(left, until == Instant::FAR_FUTURE);
-        let took = crate::now().saturating_since(begun).saturating_sub(CALL);
-        self.slept = self.slept.saturating_add(took);
+        let woken = self.sleep(left, for_ever);
+        if let Some(resting) = &mut self.resting {
+            let took = crate::now().saturating_since(begun).saturating_sub(CALL);
+            resting.slept = resting.slept.saturating_add(took);
+        }
         woken
     }
 
-    /// At the end of a stretch, or later by a turn, sleeps for what is missing of that time,
-    /// packets or not.
-    pub fn rest(&mut self, now: Instant, rest: Rest) {
-        let lasted = now.saturating_since(self.stretch);
-        if lasted < rest.every {
-            return;
+    /// At the end of a stretch, or later by a turn, sleeps for what is missing of the rest that the
+    /// thread owes, packets or not. To be called each turn.
+    pub fn rest(&mut self, now: Instant) {
+        if let Some(resting) = &mut self.resting {
+            resting.keep(now);
         }
-        let owed = u128::from(rest.least.as_nanos()) * u128::from(lasted.as_nanos())
-            / u128::from(rest.every.as_nanos().max(1));
-        let missing = Nanos::new(u64::try_from(owed).unwrap_or(u64::MAX));
-        // However long nobody asked, it is no reason to be away for long now.
-        let missing = missing.saturating_sub(self.slept).min(rest.every);
-        if missing > Nanos::ZERO {
-            std::thread::sleep(std::time::Duration::from_nanos(missing.as_nanos()));
-        }
-        (self.stretch, self.slept) = (crate::now(), Nanos::ZERO);
     }
 
     fn sleep(&mut self, left: Nanos, for_ever: bool) -> Woken {
@@ -191,6 +202,25 @@ impl Waiter {
             libc::epoll_ctl(epoll, operation, descriptor.as_raw_fd(), &raw mut event)
         };
         sys::check(result)
+    }
+}
+
+impl Resting {
+    fn keep(&mut self, now: Instant) {
+        let Rest { every, least } = self.rest;
+        let lasted = now.saturating_since(self.stretch);
+        if lasted < every {
+            return;
+        }
+        let owed = u128::from(least.as_nanos()) * u128::from(lasted.as_nanos())
+            / u128::from(every.as_nanos().max(1));
+        let missing = Nanos::new(u64::try_from(owed).unwrap_or(u64::MAX));
+        // However long nobody asked, it is no reason to be away for long now.
+        let missing = missing.saturating_sub(self.slept).min(every);
+        if missing > Nanos::ZERO {
+            std::thread::sleep(std::time::Duration::from_nanos(missing.as_nanos()));
+        }
+        (self.stretch, self.slept) = (crate::now(), Nanos::ZERO);
     }
 }
 
@@ -247,28 +277,32 @@ mod tests {
     #[test]
     fn a_stretch_has_its_rest() {
         let idle = Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
-        let mut waiter = Waiter::new(idle).unwrap();
         let rest = Rest { every: Nanos::from_millis(5), least: Nanos::from_millis(2) };
-        let begun = waiter.stretch;
-        waiter.rest(begun + Nanos::from_millis(4), rest);
-        assert_eq!(waiter.stretch, begun, "not at its end");
-        waiter.rest(begun + Nanos::from_millis(5), rest);
-        assert!(waiter.stretch >= begun + Nanos::from_millis(2), "has slept");
+        let mut waiter = Waiter::new(idle).unwrap().owing(Some(rest));
+        let resting = |waiter: &Waiter| {
+            let resting = waiter.resting.as_ref().unwrap();
+            (resting.stretch, resting.slept)
+        };
+        let (begun, _) = resting(&waiter);
+        waiter.rest(begun + Nanos::from_millis(4));
+        assert_eq!(resting(&waiter).0, begun, "not at its end");
+        waiter.rest(begun + Nanos::from_millis(5));
+        assert!(resting(&waiter).0 >= begun + Nanos::from_millis(2), "has slept");
         // Twice as long a stretch owes twice as much.
-        let begun = waiter.stretch;
-        waiter.rest(begun + Nanos::from_millis(10), rest);
-        assert!(waiter.stretch >= begun + Nanos::from_millis(4));
-        let begun = waiter.stretch;
+        let (begun, _) = resting(&waiter);
+        waiter.rest(begun + Nanos::from_millis(10));
+        assert!(resting(&waiter).0 >= begun + Nanos::from_millis(4));
+        let (begun, _) = resting(&waiter);
         waiter.wait(begun, begun + Nanos::from_millis(3));
-        assert!(waiter.slept >= rest.least, "{:?}", waiter.slept);
+        assert!(resting(&waiter).1 >= rest.least, "{:?}", resting(&waiter));
         // A wait that ends at once is none.
-        waiter.rest(begun + Nanos::from_millis(5), rest);
-        assert_eq!(waiter.slept, Nanos::ZERO);
+        waiter.rest(begun + Nanos::from_millis(5));
+        assert_eq!(resting(&waiter).1, Nanos::ZERO);
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(&[1]).unwrap();
         waiter.add(near.as_fd()).unwrap();
         assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
-        assert!(waiter.slept < rest.least, "{:?}", waiter.slept);
+        assert!(resting(&waiter).1 < rest.least, "{:?}", resting(&waiter));
     }
 
     /// Whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.
