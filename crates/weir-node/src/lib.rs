@@ -37,6 +37,8 @@ mod ways;
 pub mod worker;
 pub mod xtc;
 
+const _: () = assert!(weir_sched::PREFETCHES, "a node asks memory ahead");
+
 pub use error::NodeError;
 pub use lateness::{Lateness, LatenessSummary};
 pub use run::{Ended, Options, Serving, read_policy, run};

@@ -194,6 +194,7 @@ impl<D: Discipline> Scheduler for Flat<D> {
         self.queues.touch(class);
     }
 
+    // A call and an answer through memory would be a tenth of what DRR does for a packet.
     #[inline(always)]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);

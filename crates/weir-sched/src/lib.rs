@@ -46,6 +46,7 @@ pub use flat::Flat;
 pub use hfsc::Hfsc;
 pub use link_clock::LinkClock;
 pub use paced::Paced;
+pub use prefetch::PREFETCHES;
 pub use queue::{Popped, QueueTable};
 pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,

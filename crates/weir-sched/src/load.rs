@@ -3,7 +3,8 @@
 //!
 //! All are closed: as many packets come in as have left, in batches of 32, and nothing waits for a
 //! rate. A packet's length is read from a table of frames by its handle each time that it comes
-//! in, as from a frame's descriptor. Time moves on by what a packet takes on a link of 100 Gb/s.
+//! in, as from a frame's descriptor, which a batch asks for ahead. Time moves on by what a packet
+//! takes on a link of 100 Gb/s.
 
 use alloc::boxed::Box;
 use alloc::vec;

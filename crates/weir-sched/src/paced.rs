@@ -98,6 +98,11 @@ impl<S: Scheduler> Scheduler for Paced<S> {
     }
 
     #[inline]
+    fn touch(&self, class: ClassId) {
+        self.inner.touch(class);
+    }
+
+    #[inline]
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         let now = self.observe(now);
         self.wake(now);

@@ -109,12 +109,13 @@ struct Ledger {
     codel: Option<Box<Codel>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Cell {
     packet: Packet,
-    /// The cell behind it in its queue.
+    /// The cell behind it in its queue, or among the free ones; [`NIL`] for none.
     next: u32,
-    /// Length of the packet there: it is not looked at before its own turn.
+    /// Length of the packet there, so that taking one does not read the one behind it. Zero behind
+    /// the last, of no meaning in a free cell.
     next_bytes: u32,
 }
 
@@ -258,19 +259,11 @@ impl<S: Clone + Default> QueueTable<S> {
         (queue.packets > 0).then_some(queue.head_bytes)
     }
 
-    /// Asks for what every packet of a class needs, so that it is in the cache by then. Nothing
-    /// waits for it.
+    /// Asks for the queue and the first 16 bytes of the state, so that they are in the cache when a
+    /// packet needs them. Nothing waits for it.
     #[inline]
     pub fn touch(&self, class: ClassId) {
         prefetch(&self.classes, class.0 as usize);
-    }
-
-    /// The same for what the next packet on its way out needs beyond that. Reads the class.
-    #[inline]
-    pub fn touch_head(&self, class: ClassId) {
-        if let Some(queue) = self.queue(class) {
-            prefetch(&self.slab.cells, queue.head as usize);
-        }
     }
 
     /// Whether the queue has no packet or does not exist.
@@ -476,6 +469,7 @@ impl Slab {
         self.free = head;
         (queue.head, queue.head_bytes) = (next, next_bytes);
         queue.packets -= 1;
+        debug_assert_eq!(next == NIL, queue.packets == 0, "the last one has none behind it");
         queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
         self.sums.packets_out += 1;
         self.sums.bytes_out += u64::from(packet.bytes());
@@ -524,6 +518,7 @@ const NIL: u32 = u32::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::VecDeque;
     use alloc::vec;
     use weir_units::{ByteCount, Nanos};
 
@@ -595,6 +590,65 @@ mod tests {
         table.remove(class, &mut |packet| orphans.push(packet.id)).unwrap();
         assert_eq!(orphans, [0, 1, 2, 3]);
         assert_eq!(table.total(), Backlog::default());
+    }
+
+    /// Goal: whatever leaves, the length of what is next is that of the packet there. Method:
+    /// 40 000 operations on four queues, of one packet and of nine, one of them managed, each
+    /// removed and added again at times; packets of five lengths, zero too; a list beside each.
+    #[test]
+    fn the_length_of_what_is_next_is_that_of_the_packet_there() {
+        let codel =
+            crate::CodelConfig { target: Nanos::new(10), interval: Nanos::new(100), ecn: false };
+        let config = |class| QueueConfig {
+            codel: (class == 3).then_some(codel),
+            ..bound(if class == 0 { 1 } else { 9 }, 1 << 30)
+        };
+        let mut table = QueueTable::<()>::new(4, 25);
+        let mut model: [VecDeque<Packet>; 4] = Default::default();
+        (0..4).for_each(|class| assert_eq!(table.add(&config(class)), Ok(ClassId(class))));
+        let (mut seed, mut dropped) = (1_u64, 0);
+        for round in 0..40_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (class, now) =
+                ((seed >> 33) as u32 % 4, Instant::from_nanos(30 * u64::from(round)));
+            let (id, queued) = (ClassId(class), &mut model[class as usize]);
+            match seed >> 60 {
+                0..8 => {
+                    let packet = Packet::new(round, (seed >> 50) as u32 % 5 * 300, now);
+                    if table.push(id, packet).is_ok() {
+                        queued.push_back(packet);
+                    }
+                }
+                8 => {
+                    table
+                        .remove(id, &mut |packet| assert_eq!(queued.pop_front(), Some(packet)))
+                        .unwrap();
+                    assert_eq!((queued.len(), table.add(&config(class))), (0, Ok(id)));
+                }
+                9..12 if class != 3 => {
+                    let left = queued.pop_front();
+                    let next = queued.front().map(|packet| packet.bytes());
+                    assert_eq!(table.take(id), left.map(|left| (left, next)));
+                }
+                _ => {
+                    let left = queued.pop_front();
+                    let behind = queued.front().map(|packet| packet.bytes());
+                    match table.pop(now, id) {
+                        Popped::Send { packet, next, .. } => {
+                            assert_eq!((Some(packet), next), (left, behind));
+                        }
+                        Popped::Dropped(packet) => {
+                            assert!(Some(packet) == left && behind.is_some());
+                            dropped += 1;
+                        }
+                        Popped::Empty => assert_eq!(left, None),
+                    }
+                }
+            }
+            let head = model[class as usize].front().map(|packet| packet.bytes());
+            assert_eq!(table.head_bytes(id), head);
+        }
+        assert!(dropped > 100, "managed: {dropped}");
     }
 
     #[test]

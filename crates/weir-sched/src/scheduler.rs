@@ -231,10 +231,8 @@ pub trait Scheduler {
 
     /// Asks for what [`Scheduler::enqueue`] for that class will need, so that it is in the cache by
     /// then. Changes nothing; worth it for all packets of a batch before the first is queued, since
-    /// memory then answers all of them at the same time.
-    fn touch(&self, class: ClassId) {
-        let _ = class;
-    }
+    /// memory then answers all of them at the same time. Without the feature `prefetch`, nothing.
+    fn touch(&self, class: ClassId);
 
     /// The next packet, or when and why to ask again. The answer may change after `enqueue`, after
     /// a change of configuration, and when its instant has come. Early calls are harmless.

@@ -210,6 +210,8 @@ impl Discipline for PacketRounds {
         }
     }
 
+    // Each packet's way: left to itself the compiler makes calls of these two, where `dequeue` is
+    // inlined in several loops, and a packet takes a sixth more instructions.
     #[inline(always)]
     fn pick(&mut self, now: Instant, queues: &mut QueueTable) -> Pick {
         if let Some(Err(until)) = self.wire.as_ref().map(|wire| wire.ready(now)) {

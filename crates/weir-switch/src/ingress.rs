@@ -77,7 +77,7 @@ impl Switch {
 
     /// Reads, for all frames at once, what each will need: its header first, then what the header
     /// leads to. Within a pass the loads do not depend on each other, so the core waits for them
-    /// together.
+    /// together. Queues are only asked for: nothing that is found here depends on them.
     fn fetch<P: FramePool>(
         &self,
         now: Instant,

@@ -230,7 +230,8 @@ impl Tree {
         self.slices.get(slice).copied().flatten()
     }
 
-    /// Asks memory for what a packet of a class will need.
+    /// [`Scheduler::touch`].
+    #[inline]
     pub(crate) fn touch(&self, class: ClassId) {
         self.scheduler.touch(class);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Links the pure crates without an operating system; never run. A dependency that needs `std`
-//! brings a second panic handler, and this crate then does not compile.
+//! brings a second panic handler, and this crate then does not compile. Without the features of
+//! `weir-sched`, one of which does.
 #![no_std]
 
 #[cfg(feature = "canary")]

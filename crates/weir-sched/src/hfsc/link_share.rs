@@ -120,7 +120,7 @@ impl Hfsc {
         if this.branch == NONE
             && let Some(next) = next
         {
-            // When this branch's turn comes again, that child is served: until then it is here.
+            // When this branch's turn comes again, that child is served: by then it is here.
             self.touch_class(next);
         }
         (above, next.is_some())

@@ -81,7 +81,7 @@ impl Hfsc {
     fn touch_class(&self, class: u32) {
         self.classes.touch(ClassId(class));
         if let Some(node) = self.classes.state(ClassId(class)) {
-            prefetch(core::slice::from_ref(&node.weight), 0);
+            prefetch(core::slice::from_ref(&node.virtual_time), 0);
         }
     }
 
@@ -193,6 +193,7 @@ impl Scheduler for Hfsc {
         self.remove(class, orphan)
     }
 
+    // As in `Flat::dequeue`: this way each has one caller, the loop that asks for packets.
     #[inline(always)]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         let now = self.advance(now);

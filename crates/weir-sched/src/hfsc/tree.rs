@@ -46,6 +46,9 @@ pub(super) struct Node {
     pub(super) place: Place,
 }
 
+/// It is the field by which the second line is asked for.
+const _: () = assert!(core::mem::offset_of!(Node, virtual_time) == 16);
+
 /// Where the real-time claim of a leaf is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {

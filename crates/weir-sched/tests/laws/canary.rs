@@ -165,6 +165,10 @@ impl Scheduler for Broken {
         self.inner.enqueue(now, class, packet)
     }
 
+    fn touch(&self, class: ClassId) {
+        self.inner.touch(class);
+    }
+
     fn dequeue(&mut self, now: Instant) -> Dequeue {
         self.calls += 1;
         let nanosecond = Nanos::new(1);
