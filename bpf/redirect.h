@@ -56,11 +56,6 @@ static __always_inline int take(struct bucket *bucket, __u64 time, __u64 now)
 
 		if ((__s64)lacking < 0 || lacking > DEPTH_MAX)
 			lacking = 0;
-		/* The bucket was deeper: it owes no more than it can hold now. */
-		if (lacking > depth) {
-			__sync_val_compare_and_swap(&bucket->full_at, seen, now + depth);
-			return 0;
-		}
 		if (lacking + time > depth)
 			return 0;
 		if (__sync_val_compare_and_swap(&bucket->full_at, seen, now + lacking + time) ==

@@ -227,7 +227,7 @@ impl DataPlane {
         self.redirects.counters(gate)
     }
 
-    /// A bucket for redirected paths, full.
+    /// A bucket for redirected paths: full, or after a restart as the one before left it.
     ///
     /// # Errors
     /// A bound is broken, or there is none left.
@@ -235,7 +235,8 @@ impl DataPlane {
         self.redirects.new_bucket(limit)
     }
 
-    /// Changes a bucket's rate and size; what was spent stays spent, as far as it can hold.
+    /// Changes a bucket's rate and size; what was spent stays spent, as far as it can hold, in
+    /// packets or bytes.
     ///
     /// # Errors
     /// A bound is broken.

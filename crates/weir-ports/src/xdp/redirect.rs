@@ -167,15 +167,13 @@ impl Redirects {
     pub(super) fn new_bucket(&mut self, limit: BucketLimit) -> Result<BucketId, PortError> {
         let id = self.free_buckets.pop().map(BucketId);
         let id = id.ok_or_else(|| PortError::bound("buckets", "all of the table are in use"))?;
-        if let Err(error) = self.set_bucket(id, limit) {
-            self.free_buckets.push(id.0);
-            return Err(error);
+        match self.set_bucket(id, limit) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.free_buckets.push(id.0);
+                Err(error)
+            }
         }
-        // Full, whatever another limit owed here. The clock is past zero.
-        if let Some(full_at) = self.word(&self.buckets, id.0, BUCKET, 2) {
-            full_at.store(0, Ordering::Relaxed);
-        }
-        Ok(id)
     }
 
     pub(super) fn set_bucket(&self, id: BucketId, limit: BucketLimit) -> Result<(), PortError> {
@@ -184,18 +182,46 @@ impl Redirects {
             BucketLimit::Bits { rate, burst } => (cost(rate.as_bps(), 8)?, burst.get()),
         };
         let depth = (u128::from(cost) * u128::from(burst)) >> COST_SHIFT;
-        let depth = u64::try_from(depth).unwrap_or(DEPTH_MAX).min(DEPTH_MAX);
-        for (at, value) in [(0, cost), (1, depth)] {
-            if let Some(word) = self.word(&self.buckets, id.0, BUCKET, at) {
-                word.store(value, Ordering::Relaxed);
+        let depth = u64::try_from(depth).unwrap_or(DEEPEST).min(DEEPEST);
+        let Some([cost_word, depth_word, full_at]) = self.bucket_words(id) else { return Ok(()) };
+        let (old_cost, old_depth) =
+            (cost_word.load(Ordering::Relaxed), depth_word.load(Ordering::Relaxed));
+        // Between the two stores it has the lesser of the depths: no burst passes beyond both.
+        if depth < old_depth {
+            depth_word.store(depth, Ordering::SeqCst);
+            cost_word.store(cost, Ordering::SeqCst);
+        } else {
+            cost_word.store(cost, Ordering::SeqCst);
+            depth_word.store(depth, Ordering::SeqCst);
+        }
+        // The same packets or bytes, at the new rate. What the program takes meanwhile with the old
+        // words in its hands is a packet on each processor.
+        let owes = |owed: u64| {
+            let scaled = u128::from(owed) * u128::from(cost) / u128::from(old_cost.max(1));
+            u64::try_from(scaled).unwrap_or(depth).min(depth)
+        };
+        while let Some((seen, owed)) = owed(full_at).filter(|(_, owed)| owes(*owed) != *owed) {
+            let renewed = kernel_time().wrapping_add(owes(owed));
+            let order = Ordering::SeqCst;
+            if full_at.compare_exchange(seen, renewed, order, order).is_ok() {
+                break;
             }
         }
         Ok(())
     }
 
-    /// To be called when no path names the bucket any more.
+    /// To be called when no path names the bucket any more. Whoever uses it next finds it full.
     pub(super) fn free_bucket(&mut self, id: BucketId) {
+        if let Some([_, _, full_at]) = self.bucket_words(id) {
+            full_at.store(kernel_time(), Ordering::Relaxed);
+        }
         self.free_buckets.push(id.0);
+    }
+
+    /// Cost, depth, and the instant at which it is full.
+    fn bucket_words(&self, id: BucketId) -> Option<[&AtomicU64; 3]> {
+        let word = |at| self.word(&self.buckets, id.0, BUCKET, at);
+        Some([word(0)?, word(1)?, word(2)?])
     }
 
     fn store(&self, gate: GateId, value: &[u8; PATH]) -> Result<(), PortError> {
@@ -222,6 +248,19 @@ impl Redirects {
         // eight bytes. Both sides access these words atomically.
         Some(unsafe { AtomicU64::from_ptr(map.start().add(offset).cast()) })
     }
+}
+
+/// Now, as the program counts time.
+fn kernel_time() -> u64 {
+    crate::now().as_nanos() << TIME_SHIFT
+}
+
+/// When a bucket is full, and how far that is; `None` if it is full, or the time is one from before
+/// a wrap.
+fn owed(full_at: &AtomicU64) -> Option<(u64, u64)> {
+    let seen = full_at.load(Ordering::Relaxed);
+    let owed = seen.wrapping_sub(kernel_time());
+    (1..=DEPTH_MAX).contains(&owed).then_some((seen, owed))
 }
 
 /// The flags of a path, and its other words.
@@ -282,6 +321,9 @@ const MACS_MAX: usize = 4;
 const TIME_SHIFT: u32 = 8;
 const COST_SHIFT: u32 = 16;
 const DEPTH_MAX: u64 = 1 << 48;
+
+/// A processor whose clock was read a little earlier sees a bucket deeper than it is.
+const DEEPEST: u64 = DEPTH_MAX / 2;
 
 /// With 131 072 bytes at once the program's product stays below 2⁶⁴.
 const COST_MAX: u64 = 1 << 47;
