@@ -80,8 +80,7 @@ impl Changes {
     /// # Errors
     /// It cannot be read, or is of another version.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<Self> {
-        // As long as its writer let it become.
-        let text = lines::read(path, u64::MAX)?.unwrap_or_default();
+        let text = lines::read(path, FILE_BYTES_MAX)?.unwrap_or_default();
         let first_version = text.starts_with('{');
         let lines = match first_version {
             // Without checksums.
@@ -90,7 +89,8 @@ impl Changes {
         };
         let mut lines = lines.into_iter();
         let expected = if first_version { FIRST_VERSION } else { VERSION };
-        if let Some(first) = lines.next() {
+        if !text.is_empty() {
+            let first = lines.next().ok_or_else(|| io::Error::other("no line of it is whole"))?;
             let header: Header = serde_json::from_str(first).map_err(io::Error::other)?;
             if (header.format.as_str(), header.version) != (FORMAT, expected) {
                 return Err(io::Error::other(format!(
@@ -190,6 +190,8 @@ const FORMAT: &str = "weir-changes";
 const VERSION: u32 = 2;
 /// Lines without checksums.
 const FIRST_VERSION: u32 = 1;
+/// Some 300 bytes a change, of which there are 200 000 at most: more was not written by a node.
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -246,6 +248,11 @@ mod tests {
         fs::write(&path, line(&header(3)).unwrap()).unwrap();
         let refused = Changes::open(&path, MOST).unwrap_err().to_string();
         assert!(refused.contains("version 3 is not weir-changes of version 1 or 2"), "{refused}");
+        for damaged in ["[\"12345678\",{}]\n\0\0", "{\"format\":"] {
+            fs::write(&path, damaged).unwrap();
+            let refused = Changes::open(&path, MOST).unwrap_err().to_string();
+            assert_eq!(refused, "no line of it is whole", "{damaged}");
+        }
         // The first had no checksums.
         let first = serde_json::to_string(&header(1)).unwrap();
         let edits = edits("1Mbit");

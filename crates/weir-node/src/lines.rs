@@ -76,10 +76,12 @@ impl Lines {
     /// Whether the file is at `path`, and as long as it was left: nobody has put another there, or
     /// cut it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino(), meta.len());
-        let held = self.file.metadata().map(identity);
-        let named = fs::symlink_metadata(path).map(identity);
-        matches!((held, named), (Ok(held), Ok(named)) if held == named && held.2 == self.length)
+        let seen = |meta: fs::Metadata| ((meta.dev(), meta.ino()), meta.len());
+        let named = fs::symlink_metadata(path).map(seen);
+        match (self.file.metadata().map(seen), named) {
+            (Ok((held, _)), Ok((named, length))) => held == named && length == self.length,
+            _ => false,
+        }
     }
 }
 
@@ -89,19 +91,28 @@ pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(format!("[\"{:08x}\",{value}]\n", crc32fast::hash(value.as_bytes())).into_bytes())
 }
 
-/// The text of a file, of its first `bytes_max` bytes; `None` if there is no such file. What is no
-/// text, as where a crash cut a character, stands in no value: its checksum does not hold.
+/// The text of a file of at most `bytes_max` bytes; `None` if there is no such file. Where a crash
+/// cut a character of a line, something else stands in its place: the checksum does not hold.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, is larger, or is no text and has no checksums, as in the first version.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
     let mut bytes = Vec::new();
-    file.take(bytes_max).read_to_end(&mut bytes)?;
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.as_bytes().starts_with(b"[") => {
+            Ok(Some(String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        }
+        Err(error) => Err(io::Error::other(error.utf8_error())),
+    }
 }
 
 /// The values of a file's lines, as text. The last one is left out if its checksum does not hold.
@@ -227,10 +238,17 @@ mod tests {
         let [first, second] = ["first", "zweit\u{e4}"].map(|text| line(&text).unwrap());
         assert_eq!(read(&path, 9).unwrap(), None);
         let cut = second.iter().position(|byte| *byte > 127).unwrap() + 1;
-        let torn = [&first, &second[..cut], b"    "].concat();
-        drop(Lines::anew(&path, &torn, 0).unwrap());
-        assert_eq!(values(&read(&path, 1 << 20).unwrap().unwrap()).unwrap(), ["\"first\""]);
-        assert_eq!(read(&path, 5).unwrap().unwrap().len(), 5);
+        for end in [&b"    "[..], b" \"]\n  "] {
+            let torn = [&first, &second[..cut], end].concat();
+            drop(Lines::anew(&path, &torn, 0).unwrap());
+            let length = torn.len() as u64;
+            let text = read(&path, length).unwrap().unwrap();
+            assert_eq!(values(&text).unwrap(), ["\"first\""], "{text}");
+            let larger = read(&path, length - 1).unwrap_err().to_string();
+            assert_eq!(larger, format!("larger than {} bytes", length - 1));
+        }
+        fs::write(&path, b"{\"version\":1,\"who\":\"\xc3\"}").unwrap();
+        assert!(read(&path, 99).is_err(), "nothing would tell that it is not what was written");
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 

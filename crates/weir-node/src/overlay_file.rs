@@ -42,12 +42,9 @@ impl OverlayFile {
     /// # Errors
     /// The file cannot be read, is larger than it may be, of another version, or damaged.
     pub(crate) fn read(&self) -> io::Result<Overlay> {
-        let Some(text) = lines::read(&self.path, FILE_BYTES_MAX + 1)? else {
+        let Some(text) = lines::read(&self.path, FILE_BYTES_MAX)? else {
             return Ok(Overlay::default());
         };
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes")));
-        }
         // The first version was one value, on as many lines as read well.
         let (expected, value) = match text.starts_with('{') {
             true => (FIRST_VERSION, Some(text.as_str())),
