@@ -84,22 +84,22 @@ pub(crate) fn probing<L: Crossed, T>(
     let open = |(namespace, address): (Result<Namespace, _>, SocketAddr)| {
         let socket = namespace?.run(|| UdpSocket::bind(address))?;
         let socket = socket.map_err(|error| TrialError::io(address.to_string(), error))?;
-        let ready = socket.set_read_timeout(Some(PATIENCE));
-        ready.map_err(|error| TrialError::io(address.to_string(), error))?;
         Ok::<_, TrialError>((socket, address))
     };
     let ((prober, _), (answerer, to)) = (open(from)?, open(to)?);
-    let mut waiter = watching(&prober)?;
+    let failed = |error| TrialError::io("a probe's socket", error);
+    answerer.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    prober.connect(to).and_then(|()| prober.set_nonblocking(true)).map_err(failed)?;
     let (stop, stop_answering) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let answering = scope.spawn(|| answer(&answerer, &stop_answering));
-        let probing = scope.spawn(|| probe(&prober, &mut waiter, to, &stop));
+        let probing = scope.spawn(|| probe(&prober, &stop));
         let done = work(lab);
         stop.store(true, Ordering::Relaxed);
         let probed = joined(probing);
         stop_answering.store(true, Ordering::Relaxed);
         joined(answering);
-        Ok((done?, probed))
+        Ok((done?, probed?))
     })
 }
 
@@ -119,19 +119,15 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
     }
 }
 
-/// What wakes the prober, for an answer or because the next one is due. A socket's own time limit
-/// would not do: its timer is as coarse as the kernel's tick and runs among soft interrupts, so
-/// that a flood delays it by more than a turn.
-fn watching(socket: &UdpSocket) -> Result<Waiter, TrialError> {
-    let failed = |error| TrialError::io("the probe's socket", error);
-    socket.set_nonblocking(true).map_err(failed)?;
+/// Probes until told to stop, and waits for the last answers. The socket is connected and does not
+/// block.
+///
+/// Its own time limit would not do: that timer is as coarse as the kernel's tick and runs among
+/// soft interrupts, so that a flood delays it by more than a turn.
+fn probe(socket: &UdpSocket, stop: &AtomicBool) -> Result<Probed, TrialError> {
     let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
-    waiter.add(socket.as_fd()).map_err(failed)?;
-    Ok(waiter)
-}
-
-/// Probes until told to stop, and waits for the last answers.
-fn probe(socket: &UdpSocket, waiter: &mut Waiter, to: SocketAddr, stop: &AtomicBool) -> Probed {
+    let watched = waiter.add(socket.as_fd());
+    watched.map_err(|error| TrialError::io("a probe's socket", error))?;
     let _urgent = urgent();
     let mut probed = Probed::default();
     let mut back: Vec<bool> = Vec::new();
@@ -141,16 +137,16 @@ fn probe(socket: &UdpSocket, waiter: &mut Waiter, to: SocketAddr, stop: &AtomicB
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&(back.len() as u64).to_be_bytes());
         bytes[8..].copy_from_slice(&clock::monotonic_ns().to_be_bytes());
-        if late || socket.send_to(&bytes, to).is_err() {
+        if late || socket.send(&bytes).is_err() {
             probed.unsent += 1;
         }
         back.push(false);
         due_ns += EVERY_NS;
-        receive_until(socket, waiter, due_ns, &mut back, &mut probed);
+        receive_until(socket, &mut waiter, due_ns, &mut back, &mut probed);
     }
     probed.due = back.len() as u64;
-    receive_until(socket, waiter, due_ns + LAST_NS, &mut back, &mut probed);
-    probed
+    receive_until(socket, &mut waiter, due_ns + LAST_NS, &mut back, &mut probed);
+    Ok(probed)
 }
 
 fn receive_until(
@@ -162,17 +158,18 @@ fn receive_until(
 ) {
     loop {
         let mut bytes = [0; 16];
-        match socket.recv(&mut bytes) {
+        let received = socket.recv(&mut bytes);
+        let now_ns = clock::monotonic_ns();
+        match received {
             Ok(16) => note(&bytes, back, probed),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let now_ns = clock::monotonic_ns();
-                if now_ns >= until_ns {
-                    return;
-                }
+            Err(error) if error.kind() == ErrorKind::WouldBlock && now_ns < until_ns => {
                 waiter.wait(Instant::from_nanos(now_ns), Instant::from_nanos(until_ns));
             }
-            // Another's, or the other end said so of an earlier one: that one is lost.
+            // Another's; or the other end said of an earlier one that nobody is there.
             _ => {}
+        }
+        if now_ns >= until_ns {
+            return;
         }
     }
 }
@@ -214,6 +211,37 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: who is stopped ends, whatever comes, and each probe that was answered counts once.
+    /// Method: an end that answers each twice and with something else between, for 50 ms.
+    #[test]
+    fn answers_count_once_and_others_prolong_nothing() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
+        near.set_nonblocking(true).unwrap();
+        let (stop, end) = (AtomicBool::new(false), AtomicBool::new(false));
+        let probed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut buffer = [0; 64];
+                while !end.load(Ordering::Relaxed) {
+                    if let Ok((length, from)) = far.recv_from(&mut buffer) {
+                        for bytes in [&buffer[..length], b"other", &buffer[..length]] {
+                            far.send_to(bytes, from).unwrap();
+                        }
+                    }
+                }
+            });
+            let probing = scope.spawn(|| probe(&near, &stop));
+            std::thread::sleep(PATIENCE);
+            stop.store(true, Ordering::Relaxed);
+            let probed = joined(probing).unwrap();
+            end.store(true, Ordering::Relaxed);
+            probed
+        });
+        assert!((2..9).contains(&probed.due), "{probed:?}");
+        assert_eq!(probed.failed(), probed.unsent, "{probed:?}");
+    }
 
     #[test]
     fn what_was_not_answered_failed_whyever() {
