@@ -149,13 +149,9 @@ impl Waiter {
             std::hint::spin_loop();
             return Woken::Time;
         }
-        let for_ever = until == Instant::FAR_FUTURE;
-        if self.resting.is_none() {
-            return self.sleep(left, for_ever);
-        }
-        let begun = crate::now();
-        let woken = self.sleep(left, for_ever);
-        if let Some(resting) = &mut self.resting {
+        let begun = self.resting.as_ref().map(|_| crate::now());
+        let woken = self.sleep(left, until == Instant::FAR_FUTURE);
+        if let (Some(resting), Some(begun)) = (&mut self.resting, begun) {
             let took = crate::now().saturating_since(begun).saturating_sub(CALL);
             resting.slept = resting.slept.saturating_add(took);
         }

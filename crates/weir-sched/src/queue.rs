@@ -81,6 +81,9 @@ struct Class<S> {
     state: S,
 }
 
+/// A state's first 16 bytes are in the queue's line.
+const _: () = assert!(core::mem::offset_of!(Class<u64>, state) == 48);
+
 /// 48 bytes, in this order for the reason of [`Sums`].
 #[derive(Clone, Debug)]
 #[repr(C)]
