@@ -162,13 +162,13 @@ static inline void cycle(struct bed *bed, struct run *run, uint64_t count, int r
 				fail("no packet comes");
 			continue;
 		}
-		/* Asked for first, as Weir's side does with its table of frames. */
-		if (random)
+		if (random) {
+			/* Asked for first, as Weir's side does with its table of frames. */
 			for (int i = 0; i < got; i++)
 				rte_prefetch0(batch[i]);
-		if (random)
 			for (int i = 0; i < got; i++)
 				classify(bed, batch[i], draw(bed));
+		}
 		int taken = rte_sched_port_enqueue(bed->port, batch, got);
 		run->dropped += got - taken;
 		if (taken < got)

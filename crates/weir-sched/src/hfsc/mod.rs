@@ -193,7 +193,7 @@ impl Scheduler for Hfsc {
         self.remove(class, orphan)
     }
 
-    // As in `Flat::dequeue`: this way each has one caller, the loop that asks for packets.
+    // For the reason of `Flat::dequeue`, as `dequeue` below.
     #[inline(always)]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         let now = self.advance(now);
