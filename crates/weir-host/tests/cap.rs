@@ -137,7 +137,7 @@ fn a_process_that_spins_gets_its_cap() {
     cgroup::join(&mut journal, &tree, &group, spinner.identity()).unwrap();
     let sampling = Nanos::from_millis(1000);
     let shape = QuotaShape::for_sampling(sampling, CpuShare::ONE).unwrap();
-    let mut cap = CgroupCap::new(group.clone(), tree.version, shape);
+    let mut cap = CgroupCap::own(group.clone(), tree.version, shape);
     check_period(&cap, sampling).unwrap();
     assert!(matches!(check_period(&cap, Nanos::from_millis(299)), Err(CapError::TooSoon { .. })));
     for percent in [5, 20, 50] {

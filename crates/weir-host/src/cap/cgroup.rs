@@ -179,13 +179,21 @@ pub struct CgroupCap {
     group: PathBuf,
     version: Version,
     shape: QuotaShape,
+    /// Whether the group's weight follows its cap.
+    weighs: bool,
 }
 
 impl CgroupCap {
-    /// Of a group that Weir made: it goes away as a whole.
+    /// Of a group whose weight is its owner's.
     #[must_use]
     pub const fn new(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
-        Self { group, version, shape }
+        Self { group, version, shape, weighs: false }
+    }
+
+    /// Of a group that Weir made, with a [`weight`] that follows its cap: it goes away as a whole.
+    #[must_use]
+    pub const fn own(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
+        Self { group, version, shape, weighs: true }
     }
 
     /// Of a group that somebody else made, as that of a guest: what is in force in it is written
@@ -220,6 +228,19 @@ impl CgroupCap {
         let micros = field.and_then(|text| text.trim().parse::<u64>().ok());
         let nanos = micros.map(|micros| Nanos::new(micros.saturating_mul(1000)));
         nanos.ok_or_else(|| no_cap(&path, &text))
+    }
+
+    /// The weight of a cap, if it follows it; zero: that of a group of which nobody asked for
+    /// anything.
+    fn weigh(&self, cap: CpuShare) -> Result<(), CapError> {
+        let name = match self.version {
+            Version::V1 => WEIGHT_V1,
+            Version::V2 => WEIGHT_V2,
+        };
+        match self.weighs {
+            true => self.write(name, &weight(self.version, cap).to_string()),
+            false => Ok(()),
+        }
     }
 
     fn read(&self, path: &Path) -> Result<String, CapError> {
@@ -297,6 +318,7 @@ impl Actuator for CgroupCap {
                 self.write(MAX_V2, &format!("{} {}", quota.quota_us, quota.period_us))?
             }
         }
+        self.weigh(quota.share())?;
         Ok(quota.share())
     }
 
@@ -305,7 +327,7 @@ impl Actuator for CgroupCap {
             Version::V1 => (QUOTA_V1, "-1"),
             Version::V2 => (MAX_V2, "max"),
         };
-        match self.write(name, text) {
+        match self.write(name, text).and_then(|()| self.weigh(CpuShare::ZERO)) {
             Err(CapError::Gone { .. }) => Ok(()),
             other => other,
         }
@@ -388,6 +410,19 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }
 
+/// The weight of a group with that cap, in the kernel's units: in proportion to it, so that where
+/// caps together are more than there is each gets its part; and never less than the kernel's own,
+/// since what else runs on the host should not take from a router what its cap allows.
+#[must_use]
+pub fn weight(version: Version, cap: CpuShare) -> u64 {
+    let (own, most) = match version {
+        Version::V1 => (1024, 262_144),
+        Version::V2 => (100, 10_000),
+    };
+    let ppm = u64::from(cap.as_ppm());
+    (own * ppm / u64::from(WEIGHT_OF.as_ppm())).clamp(own, most)
+}
+
 fn files(version: Version) -> &'static [&'static str] {
     match version {
         Version::V1 => &[QUOTA_V1, PERIOD_V1],
@@ -428,12 +463,16 @@ fn no_cap(path: &Path, text: &str) -> CapError {
 const MAX_V2: &str = "cpu.max";
 const QUOTA_V1: &str = "cpu.cfs_quota_us";
 const PERIOD_V1: &str = "cpu.cfs_period_us";
+const WEIGHT_V1: &str = "cpu.shares";
+const WEIGHT_V2: &str = "cpu.weight";
+/// The cap whose weight is the kernel's own: ten of them fill a processor.
+const WEIGHT_OF: CpuShare = CpuShare::from_percent(10);
 /// Which controllers the groups below have.
 const SUBTREE: &str = "cgroup.subtree_control";
 /// Version 2: what a group has of which nobody asked for anything.
 const DEFAULTS_V2: [(&str, &str); 5] = [
     (MAX_V2, "max"),
-    ("cpu.weight", "100"),
+    (WEIGHT_V2, "100"),
     ("cpu.idle", "0"),
     ("cpu.uclamp.min", "0.00"),
     ("cpu.uclamp.max", "max"),

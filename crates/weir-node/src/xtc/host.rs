@@ -191,7 +191,7 @@ impl Taker {
         host::apply(journal, &changes)?;
         let group = tree.group(&name);
         cgroup::join(journal, &tree, &group, process)?;
-        let cap = CgroupCap::new(group.clone(), tree.version, shape);
+        let cap = CgroupCap::own(group.clone(), tree.version, shape);
         (taken.group, taken.process) = (Some((group, tree.version)), Some(process));
         Ok(held(cap, CpuOf::Threads(CpuMeter::new([CpuSource::Process(process)]))))
     }
@@ -229,12 +229,17 @@ impl Hands for Host {
         if let Some(Taken { group: Some((path, version)), process, .. }) = self.taken.get(router) {
             // It is in its group already: what is new is how its quota is shaped.
             let shape = shape(&wanted.xtc).map_err(|error| error.to_string())?;
-            let cap = CgroupCap::new(path.clone(), *version, shape);
-            let cpu = match process {
-                Some(process) => CpuOf::Threads(CpuMeter::new([CpuSource::Process(*process)])),
-                None => used_by_group(path.clone(), *version, shape),
-            };
-            return Ok(held(cap, cpu));
+            let (path, version) = (path.clone(), *version);
+            return Ok(match process {
+                Some(process) => held(
+                    CgroupCap::own(path, version, shape),
+                    CpuOf::Threads(CpuMeter::new([CpuSource::Process(*process)])),
+                ),
+                None => {
+                    let cpu = used_by_group(path.clone(), version, shape);
+                    held(CgroupCap::new(path, version, shape), cpu)
+                }
+            });
         }
         self.open(Duration::ZERO)?;
         let Record::Open { journal, .. } = &mut self.record else {

@@ -116,7 +116,7 @@ impl ProcessRouter {
         cgroup::join(journal, &tree, &group, identity)?;
         let shape = QuotaShape::for_sampling(plan.sampling, CpuShare::ONE)
             .map_err(|error| TrialError::Node(error.to_string()))?;
-        let cap = CgroupCap::new(group, tree.version, shape);
+        let cap = CgroupCap::own(group, tree.version, shape);
         let cpu = CpuMeter::new([CpuSource::Process(identity)]);
         Ok(Self { child, identity, cap, cpu })
     }

@@ -85,17 +85,32 @@ fn a_cap_of_version_2_is_one_line_and_release_takes_it_away() {
 }
 
 #[test]
-fn a_cap_of_version_1_is_two_files() {
+fn a_cap_of_version_1_is_two_files_and_a_weight() {
     let files = [("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n")];
-    let fake = Fake::new("v1", &files);
-    let mut cap = fake.cap(Version::V1);
+    let fake = Fake::new("v1", &[&files[..], &[("cpu.shares", "1024\n")]].concat());
+    let mut cap = CgroupCap::own(fake.0.clone(), Version::V1, shape());
     assert_eq!(cap.in_force().unwrap(), None);
     for (percent, quota, period) in [(50, "5000", "10000"), (2, "1000", "50000")] {
         let asked = CpuShare::from_percent(percent);
         assert_eq!(cap.set(asked).unwrap(), asked);
         assert!(fake.read("cpu.cfs_quota_us").starts_with(quota));
         assert!(fake.read("cpu.cfs_period_us").starts_with(period));
+        let weight = weight(Version::V1, asked).to_string();
+        assert!(fake.read("cpu.shares").starts_with(&weight));
     }
+    cap.set(CpuShare::ONE).unwrap();
+    cap.release().unwrap();
+    assert_eq!([fake.read("cpu.cfs_quota_us"), fake.read("cpu.shares")], ["-1", "1024"]);
+}
+
+/// The largest cap lacks no more than the least where both do not fit.
+#[test]
+fn a_weight_is_in_proportion_and_never_below_the_kernels_own() {
+    let weights = |version| {
+        [0, 5, 10, 36, 100, 6400].map(|percent| weight(version, CpuShare::from_percent(percent)))
+    };
+    assert_eq!(weights(Version::V1), [1024, 1024, 1024, 3686, 10_240, 262_144]);
+    assert_eq!(weights(Version::V2), [100, 100, 100, 360, 1000, 10_000]);
 }
 
 /// What was in force in a group that others made is what the journal goes back to.
