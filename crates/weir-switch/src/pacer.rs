@@ -9,6 +9,10 @@
 //! full the longest gives up its first packet: what is above the limit is dropped there, and
 //! nowhere else.
 //!
+//! Where limits of the same rate follow each other, what once had to wait before the second would
+//! wait there for ever, since as much comes as passes. So a limit that is not full lets 1 of 256
+//! packets pass in addition.
+//!
 //! Frames are chained through the switch's links, so that nothing is allocated.
 
 use weir_policy::{Policy, RouterId};
@@ -20,8 +24,12 @@ use crate::state::{Link, NO_FRAME};
 /// The queues before one router's vifs, and when the next packet may pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
-    /// In packets.
+    rate: PacketRate,
+    /// In packets: [`earned`] by the rate.
     bucket: TokenBucket,
+    /// Packets that passed since one was charged twice, and whether all room was taken meanwhile.
+    passed: u64,
+    full: bool,
     queues: [Queue; QUEUES],
     /// The start tag of the packet that passed last.
     served: u64,
@@ -47,7 +55,10 @@ impl Pacer {
     pub(crate) fn new(now: Instant, rate: PacketRate, most: u32) -> Self {
         let empty = Queue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
         Self {
-            bucket: TokenBucket::new(rate.as_pps(), idle_burst(rate.as_pps()), now),
+            rate,
+            bucket: TokenBucket::new(earned(rate.as_pps()), idle_burst(rate.as_pps()), now),
+            passed: 0,
+            full: false,
             queues: [empty; QUEUES],
             served: 0,
             held: 0,
@@ -59,13 +70,14 @@ impl Pacer {
 
     /// Another rate and another bound from `now` on; what waits stays.
     pub(crate) fn change(&mut self, now: Instant, rate: PacketRate, most: u32) {
-        self.bucket.set_rate(now, rate.as_pps(), late_burst(rate.as_pps()));
+        self.rate = rate;
+        self.bucket.set_rate(now, earned(rate.as_pps()), late_burst(rate.as_pps()));
         self.most = most.max(LEAST);
     }
 
     /// In packets a second.
     pub(crate) const fn rate(&self) -> PacketRate {
-        PacketRate::from_pps(self.bucket.rate())
+        self.rate
     }
 
     /// Takes a frame that came from `iface`; gives the one that is given up for it, if one is.
@@ -98,6 +110,7 @@ impl Pacer {
         queue.tail = id;
         queue.len += 1;
         self.held += 1;
+        self.full |= self.held >= self.most;
         given_up
     }
 
@@ -105,12 +118,26 @@ impl Pacer {
     /// pass when all that waited was gone may pass still, if it comes at once: a short queue does
     /// not hold all that comes in 10 ms.
     fn begin(&mut self, now: Instant) {
-        let rate = self.bucket.rate();
+        let rate = self.rate.as_pps();
         let gone = u128::from(now.saturating_since(self.emptied).as_nanos()) * u128::from(rate);
         let gone = u64::try_from(gone / 1_000_000_000).unwrap_or(u64::MAX);
         let most = idle_burst(rate).max(self.left.saturating_sub(gone));
-        self.bucket.set_rate(now, rate, most);
-        self.bucket.set_rate(now, rate, late_burst(rate));
+        self.bucket.set_rate(now, earned(rate), most);
+        self.bucket.set_rate(now, earned(rate), late_burst(rate));
+    }
+
+    /// Charges a packet twice for as many as the bucket earns one too much for, if all room was
+    /// taken meanwhile.
+    fn charge(&mut self, now: Instant) {
+        self.passed += 1;
+        let rate = self.rate.as_pps();
+        let too_much = earned(rate) - rate;
+        if self.passed.saturating_mul(too_much) >= rate {
+            self.passed = 0;
+            if core::mem::take(&mut self.full) && too_much > 0 {
+                self.bucket.take(now, 1);
+            }
+        }
     }
 
     /// Makes room for a frame from `iface`: the longest queue gives up its first, or the frame is
@@ -137,6 +164,7 @@ impl Pacer {
         queue.start += 1;
         let first = queue.take(links);
         self.held -= 1;
+        self.charge(now);
         if self.held == 0 {
             (self.emptied, self.left) = (now, self.bucket.available(now));
         }
@@ -205,6 +233,12 @@ pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 
 
 fn place(iface: u32) -> usize {
     iface as usize % QUEUES
+}
+
+/// What a bucket earns in a second for a limit of that rate: 0.4 % more. In 13 s 50 ms of packets
+/// are gone that wait for nothing.
+const fn earned(rate: u64) -> u64 {
+    rate.saturating_add(rate / 256)
 }
 
 /// What may pass at once after nobody waited: 1 ms, a hundredth of a sample of 100 ms.
@@ -344,6 +378,28 @@ mod tests {
         }
     }
 
+    /// Goal: behind a limit of the same rate nothing waits for ever. Method: what fills the queue
+    /// at once, and then as much as the rate.
+    #[test]
+    fn what_once_had_to_wait_is_made_up_for() {
+        let rate = 10_000;
+        let mut rig = Rig::new(rate, 500);
+        rig.flood(0);
+        let (mut held, mut passed) = (Vec::new(), 0);
+        for packet in 0..15 * rate {
+            rig.now = Instant::from_nanos(packet * 1_000_000_000 / rate);
+            rig.push(0);
+            passed += core::iter::from_fn(|| rig.pop()).count() as u64;
+            if packet % rate == 0 {
+                held.push(rig.pacer.held);
+            }
+        }
+        assert!(held[0] > 450 && held[14] <= 1, "{held:?}");
+        assert!(held.windows(2).all(|pair| pair[1] <= pair[0]), "{held:?}");
+        let due = 15 * rate + 500;
+        assert!(due.abs_diff(passed) <= 50, "{passed} of {due}: none is lost");
+    }
+
     /// Goal: what is earned while nothing comes is a millisecond's.
     #[test]
     fn an_idle_limit_lets_no_burst_pass() {
@@ -370,7 +426,8 @@ mod tests {
         assert_eq!(more, 128, "of 900, less 200 for the while and 128 that passed");
         rig.now += Nanos::from_millis(9);
         rig.flood(0);
-        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100, "a millisecond's");
+        let more = core::iter::from_fn(|| rig.pop()).count();
+        assert!((99..=100).contains(&more), "a millisecond's, less what is charged twice: {more}");
     }
 
     /// Goal: who sends less than his part waits for one packet, whatever comes from elsewhere, and
