@@ -15,7 +15,7 @@
 #define TIME_SHIFT 8
 #define COST_SHIFT 16
 
-/* Deepest bucket, 18 minutes: what is further ahead is a time from before a wrap. */
+/* 18 minutes, twice the deepest bucket: what is further ahead is a time from before a wrap. */
 #define DEPTH_MAX (1ull << 48)
 
 /* Beside the actions of XDP, none of which is negative. */

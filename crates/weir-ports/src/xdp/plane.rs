@@ -227,7 +227,8 @@ impl DataPlane {
         self.redirects.counters(gate)
     }
 
-    /// A bucket for redirected paths: full, or after a restart as the one before left it.
+    /// A bucket for redirected paths: full, or after a restart as the bucket of that number was
+    /// left, whosever it was.
     ///
     /// # Errors
     /// A bound is broken, or there is none left.

@@ -48,7 +48,7 @@ pub struct Redirect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BucketId(u32);
 
-/// How fast a bucket fills, and how much it holds.
+/// How fast a bucket fills, and how much it holds: at most what it fills with in 9 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketLimit {
     /// For an even position: frames.
@@ -119,11 +119,12 @@ impl Redirects {
     /// no worker is here a frame that finds nothing is lost: so a path that differs in its flags
     /// alone, as after a restart of the same policy, is never off in between.
     pub(super) fn set(&self, gate: GateId, path: Option<&Redirect>) -> Result<(), PortError> {
-        let (flags, mut value) = match path.map(words) {
-            Some(Ok(words)) => words,
-            off => {
+        let Some(path) = path else { return self.store(gate, &[0; PATH]) };
+        let (flags, mut value) = match words(path) {
+            Ok(words) => words,
+            Err(refused) => {
                 self.store(gate, &[0; PATH])?;
-                return off.map_or(Ok(()), |refused| refused.map(drop));
+                return Err(refused);
             }
         };
         let there = self.paths.lookup(&gate.0.to_ne_bytes(), MapFlags::ANY).ok().flatten();
@@ -186,7 +187,24 @@ impl Redirects {
         let Some([cost_word, depth_word, full_at]) = self.bucket_words(id) else { return Ok(()) };
         let (old_cost, old_depth) =
             (cost_word.load(Ordering::Relaxed), depth_word.load(Ordering::Relaxed));
-        // Between the two stores it has the lesser of the depths: no burst passes beyond both.
+        let rescale = || {
+            for _ in 0..RESCALE_TRIES {
+                let now = kernel_time();
+                let seen = full_at.load(Ordering::Relaxed);
+                let owed = rescaled(owed(seen, now), [old_cost, cost], depth);
+                let order = Ordering::SeqCst;
+                let renewed = now.wrapping_add(owed);
+                if full_at.compare_exchange(seen, renewed, order, order).is_ok() {
+                    break;
+                }
+            }
+        };
+        // Whatever the program sees in between refuses what it should let pass, and not the other
+        // way round: a debt that grows does so before the words change, one that shrinks after
+        // them, and between the two stores it has the lesser of the depths.
+        if cost > old_cost {
+            rescale();
+        }
         if depth < old_depth {
             depth_word.store(depth, Ordering::SeqCst);
             cost_word.store(cost, Ordering::SeqCst);
@@ -194,18 +212,8 @@ impl Redirects {
             cost_word.store(cost, Ordering::SeqCst);
             depth_word.store(depth, Ordering::SeqCst);
         }
-        // The same packets or bytes, at the new rate. What the program takes meanwhile with the old
-        // words in its hands is a packet on each processor.
-        let owes = |owed: u64| {
-            let scaled = u128::from(owed) * u128::from(cost) / u128::from(old_cost.max(1));
-            u64::try_from(scaled).unwrap_or(depth).min(depth)
-        };
-        while let Some((seen, owed)) = owed(full_at).filter(|(_, owed)| owes(*owed) != *owed) {
-            let renewed = kernel_time().wrapping_add(owes(owed));
-            let order = Ordering::SeqCst;
-            if full_at.compare_exchange(seen, renewed, order, order).is_ok() {
-                break;
-            }
+        if cost <= old_cost {
+            rescale();
         }
         Ok(())
     }
@@ -255,12 +263,17 @@ fn kernel_time() -> u64 {
     crate::now().as_nanos() << TIME_SHIFT
 }
 
-/// When a bucket is full, and how far that is; `None` if it is full, or the time is one from before
-/// a wrap.
-fn owed(full_at: &AtomicU64) -> Option<(u64, u64)> {
-    let seen = full_at.load(Ordering::Relaxed);
-    let owed = seen.wrapping_sub(kernel_time());
-    (1..=DEPTH_MAX).contains(&owed).then_some((seen, owed))
+/// How far off the instant is at which a bucket is full; zero of one in the past, or from before a
+/// wrap.
+fn owed(full_at: u64, now: u64) -> u64 {
+    let owed = full_at.wrapping_sub(now);
+    if owed <= DEPTH_MAX { owed } else { 0 }
+}
+
+/// The same packets or bytes at another cost of each, as far as the bucket holds them.
+fn rescaled(owed: u64, [old, new]: [u64; 2], depth: u64) -> u64 {
+    let scaled = u128::from(owed) * u128::from(new) / u128::from(old.max(1));
+    u64::try_from(scaled).unwrap_or(depth).min(depth)
 }
 
 /// The flags of a path, and its other words.
@@ -322,8 +335,13 @@ const TIME_SHIFT: u32 = 8;
 const COST_SHIFT: u32 = 16;
 const DEPTH_MAX: u64 = 1 << 48;
 
-/// A processor whose clock was read a little earlier sees a bucket deeper than it is.
+/// The deepest bucket, 9 minutes at its rate: half of what the program takes for a debt, since a
+/// processor whose clock was read a little earlier sees one deeper than it is.
 const DEEPEST: u64 = DEPTH_MAX / 2;
+
+/// Processors that spend from a bucket at the same instant; after so many a debt stays as it was,
+/// in time.
+const RESCALE_TRIES: u32 = 64;
 
 /// With 131 072 bytes at once the program's product stays below 2⁶⁴.
 const COST_MAX: u64 = 1 << 47;
@@ -347,6 +365,20 @@ mod tests {
         assert!(refused(&many).contains("5 source addresses; at most 4"));
         let long = Redirect { overhead: 257, ..path };
         assert!(refused(&long).contains("overhead is 257; -64 to 256"));
+    }
+
+    /// Half of a second owed at 1000 packets a second is 500 packets, whatever the next rate.
+    #[test]
+    fn a_debt_is_of_packets_and_no_deeper_than_the_bucket() {
+        let costs = [1, 1000].map(|rate| cost(rate, 1).unwrap());
+        let second = 1_000_000_000_u64 << TIME_SHIFT;
+        assert_eq!(rescaled(500 * second, costs, DEEPEST), second / 2);
+        let back = [costs[1], costs[0]];
+        assert_eq!(rescaled(second / 2, back, DEEPEST), 500 * second);
+        assert_eq!(rescaled(second / 2, back, 100 * second), 100 * second);
+        assert_eq!(rescaled(DEEPEST, [1, u64::MAX], DEEPEST), DEEPEST);
+        assert_eq!(rescaled(7, [0, 5], DEEPEST), 35, "a bucket that was never used");
+        assert_eq!([owed(9, 5), owed(5, 9), owed(DEPTH_MAX + 1, 0)], [4, 0, 0]);
     }
 
     /// 1 Gb/s: a byte takes 8 ns; 3 packets a second do not divide a second and are rounded up.
