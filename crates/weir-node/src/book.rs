@@ -89,8 +89,10 @@ impl Book {
         let policy = live.policy().map_err(|problems| damaged(problems.to_string()))?;
         let changes = changes::path(state, &policy.node.name);
         let most = usize::try_from(policy.api.changes).unwrap_or(usize::MAX);
-        let changes =
-            Changes::open(&changes, most).map_err(|error| NodeError::io(&changes, error))?;
+        let changes = Changes::open(&changes, most).map_err(|error| {
+            let way = "move the file away; what is lost with it is who changed what before";
+            NodeError::io(&changes, std::io::Error::other(format!("{error}; {way}")))
+        })?;
         let in_force = InForce::of(&file, &live, policy);
         Ok((Self { live, file, in_force, changes, kept }, merged.dropped))
     }

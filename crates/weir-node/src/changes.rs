@@ -3,9 +3,9 @@
 //!
 //! A file of JSON lines: the first names the format and its version, each further one is a
 //! [`Change`]. It holds the newest changes, as many as `api.changes` says, and at most as many more
-//! that are written over at the next occasion. Each line has a checksum; the last one counts as
-//! never written if its own does not hold, as after a crash: the change it tells of was answered by
-//! nobody.
+//! that are written over at the next occasion; fewer where they are so long that the file could not
+//! be read again. Each line has a checksum; the last one counts as never written if its own does
+//! not hold, as after a crash: the change it tells of was answered by nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -80,27 +80,10 @@ impl Changes {
     /// # Errors
     /// It cannot be read, or is of another version.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<Self> {
-        let text = lines::read(path, FILE_BYTES_MAX)?.unwrap_or_default();
-        let first_version = text.starts_with('{');
-        let lines = match first_version {
-            // Without checksums.
-            true => text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect(),
-            false => lines::values(&text)?,
+        let mut list = match lines::read(path, BYTES_MAX)? {
+            Some(text) => changes_of(&text)?,
+            None => VecDeque::new(),
         };
-        let mut lines = lines.into_iter();
-        let expected = if first_version { FIRST_VERSION } else { VERSION };
-        if !text.is_empty() {
-            let first = lines.next().ok_or_else(|| io::Error::other("no line of it is whole"))?;
-            let header: Header = serde_json::from_str(first).map_err(io::Error::other)?;
-            if (header.format.as_str(), header.version) != (FORMAT, expected) {
-                return Err(io::Error::other(format!(
-                    "{} of version {} is not {FORMAT} of version {FIRST_VERSION} or {VERSION}",
-                    header.format, header.version
-                )));
-            }
-        }
-        let read = |line| serde_json::from_str(line).map_err(io::Error::other);
-        let mut list: VecDeque<Change> = lines.map(read).collect::<io::Result<_>>()?;
         let count = list.len();
         list.drain(..count.saturating_sub(most));
         // Written anew with the next change: what stands behind the last whole line goes so.
@@ -121,11 +104,14 @@ impl Changes {
     ) -> io::Result<Change> {
         let id = self.list.back().map_or(1, |last| last.id.saturating_add(1));
         let change = Change { id, at_unix_ms, who: who.to_owned(), kind, undoes, edits };
+        let line = line(&change)?;
         self.list.push_back(change.clone());
+        let more = (line.len() + lines::GROWTH) as u64;
+        let fits = |file: &Lines| file.end() + more <= BYTES_MAX;
         let written = match &mut self.file {
-            Some(file) if self.lines < 2 * self.most && file.is_at(&self.path) => {
+            Some(file) if self.lines < 2 * self.most && fits(file) && file.is_at(&self.path) => {
                 self.lines += 1;
-                line(&change).and_then(|line| file.add(&line))
+                file.add(&line)
             }
             _ => self.write_anew(),
         };
@@ -176,22 +162,63 @@ impl Changes {
     /// A new file takes the old one's place when it is whole.
     fn write_anew(&mut self) -> io::Result<()> {
         let mut text = line(&Header { format: FORMAT.to_owned(), version: VERSION })?;
-        let first = self.list.len().saturating_sub(self.most);
-        for change in self.list.range(first..) {
-            text.append(&mut line(change)?);
-        }
+        let kept = self.list.iter().rev().take(self.most).map(line);
+        let mut kept = newest(kept, BYTES_ANEW)?;
+        self.lines = kept.len();
+        kept.iter_mut().rev().for_each(|line| text.append(line));
         self.file = Some(Lines::anew(&self.path, &text, lines::GROWTH)?);
-        self.lines = self.list.len() - first;
         Ok(())
     }
+}
+
+/// The changes of a record's text, oldest first.
+fn changes_of(text: &str) -> io::Result<VecDeque<Change>> {
+    let first_version = text.starts_with('{');
+    let lines = match first_version {
+        // Without checksums.
+        true => text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect(),
+        false => lines::values(text)?,
+    };
+    let mut lines = lines.into_iter();
+    let first = lines.next().ok_or_else(|| io::Error::other("no line of it is whole"))?;
+    let header: Header = serde_json::from_str(first).map_err(io::Error::other)?;
+    let expected = if first_version { FIRST_VERSION } else { VERSION };
+    if (header.format.as_str(), header.version) != (FORMAT, expected) {
+        return Err(io::Error::other(format!(
+            "{} of version {} is not {FORMAT} of version {FIRST_VERSION} or {VERSION}",
+            header.format, header.version
+        )));
+    }
+    lines.map(|line| serde_json::from_str(line).map_err(io::Error::other)).collect()
+}
+
+/// The first of `lines` that have room in so many bytes, the very first in any case.
+fn newest(
+    lines: impl Iterator<Item = io::Result<Vec<u8>>>,
+    bytes_max: u64,
+) -> io::Result<Vec<Vec<u8>>> {
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    for line in lines {
+        let line = line?;
+        bytes += line.len() as u64;
+        if bytes > bytes_max && !kept.is_empty() {
+            break;
+        }
+        kept.push(line);
+    }
+    Ok(kept)
 }
 
 const FORMAT: &str = "weir-changes";
 const VERSION: u32 = 2;
 /// Lines without checksums.
 const FIRST_VERSION: u32 = 1;
-/// Some 300 bytes a change, of which there are 200 000 at most: more was not written by a node.
-const FILE_BYTES_MAX: u64 = 1 << 30;
+/// A file beyond it is written anew, and one that is longer was not written by a node. A change
+/// takes some 300 bytes, and one of every vif of a large policy, as a reload may be, less than a
+/// MiB.
+const BYTES_MAX: u64 = 256 << 20;
+/// What is kept of it then, so that it is not written anew at once.
+const BYTES_ANEW: u64 = BYTES_MAX / 2;
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +275,7 @@ mod tests {
         fs::write(&path, line(&header(3)).unwrap()).unwrap();
         let refused = Changes::open(&path, MOST).unwrap_err().to_string();
         assert!(refused.contains("version 3 is not weir-changes of version 1 or 2"), "{refused}");
-        for damaged in ["[\"12345678\",{}]\n\0\0", "{\"format\":"] {
+        for damaged in ["", "[\"12345678\",{}]\n\0\0", "{\"format\":"] {
             fs::write(&path, damaged).unwrap();
             let refused = Changes::open(&path, MOST).unwrap_err().to_string();
             assert_eq!(refused, "no line of it is whole", "{damaged}");
@@ -266,6 +293,19 @@ mod tests {
         changes.record(0, "uid 0", kind, None, Vec::new()).unwrap();
         assert_eq!(Changes::open(&path, MOST).unwrap().list().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Goal: what a node writes it can read. The newest in any case, and of the others what fits.
+    #[test]
+    fn long_changes_leave_room_for_fewer() {
+        let of = |lengths: &[usize], most| {
+            let lines = lengths.iter().map(|length| Ok(vec![b'x'; *length]));
+            newest(lines, most).unwrap().iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[3, 3, 3], 9), [3, 3, 3]);
+        assert_eq!(of(&[3, 3, 4, 1], 9), [3, 3], "none older than one that is left out");
+        assert_eq!(of(&[10, 1], 9), [10]);
+        assert!(of(&[], 9).is_empty());
     }
 
     #[test]

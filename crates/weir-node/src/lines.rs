@@ -68,6 +68,11 @@ impl Lines {
         Ok(())
     }
 
+    /// Bytes of lines.
+    pub(crate) const fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Bytes that can be added before the file grows.
     pub(crate) const fn room(&self) -> u64 {
         self.length - self.end
@@ -104,7 +109,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
+        return Err(io::Error::other(format!("more than {bytes_max} bytes")));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text)),
@@ -244,8 +249,8 @@ mod tests {
             let length = torn.len() as u64;
             let text = read(&path, length).unwrap().unwrap();
             assert_eq!(values(&text).unwrap(), ["\"first\""], "{text}");
-            let larger = read(&path, length - 1).unwrap_err().to_string();
-            assert_eq!(larger, format!("larger than {} bytes", length - 1));
+            let longer = read(&path, length - 1).unwrap_err().to_string();
+            assert_eq!(longer, format!("more than {} bytes", length - 1));
         }
         fs::write(&path, b"{\"version\":1,\"who\":\"\xc3\"}").unwrap();
         assert!(read(&path, 99).is_err(), "nothing would tell that it is not what was written");
