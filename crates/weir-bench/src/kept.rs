@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use weir_result::{Case, Machine, ResultFile, Rule, RuleError, Series};
+use weir_result::{ATTEMPT, Case, MACHINE, Machine, ResultFile, Rule, RuleError, Series};
 
 /// The runs of a file: the last of each bench.
 pub(crate) type Lines = BTreeMap<String, Line>;
@@ -208,8 +208,8 @@ pub(crate) fn without_row(name: &str) -> &str {
     }
 }
 
-/// Not what a case recomputes from its parts, what the host took meanwhile, nor what an attempt
-/// measured that does not count.
+/// Whether a series is a figure of the run: not what a case recomputes from its parts, what the
+/// host took meanwhile, nor what an attempt measured that does not count.
 fn is_figure(name: &str) -> bool {
     !name.ends_with("/parts")
         && !without_row(name).starts_with(MACHINE)
@@ -248,12 +248,6 @@ const SAMPLES_MIN: usize = 5;
 /// How often everything was measured in turn.
 const TURNS: &str = "setting/turns";
 const TURNS_MAX: u32 = 10_000;
-
-/// The first part of a name that says what is known of the machine during a run.
-const MACHINE: &str = "machine/";
-
-/// What a name begins with, and a number, where the attempt was made again.
-const ATTEMPT: &str = "attempt-";
 
 /// The first part of a name that says what a run was made with.
 pub(crate) const SETTING: &str = "setting/";
@@ -340,8 +334,12 @@ mod tests {
     #[test]
     fn what_the_host_took_and_what_does_not_count_are_no_figures() {
         let mut file = file(COMMIT, "b", FIVE, ONES);
-        for name in ["t.7/machine/stolen", "attempt-1/t.7/ours/rate", "attempt-1/t.7/setting/x"] {
-            file.add_series(name, Series::unordered("ms", vec![10.0])).unwrap();
+        for name in [
+            format!("t.7/{MACHINE}stolen"),
+            format!("{ATTEMPT}1/t.7/ours/rate"),
+            format!("{ATTEMPT}1/t.7/setting/x"),
+        ] {
+            file.add_series(&name, Series::unordered("ms", vec![10.0])).unwrap();
         }
         let line = Line::of("b", &file).unwrap();
         assert_eq!((line.problem(), line.series.len()), (None, 2));

@@ -35,4 +35,4 @@ pub use error::{ResultError, RuleError};
 pub use file::{Format, Machine, Origin, ResultFile};
 pub use reference::{rules_reference, schema};
 pub use rule::Rule;
-pub use series::Series;
+pub use series::{ATTEMPT, MACHINE, Series};

@@ -107,9 +107,10 @@ pub struct Need {
 /// than one millionth a thread.
 ///
 /// Each has at least a tenth of an equal part, so that the first packets of a thread that was idle
-/// are forwarded; up to half of one, where the cap is small, as far as that is not more than 1 % of
-/// a processor: 330 µs of 33 ms, in which ten packets pass that each wake the thread. What a thread
-/// takes beyond its budget it waits for in proportion: 100 µs at a thousandth for 100 ms.
+/// are forwarded; where the cap is small it is the lesser of half of an equal part and 1 % of a
+/// processor, which the thread that needs the cap lacks until the others do something. What a
+/// thread takes beyond its budget it waits for in proportion, and one packet that wakes it takes
+/// some 30 µs: 12 ms of a four-hundredth, the least that the kernel takes of 2 ms; 3 ms of 1 %.
 ///
 /// A thread that used nearly all that it had wants twice as much; any other a quarter more than it
 /// used. What is left of the cap, or what it is short of the wants, is divided in proportion to
@@ -119,12 +120,12 @@ pub fn split(cap: CpuShare, needs: &[Need]) -> Vec<CpuShare> {
     let count = needs.len().max(1) as u128;
     let cap = u128::from(cap.as_ppm());
     let equal = cap / count;
-    let floor = (equal / FLOOR_PARTS).max((equal / 2).min(FLOOR_PPM));
-    let free = cap - floor * count;
+    let least = (equal / LEAST_PARTS).max((equal / 2).min(LEAST_PPM));
+    let free = cap - least * count;
     let wants: Vec<u128> = needs.iter().map(|need| want(*need)).collect();
     let sum: u128 = wants.iter().sum();
     let part = |want: u128| match (free * want).checked_div(sum) {
-        Some(more) => floor + more,
+        Some(more) => least + more,
         None => equal,
     };
     wants.into_iter().map(|want| share(part(want))).collect()
@@ -153,9 +154,10 @@ pub const PERCENT_GRANTED: u32 = 90;
 /// The kernel's least runtime is 1024 ns; below about 5 µs a thread does nothing but start.
 pub const RUNTIME_LEAST: Nanos = Nanos::from_micros(5);
 
-/// Of an equal part to a thread that needs nothing.
-const FLOOR_PARTS: u128 = 10;
-const FLOOR_PPM: u128 = 10_000;
+/// What a thread has in any case, of an equal part: a tenth.
+const LEAST_PARTS: u128 = 10;
+/// And where that is less: half of an equal part, as far as that is not more than this.
+const LEAST_PPM: u128 = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -192,8 +194,9 @@ mod tests {
             let parts = split(percent(cap), &needs);
             let sum: u32 = parts.iter().map(|part| part.as_ppm()).sum();
             assert!(sum <= percent(cap).as_ppm() && sum + 5 >= percent(cap).as_ppm(), "{sum}");
-            let floor = percent(cap).as_ppm() / u32::try_from(needs.len()).unwrap() / 10;
-            assert!(parts.iter().all(|part| part.as_ppm() >= floor));
+            let equal = percent(cap).as_ppm() / u32::try_from(needs.len()).unwrap();
+            let least = (equal / 10).max((equal / 2).min(10_000));
+            assert!(parts.iter().all(|part| part.as_ppm() >= least));
         }
         let huge = Need { used: CpuShare::MAX, given: CpuShare::MAX };
         assert_eq!(split(CpuShare::MAX, &[huge; 3]).len(), 3);

@@ -213,34 +213,35 @@ mod tests {
     use super::*;
 
     /// Goal: who is stopped ends, whatever comes, and each probe that was answered counts once.
-    /// Method: an end that answers each twice and with something else between, for 50 ms.
+    /// Method: an end that answers each twice, and in between sends other things without a pause.
     #[test]
     fn answers_count_once_and_others_prolong_nothing() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        far.set_nonblocking(true).unwrap();
         near.connect(far.local_addr().unwrap()).unwrap();
         near.set_nonblocking(true).unwrap();
+        let to = near.local_addr().unwrap();
         let (stop, end) = (AtomicBool::new(false), AtomicBool::new(false));
         let probed = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut buffer = [0; 64];
                 while !end.load(Ordering::Relaxed) {
+                    // Where there is no room for it, it is lost.
+                    let _full = far.send_to(b"other", to);
                     if let Ok((length, from)) = far.recv_from(&mut buffer) {
-                        for bytes in [&buffer[..length], b"other", &buffer[..length]] {
-                            far.send_to(bytes, from).unwrap();
-                        }
+                        let _full = [0; 2].map(|_| far.send_to(&buffer[..length], from));
                     }
                 }
             });
             let probing = scope.spawn(|| probe(&near, &stop));
             std::thread::sleep(PATIENCE);
             stop.store(true, Ordering::Relaxed);
-            let probed = joined(probing).unwrap();
+            let probed = probing.join();
             end.store(true, Ordering::Relaxed);
-            probed
+            probed.unwrap().unwrap()
         });
-        assert!((2..9).contains(&probed.due), "{probed:?}");
-        assert_eq!(probed.failed(), probed.unsent, "{probed:?}");
+        assert!(probed.due >= 1 && probed.times_s.len() as u64 <= probed.due, "{probed:?}");
+        assert!(!probed.times_s.is_empty(), "{probed:?}");
     }
 
     #[test]

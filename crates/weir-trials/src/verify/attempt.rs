@@ -18,7 +18,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_result::{Case, Comparison, ResultFile, quantity};
+use weir_result::{ATTEMPT, Case, Comparison, ResultFile, quantity};
 
 use super::Row;
 use crate::stolen::{self, StealWatch, Window};
@@ -64,7 +64,7 @@ impl Row {
 fn set_aside(result: &mut ResultFile, seen: &ResultFile, number: u32) -> Result<(), TrialError> {
     for (name, series) in seen.series() {
         if !result.series().contains_key(name) {
-            result.add_series(&format!("attempt-{number}/{name}"), series.clone())?;
+            result.add_series(&format!("{ATTEMPT}{number}/{name}"), series.clone())?;
         }
     }
     for note in seen.notes().get(result.notes().len()..).unwrap_or_default() {

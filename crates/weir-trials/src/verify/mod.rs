@@ -7,7 +7,7 @@ pub mod netback;
 pub mod node;
 pub mod xtc;
 
-use weir_result::Series;
+use weir_result::{MACHINE, Series};
 
 use crate::stolen::{StealWatch, Window};
 use crate::{Trial, TrialError};
@@ -98,8 +98,8 @@ impl Row {
             let of = |value: fn(&Window) -> f64| {
                 Series::unordered("ms", stolen.iter().map(value).collect())
             };
-            trial.keep(&self.id("machine/stolen"), of(|window| window.stolen_ms))?;
-            trial.keep(&self.id("machine/looked"), of(|window| window.span_ms))?;
+            trial.keep(&self.id(&format!("{MACHINE}stolen")), of(|window| window.stolen_ms))?;
+            trial.keep(&self.id(&format!("{MACHINE}looked")), of(|window| window.span_ms))?;
         }
         let title = match trial.uncounted - uncounted {
             0 => self.title.to_owned(),
