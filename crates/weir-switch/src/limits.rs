@@ -2,7 +2,7 @@
 //! Limits of packets beside the policy's: what a control loop says that a router may be sent.
 //!
 //! A limit paces what the router's vifs receive together ([`Pacer`]), after everything else that
-//! decides about a frame and before its device: exact, whatever ways the frames come by. Frames of
+//! decides about a frame and before its device, whatever ways the frames come by. Frames of
 //! a flood have no credit while its queues are full, and are dropped before they are copied.
 
 use alloc::collections::BTreeMap;
