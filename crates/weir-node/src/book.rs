@@ -90,7 +90,11 @@ impl Book {
         let changes = changes::path(state, &policy.node.name);
         let most = usize::try_from(policy.api.changes).unwrap_or(usize::MAX);
         let changes = Changes::open(&changes, most).map_err(|error| {
-            let way = "move the file away; what is lost with it is who changed what before";
+            // Where the system refused, moving it away would mend nothing.
+            if error.raw_os_error().is_some() {
+                return NodeError::io(&changes, error);
+            }
+            let way = "move the file away: then no change before this start can be taken back";
             NodeError::io(&changes, std::io::Error::other(format!("{error}; {way}")))
         })?;
         let in_force = InForce::of(&file, &live, policy);

@@ -64,8 +64,9 @@ pub(crate) struct Changes {
     file: Option<Lines>,
     /// Lines behind the first.
     lines: usize,
-    /// Changes that are kept.
+    /// Changes that are kept, and bytes of the file.
     most: usize,
+    bytes_max: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,14 +81,19 @@ impl Changes {
     /// # Errors
     /// It cannot be read, or is of another version.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<Self> {
-        let mut list = match lines::read(path, BYTES_MAX)? {
+        Self::within(path, most, BYTES_MAX)
+    }
+
+    fn within(path: &Path, most: usize, bytes_max: u64) -> io::Result<Self> {
+        let mut list = match lines::read(path, bytes_max)? {
             Some(text) => changes_of(&text)?,
             None => VecDeque::new(),
         };
         let count = list.len();
         list.drain(..count.saturating_sub(most));
         // Written anew with the next change: what stands behind the last whole line goes so.
-        Ok(Self { path: path.to_owned(), list, file: None, lines: usize::MAX, most })
+        let (path, lines) = (path.to_owned(), usize::MAX);
+        Ok(Self { path, list, file: None, lines, most, bytes_max })
     }
 
     /// Writes a change down and hands back its number.
@@ -107,7 +113,7 @@ impl Changes {
         let line = line(&change)?;
         self.list.push_back(change.clone());
         let more = (line.len() + lines::GROWTH) as u64;
-        let fits = |file: &Lines| file.end() + more <= BYTES_MAX;
+        let fits = |file: &Lines| file.end() + more <= self.bytes_max;
         let written = match &mut self.file {
             Some(file) if self.lines < 2 * self.most && fits(file) && file.is_at(&self.path) => {
                 self.lines += 1;
@@ -163,10 +169,13 @@ impl Changes {
     fn write_anew(&mut self) -> io::Result<()> {
         let mut text = line(&Header { format: FORMAT.to_owned(), version: VERSION })?;
         let kept = self.list.iter().rev().take(self.most).map(line);
-        let mut kept = newest(kept, BYTES_ANEW)?;
-        self.lines = kept.len();
+        // So that it is not written anew at once.
+        let mut kept = newest(kept, self.bytes_max / 2)?;
         kept.iter_mut().rev().for_each(|line| text.append(line));
         self.file = Some(Lines::anew(&self.path, &text, lines::GROWTH)?);
+        self.lines = kept.len();
+        // What is not in the file would be gone with the next start.
+        self.list.drain(..self.list.len().saturating_sub(self.lines));
         Ok(())
     }
 }
@@ -213,12 +222,9 @@ const FORMAT: &str = "weir-changes";
 const VERSION: u32 = 2;
 /// Lines without checksums.
 const FIRST_VERSION: u32 = 1;
-/// A file beyond it is written anew, and one that is longer was not written by a node. A change
-/// takes some 300 bytes, and one of every vif of a large policy, as a reload may be, less than a
-/// MiB.
+/// A file that would be longer is written anew. A change takes some 300 bytes, and one of every vif
+/// of a large policy, as a reload may be, less than a MiB.
 const BYTES_MAX: u64 = 256 << 20;
-/// What is kept of it then, so that it is not written anew at once.
-const BYTES_ANEW: u64 = BYTES_MAX / 2;
 
 #[cfg(test)]
 mod tests {
@@ -295,9 +301,28 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Goal: what a node writes it can read. The newest in any case, and of the others what fits.
+    /// Goal: what a node writes it can read, and it offers nothing else.
     #[test]
-    fn long_changes_leave_room_for_fewer() {
+    fn long_changes_are_fewer() {
+        let folder = folder("long");
+        let path = folder.join("node-a.changes");
+        let most = 1 << 20;
+        let mut changes = Changes::within(&path, MOST, most).unwrap();
+        for number in 0..300 {
+            let edits = vec![edits("1Mbit"); 200].concat();
+            changes.record(number, "uid 0", ChangeKind::Change, None, edits).unwrap();
+            assert!(fs::metadata(&path).unwrap().len() <= most);
+        }
+        let again = Changes::within(&path, MOST, most).unwrap();
+        assert!(changes.list().eq(again.list()));
+        assert!((10..MOST).contains(&again.list().count()), "{}", again.list().count());
+        assert_eq!(again.list().next_back().map(|last| last.id), Some(300));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The newest in any case, and of the others what fits.
+    #[test]
+    fn what_fits_is_the_newest() {
         let of = |lengths: &[usize], most| {
             let lines = lengths.iter().map(|length| Ok(vec![b'x'; *length]));
             newest(lines, most).unwrap().iter().map(Vec::len).collect::<Vec<_>>()

@@ -147,8 +147,9 @@ fn a_bucket_owes_packets_and_not_time() {
     let passed = pass(&mut lab, 2 * BURST);
     let most = BURST + 3 * earned(began);
     assert!((BURST..=most).contains(&passed), "{passed} of {BURST} to {most}");
-    // Half of it, for half of what is owed: none is free.
-    lab.plane.set_bucket(bucket, slow).unwrap();
+    // As much room, and each of the packets that it owes takes twice as long: none is free, where
+    // half of the room would be if it owed time.
+    lab.plane.set_bucket(bucket, packets(1, 2 * BURST)).unwrap();
     let (passed, most) = (pass(&mut lab, BURST), 3 * earned(began));
     assert!(passed <= most, "{passed} of {most}");
     lab.plane.set_redirect(SEND, None).unwrap();

@@ -312,13 +312,14 @@ impl Actuator for CgroupCap {
 
     fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
         let quota = self.shape.of(cap);
+        // Without a cap that fits it the weight is no promise; the other way round it is a cap.
+        self.weigh(quota.share())?;
         match self.version {
             Version::V1 => self.write_v1(quota)?,
             Version::V2 => {
                 self.write(MAX_V2, &format!("{} {}", quota.quota_us, quota.period_us))?
             }
         }
-        self.weigh(quota.share())?;
         Ok(quota.share())
     }
 
@@ -327,10 +328,13 @@ impl Actuator for CgroupCap {
             Version::V1 => (QUOTA_V1, "-1"),
             Version::V2 => (MAX_V2, "max"),
         };
-        match self.write(name, text).and_then(|()| self.weigh(CpuShare::ZERO)) {
-            Err(CapError::Gone { .. }) => Ok(()),
-            other => other,
+        match self.write(name, text) {
+            Err(CapError::Gone { .. }) => return Ok(()),
+            other => other?,
         }
+        // It binds nobody, and goes with the group.
+        let _stays = self.weigh(CpuShare::ZERO);
+        Ok(())
     }
 }
 

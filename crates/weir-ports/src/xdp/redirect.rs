@@ -199,9 +199,10 @@ impl Redirects {
                 }
             }
         };
-        // Whatever the program sees in between refuses what it should let pass, and not the other
-        // way round: a debt that grows does so before the words change, one that shrinks after
-        // them, and between the two stores it has the lesser of the depths.
+        // A debt that grows does so before the words change, one that shrinks after them, and
+        // between the two stores the bucket has the lesser of the depths: so what was owed before
+        // is never less. What passes in between is charged at one cost and owed at the other: at
+        // most a burst that passes once more, where this thread loses its processor just there.
         if cost > old_cost {
             rescale();
         }

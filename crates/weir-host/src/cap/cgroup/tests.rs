@@ -86,21 +86,36 @@ fn a_cap_of_version_2_is_one_line_and_release_takes_it_away() {
 
 #[test]
 fn a_cap_of_version_1_is_two_files_and_a_weight() {
-    let files = [("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n")];
-    let fake = Fake::new("v1", &[&files[..], &[("cpu.shares", "1024\n")]].concat());
+    let files =
+        [("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n"), ("cpu.shares", "1024\n")];
+    let fake = Fake::new("v1", &files);
     let mut cap = CgroupCap::own(fake.0.clone(), Version::V1, shape());
     assert_eq!(cap.in_force().unwrap(), None);
-    for (percent, quota, period) in [(50, "5000", "10000"), (2, "1000", "50000")] {
+    for (percent, quota, period, weight) in
+        [(50, "5000", "10000", "5120"), (2, "1000", "50000", "1024")]
+    {
         let asked = CpuShare::from_percent(percent);
         assert_eq!(cap.set(asked).unwrap(), asked);
         assert!(fake.read("cpu.cfs_quota_us").starts_with(quota));
         assert!(fake.read("cpu.cfs_period_us").starts_with(period));
-        let weight = weight(Version::V1, asked).to_string();
-        assert!(fake.read("cpu.shares").starts_with(&weight));
+        assert_eq!(fake.read("cpu.shares"), weight);
     }
     cap.set(CpuShare::ONE).unwrap();
     cap.release().unwrap();
     assert_eq!([fake.read("cpu.cfs_quota_us"), fake.read("cpu.shares")], ["-1", "1024"]);
+}
+
+#[test]
+fn a_group_of_version_2_has_its_weight_in_one_file() {
+    let fake = Fake::new("weight", &[("cpu.max", "max 100000\n"), ("cpu.weight", "100\n")]);
+    let mut own = CgroupCap::own(fake.0.clone(), Version::V2, shape());
+    own.set(CpuShare::from_percent(25)).unwrap();
+    assert_eq!([fake.read("cpu.max"), fake.read("cpu.weight")], ["2500 10000", "250"]);
+    own.release().unwrap();
+    assert_eq!([fake.read("cpu.max"), fake.read("cpu.weight")], ["max", "100"]);
+    fs::write(fake.0.join("cpu.weight"), "7").unwrap();
+    fake.cap(Version::V2).set(CpuShare::ONE).unwrap();
+    assert_eq!(fake.read("cpu.weight"), "7", "its owner's");
 }
 
 /// The largest cap lacks no more than the least where both do not fit.
