@@ -55,6 +55,14 @@ impl Limits {
         self.pacers.get(&router.0).map_or(Nanos::ZERO, |pacer| pacer.wait(now, links))
     }
 
+    /// Something for a router was refused before it came to its limit.
+    pub(crate) fn refuse(&mut self, router: Option<RouterId>) {
+        let pacer = router.and_then(|router| self.pacers.get_mut(&router.0));
+        if let Some(pacer) = pacer {
+            pacer.refuse();
+        }
+    }
+
     /// Frames of an interface that a router's limit would take now.
     pub(crate) fn room(&self, router: Option<RouterId>, iface: u32) -> u32 {
         let pacer = router.and_then(|router| self.pacers.get(&router.0));

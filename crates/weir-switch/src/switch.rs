@@ -187,6 +187,10 @@ impl Switch {
         let at = self.ports.len() + vif.0 as usize;
         let Some(counters) = self.counters.get_mut(at) else { return };
         counters[direction as usize].drop_many(reason, packets, bytes);
+        if direction == Direction::Receive {
+            let router = self.policy.vifs.get(vif.0 as usize).and_then(|vif| vif.router);
+            self.limits.refuse(router);
+        }
     }
 
     /// Counts frames that were handed on for this interface without the switch, so that the
