@@ -112,7 +112,7 @@ impl Switch {
     ) {
         let router = match self.limits.is_empty() {
             true => None,
-            false => self.policy.vifs.get(vif).and_then(|vif| vif.router),
+            false => self.router_of(vif),
         };
         let pacer = router.and_then(|router| self.limits.pacers.get_mut(&router.0));
         let Some(pacer) = pacer else { return self.stage(vif, id) };

@@ -433,8 +433,7 @@ mod tests {
         assert_eq!(more, 128, "of 900, less 200 for the while and 128 that passed");
         rig.now += Nanos::from_millis(9);
         rig.flood(0);
-        let more = core::iter::from_fn(|| rig.pop()).count();
-        assert_eq!(more, 100, "a millisecond's");
+        assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100, "a millisecond's");
     }
 
     /// Goal: who sends less than his part waits for one packet, whatever comes from elsewhere, and

@@ -188,8 +188,7 @@ impl Switch {
         let Some(counters) = self.counters.get_mut(at) else { return };
         counters[direction as usize].drop_many(reason, packets, bytes);
         if direction == Direction::Receive {
-            let router = self.policy.vifs.get(vif.0 as usize).and_then(|vif| vif.router);
-            self.limits.refuse(router);
+            self.limits.refuse(self.router_of(vif.0 as usize));
         }
     }
 
@@ -219,8 +218,12 @@ impl Switch {
         if self.limits.is_empty() {
             return u32::MAX;
         }
-        let router = self.policy.vifs.get(vif.0 as usize).and_then(|vif| vif.router);
-        self.limits.room(router, iface)
+        self.limits.room(self.router_of(vif.0 as usize), iface)
+    }
+
+    /// The router that a vif belongs to, if there is such a vif and it does.
+    pub(crate) fn router_of(&self, vif: usize) -> Option<RouterId> {
+        self.policy.vifs.get(vif).and_then(|vif| vif.router)
     }
 
     /// The policy in force.
