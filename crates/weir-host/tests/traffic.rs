@@ -104,7 +104,8 @@ fn tcp_and_ping_go_through_a_sink_that_drops_measured_packets() {
 
 /// Whether more than half of TCP's bytes arrived.
 fn tcp_and_ping_go_through(pair: &Pair) -> bool {
-    let tcp = json!({"stream": 9, "to": format!("{}:9001", pair::IP_B), "connections": 5});
+    let bulk = json!({"stream": 9, "to": format!("{}:9001", pair::IP_B), "connections": 5});
+    let tcp = json!({ "streams": [bulk] });
     let send = pair.send_spec(&json!({ "tcp": tcp }), 500);
     let sockets = pair.sockets_spec();
     let ((sent, by_socket), by_sink) =
@@ -137,8 +138,8 @@ fn tcp_and_ping_go_through(pair: &Pair) -> bool {
 #[test]
 fn tcp_keeps_to_its_rate() {
     let Some(pair) = Pair::new("tcprate") else { return };
-    let tcp = json!({"stream": 2, "to": format!("{}:9001", pair::IP_B), "connections": 3,
-                     "rate_bps": 80_000_000});
+    let bulk = json!({"stream": 2, "to": format!("{}:9001", pair::IP_B), "connections": 3});
+    let tcp = json!({ "streams": [bulk], "rate_bps": 80_000_000 });
     let send = pair.send_spec(&json!({ "tcp": tcp }), 1_000);
     // What the other end has not taken within a tenth of a second is thrown away.
     let all_arrive = in_one_of_three(|| {
@@ -257,7 +258,7 @@ fn super_frames_count_by_their_segments() {
 /// Whether there were any, and no more than arrived were counted but for a few: of what the sender
 /// threw away at its end, the sink has seen a part.
 fn super_frames_are_counted(pair: &Pair) -> bool {
-    let tcp = json!({"stream": 9, "to": format!("{}:9001", pair::IP_B)});
+    let tcp = json!({ "streams": [{"stream": 9, "to": format!("{}:9001", pair::IP_B)}] });
     let send = pair.send_spec(&json!({ "tcp": tcp }), 300);
     let mut sink = pair.sink_spec(Verdict::PassAll);
     let ReceiveMethod::Sink(method) = &mut sink.method else { panic!("a sink") };

@@ -38,7 +38,7 @@ impl Star {
     #[must_use]
     pub fn tcp(&self, index: usize, stream: u16, connections: u32) -> SendSpec {
         let to = SocketAddr::new(IpAddr::V4(Self::wire_address()), TCP_PORT);
-        let send = TcpSend { stream, to, connections, rate_bps: None };
+        let send = TcpSend::one(stream, to, connections);
         let run = self.run_of(&self.tenants[index]);
         SendSpec { run, start_ns: None, method: SendMethod::Tcp(send) }
     }

@@ -137,7 +137,8 @@ impl Send {
             }
             (_, Some(to), ..) => {
                 let rate_bps = self.rate.map(BitRate::as_bps);
-                SendMethod::Tcp(TcpSend { stream, to, connections, rate_bps })
+                let tcp = TcpSend::one(stream, to, connections);
+                SendMethod::Tcp(TcpSend { rate_bps, ..tcp })
             }
             (_, _, Some(device), Some(mac)) => {
                 let mut frames = XdpStream::new(stream, &device, mac, sizes);

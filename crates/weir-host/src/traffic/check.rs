@@ -111,7 +111,14 @@ impl Problems {
     }
 
     fn tcp(&mut self, tcp: &TcpSend) {
-        self.within("tcp.connections", tcp.connections, 1..=CONNECTIONS_MAX);
+        self.within("tcp.streams: length", tcp.streams.len(), 1..=usize::from(STREAMS_MAX));
+        let connections = tcp.streams.iter().map(|one| u64::from(one.connections)).sum();
+        self.within("tcp.streams: connections", connections, 1..=u64::from(CONNECTIONS_MAX));
+        for (index, stream) in tcp.streams.iter().enumerate() {
+            let key = format!("tcp.streams[{index}].connections");
+            self.within(&key, stream.connections, 1..=CONNECTIONS_MAX);
+        }
+        self.own_numbers("tcp", tcp.streams.iter().map(|stream| stream.stream));
         self.rate("tcp.rate_bps", tcp.rate_bps.map(Rate::Bps));
     }
 
@@ -119,16 +126,12 @@ impl Problems {
         self.within("xdp.streams: length", xdp.streams.len(), 1..=usize::from(STREAMS_MAX));
         self.within("xdp.catch_up_us", xdp.catch_up_us, 0..=10_000_000);
         self.within("xdp.clock_every", xdp.clock_every, 1..=64);
-        let mut numbers = BTreeSet::new();
         let mut devices = BTreeSet::new();
         for (index, stream) in xdp.streams.iter().enumerate() {
             self.xdp_stream(&format!("xdp.streams[{index}]"), stream);
             devices.insert((&stream.netns, &stream.device));
-            if !numbers.insert(stream.stream) {
-                let number = stream.stream;
-                self.0.push(format!("xdp.streams[{index}].stream = {number} is there twice"));
-            }
         }
+        self.own_numbers("xdp", xdp.streams.iter().map(|stream| stream.stream));
         self.within("xdp: devices", devices.len(), 0..=DEVICES_MAX);
     }
 
@@ -145,6 +148,15 @@ impl Problems {
         }
         let ports_left = 65_536 - u32::from(stream.source_port);
         self.within(&format!("{key}.flows"), stream.flows, 1..=ports_left);
+    }
+
+    fn own_numbers(&mut self, method: &str, streams: impl Iterator<Item = u16>) {
+        let mut numbers = BTreeSet::new();
+        for (index, number) in streams.enumerate() {
+            if !numbers.insert(number) {
+                self.0.push(format!("{method}.streams[{index}].stream = {number} is there twice"));
+            }
+        }
     }
 
     fn rate(&mut self, key: &str, rate: Option<Rate>) {
@@ -202,6 +214,7 @@ const CPU_MAX: usize = 1_023;
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::TcpBulk;
     use super::*;
 
     fn xdp(stream: &str) -> SendSpec {
@@ -257,6 +270,29 @@ mod tests {
         let SendMethod::Xdp(send) = &mut spec.method else { panic!("other") };
         send.streams.push(send.streams[0].clone());
         assert!(refusal(&spec).contains("streams[1].stream = 1 is there twice"));
+    }
+
+    #[test]
+    fn tcp_is_bounded_over_all_of_its_streams() {
+        let bulk = |stream, connections| TcpBulk {
+            stream,
+            to: ([198, 18, 0, 2], 9001).into(),
+            connections,
+        };
+        let problems = |streams: Vec<TcpBulk>| {
+            let method = SendMethod::Tcp(TcpSend { streams, rate_bps: Some(1) });
+            SendSpec { run: RunSpec::default(), start_ns: None, method }.check()
+        };
+        assert!(problems(vec![bulk(1, 5_000), bulk(2, 5_000)]).is_ok());
+        for (streams, problem) in [
+            (vec![], "tcp.streams: length = 0 is not within 1 to 1024"),
+            (vec![bulk(1, 0), bulk(2, 1)], "streams[0].connections = 0 is not within 1 to 10000"),
+            (vec![bulk(1, 5_000), bulk(2, 5_001)], "connections = 10001 is not within 1 to 10000"),
+            (vec![bulk(1, 1), bulk(1, 1)], "tcp.streams[1].stream = 1 is there twice"),
+        ] {
+            let told = problems(streams).unwrap_err().to_string();
+            assert!(told.contains(problem), "{told}");
+        }
     }
 
     #[test]

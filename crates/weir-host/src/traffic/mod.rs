@@ -47,7 +47,7 @@ pub use result::{
 pub use socket::allow_many_files;
 pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
-    SendSpec, SinkSpec, SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
+    SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
 };
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
 

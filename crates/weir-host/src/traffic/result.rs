@@ -61,7 +61,8 @@ pub struct Sent {
     pub bytes: u64,
     /// Packets that the kernel refused (no buffer): not sent, not numbered.
     pub refused: u64,
-    /// Time of sending that was given up, because the sender was kept from it for too long.
+    /// Time of sending that was given up, because the sender was kept from it for too long; with a
+    /// rate of all streams together that of all.
     pub skipped_ns: u64,
     /// By time.
     pub series: Series,

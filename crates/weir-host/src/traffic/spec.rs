@@ -80,21 +80,30 @@ pub struct UdpSend {
     pub buffer_bytes: Option<u32>,
 }
 
-/// A bulk of records of 1400 bytes over TCP connections, each beginning with a header. At the end
-/// of the run what is still on the way has 100 ms, then the connections are reset.
+/// Records of 1400 bytes over TCP connections, each beginning with a header. At the end of the run
+/// what is still on the way has 100 ms, then the connections are reset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpSend {
-    /// Stream number in the header of every record.
+    /// The streams, 1 to 1024.
+    pub streams: Vec<TcpBulk>,
+    /// Bits of records a second over all of them: connections that can take more have it in turn,
+    /// so that what some do not take goes to the others. As fast as TCP goes if absent.
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
+}
+
+/// One stream of TCP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpBulk {
+    /// Stream number in the header of every record; no two streams of a sender have the same.
     pub stream: u16,
     /// Where to.
     pub to: SocketAddr,
-    /// Connections, 1 to 10 000.
+    /// Connections, 1 to 10 000 of all streams together.
     #[serde(default = "one")]
     pub connections: u32,
-    /// Bits of records a second over all connections; as fast as TCP goes if absent.
-    #[serde(default)]
-    pub rate_bps: Option<u64>,
 }
 
 /// Frames of any number of streams, made by one XDP program on one processor.
@@ -294,6 +303,14 @@ impl RunSpec {
     #[must_use]
     pub const fn cell_ns(&self) -> u64 {
         self.cell_us.saturating_mul(1_000)
+    }
+}
+
+impl TcpSend {
+    /// One stream, as fast as it goes.
+    #[must_use]
+    pub fn one(stream: u16, to: SocketAddr, connections: u32) -> Self {
+        Self { streams: vec![TcpBulk { stream, to, connections }], rate_bps: None }
     }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TCP through kernel sockets: records of equal length over any number of connections, as fast as
-//! each connection takes them or at a rate that they share in turn.
+//! each connection takes them or at a rate that all share in turn.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::header::{HEADER_BYTES, Header};
 use super::pace::Pace;
 use super::result::{SendResult, Sent, Series};
 use super::socket::{self, Epoll};
-use super::spec::{Rate, SendSpec, TcpSend};
+use super::spec::{Rate, SendSpec, TcpBulk, TcpSend};
 use super::stop::{Course, NAP_NS, OnProgress};
 use super::thread::{monotonic_ns, sleep_until};
 
@@ -27,7 +27,8 @@ pub(super) fn send(
     stop: &AtomicBool,
     progress: OnProgress<'_>,
 ) -> Result<SendResult, TrafficError> {
-    let failed = |error| TrafficError::system(format!("send to {}", tcp.to), error);
+    let to: Vec<String> = tcp.streams.iter().map(|stream| stream.to.to_string()).collect();
+    let failed = |error| TrafficError::system(format!("send to {}", to.join(", ")), error);
     let mut connections = connect(tcp)?;
     let epoll = Epoll::new().map_err(failed)?;
     for (token, connection) in connections.iter().enumerate() {
@@ -37,16 +38,21 @@ pub(super) fn send(
     }
     let mut course = Course::begin(&spec.run, spec.start_ns, stop, progress);
     let mut pace = Pace::new(tcp.rate_bps.map(Rate::Bps), course.start_ns());
-    let mut sent = Sent {
-        stream: tcp.stream,
+    let begin = |stream: &TcpBulk| Sent {
+        stream: stream.stream,
         series: Series::new(course.start_ns(), spec.run.cell_ns()),
         ..Sent::default()
     };
+    let mut streams: Vec<Sent> = tcp.streams.iter().map(begin).collect();
+    let (records, mut skipped_ns) = (records(tcp.rate_bps), 0);
     sleep_until(course.start_ns());
     let mut writable = Writable::new(connections.len());
     loop {
         let now = monotonic_ns();
-        course.report(now, || (sent.packets, sent.bytes));
+        course.report(now, || {
+            let of = |count: fn(&Sent) -> u64| streams.iter().map(count).sum();
+            (of(|sent| sent.packets), of(|sent| sent.bytes))
+        });
         if course.is_over(now) {
             break;
         }
@@ -59,10 +65,10 @@ pub(super) fn send(
             continue;
         };
         let Some(connection) = connections.get_mut(token) else { continue };
-        let records = if tcp.rate_bps.is_some() { 1 } else { RECORDS };
-        match connection.write(tcp.stream, now, records) {
+        let Some(sent) = streams.get_mut(connection.place) else { continue };
+        match connection.write(sent.stream, now, records) {
             Ok((packets, bytes)) => {
-                sent.skipped_ns += pace.sent(now, bytes);
+                skipped_ns += pace.sent(now, bytes);
                 sent.packets += packets;
                 sent.bytes += bytes;
                 sent.series.add(now, packets, bytes);
@@ -77,14 +83,19 @@ pub(super) fn send(
         }
     }
     let span = course.span();
-    sent.skipped_ns += pace.lateness_ns(span.end_ns);
+    skipped_ns += pace.lateness_ns(span.end_ns);
     end(&connections).map_err(failed)?;
-    sent.series.extend_to(span.end_ns);
-    Ok(SendResult { spec: spec.clone(), span, streams: vec![sent] })
+    for sent in &mut streams {
+        sent.skipped_ns = skipped_ns;
+        sent.series.extend_to(span.end_ns);
+    }
+    Ok(SendResult { spec: spec.clone(), span, streams })
 }
 
 struct Connection {
     stream: TcpStream,
+    /// Of its stream, among those of the sender.
+    place: usize,
     sequence: u64,
     /// The end of a record that the socket took only the beginning of.
     rest: Vec<u8>,
@@ -157,19 +168,30 @@ impl Writable {
     }
 }
 
+/// The connections of all streams.
 fn connect(tcp: &TcpSend) -> Result<Vec<Connection>, TrafficError> {
-    if tcp.connections > 500 {
+    let all = tcp.streams.iter().map(|stream| u64::from(stream.connections)).sum::<u64>();
+    if all > 500 {
         socket::allow_many_files();
     }
-    let give_up_ns = monotonic_ns() + CONNECT_PATIENCE_NS;
     let mut connections = Vec::new();
-    while connections.len() < tcp.connections as usize {
-        match TcpStream::connect_timeout(&tcp.to, CONNECT_TIMEOUT) {
+    for (place, bulk) in tcp.streams.iter().enumerate() {
+        for _ in 0..bulk.connections {
+            let stream = connect_to(bulk.to)?;
+            connections.push(Connection { stream, place, sequence: 0, rest: Vec::new() });
+        }
+    }
+    Ok(connections)
+}
+
+fn connect_to(to: SocketAddr) -> Result<TcpStream, TrafficError> {
+    let failed = |error| TrafficError::system(format!("connect to {to}"), error);
+    let give_up_ns = monotonic_ns() + CONNECT_PATIENCE_NS;
+    loop {
+        match TcpStream::connect_timeout(&to, CONNECT_TIMEOUT) {
             Ok(stream) => {
-                stream.set_nonblocking(true).map_err(|error| {
-                    TrafficError::system(format!("use a connection to {}", tcp.to), error)
-                })?;
-                connections.push(Connection { stream, sequence: 0, rest: Vec::new() });
+                stream.set_nonblocking(true).map_err(failed)?;
+                return Ok(stream);
             }
             // The receiver may be about to listen.
             Err(error)
@@ -177,12 +199,17 @@ fn connect(tcp: &TcpSend) -> Result<Vec<Connection>, TrafficError> {
             {
                 sleep_until(monotonic_ns() + NAP_NS);
             }
-            Err(error) => {
-                return Err(TrafficError::system(format!("connect to {}", tcp.to), error));
-            }
+            Err(error) => return Err(failed(error)),
         }
     }
-    Ok(connections)
+}
+
+/// Records of one write: at a rate what is due every half millisecond, so that it stays even at the
+/// cost of two thousand calls a second.
+fn records(rate_bps: Option<u64>) -> usize {
+    let due = |bps: u64| bps / (8 * RECORD_BYTES as u64 * WRITES_A_SECOND);
+    let records = rate_bps.map_or(RECORDS as u64, due);
+    usize::try_from(records).unwrap_or(RECORDS).clamp(1, RECORDS)
 }
 
 /// Ends the connections. What the other end did not take within a moment is thrown away with
@@ -200,8 +227,10 @@ fn end(connections: &[Connection]) -> io::Result<()> {
 
 /// Length of a record; a little below what a segment carries with MTU 1500.
 pub(super) const RECORD_BYTES: usize = 1_400;
-/// Records of one write: 44 KB, a few of which fill a default send buffer.
+/// Records of one write at most: 44 KB, a few of which fill a default send buffer.
 const RECORDS: usize = 32;
+/// At a rate.
+const WRITES_A_SECOND: u64 = 2_000;
 /// Often enough that no connection waits long, seldom enough to cost little.
 const WRITES_A_ROUND: usize = 16;
 const DRAIN_NS: u64 = 100_000_000;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use weir_host::traffic::{
     self, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveResult, ReceiveSpec, RunSpec, SendMethod,
-    SendSpec, SinkSpec, SocketsSpec, TcpSend, XdpSend, XdpStream,
+    SendResult, SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, XdpSend, XdpStream,
 };
+use weir_units::PacketRate;
 
 use super::Crossed;
 use super::plan::{self, At, Plan};
@@ -29,7 +30,12 @@ pub(crate) enum Load {
 
 /// A load for each router, by its number.
 #[derive(Clone, Debug)]
-pub(crate) struct Traffic(pub(crate) Vec<(usize, Load)>);
+pub(crate) struct Traffic {
+    loads: Vec<(usize, Load)>,
+    /// Bits of records a second of all TCP together, as of one server's link: what one router does
+    /// not take goes to the others.
+    tcp_bps: Option<u64>,
+}
 
 /// What flowed.
 #[derive(Clone, Debug)]
@@ -38,12 +44,47 @@ pub(crate) struct Flowed {
     pub(crate) received: Vec<ReceiveResult>,
     /// Packets that the meter of the last router counted meanwhile, in the order of the loads.
     pub(crate) metered: Vec<u64>,
+    sent: Vec<SendResult>,
 }
 
 impl Traffic {
+    /// A load for each router, as much of it as there is.
+    pub(crate) fn new(loads: Vec<(usize, Load)>) -> Self {
+        Self { loads, tcp_bps: None }
+    }
+
     /// One load for the first router.
     pub(crate) fn one(load: Load) -> Self {
-        Self(vec![(0, load)])
+        Self::new(vec![(0, load)])
+    }
+
+    /// UDP for the first router, at that rate.
+    pub(crate) fn udp(rate: PacketRate) -> Self {
+        Self::one(Load::Udp(Some(rate.as_pps())))
+    }
+
+    /// The same where all TCP of it together has half of what it had when it flowed as it liked.
+    pub(crate) fn eased_tcp(self, flowed: &Flowed) -> Self {
+        Self { tcp_bps: Some(half(flowed.tcp_bps())), ..self }
+    }
+
+    /// One load for the first router, half of what gets through of as much of it as there is: what
+    /// saturates the processor of its ends differs by a third from one second to the next, and
+    /// nothing is held more steadily than it comes.
+    ///
+    /// # Errors
+    /// As [`Self::beside`].
+    pub(crate) fn eased<L: Crossed>(
+        load: Load,
+        lab: &mut L,
+        capacity: impl FnOnce(&mut L) -> Result<PacketRate, TrialError>,
+    ) -> Result<Self, TrialError> {
+        let all = Self::one(load);
+        let (through, flowed) = all.beside(lab, capacity)?;
+        Ok(match load {
+            Load::Udp(_) => Self::udp(PacketRate::from_pps(half(through.as_pps()))),
+            Load::Tcp(_) => all.eased_tcp(&flowed),
+        })
     }
 
     /// Does `work` while all of it flows.
@@ -88,13 +129,13 @@ impl Traffic {
             let received: Result<Vec<_>, TrialError> = counting.into_iter().map(joined).collect();
             let served: Result<Vec<_>, TrialError> = serving.into_iter().map(joined).collect();
             let done = done?;
-            sent?;
+            let sent = sent?;
             drained?;
             served?;
             let after = self.count(lab)?;
             let metered = after.iter().zip(&before).map(|(now, then)| now.wrapping_sub(*then));
             let metered = metered.collect();
-            Ok((done, Flowed { received: received?, metered }))
+            Ok((done, Flowed { received: received?, metered, sent }))
         })
     }
 
@@ -104,7 +145,7 @@ impl Traffic {
             let [_, last] = lab.plan().crossed(*router);
             lab.forwarded(last)
         };
-        self.0.iter().map(last).collect()
+        self.loads.iter().map(last).collect()
     }
 
     fn senders(&self, lab: &impl Crossed) -> Vec<SendSpec> {
@@ -114,7 +155,7 @@ impl Traffic {
             cpus: traffic_cpus(),
             ..RunSpec::default()
         };
-        let udp = self.0.iter().filter_map(|(router, load)| match load {
+        let udp = self.loads.iter().filter_map(|(router, load)| match load {
             Load::Udp(pps) => Some(stream(plan, *router, pps.map(Rate::Pps))),
             Load::Tcp(_) => None,
         });
@@ -125,14 +166,18 @@ impl Traffic {
             let generator = SendSpec { run: run(), start_ns: None, method };
             senders.push(hardly_reading_the_clock(generator));
         }
-        senders.extend(self.0.iter().filter_map(|(router, load)| match load {
+        let tcp = self.loads.iter().filter_map(|(router, load)| match load {
             Load::Tcp(connections) => {
                 let (to, connections) = (server(plan, *router), *connections);
-                let tcp = TcpSend { stream: number(*router), to, connections, rate_bps: None };
-                Some(SendSpec { run: run(), start_ns: None, method: SendMethod::Tcp(tcp) })
+                Some(TcpBulk { stream: number(*router), to, connections })
             }
             Load::Udp(_) => None,
-        }));
+        });
+        let streams: Vec<TcpBulk> = tcp.collect();
+        if !streams.is_empty() {
+            let method = SendMethod::Tcp(TcpSend { streams, rate_bps: self.tcp_bps });
+            senders.push(SendSpec { run: run(), start_ns: None, method });
+        }
         senders
     }
 
@@ -142,11 +187,11 @@ impl Traffic {
             let method = ReceiveMethod::Sink(SinkSpec::new(&plan::device(last, At::Sink)));
             receiver(lab.plan(), method)
         };
-        self.0.iter().map(|(router, _)| sink(*router)).collect()
+        self.loads.iter().map(|(router, _)| sink(*router)).collect()
     }
 
     fn servers(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
-        let tcp = self.0.iter().filter(|(_, load)| matches!(load, Load::Tcp(_)));
+        let tcp = self.loads.iter().filter(|(_, load)| matches!(load, Load::Tcp(_)));
         let server = |(router, _): &(usize, Load)| {
             let tcp = vec![server(lab.plan(), *router)];
             let sockets = SocketsSpec { udp: vec![], tcp, buffer_bytes: None };
@@ -161,6 +206,21 @@ impl Flowed {
     pub(crate) fn arrived(&self) -> impl Iterator<Item = u64> + '_ {
         self.received.iter().map(|seen| seen.totals.packets)
     }
+
+    /// Bits of records a second of all TCP together, over the whole of it.
+    fn tcp_bps(&self) -> u64 {
+        let tcp = self.sent.iter().filter(|one| matches!(one.spec.method, SendMethod::Tcp(_)));
+        let rate = |one: &SendResult| {
+            let bits = one.streams.iter().map(|stream| u128::from(stream.bytes) * 8).sum::<u128>();
+            let nanos = u128::from(one.span.end_ns.saturating_sub(one.span.start_ns)).max(1);
+            u64::try_from(bits * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
+        };
+        tcp.map(rate).sum()
+    }
+}
+
+fn half(rate: u64) -> u64 {
+    (rate / 2).max(1)
 }
 
 fn receiver(plan: &Plan, method: ReceiveMethod) -> ReceiveSpec {

@@ -95,19 +95,19 @@ impl Flow {
         plan
     }
 
-    /// The load of the router; a flood is measured first where it is one of UDP.
-    fn load(self, lab: &mut RouterLab) -> Result<Load, TrialError> {
+    /// The load of the router; as much as there is is measured first.
+    fn load(self, lab: &mut RouterLab) -> Result<Traffic, TrialError> {
         match self {
-            Self::Udp(percent) => Ok(Load::Udp(Some(flow(lab)?.as_pps() * percent / 100))),
-            Self::Tcp => Ok(Load::Tcp(CONNECTIONS)),
+            Self::Udp(percent) => Ok(Traffic::udp(flow(lab, percent)?)),
+            Self::Tcp => Traffic::eased(Load::Tcp(CONNECTIONS), lab, capacity),
         }
     }
 }
 
-/// *The flow*: seven tenths of what the router forwards of a flood.
-fn flow(lab: &mut RouterLab) -> Result<PacketRate, TrialError> {
+/// So many percent of *the flow*: of seven tenths of what the router forwards of a flood.
+fn flow(lab: &mut RouterLab, percent: u64) -> Result<PacketRate, TrialError> {
     let (flood, _) = Traffic::one(Load::Udp(None)).beside(lab, capacity)?;
-    Ok(PacketRate::from_pps(flood.as_pps() * 7 / 10))
+    Ok(PacketRate::from_pps(flood.as_pps() * 7 / 10 * percent / 100))
 }
 
 /// Enough that some are always ready to send, whatever the others lost.

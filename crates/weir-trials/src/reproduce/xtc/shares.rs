@@ -64,7 +64,7 @@ impl Shares {
                 Sent::Flood => Load::Udp(None),
                 Sent::Tcp(connections) => Load::Tcp(*connections),
             });
-            let traffic = Traffic(loads.enumerate().collect());
+            let traffic = Traffic::new(loads.enumerate().collect());
             let quick = trial.quick;
             let (seen, _) = traffic.beside(&mut lab, |lab| self.measure(lab, setting, quick))?;
             for one in &seen {

@@ -9,8 +9,8 @@ use weir_units::{CpuShare, PacketRate};
 
 use super::{BESIDE_LAB_S, Flow};
 use crate::routers::{
-    Contender, Disturbance, Kind, Known, Loop, Probed, RouterLab, Taken, Traffic, Way, capacity,
-    hold, probing,
+    Contender, Disturbance, Kind, Known, Loop, Probed, RouterLab, Taken, Way, capacity, hold,
+    probing,
 };
 use crate::{Trial, TrialError};
 
@@ -70,7 +70,7 @@ impl Sweep {
             let mut lab = RouterLab::up(flow.plan(kind))?;
             let load = flow.load(&mut lab)?;
             let quick = trial.quick;
-            let (seen, _) = Traffic::one(load).beside(&mut lab, |lab| self.measure(lab, quick))?;
+            let (seen, _) = load.beside(&mut lab, |lab| self.measure(lab, quick))?;
             self.keep(trial, &flow.key(), &seen)?;
         }
         Ok(())

@@ -5,8 +5,8 @@ use weir_control::identify::{Point, Residual, fit, free_run, one_step, r_squared
 use weir_result::Series;
 use weir_units::{CpuShare, PacketRate};
 
-use super::{BESIDE_LAB_S, Flow};
-use crate::routers::{Kind, Load, Loop, RouterLab, Traffic, Trained, Training, below};
+use super::{BESIDE_LAB_S, Flow, flow};
+use crate::routers::{Kind, Loop, RouterLab, Traffic, Trained, Training, below};
 use crate::{Trial, TrialError};
 
 /// Caps set one after the other, in mixed order, under constant UDP.
@@ -77,13 +77,9 @@ fn train(
 ) -> Result<(PacketRate, Trained, Vec<Vec<Point>>), TrialError> {
     trial.say(&format!("{}, {} router", Flow::Udp(percent).name(), kind.name()));
     let mut lab = RouterLab::up(Flow::Udp(percent).plan(kind))?;
-    let load = Flow::Udp(percent).load(&mut lab)?;
-    let Load::Udp(Some(offered)) = load else {
-        return Err(TrialError::Node("a training takes UDP at a rate".to_owned()));
-    };
-    let offered = PacketRate::from_pps(offered);
+    let offered = flow(&mut lab, percent)?;
     let (repetitions, samples) = runs(trial.quick);
-    let (trained, _) = Traffic::one(load).beside(&mut lab, |lab| {
+    let (trained, _) = Traffic::udp(offered).beside(&mut lab, |lab| {
         let mut on = Loop::begin(lab, 0)?;
         let range = on.range()?;
         let caps = caps.iter().map(|percent| CpuShare::from_percent(*percent));

@@ -2,8 +2,8 @@
 //! One router of each kind held at set-points from a hundredth of its capacity up by a running
 //! node, as it does by default: by a limit at ingress, under a cap that is a ceiling (row 3).
 //!
-//! Capacity is what the router forwards with its largest cap under the same load: seven tenths of
-//! the UDP that gets through of a flood, or TCP as it likes. The set-points follow each other,
+//! Capacity is what the router forwards with its largest cap under the same load: half of the UDP
+//! or the TCP that gets through where as much comes as there is. The set-points follow each other,
 //! after a second in which the router forwards what waited in it before. What is judged is counted
 //! beside the node, at its ends of the router's devices. A packet passes in one sample or in the
 //! next: at a hundredth of a capacity one is 1 % of a sample, so a sample that is off by no more
@@ -35,7 +35,7 @@ pub(super) fn show<const BENCH: usize>(trial: &mut Trial<'_>, row: &Row) -> Resu
 fn run(bench: &Bench, points: &[u64]) -> Result<(Seen, Vec<String>), TrialError> {
     let mut lab = HeldLab::up(bench.plan.clone())?;
     let offered = bench.offered(&mut lab, capacity)?;
-    let (seen, _) = bench.load(offered).beside(&mut lab, |lab| {
+    let (seen, _) = offered.beside(&mut lab, |lab| {
         let capacity = capacity(lab)?;
         let at = |percent: u64| PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
         let (mut held, mut latest) = (Vec::new(), Vec::new());

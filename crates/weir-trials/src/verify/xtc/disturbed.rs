@@ -144,7 +144,7 @@ fn run_alone(bench: &Bench, points: &[u64]) -> Result<Vec<Pair>, TrialError> {
     let mut lab = RouterLab::up(bench.plan.clone())?;
     let mut disturber = Disturber::of(bench.kind, &lab)?;
     let offered = bench.offered(&mut lab, capacity)?;
-    let (seen, _) = bench.load(offered).beside(&mut lab, |lab| {
+    let (seen, _) = offered.beside(&mut lab, |lab| {
         let capacity = capacity(lab)?;
         let mut on = Loop::begin(lab, 0)?;
         disturber.calibrate(|| on.hold(CALIBRATION_CAP, SETTLE))?;
@@ -195,7 +195,7 @@ fn run_combined(bench: &Bench) -> Result<[Stage; 2], TrialError> {
     let mut lab = HeldLab::up(bench.plan.clone())?;
     let mut disturber = Disturber::of(bench.kind, &lab)?;
     let offered = bench.offered(&mut lab, combined::capacity)?;
-    let (seen, _) = bench.load(offered).beside(&mut lab, |lab| {
+    let (seen, _) = offered.beside(&mut lab, |lab| {
         let capacity = combined::capacity(lab)?;
         let all = lab.watch(0, SAMPLES)?;
         disturber.calibrate(|| lab.watch(0, SAMPLES))?;

@@ -4,8 +4,7 @@
 //!
 //! Capacity is what the router forwards with its largest cap under the same load. Each set-point
 //! begins anew from that cap, with a controller that knows nothing of the router but its training,
-//! if it needs one. UDP is offered at seven tenths of what a flood gets through, TCP as it likes,
-//! over [`CONNECTIONS`] connections.
+//! if it needs one. Half of what gets through is offered, TCP over [`CONNECTIONS`] connections.
 
 use weir_control::{FeedForward, FeedForwardConfig, relative_rmse};
 use weir_result::{Bound, Claim, Rule, Series};
@@ -54,7 +53,7 @@ pub(super) struct Held {
 
 impl Bench {
     /// Both kinds under both loads.
-    pub(super) fn all(name: &str, sampling: Nanos) -> Vec<Self> {
+    pub(super) fn benches(name: &str, sampling: Nanos) -> Vec<Self> {
         let bench = |(kind, tcp): (Kind, bool)| {
             let mut plan = Plan::one(name, kind);
             plan.sampling = sampling;
@@ -69,42 +68,43 @@ impl Bench {
     /// The one of that number.
     pub(super) fn numbered(name: &str, sampling: Nanos, number: usize) -> Result<Self, TrialError> {
         let missing = || TrialError::Node(format!("no bench {number}"));
-        Self::all(name, sampling).into_iter().nth(number).ok_or_else(missing)
+        Self::benches(name, sampling).into_iter().nth(number).ok_or_else(missing)
     }
 
     pub(super) fn name(&self) -> String {
         format!("{}-{}", self.kind.name(), if self.tcp { "tcp" } else { "udp" })
     }
 
-    /// Its load; UDP at that rate, or as a flood.
-    pub(super) fn load(&self, udp: Option<PacketRate>) -> Traffic {
-        Traffic::one(match self.tcp {
-            true => Load::Tcp(CONNECTIONS),
-            false => Load::Udp(udp.map(PacketRate::as_pps)),
-        })
+    /// As much of its load as there is.
+    fn all(&self) -> Load {
+        if self.tcp { Load::Tcp(CONNECTIONS) } else { Load::Udp(None) }
     }
 
-    /// What is offered so that the traffic's processor has time for what is held: seven tenths of
-    /// the UDP that gets through of a flood; TCP as it likes.
+    /// What is offered so that the traffic's processor has time for what is held.
     pub(super) fn offered<L: Crossed>(
         &self,
         lab: &mut L,
         capacity: impl FnOnce(&mut L) -> Result<PacketRate, TrialError>,
-    ) -> Result<Option<PacketRate>, TrialError> {
-        if self.tcp {
-            return Ok(None);
-        }
-        let (flood, _) = self.load(None).beside(lab, capacity)?;
-        Ok(Some(PacketRate::from_pps(flood.as_pps() * 7 / 10)))
+    ) -> Result<Traffic, TrialError> {
+        Traffic::eased(self.all(), lab, capacity)
+    }
+
+    /// The same, but of UDP a flood.
+    pub(super) fn flooded<L: Crossed>(
+        &self,
+        lab: &mut L,
+        capacity: impl FnOnce(&mut L) -> Result<PacketRate, TrialError>,
+    ) -> Result<Traffic, TrialError> {
+        if self.tcp { self.offered(lab, capacity) } else { Ok(Traffic::one(self.all())) }
     }
 
     fn run_alone(&self, points: &[u64]) -> Result<Seen, TrialError> {
         let mut lab = RouterLab::up(self.plan.clone())?;
         let offered = self.offered(&mut lab, capacity)?;
-        let (seen, _) = self.load(offered).beside(&mut lab, |lab| {
+        let (seen, _) = offered.beside(&mut lab, |lab| {
             let capacity = capacity(lab)?;
             let mut on = Loop::begin(lab, 0)?;
-            let known = Known::learn(&mut on, offered.unwrap_or(capacity))?;
+            let known = Known::learn(&mut on, capacity)?;
             let mut held = Vec::new();
             for percent in points {
                 let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
@@ -122,7 +122,8 @@ impl Bench {
     /// Probes beside Weir's controller of the cap alone.
     pub(super) fn probe_alone(&self, points: &[u64]) -> Result<Vec<(u64, Probed)>, TrialError> {
         let mut lab = RouterLab::up(self.plan.clone())?;
-        let (seen, _) = self.load(None).beside(&mut lab, |lab| {
+        let offered = self.flooded(&mut lab, capacity)?;
+        let (seen, _) = offered.beside(&mut lab, |lab| {
             let capacity = capacity(lab)?;
             let mut seen = Vec::new();
             for percent in points {

@@ -26,7 +26,7 @@ pub(super) fn show<const BENCH: usize>(trial: &mut Trial<'_>, row: &Row) -> Resu
 /// Shows what the cap alone does to probes.
 pub(super) fn alone(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
-    for bench in Bench::all("xtc-capped", Nanos::from_secs(1)) {
+    for bench in Bench::benches("xtc-capped", Nanos::from_secs(1)) {
         let points: &[u64] = if trial.quick { &[20] } else { &[10, 20, 60] };
         for (percent, probed) in bench.probe_alone(points)? {
             tell(trial, row, &bench, percent, &probed)?;
@@ -39,7 +39,8 @@ pub(super) fn alone(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> 
 /// beside the traffic's port, and is limited together with the traffic.
 fn run(bench: &Bench, points: &[u64], samples: usize) -> Result<Vec<(u64, Probed)>, TrialError> {
     let mut lab = HeldLab::up(bench.plan.clone())?;
-    let (seen, _) = bench.load(None).beside(&mut lab, |lab| {
+    let offered = bench.flooded(&mut lab, capacity)?;
+    let (seen, _) = offered.beside(&mut lab, |lab| {
         let capacity = capacity(lab)?;
         let mut seen = Vec::new();
         for percent in points {

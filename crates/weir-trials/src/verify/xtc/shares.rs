@@ -17,8 +17,9 @@ use crate::{Trial, TrialError};
 pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
     let mut lab = HeldLab::up(plan("xtc-proportions", 6))?;
-    let loads = Traffic((0..6).map(|router| (router, Load::Tcp(CONNECTIONS))).collect());
-    let (seen, _) = loads.beside(&mut lab, |lab| {
+    let loads = Traffic::new((0..6).map(|router| (router, Load::Tcp(CONNECTIONS))).collect());
+    let (_, flowed) = loads.beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
+    let (seen, _) = loads.eased_tcp(&flowed).beside(&mut lab, |lab| {
         let without = lab.rates(MEAN_OF)?;
         let held = [CONFIG_A, CONFIG_B].map(|parts| hold(lab, &parts, sum(&without)));
         let [a, b] = held;
@@ -46,7 +47,7 @@ pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
 pub(super) fn coexistence(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
     let mut lab = HeldLab::up(plan("xtc-coexistence", 2))?;
-    let loads = Traffic(vec![(UDP, Load::Udp(None)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
+    let loads = Traffic::new(vec![(UDP, Load::Udp(None)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
     let (seen, _) = loads.beside(&mut lab, |lab| {
         let without = lab.rates(MEAN_OF)?;
         let held = hold(lab, &[20, 80], sum(&without))?;
@@ -94,9 +95,10 @@ pub(super) fn fairness(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialErro
     let mut lab = HeldLab::up(plan("xtc-fairness", 2))?;
     let counts: &[u32] = if trial.quick { &[1, 10] } else { &[1, 2, 4, 6, 8, 10] };
     let (mut free, mut fair, mut aggregate) = (Vec::new(), Vec::new(), Vec::new());
+    let loads = |flows: u32| Traffic::new(vec![(0, Load::Tcp(flows)), (1, Load::Tcp(1))]);
+    let (_, flowed) = loads(1).beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
     for flows in counts {
-        let loads = Traffic(vec![(0, Load::Tcp(*flows)), (1, Load::Tcp(1))]);
-        let (seen, _) = loads.beside(&mut lab, |lab| {
+        let (seen, _) = loads(*flows).eased_tcp(&flowed).beside(&mut lab, |lab| {
             let without = lab.rates(MEAN_OF)?;
             let held = hold(lab, &[50, 50], sum(&without))?;
             (0..2).try_for_each(|router| lab.release(router))?;
