@@ -207,7 +207,7 @@ impl Paths {
         attached: &[Attached],
         plane: &mut DataPlane,
     ) {
-        self.count(switch, plane);
+        self.count(now, switch, plane);
         if !self.any || now < self.next_learn {
             return;
         }
@@ -404,7 +404,7 @@ impl Paths {
     }
 
     /// Adds what the program counted to the switch's counters.
-    fn count(&mut self, switch: &mut Switch, plane: &DataPlane) {
+    fn count(&mut self, now: Instant, switch: &mut Switch, plane: &DataPlane) {
         let policy = switch.policy();
         let place = |id: usize| policy.vifs.get(id).map(|v| (v.port, policy[v.slice].vlan));
         let places: Vec<_> = (0..self.reported.len()).map(place).collect();
@@ -426,10 +426,9 @@ impl Paths {
                     let frames = Tally { packets: by_wire.packets, bytes };
                     switch.account_redirected(Switch::port_iface(port), direction, frames);
                 }
-                let (now, then) = (dropped(&counters), dropped(before));
-                for (reason, (now, then)) in IN_KERNEL.into_iter().zip(now.zip(then)) {
-                    let Tally { packets, bytes } = now.minus(then);
-                    switch.account_early_drop(vif, direction, reason, packets, bytes);
+                let of = dropped(&counters).zip(dropped(before));
+                for (reason, (all, known)) in IN_KERNEL.into_iter().zip(of) {
+                    switch.account_early_drop(now, vif, direction, reason, all.minus(known));
                 }
                 *before = counters;
             }

@@ -260,8 +260,7 @@ impl Ports {
                 let new = dropped.minus(*known);
                 if new.packets > 0 {
                     *known = dropped;
-                    let (packets, bytes) = (new.packets, new.bytes);
-                    switch.account_early_drop(vif, direction, Reason::NoCredit, packets, bytes);
+                    switch.account_early_drop(now, vif, direction, Reason::NoCredit, new);
                 }
                 if quiet {
                     self.gates.settle(gate);

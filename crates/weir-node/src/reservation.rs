@@ -68,6 +68,11 @@ pub(crate) const fn rest(node: &Node) -> Option<Rest> {
 /// Waking up takes 5 to 50 µs: awake for so long before an instant, the worker is not late for it.
 pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 
+/// How long a worker that found few packets lets more come, where some wait for a router's limit
+/// all the same. Waking up for each costs as much as the packets do, and who sends and receives on
+/// the worker's processor pays for it.
+pub(crate) const GATHER: Nanos = Nanos::from_micros(50);
+
 /// At 10 Mb/s frames of 1500 bytes come every 1.2 ms: from there on the worker is awake when the
 /// next one comes.
 const LINGER: Nanos = Nanos::from_millis(2);

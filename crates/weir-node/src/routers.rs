@@ -101,12 +101,20 @@ mod tests {
             policy.add_vif(Vif { router: Some(first), ..Vif::new(name, slice, port) });
         }
         let mut switch = Switch::new(&policy, Instant::ZERO).unwrap();
+        let drop = |switch: &mut Switch, vif, direction, packets| {
+            let frames = Tally { packets, bytes: 0 };
+            switch.account_early_drop(
+                Instant::ZERO,
+                VifId(vif),
+                direction,
+                Reason::NoCredit,
+                frames,
+            );
+        };
         for vif in 0..3 {
-            let packets = 10_u64.pow(vif);
-            let reason = Reason::NoCredit;
-            switch.account_early_drop(VifId(vif), Direction::Receive, reason, packets, 0);
+            drop(&mut switch, vif, Direction::Receive, 10_u64.pow(vif));
         }
-        switch.account_early_drop(VifId(2), Direction::Send, Reason::NoCredit, 7, 0);
+        drop(&mut switch, 2, Direction::Send, 7);
         // What the program in the kernel has sent on is forwarded like everything else.
         let redirected = Tally { packets: 5, bytes: 5 };
         switch.account_redirected(switch.vif_iface(VifId(2)), Direction::Send, redirected);

@@ -99,6 +99,8 @@ pub(crate) struct Turn {
     pub(crate) moved: usize,
     /// The earliest instant at which something is due.
     pub(crate) next: Instant,
+    /// Whether the next packets may gather: few came, and some wait for a router's limit.
+    pub(crate) gathers: bool,
 }
 
 impl Worker {
@@ -171,11 +173,7 @@ impl Worker {
         let mut busy_since = None;
         loop {
             let now = clock::now();
-            if let Some(since) = busy_since.take() {
-                let turn = now.saturating_since(since);
-                self.busy = self.busy.saturating_add(turn);
-                self.longest_turn = self.longest_turn.max(turn);
-            }
+            self.was_busy(&mut busy_since, now);
             if now >= due {
                 self.lateness.record(due, now);
             }
@@ -193,8 +191,22 @@ impl Worker {
             } else {
                 waiter.worked(now);
                 busy_since = Some(now);
+                if turn.gathers {
+                    let after = clock::now();
+                    self.was_busy(&mut busy_since, after);
+                    waiter.gather(after, reservation::GATHER, turn.next);
+                }
             }
             waiter.rest(now);
+        }
+    }
+
+    /// Counts a turn in which something moved, once.
+    fn was_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
+        if let Some(since) = since.take() {
+            let turn = now.saturating_since(since);
+            self.busy = self.busy.saturating_add(turn);
+            self.longest_turn = self.longest_turn.max(turn);
         }
     }
 
@@ -230,7 +242,7 @@ impl Worker {
 
     /// One turn at `now`.
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
-        let mut turn = Turn { moved: 0, next: self.next_upkeep };
+        let mut turn = Turn { moved: 0, next: self.next_upkeep, gathers: false };
         self.turns += 1;
         for index in 0..self.ports.attached.len() {
             turn.moved += self.receive(now, index);
@@ -251,9 +263,10 @@ impl Worker {
         }
         let scheduled = self.switch.next_scheduled().unwrap_or(Instant::FAR_FUTURE);
         // Nobody is awake early for a limit of packets: it makes up for what is late.
-        let paced =
-            self.switch.next_paced().map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
-        turn.next = turn.next.min(scheduled).min(paced);
+        let paced = self.switch.next_paced();
+        let due = paced.map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
+        turn.next = turn.next.min(scheduled).min(due);
+        turn.gathers = paced.is_some() && turn.moved < BATCH;
         self.busy_turns += u64::from(turn.moved > 0);
         turn
     }

@@ -151,11 +151,27 @@ impl Waiter {
         }
         let begun = self.resting.as_ref().map(|_| crate::now());
         let woken = self.sleep(left, until == Instant::FAR_FUTURE);
+        self.slept_since(begun);
+        woken
+    }
+
+    /// Lets packets gather for that long, or until the margin before `due`: sleeps, whatever comes.
+    /// Returns at once where the thread is to be awake for the next packet.
+    pub fn gather(&mut self, now: Instant, most: Nanos, due: Instant) {
+        let Idle::Sleep { margin, linger: Nanos::ZERO } = self.idle else { return };
+        let left = due.saturating_since(now).saturating_sub(margin).min(most);
+        if left > CALL {
+            std::thread::sleep(std::time::Duration::from_nanos(left.as_nanos()));
+            self.slept_since(Some(now));
+        }
+    }
+
+    /// Tells who owes a rest what was slept.
+    fn slept_since(&mut self, begun: Option<Instant>) {
         if let (Some(resting), Some(begun)) = (&mut self.resting, begun) {
             let took = crate::now().saturating_since(begun).saturating_sub(CALL);
             resting.slept = resting.slept.saturating_add(took);
         }
-        woken
     }
 
     /// At the end of a stretch, or later by a turn, sleeps for what is missing of the rest that the
@@ -299,6 +315,29 @@ mod tests {
         waiter.add(near.as_fd()).unwrap();
         assert_eq!(waiter.wait(now(), Instant::FAR_FUTURE), Woken::Packets);
         assert!(resting(&waiter).1 < rest.least, "{:?}", resting(&waiter));
+    }
+
+    /// Goal: packets that come meanwhile do not end it, and what is due does, in time.
+    #[test]
+    fn packets_gather_unless_the_thread_is_to_be_awake() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(&[1]).unwrap();
+        let (margin, millis) = (Nanos::from_millis(1), Nanos::from_millis);
+        let rest = Rest { every: millis(5), least: millis(2) };
+        let gathers = |idle: Idle, due: Nanos| {
+            let mut waiter = Waiter::new(idle).unwrap().owing(Some(rest));
+            waiter.add(near.as_fd()).unwrap();
+            let begun = now();
+            waiter.gather(begun, millis(3), begun + due);
+            (now().saturating_since(begun), waiter.resting.map(|resting| resting.slept))
+        };
+        let asleep = Idle::Sleep { margin, linger: Nanos::ZERO };
+        let (took, slept) = gathers(asleep, millis(100));
+        assert!(took >= millis(3) && slept >= Some(rest.least), "{took:?}, {slept:?}");
+        let awake = Idle::Sleep { margin, linger: millis(1) };
+        for (idle, due) in [(asleep, margin), (Idle::Spin, millis(100)), (awake, millis(100))] {
+            assert_eq!(gathers(idle, due).1, Some(Nanos::ZERO), "{idle:?}");
+        }
     }
 
     /// Whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.

@@ -56,10 +56,10 @@ impl Limits {
     }
 
     /// Something for a router was refused before it came to its limit.
-    pub(crate) fn refuse(&mut self, router: Option<RouterId>) {
+    pub(crate) fn refuse(&mut self, now: Instant, router: Option<RouterId>) {
         let pacer = router.and_then(|router| self.pacers.get_mut(&router.0));
         if let Some(pacer) = pacer {
-            pacer.refuse();
+            pacer.refuse(now);
         }
     }
 

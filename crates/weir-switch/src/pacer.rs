@@ -10,8 +10,8 @@
 //! nowhere else.
 //!
 //! Behind a limit of the same rate that is flooded as much comes as passes, so that what once had
-//! to wait there would wait for ever. So where nothing was refused for a while a packet passes in
-//! addition to each 256.
+//! to wait there would wait for ever. So where nothing was refused for a while a packet takes a
+//! 256th less of the rate.
 //!
 //! Frames are chained through the switch's links, so that nothing is allocated.
 
@@ -24,13 +24,9 @@ use crate::state::{Link, NO_FRAME};
 /// The queues before one router's vifs, and when the next packet may pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
-    /// In packets.
+    /// In [`PARTS`] of a packet.
     bucket: TokenBucket,
-    /// Packets that passed since one did in addition.
-    passed: u32,
-    /// Whether something was refused since a packet passed, and until when for that reason none
-    /// passes in addition.
-    refused: bool,
+    /// Until when a packet takes all of its parts, since something was refused.
     exact_until: Instant,
     queues: [Queue; QUEUES],
     /// The start tag of the packet that passed last.
@@ -57,9 +53,7 @@ impl Pacer {
     pub(crate) fn new(now: Instant, rate: PacketRate, most: u32) -> Self {
         let empty = Queue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
         Self {
-            bucket: TokenBucket::new(rate.as_pps(), idle_burst(rate.as_pps()), now),
-            passed: 0,
-            refused: false,
+            bucket: TokenBucket::new(parts(rate.as_pps()), parts(idle_burst(rate.as_pps())), now),
             exact_until: now,
             queues: [empty; QUEUES],
             served: 0,
@@ -72,13 +66,13 @@ impl Pacer {
 
     /// Another rate and another bound from `now` on; what waits stays.
     pub(crate) fn change(&mut self, now: Instant, rate: PacketRate, most: u32) {
-        self.bucket.set_rate(now, rate.as_pps(), late_burst(rate.as_pps()));
+        self.bucket.set_rate(now, parts(rate.as_pps()), parts(late_burst(rate.as_pps())));
         self.most = most.max(LEAST);
     }
 
     /// In packets a second.
     pub(crate) const fn rate(&self) -> PacketRate {
-        PacketRate::from_pps(self.bucket.rate())
+        PacketRate::from_pps(self.bucket.rate() / PARTS)
     }
 
     /// Takes a frame that came from `iface`; gives the one that is given up for it, if one is.
@@ -93,7 +87,9 @@ impl Pacer {
             self.begin(now);
         }
         let given_up = if self.held < self.most { None } else { self.give_up(iface, id, links) };
-        self.refused |= given_up.is_some();
+        if given_up.is_some() {
+            self.refuse(now);
+        }
         if given_up == Some(id) {
             return given_up;
         }
@@ -119,25 +115,17 @@ impl Pacer {
     /// pass when all that waited was gone may pass still, if it comes at once: a short queue does
     /// not hold all that comes in 10 ms.
     fn begin(&mut self, now: Instant) {
-        let rate = self.bucket.rate();
+        let rate = self.rate().as_pps();
         let gone = u128::from(now.saturating_since(self.emptied).as_nanos()) * u128::from(rate);
         let gone = u64::try_from(gone / 1_000_000_000).unwrap_or(u64::MAX);
         let most = idle_burst(rate).max(self.left.saturating_sub(gone));
-        self.bucket.set_rate(now, rate, most);
-        self.bucket.set_rate(now, rate, late_burst(rate));
+        self.bucket.set_rate(now, parts(rate), parts(most));
+        self.bucket.set_rate(now, parts(rate), parts(late_burst(rate)));
     }
 
-    /// Tells that something for these queues was refused before it came here.
-    pub(crate) const fn refuse(&mut self) {
-        self.refused = true;
-    }
-
-    /// Whether the next packet passes in addition.
-    fn adds_one(&mut self, now: Instant) -> bool {
-        if core::mem::take(&mut self.refused) {
-            self.exact_until = now + EXACT_FOR;
-        }
-        self.passed >= ADD_EVERY && now >= self.exact_until && self.bucket.rate() > 0
+    /// Tells that something for these queues was refused, here or before it came here.
+    pub(crate) fn refuse(&mut self, now: Instant) {
+        self.exact_until = now + EXACT_FOR;
     }
 
     /// Makes room for a frame from `iface`: the longest queue gives up its first, or the frame is
@@ -155,11 +143,10 @@ impl Pacer {
 
     /// The next frame that may pass now.
     pub(crate) fn pop(&mut self, now: Instant, links: &[Link]) -> Option<u32> {
-        let adds = self.adds_one(now);
-        if self.held == 0 || (!adds && self.bucket.try_take(now, 1).is_err()) {
+        let one = if now < self.exact_until { PARTS } else { PARTS - 1 };
+        if self.held == 0 || self.bucket.try_take(now, one).is_err() {
             return None;
         }
-        self.passed = if adds { 0 } else { self.passed.saturating_add(1) };
         let waiting = self.queues.iter_mut().filter(|queue| queue.len > 0);
         let queue = waiting.min_by_key(|queue| (queue.start, queue.len))?;
         self.served = queue.start;
@@ -167,7 +154,7 @@ impl Pacer {
         let first = queue.take(links);
         self.held -= 1;
         if self.held == 0 {
-            (self.emptied, self.left) = (now, self.bucket.available(now));
+            (self.emptied, self.left) = (now, self.bucket.available(now) / PARTS);
         }
         first
     }
@@ -185,7 +172,7 @@ impl Pacer {
         if self.held == 0 {
             return Instant::FAR_FUTURE;
         }
-        match self.bucket.ready(Instant::ZERO, 1) {
+        match self.bucket.ready(Instant::ZERO, PARTS) {
             Ok(()) => Instant::ZERO,
             Err(due) => {
                 let turns = due.as_nanos().div_ceil(TURN_NS);
@@ -236,6 +223,10 @@ fn place(iface: u32) -> usize {
     iface as usize % QUEUES
 }
 
+const fn parts(packets: u64) -> u64 {
+    packets.saturating_mul(PARTS)
+}
+
 /// What may pass at once after nobody waited: 1 ms, a hundredth of a sample of 100 ms.
 fn idle_burst(rate: u64) -> u64 {
     (rate / 1000).max(1)
@@ -251,15 +242,19 @@ fn late_burst(rate: u64) -> u64 {
 
 /// From one turn of a worker to the next, for pacers alone: with one for each packet it would never
 /// sleep above 20 kp/s, and a real-time thread that does not is stopped for tens of milliseconds.
-const TURN_NS: u64 = 200_000;
+/// Each turn wakes each router that is held: at 9 kp/s two packets in 200 µs cost a process 16 µs
+/// each, half of it for waking up. A two hundredth of a sample of 100 ms, which is 0.5 % of a rate,
+/// and half of what a rate may be off.
+const TURN_NS: u64 = 500_000;
 /// A router has a few interfaces, and whoever sends to it comes by a few.
 const QUEUES: usize = 16;
 /// Some windows of TCP.
 const DEPTH_LEAST: u32 = 256;
 /// 50 ms of 80 kp/s, a quarter of a small pool.
 const DEPTH_MOST: u32 = 4096;
-/// 0.4 %, less than half of what a rate may be off: 50 ms of packets are made up for in 13 s.
-const ADD_EVERY: u32 = 256;
+/// Of a packet, one of which is spared: 0.4 %, less than half of what a rate may be off. 50 ms of
+/// packets are made up for in 13 s.
+const PARTS: u64 = 256;
 /// Some times as long as it takes until a worker counts what was refused before it.
 const EXACT_FOR: Nanos = Nanos::from_millis(100);
 /// Of any pacer: a packet from each interface.
@@ -372,13 +367,13 @@ mod tests {
                     while rig.pacer.room(0) > 0 {
                         rig.push(0);
                     }
-                    rig.pacer.refuse();
+                    rig.pacer.refuse(rig.now);
                 }
-                let (due, turn) = (rate / 10, rate / 5000 + 1);
+                let (due, turn) = (rate / 10, rate * TURN_NS / 1_000_000_000 + 1);
                 assert!(due.abs_diff(passed) <= turn, "{passed} of {due} behind {most}");
                 all += passed;
             }
-            let (due, turn) = (2 * rate, rate / 5000 + 1);
+            let (due, turn) = (2 * rate, rate * TURN_NS / 1_000_000_000 + 1);
             assert!(due.abs_diff(all) <= turn, "{all} of {due} in all, behind {most}");
         }
     }
@@ -391,8 +386,8 @@ mod tests {
             let mut rig = Rig::new(rate, 500);
             rig.flood(0);
             let (mut held, mut passed) = (Vec::new(), 0);
-            // Each of 256 packets makes up for one.
-            let packets = 500 * 257 + 1000;
+            // Each 255 packets make up for one.
+            let packets = 500 * 256 + 1000;
             for packet in 0..packets {
                 rig.now = Instant::from_nanos(packet * 1_000_000_000 / rate);
                 rig.push(0);

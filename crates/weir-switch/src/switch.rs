@@ -178,17 +178,17 @@ impl Switch {
     /// credit, so that the counters tell of every frame.
     pub fn account_early_drop(
         &mut self,
+        now: Instant,
         vif: VifId,
         direction: Direction,
         reason: Reason,
-        packets: u64,
-        bytes: u64,
+        frames: Tally,
     ) {
         let at = self.ports.len() + vif.0 as usize;
         let Some(counters) = self.counters.get_mut(at) else { return };
-        counters[direction as usize].drop_many(reason, packets, bytes);
+        counters[direction as usize].drop_many(reason, frames.packets, frames.bytes);
         if direction == Direction::Receive {
-            self.limits.refuse(self.router_of(vif.0 as usize));
+            self.limits.refuse(now, self.router_of(vif.0 as usize));
         }
     }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{BROADCAST, Rig, UP, ether, mac, node, tagged, tenant};
 use weir_policy::{Action, Filter, MacAddr, Policy, VifId};
-use weir_switch::{Direction, Frame, Reason};
+use weir_switch::{Direction, Frame, Reason, Tally};
 use weir_units::{BitRate, PacketRate};
 
 fn one() -> (Policy, VifId) {
@@ -189,7 +189,14 @@ fn filters_decide_by_the_first_rule_that_matches() {
 fn early_drops_are_counted_like_the_others() {
     let (policy, vif) = one();
     let mut rig = Rig::new(&policy);
-    rig.switch.account_early_drop(vif, Direction::Send, Reason::NoCredit, 10, 640);
+    let frames = Tally { packets: 10, bytes: 640 };
+    rig.switch.account_early_drop(
+        weir_units::Instant::ZERO,
+        vif,
+        Direction::Send,
+        Reason::NoCredit,
+        frames,
+    );
     assert_eq!(reasons(&rig, vif, Direction::Send), [(Reason::NoCredit, 10)]);
     rig.check();
 }
