@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a run ends: by its length, by a flag, or by SIGINT and SIGTERM that set the flag.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::error::TrafficError;
 use super::result::Span;
@@ -23,14 +23,15 @@ pub struct Progress {
 /// The progress function.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// Makes SIGINT and SIGTERM set a flag, and gives the flag. The second signal ends the process in
-/// the way that the system provides.
+/// Makes SIGINT and SIGTERM set a flag, and gives the flag. Another one a second after the first
+/// ends the process in the way that the system provides; before that it is the same wish, which
+/// `timeout` sends to a process and then to its group.
 ///
 /// # Errors
 /// The system refused to handle the signals.
 pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        handle(signal, stop_handler, libc::SA_RESETHAND)?;
+        handle(signal, stop_handler, 0)?;
     }
     Ok(&STOP)
 }
@@ -141,9 +142,23 @@ impl<'a> Course<'a> {
     }
 }
 
-extern "C" fn stop_handler(_signal: i32) {
-    STOP.store(true, Ordering::Relaxed);
+/// Calls what a handler may call alone: it touches atomics, and reads the clock.
+extern "C" fn stop_handler(signal: i32) {
+    let now_ns = monotonic_ns();
+    if !STOP.swap(true, Ordering::Relaxed) {
+        STOPPED_NS.store(now_ns, Ordering::Relaxed);
+    } else if now_ns.saturating_sub(STOPPED_NS.load(Ordering::Relaxed)) >= ANOTHER_NS {
+        // SAFETY: no pointers, and both may be called by a handler. The signal is blocked until the
+        // handler returns, and then ends the process.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
 }
 
 static STOP: AtomicBool = AtomicBool::new(false);
+/// When the first signal came.
+static STOPPED_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+const ANOTHER_NS: u64 = 1_000_000_000;
 pub(super) const NAP_NS: u64 = 10_000_000;
