@@ -9,8 +9,11 @@ mod common;
 #[path = "traffic/pair.rs"]
 mod pair;
 
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use common::soon;
 use pair::{Pair, receive_during};
@@ -248,6 +251,35 @@ fn shares_are_held(spec: &SendSpec, one: &Pair, two: &Pair) -> bool {
     packets[0] > 1_000
 }
 
+/// Goal: what one stream does not take of the common rate goes to the other. Method: nobody reads
+/// the first one's connection.
+#[test]
+fn streams_of_tcp_share_a_rate() {
+    let blocked = TcpListener::bind("127.0.0.1:0").unwrap();
+    let reading = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = [&blocked, &reading].map(|listener| listener.local_addr().unwrap());
+    let tcp = json!({ "rate_bps": 80_000_000, "streams": [
+        {"stream": 1, "to": to[0]}, {"stream": 2, "to": to[1], "connections": 2}] });
+    let spec = json!({"run": {"duration_ms": 2_000}, "method": {"tcp": tcp}});
+    let read = std::thread::spawn(move || {
+        let mut connections = [reading.accept().unwrap().0, reading.accept().unwrap().0];
+        let [one, two] = &mut connections;
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::io::copy(one, &mut std::io::sink()));
+            scope.spawn(|| std::io::copy(two, &mut std::io::sink()));
+        });
+    });
+    let spec = serde_json::from_value(spec).unwrap();
+    let sent = traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    read.join().unwrap();
+    let [first, second] = &sent.streams[..] else { panic!("two streams") };
+    assert_eq!(first.skipped_ns, second.skipped_ns, "the rate is of both");
+    let possible = 20_000_000 - sent.streams[0].skipped_ns / 100;
+    let all = first.bytes + second.bytes;
+    assert!(all.abs_diff(possible) <= 400_000, "{all} of {possible}");
+    assert!(first.bytes * 2 < second.bytes, "{} and {}", first.bytes, second.bytes);
+}
+
 /// In generic mode TCP arrives in super-frames: they count as the segments that they stand for.
 #[test]
 fn super_frames_count_by_their_segments() {
@@ -371,12 +403,39 @@ fn however_the_process_ends_nothing_stays() {
         };
         assert!(soon(|| program().is_some()), "the child attached no sink");
         let id = program().unwrap();
-        assert!(pair::run("kill", &["-s", signal, &child.id().to_string()]).0);
+        let signalled = || pair::run("kill", &["-s", signal, &child.id().to_string()]).0;
+        assert!(signalled());
+        // As `timeout` does; the process may be gone.
+        let _again = signalled();
         assert_eq!(child.wait().unwrap().success(), ends_well, "SIG{signal}");
         let is_loaded = || libbpf_rs::ProgramHandle::from_prog_id(id).is_ok();
         assert!(soon(|| program().is_none()), "still attached: {signal}");
         assert!(soon(|| !is_loaded()), "still loaded: {signal}");
     }
+}
+
+/// Goal: who does not end at the first signal does at the second, unless that came with the first.
+#[test]
+fn a_second_signal_after_a_while_ends_the_process() {
+    if std::env::var(HOLD).is_ok() {
+        traffic::stop_on_signals().unwrap();
+        println!("ready");
+        std::thread::sleep(Duration::from_secs(20));
+        return;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["a_second_signal_after_a_while_ends_the_process", "--exact", "--nocapture"])
+        .env(HOLD, "")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("ready")));
+    let signalled = || pair::run("kill", &["-s", "TERM", &child.id().to_string()]).0;
+    assert!(signalled() && signalled());
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert!(signalled(), "two at once are one");
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
 }
 
 /// Sends and receives until a signal comes.

@@ -246,8 +246,8 @@ impl Ports {
         }
     }
 
-    /// Fetches the early drops into the switch's counters, and with `quiet` (the last turn moved
-    /// nothing, so the rings are empty) returns credit that was lost with its frames.
+    /// Fetches the early drops into the switch's counters, and with `quiet` (the last turn
+    /// received all there was: the rings are empty) returns credit that was lost with its frames.
     pub fn upkeep(&mut self, now: Instant, switch: &mut Switch, quiet: bool) {
         if quiet {
             let floods = self.attached.iter().filter_map(Attached::flood);

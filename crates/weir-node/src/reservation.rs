@@ -73,6 +73,10 @@ pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 /// the worker's processor pays for it.
 pub(crate) const GATHER: Nanos = Nanos::from_micros(50);
 
+/// How long a limit's next packet waits at most where others may gather: a millisecond, two turns
+/// of a limit. A limit of a few packets a second makes nobody wait.
+pub(crate) const SOON: Nanos = Nanos::from_millis(1);
+
 /// At 10 Mb/s frames of 1500 bytes come every 1.2 ms: from there on the worker is awake when the
 /// next one comes.
 const LINGER: Nanos = Nanos::from_millis(2);

@@ -4,7 +4,8 @@
 //! A turn is: read each port and let the switch queue or drop; hand each port the frames that it
 //! can take now; tell the gates how much each vif may still bring in. Then, if nothing moved, wait
 //! for the earliest instant that the switch named, or for a packet; a real-time worker sleeps a
-//! little of each millisecond whatever there is to do. Nothing here decides about
+//! little of each millisecond whatever there is to do, and one that holds routers lets packets
+//! gather. Nothing here decides about
 //! packets: that is the switch's part. Nothing is allocated in a turn.
 
 use std::sync::Arc;
@@ -99,7 +100,10 @@ pub(crate) struct Turn {
     pub(crate) moved: usize,
     /// The earliest instant at which something is due.
     pub(crate) next: Instant,
-    /// Whether the next packets may gather: few came, and some wait for a router's limit.
+    /// Whether all that had come was received.
+    pub(crate) drained: bool,
+    /// Whether the next packets may gather: few came, nothing is ready to leave, and some wait for
+    /// a router's limit, not for long.
     pub(crate) gathers: bool,
 }
 
@@ -242,10 +246,10 @@ impl Worker {
 
     /// One turn at `now`.
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
-        let mut turn = Turn { moved: 0, next: self.next_upkeep, gathers: false };
+        let mut turn = Turn { moved: 0, next: self.next_upkeep, drained: true, gathers: false };
         self.turns += 1;
         for index in 0..self.ports.attached.len() {
-            turn.moved += self.receive(now, index);
+            self.receive(now, index, &mut turn);
         }
         self.switch.advance(now, &mut self.pool);
         for index in 0..self.policy.ports.len() {
@@ -266,12 +270,14 @@ impl Worker {
         let paced = self.switch.next_paced();
         let due = paced.map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
         turn.next = turn.next.min(scheduled).min(due);
-        turn.gathers = paced.is_some() && turn.moved < BATCH;
+        let waits = paced.is_some_and(|at| at <= now + reservation::SOON);
+        let is_ready = || self.switch.next_ready(self.first_vif()).is_some();
+        turn.gathers = waits && turn.moved < BATCH && !is_ready();
         self.busy_turns += u64::from(turn.moved > 0);
         turn
     }
 
-    fn receive(&mut self, now: Instant, index: usize) -> usize {
+    fn receive(&mut self, now: Instant, index: usize, turn: &mut Turn) {
         let Self { ports, switch, pool, batch, .. } = self;
         let attached = &mut ports.attached[index];
         let most = attached.receive_limit(now, switch).min(BATCH);
@@ -280,7 +286,8 @@ impl Worker {
         if received > 0 {
             switch.receive_batch(now, attached.iface, batch, pool);
         }
-        received
+        turn.moved += received;
+        turn.drained &= received < most;
     }
 
     /// Hands the device what it can take now of what is due.
@@ -313,7 +320,7 @@ impl Worker {
                 attached.flush_again = attached.port.flush(&mut self.pool).map_or(true, |n| n > 0);
             }
         }
-        self.ports.upkeep(now, &mut self.switch, turn.moved == 0);
+        self.ports.upkeep(now, &mut self.switch, turn.drained || turn.moved == 0);
         self.captures.drain(&mut self.switch);
         // Paths come back with the end of a capture. What cannot come back stays queued.
         let _off = self.ports.capture(now, self.captures.vifs(), &self.policy);

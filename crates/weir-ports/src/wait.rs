@@ -332,6 +332,8 @@ mod tests {
             (now().saturating_since(begun), waiter.resting.map(|resting| resting.slept))
         };
         let asleep = Idle::Sleep { margin, linger: Nanos::ZERO };
+        let (took, _) = gathers(asleep, millis(2));
+        assert!(took >= millis(1) && took < millis(100), "a millisecond before: {took:?}");
         let (took, slept) = gathers(asleep, millis(100));
         assert!(took >= millis(3) && slept >= Some(rest.least), "{took:?}, {slept:?}");
         let awake = Idle::Sleep { margin, linger: millis(1) };

@@ -120,7 +120,7 @@ impl Switch {
             link.to = u32::try_from(vif).unwrap_or(NO_VIF);
         }
         let given_up = pacer.push(now, iface, id, &mut self.links);
-        // What need not wait goes on at once: its turn of the grid may be 200 us away.
+        // What need not wait goes on at once: its turn of the grid may be far away.
         let passes = pacer.pop(now, &self.links);
         self.limits.due = self.limits.due.min(pacer.next());
         if let Some(id) = given_up {

@@ -187,7 +187,7 @@ impl Switch {
         let at = self.ports.len() + vif.0 as usize;
         let Some(counters) = self.counters.get_mut(at) else { return };
         counters[direction as usize].drop_many(reason, frames.packets, frames.bytes);
-        if direction == Direction::Receive {
+        if direction == Direction::Receive && frames.packets > 0 {
             self.limits.refuse(now, self.router_of(vif.0 as usize));
         }
     }

@@ -45,6 +45,8 @@ pub(crate) struct Flowed {
     /// Packets that the meter of the last router counted meanwhile, in the order of the loads.
     pub(crate) metered: Vec<u64>,
     sent: Vec<SendResult>,
+    /// What TCP's other ends took.
+    served: Vec<ReceiveResult>,
 }
 
 impl Traffic {
@@ -63,9 +65,15 @@ impl Traffic {
         Self::one(Load::Udp(Some(rate.as_pps())))
     }
 
-    /// The same where all TCP of it together has half of what it had when it flowed as it liked.
-    pub(crate) fn eased_tcp(self, flowed: &Flowed) -> Self {
-        Self { tcp_bps: Some(half(flowed.tcp_bps())), ..self }
+    /// The same where all TCP of it together has half of what arrived when it flowed as it liked.
+    ///
+    /// # Errors
+    /// Nothing arrived.
+    pub(crate) fn eased_tcp(self, flowed: &Flowed) -> Result<Self, TrialError> {
+        match flowed.tcp_bps() {
+            0 => Err(TrialError::Node("no TCP gets through".to_owned())),
+            bps => Ok(Self { tcp_bps: Some(half(bps)), ..self }),
+        }
     }
 
     /// One load for the first router, half of what gets through of as much of it as there is: what
@@ -81,10 +89,10 @@ impl Traffic {
     ) -> Result<Self, TrialError> {
         let all = Self::one(load);
         let (through, flowed) = all.beside(lab, capacity)?;
-        Ok(match load {
-            Load::Udp(_) => Self::udp(PacketRate::from_pps(half(through.as_pps()))),
+        match load {
+            Load::Udp(_) => Ok(Self::udp(PacketRate::from_pps(half(through.as_pps())))),
             Load::Tcp(_) => all.eased_tcp(&flowed),
-        })
+        }
     }
 
     /// Does `work` while all of it flows.
@@ -131,11 +139,10 @@ impl Traffic {
             let done = done?;
             let sent = sent?;
             drained?;
-            served?;
             let after = self.count(lab)?;
             let metered = after.iter().zip(&before).map(|(now, then)| now.wrapping_sub(*then));
             let metered = metered.collect();
-            Ok((done, Flowed { received: received?, metered, sent }))
+            Ok((done, Flowed { received: received?, metered, sent, served: served? }))
         })
     }
 
@@ -173,8 +180,12 @@ impl Traffic {
             }
             Load::Udp(_) => None,
         });
-        let streams: Vec<TcpBulk> = tcp.collect();
-        if !streams.is_empty() {
+        // Those that share a rate have one sender.
+        let senders_of_tcp: Vec<Vec<TcpBulk>> = match self.tcp_bps {
+            Some(_) => vec![tcp.collect()],
+            None => tcp.map(|bulk| vec![bulk]).collect(),
+        };
+        for streams in senders_of_tcp.into_iter().filter(|streams| !streams.is_empty()) {
             let method = SendMethod::Tcp(TcpSend { streams, rate_bps: self.tcp_bps });
             senders.push(SendSpec { run: run(), start_ns: None, method });
         }
@@ -207,16 +218,30 @@ impl Flowed {
         self.received.iter().map(|seen| seen.totals.packets)
     }
 
-    /// Bits of records a second of all TCP together, over the whole of it.
+    /// Bits a second of all TCP together that arrived, over the whole time of sending.
     fn tcp_bps(&self) -> u64 {
-        let tcp = self.sent.iter().filter(|one| matches!(one.spec.method, SendMethod::Tcp(_)));
-        let rate = |one: &SendResult| {
-            let bits = one.streams.iter().map(|stream| u128::from(stream.bytes) * 8).sum::<u128>();
-            let nanos = u128::from(one.span.end_ns.saturating_sub(one.span.start_ns)).max(1);
-            u64::try_from(bits * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
-        };
-        tcp.map(rate).sum()
+        let bytes = self.served.iter().flat_map(|one| &one.streams).map(|one| one.bytes);
+        let bits = u128::from(bytes.sum::<u64>()) * 8;
+        let nanos = self.tcp().map(nanos).max().unwrap_or(0).max(1);
+        u64::try_from(bits * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
     }
+
+    /// The part of the time of sending that TCP with a rate gave up, because nobody took it or its
+    /// sender was kept from it.
+    pub(crate) fn given_up(&self) -> f64 {
+        let skipped = |one: &SendResult| one.streams.first().map_or(0, |stream| stream.skipped_ns);
+        let part = |one| crate::float(skipped(one)) / crate::float(nanos(one).max(1));
+        self.tcp().map(part).fold(0.0, f64::max)
+    }
+
+    fn tcp(&self) -> impl Iterator<Item = &SendResult> {
+        self.sent.iter().filter(|one| matches!(one.spec.method, SendMethod::Tcp(_)))
+    }
+}
+
+/// How long somebody sent.
+fn nanos(sent: &SendResult) -> u64 {
+    sent.span.end_ns.saturating_sub(sent.span.start_ns)
 }
 
 fn half(rate: u64) -> u64 {

@@ -3,6 +3,11 @@
 //! without it, in the same run: six TCP routers in two proportions (row 6), a UDP flood beside TCP
 //! (row 7, §7.3 of the text), one flow beside many (row 8).
 //!
+//! TCP of rows 6 and 8 comes from one server, so to speak, whose link carries half of what gets
+//! through where it is greedy, and is shared by connection: what one router does not take goes to
+//! the others. So ten connections have ten elevenths of it while nothing is held, whatever the
+//! routers do; what is shown is that a router that is held has its half all the same.
+//!
 //! All routers are processes on one processor, as the text's are guests that forward by one driver
 //! domain. Rates are means of five seconds, three after a change.
 
@@ -19,7 +24,7 @@ pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
     let mut lab = HeldLab::up(plan("xtc-proportions", 6))?;
     let loads = Traffic::new((0..6).map(|router| (router, Load::Tcp(CONNECTIONS))).collect());
     let (_, flowed) = loads.beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
-    let (seen, _) = loads.eased_tcp(&flowed).beside(&mut lab, |lab| {
+    let (seen, flowed) = loads.eased_tcp(&flowed)?.beside(&mut lab, |lab| {
         let without = lab.rates(MEAN_OF)?;
         let held = [CONFIG_A, CONFIG_B].map(|parts| hold(lab, &parts, sum(&without)));
         let [a, b] = held;
@@ -27,6 +32,7 @@ pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
     })?;
     let (without, held) = seen;
     keep_rates(trial, &row.id("without"), &without)?;
+    trial.keep(&row.id("given-up"), Series::unordered("1", vec![flowed.given_up()]))?;
     for (name, Shared { wanted, rates }) in held {
         let id = |part: &str| row.id(&format!("{name}/{part}"));
         keep_rates(trial, &id("set-points"), &wanted)?;
@@ -98,7 +104,7 @@ pub(super) fn fairness(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialErro
     let loads = |flows: u32| Traffic::new(vec![(0, Load::Tcp(flows)), (1, Load::Tcp(1))]);
     let (_, flowed) = loads(1).beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
     for flows in counts {
-        let (seen, _) = loads(*flows).eased_tcp(&flowed).beside(&mut lab, |lab| {
+        let (seen, _) = loads(*flows).eased_tcp(&flowed)?.beside(&mut lab, |lab| {
             let without = lab.rates(MEAN_OF)?;
             let held = hold(lab, &[50, 50], sum(&without))?;
             (0..2).try_for_each(|router| lab.release(router))?;
@@ -191,8 +197,7 @@ const TCP: usize = 1;
 /// Of each TCP router: some are always ready to send.
 const CONNECTIONS: u32 = 8;
 
-/// What is left of a balance that has fallen: routers that are held alike differ by a fiftieth, and
-/// five times that is no accident of one run.
+/// What is left of a balance that has fallen: routers that are held alike differ by a fiftieth.
 const FALLEN: f64 = 0.9;
 
 /// Samples of 100 ms: first those in which TCP ends the time-outs (200 ms and twice that) of what
