@@ -76,7 +76,7 @@ impl XlCap {
         let range = range(guest.vcpus.max(1)).map_err(|e| HostError::Refused(e.to_string()))?;
         let mut cap = Self { on, domain: domain.to_owned(), kind, range, period };
         let before = cap.read().map_err(|error| HostError::Refused(error.to_string()))?;
-        let undo = Undo::run(cap.command(before.cap_percent));
+        let undo = Undo::run(cap.command(before.cap_percent).limit(UNDO_LIMIT));
         journal.record(&format!("guest {domain}: the cap it had"), undo)?;
         Ok(cap)
     }
@@ -185,6 +185,10 @@ fn check_name(name: &str) -> Result<(), HostError> {
 
 /// What a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// What the call may take that gives the cap back: only the end of the program waits for it, and on
+/// a host whose guests are busy one took more than two seconds.
+const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 /// Xen takes longer ones; a device name that holds one is 15.
 const NAME_LEN_MAX: usize = 255;
