@@ -200,7 +200,7 @@ struct LiveRun {
 impl LiveRun {
     fn start(object: &Object, frame_bytes: u16) -> Result<Self, TrafficError> {
         // The handler does nothing: the signal is there to end the system call.
-        handle(libc::SIGURG, ignore, 0)?;
+        handle(libc::SIGURG, ignore)?;
         let program = program(object)?;
         let fd = program
             .as_fd()

@@ -31,7 +31,7 @@ pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 /// The system refused to handle the signals.
 pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        handle(signal, stop_handler, 0)?;
+        handle(signal, stop_handler)?;
     }
     Ok(&STOP)
 }
@@ -46,16 +46,11 @@ pub fn is_stopped() -> bool {
 ///
 /// # Errors
 /// The system refused.
-pub(super) fn handle(
-    signal: i32,
-    handler: extern "C" fn(i32),
-    flags: i32,
-) -> Result<(), TrafficError> {
+pub(super) fn handle(signal: i32, handler: extern "C" fn(i32)) -> Result<(), TrafficError> {
     // SAFETY: all zeros is a valid action; the fields that matter are set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
-    action.sa_flags = flags;
-    // SAFETY: `action` is valid; the handlers in this module touch an atomic or nothing.
+    // SAFETY: `action` is valid; the handlers of this crate call nothing that a handler may not.
     if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
         return Err(TrafficError::last_os(format!("handle signal {signal}")));
     }
