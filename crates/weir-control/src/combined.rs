@@ -18,7 +18,7 @@
 //! | parameter | default | why |
 //! |---|---|---|
 //! | headroom | 25 % | less 15 % of the cap it is still 1.25 · 0.85 = 1.06 of what is needed |
-//! | least headroom | 3 % of a processor | a budget's slice: 1 ms in 33, where it is small |
+//! | least headroom | 5 % of a processor | 4.4 % were needed more in one sample of 100 ms |
 //! | tolerance | 0.5 %, and two packets | half of the 1 % within which the rate is to be held |
 //!
 //! *Cost*: a few multiplications a sample. *What it does not do*: work where ingress cannot be
@@ -52,13 +52,13 @@ impl CombinedConfig {
     /// to pass, at each of its ends.
     pub const TOLERANCE_PACKETS: u32 = 2;
 
-    /// A headroom of 25 %, at least 3 % of a processor, a tolerance of 0.5 %, any cost.
+    /// A headroom of 25 %, at least 5 % of a processor, a tolerance of 0.5 %, any cost.
     #[must_use]
     pub const fn new(range: CapRange) -> Self {
         Self {
             range,
             headroom_ppm: 250_000,
-            headroom_least: CpuShare::from_percent(3),
+            headroom_least: CpuShare::from_percent(5),
             tolerance_ppm: 5000,
             cost_most: None,
         }
