@@ -196,6 +196,12 @@ impl CgroupCap {
         Self { group, version, shape, weighs: true }
     }
 
+    /// Stands for caps by quotas of another shape from the next one on, as where the router is
+    /// sampled in another period.
+    pub const fn reshape(&mut self, shape: QuotaShape) {
+        self.shape = shape;
+    }
+
     /// Of a group that somebody else made, as that of a guest: what is in force in it is written
     /// down, to be put into force again.
     ///

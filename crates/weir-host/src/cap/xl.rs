@@ -186,8 +186,8 @@ fn check_name(name: &str) -> Result<(), HostError> {
 /// What a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What the call may take that gives the cap back: only the end of the program waits for it, and on
-/// a host whose guests are busy one took more than two seconds.
+/// What the call may take that gives the cap back: it must not stay in force, and on a host whose
+/// guests are busy one call took more than two seconds. Who waits for it samples nobody meanwhile.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 /// Xen takes longer ones; a device name that holds one is 15.
