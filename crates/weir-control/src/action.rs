@@ -91,6 +91,8 @@ pub enum Reason {
     FeedForward,
     /// What the metered CPU time does not explain moved the cap.
     Trim,
+    /// What the second lacks so far, or has too much, moved the cap.
+    MadeGood,
     /// The error asks for less than the least cap.
     CapLeast,
     /// The error asks for more than the largest cap.
@@ -120,6 +122,7 @@ impl fmt::Display for Reason {
             Self::Feedback => "moved by the error",
             Self::FeedForward => "moved by set-point and CPU time a packet",
             Self::Trim => "moved by what metered CPU time does not explain",
+            Self::MadeGood => "moved to make the second good",
             Self::CapLeast => "least cap",
             Self::CapMost => "largest cap",
             Self::NoDemand => "fewer packets come than the set-point",

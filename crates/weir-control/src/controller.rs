@@ -53,6 +53,11 @@ pub trait Controller {
     /// changed.
     fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>);
 
+    /// What is to be in force while no sample comes, for however long; `None`: what is.
+    fn rest(&mut self, _now: Instant) -> Option<Action> {
+        None
+    }
+
     /// What it believes about the router, if it estimates anything.
     fn estimate(&self) -> Option<Estimate> {
         None

@@ -6,8 +6,9 @@
 //! as it was set). Both are means since the last change: the gain is 1, 2/3, 2/4, 2/5, … down to
 //! [`QUIET_GAIN`], so that the latest count most: the first one after a change still has a part of
 //! the time before it in it. A change is what a two-sided CUSUM of the surprises says (E. S. Page,
-//! "Continuous Inspection Schemes", Biometrika 41, 1954): one large surprise, or many small ones on
-//! the same side.
+//! "Continuous Inspection Schemes", Biometrika 41, 1954): two large surprises, or many small ones
+//! on the same side. One alone is a pause of the machine, and its like on the other side comes
+//! next.
 
 use crate::number::float;
 
@@ -22,6 +23,8 @@ pub(crate) struct Cost {
     age: u32,
     /// The usual size of a surprise.
     deviation: f64,
+    /// The surprise before, in deviations.
+    before: f64,
     /// Surprises above and below, in deviations, beyond what is usual.
     above: f64,
     below: f64,
@@ -39,6 +42,7 @@ impl Cost {
             trim: effective.map_or(0.0, |effective| effective - base),
             age: 1,
             deviation: DEVIATION_FIRST,
+            before: 0.0,
             above: 0.0,
             below: 0.0,
             last_side: 0.0,
@@ -84,6 +88,7 @@ impl Cost {
     /// The operating point moves: what was learned at another may not hold there.
     pub(crate) fn restart(&mut self) {
         self.age = 0;
+        self.before = 0.0;
         self.above = 0.0;
         self.below = 0.0;
         self.last_side = 0.0;
@@ -91,12 +96,13 @@ impl Cost {
 
     /// Looks for a change, and keeps the usual size of surprises.
     fn watch(&mut self, surprise: f64) {
-        let relative = surprise / self.deviation;
+        let relative = (surprise / self.deviation).clamp(-ALONE_MOST, ALONE_MOST);
         self.above = (self.above + relative - CUSUM_SLACK).max(0.0);
         self.below = (self.below - relative - CUSUM_SLACK).max(0.0);
-        let side = if self.above > CUSUM_ALARM {
+        let before = core::mem::replace(&mut self.before, relative);
+        let side = if self.above > CUSUM_ALARM && before > 0.0 {
             1.0
-        } else if self.below > CUSUM_ALARM {
+        } else if self.below > CUSUM_ALARM && before < 0.0 {
             -1.0
         } else {
             0.0
@@ -143,8 +149,10 @@ const DEVIATION_PER_MEAN: f64 = 1.2533;
 const CLIPPED_AT: f64 = 4.0;
 /// In deviations: sees lasting shifts of one deviation and more.
 const CUSUM_SLACK: f64 = 0.5;
-/// In deviations: a false alarm some 170 samples apart, a shift of five in one sample.
+/// In deviations: a false alarm some 170 samples apart.
 const CUSUM_ALARM: f64 = 4.0;
+/// In deviations: what one surprise counts at most, so that it does not outlast its opposite.
+const ALONE_MOST: f64 = 4.0;
 /// In samples: until when a change back is the same change.
 const RECENT: u32 = 5;
 /// ln 4, up and down.
@@ -205,6 +213,30 @@ mod tests {
         assert!(cost.age > 10);
         cost.learn(None, step);
         assert!(cost.age <= 1, "{}", cost.age);
+    }
+
+    /// Goal: one surprise, however large, is no change, even on top of a few small ones.
+    #[test]
+    fn one_surprise_alone_is_a_pause() {
+        for residue in [0, 2] {
+            for size in [0.1, -0.1, 1.0, -1.0] {
+                let mut cost = Cost::first(None, Some(0.0)).unwrap();
+                for _ in 0..100 {
+                    cost.learn(None, 0.0);
+                }
+                for _ in 0..residue {
+                    // Above its slack, and not yet an alarm.
+                    let small = 0.9 * cost.deviation * f64::signum(size);
+                    cost.learn(None, cost.effective() + small);
+                }
+                cost.learn(None, cost.effective() - 0.1 * cost.deviation * f64::signum(size));
+                let age = cost.age;
+                cost.learn(None, size);
+                assert_eq!(cost.age, age + 1, "{size} after {residue}");
+                cost.learn(None, -size);
+                assert_eq!(cost.age, age + 2, "{size} and back after {residue}");
+            }
+        }
     }
 
     #[test]

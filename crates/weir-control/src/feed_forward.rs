@@ -7,6 +7,10 @@
 //! sample, are quick after a change and quiet between changes (`cost.rs`), so there is no gain to
 //! choose and no operating point to be near to.
 //!
+//! - *Made good*: what a second lacks, or has too much, by what packets then cost more or less, the
+//!   next sample is to make up for, as far as it is in the same second: nothing where samples are a
+//!   second long, all but a tenth where they are 100 ms. So means over seconds are finer than any
+//!   sample is.
 //! - *Anti-windup*: it learns from a sample only where the cap was binding
 //!   ([`Sample::bound_by`]). Where the CPU time is not metered, nobody can tell: the cap then
 //!   rises to the largest while demand is missing, and falls with the first sample that has it.
@@ -51,6 +55,13 @@ pub struct FeedForward {
     cost: Option<Cost>,
     /// What rounding has left over, in parts per million.
     carry: f64,
+    /// Packets that the next sample is to make good; below zero, that it is to spare.
+    owed: f64,
+    /// How long the latest sample was, which the next one will be too.
+    span_s: f64,
+    /// Whether the next sample is the first at this set-point: what it has of the rate before is no
+    /// debt.
+    first: bool,
     told: Told,
 }
 
@@ -59,7 +70,41 @@ impl FeedForward {
     #[must_use]
     pub fn new(config: FeedForwardConfig, set_point: PacketRate, start: CpuShare) -> Self {
         let cap = config.range.clamp(start);
-        Self { config, set_point, cap, cost: None, carry: 0.0, told: Told::default() }
+        Self {
+            config,
+            set_point,
+            cap,
+            cost: None,
+            carry: 0.0,
+            owed: 0.0,
+            span_s: OWED_S,
+            first: true,
+            told: Told::default(),
+        }
+    }
+
+    /// Counts what was to come and did not, less what is too long ago. What no cap held back, or
+    /// nobody knows whether one did, is not owed.
+    fn count(&mut self, sample: &Sample, bound: bool) {
+        let seconds = float(sample.span.as_nanos()) / 1e9;
+        let wanted = float(self.set_point.as_pps()) * seconds;
+        let lacks = wanted + self.owed - float(sample.packets);
+        let recent = (1.0 - seconds / OWED_S).max(0.0);
+        let first = core::mem::replace(&mut self.first, false);
+        let counts = bound && !first && sample.cpu.is_some();
+        self.owed = if counts { lacks * recent } else { 0.0 };
+        self.span_s = seconds;
+    }
+
+    /// Packets a second, of the next sample.
+    fn to_make_good(&self) -> f64 {
+        let most = float(self.set_point.as_pps()) * MADE_GOOD_MOST;
+        (self.owed / self.span_s).clamp(-most, most)
+    }
+
+    /// Owes nothing; the next sample is the first at what now comes.
+    fn forgive(&mut self) {
+        (self.owed, self.first) = (0.0, true);
     }
 
     /// Learns what a sample has to say; the reason that it gives for moving the cap.
@@ -69,6 +114,8 @@ impl FeedForward {
         let ln = |share: CpuShare| ln_micros(f64::from(share.as_ppm()), sample.packets, seconds);
         let (metered, effective) = (used.map(ln), ln(self.cap));
         let bound = sample.bound_by(self.cap);
+        let owed = self.to_make_good();
+        self.count(sample, bound);
         let Some(cost) = &mut self.cost else {
             self.cost = Cost::first(metered, bound.then_some(effective));
             return Reason::FeedForward;
@@ -80,13 +127,21 @@ impl FeedForward {
             _ => return Reason::NoDemand,
         }
         let (metered, trim) = (cost.metered() - before.0, cost.trim() - before.1);
-        if metered.abs() >= trim.abs() { Reason::FeedForward } else { Reason::Trim }
+        let made_good = (self.to_make_good() - owed) / float(self.set_point.as_pps()).max(1.0);
+        if made_good.abs() > metered.abs().max(trim.abs()) {
+            Reason::MadeGood
+        } else if metered.abs() >= trim.abs() {
+            Reason::FeedForward
+        } else {
+            Reason::Trim
+        }
     }
 
     /// The cap for the set-point, as far as it is known what a packet costs.
     fn aim(&mut self, at: Instant, reason: Reason) -> Action {
         let Some(cost) = &self.cost else { return self.act(at, self.cap, reason) };
-        let wanted = float(self.set_point.as_pps()) * libm::exp(cost.effective());
+        let rate = float(self.set_point.as_pps()) + self.to_make_good();
+        let wanted = rate * libm::exp(cost.effective());
         let range = self.config.range;
         let (least, most) = (f64::from(range.least().as_ppm()), f64::from(range.most().as_ppm()));
         let held = wanted.clamp(least, most);
@@ -112,6 +167,7 @@ impl FeedForward {
 
     /// A router that forwards nothing: more CPU, unless it does not use what it has.
     fn probe(&mut self, at: Instant, sample: &Sample) -> Action {
+        self.forgive();
         let idle = !sample.bound_by(self.cap) || sample.offered == Some(0);
         if idle || self.set_point == PacketRate::ZERO {
             return self.aim(at, Reason::NoDemand);
@@ -141,6 +197,7 @@ impl Controller for FeedForward {
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
         let (old, new) = (float(self.set_point.as_pps()), float(set_point.as_pps()));
         self.set_point = set_point;
+        self.forgive();
         if (new - old).abs() > SAME_POINT * old
             && let Some(cost) = &mut self.cost
         {
@@ -154,6 +211,7 @@ impl Controller for FeedForward {
         let same = cap == self.cap;
         self.cap = cap;
         self.carry = 0.0;
+        self.forgive();
         self.told.forget();
         // Its own cap that an actuator could not set tells nothing new about packets.
         if same && self.cost.is_some() {
@@ -162,7 +220,13 @@ impl Controller for FeedForward {
         if let Some(sample) = sample.filter(|sample| sample.packets > 0) {
             self.cost = None;
             self.learn(sample);
+            self.forgive();
         }
+    }
+
+    fn rest(&mut self, now: Instant) -> Option<Action> {
+        self.forgive();
+        Some(self.aim(now, Reason::FeedForward))
     }
 
     fn estimate(&self) -> Option<Estimate> {
@@ -171,6 +235,11 @@ impl Controller for FeedForward {
     }
 }
 
+/// The second whose mean is held.
+const OWED_S: f64 = 1.0;
+/// Of the set-point: a rate of up to 1.5 times, and down to half, is still one that caps near this
+/// one tell of; what is beyond it waits for the sample after.
+const MADE_GOOD_MOST: f64 = 0.5;
 /// Of the set-point: a smaller change is the same operating point.
 const SAME_POINT: f64 = 0.05;
 
@@ -232,6 +301,58 @@ mod tests {
         controller.adopt(Instant::ZERO, Settings::capped(CpuShare::from_percent(1)), None);
         let action = controller.step(Instant::ZERO, &sample(0, 1));
         assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), Reason::Probe));
+    }
+
+    /// Goal: what a sample lacks the next one makes good, what it had too much it spares, as far as
+    /// both are in one second; and only where the cap was what held it.
+    #[test]
+    fn what_a_sample_lacks_is_made_good_within_the_second() {
+        let after = |span_ms: u64, packets: u64, cpu_us: Option<u64>| {
+            let mut controller = controller(20_000);
+            let span = Nanos::from_millis(span_ms);
+            let sample = |packets, cpu: Option<u64>| Sample {
+                span,
+                packets,
+                offered: None,
+                cpu: cpu.map(Nanos::from_micros),
+            };
+            // Uncapped; what it has too much is not made good.
+            controller.step(Instant::ZERO, &sample(100 * span_ms, Some(500 * span_ms)));
+            assert!(controller.owed.abs() < 1e-6 && controller.cap == CpuShare::from_percent(10));
+            controller.step(Instant::ZERO, &sample(packets, cpu_us));
+            controller.owed
+        };
+        let near = |owed: f64, wanted: f64| assert!((owed - wanted).abs() < 1e-6, "{owed}");
+        // 10 % of the processor are in force, and used.
+        near(after(100, 1900, Some(10_000)), 90.0);
+        near(after(100, 2100, Some(10_000)), -90.0);
+        near(after(500, 9500, Some(50_000)), 250.0);
+        near(after(1000, 19_000, Some(100_000)), 0.0);
+        near(after(100, 1900, Some(2_000)), 0.0);
+        near(after(100, 1900, None), 0.0);
+    }
+
+    /// Goal: a late sample's debt is its packets, not its rate; and what would be more than half of
+    /// the set-point waits.
+    #[test]
+    fn what_is_owed_is_packets() {
+        let mut controller = controller(20_000);
+        let sample = |span_ms, packets| Sample {
+            span: Nanos::from_millis(span_ms),
+            packets,
+            offered: None,
+            cpu: Some(Nanos::from_micros(100 * span_ms)),
+        };
+        controller.step(Instant::ZERO, &sample(100, 2000));
+        controller.step(Instant::ZERO, &sample(100, 2000));
+        controller.step(Instant::ZERO, &sample(300, 5000));
+        assert!((controller.owed - 700.0).abs() < 1e-6, "{}", controller.owed);
+        controller.step(Instant::ZERO, &sample(100, 2700));
+        assert!(controller.owed.abs() < 1e-6, "{}", controller.owed);
+        controller.step(Instant::ZERO, &sample(100, 100));
+        assert!((controller.to_make_good() - 10_000.0).abs() < 1e-6);
+        let rest = controller.rest(Instant::ZERO).unwrap();
+        assert!(controller.owed.abs() < 1e-6 && rest.changed);
     }
 
     #[test]

@@ -221,14 +221,15 @@ impl Instance {
         Ok(self.asked(now, verb, action))
     }
 
-    /// Leaves the cap as it is.
+    /// Leaves the cap as it is, but for what one sample alone was to make good.
     ///
     /// # Errors
     /// It is not active.
     pub fn pause(&mut self, now: Instant) -> Result<Command, InstanceError> {
         self.expect(Verb::Pause, &[Phase::Active])?;
         self.phase = Phase::Paused;
-        Ok(self.asked(now, Verb::Pause, None))
+        let rest = self.controller.rest(now).filter(|_| !self.lost);
+        Ok(self.asked(now, Verb::Pause, rest))
     }
 
     /// Goes on from the cap in force.
@@ -260,12 +261,16 @@ impl Instance {
     /// Goes on with another controller, from the cap in force and at the same set-point.
     pub fn switch(&mut self, now: Instant, controller: Box<dyn Controller + Send>) -> Command {
         let set_point = self.controller.set_point();
+        let rest = self.controller.rest(now).filter(|_| self.phase == Phase::Active && !self.lost);
         self.controller = controller;
         if let Some(in_force) = self.in_force {
+            let settings = rest.map_or(in_force, |action| action.settings());
+            // It tells of what was in force meanwhile.
+            let sample = self.sample.filter(|_| settings == in_force);
             self.controller.change_set_point(now, set_point);
-            self.controller.adopt(now, in_force, self.sample.as_ref());
+            self.controller.adopt(now, settings, sample.as_ref());
         }
-        self.asked(now, Verb::Switch(self.controller.name()), None)
+        self.asked(now, Verb::Switch(self.controller.name()), rest)
     }
 
     /// What enforces its cap is gone, and the cap with it: what was in force is set again as soon
@@ -442,9 +447,17 @@ impl Instance {
         }
         match self.phase {
             Phase::Active if self.missed >= self.patience() => self.release(now),
+            Phase::Active if self.missed == 1 => self.rest(now),
             Phase::Released => self.still_owed(),
             _ => Command::Nothing,
         }
+    }
+
+    /// Nothing rises by that: what is not known is not met with more.
+    fn rest(&mut self, now: Instant) -> Command {
+        let lower = |action: &Action| self.in_force.is_some_and(|old| action.cap < old.cap);
+        let rest = self.controller.rest(now).filter(lower).filter(|_| !self.lost);
+        rest.map_or(Command::Nothing, |action| self.follow(now, action))
     }
 
     /// Keeps in mind what could not be undone.

@@ -138,7 +138,8 @@ fn verbs_take_effect_at_once() {
     node.run(2);
     assert!(off(node.rate(), 20_000).abs() < 0.06, "{}", node.rate());
 
-    node.instance.pause(node.now).expect("active");
+    let command = node.instance.pause(node.now).expect("active");
+    node.obey(command);
     let (cap, commands) = (node.in_force, node.commands.len());
     node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
     node.run(50);
@@ -222,7 +223,8 @@ fn faults() -> [Fault; 6] {
     ]
 }
 
-/// Goal: every fault of the meter has its name in the log, leaves the cap, and is over by itself.
+/// Goal: every fault of the meter has its name in the log, leaves the cap, but for what one sample
+/// more was to bring, and is over by itself.
 #[test]
 fn faults_of_the_meter_are_named_and_pass() {
     for (name, happen, wanted) in faults() {
@@ -233,7 +235,8 @@ fn faults_of_the_meter_are_named_and_pass() {
             node.logged(first, |event| matches!(event, Event::NoSample(f) if wanted(f))),
             "{name}"
         );
-        assert_eq!(node.in_force.cap, cap, "{name}: the cap stays");
+        let left = f64::from(node.in_force.cap.as_ppm()) / f64::from(cap.as_ppm());
+        assert!((0.97..=1.0).contains(&left), "{name}: the cap stays: {left}");
         assert!(node.instance.status().faults >= 1, "{name}");
         node.run(2);
         node.back(name);
@@ -263,8 +266,13 @@ fn a_wrap_is_no_fault() {
 #[test]
 fn a_router_that_vanishes_is_released_and_held_again() {
     let mut node = Node::active();
-    let (cap, first) = (node.in_force.cap, node.instance.log().made());
-    for period in 1..=10 {
+    let (before, first) = (node.in_force.cap, node.instance.log().made());
+    node.pass();
+    node.read(None);
+    // Without what one sample more was to bring.
+    let cap = node.in_force.cap;
+    assert!(cap <= before);
+    for period in 2..=10 {
         node.pass();
         node.read(None);
         // The bound is five periods after the last sample.
@@ -485,6 +493,23 @@ fn nothing_that_can_happen_harms() {
     assert!(node.instance.status().samples > 1000);
 }
 
+/// Goal: what was for one sample does not stay for an hour: paused, a router has the cap that its
+/// set-point needs.
+#[test]
+fn what_one_sample_was_to_make_good_does_not_stay() {
+    let mut node = Node::active();
+    let plain = f64::from(node.in_force.cap.as_ppm());
+    // One sample with half of its packets.
+    node.router.plant = Plant { stolen_ppm: 500_000, ..PROCESS };
+    node.run(1);
+    node.router.plant = PROCESS;
+    let by = |node: &Node| f64::from(node.in_force.cap.as_ppm()) / plain;
+    assert!(by(&node) > 1.3, "more, for one sample: {}", by(&node));
+    let command = node.instance.pause(node.now).expect("active");
+    node.obey(command);
+    assert!((0.9..1.25).contains(&by(&node)), "paused: {}", by(&node));
+}
+
 /// Goal: what enforces the cap is lost and comes back before the cap would be released: the cap is
 /// set again at once, active or paused, though the controller decides the same as before.
 #[test]
@@ -492,7 +517,8 @@ fn a_cap_that_was_lost_is_set_again() {
     for paused in [false, true] {
         let mut node = Node::active();
         if paused {
-            node.instance.pause(node.now).expect("active");
+            let command = node.instance.pause(node.now).expect("active");
+            node.obey(command);
         }
         let (cap, first) = (node.in_force, node.instance.log().made());
         assert!(cap.cap < CpuShare::ONE);
