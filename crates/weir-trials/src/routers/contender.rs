@@ -7,7 +7,7 @@ use weir_control::{
     CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward, FeedForwardConfig,
     FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles,
 };
-use weir_units::{CpuShare, PacketRate};
+use weir_units::{CpuShare, Nanos, PacketRate};
 
 use super::sampling::{Loop, Taken};
 use super::training::{Trained, Training};
@@ -67,12 +67,19 @@ impl Contender {
             Self::Fixed => "fixed".to_owned(),
         }
     }
+
+    /// From one decision to the next, as it is best.
+    pub(crate) const fn period(self) -> Nanos {
+        match self {
+            Self::FeedForward => PERIOD_CAP_ALONE,
+            _ => PERIOD_TEXT,
+        }
+    }
 }
 
 /// What controllers are made of that need a training.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    range: CapRange,
     map: FixedMap,
     identified: Identified,
 }
@@ -87,13 +94,13 @@ impl Known {
         let caps = caps.filter(|cap| (range.least()..=range.most()).contains(cap)).collect();
         let training = Training { caps, offered, repetitions: 1, samples: 2 };
         let least = CpuShare::from_percent(MODEL_PERCENT);
-        Self::of(&training.run_above(on, SEED, least)?, range)
+        Self::of(&training.run_above(on, SEED, least)?)
     }
 
-    fn of(trained: &Trained, range: CapRange) -> Result<Self, TrialError> {
+    fn of(trained: &Trained) -> Result<Self, TrialError> {
         let map = FixedMap::new(rising(&trained.curve));
         let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
-        Ok(Self { range, map, identified: trained.identified })
+        Ok(Self { map, identified: trained.identified })
     }
 
     /// The text's a and b, of this router.
@@ -105,9 +112,10 @@ impl Known {
     pub(crate) fn controller(
         &self,
         contender: Contender,
+        range: CapRange,
         set_point: PacketRate,
     ) -> Result<Box<dyn Controller + Send>, TrialError> {
-        let (range, start) = (self.range, self.range.most());
+        let start = range.most();
         let pi = |gains, least| {
             let (range, dead_zone) = (above(range, least)?, DeadZone::PUBLISHED);
             let config = PiConfig { gains, range, dead_zone };
@@ -119,9 +127,7 @@ impl Known {
             Contender::Combined => {
                 Box::new(Combined::new(CombinedConfig::new(range), set_point, start))
             }
-            Contender::FeedForward => {
-                Box::new(FeedForward::new(FeedForwardConfig::new(range), set_point, start))
-            }
+            Contender::FeedForward => cap_alone(range, set_point),
             Contender::Pi(least) => {
                 let (re, im) = POLES;
                 let poles = Poles::pair(re, im);
@@ -132,6 +138,11 @@ impl Known {
             Contender::Fixed => Box::new(FixedCap::new(self.map.clone(), range, set_point)),
         })
     }
+}
+
+/// Weir's controller of the cap alone, which needs no training, starting from the largest cap.
+pub(crate) fn cap_alone(range: CapRange, set_point: PacketRate) -> Box<dyn Controller + Send> {
+    Box::new(FeedForward::new(FeedForwardConfig::new(range), set_point, range.most()))
 }
 
 /// Has a controller hold a set-point for so many samples, from the largest cap on.
@@ -165,6 +176,13 @@ fn rising(curve: &[CurvePoint]) -> Vec<(PacketRate, CpuShare)> {
     }
     points
 }
+
+/// The text's sampling period (§5.1).
+pub(crate) const PERIOD_TEXT: Nanos = Nanos::from_secs(1);
+
+/// What packets cost changes from second to second, so that what one second misses is made good in
+/// it. Shorter periods have a larger least cap ([`weir_host::cap::QuotaShape`]): 3 % at this.
+const PERIOD_CAP_ALONE: Nanos = Nanos::from_millis(100);
 
 /// The published pair: real part, imaginary part.
 const POLES: (f64, f64) = (0.2445, 0.3766);

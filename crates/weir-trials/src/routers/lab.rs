@@ -4,7 +4,7 @@
 use weir_control::Settings;
 use weir_control::manage::Reading;
 use weir_host::StateDir;
-use weir_host::cap::{Budgets, check_period};
+use weir_host::cap::Budgets;
 use weir_host::lab::{Lab, Topology};
 use weir_host::meter::{LinkMeter, Side};
 use weir_host::process::Identity;
@@ -76,7 +76,7 @@ impl RouterLab {
             let namespace = self.lab.namespace(&format!("vr{}", router + 1))?;
             let journal = self.changes.journal()?;
             let mut router = Router::start(&self.plan, router, &namespace, journal, &budgets)?;
-            check_period(router.actuator(), self.plan.sampling).map_err(failed)?;
+            router.sample_every(self.plan.sampling)?;
             self.routers.push(router);
         }
         Ok(())

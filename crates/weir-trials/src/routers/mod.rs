@@ -30,7 +30,7 @@ use crate::TrialError;
 
 pub(crate) use chain::{Chain, HOPS, Run, Tried, lost, prefix};
 pub use contender::{Contender, LeastCap};
-pub(crate) use contender::{Known, hold};
+pub(crate) use contender::{Known, PERIOD_TEXT, cap_alone, hold};
 pub(crate) use disturbance::Disturbance;
 pub(crate) use held_lab::{HeldLab, SAMPLING, UNLIMITED};
 pub(crate) use lab::RouterLab;

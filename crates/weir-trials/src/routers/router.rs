@@ -4,7 +4,9 @@
 use std::process::{Child, Command, Stdio};
 
 use weir_host::cap::napi::{self, NapiDevice};
-use weir_host::cap::{Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, cgroup};
+use weir_host::cap::{
+    Actuator, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, cgroup, check_period,
+};
 use weir_host::host;
 use weir_host::journal::Journal;
 use weir_host::meter::{CpuMeter, CpuSource};
@@ -14,6 +16,7 @@ use weir_host::run::Host;
 use weir_units::{CpuShare, Nanos};
 
 use super::Kind;
+use super::lab::failed;
 use super::plan::{self, At, Plan};
 use crate::TrialError;
 use crate::specs::worker_cpu;
@@ -74,6 +77,14 @@ impl Router {
         Ok(Self::Namespace(DeadlineCap::new(journal, &name, &threads, budgets.clone())?))
     }
 
+    /// Has its cap be one that a sampling period is at least three periods of.
+    pub(crate) fn sample_every(&mut self, sampling: Nanos) -> Result<(), TrialError> {
+        if let Self::Process(process) = self {
+            process.cap.reshape(shape(sampling)?);
+        }
+        check_period(self.actuator(), sampling).map_err(failed)
+    }
+
     /// What caps it.
     pub(crate) fn actuator(&mut self) -> &mut dyn Actuator {
         match self {
@@ -114,12 +125,15 @@ impl ProcessRouter {
         host::apply(journal, &cgroup::make(&tree, &name)?)?;
         let group = tree.group(&name);
         cgroup::join(journal, &tree, &group, identity)?;
-        let shape = QuotaShape::for_sampling(plan.sampling, CpuShare::ONE)
-            .map_err(|error| TrialError::Node(error.to_string()))?;
-        let cap = CgroupCap::own(group, tree.version, shape);
+        let cap = CgroupCap::own(group, tree.version, shape(plan.sampling)?);
         let cpu = CpuMeter::new([CpuSource::Process(identity)]);
         Ok(Self { child, identity, cap, cpu })
     }
+}
+
+fn shape(sampling: Nanos) -> Result<QuotaShape, TrialError> {
+    let shape = QuotaShape::for_sampling(sampling, CpuShare::ONE);
+    shape.map_err(|error| TrialError::Node(error.to_string()))
 }
 
 /// Starts the process of router number `router` in its namespace. It ends with the calling thread.

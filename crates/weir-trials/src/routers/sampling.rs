@@ -15,6 +15,9 @@ use crate::{TrialError, clock};
 pub(crate) struct Loop<'l> {
     lab: &'l mut RouterLab,
     router: usize,
+    /// From one sample that is given to the next.
+    sampling: Nanos,
+    /// From one reading to the next: the same, or a part of it.
     period: Nanos,
     meter: Meter,
     /// The end of the period under way.
@@ -24,12 +27,12 @@ pub(crate) struct Loop<'l> {
     limit: Option<PacketRate>,
 }
 
-/// One period, as it was.
+/// One sample, as it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// What was metered.
     pub(crate) sample: Sample,
-    /// The cap that was in force meanwhile.
+    /// The cap that was in force meanwhile, on average.
     pub(crate) cap: CpuShare,
     /// The limit that was.
     pub(crate) limit: Option<PacketRate>,
@@ -48,13 +51,36 @@ impl Taken {
 impl<'l> Loop<'l> {
     /// Begins with the largest cap and without a limit, sampling as the lab was planned.
     pub(crate) fn begin(lab: &'l mut RouterLab, router: usize) -> Result<Self, TrialError> {
-        let period = lab.plan().sampling;
+        let sampling = lab.plan().sampling;
+        lab.router(router)?.sample_every(sampling)?;
         let cap = range(lab, router)?.most();
-        let meter = Meter::new(MeterConfig { period, rate_most: RATE_MOST });
-        let mut begun = Self { lab, router, period, meter, next_ns: 0, cap, limit: None };
+        let meter = Meter::new(MeterConfig { period: sampling, rate_most: RATE_MOST });
+        let period = sampling;
+        let mut begun = Self { lab, router, sampling, period, meter, next_ns: 0, cap, limit: None };
         begun.apply(Settings::capped(cap))?;
         begun.restart()?;
         Ok(begun)
+    }
+
+    /// Reads, and has instances decide, so often from now on: a whole number of times in each of
+    /// the samples that are given.
+    pub(crate) fn decide_every(&mut self, period: Nanos) -> Result<(), TrialError> {
+        let parts = self.sampling.as_nanos().checked_div(period.as_nanos()).unwrap_or(0);
+        if parts.saturating_mul(period.as_nanos()) != self.sampling.as_nanos() {
+            let what = format!("a sample of {} is no multiple of {period}", self.sampling);
+            return Err(TrialError::Node(what));
+        }
+        self.lab.router(self.router)?.sample_every(period)?;
+        self.period = period;
+        // In force is a quota of the period before, which may be one of a longer period.
+        let cap = self.range()?.clamp(self.cap);
+        self.cap = self.lab.apply(self.router, Settings { cap, limit: self.limit })?;
+        self.restart().map(drop)
+    }
+
+    /// Periods in a sample.
+    fn parts(&self) -> u64 {
+        self.sampling.as_nanos().checked_div(self.period.as_nanos()).unwrap_or(1)
     }
 
     /// An inactive instance with this controller, whose samples are this loop's.
@@ -71,11 +97,6 @@ impl<'l> Loop<'l> {
     /// The caps that the router can have: up to one processor, as the text's routers have.
     pub(crate) fn range(&mut self) -> Result<CapRange, TrialError> {
         range(self.lab, self.router)
-    }
-
-    /// The cap in force.
-    pub(crate) const fn cap(&self) -> CpuShare {
-        self.cap
     }
 
     /// The largest cap and no limit, as in the beginning.
@@ -100,7 +121,7 @@ impl<'l> Loop<'l> {
         self.obey(instance, command)
     }
 
-    /// Holds a cap for `count` periods, the first of which begins with it.
+    /// Holds a cap for `count` samples, the first of which begins with it.
     pub(crate) fn hold(&mut self, cap: CpuShare, count: usize) -> Result<Vec<Taken>, TrialError> {
         let _urgent = urgent()?;
         self.apply(Settings { cap, limit: self.limit })?;
@@ -113,40 +134,56 @@ impl<'l> Loop<'l> {
 
     fn held(&mut self) -> Result<Taken, TrialError> {
         let (cap, limit) = (self.cap, self.limit);
-        let reading = self.wait()?;
-        let now = weir_node::clock::now();
-        let sample = self.meter.sample(now, reading);
+        let mut reading = self.wait()?;
+        for _ in 1..self.parts() {
+            self.tend()?;
+            reading = self.wait()?;
+        }
+        let sample = self.meter.sample(weir_node::clock::now(), reading);
         let sample = sample.map_err(|fault| TrialError::Node(format!("no sample: {fault}")))?;
         self.tend()?;
         Ok(Taken { sample, cap, limit, reason: None })
     }
 
-    /// Does what an active instance says for `count` periods. A period without a sample is not
-    /// among those that come back; the instance counts it.
+    /// Does what an active instance says for `count` samples. What it decides by are its own; those
+    /// that come back are taken beside it, all alike, however often it decides. One that is none is
+    /// not among them.
     pub(crate) fn follow(
         &mut self,
         instance: &mut Instance,
         count: usize,
     ) -> Result<Vec<Taken>, TrialError> {
         let _urgent = urgent()?;
-        let mut taken = Vec::new();
+        let mut taken = Vec::with_capacity(count);
         for _ in 0..count {
-            let (cap, limit) = (self.cap, self.limit);
-            let reading = self.wait()?;
-            let now = weir_node::clock::now();
-            let before = instance.status().samples;
-            let command = instance.read(now, Some(reading));
-            self.obey(instance, command)?;
-            let status = instance.status();
-            if let (Some(sample), true) = (status.sample, status.samples > before) {
-                let reason = instance.log().last().and_then(|decision| match decision.event {
-                    Event::Sampled { action, .. } => Some(action.reason),
-                    _ => None,
-                });
-                taken.push(Taken { sample, cap, limit, reason });
+            let (limit, mut caps_ppm) = (self.limit, 0);
+            let mut last = None;
+            for _ in 0..self.parts() {
+                caps_ppm += u64::from(self.cap.as_ppm());
+                last = Some(self.decided(instance)?);
+            }
+            let Some((reading, reason)) = last else { continue };
+            if let Ok(sample) = self.meter.sample(weir_node::clock::now(), reading) {
+                let cap = u32::try_from(caps_ppm / self.parts()).unwrap_or(u32::MAX);
+                taken.push(Taken { sample, cap: CpuShare::from_ppm(cap), limit, reason });
             }
         }
         Ok(taken)
+    }
+
+    /// One period of it.
+    fn decided(
+        &mut self,
+        instance: &mut Instance,
+    ) -> Result<(Reading, Option<Reason>), TrialError> {
+        let reading = self.wait()?;
+        let command = instance.read(weir_node::clock::now(), Some(reading));
+        self.obey(instance, command)?;
+        let reason = instance.log().last().and_then(|decision| match decision.event {
+            Event::Sampled { action, .. } => Some(action.reason),
+            _ => None,
+        });
+        Ok((reading, reason))
     }
 
     /// Does what an instance commands, and tells it what came of that.

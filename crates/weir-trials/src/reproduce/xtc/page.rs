@@ -374,10 +374,11 @@ In Figures 5 to 14, where the lab and not a node holds the router, the limit is 
 flow of 100 kp/s nearly filled its router; here *the flow* is seven tenths of what the router
 forwards of a flood, TCP through one router is half of what gets through where it is greedy, and
 set-points are in percent of what the router forwards of the load with its largest cap. Samples are
-a second, as there; runs are 60 s in place of 120 s, of which the first 10 s are not judged; 8 and
-3 s with `--quick`. Where six or two routers are held, a running node holds them
-through its API with samples of 100 ms, by Weir's controllers alone; so do three nodes with a router
-each for Figure 20. Figures 1, 2 and 19 are drawings.
+a second, as there; of **Weir, cap alone** too, which decides ten times in each. Runs are 60 s in
+place of 120 s, of which the first 10 s are not judged; 8 and 3 s with `--quick`. Where
+six or two routers are held, a running node holds them through its API with samples of 100 ms, by
+Weir's controllers alone; so do three nodes with a router each for Figure 20. Figures 1, 2 and 19
+are drawings.
 
 This page is generated: `weir reproduce xtc all`, then `weir reproduce xtc report`.
 ";

@@ -105,17 +105,19 @@ impl Sweep {
         quick: bool,
     ) -> Result<Held, TrialError> {
         let [settle, judged] = samples(quick);
-        let controller = known.controller(run.contender, run.set_point)?;
         let mut on = Loop::begin(lab, 0)?;
+        on.decide_every(run.contender.period())?;
+        let controller = known.controller(run.contender, on.range()?, run.set_point)?;
         let mut held = hold(&mut on, controller, run.set_point, settle + judged)?;
         held.drain(..settle.min(held.len()));
         let mut disturbed = Vec::new();
         if self.disturbed {
             let assigned = held.last().map_or(CpuShare::ZERO, |one| one.cap);
-            let controller = known.controller(run.contender, run.set_point)?;
             let share = part(assigned, DISTURBANCE_PERCENT);
             let _disturbance = Disturbance::of(lab, 0, share)?;
             let mut on = Loop::begin(lab, 0)?;
+            on.decide_every(run.contender.period())?;
+            let controller = known.controller(run.contender, on.range()?, run.set_point)?;
             disturbed = hold(&mut on, controller, run.set_point, settle + judged)?;
             disturbed.drain(..settle.min(disturbed.len()));
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One router of each kind that is held while something takes 15 % of the CPU time that it was
-//! assigned when that began (row 4): of a process router a process under the same cap, of a
-//! namespace router rules that the kernel looks through for each packet.
+//! assigned in the ten seconds before (row 4): of a process router a process under the same cap, of
+//! a namespace router rules that the kernel looks through for each packet.
 //!
 //! By the cap alone, with samples of a second, beside Fixed Cap: the cap under which Weir's
 //! controller held the set-point just before, and no feedback. Combined, by a running node, with
@@ -14,7 +14,7 @@
 //! that part of any cap is lost to it; in CPU time by what was assigned where the rate is held.
 
 use weir_api::xtc::DecisionView;
-use weir_control::{Controller, FeedForward, FeedForwardConfig, FixedCap, FixedMap, Reason};
+use weir_control::{Controller, FixedCap, FixedMap, Reason};
 use weir_host::process::Identity;
 use weir_result::{Bound, Rule, Series};
 use weir_units::{CpuShare, Nanos, PacketRate};
@@ -24,7 +24,8 @@ use super::combined::{self, SAMPLES, beyond_one};
 use super::figures::{self, Judge};
 use super::held::{Bench, Held, MEAN_OF, SETTLE};
 use crate::routers::{
-    Crossed, Disturbance, HeldLab, Kind, Loop, RouterLab, RuleList, SAMPLING, Taken, capacity,
+    Contender, Crossed, Disturbance, HeldLab, Kind, Loop, RouterLab, RuleList, SAMPLING, Taken,
+    cap_alone, capacity, hold,
 };
 use crate::{Trial, TrialError, clock};
 
@@ -97,19 +98,28 @@ impl Disturber {
         })
     }
 
-    /// Learns what a rule costs, by samples that `take` takes, all under the same cap and load.
+    /// Learns what a rule costs, by samples that `take` takes, all under the same cap and load: of
+    /// about as many as will be needed, since the first ones cost more than those after them; with
+    /// and without in turn, since what a packet costs drifts.
     fn calibrate(
         &mut self,
         mut take: impl FnMut() -> Result<Vec<Taken>, TrialError>,
     ) -> Result<(), TrialError> {
-        if let Self::Rules { list, each_ns } = self {
-            let without = cost_ns(&take()?);
-            list.set(RULES_TRIED)?;
-            let with = cost_ns(&take()?);
-            list.set(0)?;
-            *each_ns = (with - without) / f64::from(RULES_TRIED);
+        let Self::Rules { list, each_ns } = self else { return Ok(()) };
+        let mut rules = RULES_TRIED;
+        for rounds in ROUNDS {
+            let (mut without, mut with) = (Vec::new(), Vec::new());
+            for _ in 0..rounds {
+                list.set(0)?;
+                without.extend(take()?);
+                list.set(rules)?;
+                with.extend(take()?);
+            }
+            let plain_ns = cost_ns(&without);
+            *each_ns = (cost_ns(&with) - plain_ns) / f64::from(rules);
+            rules = rules_worth(plain_ns * lost_of(WORTH), *each_ns)?;
         }
-        Ok(())
+        list.set(0)
     }
 
     /// Begins: as a process that uses its part of what is assigned, or as so much more CPU time for
@@ -147,26 +157,38 @@ fn run_alone(bench: &Bench, points: &[u64]) -> Result<Vec<Pair>, TrialError> {
     let (seen, _) = offered.beside(&mut lab, |lab| {
         let capacity = capacity(lab)?;
         let mut on = Loop::begin(lab, 0)?;
-        disturber.calibrate(|| on.hold(CALIBRATION_CAP, SETTLE))?;
-        let pair = |percent: &u64| {
-            let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
-            let (range, start) = (on.range()?, on.range()?.most());
-            let weir = FeedForward::new(FeedForwardConfig::new(range), set_point, start);
-            let mut run = |name: &'static str, controller: Box<dyn Controller + Send>| {
-                let held = |taken| Held { controller: name, percent: *percent, set_point, taken };
-                let (before, after, worth) =
-                    disturbed(&mut on, &mut disturber, controller, set_point)?;
-                Ok::<_, TrialError>(Alone { before: held(before), after: held(after), worth })
-            };
-            let weir = run("weir", Box::new(weir))?;
-            let map = FixedMap::new(vec![(set_point, mean_cap(weir.before.judged()))]);
-            let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
-            let fixed = run("fixed", Box::new(FixedCap::new(map, range, set_point)))?;
-            Ok(Pair { percent: *percent, weir, fixed })
-        };
+        let pair = |percent: &u64| pair(&mut on, &mut disturber, bench, *percent, capacity);
         points.iter().map(pair).collect()
     })?;
     Ok(seen)
+}
+
+fn pair(
+    on: &mut Loop<'_>,
+    disturber: &mut Disturber,
+    bench: &Bench,
+    percent: u64,
+    capacity: PacketRate,
+) -> Result<Pair, TrialError> {
+    let set_point = part(capacity, percent);
+    let run = |on: &mut Loop<'_>, disturber: &mut Disturber, name, controller| {
+        let held = |taken| Held { controller: name, percent, set_point, taken };
+        let (before, after, worth) = disturbed(on, disturber, controller, set_point)?;
+        Ok::<_, TrialError>(Alone { before: held(before), after: held(after), worth })
+    };
+    on.decide_every(Contender::FeedForward.period())?;
+    // What a rule costs is another under another cap.
+    let weir = cap_alone(on.range()?, set_point);
+    let cap = mean_cap(last(&hold(on, weir, set_point, SETTLE + MEAN_OF)?));
+    disturber.calibrate(|| on.hold(cap, SETTLE))?;
+    let weir = cap_alone(on.range()?, set_point);
+    let weir = run(on, disturber, "weir", weir)?;
+    let map = FixedMap::new(vec![(set_point, mean_cap(weir.before.judged()))]);
+    let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
+    on.decide_every(bench.plan.sampling)?;
+    let fixed = Box::new(FixedCap::new(map, on.range()?, set_point));
+    let fixed = run(on, disturber, "fixed", fixed)?;
+    Ok(Pair { percent, weir, fixed })
 }
 
 /// Samples under a controller before a disturbance and from its beginning on; what it was worth.
@@ -181,7 +203,7 @@ fn disturbed(
     on.activate(&mut instance, set_point)?;
     let before = on.follow(&mut instance, SETTLE + MEAN_OF)?;
     let plain_ns = cost_ns(last(&before));
-    let assigned = on.cap();
+    let assigned = mean_cap(last(&before));
     disturber.begin(assigned, plain_ns * lost_of(WORTH))?;
     let after = on.follow(&mut instance, SETTLE + MEAN_OF)?;
     let worth = match disturber.end()? {
@@ -203,6 +225,8 @@ fn run_combined(bench: &Bench) -> Result<[Stage; 2], TrialError> {
         let roomy = stage(lab, &mut disturber, ROOMY_PERCENT, roomy)?;
         lab.bound(0, CpuShare::from_ppm(used(&all).as_ppm() / 2))?;
         let capacity = combined::capacity(lab)?;
+        // What a rule costs is another under another cap.
+        disturber.calibrate(|| lab.watch(0, SAMPLES))?;
         let tight = part(capacity, TIGHT_PERCENT);
         let tight = stage(lab, &mut disturber, TIGHT_PERCENT, tight)?;
         Ok([roomy, tight])
@@ -445,8 +469,8 @@ const SHORT_LEAST: f64 = 30.0;
 
 /// About as much as a packet costs without.
 const RULES_TRIED: u32 = 200;
-/// Binding, under any load of the row.
-const CALIBRATION_CAP: CpuShare = CpuShare::from_percent(30);
+/// Pairs of measurements, of the rules that are tried first and of those that will be needed.
+const ROUNDS: [u32; 2] = [1, 3];
 
 #[cfg(test)]
 mod tests {

@@ -4,17 +4,19 @@
 //!
 //! Capacity is what the router forwards with its largest cap under the same load. Each set-point
 //! begins anew from that cap, with a controller that knows nothing of the router but its training,
-//! if it needs one. Half of what gets through is offered, TCP over [`CONNECTIONS`] connections.
+//! if it needs one. Judged are samples of a second, in which the text's controllers decide once and
+//! Weir's ten times; what it is worth where it decides once is shown beside that. Half of what gets
+//! through is offered, TCP over [`CONNECTIONS`] connections.
 
-use weir_control::{FeedForward, FeedForwardConfig, relative_rmse};
+use weir_control::relative_rmse;
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{Nanos, PacketRate};
 
 use super::Row;
 use super::figures;
 use crate::routers::{
-    Contender, Crossed, Kind, Known, LeastCap, Load, Loop, MTU_TCP, Plan, Probed, RouterLab, Taken,
-    Traffic, Way, capacity, hold, probing,
+    Contender, Crossed, Kind, Known, LeastCap, Load, Loop, MTU_TCP, PERIOD_TEXT, Plan, Probed,
+    RouterLab, Taken, Traffic, Way, cap_alone, capacity, hold, probing,
 };
 use crate::{Trial, TrialError};
 
@@ -108,8 +110,9 @@ impl Bench {
             let mut held = Vec::new();
             for percent in points {
                 let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
-                for (controller, contender) in CONTROLLERS {
-                    let made = known.controller(contender, set_point)?;
+                for (controller, contender, period) in CONTROLLERS {
+                    on.decide_every(period)?;
+                    let made = known.controller(contender, on.range()?, set_point)?;
                     let taken = hold(&mut on, made, set_point, SETTLE + MEAN_OF)?;
                     held.push(Held { controller, percent: *percent, set_point, taken });
                 }
@@ -130,9 +133,8 @@ impl Bench {
                 let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
                 let (_, probed) = probing(lab, 0, Way::Own, |lab| {
                     let mut on = Loop::begin(lab, 0)?;
-                    let (range, start) = (on.range()?, on.range()?.most());
-                    let config = FeedForwardConfig::new(range);
-                    let controller = Box::new(FeedForward::new(config, set_point, start));
+                    on.decide_every(Contender::FeedForward.period())?;
+                    let controller = cap_alone(on.range()?, set_point);
                     hold(&mut on, controller, set_point, SETTLE + MEAN_OF)
                 })?;
                 seen.push((*percent, probed));
@@ -155,7 +157,7 @@ fn judge_alone(
         Kind::Process => 0.05,
         Kind::Namespace => 0.1,
     };
-    for (controller, _) in CONTROLLERS {
+    for (controller, ..) in CONTROLLERS {
         let mine = || seen.held.iter().filter(|held| held.controller == controller);
         let of = |value: &dyn Fn(&Held) -> f64| mine().map(value).collect::<Vec<f64>>();
         let errors = of(&|held| (held.mean() / held.wanted() - 1.0).abs());
@@ -182,7 +184,7 @@ fn judge_alone(
     let settled = [id("weir/settled")];
     claim("settling", "samples until settled", Rule::Max, Bound::at_most(5.0), &settled)?;
     let both = [id("weir/rmse"), id("fixed/rmse")];
-    let text = "relative RMSE, Weir's : Fixed Cap's";
+    let text = "relative RMSE, Weir's, which decides every 100 ms : Fixed Cap's";
     claim("rmse", text, Rule::GreatestRatio, Bound::at_most(1.2), &both)
 }
 
@@ -229,11 +231,13 @@ impl Held {
     }
 }
 
-const CONTROLLERS: [(&str, Contender); 4] = [
-    ("weir", Contender::FeedForward),
-    ("pi", Contender::Pi(LeastCap::DEFAULT)),
-    ("dead-beat", Contender::DeadBeat(LeastCap::DEFAULT)),
-    ("fixed", Contender::Fixed),
+/// Weir's is beside itself, too: deciding as rarely as the text's.
+const CONTROLLERS: [(&str, Contender, Nanos); 5] = [
+    ("weir", Contender::FeedForward, Contender::FeedForward.period()),
+    ("weir-each-second", Contender::FeedForward, PERIOD_TEXT),
+    ("pi", Contender::Pi(LeastCap::DEFAULT), PERIOD_TEXT),
+    ("dead-beat", Contender::DeadBeat(LeastCap::DEFAULT), PERIOD_TEXT),
+    ("fixed", Contender::Fixed, PERIOD_TEXT),
 ];
 
 /// Enough that some are always ready to send, whatever the others lost.
