@@ -431,7 +431,8 @@ fn a_second_signal_after_a_while_ends_the_process() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().ends_with("ready")));
-    let signalled = || pair::run("kill", &["-s", "TERM", &child.id().to_string()]).0;
+    let pid = child.id().to_string();
+    let signalled = || pair::run("kill", &["-s", "TERM", &pid]).0;
     assert!(signalled() && signalled());
     std::thread::sleep(Duration::from_millis(1_200));
     assert!(child.try_wait().unwrap().is_none(), "two at once are one");

@@ -16,6 +16,7 @@
 use weir_api::xtc::DecisionView;
 use weir_control::{Controller, FixedCap, FixedMap, Reason};
 use weir_host::process::Identity;
+use weir_policy::ControllerKind;
 use weir_result::{Bound, Rule, Series};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -98,28 +99,30 @@ impl Disturber {
         })
     }
 
-    /// Learns what a rule costs, by samples that `take` takes, all under the same cap and load: of
-    /// about as many as will be needed, since the first ones cost more than those after them; with
-    /// and without in turn, since what a packet costs drifts.
+    /// Learns what a rule costs, by samples that `take` takes, all under the same load: of as many
+    /// as will be needed, since the first ones cost more than those after them, by what is known
+    /// already if anything is; with and without in turn, since what a packet costs drifts.
     fn calibrate(
         &mut self,
         mut take: impl FnMut() -> Result<Vec<Taken>, TrialError>,
     ) -> Result<(), TrialError> {
         let Self::Rules { list, each_ns } = self else { return Ok(()) };
-        let mut rules = RULES_TRIED;
-        for rounds in ROUNDS {
-            let (mut without, mut with) = (Vec::new(), Vec::new());
+        let known = *each_ns > 0.0;
+        for rounds in ROUNDS.into_iter().skip(usize::from(known)) {
+            let (mut without, mut with) = (take()?, Vec::new());
+            let rules = match *each_ns > 0.0 {
+                true => rules_worth(cost_ns(&without) * lost_of(WORTH), *each_ns)?,
+                false => RULES_TRIED,
+            };
             for _ in 0..rounds {
-                list.set(0)?;
-                without.extend(take()?);
                 list.set(rules)?;
                 with.extend(take()?);
+                list.set(0)?;
+                without.extend(take()?);
             }
-            let plain_ns = cost_ns(&without);
-            *each_ns = (cost_ns(&with) - plain_ns) / f64::from(rules);
-            rules = rules_worth(plain_ns * lost_of(WORTH), *each_ns)?;
+            *each_ns = (cost_ns(&with) - cost_ns(&without)) / f64::from(rules);
         }
-        list.set(0)
+        Ok(())
     }
 
     /// Begins: as a process that uses its part of what is assigned, or as so much more CPU time for
@@ -225,8 +228,6 @@ fn run_combined(bench: &Bench) -> Result<[Stage; 2], TrialError> {
         let roomy = stage(lab, &mut disturber, ROOMY_PERCENT, roomy)?;
         lab.bound(0, CpuShare::from_ppm(used(&all).as_ppm() / 2))?;
         let capacity = combined::capacity(lab)?;
-        // What a rule costs is another under another cap.
-        disturber.calibrate(|| lab.watch(0, SAMPLES))?;
         let tight = part(capacity, TIGHT_PERCENT);
         let tight = stage(lab, &mut disturber, TIGHT_PERCENT, tight)?;
         Ok([roomy, tight])
@@ -241,6 +242,11 @@ fn stage(
     set_point: PacketRate,
 ) -> Result<Stage, TrialError> {
     lab.hold(0, set_point)?;
+    lab.watch(0, combined::SETTLE)?;
+    disturber.calibrate(|| lab.watch(0, SAMPLES))?;
+    // Anew, so that the ceiling knows nothing of that.
+    lab.hold_by(0, ControllerKind::FeedForward, set_point)?;
+    lab.hold_by(0, ControllerKind::Combined, set_point)?;
     lab.watch(0, combined::SETTLE)?;
     let before = lab.watch(0, SAMPLES)?;
     let none = || TrialError::Node("the node holds the router by no cap".to_owned());
@@ -470,7 +476,7 @@ const SHORT_LEAST: f64 = 30.0;
 /// About as much as a packet costs without.
 const RULES_TRIED: u32 = 200;
 /// Pairs of measurements, of the rules that are tried first and of those that will be needed.
-const ROUNDS: [u32; 2] = [1, 3];
+const ROUNDS: [u32; 2] = [1, 5];
 
 #[cfg(test)]
 mod tests {
