@@ -183,7 +183,7 @@ fn interfaces_have_the_names_of_their_devices() {
 struct Xen {
     run: &'static str,
     cap: Mutex<u32>,
-    asked: Mutex<Vec<String>>,
+    asked: Mutex<Vec<Command>>,
     gone: Mutex<bool>,
 }
 
@@ -196,7 +196,7 @@ impl Xen {
 impl Platform for Xen {
     fn run(&self, command: &Command) -> Result<String, RunError> {
         let line = command.to_string();
-        self.asked.lock().unwrap().push(line.clone());
+        self.asked.lock().unwrap().push(command.clone());
         let fail = |file: &str| {
             let (stderr, status) = recorded(self.run, file);
             let status = format!("exit status: {status}");
@@ -242,9 +242,13 @@ fn a_guest_is_capped_in_whole_percents_and_has_its_own_cap_back() {
         let set = cap.set(CpuShare::from_ppm(416_000)).unwrap();
         assert_eq!(set, CpuShare::from_percent(42));
         let last = xen.asked.lock().unwrap().last().unwrap().clone();
-        assert_eq!(last, format!("xl {word} -d fc1 -c 42"));
+        assert_eq!(last.to_string(), format!("xl {word} -d fc1 -c 42"));
         assert_eq!(cap.set(CpuShare::MAX).unwrap(), CpuShare::ONE, "one virtual processor");
         cap.release().unwrap();
+        let last = xen.asked.lock().unwrap().last().unwrap().clone();
+        // Longer than the others: with busy guests one such call took more than two seconds.
+        let patient = Command::line(&format!("xl {word} -d fc1 -c 0"));
+        assert_eq!(last, patient.limit(Duration::from_secs(10)));
         assert_eq!(cap.in_force().unwrap(), None);
         journal.undo_all(&*xen).unwrap();
         assert_eq!(*xen.cap.lock().unwrap(), 25);

@@ -144,7 +144,7 @@ impl Actuator for XlCap {
     }
 
     fn release(&mut self) -> Result<(), CapError> {
-        match self.run(&self.command(0)) {
+        match self.run(&self.command(0).limit(UNDO_LIMIT)) {
             Err(CapError::Gone { .. }) => Ok(()),
             other => other.map(drop),
         }
@@ -186,8 +186,9 @@ fn check_name(name: &str) -> Result<(), HostError> {
 /// What a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What the call may take that gives the cap back: it must not stay in force, and on a host whose
-/// guests are busy one call took more than two seconds. Who waits for it samples nobody meanwhile.
+/// What a call may take that lifts a cap or gives the old one back: a cap must not stay in force,
+/// and on a host whose guests are busy one call took more than two seconds. Who waits for it
+/// samples nobody meanwhile.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 /// Xen takes longer ones; a device name that holds one is 15.
