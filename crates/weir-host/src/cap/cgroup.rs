@@ -18,7 +18,7 @@ use weir_control::CapRange;
 use weir_units::{CpuShare, Nanos};
 
 use super::actuator::{Actuator, CapError};
-use super::quota::{Quota, QuotaShape};
+use super::quota::{QUOTA_US_MIN, Quota, QuotaShape};
 use crate::error::HostError;
 use crate::host::Change;
 use crate::journal::Journal;
@@ -179,21 +179,23 @@ pub struct CgroupCap {
     group: PathBuf,
     version: Version,
     shape: QuotaShape,
-    /// Whether the group's weight follows its cap.
-    weighs: bool,
+    /// Whether the group is Weir's own: its weight follows its cap, and what it leaves over of a
+    /// period serves the next.
+    owned: bool,
 }
 
 impl CgroupCap {
     /// Of a group whose weight is its owner's.
     #[must_use]
     pub const fn new(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
-        Self { group, version, shape, weighs: false }
+        Self { group, version, shape, owned: false }
     }
 
-    /// Of a group that Weir made, with a [`weight`] that follows its cap: it goes away as a whole.
+    /// Of a group that Weir made, with a [`weight`] that follows its cap, and up to
+    /// [`BURST_US`] more in a period after one that left as much over: it goes away as a whole.
     #[must_use]
     pub const fn own(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
-        Self { group, version, shape, weighs: true }
+        Self { group, version, shape, owned: true }
     }
 
     /// Stands for caps by quotas of another shape from the next one on, as where the router is
@@ -243,9 +245,20 @@ impl CgroupCap {
             Version::V1 => WEIGHT_V1,
             Version::V2 => WEIGHT_V2,
         };
-        match self.weighs {
+        match self.owned {
             true => self.write(name, &weight(self.version, cap).to_string()),
             false => Ok(()),
+        }
+    }
+
+    fn carry_over(&self) {
+        let name = match self.version {
+            Version::V1 => BURST_V1,
+            Version::V2 => BURST_V2,
+        };
+        if self.owned {
+            // Linux before 5.14 has no such file, and the cap holds without it.
+            let _absent = self.write(name, &BURST_US.to_string());
         }
     }
 
@@ -320,6 +333,7 @@ impl Actuator for CgroupCap {
         let quota = self.shape.of(cap);
         // Without a cap that fits it the weight is no promise; the other way round it is a cap.
         self.weigh(quota.share())?;
+        self.carry_over();
         match self.version {
             Version::V1 => self.write_v1(quota)?,
             Version::V2 => {
@@ -473,6 +487,8 @@ fn no_cap(path: &Path, text: &str) -> CapError {
 const MAX_V2: &str = "cpu.max";
 const QUOTA_V1: &str = "cpu.cfs_quota_us";
 const PERIOD_V1: &str = "cpu.cfs_period_us";
+const BURST_V2: &str = "cpu.max.burst";
+const BURST_V1: &str = "cpu.cfs_burst_us";
 const WEIGHT_V1: &str = "cpu.shares";
 const WEIGHT_V2: &str = "cpu.weight";
 /// The cap whose weight is the kernel's own: ten of them fill a processor.
@@ -488,6 +504,14 @@ const DEFAULTS_V2: [(&str, &str); 5] = [
     ("cpu.uclamp.max", "max"),
 ];
 const PROCESSES: &str = "cgroup.procs";
+
+/// What a group of Weir's own may use in a period beyond its quota, of what it left over before, in
+/// microseconds: the least quota, since the kernel takes none above the quota. A router under a
+/// ceiling is late by a whole period whenever a single one falls short. Who uses all of his quota
+/// leaves nothing over.
+///
+/// Source: Linux, Documentation/scheduler/sched-bwc.rst, section Burst feature.
+pub const BURST_US: u64 = QUOTA_US_MIN;
 
 /// Control groups are folders: 255 bytes, with room for what is put around the name.
 pub const NAME_LEN_MAX: usize = 200;

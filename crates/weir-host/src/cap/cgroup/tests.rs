@@ -105,6 +105,30 @@ fn a_cap_of_version_1_is_two_files_and_a_weight() {
     assert_eq!([fake.read("cpu.cfs_quota_us"), fake.read("cpu.shares")], ["-1", "1024"]);
 }
 
+/// Goal: what a period of Weir's own group leaves over serves the next; a kernel that cannot do
+/// that has the cap all the same (the test above), and another's group is left as it is.
+#[test]
+fn only_a_group_of_weirs_own_carries_over() {
+    for (version, quota, burst) in [
+        (Version::V1, "cpu.cfs_quota_us", "cpu.cfs_burst_us"),
+        (Version::V2, "cpu.max", "cpu.max.burst"),
+    ] {
+        let files = [
+            (quota, "-1 100000\n"),
+            ("cpu.cfs_period_us", "100000\n"),
+            ("cpu.shares", "1024\n"),
+            ("cpu.weight", "100\n"),
+            (burst, "0\n"),
+        ];
+        let fake = Fake::new(&format!("burst-{version:?}"), &files);
+        fake.cap(version).set(CpuShare::ONE).unwrap();
+        assert_eq!(fake.read(burst), "0\n");
+        let mut own = CgroupCap::own(fake.0.clone(), version, shape());
+        own.set(CpuShare::from_percent(1)).unwrap();
+        assert_eq!(fake.read(burst), "1000");
+    }
+}
+
 #[test]
 fn a_group_of_version_2_has_its_weight_in_one_file() {
     let fake = Fake::new("weight", &[("cpu.max", "max 100000\n"), ("cpu.weight", "100\n")]);
