@@ -251,7 +251,7 @@ fn a_limit_that_cannot_be_said_is_a_failure_of_its_router() {
 #[test]
 fn a_limit_holds_though_its_cap_is_refused() {
     let mut node = Node::new();
-    node.run(10);
+    node.run(20);
     let cap = node.sim("a", |sim| sim.cap);
     node.sim("a", |sim| sim.refuses = true);
     for kpps in [80, 40] {
