@@ -174,7 +174,8 @@ pub struct XtcChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub set_point_pps: Option<u64>,
-    /// `active`, `paused` (the last cap stays) or `off` (neither cap nor limit).
+    /// `active`, `paused` (the cap that its rate needed at last stays) or `off` (neither cap nor
+    /// limit).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// `combined`, `feed-forward`, `pi`, `dead-beat`, `self-tuning` or `fixed`.

@@ -7,8 +7,8 @@
 //! [`QUIET_GAIN`], so that the latest count most: the first one after a change still has a part of
 //! the time before it in it. A change is what a two-sided CUSUM of the surprises says (E. S. Page,
 //! "Continuous Inspection Schemes", Biometrika 41, 1954): two large surprises, or many small ones
-//! on the same side. One alone is a pause of the machine, and its like on the other side comes
-//! next.
+//! on the same side, the latest two of which are both beyond what is usual. One alone is a pause of
+//! the machine, and its like on the other side comes next, or nothing.
 
 use crate::number::float;
 
@@ -100,9 +100,10 @@ impl Cost {
         self.above = (self.above + relative - CUSUM_SLACK).max(0.0);
         self.below = (self.below - relative - CUSUM_SLACK).max(0.0);
         let before = core::mem::replace(&mut self.before, relative);
-        let side = if self.above > CUSUM_ALARM && before > 0.0 {
+        let both_beyond = |side: f64| side * relative > CUSUM_SLACK && side * before > CUSUM_SLACK;
+        let side = if self.above > CUSUM_ALARM && both_beyond(1.0) {
             1.0
-        } else if self.below > CUSUM_ALARM && before < 0.0 {
+        } else if self.below > CUSUM_ALARM && both_beyond(-1.0) {
             -1.0
         } else {
             0.0
@@ -149,7 +150,7 @@ const DEVIATION_PER_MEAN: f64 = 1.2533;
 const CLIPPED_AT: f64 = 4.0;
 /// In deviations: sees lasting shifts of one deviation and more.
 const CUSUM_SLACK: f64 = 0.5;
-/// In deviations: a false alarm some 170 samples apart.
+/// In deviations: a false alarm 170 samples apart and more, since two in a row are needed, too.
 const CUSUM_ALARM: f64 = 4.0;
 /// In deviations: what one surprise counts at most, so that it does not outlast its opposite.
 const ALONE_MOST: f64 = 4.0;
@@ -233,6 +234,9 @@ mod tests {
                 let age = cost.age;
                 cost.learn(None, size);
                 assert_eq!(cost.age, age + 1, "{size} after {residue}");
+                let mut alone = cost.clone();
+                alone.learn(None, alone.effective());
+                assert_eq!(alone.age, age + 2, "{size} and nothing after {residue}");
                 cost.learn(None, -size);
                 assert_eq!(cost.age, age + 2, "{size} and back after {residue}");
             }

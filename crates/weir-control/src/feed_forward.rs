@@ -57,7 +57,7 @@ pub struct FeedForward {
     carry: f64,
     /// Packets that the next sample is to make good; below zero, that it is to spare.
     owed: f64,
-    /// How long the latest sample was, which the next one will be too.
+    /// How long a sample usually is. One that is late is followed by a short one.
     span_s: f64,
     /// Whether the next sample is the first at this set-point: what it has of the rate before is no
     /// debt.
@@ -92,8 +92,10 @@ impl FeedForward {
         let recent = (1.0 - seconds / OWED_S).max(0.0);
         let first = core::mem::replace(&mut self.first, false);
         let counts = bound && !first && sample.cpu.is_some();
-        self.owed = if counts { lacks * recent } else { 0.0 };
-        self.span_s = seconds;
+        let most = float(self.set_point.as_pps()) * OWED_MOST_S;
+        self.owed = if counts { (lacks * recent).clamp(-most, most) } else { 0.0 };
+        let gain = if first { 1.0 } else { SPAN_GAIN };
+        self.span_s += gain * (seconds - self.span_s);
     }
 
     /// Packets a second, of the next sample.
@@ -197,11 +199,11 @@ impl Controller for FeedForward {
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
         let (old, new) = (float(self.set_point.as_pps()), float(set_point.as_pps()));
         self.set_point = set_point;
-        self.forgive();
-        if (new - old).abs() > SAME_POINT * old
-            && let Some(cost) = &mut self.cost
-        {
-            cost.restart();
+        if (new - old).abs() > SAME_POINT * old {
+            self.forgive();
+            if let Some(cost) = &mut self.cost {
+                cost.restart();
+            }
         }
         self.aim(now, Reason::FeedForward)
     }
@@ -217,7 +219,8 @@ impl Controller for FeedForward {
         if same && self.cost.is_some() {
             return;
         }
-        if let Some(sample) = sample.filter(|sample| sample.packets > 0) {
+        let tells = |sample: &&Sample| sample.packets > 0 && sample.span > Nanos::ZERO;
+        if let Some(sample) = sample.filter(tells) {
             self.cost = None;
             self.learn(sample);
             self.forgive();
@@ -237,6 +240,11 @@ impl Controller for FeedForward {
 
 /// The second whose mean is held.
 const OWED_S: f64 = 1.0;
+/// As long as nothing at all was forwarded, at most: what lacks longer, as under the largest cap,
+/// would be too much afterwards.
+const OWED_MOST_S: f64 = 0.1;
+/// Of samples that are a period apart the latest four say how long one usually is.
+const SPAN_GAIN: f64 = 0.25;
 /// Of the set-point: a rate of up to 1.5 times, and down to half, is still one that caps near this
 /// one tell of; what is beyond it waits for the sample after.
 const MADE_GOOD_MOST: f64 = 0.5;
@@ -332,8 +340,9 @@ mod tests {
         near(after(100, 1900, None), 0.0);
     }
 
-    /// Goal: a late sample's debt is its packets, not its rate; and what would be more than half of
-    /// the set-point waits.
+    /// Goal: a late sample's debt is its packets, to be made good in a sample that is as long as
+    /// most; what would be more than half of the set-point waits, and another set-point that is
+    /// nearly the same changes nothing of that.
     #[test]
     fn what_is_owed_is_packets() {
         let mut controller = controller(20_000);
@@ -347,12 +356,31 @@ mod tests {
         controller.step(Instant::ZERO, &sample(100, 2000));
         controller.step(Instant::ZERO, &sample(300, 5000));
         assert!((controller.owed - 700.0).abs() < 1e-6, "{}", controller.owed);
+        assert!((controller.to_make_good() - 700.0 / 0.15).abs() < 1e-6, "once late");
         controller.step(Instant::ZERO, &sample(100, 2700));
         assert!(controller.owed.abs() < 1e-6, "{}", controller.owed);
         controller.step(Instant::ZERO, &sample(100, 100));
         assert!((controller.to_make_good() - 10_000.0).abs() < 1e-6);
+        let owed = controller.owed;
+        controller.change_set_point(Instant::ZERO, PacketRate::from_pps(20_100));
+        assert!((controller.owed - owed).abs() < 1e-6);
         let rest = controller.rest(Instant::ZERO).unwrap();
         assert!(controller.owed.abs() < 1e-6 && rest.changed);
+    }
+
+    /// Goal: what cannot be had for long, as under the largest cap, is not too much afterwards.
+    #[test]
+    fn no_debt_winds_up() {
+        for (packets, owed) in [(1000, 2000.0), (6000, -2000.0)] {
+            let mut controller = controller(20_000);
+            for _ in 0..50 {
+                let cpu = Some(Nanos::new(u64::from(controller.cap.as_ppm()) * 100));
+                let span = Nanos::from_millis(100);
+                let sample = Sample { span, packets, offered: None, cpu };
+                controller.step(Instant::ZERO, &sample);
+            }
+            assert!((controller.owed - owed).abs() < 1e-6, "{packets}: {}", controller.owed);
+        }
     }
 
     #[test]

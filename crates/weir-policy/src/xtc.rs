@@ -100,7 +100,7 @@ pub struct Decimal(pub i64);
 pub enum XtcState {
     /// It is.
     Active,
-    /// Its last cap and limit stay as they are.
+    /// The cap that its rate needed at last, and its limit, stay.
     Paused,
     /// It has neither cap nor limit.
     Off,

@@ -9,6 +9,7 @@ use weir_units::{Instant, Nanos, PacketRate};
 
 use super::log::{DecisionLog, Event};
 use super::meter::{Meter, MeterConfig, MeterFault, Reading};
+use super::verb::{InstanceError, Phase, Verb};
 use crate::police::Judgement;
 use crate::{Action, Controller, Estimate, Sample, Settings};
 
@@ -27,38 +28,6 @@ pub struct InstanceConfig {
     pub dry_run: bool,
 }
 
-/// What an instance is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It was not activated, or deactivated: no cap is in force by it.
-    Inactive,
-    /// It holds its set-point.
-    Active,
-    /// Its last cap stays, whatever happens.
-    Paused,
-    /// It is active, but had to take its cap away; it tries again by itself.
-    Released,
-}
-
-/// What its owner may ask of an instance (§8.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// Hold a rate from now on.
-    Activate(PacketRate),
-    /// Hold another rate.
-    SetPoint(PacketRate),
-    /// Leave the cap as it is.
-    Pause,
-    /// Go on from the cap in force.
-    Resume,
-    /// Take the cap away.
-    Deactivate,
-    /// Go on with another controller.
-    Switch(&'static str),
-    /// Be sampled in another period.
-    Period(Nanos),
-}
-
 /// What is to be done now. What came of it is told by [`Instance::outcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -68,25 +37,6 @@ pub enum Command {
     Apply(Settings),
     /// Take cap and limit away.
     Release,
-}
-
-/// What cannot be asked of an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstanceError {
-    /// Not at what it is at.
-    Phase {
-        /// What was asked.
-        verb: Verb,
-        /// What it is at.
-        phase: Phase,
-    },
-    /// A set-point of nothing, or of more than any router of this node forwards.
-    SetPoint {
-        /// The set-point.
-        set_point: PacketRate,
-        /// The bound.
-        most: PacketRate,
-    },
 }
 
 /// How an instance is.
@@ -228,7 +178,7 @@ impl Instance {
     pub fn pause(&mut self, now: Instant) -> Result<Command, InstanceError> {
         self.expect(Verb::Pause, &[Phase::Active])?;
         self.phase = Phase::Paused;
-        let rest = self.controller.rest(now).filter(|_| !self.lost);
+        let rest = self.rest(now, |_, _| true);
         Ok(self.asked(now, Verb::Pause, rest))
     }
 
@@ -259,18 +209,14 @@ impl Instance {
     }
 
     /// Goes on with another controller, from the cap in force and at the same set-point.
-    pub fn switch(&mut self, now: Instant, controller: Box<dyn Controller + Send>) -> Command {
+    pub fn switch(&mut self, now: Instant, controller: Box<dyn Controller + Send>) {
         let set_point = self.controller.set_point();
-        let rest = self.controller.rest(now).filter(|_| self.phase == Phase::Active && !self.lost);
         self.controller = controller;
         if let Some(in_force) = self.in_force {
-            let settings = rest.map_or(in_force, |action| action.settings());
-            // It tells of what was in force meanwhile.
-            let sample = self.sample.filter(|_| settings == in_force);
             self.controller.change_set_point(now, set_point);
-            self.controller.adopt(now, settings, sample.as_ref());
+            self.controller.adopt(now, in_force, self.sample.as_ref());
         }
-        self.asked(now, Verb::Switch(self.controller.name()), rest)
+        self.asked(now, Verb::Switch(self.controller.name()), None);
     }
 
     /// What enforces its cap is gone, and the cap with it: what was in force is set again as soon
@@ -298,6 +244,10 @@ impl Instance {
         self.meter = Meter::new(self.config.meter);
         if self.phase != Phase::Inactive {
             self.begin(now);
+            // What was to be made good in a period of the other length is not.
+            if let Some(in_force) = self.in_force {
+                self.controller.adopt(now, in_force, None);
+            }
         }
         self.asked(now, Verb::Period(period), None);
     }
@@ -447,17 +397,37 @@ impl Instance {
         }
         match self.phase {
             Phase::Active if self.missed >= self.patience() => self.release(now),
-            Phase::Active if self.missed == 1 => self.rest(now),
+            Phase::Active if self.missed == 1 => self.ease(now),
             Phase::Released => self.still_owed(),
             _ => Command::Nothing,
         }
     }
 
     /// Nothing rises by that: what is not known is not met with more.
-    fn rest(&mut self, now: Instant) -> Command {
-        let lower = |action: &Action| self.in_force.is_some_and(|old| action.cap < old.cap);
-        let rest = self.controller.rest(now).filter(lower).filter(|_| !self.lost);
-        rest.map_or(Command::Nothing, |action| self.follow(now, action))
+    fn ease(&mut self, now: Instant) -> Command {
+        let Some(action) = self.rest(now, |new, old| new.cap < old.cap) else {
+            return Command::Nothing;
+        };
+        self.record(now, Event::Eased(action));
+        self.follow(now, action)
+    }
+
+    /// What the controller has instead of a cap that is one sample's alone, where `fits` says so of
+    /// that and the one in force; elsewhere it goes on from the latter. It touches no limit, since
+    /// one that holds no rate yet may have none.
+    fn rest(&mut self, now: Instant, fits: fn(Settings, Settings) -> bool) -> Option<Action> {
+        let (in_force, rest) = (self.in_force?, self.controller.rest(now)?);
+        let settings = rest.settings();
+        if settings.limit != in_force.limit || !fits(settings, in_force) {
+            self.controller.adopt(now, in_force, None);
+            return None;
+        }
+        // Nothing is there to set it on; it comes with what is.
+        if self.lost {
+            self.in_force = Some(settings);
+            return None;
+        }
+        Some(rest)
     }
 
     /// Keeps in mind what could not be undone.
@@ -549,41 +519,3 @@ impl fmt::Debug for Instance {
         f.debug_struct("Instance").field("status", &self.status()).finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inactive => "inactive",
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Released => "released",
-        })
-    }
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Activate(set_point) => write!(f, "activate at {set_point}"),
-            Self::SetPoint(set_point) => write!(f, "set-point {set_point}"),
-            Self::Pause => write!(f, "pause"),
-            Self::Resume => write!(f, "resume"),
-            Self::Deactivate => write!(f, "deactivate"),
-            Self::Switch(name) => write!(f, "switch to {name}"),
-            Self::Period(period) => write!(f, "sample every {period}"),
-        }
-    }
-}
-
-impl fmt::Display for InstanceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Phase { verb, phase } => write!(f, "cannot {verb}: the instance is {phase}"),
-            Self::SetPoint { set_point, most } => {
-                write!(f, "set-point of {set_point}, must be above 0pps and at most {most}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for InstanceError {}

@@ -7,8 +7,8 @@ use core::fmt;
 
 use weir_units::{Instant, PacketRate};
 
-use super::instance::Verb;
 use super::meter::MeterFault;
+use super::verb::Verb;
 use crate::police::Judgement;
 use crate::{Action, Sample};
 
@@ -39,6 +39,8 @@ pub enum Event {
     },
     /// There was no sample; the cap stays.
     NoSample(MeterFault),
+    /// Nor was there any reason to leave the cap at what that sample alone was to make good.
+    Eased(Action),
     /// Its owner asked for something, which led to this action, if to any.
     Asked(Verb, Option<Action>),
     /// Its conduct was judged: another grade of punishment.
@@ -116,6 +118,10 @@ impl fmt::Display for Decision {
                 write_action(f, action)
             }
             Event::NoSample(fault) => write!(f, "{fault}; cap stays"),
+            Event::Eased(action) => {
+                write!(f, "nothing is made good without a sample: ")?;
+                write_action(f, action)
+            }
             Event::Asked(verb, None) => write!(f, "{verb}"),
             Event::Asked(verb, Some(action)) => {
                 write!(f, "{verb}: ")?;

@@ -10,7 +10,9 @@
 mod instance;
 mod log;
 mod meter;
+mod verb;
 
-pub use instance::{Command, Instance, InstanceConfig, InstanceError, Phase, Status, Verb};
+pub use instance::{Command, Instance, InstanceConfig, Status};
 pub use log::{Decision, DecisionLog, Event};
 pub use meter::{Meter, MeterConfig, MeterFault, Reading};
+pub use verb::{InstanceError, Phase, Verb};

@@ -187,6 +187,7 @@ impl From<&Decision> for LogLine {
                 (Some(*sample), Some(*error_pps), Some(*action))
             }
             Event::Asked(_, action) => (None, None, *action),
+            Event::Eased(action) => (None, None, Some(*action)),
             Event::NoSample(_)
             | Event::Judged(_)
             | Event::ActuatorFailed(_)
