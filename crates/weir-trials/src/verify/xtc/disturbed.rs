@@ -8,13 +8,18 @@
 //! samples of 100 ms, twice: with room above the ceiling; and where the largest cap is half of what
 //! the router can use, at 95 % of what it forwards under that, without.
 //!
-//! What a disturbance is worth is made by what is measured before, and measured while it is there.
-//! The process's is the CPU time that it used, by what was assigned. The rules' is what a packet
-//! costs more: as a part of what it costs then where the cap is all that holds the router, since
-//! that part of any cap is lost to it; in CPU time by what was assigned where the rate is held.
+//! What a disturbance is worth is made by what is measured before, and measured again. The
+//! process's is the CPU time that it used, by what was assigned. The rules' is what a packet costs
+//! more: as a part of what it costs then where the cap is all that holds the router, since that
+//! part of any cap is lost to it; in CPU time by what was assigned where the rate is held.
+//!
+//! What a packet costs without any disturbance drifts by a tenth and more from one ten seconds to
+//! the next. So what is compared, Fixed Cap's rates and the costs that tell what rules are worth,
+//! is taken in turns of a second or two, without and with. Weir's controllers meet one that comes
+//! once and stays.
 
 use weir_api::xtc::DecisionView;
-use weir_control::{Controller, FixedCap, FixedMap, Reason};
+use weir_control::{FixedCap, FixedMap, Reason};
 use weir_host::process::Identity;
 use weir_policy::ControllerKind;
 use weir_result::{Bound, Rule, Series};
@@ -59,15 +64,32 @@ pub(super) fn combined<const BENCH: usize>(
 /// Weir's controller and Fixed Cap at one set-point.
 struct Pair {
     percent: u64,
+    set_point: PacketRate,
     weir: Alone,
     fixed: Alone,
 }
 
-/// A controller's samples before a disturbance, and from its beginning on.
+/// A controller's samples without a disturbance and with it, and the means that are judged.
 struct Alone {
-    before: Held,
-    after: Held,
+    name: &'static str,
+    taken: Turns,
+    means: [f64; 2],
     worth: f64,
+}
+
+/// Samples without a disturbance and with it; the part of a processor that a process used.
+struct Turns {
+    without: Vec<Taken>,
+    with: Vec<Taken>,
+    used: Option<f64>,
+}
+
+impl Turns {
+    /// What a packet costs without it, and how much more it costs with it, in nanoseconds.
+    fn costs_ns(&self) -> (f64, f64) {
+        let plain_ns = cost_ns(&self.without);
+        (plain_ns, cost_ns(&self.with) - plain_ns)
+    }
 }
 
 /// The same of a running node, with its decisions on the samples beside the disturbance.
@@ -82,7 +104,7 @@ struct Stage {
 /// What disturbs the first router of a lab.
 enum Disturber {
     Process { router: Identity, namespace: String, running: Option<(Disturbance, u64)> },
-    Rules { list: RuleList, each_ns: f64 },
+    Rules { list: RuleList, rules: u32, each_ns: Option<f64> },
 }
 
 impl Disturber {
@@ -95,39 +117,55 @@ impl Disturber {
                 let router = lab.process(0).ok_or_else(gone)?;
                 Self::Process { router, namespace, running: None }
             }
-            Kind::Namespace => Self::Rules { list: RuleList::empty(&namespace)?, each_ns: 0.0 },
+            Kind::Namespace => {
+                let list = RuleList::empty(&namespace)?;
+                Self::Rules { list, rules: RULES_TRIED, each_ns: None }
+            }
         })
     }
 
-    /// Learns what a rule costs, by samples that `take` takes, all under the same load: of as many
-    /// as will be needed, since the first ones cost more than those after them, by what is known
-    /// already if anything is; with and without in turn, since what a packet costs drifts.
+    /// Learns how many rules make what `added_ns` says by what a packet costs without: by as many
+    /// as are needed, since the first ones cost more than those after them.
     fn calibrate(
         &mut self,
+        added_ns: impl Fn(f64) -> f64,
         mut take: impl FnMut() -> Result<Vec<Taken>, TrialError>,
     ) -> Result<(), TrialError> {
-        let Self::Rules { list, each_ns } = self else { return Ok(()) };
-        let known = *each_ns > 0.0;
-        for rounds in ROUNDS.into_iter().skip(usize::from(known)) {
-            let (mut without, mut with) = (take()?, Vec::new());
-            let rules = match *each_ns > 0.0 {
-                true => rules_worth(cost_ns(&without) * lost_of(WORTH), *each_ns)?,
-                false => RULES_TRIED,
-            };
-            for _ in 0..rounds {
-                list.set(rules)?;
-                with.extend(take()?);
-                list.set(0)?;
-                without.extend(take()?);
-            }
-            *each_ns = (cost_ns(&with) - cost_ns(&without)) / f64::from(rules);
+        let Self::Rules { each_ns, .. } = self else { return Ok(()) };
+        let known = each_ns.is_some();
+        if let (Some(each_ns), Self::Rules { rules, .. }) = (*each_ns, &mut *self) {
+            *rules = rules_worth(added_ns(cost_ns(&take()?)), each_ns)?;
+        }
+        for turns in TURNS_TRIED.into_iter().skip(usize::from(known)) {
+            let (plain_ns, more_ns) = self.in_turn(turns, CpuShare::ZERO, &mut take)?.costs_ns();
+            let Self::Rules { rules, each_ns, .. } = self else { return Ok(()) };
+            let each = more_ns / f64::from(*rules);
+            (*rules, *each_ns) = (rules_worth(added_ns(plain_ns), each)?, Some(each));
         }
         Ok(())
     }
 
-    /// Begins: as a process that uses its part of what is assigned, or as so much more CPU time for
-    /// each packet.
-    fn begin(&mut self, assigned: CpuShare, added_ns: f64) -> Result<(), TrialError> {
+    /// What `take` takes, without it and with it, so many times.
+    fn in_turn(
+        &mut self,
+        turns: u32,
+        assigned: CpuShare,
+        mut take: impl FnMut() -> Result<Vec<Taken>, TrialError>,
+    ) -> Result<Turns, TrialError> {
+        let mut seen = Turns { without: Vec::new(), with: Vec::new(), used: None };
+        for _ in 0..turns {
+            seen.without.extend(take()?);
+            self.begin(assigned)?;
+            seen.with.extend(take()?);
+            if let Some(used) = self.end()? {
+                *seen.used.get_or_insert(0.0) += used / f64::from(turns);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Begins: as a process that uses its part of what is assigned, or as rules.
+    fn begin(&mut self, assigned: CpuShare) -> Result<(), TrialError> {
         match self {
             Self::Process { router, namespace, running } => {
                 let share = CpuShare::from_ppm(assigned.as_ppm() / 100 * WORTH_PERCENT);
@@ -135,7 +173,7 @@ impl Disturber {
                 *running = Some((begun, clock::monotonic_ns()));
                 Ok(())
             }
-            Self::Rules { list, each_ns } => list.set(rules_worth(added_ns, *each_ns)?),
+            Self::Rules { list, rules, .. } => list.set(*rules),
         }
     }
 
@@ -174,46 +212,57 @@ fn pair(
     capacity: PacketRate,
 ) -> Result<Pair, TrialError> {
     let set_point = part(capacity, percent);
-    let run = |on: &mut Loop<'_>, disturber: &mut Disturber, name, controller| {
-        let held = |taken| Held { controller: name, percent, set_point, taken };
-        let (before, after, worth) = disturbed(on, disturber, controller, set_point)?;
-        Ok::<_, TrialError>(Alone { before: held(before), after: held(after), worth })
-    };
     on.decide_every(Contender::FeedForward.period())?;
     // What a rule costs is another under another cap.
     let weir = cap_alone(on.range()?, set_point);
     let cap = mean_cap(last(&hold(on, weir, set_point, SETTLE + MEAN_OF)?));
-    disturber.calibrate(|| on.hold(cap, SETTLE))?;
-    let weir = cap_alone(on.range()?, set_point);
-    let weir = run(on, disturber, "weir", weir)?;
-    let map = FixedMap::new(vec![(set_point, mean_cap(weir.before.judged()))]);
-    let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
-    on.decide_every(bench.plan.sampling)?;
-    let fixed = Box::new(FixedCap::new(map, on.range()?, set_point));
-    let fixed = run(on, disturber, "fixed", fixed)?;
-    Ok(Pair { percent, weir, fixed })
+    disturber.calibrate(|plain_ns| plain_ns * lost_of(WORTH), || on.hold(cap, 1))?;
+    let weir = stepped(on, disturber, set_point)?;
+    let assigned = mean_cap(last(&weir.without));
+    let fixed = fixed(on, disturber, bench, set_point, assigned)?;
+    let (plain_ns, more_ns) = fixed.costs_ns();
+    let part_lost = more_ns / (plain_ns + more_ns).max(f64::MIN_POSITIVE);
+    let worth = |used: Option<f64>| used.map_or(part_lost, |used| used / figures::share(assigned));
+    let means = [&weir.without, &weir.with].map(|taken| mean(last(taken)));
+    let weir = Alone { name: "weir", worth: worth(weir.used), means, taken: weir };
+    let means = [&fixed.without, &fixed.with].map(|taken| mean(taken));
+    let fixed = Alone { name: "fixed", worth: worth(fixed.used), means, taken: fixed };
+    Ok(Pair { percent, set_point, weir, fixed })
 }
 
-/// Samples under a controller before a disturbance and from its beginning on; what it was worth.
-fn disturbed(
+/// Weir's controller, for samples before a disturbance and from its beginning on.
+fn stepped(
     on: &mut Loop<'_>,
     disturber: &mut Disturber,
-    controller: Box<dyn Controller + Send>,
     set_point: PacketRate,
-) -> Result<(Vec<Taken>, Vec<Taken>, f64), TrialError> {
+) -> Result<Turns, TrialError> {
+    let weir = cap_alone(on.range()?, set_point);
     on.free()?;
-    let mut instance = on.instance(controller);
+    let mut instance = on.instance(weir);
     on.activate(&mut instance, set_point)?;
-    let before = on.follow(&mut instance, SETTLE + MEAN_OF)?;
-    let plain_ns = cost_ns(last(&before));
-    let assigned = mean_cap(last(&before));
-    disturber.begin(assigned, plain_ns * lost_of(WORTH))?;
-    let after = on.follow(&mut instance, SETTLE + MEAN_OF)?;
-    let worth = match disturber.end()? {
-        Some(used) => used / figures::share(assigned),
-        None => 1.0 - plain_ns / cost_ns(last(&after)).max(f64::MIN_POSITIVE),
-    };
-    Ok((before, after, worth))
+    let without = on.follow(&mut instance, SETTLE + MEAN_OF)?;
+    disturber.begin(mean_cap(last(&without)))?;
+    let with = on.follow(&mut instance, SETTLE + MEAN_OF)?;
+    Ok(Turns { without, with, used: disturber.end()? })
+}
+
+/// The same under Fixed Cap, which has the cap that Weir's controller had, in turn.
+fn fixed(
+    on: &mut Loop<'_>,
+    disturber: &mut Disturber,
+    bench: &Bench,
+    set_point: PacketRate,
+    assigned: CpuShare,
+) -> Result<Turns, TrialError> {
+    let map = FixedMap::new(vec![(set_point, assigned)]);
+    let map = map.map_err(|error| TrialError::Node(error.to_string()))?;
+    on.decide_every(bench.plan.sampling)?;
+    on.free()?;
+    let controller = FixedCap::new(map, on.range()?, set_point);
+    let mut instance = on.instance(Box::new(controller));
+    on.activate(&mut instance, set_point)?;
+    on.follow(&mut instance, SETTLE)?;
+    disturber.in_turn(TURNS, assigned, || on.follow(&mut instance, TURN_OF))
 }
 
 fn run_combined(bench: &Bench) -> Result<[Stage; 2], TrialError> {
@@ -223,7 +272,6 @@ fn run_combined(bench: &Bench) -> Result<[Stage; 2], TrialError> {
     let (seen, _) = offered.beside(&mut lab, |lab| {
         let capacity = combined::capacity(lab)?;
         let all = lab.watch(0, SAMPLES)?;
-        disturber.calibrate(|| lab.watch(0, SAMPLES))?;
         let roomy = part(capacity, ROOMY_PERCENT);
         let roomy = stage(lab, &mut disturber, ROOMY_PERCENT, roomy)?;
         lab.bound(0, CpuShare::from_ppm(used(&all).as_ppm() / 2))?;
@@ -243,27 +291,45 @@ fn stage(
 ) -> Result<Stage, TrialError> {
     lab.hold(0, set_point)?;
     lab.watch(0, combined::SETTLE)?;
-    disturber.calibrate(|| lab.watch(0, SAMPLES))?;
+    let each_ns = |lab: &HeldLab| {
+        let assigned = assigned(lab)?;
+        let cap_ns = figures::share(assigned) * 1e9;
+        Ok::<_, TrialError>(cap_ns / crate::float(set_point.as_pps()).max(1.0))
+    };
+    let added_ns = each_ns(lab)? * WORTH;
+    disturber.calibrate(|_| added_ns, || second(lab))?;
     // Anew, so that the ceiling knows nothing of that.
     lab.hold_by(0, ControllerKind::FeedForward, set_point)?;
     lab.hold_by(0, ControllerKind::Combined, set_point)?;
     lab.watch(0, combined::SETTLE)?;
     let before = lab.watch(0, SAMPLES)?;
-    let none = || TrialError::Node("the node holds the router by no cap".to_owned());
-    let assigned = CpuShare::from_ppm(lab.status(0)?.cap_ppm.ok_or_else(none)?);
+    let (assigned, each_ns) = (assigned(lab)?, each_ns(lab)?);
     let before_it = lab.log(0, 1)?.last().map_or(0, |decision| decision.number);
-    let cap_ns = figures::share(assigned) * 1e9;
-    let each_ns = cap_ns / crate::float(set_point.as_pps()).max(1.0);
-    disturber.begin(assigned, each_ns * WORTH)?;
+    disturber.begin(assigned)?;
     let taken = lab.watch(0, 2 * SAMPLES)?;
     let mut said = lab.log(0, 2 * SAMPLES)?;
     let worth = match disturber.end()? {
         Some(used) => used / figures::share(assigned),
-        None => (cost_ns(&taken) - cost_ns(&before)) / each_ns.max(f64::MIN_POSITIVE),
+        None => {
+            let (_, more_ns) = disturber.in_turn(TURNS, assigned, || second(lab))?.costs_ns();
+            more_ns / each_ns.max(f64::MIN_POSITIVE)
+        }
     };
     said.retain(|decision| decision.number > before_it && decision.rate_pps.is_some());
     let after = Held { controller: "combined", percent, set_point, taken };
     Ok(Stage { before, after, assigned, worth, said })
+}
+
+/// The cap that is in force.
+fn assigned(lab: &HeldLab) -> Result<CpuShare, TrialError> {
+    let none = || TrialError::Node("the node holds the router by no cap".to_owned());
+    Ok(CpuShare::from_ppm(lab.status(0)?.cap_ppm.ok_or_else(none)?))
+}
+
+/// Samples of a second, from one on that has begun since.
+fn second(lab: &mut HeldLab) -> Result<Vec<Taken>, TrialError> {
+    lab.watch(0, 1)?;
+    lab.watch(0, PER_SECOND)
 }
 
 fn judge_alone(
@@ -272,34 +338,33 @@ fn judge_alone(
     bench: &Bench,
     seen: &Pair,
 ) -> Result<(), TrialError> {
-    let (name, percent) = (bench.name(), seen.percent);
-    let id = |part: &str| row.id(&format!("{name}/alone/{percent}%/{part}"));
+    let Pair { percent, set_point, weir, fixed } = seen;
+    let kind = bench.name();
+    let id = |part: &str| row.id(&format!("{kind}/alone/{percent}%/{part}"));
     let mut worth = Vec::new();
-    for Alone { before, after, worth: of } in [&seen.weir, &seen.fixed] {
-        let who = before.controller;
-        for (when, held) in [("before", before), ("after", after)] {
-            figures::keep_taken(trial, &id(&format!("{who}/{when}")), &held.taken)?;
+    for seen in [weir, fixed] {
+        let name = seen.name;
+        for (when, taken) in [("without", &seen.taken.without), ("with", &seen.taken.with)] {
+            figures::keep_taken(trial, &id(&format!("{name}/{when}")), taken)?;
         }
+        let ([without, with], of) = (seen.means, seen.worth);
         trial.say(&format!(
-            "{name}, cap alone at {percent} %, {who}: {:.0} of {}, disturbed {:.0}; worth {of:.3}",
-            before.mean(),
-            before.set_point,
-            after.mean()
+            "{kind}, cap alone at {percent} %, {name}: {without:.0} of {set_point}, disturbed \
+             {with:.0}; worth {of:.3}"
         ));
-        let means = Series::unordered("packet/s", vec![before.mean(), after.mean()]);
-        trial.keep(&id(&format!("{who}/means")), means)?;
-        worth.push(*of);
+        let means = Series::unordered("packet/s", vec![without, with]);
+        trial.keep(&id(&format!("{name}/means")), means)?;
+        worth.push(of);
     }
-    let (weir, fixed) = (&seen.weir, &seen.fixed);
-    let off = (weir.after.mean() / weir.after.wanted() - 1.0).abs();
-    let falls = 1.0 - fixed.after.mean() / fixed.before.mean().max(f64::MIN_POSITIVE);
+    let off = (weir.means[1] / crate::float(set_point.as_pps()) - 1.0).abs();
+    let falls = 1.0 - fixed.means[1] / fixed.means[0].max(f64::MIN_POSITIVE);
     judge_worth(trial, bench, &format!("cap alone at {percent} %"), &id, worth)?;
     let mut judge = Judge { trial, kind: bench.kind.name() };
     let mut one = |part: &str, text: &str, bound: Bound, value: f64| {
         let text = format!("cap alone at {percent} %: {text}");
         judge.one(id(part), &text, Rule::Max, bound, Series::unordered("1", vec![value]))
     };
-    let text = "mean of ten seconds beside the set-point, from five after it began";
+    let text = "decided every 100 ms: ten seconds' mean beside the set-point, from five on";
     one("error", text, Bound::at_most(ERROR), off)?;
     one("fixed-falls", "what Fixed Cap loses", Bound::at_least(0.1), falls)
 }
@@ -430,6 +495,11 @@ fn used(taken: &[Taken]) -> CpuShare {
     CpuShare::of_floor(cpu, span)
 }
 
+/// Of their rates.
+fn mean(taken: &[Taken]) -> f64 {
+    crate::mean(&taken.iter().map(Taken::rate).collect::<Vec<f64>>())
+}
+
 fn mean_cap(taken: &[Taken]) -> CpuShare {
     let all: u64 = taken.iter().map(|one| u64::from(one.cap.as_ppm())).sum();
     let mean = all.checked_div(taken.len() as u64).unwrap_or(0);
@@ -460,8 +530,8 @@ fn rules_worth(added_ns: f64, each_ns: f64) -> Result<u32, TrialError> {
 /// Of the CPU time assigned.
 const WORTH: f64 = 0.15;
 const WORTH_PERCENT: u32 = 15;
-/// A fifth of it: what a packet costs is another from one load to the next.
-const WORTH_OFF: f64 = 0.03;
+/// A third of it: of samples of a second what a packet costs differs by a twentieth on average.
+const WORTH_OFF: f64 = 0.05;
 
 /// Of the set-point.
 const ERROR: f64 = 0.02;
@@ -475,8 +545,14 @@ const SHORT_LEAST: f64 = 30.0;
 
 /// About as much as a packet costs without.
 const RULES_TRIED: u32 = 200;
-/// Pairs of measurements, of the rules that are tried first and of those that will be needed.
-const ROUNDS: [u32; 2] = [1, 5];
+/// Without and with: of the rules that are tried first and of those that will be needed.
+const TURNS_TRIED: [u32; 2] = [3, 10];
+/// Of Fixed Cap, and of the rules that were there while a rate was held.
+const TURNS: u32 = 10;
+/// Samples of Fixed Cap.
+const TURN_OF: usize = 2;
+/// Samples of the node.
+const PER_SECOND: usize = 10;
 
 #[cfg(test)]
 mod tests {

@@ -176,15 +176,15 @@ fn judge_alone(
         }
     }
     let mut claim = |part: &str, text: &str, rule, bound, names: &[String]| {
-        let text = format!("{}: {text}", bench.name());
+        let text = format!("{}, decided every 100 ms: {text}", bench.name());
         trial.judge(Claim::new(id(part), text, rule, bound).of(names)).map(drop)
     };
     let mean = [id("weir/mean-error")];
     claim("mean", "10-s mean beside the set-point", Rule::Max, Bound::at_most(0.02), &mean)?;
     let settled = [id("weir/settled")];
-    claim("settling", "samples until settled", Rule::Max, Bound::at_most(5.0), &settled)?;
+    claim("settling", "samples of 1 s until settled", Rule::Max, Bound::at_most(5.0), &settled)?;
     let both = [id("weir/rmse"), id("fixed/rmse")];
-    let text = "relative RMSE, Weir's, which decides every 100 ms : Fixed Cap's";
+    let text = "relative RMSE, Weir's : Fixed Cap's";
     claim("rmse", text, Rule::GreatestRatio, Bound::at_most(1.2), &both)
 }
 
