@@ -147,6 +147,11 @@ impl Combined {
         self.falls_short(sample) && sample.bound_by(self.cap)
     }
 
+    /// Whether the largest cap is used up: what comes beyond the limit then can only have waited.
+    fn is_full(&self, sample: &Sample) -> bool {
+        self.cap >= self.nearest(f64::MAX) && self.near(sample)
+    }
+
     /// Whether nine tenths of the ceiling were used.
     fn near(&self, sample: &Sample) -> bool {
         let used = sample.used().unwrap_or(CpuShare::ZERO);
@@ -180,7 +185,7 @@ impl Combined {
             return;
         }
         let relative = Self::relative_to(self.set_point, sample);
-        let late = self.comes_late(sample);
+        let late = self.comes_late(sample) || (relative > 0.0 && self.is_full(sample));
         let counts = self.counts(self.set_point, sample) && !late;
         if !counts || (relative < 0.0 && !self.limits(sample)) {
             self.lasting_for = 0;

@@ -191,8 +191,8 @@ fn a_trim_is_forgotten_with_its_set_point() {
 }
 
 /// Goal: what had waited is not what a router makes. Packets from before the limit, and those that
-/// a ceiling kept from passing, come out beyond it for half a second, and it stays at the
-/// set-point; one that goes on for a second is trimmed.
+/// a ceiling kept from passing, come out beyond it for half a second, or for as long as the largest
+/// cap is used up, and it stays at the set-point; one that goes on with room left is trimmed.
 #[test]
 fn what_had_waited_trims_nothing() {
     let most = CpuShare::from_percent(20);
@@ -203,7 +203,7 @@ fn what_had_waited_trims_nothing() {
     };
     let mut controller = Combined::new(config, PacketRate::from_pps(50_000), most);
     let mut now = Instant::ZERO;
-    let mut limit = |parts: &[f64]| {
+    let mut limit = |cpu_ms, parts: &[f64]| {
         let mut action = None;
         for part in parts {
             now += TENTH;
@@ -211,16 +211,18 @@ fn what_had_waited_trims_nothing() {
                 span: TENTH,
                 packets: whole(5000.0 * part),
                 offered: Some(10_000),
-                cpu: Some(Nanos::from_millis(20)),
+                cpu: Some(Nanos::from_millis(cpu_ms)),
             };
             action = controller.step(now, &sample).limit.map(pps).or(action);
         }
         action
     };
     let set_point = Some(50_000.0);
-    assert_eq!(limit(&[1.5, 1.04, 1.04, 1.04, 1.04, 1.04]), set_point, "from before the limit");
-    assert_eq!(limit(&[1.0, 0.8, 0.9, 1.05, 1.05, 1.05, 1.05]), set_point, "kept by the ceiling");
-    assert!(limit(&[1.1; 20]) < set_point, "made");
+    assert_eq!(limit(12, &[1.5, 1.04, 1.04, 1.04, 1.04, 1.04]), set_point, "before the limit");
+    assert_eq!(limit(20, &[1.0, 0.8, 0.9]), set_point, "kept by the ceiling");
+    assert_eq!(limit(12, &[1.05, 1.05, 1.05, 1.05]), set_point, "come out with room left");
+    assert_eq!(limit(20, &[1.1; 20]), set_point, "come out of the largest cap");
+    assert!(limit(12, &[1.1; 20]) < set_point, "made");
 }
 
 /// Goal: a trim heals. What a router lost or made behind the limit for a while says nothing about
