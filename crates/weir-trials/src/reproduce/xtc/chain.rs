@@ -40,7 +40,7 @@ pub(super) fn table(result: &ResultFile) -> String {
         }
     }
     text + "\nEach cell: the flow that was lost up to there; of the probe that comes with it, what \
-            did not come back, and the mean\nround-trip time; the same of a probe by an interface \
+            did not\ncome back, and the mean round-trip time; the same of a probe by an interface \
             of its own.\n\n"
 }
 
