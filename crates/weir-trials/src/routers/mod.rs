@@ -38,7 +38,7 @@ pub(crate) use plan::{MTU_TCP, Plan, Shape, Way};
 pub(crate) use probe::{Probed, probing};
 pub(crate) use rules::RuleList;
 pub(crate) use sampling::{Loop, Taken};
-pub(crate) use shared::shares;
+pub(crate) use shared::{pps, shares};
 pub(crate) use traffic::{Flowed, Load, Traffic};
 pub(crate) use training::{Trained, Training, below, capacity, mean};
 

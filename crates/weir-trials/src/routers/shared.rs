@@ -46,7 +46,7 @@ pub(super) fn rate(samples: &[Sample], count: impl Fn(&Sample) -> u64) -> f64 {
 
 /// To the packet below, at least one: what is no rate is none.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-pub(super) fn pps(rate: f64) -> PacketRate {
+pub(crate) fn pps(rate: f64) -> PacketRate {
     PacketRate::from_pps((rate as u64).max(1))
 }
 

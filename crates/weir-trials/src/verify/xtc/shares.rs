@@ -15,7 +15,7 @@ use weir_policy::ControllerKind;
 use weir_result::{Bound, Claim, Rule, Series};
 
 use super::Row;
-use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Shape, Traffic, shares};
+use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Shape, Traffic, pps, shares};
 use crate::{Trial, TrialError};
 
 /// Shows row 6.
@@ -53,8 +53,10 @@ pub(super) fn proportions(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialE
 pub(super) fn coexistence(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     super::needs_root(trial, row)?;
     let mut lab = HeldLab::up(plan("xtc-coexistence", 2))?;
-    let loads = Traffic::new(vec![(UDP, Load::Udp(None)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
-    let (seen, _) = loads.beside(&mut lab, |lab| {
+    let loads = |udp| Traffic::new(vec![(UDP, Load::Udp(udp)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
+    let (greedy, _) = loads(None).beside(&mut lab, |lab| lab.rates(MEAN_OF))?;
+    let flood = pps(FLOOD * sum(&greedy)).as_pps();
+    let (seen, _) = loads(Some(flood)).beside(&mut lab, |lab| {
         let without = lab.rates(MEAN_OF)?;
         let held = hold(lab, &[20, 80], sum(&without))?;
         let offered = lab.status(UDP)?.offered_pps.unwrap_or(0);
@@ -193,6 +195,11 @@ const CONFIG_B: [u32; 6] = [22, 18, 14, 8, 8, 8];
 /// The places of the two in row 7.
 const UDP: usize = 0;
 const TCP: usize = 1;
+
+/// UDP that comes in row 7, by what both forward together where UDP floods as fast as it can (the
+/// text's comes at what both forward together, too). As fast as it can is several times as much,
+/// and takes of the processor of TCP's ends what TCP then lacks.
+const FLOOD: f64 = 1.1;
 
 /// Of each TCP router: some are always ready to send.
 const CONNECTIONS: u32 = 8;
