@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What Weir does to a Linux host, through commands that a person could type and a few system
+//! calls: namespaces, links, offloads, reservations; and how each change is undone.
+//!
+//! The data plane's devices are opened by `weir-ports`; measured packets are sent and counted by
+//! `weir-traffic`.
+// System calls live here; each unsafe block carries its argument.
+#![allow(unsafe_code)]
+
+pub mod bpf;
+pub mod cap;
+pub mod cpu;
+pub mod doctor;
+pub mod error;
+pub mod host;
+pub mod inspect;
+pub mod journal;
+pub mod machine;
+pub mod memory;
+pub mod meter;
+pub mod netns;
+mod proc_stat;
+pub mod process;
+pub mod run;
+pub mod snapshot;
+pub mod state;
+pub mod text;
+pub mod undo;
+
+pub use error::HostError;
+pub use journal::Journal;
+pub use state::StateDir;
+pub use undo::Undo;

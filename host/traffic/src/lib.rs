@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Traffic for experiments: senders and receivers whose packets carry stream, sequence and time, so
+//! that the receiver alone can say what was lost, reordered or late.
+//!
+//! A run is described by a value ([`SendSpec`], [`ReceiveSpec`]), which its result echoes. It ends
+//! after its length, when a flag is set, or when all is sent; [`stop_on_signals`] gives a flag that
+//! SIGINT and SIGTERM set. All times in results are of `CLOCK_MONOTONIC`, one clock for all
+//! namespaces of a machine, and the cells of all series begin at multiples of their width: what two
+//! ends counted lies side by side.
+//!
+//! The XDP generator and sink count frames on the device; sockets are there for what needs the
+//! stack (TCP, many connections) and as a second opinion.
+
+// System calls live here; each unsafe block carries its argument.
+#![allow(unsafe_code)]
+
+mod bpf;
+mod check;
+pub mod delay_line;
+mod device;
+mod error;
+mod frame;
+mod generator;
+mod header;
+mod histogram;
+mod pace;
+mod raw;
+mod result;
+mod rings;
+mod sequence;
+mod sink;
+mod socket;
+mod sockets;
+mod spec;
+mod stop;
+mod tcp_receive;
+mod tcp_send;
+mod thread;
+mod udp_send;
+
+use std::sync::atomic::AtomicBool;
+
+pub use error::TrafficError;
+pub use header::{HEADER_BYTES, Header};
+pub use histogram::{Delays, Histogram};
+pub use raw::send_raw;
+pub use result::{
+    CELLS_MAX, Connection, Order, ReceiveResult, Received, Record, SendResult, Sent, Series,
+    Source, Span, Totals,
+};
+pub use socket::allow_many_files;
+pub use spec::{
+    Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
+    SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
+};
+pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
+
+/// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,
+/// so the caller's namespace, processors and priority stay as they are.
+///
+/// # Errors
+/// The specification is out of bounds, a device or namespace is missing, or the system refuses.
+pub fn send(
+    spec: &SendSpec,
+    stop: &AtomicBool,
+    progress: OnProgress<'_>,
+) -> Result<SendResult, TrafficError> {
+    spec.check()?;
+    thread::run_inside(&spec.run, || match &spec.method {
+        SendMethod::Xdp(xdp) => generator::send(spec, xdp, stop, progress),
+        SendMethod::Udp(udp) => udp_send::send(spec, udp, stop, progress),
+        SendMethod::Tcp(tcp) => tcp_send::send(spec, tcp, stop, progress),
+    })
+}
+
+/// Receives until the run is over or `stop` is set. Blocks; works on threads of its own. The first
+/// call of `progress` says that packets are counted from now on.
+///
+/// # Errors
+/// The specification is out of bounds, a device or namespace is missing, or the system refuses.
+pub fn receive(
+    spec: &ReceiveSpec,
+    stop: &AtomicBool,
+    progress: OnProgress<'_>,
+) -> Result<ReceiveResult, TrafficError> {
+    spec.check()?;
+    thread::run_inside(&spec.run, || match &spec.method {
+        ReceiveMethod::Sink(sink) => sink::receive(spec, sink, stop, progress),
+        ReceiveMethod::Sockets(sockets) => sockets::receive(spec, sockets, stop, progress),
+    })
+}

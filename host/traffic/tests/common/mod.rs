@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the tests on a real host share.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_platform::StateDir;
+
+/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
+/// processor stands still for seconds at times.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether it holds, if need be after a while: [`PATIENCE`] at most.
+pub(crate) fn soon(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if holds() {
+            return true;
+        }
+        if start.elapsed() >= PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A state folder of its own, removed at the end.
+pub(crate) struct TestState {
+    pub(crate) path: PathBuf,
+    pub(crate) state: StateDir,
+}
+
+impl TestState {
+    pub(crate) fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weir-test-{test}-{}", std::process::id()));
+        Self { state: StateDir::at(&path), path }
+    }
+}
+
+impl Drop for TestState {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Set at the end of its scope, however that comes: a thread that waits for it hears of a failed
+/// assertion too, and the test ends.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether this test may make namespaces; says so loudly if not.
+pub(crate) fn is_root(test: &str) -> bool {
+    let root = weir_platform::process::is_root();
+    if root {
+        println!("ON THE HOST");
+    } else {
+        println!("SKIPPED {test}: needs root for network namespaces");
+    }
+    root
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Delay on a link: by netem where the kernel has it; else the link is cut in two, and a delay
+//! line of ours, a process in a namespace of the lab, joins the halves.
+//!
+//! The process needs no way back of its own: it ends with its namespace.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use weir_units::Nanos;
+
+use super::topology::{End, Link, Node, Topology};
+use weir_platform::doctor;
+use weir_platform::error::HostError;
+use weir_platform::netns::{self, Namespace};
+use weir_platform::process;
+use weir_traffic::delay_line::{Pair, READY};
+
+/// How links are delayed on this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delays {
+    /// netem does it.
+    pub(super) netem: bool,
+    /// What our delay lines join.
+    pub(super) pairs: Vec<Pair>,
+}
+
+/// The topology as it is built on this host, and how its links are delayed.
+pub(super) fn expand(topology: &Topology) -> (Topology, Delays) {
+    let is_delayed = |link: &Link| link.ends.iter().any(|end| end.delay > Nanos::ZERO);
+    if !topology.links.iter().any(is_delayed) {
+        return (topology.clone(), Delays::default());
+    }
+    if doctor::offers_qdisc("netem") {
+        return (topology.clone(), Delays { netem: true, pairs: Vec::new() });
+    }
+    cut(topology, is_delayed)
+}
+
+/// Cuts the delayed links in two.
+fn cut(topology: &Topology, is_delayed: impl Fn(&Link) -> bool) -> (Topology, Delays) {
+    let mut built = topology.clone();
+    let node = built.nodes.len();
+    built.nodes.push(Node { name: NODE.to_owned(), sysctls: Vec::new(), routes: Vec::new() });
+    let (delayed, mut links): (Vec<Link>, Vec<Link>) =
+        built.links.into_iter().partition(is_delayed);
+    let mut pairs = Vec::new();
+    for (number, Link { ends: [a, b], mtu, queues }) in delayed.into_iter().enumerate() {
+        let devices = ["a", "b"].map(|side| format!("l{number}{side}"));
+        pairs.push(Pair { devices: devices.clone(), delays: [a.delay, b.delay] });
+        let [inner_a, inner_b] = devices.map(|device| inner(node, device, &a, &b));
+        links.push(Link { ends: [a, inner_a], mtu, queues });
+        links.push(Link { ends: [inner_b, b], mtu, queues });
+    }
+    built.links = links;
+    (built, Delays { netem: false, pairs })
+}
+
+/// The end of a half inside the line. Its queue holds what either end's does.
+fn inner(node: usize, device: String, a: &End, b: &End) -> End {
+    End {
+        node,
+        device,
+        mac: None,
+        addresses: Vec::new(),
+        neighbours: Vec::new(),
+        rate: None,
+        burst: None,
+        queue: a.queue.max(b.queue),
+        delay: Nanos::ZERO,
+        offloads: a.offloads && b.offloads,
+    }
+}
+
+/// Starts the delay lines, unless they run already. `program` is `weir lab delay-line` or what
+/// stands in its place; the pairs follow as its arguments.
+pub(super) fn start(
+    topology: &Topology,
+    delays: &Delays,
+    program: &[OsString],
+) -> Result<Option<Child>, HostError> {
+    if delays.pairs.is_empty() || is_running(topology, delays) {
+        return Ok(None);
+    }
+    let name = namespace(topology);
+    // Lines of another topology, or what is left of a start that was killed.
+    process::end_all(&netns::processes_inside(&name)?, PATIENCE)?;
+    let inside = Namespace::open(&name)?;
+    let (executable, arguments) = program
+        .split_first()
+        .ok_or_else(|| HostError::Refused("delay line: no program given".to_owned()))?;
+    let mut command = std::process::Command::new(executable);
+    command.args(arguments).args(delays.pairs.iter().map(Pair::to_string));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+    // Of its own group: an interrupt at the terminal is not meant for it.
+    command.process_group(0);
+    let mut child = inside.spawn_detached(command)?;
+    match is_ready(&mut child) {
+        true => Ok(Some(child)),
+        false => {
+            // It may have ended by itself; either way it is gone then.
+            let _ = child.kill();
+            let _ = child.wait();
+            let executable = executable.to_string_lossy();
+            Err(HostError::Refused(format!("delay line: `{executable}` did not get ready")))
+        }
+    }
+}
+
+/// Whether a process with these lines is in their namespace.
+pub(super) fn is_running(topology: &Topology, delays: &Delays) -> bool {
+    let inside = netns::processes_inside(&namespace(topology)).unwrap_or_default();
+    let pairs: Vec<String> = delays.pairs.iter().map(Pair::to_string).collect();
+    inside.iter().any(|process| {
+        let text = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let words: Vec<&str> = text.trim_end_matches('\0').split('\0').collect();
+        process.is_alive() && words.ends_with(&pairs.iter().map(String::as_str).collect::<Vec<_>>())
+    })
+}
+
+/// Reads what the child says until it is ready; false if it ends or takes too long.
+fn is_ready(child: &mut Child) -> bool {
+    let Some(output) = child.stdout.take() else { return false };
+    let (said, heard) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        // Whatever stands in the program's place may say more than that.
+        let _ = said.send(lines.take(LINES_MAX).any(|line| line.trim_end().ends_with(READY)));
+    });
+    heard.recv_timeout(PATIENCE).unwrap_or(false)
+}
+
+fn namespace(topology: &Topology) -> String {
+    format!("{}-{NODE}", topology.name)
+}
+
+/// With a dot, which no node of a topology may have.
+const NODE: &str = "delay.line";
+
+/// How long a line may take to open its devices, and to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A program that says more before it is ready is not ours.
+const LINES_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delayed_link_is_cut_in_two_and_the_others_stay() {
+        let topology = Topology::parse(
+            r#"
+            name = "t"
+            node = [{ name = "a" }, { name = "b" }]
+            [[link]]
+            a = { at = "a:eth0", rate = "1Mbit" }
+            b = { at = "b:eth0", delay = "3ms" }
+            delay = "5ms"
+            [[link]]
+            a = "a:eth1"
+            b = "b:eth1"
+            "#,
+        )
+        .unwrap();
+        let is_delayed = |link: &Link| link.ends[0].delay > Nanos::ZERO;
+        let (built, delays) = cut(&topology, is_delayed);
+        assert_eq!(delays.pairs[0].to_string(), "l0a,l0b,5ms,3ms");
+        let ends = |link: &Link| {
+            let end = |end: &End| format!("{}:{}", built.nodes[end.node].name, end.device);
+            format!("{} {}", end(&link.ends[0]), end(&link.ends[1]))
+        };
+        let links: Vec<String> = built.links.iter().map(ends).collect();
+        let expected = ["a:eth1 b:eth1", "a:eth0 delay.line:l0a", "delay.line:l0b b:eth0"];
+        assert_eq!(links, expected);
+        assert!(built.links[1].ends[0].rate.is_some() && built.links[1].ends[1].rate.is_none());
+        assert_eq!(built.nodes.len(), 3);
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The topology of a lab: what `lab/*.toml` says, as checked types.
+//!
+//! ```
+//! let topology = weir_testbed::Topology::parse(
+//!     r#"
+//!     name = "two"
+//!     [[node]]
+//!     name = "left"
+//!     [[node]]
+//!     name = "right"
+//!     [[link]]
+//!     a = { at = "left:eth0", addresses = ["10.0.0.1/24"], rate = "10Mbit" }
+//!     b = { at = "right:eth0", addresses = ["10.0.0.2/24"] }
+//!     delay = "5ms"
+//!     "#,
+//! )
+//! .unwrap();
+//! assert_eq!(topology.namespace(topology.node("left").unwrap()), "two-left");
+//! ```
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use weir_units::{BitRate, ByteCount, Nanos};
+
+/// A network of namespaces on one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Names the lab: 1 to 24 letters, digits and '-'. Namespaces are called `NAME-NODE`.
+    pub name: String,
+    /// The nodes, each a namespace.
+    pub nodes: Vec<Node>,
+    /// The links, each a veth pair.
+    pub links: Vec<Link>,
+    /// The kernel's bridges.
+    pub bridges: Vec<Bridge>,
+}
+
+/// A node: one network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Unique in the lab: 1 to 24 letters, digits and '-'.
+    pub name: String,
+    /// Kernel variables below `net.`, and their values.
+    pub sysctls: Vec<(String, String)>,
+    /// Routes, each as `ip route replace` takes it.
+    pub routes: Vec<String>,
+}
+
+/// A link between two nodes, or of a node with itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its ends, `a` and `b`.
+    pub ends: [End; 2],
+    /// The largest packet in bytes at layer 3, 68 to 65535.
+    pub mtu: u32,
+    /// Transmit and receive queues of each end, 1 to 64.
+    pub queues: u32,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Index of the node.
+    pub node: usize,
+    /// Name of the device, 1 to 15 bytes.
+    pub device: String,
+    /// Its address; none: the kernel draws one.
+    pub mac: Option<Mac>,
+    /// Its addresses, with prefix lengths.
+    pub addresses: Vec<Cidr>,
+    /// Fixed neighbours, so that nothing has to be asked for on the link.
+    pub neighbours: Vec<(IpAddr, Mac)>,
+    /// What this end may send, at layer 2 without FCS; none: as fast as it goes.
+    pub rate: Option<BitRate>,
+    /// What may leave above the rate at once.
+    pub burst: Option<ByteCount>,
+    /// How many packets wait at this end before one is dropped, 1 to 100 000.
+    pub queue: u32,
+    /// How long a frame that this end sends is on its way.
+    pub delay: Nanos,
+    /// Whether the device leaves checksums and segmentation to later, as the kernel's default is.
+    pub offloads: bool,
+}
+
+/// A bridge of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// Index of the node it is in.
+    pub node: usize,
+    /// Name of the device, 1 to 15 bytes.
+    pub name: String,
+    /// Devices of that node that are its ports.
+    pub members: Vec<String>,
+}
+
+impl Topology {
+    /// The same topology as another lab, so that several can be up at once.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// The namespace of a node.
+    pub fn namespace(&self, node: &Node) -> String {
+        format!("{}-{}", self.name, node.name)
+    }
+
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The ends that are in the node of this index, each with its link.
+    pub fn ends_of(&self, node: usize) -> impl Iterator<Item = (&Link, &End)> {
+        let ends = self.links.iter().flat_map(|link| link.ends.iter().map(move |end| (link, end)));
+        ends.filter(move |(_, end)| end.node == node)
+    }
+
+    /// Whether the node has an IPv6 address; where none has, IPv6 is off.
+    pub fn speaks_ipv6(&self, node: usize) -> bool {
+        self.ends_of(node).any(|(_, end)| end.addresses.iter().any(|a| a.address.is_ipv6()))
+    }
+}
+
+impl End {
+    /// What may leave above the rate at once: what was given, or [`default_burst`].
+    pub fn burst_at(&self, rate: BitRate, mtu: u32) -> ByteCount {
+        self.burst.unwrap_or_else(|| default_burst(rate, mtu))
+    }
+}
+
+/// The larger of two frames and 2 ms at the rate: the timers of a busy machine are late by up to
+/// 3 ms once in a thousand times, and a link that forgets what it was late with is a slower link.
+pub fn default_burst(rate: BitRate, mtu: u32) -> ByteCount {
+    let frames = ByteCount::new(2 * (u64::from(mtu) + HEADER_BYTES));
+    frames.max(rate.bytes_in_floor(Nanos::from_millis(2)))
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub [u8; 6]);
+
+impl FromStr for Mac {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 6];
+        let mut groups = text.split(':');
+        for byte in &mut bytes {
+            let group = groups.next().filter(|group| group.len() == 2);
+            let value = group.and_then(|group| u8::from_str_radix(group, 16).ok());
+            *byte = value.ok_or_else(|| "it is six pairs of hexadecimal digits".to_owned())?;
+        }
+        if groups.next().is_some() {
+            return Err("it is six pairs of hexadecimal digits".to_owned());
+        }
+        if bytes[0] & 1 == 1 || bytes == [0; 6] {
+            return Err("a device's address is no group address and not zero".to_owned());
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// An IP address with the length of its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network part: to 32, or to 128.
+    pub prefix: u8,
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, prefix) =
+            text.split_once('/').ok_or_else(|| "it is ADDRESS/PREFIX".to_owned())?;
+        let address: IpAddr = address.parse().map_err(|_| "the address is none".to_owned())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        match prefix.parse() {
+            Ok(prefix) if prefix <= most => Ok(Self { address, prefix }),
+            _ => Err(format!("the prefix is 0 to {most}")),
+        }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// Two addresses and a type.
+pub const HEADER_BYTES: u64 = 14;

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A lab of routers that is up.
+
+use weir_control::Settings;
+use weir_control::manage::Reading;
+use weir_platform::StateDir;
+use weir_platform::cap::Budgets;
+use weir_platform::meter::{LinkMeter, Side};
+use weir_platform::process::Identity;
+use weir_platform::run::{Host, Platform};
+use weir_testbed::{Lab, Topology};
+use weir_units::{CpuShare, PacketRate};
+
+use super::Crossed;
+use super::ingress::{Ingress, Line};
+use super::plan::{Plan, ROUTERS_MAX};
+use super::router::Router;
+use crate::TrialError;
+use crate::host_changes::HostChanges;
+use crate::place::Place;
+
+/// Routers that are up, capped by nothing yet. All of it is gone with this value.
+pub(crate) struct RouterLab {
+    plan: Plan,
+    // Here in the order in which they go: routers, what was changed for them, the data plane, the
+    // lab, its files.
+    routers: Vec<Router>,
+    changes: HostChanges,
+    ingress: Ingress,
+    meter: LinkMeter,
+    lab: Lab,
+    _place: Place,
+}
+
+impl RouterLab {
+    /// Brings it up. What an earlier run of the same name left when it was killed is undone first.
+    /// Call it from a thread that lives as long as the lab should.
+    ///
+    /// # Errors
+    /// The lab cannot be made, its routers cannot be capped here, or the sampling period is too
+    /// short for their caps; another process runs the same lab.
+    pub(crate) fn up(plan: Plan) -> Result<Self, TrialError> {
+        if !(1..=ROUTERS_MAX).contains(&plan.kinds.len()) {
+            let count = plan.kinds.len();
+            return Err(TrialError::Node(format!(
+                "{count} routers; there may be 1 to {ROUTERS_MAX}"
+            )));
+        }
+        // From here on a signal ends the run, which takes down what was built.
+        weir_traffic::stop_on_signals()?;
+        let state = StateDir::from_env();
+        let changes = HostChanges::make(&format!("routers-{}", plan.name), Vec::new)?;
+        let place = Place::take(&plan.name, &state)?;
+        let topology = Topology::parse(&plan.topology())
+            .map_err(|problems| TrialError::Node(problems.to_string()))?;
+        let lab = Lab::up(topology, &state)?;
+        for command in plan.receiving() {
+            Host::default().run(&command)?;
+        }
+        let node = lab.namespace("node")?;
+        let lines = plan.lines();
+        let ingress = Ingress::open(&node, &lines)?;
+        let meter = node.run(|| meter(&lines))??;
+        let routers = Vec::new();
+        let mut made = Self { plan, routers, changes, ingress, meter, lab, _place: place };
+        made.start()?;
+        Ok(made)
+    }
+
+    fn start(&mut self) -> Result<(), TrialError> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+        let budgets = Budgets::of(processors, CpuShare::ZERO);
+        for router in 0..self.plan.kinds.len() {
+            let namespace = self.lab.namespace(&format!("vr{}", router + 1))?;
+            let journal = self.changes.journal()?;
+            let mut router = Router::start(&self.plan, router, &namespace, journal, &budgets)?;
+            router.sample_every(self.plan.sampling)?;
+            self.routers.push(router);
+        }
+        Ok(())
+    }
+
+    /// A router.
+    pub(crate) fn router(&mut self, router: usize) -> Result<&mut Router, TrialError> {
+        let count = self.routers.len();
+        let missing = || TrialError::Node(format!("no router {router} of {count}"));
+        self.routers.get_mut(router).ok_or_else(missing)
+    }
+
+    /// Puts cap and limit into force, and gives the cap that holds.
+    pub(crate) fn apply(
+        &mut self,
+        router: usize,
+        settings: Settings,
+    ) -> Result<CpuShare, TrialError> {
+        self.limit(router, settings.limit)?;
+        self.router(router)?.actuator().set(settings.cap).map_err(failed)
+    }
+
+    /// Limits what enters the node for a router.
+    pub(crate) fn limit(
+        &mut self,
+        router: usize,
+        rate: Option<PacketRate>,
+    ) -> Result<(), TrialError> {
+        self.ingress.limit(router, rate)
+    }
+
+    /// Takes cap and limit away.
+    pub(crate) fn release(&mut self, router: usize) -> Result<(), TrialError> {
+        self.limit(router, None)?;
+        self.router(router)?.actuator().release().map_err(failed)
+    }
+
+    /// The counters of a router as they are now.
+    pub(crate) fn read(&mut self, router: usize) -> Result<Reading, TrialError> {
+        self.meter.read(weir_node::clock::now())?;
+        let missing = || TrialError::Node(format!("router {router}: an interface is gone"));
+        let reading = self.meter.reading(router).ok_or_else(missing)?;
+        let offered = Some(self.ingress.offered(router));
+        let cpu = Some(self.router(router)?.used().map_err(failed)?);
+        Ok(Reading { offered, cpu, ..reading })
+    }
+}
+
+impl Crossed for RouterLab {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn process(&self, router: usize) -> Option<Identity> {
+        self.routers.get(router)?.process()
+    }
+
+    fn forwarded(&mut self, router: usize) -> Result<u64, TrialError> {
+        Ok(self.read(router)?.packets)
+    }
+}
+
+/// Counts at the node's ends of the routers' interfaces, as it does for a guest's vifs. In the
+/// node's namespace.
+pub(super) fn meter(lines: &[Line]) -> Result<LinkMeter, TrialError> {
+    let mut meter = LinkMeter::open()?;
+    for line in lines {
+        let [_, inside, outside, ..] = line.devices.clone();
+        meter.add(&[(inside, Side::Host), (outside, Side::Host)])?;
+    }
+    Ok(meter)
+}
+
+pub(super) fn failed(error: weir_platform::cap::CapError) -> TrialError {
+    TrialError::Node(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_platform::{netns, process};
+
+    use super::*;
+    use crate::routers::{Kind, Load, Traffic};
+
+    /// What is offered and forwarded in the next second, in packets a second.
+    fn a_second(lab: &mut RouterLab) -> Result<[f64; 2], TrialError> {
+        let before = lab.read(0)?;
+        crate::clock::sleep(std::time::Duration::from_secs(1))?;
+        let after = lab.read(0)?;
+        let seconds = crate::float((after.at - before.at).as_nanos()) / 1e9;
+        let of = |now: u64, then: u64| crate::float(now - then) / seconds;
+        let offered = of(after.offered.unwrap_or(0), before.offered.unwrap_or(0));
+        let forwarded = of(after.packets, before.packets);
+        println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
+        Ok([offered, forwarded])
+    }
+
+    const TRIES: usize = 8;
+
+    /// Goal: packets flow through a namespace router, meter and sink agree, the limit at ingress
+    /// lets in what it says, and nothing is left. Method: four times as much comes as may.
+    #[test]
+    fn a_namespace_router_forwards_what_its_limit_lets_in() {
+        const TEST: &str = "a_namespace_router_forwards_what_its_limit_lets_in";
+        if !process::is_root() {
+            return println!("SKIPPED {TEST}: needs root");
+        }
+        println!("ON THE HOST");
+        let mut lab = RouterLab::up(Plan::one("xtc-test", Kind::Namespace)).unwrap();
+        let load = Traffic::one(Load::Udp(Some(20_000)));
+        let (counts, flowed) = load
+            .beside(&mut lab, |lab| {
+                lab.limit(0, Some(PacketRate::from_pps(5000)))?;
+                let mut seconds = (0..TRIES).map(|_| a_second(lab));
+                let holds = |rates: &[f64; 2]| {
+                    let [offered, forwarded] = rates;
+                    (10_000.0..22_000.0).contains(offered) && (4_500.0..5_500.0).contains(forwarded)
+                };
+                seconds.find(|rates| rates.as_ref().map_or(true, holds)).transpose()
+            })
+            .unwrap();
+        // Generator and router wait for their processors, for half a second where the machine's
+        // host takes them; a limit that lets in too much does so in each second.
+        assert!(counts.is_some(), "in none of {TRIES} seconds");
+        assert_eq!(flowed.metered, flowed.arrived().collect::<Vec<u64>>());
+        let threads = weir_platform::cap::napi::threads_named("i1");
+        assert!(!threads.is_empty() && netns::exists("xtc-test-namespace-vr1"));
+        drop(lab);
+        assert!(
+            !netns::exists("xtc-test-namespace-vr1") && !netns::exists("xtc-test-namespace-src")
+        );
+    }
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a lab of routers is made of: its topology, and who is where. Routers beside each other:
+//!
+//! ```text
+//!            node                    node
+//! src ─ s1─a1 ┼ b1─i1 ─ vr1 ─ o1─c1 ┼ d1─t1 ─ dst
+//!     ─ p1─e1 ┘                     └ f1─q1 ─
+//!     ─ s2─a2 ┼ b2─i2 ─ vr2 ─ o2─c2 ┼ d2─t2 ─
+//! ```
+//!
+//! and one behind the other:
+//!
+//! ```text
+//!            node1                   node1   node2                   node2
+//! src ─ s1─a1 ┼ b1─i1 ─ vr1 ─ o1─c1 ┼ d1──a2 ┼ b2─i2 ─ vr2 ─ o2─c2 ┼ d2─t2 ─ dst
+//!     ─ p1─e1 ┘                     └ f1─q1 ─ hop1                  └ f2─q2 ─ hop2
+//! ```
+//!
+//! A probe has a way of its own into the node (p, q), so that it competes with the traffic for the
+//! router and not for the limit of somebody else's packets; or it goes with the traffic ([`Way`]).
+//!
+//! Router k has the networks 198.18.k.0/24 towards the source and 198.19.k.0/24 towards the sink,
+//! both set aside for measurements (RFC 2544).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+use weir_platform::run::Command;
+use weir_testbed::Mac;
+use weir_units::Nanos;
+
+use super::Kind;
+use super::forward::Side;
+use super::ingress::Line;
+
+/// A lab of routers, before it is up.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Names the lab.
+    pub(crate) name: String,
+    /// How they stand to each other.
+    pub(crate) shape: Shape,
+    /// The routers, 1 to [`ROUTERS_MAX`].
+    pub(crate) kinds: Vec<Kind>,
+    /// The longest packet of all links, in bytes: [`MTU_TCP`] makes TCP's packets as long as the
+    /// text's.
+    pub(crate) mtu: u32,
+    /// From one sample to the next: a cap is not enforced more coarsely than a third of it.
+    pub(crate) sampling: Nanos,
+}
+
+/// How the routers of a lab stand to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Each between a source and a sink of its own, all behind one node.
+    Beside,
+    /// One behind the other, each behind a node of its own: one source, one sink, and behind each
+    /// router who answers probes. Of processes: a namespace has no routes to the others.
+    Chain,
+}
+
+/// How a probe goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Into the first node by an interface of its own.
+    Own,
+    /// Among the traffic, from its source.
+    Flow,
+}
+
+impl Way {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Own, Self::Flow];
+
+    /// Its name, as in identifiers.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Flow => "flow",
+        }
+    }
+}
+
+/// Who is at an end of a router's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The traffic source.
+    Source,
+    /// The router, towards the source.
+    Inside,
+    /// The router, towards the sink.
+    Outside,
+    /// The sink.
+    Sink,
+    /// Who probes, beside the source.
+    Prober,
+    /// Who answers him, beside the sink.
+    Answerer,
+}
+
+impl Plan {
+    /// One router, with packets of up to 1500 bytes, sampled every second.
+    pub(crate) fn one(name: &str, kind: Kind) -> Self {
+        let (name, sampling) = (format!("{name}-{}", kind.name()), Nanos::from_secs(1));
+        Self { name, shape: Shape::Beside, kinds: vec![kind], mtu: 1500, sampling }
+    }
+
+    /// Processes one behind the other.
+    pub(crate) fn chain(name: &str, routers: usize, sampling: Nanos) -> Self {
+        let (name, kinds) = (name.to_owned(), vec![Kind::Process; routers]);
+        Self { name, shape: Shape::Chain, kinds, mtu: 1500, sampling }
+    }
+
+    /// As the lab reads it.
+    pub(crate) fn topology(&self) -> String {
+        let mut text = format!("name = \"{}\"\n", self.name);
+        let mut links = String::new();
+        for (router, kind) in self.kinds.iter().enumerate() {
+            let (number, node, mtu) = (router + 1, self.node(router), self.mtu);
+            let _ = writeln!(text, "[[node]]\nname = \"vr{number}\"");
+            if *kind == Kind::Namespace {
+                text += "sysctls = { \"net.ipv4.ip_forward\" = 1 }\n";
+            }
+            let mut link = |a: &str, b: String| {
+                let _ = writeln!(
+                    links,
+                    "[[link]]\nmtu = {mtu}\noffloads = false\na = {{ {a} }}\n\
+                     b = {{ at = \"{b}\" }}"
+                );
+            };
+            if let Some(before) = self.before(router) {
+                let end = format!("at = \"{}:d{}\"", self.node(before), before + 1);
+                link(&end, format!("{node}:a{number}"));
+            }
+            for (at, letter) in ALL.into_iter().zip(LETTERS).filter(|(at, _)| self.has(router, *at))
+            {
+                link(&self.end(router, *kind, at), format!("{node}:{letter}{number}"));
+            }
+        }
+        for (node, _) in self.nodes() {
+            let _ = writeln!(text, "[[node]]\nname = \"{node}\"");
+        }
+        for (end, routes) in self.routes() {
+            let _ = writeln!(text, "[[node]]\nname = \"{end}\"\nroutes = {routes:?}");
+        }
+        text + &links
+    }
+
+    /// The node in front of a router.
+    fn node(&self, router: usize) -> String {
+        match self.shape {
+            Shape::Beside => "node".to_owned(),
+            Shape::Chain => format!("node{}", router + 1),
+        }
+    }
+
+    /// The nodes, each with its routers.
+    pub(crate) fn nodes(&self) -> Vec<(String, Range<usize>)> {
+        let all = 0..self.kinds.len();
+        match self.shape {
+            Shape::Beside => vec![(self.node(0), all)],
+            Shape::Chain => all.map(|router| (self.node(router), router..router + 1)).collect(),
+        }
+    }
+
+    /// The first and the last router that traffic crosses which is for a router.
+    pub(crate) fn crossed(&self, router: usize) -> [usize; 2] {
+        match self.shape {
+            Shape::Beside => [router, router],
+            Shape::Chain => [0, self.kinds.len().saturating_sub(1)],
+        }
+    }
+
+    /// Whether several routers have to share one processor, which is full.
+    pub(crate) fn contends(&self) -> bool {
+        self.shape == Shape::Beside && self.kinds.len() > 1
+    }
+
+    /// The router before it in a chain.
+    fn before(&self, router: usize) -> Option<usize> {
+        router.checked_sub(1).filter(|_| self.shape == Shape::Chain)
+    }
+
+    /// The router after it in a chain.
+    fn after(&self, router: usize) -> Option<usize> {
+        Some(router + 1).filter(|next| self.shape == Shape::Chain && *next < self.kinds.len())
+    }
+
+    /// Whether a router's line has that end: in a chain who sends is before the first router alone,
+    /// the sink behind the last.
+    pub(crate) fn has(&self, router: usize, at: At) -> bool {
+        match at {
+            At::Source | At::Prober => self.before(router).is_none(),
+            At::Sink => self.after(router).is_none(),
+            At::Inside | At::Outside | At::Answerer => true,
+        }
+    }
+
+    /// What is sent across the routers, and back, by the end that sends it.
+    fn routes(&self) -> BTreeMap<String, Vec<String>> {
+        let mut routes = BTreeMap::<String, Vec<String>>::new();
+        for router in 0..self.kinds.len() {
+            let ([first, _], number) = (self.crossed(router), router + 1);
+            let (inside, outside) = (address(first, At::Inside), address(router, At::Outside));
+            let (prober, answerer) = (address(first, At::Prober), address(router, At::Answerer));
+            let by = format!("dev {} onlink", device(first, At::Prober));
+            routes.entry(self.place(first, At::Source)).or_default().extend([
+                format!("198.19.{number}.0/24 via {inside} congctl {CONGESTION_CONTROL}"),
+                format!("{answerer}/32 via {inside} {by}"),
+            ]);
+            let source = format!("198.18.{}.0/24 via {outside}", first + 1);
+            if self.has(router, At::Sink) {
+                routes.entry(self.place(router, At::Sink)).or_default().push(source.clone());
+            }
+            let by = format!("dev {} onlink", device(router, At::Answerer));
+            let back = routes.entry(self.place(router, At::Answerer)).or_default();
+            back.push(format!("{prober}/32 via {outside} {by}"));
+            if self.shape == Shape::Chain {
+                back.push(format!("{source} {by}"));
+            }
+        }
+        routes
+    }
+
+    /// A router that is a process has no address of the kernel's, so that the kernel's own stack
+    /// takes none of its packets.
+    fn end(&self, router: usize, kind: Kind, at: At) -> String {
+        let (device, place) = (device(router, at), self.place(router, at));
+        if kind == Kind::Process && matches!(at, At::Inside | At::Outside) {
+            return format!("at = \"{place}:{device}\"");
+        }
+        let neighbours = match at {
+            At::Source | At::Prober => vec![(address(router, At::Inside), At::Inside)],
+            At::Inside => [At::Source, At::Prober].map(|at| (address(router, at), at)).to_vec(),
+            At::Outside => {
+                let sink = (address(router, At::Sink), At::Sink);
+                let answers = answers(router).map(|address| (address, At::Answerer));
+                std::iter::once(sink).chain(answers).collect()
+            }
+            At::Sink | At::Answerer => vec![(address(router, At::Outside), At::Outside)],
+        };
+        let known = neighbours
+            .iter()
+            .map(|(address, at)| format!("\"{address}\" = \"{}\"", mac(router, *at)));
+        let addresses = match at {
+            At::Prober => vec![format!("{}/32", address(router, at))],
+            At::Answerer => answers(router).map(|address| format!("{address}/32")).to_vec(),
+            _ => vec![format!("{}/24", address(router, at))],
+        };
+        format!(
+            "at = \"{place}:{device}\", mac = \"{}\", addresses = {addresses:?}, \
+             neighbours = {{ {} }}",
+            mac(router, at),
+            known.collect::<Vec<String>>().join(", ")
+        )
+    }
+
+    /// The node of the lab that an end is at.
+    fn place(&self, router: usize, at: At) -> String {
+        match (at, self.shape) {
+            (At::Source | At::Prober, _) => "src".to_owned(),
+            (At::Inside | At::Outside, _) => format!("vr{}", router + 1),
+            (At::Answerer, Shape::Chain) => format!("hop{}", router + 1),
+            (At::Sink | At::Answerer, _) => "dst".to_owned(),
+        }
+    }
+
+    /// The namespace of a node of the lab.
+    pub(crate) fn namespace(&self, node: &str) -> String {
+        format!("{}-{node}", self.name)
+    }
+
+    /// The node's devices of each router.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let line = |router| Line {
+            devices: LETTERS.map(|letter| format!("{letter}{}", router + 1)),
+            macs: ALL.map(|at| mac(router, at)),
+        };
+        (0..self.kinds.len()).map(line).collect()
+    }
+
+    /// The two interfaces of a router that is a process.
+    pub(crate) fn sides(&self, router: usize) -> [Side; 2] {
+        let prober = (address(router, At::Prober), mac(router, At::Prober));
+        let answerer = answers(router).map(|address| (address, mac(router, At::Answerer)));
+        let before = self.before(router).map(|before| mac(before, At::Outside));
+        let after = self.after(router).map(|after| mac(after, At::Inside));
+        let side = |own, neighbour, others: &[(Ipv4Addr, Mac)]| Side {
+            device: device(router, own),
+            own: mac(router, own),
+            neighbour,
+            others: others.to_vec(),
+        };
+        let inside = before.unwrap_or_else(|| mac(router, At::Source));
+        let outside = after.unwrap_or_else(|| mac(router, At::Sink));
+        let probers = if self.has(router, At::Prober) { &[prober][..] } else { &[] };
+        [side(At::Inside, inside, probers), side(At::Outside, outside, &answerer)]
+    }
+
+    /// Where a probe through the routers up to `router` starts and where it is answered: namespaces
+    /// and addresses.
+    pub(crate) fn probe(&self, router: usize, way: Way) -> [(String, Ipv4Addr); 2] {
+        let [first, _] = self.crossed(router);
+        let [own, with_flow] = answers(router);
+        let (asks, to) = match way {
+            Way::Own => (At::Prober, own),
+            Way::Flow => (At::Source, with_flow),
+        };
+        let at = |router, at| self.namespace(&self.place(router, at));
+        [(at(first, asks), address(first, asks)), (at(router, At::Answerer), to)]
+    }
+
+    /// A veth takes redirected frames where there is GRO behind it; what GRO merges on the way is
+    /// kept to nothing, so that a packet stays one packet of the wire for router and counters.
+    pub(crate) fn receiving(&self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for router in 0..self.kinds.len() {
+            for at in ALL.into_iter().filter(|at| self.has(router, *at)) {
+                let (name, device) = (self.namespace(&self.place(router, at)), device(router, at));
+                let single = format!("ip link set dev {device} gro_max_size {GRO_BYTES}");
+                commands.push(Command::line(&single).in_namespace(&name));
+                let gro = Command::new("ethtool", ["-K", device.as_str(), "gro", "on"]);
+                commands.push(gro.in_namespace(&name));
+            }
+        }
+        commands
+    }
+}
+
+/// The addresses of who answers behind a router: of what came by a way of its own, and with the
+/// traffic.
+fn answers(router: usize) -> [Ipv4Addr; 2] {
+    let own = address(router, At::Answerer);
+    let [a, b, number, host] = own.octets();
+    [own, Ipv4Addr::new(a, b, number, host + 1)]
+}
+
+/// The device at an end of a router's line.
+pub(crate) fn device(router: usize, at: At) -> String {
+    let letter = match at {
+        At::Source => 's',
+        At::Inside => 'i',
+        At::Outside => 'o',
+        At::Sink => 't',
+        At::Prober => 'p',
+        At::Answerer => 'q',
+    };
+    format!("{letter}{}", router + 1)
+}
+
+/// The address there.
+pub(crate) fn address(router: usize, at: At) -> Ipv4Addr {
+    let number = u8::try_from(router + 1).unwrap_or(u8::MAX);
+    match at {
+        At::Source => Ipv4Addr::new(198, 18, number, 1),
+        At::Inside => Ipv4Addr::new(198, 18, number, 2),
+        At::Outside => Ipv4Addr::new(198, 19, number, 2),
+        At::Sink => Ipv4Addr::new(198, 19, number, 1),
+        At::Prober => Ipv4Addr::new(198, 18, number, 3),
+        At::Answerer => Ipv4Addr::new(198, 19, number, 3),
+    }
+}
+
+/// The Ethernet address there.
+pub(crate) fn mac(router: usize, at: At) -> Mac {
+    let [_, network, number, host] = address(router, at).octets();
+    Mac([0x02, 0, 0, network, number, host])
+}
+
+const ALL: [At; 6] = [At::Source, At::Inside, At::Outside, At::Sink, At::Prober, At::Answerer];
+
+/// The node's devices there.
+const LETTERS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
+
+/// As the text's packets of TCP.
+pub(crate) const MTU_TCP: u32 = 524;
+
+/// As the text's (§7), and the default of Linux (RFC 9438), whatever a host has chosen: BBR, which
+/// some have, keeps twice of what a line holds by the shortest round trip that it ever saw, and so
+/// leaves a part of its rate unused where round trips differ as they do on shared processors. Said
+/// with the route, since a namespace may not choose what the host does not allow to all.
+const CONGESTION_CONTROL: &str = "cubic";
+
+/// More namespaces than that only cost time.
+pub(crate) const ROUTERS_MAX: usize = 16;
+
+/// Less than two packets: none is ever merged with another.
+const GRO_BYTES: u32 = 68;
+
+#[cfg(test)]
+mod tests {
+    use weir_testbed::Topology;
+
+    use super::*;
+
+    #[test]
+    fn every_plan_is_a_topology() {
+        for kinds in [vec![Kind::Process], vec![Kind::Namespace; 6], vec![Kind::Process; 2]] {
+            let sampling = Nanos::from_millis(100);
+            let (name, shape) = ("p".to_owned(), Shape::Beside);
+            let plan = Plan { name, shape, kinds, mtu: MTU_TCP, sampling };
+            let topology = Topology::parse(&plan.topology()).unwrap();
+            assert_eq!(topology.links.len(), 6 * plan.kinds.len());
+            assert!(topology.links.iter().all(|link| link.mtu == MTU_TCP));
+            assert!(topology.node("vr1").is_some() && topology.node("src").is_some());
+        }
+    }
+
+    #[test]
+    fn a_router_that_is_a_process_has_addresses_that_its_devices_have_not() {
+        let plan = Plan::one("p", Kind::Process);
+        // It is the neighbour of source and prober, and nobody's own.
+        let own = mac(0, At::Inside).to_string();
+        assert_eq!(plan.topology().matches(&own).count(), 2);
+        assert!(!plan.topology().contains(&format!("mac = \"{own}\"")));
+        let [inside, _] = plan.sides(0);
+        let (router, source) = ("02:00:00:12:01:02", "02:00:00:12:01:01");
+        let prober = "198.18.1.3=02:00:00:12:01:03";
+        assert_eq!(inside.to_string(), format!("i1,{router},{source},{prober}"));
+        assert_eq!(plan.lines()[0].devices, ["a1", "b1", "c1", "d1", "e1", "f1"]);
+    }
+
+    /// Goal: the way along a chain and back is one of neighbours. Method: whoever is next to a
+    /// router, by its own tables, has it as the next on the way back.
+    #[test]
+    fn a_chain_has_one_source_one_sink_and_an_answerer_behind_each_router() {
+        let plan = Plan::chain("p", 3, Nanos::from_millis(100));
+        let topology = Topology::parse(&plan.topology()).unwrap();
+        // Six of one router; of each further one its two sides, who answers, and the link between
+        // its node and the one before.
+        assert_eq!(topology.links.len(), 6 + 2 * 4);
+        for node in ["node1", "node2", "node3", "hop1", "hop2", "hop3", "src", "dst"] {
+            assert!(topology.node(node).is_some(), "{node}");
+        }
+        assert!(topology.node("node").is_none() && topology.node("hop4").is_none());
+        assert_eq!(plan.nodes()[1], ("node2".to_owned(), 1..2));
+        let sides: Vec<[Side; 2]> = (0..3).map(|router| plan.sides(router)).collect();
+        for pair in sides.windows(2) {
+            assert_eq!(pair[0][1].neighbour, pair[1][0].own);
+            assert_eq!(pair[1][0].neighbour, pair[0][1].own);
+        }
+        assert_eq!(sides[0][0].neighbour, mac(0, At::Source));
+        assert_eq!(sides[2][1].neighbour, mac(2, At::Sink));
+        assert_eq!((plan.crossed(1), sides[1][0].others.len()), ([0, 2], 0));
+    }
+
+    #[test]
+    fn a_probe_goes_by_a_way_of_its_own_or_with_the_traffic() {
+        let plan = Plan::chain("p", 3, Nanos::from_millis(100));
+        for (way, from, to) in
+            [(Way::Own, "198.18.1.3", "198.19.2.3"), (Way::Flow, "198.18.1.1", "198.19.2.4")]
+        {
+            let [asks, answers] = plan.probe(1, way);
+            assert_eq!((asks.0.as_str(), asks.1.to_string().as_str()), ("p-src", from));
+            assert_eq!((answers.0.as_str(), answers.1.to_string().as_str()), ("p-hop2", to));
+            // The router that it ends behind hands it to who answers, and no other does.
+            let knows = |router: usize| {
+                plan.sides(router)[1].others.iter().any(|(address, _)| *address == answers.1)
+            };
+            assert_eq!([0, 1, 2].map(knows), [false, true, false]);
+        }
+        let beside = Plan::one("p", Kind::Process);
+        assert_eq!(beside.probe(0, Way::Own)[1].0, "p-process-dst");
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Guests under load, with a meter and a cap each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use weir_control::Sample;
+use weir_control::manage::{Meter, MeterConfig, Reading};
+use weir_platform::StateDir;
+use weir_platform::cap::{Actuator, CapError, XlCap, check_period};
+use weir_platform::journal::{self, Journal};
+use weir_platform::meter::{LinkMeter, Side};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+
+use super::discover::Xen;
+use super::load::{self, Sent};
+use super::{Spec, refused};
+use crate::{TrialError, clock};
+
+/// Guests that packets are offered to.
+pub(super) struct Bench<'a> {
+    pub(super) xen: &'a Xen,
+    pub(super) guests: Vec<Router<'a>>,
+    links: LinkMeter,
+    /// When the next reading is due.
+    due_ns: u64,
+}
+
+/// A guest as XTC sees it.
+pub(super) struct Router<'a> {
+    pub(super) name: &'a str,
+    pub(super) cap: XlCap,
+    /// Its place in the meter of links.
+    place: usize,
+    sent: &'a Sent,
+    meter: Meter,
+}
+
+impl<'a> Bench<'a> {
+    /// Runs `body` while packets are offered to all guests; then everything is as it was.
+    ///
+    /// # Errors
+    /// Those of `body`, of the senders, of meters and actuators, and of the way back.
+    pub(super) fn with(
+        xen: &Xen,
+        spec: &Spec,
+        body: impl FnOnce(&mut Bench<'_>) -> Result<(), TrialError>,
+    ) -> Result<(), TrialError> {
+        weir_traffic::stop_on_signals()?;
+        let (mut journal, _stale) =
+            journal::open_clean(&StateDir::from_env(), JOURNAL, Duration::ZERO)?;
+        let sent: Vec<Sent> = spec.loads.iter().map(|_| Sent::default()).collect();
+        let stop = AtomicBool::new(false);
+        let outcome = thread::scope(|scope| {
+            let send = |(load, sent)| {
+                let (load, stop): (&super::Load, _) = (load, &stop);
+                scope.spawn(move || load::send(load.to, sent, stop))
+            };
+            let senders: Vec<_> = spec.loads.iter().zip(&sent).map(send).collect();
+            let outcome = Bench::new(xen, &sent, &mut journal).and_then(|mut bench| {
+                let done = body(&mut bench);
+                let released = bench.release();
+                done.and(released)
+            });
+            stop.store(true, Ordering::Relaxed);
+            let ended: Result<Vec<()>, TrialError> = senders
+                .into_iter()
+                .map(|sender| sender.join().unwrap_or_else(|_| Err(refused("a sender panicked"))))
+                .collect();
+            outcome.and_then(|()| ended.map(drop))
+        });
+        let report = journal.undo_all(&*xen.on)?;
+        outcome?;
+        match report.failed.first() {
+            None => Ok(()),
+            Some(first) => Err(refused(format!("not undone: {first}"))),
+        }
+    }
+
+    fn new(xen: &'a Xen, sent: &'a [Sent], journal: &mut Journal) -> Result<Self, TrialError> {
+        let mut links = LinkMeter::open()?;
+        let mut guests = Vec::new();
+        for (guest, sent) in xen.guests.iter().zip(sent) {
+            let devices: Vec<_> = guest.vifs.iter().map(|vif| (vif.clone(), Side::Host)).collect();
+            let place = links.add(&devices)?;
+            let cap = XlCap::new(Arc::clone(&xen.on), journal, &guest.name)?;
+            check_period(&cap, PERIOD).map_err(refused)?;
+            let meter = Meter::new(METER);
+            guests.push(Router { name: &guest.name, cap, place, sent, meter });
+        }
+        Ok(Self { xen, guests, links, due_ns: 0 })
+    }
+
+    /// The next reading is due now, and not a period after the last one.
+    pub(super) fn restart(&mut self) {
+        self.due_ns = clock::monotonic_ns();
+    }
+
+    /// The counters of all guests when they are due: a period after the last time.
+    ///
+    /// # Errors
+    /// A signal came; the kernel does not answer.
+    pub(super) fn read(&mut self) -> Result<(Instant, Vec<Option<Reading>>), TrialError> {
+        clock::sleep_until(self.due_ns)?;
+        let now = now();
+        self.due_ns = now.as_nanos().saturating_add(PERIOD.as_nanos());
+        self.links.read(now)?;
+        let reading = |guest: &Router<'_>| {
+            let reading = self.links.reading(guest.place)?;
+            // What was dropped before the device is not in the device's counters.
+            Some(Reading { offered: Some(guest.sent.packets()), ..reading })
+        };
+        Ok((now, self.guests.iter().map(reading).collect()))
+    }
+
+    /// So many samples of each guest, one after the other, from now on.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; or there was no sample.
+    pub(super) fn samples(&mut self, count: usize) -> Result<Vec<Vec<Sample>>, TrialError> {
+        let mut samples = vec![Vec::new(); self.guests.len()];
+        self.guests.iter_mut().for_each(|guest| guest.meter.forget());
+        self.restart();
+        for turn in 0..=count {
+            let (now, readings) = self.read()?;
+            for ((guest, reading), seen) in self.guests.iter_mut().zip(readings).zip(&mut samples) {
+                let name = guest.name;
+                let gone = || refused(format!("guest {name}: its devices are gone"));
+                match guest.meter.sample(now, reading.ok_or_else(gone)?) {
+                    Ok(sample) => seen.push(sample),
+                    Err(_) if turn == 0 => {}
+                    Err(fault) => return Err(refused(format!("guest {name}: {fault}"))),
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Sets the cap of each guest.
+    ///
+    /// # Errors
+    /// One could not be set.
+    pub(super) fn cap(&mut self, caps: &[CpuShare]) -> Result<(), TrialError> {
+        let mut pairs = self.guests.iter_mut().zip(caps);
+        pairs.try_for_each(|(guest, cap)| guest.cap.set(*cap).map(drop)).map_err(refused)
+    }
+
+    /// Takes the cap of each guest away.
+    ///
+    /// # Errors
+    /// One of them is still in force.
+    pub(super) fn release(&mut self) -> Result<(), TrialError> {
+        let released: Result<Vec<()>, CapError> =
+            self.guests.iter_mut().map(|guest| guest.cap.release()).collect();
+        released.map(drop).map_err(refused)
+    }
+}
+
+pub(super) fn now() -> Instant {
+    Instant::from_nanos(clock::monotonic_ns())
+}
+
+/// The text's (§6).
+pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
+
+/// What an emulated processor forwards stays far below.
+pub(super) const METER: MeterConfig =
+    MeterConfig { period: PERIOD, rate_most: PacketRate::from_pps(1_000_000) };
+
+const JOURNAL: &str = "xen";

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The thread that listens: one runtime on a processor that is not the worker's, connections in
+//! bounded number, each with bounds on the time that it may take.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use weir_node::Serving;
+use weir_platform::cpu::{self, Class, Wish};
+use weir_policy::{Policy, Reservation};
+
+use crate::app::App;
+use crate::caller::Peer;
+use crate::count::{Slot, network};
+use crate::error::{ApiError, Code};
+use crate::limits::Limits;
+use crate::stall::Impatient;
+use crate::tls::{self, Door};
+
+/// A listening interface. It ends when this value is dropped; answers under way are given a moment.
+#[derive(Debug)]
+pub struct Server {
+    stop: Option<watch::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens at the node's socket. A socket that a killed node left is replaced.
+    ///
+    /// # Errors
+    /// The path is taken by a node that answers, or cannot be bound; or no thread can be had.
+    pub fn start(serving: Serving) -> io::Result<Self> {
+        let api = serving.policy.api.clone();
+        let door = tls::bind(&api)?;
+        let listener = bind(&serving.socket)?;
+        let processor = own_processor(&serving.policy);
+        let (stop, stopped) = watch::channel(());
+        let (told, started) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("weir-api".into()).spawn(move || {
+            // Held until the thread ends.
+            let _held = processor.and_then(hold);
+            let limits = Limits::of(&api);
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(limits.blocking_threads)
+                .thread_name("weir-api-work")
+                .on_thread_start(move || hold_until_it_ends(processor))
+                .build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let _gone = told.send(Err(error));
+                    return;
+                }
+            };
+            let app = Arc::new(App::new(serving.control, limits));
+            runtime.block_on(async move {
+                let both = UnixListener::from_std(listener).and_then(|listener| {
+                    let door = door.map(|Door { listener, acceptor }| {
+                        Ok::<_, io::Error>((TcpListener::from_std(listener)?, acceptor))
+                    });
+                    Ok((listener, door.transpose()?))
+                });
+                match both {
+                    Ok((listener, door)) => {
+                        let _gone = told.send(Ok(()));
+                        if let Some((listener, acceptor)) = door {
+                            tokio::spawn(listen_remote(listener, acceptor, Arc::clone(&app)));
+                        }
+                        listen(&listener, &app, stopped).await;
+                    }
+                    Err(error) => {
+                        let _gone = told.send(Err(error));
+                    }
+                }
+            });
+            runtime.shutdown_timeout(END_PATIENCE);
+        })?;
+        match started.recv() {
+            Ok(Ok(())) => Ok(Self { stop: Some(stop), thread: Some(thread) }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::other("the interface's thread died")),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was told already, and takes nothing with it.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// Before ordinary work, on the processor that is not the worker's; at least there, where a process
+/// may not put itself before others. Where both are refused, work goes on anywhere.
+fn hold(processor: u32) -> Option<cpu::Reservation> {
+    let wish = |nice| Wish { cpu: Some(processor), class: Class::Normal { nice } };
+    cpu::Reservation::take(wish(NICE)).or_else(|_| cpu::Reservation::take(wish(0))).ok()
+}
+
+/// The same for a thread that another starts, which is an ordinary one.
+fn hold_until_it_ends(processor: Option<u32>) {
+    thread_local! {
+        static HELD: RefCell<Option<cpu::Reservation>> = const { RefCell::new(None) };
+    }
+    HELD.set(processor.and_then(hold));
+}
+
+fn bind(path: &Path) -> io::Result<StdListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("{}: a node answers here already", path.display()),
+        ));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = StdListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A processor that the worker is not pinned to; `None` where there is no choice.
+fn own_processor(policy: &Policy) -> Option<u32> {
+    if matches!(policy.node.reservation, Reservation::None | Reservation::Deadline) {
+        return None;
+    }
+    let division = cpu::division();
+    let worker = policy.node.worker_cpu.unwrap_or(division.worker);
+    let mut all = division.others.into_iter().chain([division.worker]);
+    all.find(|processor| *processor != worker)
+}
+
+async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Receiver<()>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return end(app).await,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of descriptors, say: asking again at once would take a whole processor.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Ok(peer) = stream.peer_cred() else { continue };
+        let peer = Peer::Local { uid: peer.uid() };
+        match app.connections.take() {
+            Some(slot) => {
+                tokio::spawn(converse(stream, peer, Arc::clone(app), slot));
+            }
+            None => {
+                let text = refusal_text(&app.too_many_connections());
+                // What the socket does not take at once is not waited for.
+                let _sent = stream.try_write(&text);
+            }
+        }
+    }
+}
+
+/// The same for TCP, until the runtime ends.
+async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app: Arc<App>) {
+    loop {
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // A connection that is too many cannot be told so before a handshake, which costs more.
+        let Some(of_address) = app.remote_addresses.take(network(address.ip())) else { continue };
+        let Some(slot) = app.remote_connections.take() else { continue };
+        let (acceptor, app) = (acceptor.clone(), Arc::clone(&app));
+        tokio::spawn(async move {
+            // Small answers shall not wait for more of them.
+            let _small = stream.set_nodelay(true);
+            let peer = Peer::Remote(address.ip());
+            let Some(acceptor) = acceptor else {
+                return converse(stream, peer, app, slot).await;
+            };
+            let shaken = tokio::time::timeout(app.limits.request_time, acceptor.accept(stream));
+            if let Ok(Ok(stream)) = shaken.await {
+                converse(stream, peer, app, slot).await;
+            }
+            drop(of_address);
+        });
+    }
+}
+
+/// Gives answers that are under way a moment.
+async fn end(app: &App) {
+    let until = tokio::time::Instant::now() + END_PATIENCE;
+    while app.under_way.taken() > 0 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(END_POLL).await;
+    }
+}
+
+async fn converse<S>(stream: S, peer: Peer, app: Arc<App>, slot: Slot)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = app.limits;
+    let answering = Arc::clone(&app);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (app, peer) = (Arc::clone(&answering), peer.clone());
+        Box::pin(async move {
+            let answer = app.answer(&peer, request.map(Body::new)).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        })
+    });
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.request_time)
+        .max_buf_size(limits.head_bytes)
+        .serve_connection(TokioIo::new(Impatient::new(stream, READER_PATIENCE)), service);
+    let ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
+    let mut stream = connection.into_parts().io.into_inner();
+    if ended.as_ref().is_err_and(has_stalled) {
+        app.stalled.fetch_add(1, Ordering::Relaxed);
+    }
+    if ended.is_err_and(|error| error.is_timeout()) {
+        app.count(Code::TooSlow.status());
+        let seconds = limits.request_time.as_secs_f64();
+        let text = format!("the request's head did not come within {seconds} s");
+        let text = refusal_text(&ApiError::new(Code::TooSlow, text));
+        // A peer that does not read either is left alone.
+        let _sent = tokio::time::timeout(LAST_WORD, stream.write_all(&text)).await;
+    }
+    let _closed = tokio::time::timeout(LAST_WORD, stream.shutdown()).await;
+    drop(slot);
+}
+
+/// Whether a connection ended because its peer did not read.
+fn has_stalled(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
+}
+
+/// A whole answer, for a connection that is not served.
+fn refusal_text(error: &ApiError) -> Vec<u8> {
+    let status = error.code.status();
+    let body = serde_json::to_string(error).unwrap_or_default();
+    format!(
+        "HTTP/1.1 {} {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or_default(),
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Who asks or changes something is answered also while the machine's processors are full: before
+/// ordinary work, after a worker with a processor of its own, which is at -20 or real-time.
+const NICE: i32 = -10;
+/// What a reader may pause: of a capture, say, into a program that is stopped for a moment.
+const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// Between two tries to accept a connection where the first failed.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+/// What a closing connection may take to hear why.
+const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
+/// What answers under way may take when the node ends.
+const END_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+const END_POLL: std::time::Duration = std::time::Duration::from_millis(5);

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A node in simulated time: the worker, the book and their files as `weir node run` has them, on
+//! ports in memory. The caller is the clock, so that a day takes as long as its packets.
+//!
+//! What is not here is what a clock of its own cannot be given: threads, devices, the interface for
+//! programs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_platform::StateDir;
+use weir_policy::{Edit, Kind, Policy};
+use weir_ports::{AnyPort, MemoryPort, Pool, Port, Waiter};
+use weir_switch::{Frame, FramePool};
+use weir_units::{Instant, Nanos};
+
+use crate::book::Book;
+use crate::changes::Change;
+use crate::control::{Refusal, RefusalKind, Wish};
+use crate::error::NodeError;
+use crate::opener::{self, Opener};
+use crate::ports::{Attached, Ports};
+use crate::site::ready_for;
+use crate::status::Status;
+use crate::worker::{Refit, Worker};
+
+/// A node whose devices are in memory and whose time is an argument.
+#[derive(Debug)]
+pub struct Rehearsal {
+    worker: Worker,
+    waiter: Waiter,
+    book: Book,
+    config: PathBuf,
+    /// The far ends of its devices: ports, then vifs.
+    ends: Vec<MemoryPort>,
+    batch: Vec<Frame>,
+    now: Instant,
+}
+
+impl Rehearsal {
+    /// The node of the policy file `config`, whose text is `text`, from `start` on. A vif of kind
+    /// `memory` waits when its queue is full; any other is a sender that cannot, as most are, and
+    /// what does not fit is dropped and counted.
+    ///
+    /// # Errors
+    /// The text is no sound policy; overlay or record cannot be read; the kernel does not load the
+    /// data plane, which is there although no device is on it.
+    pub fn start(
+        text: &str,
+        config: &Path,
+        state: &StateDir,
+        start: Instant,
+    ) -> Result<Self, NodeError> {
+        let (book, _dropped) = Book::open(text, config, state)?;
+        let policy = Policy::clone(&book.in_force().policy);
+        let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
+        let (mut opener, plane) = Opener::new(&policy, &pool, None, &Arc::default())?;
+        let (opened, ends) = devices(&policy, &mut opener)?;
+        let ports = Ports::new(&policy, plane, opened, &mut pool)?;
+        let mut worker = Worker::at(start, policy, ports, pool).map_err(NodeError::Switch)?;
+        let waiter = worker.waiter()?;
+        worker.begin(start)?;
+        let batch = Vec::with_capacity(RING);
+        Ok(Self { worker, waiter, book, config: config.to_owned(), ends, batch, now: start })
+    }
+
+    /// Puts a frame on the device of interface `iface`, from outside; whether there was room.
+    pub fn offer(&mut self, iface: usize, bytes: &[u8]) -> bool {
+        let Some(end) = self.ends.get_mut(iface) else { return false };
+        let pool = self.worker.pool();
+        if end.transmit_room(pool) == 0 {
+            return false;
+        }
+        let Some(frame) = pool.copy_in(bytes) else { return false };
+        if let Err(refused) = end.transmit(pool, frame) {
+            pool.free(refused.id);
+            return false;
+        }
+        // In memory nothing is left behind, and nothing fails.
+        end.flush(pool).is_ok()
+    }
+
+    /// Takes what has come out of the device of interface `iface`; how many frames.
+    pub fn take(&mut self, iface: usize) -> u64 {
+        let Some(end) = self.ends.get_mut(iface) else { return 0 };
+        let (pool, mut taken) = (self.worker.pool(), 0);
+        loop {
+            self.batch.clear();
+            if end.receive(pool, RING, &mut self.batch) == 0 {
+                return taken;
+            }
+            taken += self.batch.len() as u64;
+            self.batch.iter().for_each(|frame| pool.free(frame.id));
+        }
+    }
+
+    /// Has the worker do its turns until `end`, each when it is due.
+    pub fn run_until(&mut self, end: Instant) {
+        while self.now < end {
+            let turn = self.worker.turn(self.now);
+            let next = if turn.moved > 0 { self.now + TURN } else { turn.next };
+            self.now = next.max(self.now + TURN).min(end);
+        }
+    }
+
+    /// Makes all of `edits` or none, as a request would.
+    ///
+    /// # Errors
+    /// As [`crate::control::Control::change`].
+    pub fn change(&mut self, wish: &Wish<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
+        let Self { worker, waiter, book, now, .. } = self;
+        book.change(wish, edits, &mut |policy| apply(worker, waiter, *now, policy))
+    }
+
+    /// Takes a change back, as a request would.
+    ///
+    /// # Errors
+    /// As [`crate::control::Control::undo`].
+    pub fn undo(&mut self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal> {
+        let Self { worker, waiter, book, now, .. } = self;
+        book.undo(wish, id, &mut |policy| apply(worker, waiter, *now, policy))
+    }
+
+    /// Takes over another text of the policy file.
+    ///
+    /// # Errors
+    /// As [`crate::control::Control::reload`].
+    pub fn reload(&mut self, who: &str, text: &str) -> Result<(), Refusal> {
+        let Self { worker, waiter, book, config, now, .. } = self;
+        book.reload(who, text, config, &mut |policy| apply(worker, waiter, *now, policy)).map(drop)
+    }
+
+    /// Counters, queues, lateness now.
+    pub fn status(&mut self) -> Status {
+        self.worker.status(self.now)
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        self.book.in_force().policy
+    }
+
+    /// The simulated time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+}
+
+/// The same checks and the same step as of a running node.
+fn apply(
+    worker: &mut Worker,
+    waiter: &mut Waiter,
+    now: Instant,
+    policy: &Policy,
+) -> Result<(), Refusal> {
+    let ready = ready_for(worker.policy(), policy.clone(), now);
+    let applied = ready.and_then(|policy| {
+        let refit = Refit { policy, opened: Vec::new() };
+        worker.apply(now, refit, waiter).outcome
+    });
+    applied.map_err(|message| Refusal::new(RefusalKind::Refused, message))
+}
+
+/// Devices in memory in the order of the policy, and their far ends.
+fn devices(
+    policy: &Policy,
+    opener: &mut Opener,
+) -> Result<(Vec<Attached>, Vec<MemoryPort>), NodeError> {
+    let ports = policy.ports.iter().map(|port| (&port.name, &port.device, port.kind, true));
+    let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device, vif.kind, false));
+    let (mut opened, mut ends) = (Vec::new(), Vec::new());
+    for (name, device, kind, is_port) in ports.chain(vifs) {
+        let gate = opener.take_gate(device, is_port)?;
+        let (near, far) = MemoryPort::pair([device, "far end"], RING);
+        let mut attached = opener::attached(name, device, kind, gate, AnyPort::Memory(near), None);
+        attached.holds_back = kind == Kind::Memory;
+        opened.push(attached);
+        ends.push(far);
+    }
+    Ok((opened, ends))
+}
+
+/// Frames that wait in a device: a quarter of the ring of a network card.
+const RING: usize = 256;
+
+/// What a turn takes at least: a microsecond moves a frame or two.
+const TURN: Nanos = Nanos::from_micros(1);

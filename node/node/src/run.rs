@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir node run`: the node in the foreground, from a policy file to the last undo.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use weir_platform::{StateDir, text};
+use weir_policy::{Direction, Edit, Kind, Policy, Vif};
+use weir_ports::{Pins, Pool, Questions, device_number};
+
+use crate::book::{self, Apply, Book};
+use crate::capture::{CaptureRequest, Capturing};
+use crate::changes::Change;
+use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
+use crate::error::NodeError;
+use crate::hotplug::Watch;
+use crate::opener::{self, Opener};
+use crate::ports::Ports;
+use crate::present;
+use crate::redirect::may_stand_in;
+use crate::report::keeper::{Keeper, Ticking};
+use crate::report::{Answer, Question, Service, Store, Subject};
+use crate::reservation;
+use crate::site::{self, COMMANDS_MAX, Followed, Site};
+use crate::status::Status;
+use crate::supervisor::Supervisor;
+use crate::takeover::Takeover;
+use crate::worker::{Command, Worker};
+use crate::xtc::{Holding, Load, LogLine, RouterStatus};
+
+/// How a node is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The policy file.
+    pub config: PathBuf,
+    /// Undo everything after this time unless somebody confirms.
+    pub confirm: Option<Duration>,
+    /// Leave what was changed live aside: for a start that it stands in the way of.
+    pub without_overlay: bool,
+    /// Where journals and the control socket are.
+    pub state: StateDir,
+}
+
+/// How a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Ended {
+    /// It was asked to, by a signal or a request; everything is undone.
+    Asked,
+    /// Nobody confirmed it in time; everything is undone.
+    NotConfirmed,
+    /// It was asked to leave everything to the next start, which goes on with it.
+    Left,
+}
+
+/// What the interface to the running node needs.
+#[derive(Clone)]
+pub struct Serving {
+    /// Where to listen.
+    pub socket: PathBuf,
+    /// Who answers.
+    pub control: Arc<dyn Control>,
+    /// The policy that the node starts with.
+    pub policy: Arc<Policy>,
+}
+
+/// Reads and checks a policy file.
+///
+/// # Errors
+/// The file cannot be read, or the policy has problems: all of them, each with its line.
+pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
+    let text = text::read(path).map_err(|error| NodeError::io(path, error))?;
+    weir_policy::parse(&text)
+        .map_err(|problems| NodeError::Policy { path: path.to_owned(), problems })
+}
+
+/// Runs a node until SIGINT, SIGTERM, a request to stop, or a confirmation that did not come; then
+/// undoes everything, and says which of them it was. Asked to leave (SIGUSR1), or killed, it leaves
+/// its devices and the data plane as they are, and the next start goes on with them. `report` is
+/// told each step in a line. `serve` listens as soon as the node forwards; what it hands back is
+/// dropped when the node ends.
+///
+/// # Errors
+/// What could not be read, opened, applied or undone.
+pub fn run<S>(
+    options: &Options,
+    report: &mut dyn FnMut(&str),
+    serve: impl FnOnce(Serving) -> std::io::Result<S>,
+) -> Result<Ended, NodeError> {
+    let text =
+        text::read(&options.config).map_err(|error| NodeError::io(&options.config, error))?;
+    if options.without_overlay
+        && let Some(aside) = book::put_aside(&text, &options.config, &options.state)?
+    {
+        report(&format!("what was changed live is kept aside: {}", aside.display()));
+    }
+    let (book, dropped) = Book::open(&text, &options.config, &options.state)?;
+    dropped.iter().for_each(|line| report(line));
+    let wanted = book.in_force().policy;
+    let node = Arc::new(Node::new(options, book)?);
+    let (policy, devices) = present::on_host(&wanted, device_number);
+    let pins = Pins::of(options.state.path(), &policy.node.name);
+    let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&wanted, pins).is_some());
+    let adopted = if adoptable { Takeover::adopt(&policy, &options.state)? } else { None };
+    let adopts = adopted.is_some();
+    let mut takeover = match adopted {
+        Some(takeover) => {
+            report("going on with what an earlier run left");
+            takeover
+        }
+        None => Takeover::begin(&policy, &options.state, report)?,
+    };
+    let socket = control::socket_path(options.state.path(), &policy.node.name);
+    let mut noted = takeover.will_leave(&socket);
+    match &pins {
+        Some(pins) => noted = noted.and_then(|()| takeover.will_leave_folder(pins.folder())),
+        None => report(
+            "no BPF file system: nothing forwards while no node runs \
+             (`mount -t bpf bpf /sys/fs/bpf` makes one)",
+        ),
+    }
+    let site = Site::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
+    site.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
+    *node.site() = Some(site);
+    let (socket, pins) = (&socket, pins.as_ref());
+    let start = Start { socket, options, wanted: &wanted, policy: &policy, pins };
+    let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
+    // A change under way is waited for.
+    let Some(Site { takeover, opener, .. }) = node.site().take() else { return forwarded };
+    // What was adopted stays, too, if it could not be gone on with.
+    let stays = match &forwarded {
+        Ok(ended) => *ended == Ended::Left,
+        Err(_) => adopts && opener.is_none(),
+    };
+    let ended = if stays { takeover.leave() } else { takeover.undo() };
+    forwarded.and_then(|forwarded| ended.map(|()| forwarded))
+}
+
+/// What a start needs.
+struct Start<'a> {
+    socket: &'a Path,
+    options: &'a Options,
+    wanted: &'a Arc<Policy>,
+    /// The part of it that has its devices.
+    policy: &'a Policy,
+    pins: Option<&'a Pins>,
+}
+
+/// Opens the ports, starts the worker, answers requests, until told to stop.
+fn forward<S>(
+    Start { socket, options, wanted, policy, pins }: &Start<'_>,
+    node: &Arc<Node>,
+    report: &mut dyn FnMut(&str),
+    serve: impl FnOnce(Serving) -> std::io::Result<S>,
+) -> Result<Ended, NodeError> {
+    let mut supervisor =
+        Supervisor::from_env().map_err(|error| NodeError::io("service manager", error))?;
+    let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
+    let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.questions)?;
+    let opened = opener.open(policy, |_| true)?;
+    let ports = Ports::new(policy, plane, opened, &mut pool)?;
+    for attached in &ports.attached {
+        if let Some(why) = &attached.fallback {
+            report(&format!("{} by a packet socket, which is slower: {why}", attached.name));
+        }
+    }
+    let worker = Worker::new(Policy::clone(policy), ports, pool).map_err(NodeError::Switch)?;
+    let (commands, inbox) = sync_channel(COMMANDS_MAX);
+    let thread = start_worker(worker, inbox, policy)?;
+    node.connect(commands);
+    if let Some(site) = node.site().as_mut() {
+        site.opener = Some(opener);
+    }
+    let ticking = node.keep_report(&options.state, policy)?;
+    let name = &policy.node.name;
+    let serving = Serving {
+        socket: PathBuf::from(socket),
+        control: Arc::clone(node) as Arc<dyn Control>,
+        policy: Arc::clone(wanted),
+    };
+    let held = node.hold_routers(wanted);
+    let served = held.and_then(|()| serve(serving).map_err(|error| NodeError::io(socket, error)));
+    let why = served.map(|_server| {
+        report(&format!("node {name} forwards; control socket {}", socket.display()));
+        supervisor.ready();
+        let watch = node.watch_devices();
+        if let Err(error) = &watch {
+            report(&format!("devices that come and go are not followed: {error}"));
+        }
+        let ended = node.stay(options.confirm, report, &thread, &mut supervisor, pins.is_some());
+        supervisor.stopping();
+        watch.into_iter().for_each(Watch::end);
+        ended
+    });
+    drop(ticking);
+    node.routers.end().iter().for_each(|line| report(line));
+    node.end_worker(matches!(why, Ok(Ended::Left)));
+    let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
+    if let Ok(last) = &ended {
+        node.end_report(last).iter().for_each(|failed| report(failed));
+    }
+    why.and_then(|why| ended.map(|_| why))
+}
+
+fn start_worker(
+    worker: Worker,
+    inbox: Receiver<Command>,
+    policy: &Policy,
+) -> Result<WorkerThread, NodeError> {
+    let wish = reservation::wish(&policy.node);
+    let (reserved, reservation_made) = mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new()
+        .name("weir-worker".into())
+        .spawn(move || {
+            let taken = reservation::take(wish);
+            let failed = taken.as_ref().err().map(ToString::to_string);
+            // The starter waits for this; if it is gone, so is the node.
+            let _told = reserved.send(failed);
+            match taken {
+                // Held until the worker has ended.
+                Ok(_reservation) => worker.run(&inbox).map_err(NodeError::from),
+                Err(error) => Err(NodeError::Reservation(error.to_string())),
+            }
+        })
+        .map_err(|error| NodeError::io("worker thread", error))?;
+    match reservation_made.recv() {
+        Ok(None) => Ok(thread),
+        Ok(Some(message)) => Err(NodeError::Reservation(message)),
+        Err(_) => Err(NodeError::WorkerDied),
+    }
+}
+
+/// The worker's thread, and how it ended.
+type WorkerThread = JoinHandle<Result<Status, NodeError>>;
+
+/// What the control side knows of the running node.
+#[derive(Debug)]
+struct Node {
+    config: PathBuf,
+    commands: std::sync::OnceLock<SyncSender<Command>>,
+    /// One change at a time; none before the start and after the end.
+    site: Mutex<Option<Site>>,
+    /// One change at a time.
+    book: Mutex<Book>,
+    /// What the book says holds: to be read while a change is under way.
+    in_force: RwLock<InForce>,
+    /// What tenants had.
+    keeper: Keeper,
+    /// Routers that are held at a rate.
+    routers: Holding,
+    /// What the operator is to be told.
+    notes: Arc<Mutex<Notes>>,
+    /// About the devices, on whoever's thread it is but the worker's.
+    questions: Arc<Questions>,
+    confirmed: AtomicBool,
+    stop: Arc<AtomicBool>,
+    leave: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+}
+
+impl Node {
+    /// From here on signals are requests: a stop in the middle of the start is not lost.
+    fn new(options: &Options, book: Book) -> Result<Self, NodeError> {
+        let [stop, leave, reload] = [false; 3].map(|no| Arc::new(AtomicBool::new(no)));
+        let signals = [(SIGINT, &stop), (SIGTERM, &stop), (SIGUSR1, &leave), (SIGHUP, &reload)];
+        for (signal, flag) in signals {
+            signal_hook::flag::register(signal, Arc::clone(flag))
+                .map_err(|error| NodeError::io("signal handler", error))?;
+        }
+        let notes = Arc::<Mutex<Notes>>::default();
+        let told = Arc::clone(&notes);
+        let tell = Arc::new(move |line| Notes::add_to(&told, line));
+        Ok(Self {
+            config: options.config.clone(),
+            commands: std::sync::OnceLock::new(),
+            site: Mutex::new(None),
+            in_force: RwLock::new(book.in_force()),
+            book: Mutex::new(book),
+            keeper: Keeper::default(),
+            routers: Holding::new(options.state.clone(), tell),
+            notes,
+            questions: Arc::default(),
+            confirmed: AtomicBool::new(options.confirm.is_none()),
+            stop,
+            leave,
+            reload,
+        })
+    }
+
+    fn connect(&self, commands: SyncSender<Command>) {
+        // Called once, before anybody asks.
+        let _known = self.commands.set(commands);
+    }
+
+    /// Keeps the report from now on, until what this hands back is dropped.
+    fn keep_report(
+        self: &Arc<Self>,
+        state: &StateDir,
+        policy: &Policy,
+    ) -> Result<Ticking, NodeError> {
+        let (opener, ticker) = (Arc::clone(self), Arc::clone(self));
+        let (paths, bounds) = (Store::paths(state, &policy.node.name), policy.report.clone());
+        let begin = move || {
+            let failed = opener.keeper.open(&paths, &bounds);
+            failed.into_iter().for_each(|why| Self::note(&opener, why));
+        };
+        let tick = move || {
+            let Ok(status) = ticker.ask(Command::Status) else { return };
+            let policy = ticker.policy_now();
+            let failed = ticker.keeper.take(&status, &policy);
+            failed.into_iter().for_each(|why| Self::note(&ticker, why));
+        };
+        Ticking::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
+    }
+
+    fn hold_routers(&self, policy: &Policy) -> Result<(), NodeError> {
+        let commands = self.commands.get();
+        Ok(commands.map_or(Ok(()), |commands| self.routers.start(policy, commands))?)
+    }
+
+    fn end_report(&self, last: &Status) -> Option<String> {
+        self.keeper.end(last, &self.policy_now())
+    }
+
+    fn policy_now(&self) -> Arc<Policy> {
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
+    }
+
+    /// Waits until the node is to end, and says why; reloads when told to.
+    fn stay(
+        &self,
+        confirm: Option<Duration>,
+        report: &mut dyn FnMut(&str),
+        worker: &WorkerThread,
+        supervisor: &mut Supervisor,
+        pinned: bool,
+    ) -> Ended {
+        let deadline = confirm.map(|time| (time, Instant::now() + time));
+        while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
+            if self.leave.load(Ordering::Relaxed) {
+                return match self.cannot_leave(pinned) {
+                    None => {
+                        report("leaving everything to the next start");
+                        Ended::Left
+                    }
+                    Some(why) => {
+                        report(&format!("{why}: undoing everything instead"));
+                        Ended::Asked
+                    }
+                };
+            }
+            // Only who moves packets is alive.
+            if supervisor.is_due() && self.ask(Command::Status).is_ok() {
+                supervisor.alive();
+            }
+            let notes =
+                std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+            notes.tell(report);
+            if self.reload.swap(false, Ordering::Relaxed) {
+                match self.apply_file("signal") {
+                    Ok(()) => report("configuration applied"),
+                    Err(refusal) => report(&format!("configuration refused: {refusal}")),
+                }
+            }
+            if let Some((time, deadline)) = deadline
+                && !self.confirmed.load(Ordering::Relaxed)
+                && Instant::now() > deadline
+            {
+                report(&format!("not confirmed within {} s: undoing", time.as_secs_f64()));
+                return Ended::NotConfirmed;
+            }
+            std::thread::sleep(SIGNAL_POLL);
+        }
+        Ended::Asked
+    }
+
+    /// Why to leave would harm more than to stop. `pinned`: the data plane outlives the process.
+    fn cannot_leave(&self, pinned: bool) -> Option<String> {
+        if !pinned {
+            return Some("no BPF file system has the data plane".to_owned());
+        }
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        let cut_off = |vif: &&Vif| {
+            vif.kind == Kind::Host && !Direction::ALL.iter().all(|way| may_stand_in(vif, *way))
+        };
+        let host = in_force.policy.vifs.iter().find(cut_off)?;
+        let name = &host.name;
+        Some(format!("vif {name}, the host's own, needs its mac and no filter to be stood in for"))
+    }
+
+    fn end_worker(&self, leaves: bool) {
+        if let Some(commands) = self.commands.get() {
+            // It may have ended already, which is what is wanted.
+            let _ended = commands.send(if leaves { Command::Leave } else { Command::Stop });
+        }
+    }
+
+    fn apply_file(&self, who: &str) -> Result<(), Refusal> {
+        let text = text::read(&self.config).map_err(|error| {
+            Refusal::new(RefusalKind::Refused, format!("{}: {error}", self.config.display()))
+        })?;
+        let dropped = self.with_book(|book, apply| book.reload(who, &text, &self.config, apply))?;
+        dropped.iter().for_each(|edit| self.note(format!("the file has changed; dropped: {edit}")));
+        Ok(())
+    }
+
+    /// Does something to the book, which has the worker follow.
+    fn with_book<T>(
+        &self,
+        what: impl FnOnce(&mut Book, Apply<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        // It changes in one step, at the end: it is whole, whatever happened to the thread that
+        // had the lock before.
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = what(&mut book, &mut |policy| self.apply(policy));
+        // Whatever came of it: who may ask follows from what holds.
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = book.in_force();
+        done
+    }
+
+    fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
+        let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
+        let commands = self.commands.get().ok_or_else(not_now("the node is starting"))?;
+        let mut site = self.site();
+        let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
+        self.routers.may_follow(policy, commands)?;
+        let note = site.change(policy.clone(), commands, device_number)?;
+        note.into_iter().for_each(|note| self.note(note));
+        self.routers.follow(policy);
+        Ok(())
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Refusal> {
+        let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
+        site::ask(self.commands.get().ok_or_else(starting)?, command)
+    }
+
+    /// Tells the operator; what is too much at once is counted.
+    fn note(&self, note: String) {
+        Notes::add_to(&self.notes, note);
+    }
+
+    /// Follows the host's devices from now on, until the watch ends.
+    fn watch_devices(self: &Arc<Self>) -> std::io::Result<Watch> {
+        let (node, looker) = (Arc::clone(self), Arc::clone(self));
+        let otherwise = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&otherwise);
+        let look = move || {
+            seen.fetch_or(looker.questions.ask(), Ordering::Relaxed);
+            seen.load(Ordering::Relaxed)
+        };
+        let mut told = Vec::new();
+        let policy = self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy.clone();
+        Watch::start(reservation::beside(&policy.node), look, move || {
+            let anew = otherwise.swap(false, Ordering::Relaxed);
+            let Followed { notes, failed } = node.follow_devices(anew);
+            // Once for each cause, however often it is tried again.
+            if notes != told {
+                notes.iter().for_each(|note| node.note(note.clone()));
+            }
+            told = if failed { notes } else { Vec::new() };
+            failed
+        })
+    }
+
+    /// Takes and lets go of devices; `anew`: what those that stay can do is to be looked at again.
+    fn follow_devices(&self, anew: bool) -> Followed {
+        // Meanwhile nobody asks for anything else.
+        let _book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(commands), Some(site)) = (self.commands.get(), &mut *self.site()) else {
+            return Followed::default();
+        };
+        site.follow(commands, anew, device_number)
+    }
+
+    /// What it holds is written down in a journal, whatever happened to the thread with the lock.
+    fn site(&self) -> MutexGuard<'_, Option<Site>> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lines for the operator.
+#[derive(Debug, Default)]
+struct Notes {
+    lines: Vec<String>,
+    /// Beyond [`NOTES_MAX`].
+    more: u64,
+}
+
+impl Notes {
+    fn add(&mut self, line: String) {
+        if self.lines.len() < NOTES_MAX {
+            self.lines.push(line);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn add_to(notes: &Mutex<Self>, line: String) {
+        notes.lock().unwrap_or_else(PoisonError::into_inner).add(line);
+    }
+
+    fn tell(self, report: &mut dyn FnMut(&str)) {
+        self.lines.iter().for_each(|line| report(line));
+        if self.more > 0 {
+            report(&format!("{} lines more came at once and are not shown", self.more));
+        }
+    }
+}
+
+impl Control for Node {
+    fn status(&self) -> Result<Status, Refusal> {
+        let mut status = self.ask(Command::Status)?;
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        status.add_waiting(&in_force.policy);
+        self.keeper.judge(&mut status);
+        Ok(status)
+    }
+
+    fn policy(&self) -> Result<InForce, Refusal> {
+        Ok(self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn change(&self, wish: &Wish<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
+        self.with_book(|book, apply| book.change(wish, edits, apply))
+    }
+
+    fn undo(&self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal> {
+        self.with_book(|book, apply| book.undo(wish, id, apply))
+    }
+
+    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner).changes(most, wanted)
+    }
+
+    fn report(&self, question: &Question) -> Result<Answer, Refusal> {
+        self.keeper.ask(question)
+    }
+
+    fn service(&self) -> BTreeMap<Subject, [Service; 2]> {
+        self.keeper.totals()
+    }
+
+    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+        self.routers.status(router)
+    }
+
+    fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal> {
+        let missing = || {
+            let text = format!("router {router:?} is not held at a rate");
+            Refusal::new(RefusalKind::NotFound, text)
+        };
+        self.routers.log(router, newest)?.ok_or_else(missing)
+    }
+
+    fn reload(&self, who: &str) -> Result<(), Refusal> {
+        self.apply_file(who)
+    }
+
+    fn note(&self, line: String) {
+        Self::note(self, line);
+    }
+
+    fn confirm(&self) {
+        self.confirmed.store(true, Ordering::Relaxed);
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.leave.store(true, Ordering::Relaxed);
+    }
+
+    fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {
+        let refused = |message| Refusal::new(RefusalKind::Refused, message);
+        self.ask(|reply| Command::Capture(request, reply))?.map_err(refused)
+    }
+}
+
+/// Notes that wait to be told.
+const NOTES_MAX: usize = 64;
+
+/// How soon a signal is seen.
+const SIGNAL_POLL: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_beyond_the_bound_are_counted() {
+        let mut notes = Notes::default();
+        (0..NOTES_MAX + 3).for_each(|number| notes.add(number.to_string()));
+        let mut told = Vec::new();
+        notes.tell(&mut |line| told.push(line.to_owned()));
+        assert_eq!(told.len(), NOTES_MAX + 1);
+        assert!(told.last().is_some_and(|line| line.starts_with("3 lines more")));
+    }
+}

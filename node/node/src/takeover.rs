@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a node changes on its host before it forwards, and the way back.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use weir_platform::host::{self, Change, HostVif, Take};
+use weir_platform::journal::{self, Journal};
+use weir_platform::run::{Host, Platform};
+use weir_platform::{HostError, StateDir, Undo, netns};
+use weir_policy::{Direction, Kind, Policy, Port, Vif};
+use weir_ports::device_number;
+
+use crate::error::NodeError;
+use crate::{present, redirect, reservation, xtc};
+
+/// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
+/// first, the next start or `weir clean` does, from the journal.
+#[derive(Debug)]
+pub(crate) struct Takeover {
+    journal: Journal,
+}
+
+/// What `weir node run` would do to the host: the dry run.
+#[derive(Debug)]
+pub struct Plan {
+    policy: String,
+    paths: Vec<String>,
+    routers: Vec<String>,
+    /// What waits for its device: `port NAME`, `vif NAME`.
+    waits: Vec<String>,
+    changes: Vec<Change>,
+    /// What cannot be planned before something else is made, or does not work here.
+    problems: Vec<HostError>,
+}
+
+/// A [`Plan`] as data.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanView {
+    /// Whether nothing stands in the way.
+    pub possible: bool,
+    /// Changes of the host, as commands that a person could type.
+    pub changes: Vec<String>,
+    /// What stands in the way.
+    pub problems: Vec<String>,
+    /// What waits for its device, which is not there: `port NAME`, `vif NAME`.
+    pub waits: Vec<String>,
+    /// What is redirected in the kernel, and what is not and why.
+    pub paths: Vec<String>,
+    /// How routers are held at a rate.
+    pub routers: Vec<String>,
+    /// The policy with its defaults, TOML.
+    pub policy: String,
+}
+
+impl Plan {
+    /// The plan for `policy`: for the part of it whose devices are there, as a run would begin.
+    /// Reads the host, touches nothing.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        let host = Host::default();
+        let (mut changes, mut problems) = (Vec::new(), Vec::new());
+        let namespace = netns::current().unwrap_or_else(|error| {
+            problems.push(error);
+            None
+        });
+        let mut add = |planned: Result<Vec<Change>, HostError>| match planned {
+            Ok(more) => changes.extend(more),
+            Err(error) => problems.push(error),
+        };
+        let (part, _) = present::on_host(policy, device_number);
+        for vif in part.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
+            add(host_vif(&host, &part, vif, namespace.as_deref()).map(|change| vec![change]));
+        }
+        for take in takes(&part, namespace.as_deref()) {
+            let made_later =
+                part.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device);
+            if !made_later {
+                add(host::take_device(&host, &take));
+            }
+        }
+        changes.extend(reservation::changes(&policy.node));
+        let (paths, routers) = (paths(policy), xtc::plan(policy));
+        let waits = present::waiting(policy, &part).into_iter().collect();
+        Self { policy: policy.to_toml(), paths, routers, waits, changes, problems }
+    }
+
+    /// The same as data: what [`Self`] prints, part by part.
+    #[must_use]
+    pub fn view(&self) -> PlanView {
+        let each = |list: &[Change]| list.iter().map(ToString::to_string).collect();
+        PlanView {
+            possible: self.is_possible(),
+            changes: each(&self.changes),
+            problems: self.problems.iter().map(ToString::to_string).collect(),
+            waits: self.waits.clone(),
+            paths: self.paths.clone(),
+            routers: self.routers.clone(),
+            policy: self.policy.clone(),
+        }
+    }
+
+    /// Whether nothing stands in the way.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// The changes as commands that a person could type, what waits for its device, what is redirected,
+/// then the whole policy with its defaults.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
+        self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
+        self.waits.iter().try_for_each(|what| writeln!(f, "# {what} waits for its device"))?;
+        self.paths.iter().try_for_each(|path| writeln!(f, "# {path}"))?;
+        self.routers.iter().try_for_each(|router| writeln!(f, "# {router}"))?;
+        writeln!(f, "# The policy, with its defaults:\n{}", self.policy)
+    }
+}
+
+impl Takeover {
+    /// Makes the changes that `policy` needs. What an earlier run of the same node left is undone
+    /// first, and told to `report`, a line each.
+    ///
+    /// # Errors
+    /// A device is missing or cannot be taken; then nothing has changed.
+    pub(crate) fn begin(
+        policy: &Policy,
+        state: &StateDir,
+        report: &mut dyn FnMut(&str),
+    ) -> Result<Self, NodeError> {
+        let (journal, left) = journal::open_clean(state, &journal_name(policy), LOCK_PATIENCE)?;
+        for what in &left.undone {
+            report(&format!("undone, left by an earlier run: {what}"));
+        }
+        let mut takeover = Self { journal };
+        match takeover.take(policy) {
+            Ok(()) => Ok(takeover),
+            Err(error) => {
+                takeover.undo()?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Goes on where an earlier run of the same node ended without undoing anything: what it
+    /// changed stays, and what `policy` needs beyond that is changed.
+    ///
+    /// `None` if the host's own vifs are others than then, which come and go with a node: all has
+    /// to begin anew.
+    ///
+    /// # Errors
+    /// As [`Self::begin`]; then all is as it was left.
+    pub(crate) fn adopt(policy: &Policy, state: &StateDir) -> Result<Option<Self>, NodeError> {
+        let journal = Journal::open(state, &journal_name(policy), LOCK_PATIENCE)?;
+        let moved = |text: &str| Some(text.split_once(HOST_MOVES)?.1.to_owned());
+        let before: BTreeSet<String> = journal.purposes().filter_map(moved).collect();
+        let hosts = policy.vifs.iter().filter(|vif| vif.kind == Kind::Host);
+        if before != hosts.map(|vif| format!("{}{HOST_SUFFIX}", vif.device)).collect() {
+            return Ok(None);
+        }
+        let mut takeover = Self { journal };
+        let mark = takeover.journal.mark();
+        let taken = takeover
+            .take_devices(policy, |_| true)
+            .and_then(|()| takeover.make(reservation::changes(&policy.node)));
+        if let Err(error) = taken {
+            let host = takeover.journal.host();
+            takeover.journal.undo_since(&host, mark)?;
+            takeover.leave()?;
+            return Err(error.into());
+        }
+        Ok(Some(takeover))
+    }
+
+    /// Notes a file that the node makes, so that it goes even if the node is killed.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn will_leave(&mut self, file: &Path) -> Result<(), NodeError> {
+        self.note(format!("file {}", file.display()), Undo::Remove(file.to_owned()))
+    }
+
+    /// As [`Self::will_leave`], for a folder with what is in it.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn will_leave_folder(&mut self, folder: &Path) -> Result<(), NodeError> {
+        self.note(format!("folder {}", folder.display()), Undo::RemoveTree(folder.to_owned()))
+    }
+
+    fn note(&mut self, what: String, undo: Undo) -> Result<(), NodeError> {
+        if self.journal.holds(&undo) {
+            return Ok(());
+        }
+        Ok(self.journal.record(&what, undo)?)
+    }
+
+    /// Ends without undoing anything, for [`Self::adopt`].
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn leave(mut self) -> Result<(), NodeError> {
+        Ok(self.journal.keep()?)
+    }
+
+    /// Hands everything back.
+    ///
+    /// # Errors
+    /// What could not be handed back; it stays in the journal.
+    pub(crate) fn undo(self) -> Result<(), NodeError> {
+        let host = self.journal.host();
+        let report = self.journal.undo_all(&host)?;
+        if report.failed.is_empty() {
+            return Ok(());
+        }
+        Err(HostError::Refused(format!("not undone: {}", report.failed.join("; "))).into())
+    }
+
+    fn take(&mut self, policy: &Policy) -> Result<(), HostError> {
+        let host = self.journal.host();
+        let namespace = netns::current()?;
+        for vif in policy.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
+            let change = host_vif(&host, policy, vif, namespace.as_deref())?;
+            host::apply(&mut self.journal, &[change])?;
+        }
+        self.take_devices(policy, |_| true)?;
+        host::apply(&mut self.journal, &reservation::changes(&policy.node))
+    }
+
+    /// Takes the devices of `policy` that `wanted` names.
+    ///
+    /// # Errors
+    /// A device is missing or cannot be taken; then nothing has changed.
+    pub(crate) fn take_devices(
+        &mut self,
+        policy: &Policy,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), HostError> {
+        let host = self.journal.host();
+        let namespace = netns::current()?;
+        let mut taken = Vec::new();
+        for take in takes(policy, namespace.as_deref()) {
+            if !wanted(&take.device) {
+                continue;
+            }
+            let made = host::take_device(&host, &take).and_then(|changes| self.make(changes));
+            if let Err(error) = made {
+                let left = self.hand_back(&taken);
+                return Err(match left {
+                    Ok(()) => error,
+                    Err(left) => HostError::Refused(format!("{error}; {left}")),
+                });
+            }
+            taken.push(take.device);
+        }
+        Ok(())
+    }
+
+    /// Makes changes. One that an earlier run wrote down is made again, since its device may have
+    /// been made anew meanwhile, but not written down again.
+    fn make(&mut self, changes: Vec<Change>) -> Result<(), HostError> {
+        let (again, new): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| self.journal.holds(&change.undo));
+        let host = self.journal.host();
+        for command in again.iter().flat_map(|change| &change.run) {
+            host.run(command)?;
+        }
+        host::apply(&mut self.journal, &new)
+    }
+
+    /// Strikes out what was changed of these devices, which are gone: to run the way back of each
+    /// took a third of a second in which no device was taken. What was moved from one of them to
+    /// the host's own vif is left to [`Self::hand_back`].
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn forget(&mut self, devices: &[String]) -> Result<(), HostError> {
+        let of = |what: &str| {
+            let device = what.split_once(": ").map(|(device, _)| device);
+            device.is_some_and(|device| devices.iter().any(|gone| gone == device))
+        };
+        self.journal.forget_those(|what| of(what) && !what.contains(HOST_MOVES))
+    }
+
+    /// Hands these devices back; one that was never taken is no error.
+    ///
+    /// # Errors
+    /// What could not be handed back; it stays in the journal, and is tried again at the end.
+    pub(crate) fn hand_back(&mut self, devices: &[String]) -> Result<(), HostError> {
+        let host = self.journal.host();
+        let mut failed = Vec::new();
+        for device in devices {
+            // Each change of a device is written down with its name first.
+            let about = format!("{device}: ");
+            let report = self.journal.undo_those(&host, |_, what| what.starts_with(&about))?;
+            failed.extend(report.failed);
+        }
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(HostError::Refused(format!("not undone: {}", failed.join("; ")))),
+        }
+    }
+}
+
+fn journal_name(policy: &Policy) -> String {
+    format!("node-{}", policy.node.name)
+}
+
+/// For each vif and direction, whether it is redirected or why it is queued.
+fn paths(policy: &Policy) -> Vec<String> {
+    let mut lines = Vec::new();
+    let choices = redirect::choices(policy, &BTreeSet::new());
+    for (vif, choice) in policy.vifs.iter().zip(choices) {
+        for (direction, choice) in Direction::ALL.iter().zip(choice) {
+            let what = match choice {
+                Ok(()) => "redirected".to_owned(),
+                Err(reason) => format!("queued: {reason}"),
+            };
+            lines.push(format!("{} {}: {what}", vif.name, direction.name()));
+        }
+    }
+    lines
+}
+
+/// The devices of a policy that exist before the node does.
+fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<Take> {
+    let frame = policy.node.frame_size.packet_max().get();
+    let take = |device: &str, promiscuous, addresses_move| Take {
+        device: device.to_owned(),
+        namespace: namespace.map(ToOwned::to_owned),
+        // A tag may come between the header and the packet.
+        mtu_max: u32::try_from(frame.saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX),
+        queue: QUEUE_PACKETS,
+        promiscuous,
+        addresses_move,
+    };
+    let is_device = |kind| matches!(kind, Kind::Auto | Kind::Xdp | Kind::Packet | Kind::Host);
+    let hosts_own = |port: &Port| {
+        let same = |vif: &Vif| vif.kind == Kind::Host && policy[vif.port].name == port.name;
+        policy.vifs.iter().any(same)
+    };
+    let ports = policy.ports.iter().filter(|port| is_device(port.kind));
+    let vifs = policy.vifs.iter().filter(|vif| is_device(vif.kind));
+    let mut all: Vec<Take> = ports.map(|port| take(&port.device, true, hosts_own(port))).collect();
+    all.extend(vifs.map(|vif| take(&vif.device, false, false)));
+    all
+}
+
+fn host_vif(
+    host: &dyn Platform,
+    policy: &Policy,
+    vif: &Vif,
+    namespace: Option<&str>,
+) -> Result<Change, HostError> {
+    let spec = HostVif {
+        nic: policy[vif.port].device.clone(),
+        host_device: format!("{}{HOST_SUFFIX}", vif.device),
+        weir_device: vif.device.clone(),
+        namespace: namespace.map(ToOwned::to_owned),
+    };
+    host::host_vif(host, &spec)
+}
+
+/// The host's end of a vif of kind `host` is called as the vif's device, with this behind it.
+const HOST_SUFFIX: &str = "h";
+
+/// As [`host::host_vif`] says what it is for; the host's end of the vif follows.
+const HOST_MOVES: &str = ": the host's addresses move to ";
+
+/// Packets in front of an egress veth. They are sent past it: it is there so that a full device
+/// says so.
+const QUEUE_PACKETS: u32 = 1000;
+
+/// Two addresses and a type.
+const HEADER_BYTES: u64 = 14;
+
+/// The last run of the same node may be about to end.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);

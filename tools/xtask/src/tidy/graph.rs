@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The graph of crates in the architecture's page is that of the manifests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{File, Problem};
+
+/// Dependencies of each crate, by name.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// An edge stands for a dependency, also where others lead the same way; a dependency is an edge,
+/// or a way over several.
+pub(crate) fn crates(files: &[File]) -> Vec<Problem> {
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else { return Vec::new() };
+    let (drawn, written) = (drawn(&page.text), written(files));
+    let mut problems = Vec::new();
+    for (from, to) in edges(&drawn) {
+        if !written.get(from).is_some_and(|all| all.contains(to)) {
+            problems.push(page.problem(1, format!("{from} does not depend on {to}")));
+        }
+    }
+    for (from, to) in edges(&written) {
+        if !leads(&drawn, from, to) {
+            problems.push(page.problem(1, format!("{from} depends on {to}: draw it")));
+        }
+    }
+    problems
+}
+
+/// `a & b --> c & d` between crates that are declared as `a["NAME: …"]`.
+fn drawn(text: &str) -> Graph {
+    let mermaid = text.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
+    let lines: Vec<&str> = mermaid.unwrap_or_default().lines().map(str::trim).collect();
+    let names: BTreeMap<&str, &str> = lines
+        .iter()
+        .filter_map(|line| line.split_once("[\""))
+        .filter_map(|(short, rest)| Some((short, rest.split([':', '"']).next()?)))
+        .collect();
+    let mut graph = Graph::new();
+    for (left, right) in lines.iter().filter_map(|line| line.split_once(" --> ")) {
+        let all = |side: &str| -> Vec<String> {
+            let known = |short| names.get(short).map(|name| (*name).to_owned());
+            side.split('&').map(str::trim).filter_map(known).collect()
+        };
+        for from in all(left) {
+            graph.entry(from).or_default().extend(all(right));
+        }
+    }
+    graph
+}
+
+/// What the manifests say below `[dependencies]`, of crates of this repository.
+fn written(files: &[File]) -> Graph {
+    let mut graph = Graph::new();
+    for file in files {
+        let Some(name) = package(file) else { continue };
+        let section = file.text.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+        let lines = section.lines().take_while(|line| !line.starts_with('['));
+        let keys = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
+        let ours = keys.filter(|key| key.starts_with("weir-")).map(str::to_owned);
+        graph.insert(name.to_owned(), ours.collect());
+    }
+    graph
+}
+
+/// The name that a manifest gives its package, if it is one of this workspace.
+fn package(file: &File) -> Option<&str> {
+    let is_manifest = file.path.ends_with("/Cargo.toml");
+    let beside = ["fuzz/", "proof/"].iter().any(|folder| file.path.starts_with(folder));
+    if !is_manifest || beside {
+        return None;
+    }
+    let line = file.text.lines().find_map(|line| line.strip_prefix("name = \""))?;
+    line.strip_suffix('"')
+}
+
+fn edges(graph: &Graph) -> impl Iterator<Item = (&String, &String)> {
+    graph.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)))
+}
+
+fn leads(graph: &Graph, from: &str, to: &str) -> bool {
+    let (mut ahead, mut seen) = (vec![from], BTreeSet::new());
+    while let Some(at) = ahead.pop() {
+        if at == to {
+            return true;
+        }
+        if seen.insert(at) {
+            ahead.extend(graph.get(at).into_iter().flatten().map(String::as_str));
+        }
+    }
+    false
+}
+
+const PAGE: &str = "docs/architecture.md";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arrows: &str) -> Vec<String> {
+        let nodes = "a[\"weir-a: x\"]\nb[\"weir-b: y\"]\nc[\"weir-c\"]";
+        let page = format!("# A\n```mermaid\n{nodes}\n{arrows}\n```\n");
+        let manifest = |name: &str, text: &str| {
+            let path = format!("core/{name}/Cargo.toml");
+            File::of(&path, &format!("[package]\nname = \"weir-{name}\"\n\n[dependencies]\n{text}"))
+        };
+        let files = [
+            File::of(PAGE, &page),
+            manifest("a", "weir-b.workspace = true\nweir-c = { path = \"\" }\nserde = \"1\"\n"),
+            manifest("b", "weir-c.workspace = true\n\n[dev-dependencies]\nweir-a = \"1\"\n"),
+            manifest("c", ""),
+        ];
+        crates(&files).into_iter().map(|problem| problem.message).collect()
+    }
+
+    #[test]
+    fn ways_and_edges_stand_for_dependencies() {
+        assert!(check("  a --> b\n  b --> c").is_empty());
+        assert!(check("  a & b --> c\n  a --> b").is_empty());
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_too_much_is_named() {
+        assert_eq!(
+            check("  a --> b"),
+            ["weir-a depends on weir-c: draw it", "weir-b depends on weir-c: draw it",]
+        );
+        assert_eq!(check("  a --> b\n  b --> c & a"), ["weir-b does not depend on weir-a"]);
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir doctor`: what this host offers, what is missing, and what that costs.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use weir_platform::doctor::{self, Facts, Finding, Weight};
+
+use crate::{Failure, output};
+
+/// Say what this kernel and host can do, found by trying, and what is missing and what that costs.
+/// Exit status 1: a node cannot run here.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report<'f> {
+    /// Whether a node can run.
+    can_run: bool,
+    findings: &'f [Finding],
+    facts: &'f Facts,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let facts = doctor::probe()?;
+        let findings = facts.findings();
+        let can_run = findings.iter().all(|finding| finding.weight != Weight::Missing);
+        if self.json {
+            output::print_json(&Report { can_run, findings: &findings, facts: &facts })?;
+        } else {
+            output::print(&page(&facts, &findings, can_run))?;
+        }
+        Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn page(facts: &Facts, findings: &[Finding], can_run: bool) -> String {
+    let mut page = String::new();
+    let processors = facts.processors;
+    let _written = writeln!(page, "{}, {processors} processors", facts.kernel);
+    for device in &facts.devices {
+        let kind = device.kind.as_deref().unwrap_or("hardware");
+        let offloads = device.offloads.join(", ");
+        let (name, queues, mtu) = (&device.name, device.queues, device.mtu);
+        let _written = writeln!(page, "{name}: {kind}, {queues} queues, mtu {mtu}: {offloads}");
+    }
+    for way in &facts.caps {
+        let (name, caps) = (way.name, way.caps);
+        let _written = match &way.there {
+            Ok(place) => writeln!(page, "cap of {caps}: {name}: {place}"),
+            Err(missing) => writeln!(page, "cap of {caps}: {name}: no: {missing}"),
+        };
+    }
+    for finding in findings {
+        let _written = writeln!(page, "{finding}");
+    }
+    page + if can_run { "a node can run here\n" } else { "a node cannot run here\n" }
+}

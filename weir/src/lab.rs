@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir lab` and `weir clean`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use weir_platform::StateDir;
+use weir_platform::journal::{self, Scope, UndoReport};
+use weir_result::ResultFile;
+use weir_testbed::{self as lab, Topology};
+use weir_traffic::delay_line::{self, Pair};
+use weir_trials::routers::disturbance;
+use weir_trials::routers::forward::{self, Side};
+use weir_trials::{Trial, xen};
+use weir_units::CpuShare;
+
+use crate::Failure;
+use crate::output::{self, Output, origin};
+
+/// A network of namespaces on this machine.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Build it, or repair what is up of it
+    Up {
+        /// The topology
+        file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take it down
+    Down {
+        /// The topology
+        file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delay frames between devices of this namespace, until ended
+    #[command(hide = true)]
+    DelayLine {
+        /// FROM,TO,DELAY,DELAY_BACK
+        #[arg(required = true)]
+        pairs: Vec<Pair>,
+    },
+    /// Forward between two devices of this namespace, until ended
+    #[command(hide = true)]
+    Router {
+        /// The only processor to run on
+        #[arg(long)]
+        cpu: Option<u32>,
+        /// Not take the processor from another on waking up
+        #[arg(long)]
+        batch: bool,
+        /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
+        from: Side,
+        /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
+        to: Side,
+    },
+    /// Hold rates of guests of the Xen whose domain 0 this is
+    #[command(hide = true)]
+    Xen(Xen),
+    /// Use a share of a processor, until ended
+    #[command(hide = true)]
+    Disturbance {
+        /// The processor
+        #[arg(long)]
+        cpu: u32,
+        /// The share, in parts per million
+        #[arg(long)]
+        ppm: u32,
+    },
+    /// What is up of it
+    Status {
+        /// The topology
+        file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Hold rates of guests of the Xen whose domain 0 this is.
+#[derive(Debug, Args)]
+pub(crate) struct Xen {
+    /// A guest, and where packets that it is to forward go to; may be repeated
+    #[arg(long, value_name = "GUEST=ADDRESS:PORT", required = true)]
+    load: Vec<xen::Load>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Undo what runs that were killed left behind.
+#[derive(Debug, Args)]
+pub(crate) struct Clean {
+    /// Labs that were brought up to stay, too
+    #[arg(long)]
+    all: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Lab {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let state = StateDir::from_env();
+        match self {
+            Self::Up { file, json } => {
+                let topology = read(&file)?;
+                let name = topology.name.clone();
+                lab::Lab::up(topology, &state)?.keep()?;
+                if json {
+                    output::print_own(&json!({ "lab": name, "up": true }))?;
+                } else {
+                    output::print(&format!("lab {name} is up\n"))?;
+                }
+            }
+            Self::Down { file, json } => {
+                return report(&lab::down(&read(&file)?.name, &state)?, json);
+            }
+            Self::DelayLine { pairs } => delay_line::run(&pairs)?,
+            Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
+            Self::Xen(command) => return command.run(),
+            Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
+            Self::Status { file, json } => {
+                let status = lab::status(&read(&file)?)?;
+                if json {
+                    output::print_json(&status)?;
+                } else {
+                    output::print(&status.to_string())?;
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Xen {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let folder = self.output.folder("xen");
+        let mut say = Output::say;
+        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let shown = xen::show(&mut trial, &xen::Spec { loads: self.load, folder });
+        let mut result = trial.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        // What was measured is kept, whatever came of the rest.
+        let status = self.output.finish("xen", &result)?;
+        shown?;
+        Ok(status)
+    }
+}
+
+impl Clean {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let scope = if self.all { Scope::All } else { Scope::Stale };
+        report(&journal::clean(&StateDir::from_env(), scope)?, self.json)
+    }
+}
+
+fn read(file: &Path) -> Result<Topology, Failure> {
+    let text =
+        weir_platform::text::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Topology::parse(&text).map_err(|problems| format!("{}:\n{problems}", file.display()).into())
+}
+
+fn report(report: &UndoReport, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        output::print_own(report)?;
+    } else {
+        let lines = |what: &str, list: &[String]| -> String {
+            list.iter().map(|line| format!("{what}: {line}\n")).collect()
+        };
+        output::print(&(lines("undone", &report.undone) + &lines("left", &report.left)))?;
+        eprint!("{}", lines("not undone", &report.failed));
+    }
+    Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where results go: `out/NAME/result.json`, and the terminal.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use weir_platform::machine;
+use weir_result::{Origin, ResultFile};
+
+use crate::Failure;
+
+/// Options of every command that measures.
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// Folder of the result [default: out/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Shorter runs: to see that it works, not what it is worth
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+impl Output {
+    /// The folder of the result of `name`, which may have parts (`conformance/switch`).
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| Path::new("out").join(name))
+    }
+
+    /// The same options for one of several results: a folder of its own in the folder given.
+    pub(crate) fn part(&self, name: &str) -> Self {
+        let out = self.out.as_ref().map(|out| out.join(name));
+        Self { out, json: self.json, quick: self.quick }
+    }
+
+    /// Writes the result, prints it if JSON is wanted, and gives the exit status.
+    pub(crate) fn finish(&self, name: &str, result: &ResultFile) -> Result<ExitCode, Failure> {
+        let folder = self.folder(name);
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        let path = folder.join("result.json");
+        std::fs::write(&path, result.to_json())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        if self.json {
+            print(&(result.to_json() + "\n"))?;
+        } else {
+            eprintln!("{}", path.display());
+        }
+        Ok(ExitCode::from(result.exit_status()))
+    }
+
+    /// Tells progress: to the terminal, never into the JSON.
+    pub(crate) fn say(text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// Prints to standard output. A reader that has seen enough, as `head` does, is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON for people and programs.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// The same for a shape that is this program's own, and no body of the node's interface: it names
+/// its version, which is another when a key goes or means something else.
+pub(crate) fn print_own(value: &impl Serialize) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Own<'v, T> {
+        version: u32,
+        #[serde(flatten)]
+        value: &'v T,
+    }
+    print_json(&Own { version: SHAPES, value })
+}
+
+/// Of all shapes that [`print_own`] prints.
+const SHAPES: u32 = 1;
+
+/// Where and when this run is made.
+pub(crate) fn origin() -> Origin {
+    machine::origin(&machine::command_line(), option_env!("WEIR_COMMIT").unwrap_or("unknown"))
+}

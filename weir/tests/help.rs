@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! docs/cli.md is what the program says of itself; `./x bless` rewrites it.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_program_says() {
+    let mut page = HEAD.to_owned();
+    add(&mut page, &[]);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == page, "docs/cli.md is not what the program says; ./x bless rewrites it");
+    for command in ["demo", "node run", "capture", "lab up", "traffic send", "verify", "top"] {
+        assert!(page.contains(&format!("\n## weir {command}\n")), "no part about {command}");
+    }
+}
+
+/// A script tells a typo from a lab that cannot be made: 2, and what there is.
+#[test]
+fn a_name_that_is_not_known_is_a_wrong_command_line() {
+    for (line, known) in [
+        ("verify first-lite", "first-light, netback"),
+        ("verify netback --row 77", "no row 77; netback has 1, 2, 3"),
+        ("verify netback --row 8 --row 0", "no row 0; netback has 1, 2, 3"),
+        ("conformance --on swich", "switch, bridge, htb"),
+        ("conformance --on switch --only fairnes", "fairness, weights, minimum"),
+        ("conformance --only fairnes", "fairness, weights, minimum"),
+    ] {
+        let words = line.split(' ');
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains(known), "{line}: {said}");
+    }
+}
+
+/// Each shell and each page has what the program has.
+#[test]
+fn completions_and_manual_pages_follow_the_program() {
+    let weir = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = weir(&["completions", shell]);
+        for word in ["conformance", "min-rate", "interval"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    for (shell, option) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
+        let script = std::env::temp_dir().join(format!("weir-t-{shell}-{}", std::process::id()));
+        std::fs::write(&script, weir(&["completions", shell])).unwrap();
+        match Command::new(shell).arg(option).arg(&script).output() {
+            Ok(output) => assert!(output.status.success(), "{shell}: {output:?}"),
+            Err(_) => println!("SKIPPED completions of {shell}: not installed"),
+        }
+        std::fs::remove_file(&script).unwrap();
+    }
+    let folder = std::env::temp_dir().join(format!("weir-t-man-{}", std::process::id()));
+    weir(&["man", folder.to_str().unwrap()]);
+    let mut pages: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    pages.sort();
+    let help =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md"));
+    let help = help.unwrap();
+    let mut commands: Vec<String> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(|name| format!("{}.1", name.replace(' ', "-")))
+        .collect();
+    commands.sort();
+    assert_eq!(pages, commands);
+    let page = std::fs::read_to_string(folder.join("weir-set-vif.1")).unwrap();
+    assert!(page.contains(".TH") && page.contains("min\\-rate"), "{page}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Adds the help of a command, then those of the commands below it.
+fn add(page: &mut String, words: &[String]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).arg("--help").output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let name = words.iter().fold("weir".to_owned(), |name, word| name + " " + word);
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n").trim()).unwrap();
+    for below in commands(&help) {
+        add(page, &[words, &[below]].concat());
+    }
+}
+
+/// The names under `Commands:`, without `help`.
+fn commands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed.take_while(|line| line.starts_with("  "));
+    let first = names.filter_map(|line| line.split_whitespace().next());
+    first.filter(|name| *name != "help").map(ToOwned::to_owned).collect()
+}
+
+const HEAD: &str = "# Command line
+
+What the program says of itself, command by command. A test holds this page to it. Exit status: 0
+done and everything held, 1 it could not be done, 2 the command line was wrong, 3 it was measured
+and a case does not hold, 4 a node was not confirmed in time and has undone what it did.
+
+State (journals, control sockets) is in `/run/weir`, or where `WEIR_STATE` says.
+
+With `--json` a command that asks a node prints the answer as it comes, in the shape that
+[openapi.json](openapi.json) gives it under `/v1`, and a command that measures prints its
+[result](results.md), which names its version. What else is printed as JSON has a `version`, which
+is another when a key goes or means something else. `node status`, `traffic` and `doctor` print JSON
+alone; `capture`, `completions` and `man` write files and scripts.
+
+A node is asked on its Unix socket, or with `--url` over TCP with TLS. `WEIR_TOKEN` in the
+environment is the caller's token: an administrator's or a tenant's ([api.md](api.md)).
+";

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The node as a service manager runs it: with the rights that the unit names and no others, and
+//! with somebody who waits for signs of life.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
+
+use common::{PATIENCE, Site, soon};
+use weir_platform::cap::cgroup::Tree;
+use weir_platform::netns::Namespace;
+
+/// It says when it forwards, by XDP, that it is alive, and when it ends.
+#[test]
+fn the_rights_that_the_unit_names_are_enough() {
+    let Some(site) = Site::up("weir-t-unit", TOPOLOGY, POLICY) else { return };
+    let before = site.devices();
+    let manager = UnixDatagram::bind(site.path("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut text = [0; 64];
+        let length = manager.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    // Without names of namespaces the node takes itself to be in the host's, as a service is.
+    let script = "mount -t tmpfs none /run/netns && exec setpriv --no-new-privs \
+                  --bounding-set \"$1\" --inh-caps \"$1\" \"$2\" node run --config \"$3\"";
+    let mut command = site.inside("sw", "sh");
+    command.args(["-c", script, "sh", &rights(), env!("CARGO_BIN_EXE_weir")]);
+    command.arg(site.path("node.toml"));
+    command.env("NOTIFY_SOCKET", site.path("notify")).env("WATCHDOG_USEC", "400000");
+    let node = site.start(command);
+    assert_eq!(hear(), "READY=1");
+    assert_eq!([hear(), hear()], ["WATCHDOG=1", "WATCHDOG=1"]);
+    assert!(site.reaches("a", "10.9.0.9"));
+    let status = site.status();
+    for iface in ["ports", "vifs"].map(|list| &status[list][0]) {
+        assert!(iface["driver"].as_str().unwrap().starts_with("xdp"), "{iface:#}");
+    }
+    // Without a BPF file system nothing could go on: to leave is to stop.
+    assert!(site.weir(&["node", "leave"]).status.success());
+    let said = String::from_utf8(node.end().stderr).unwrap();
+    assert!(said.contains("undoing everything instead"), "{said}");
+    while hear() != "STOPPING=1" {}
+    site.is_again(&before);
+}
+
+/// What widens the unit for routers lets a node hold one by a control group, and one that is in a
+/// namespace by the threads of its device.
+#[test]
+fn the_rights_that_the_drop_in_names_hold_routers() {
+    let Some(site) = Site::up("weir-t-wide", TOPOLOGY, "") else { return };
+    if let Err(error) = Tree::find() {
+        println!("SKIPPED the_rights_that_the_drop_in_names_hold_routers: {error}");
+        return;
+    }
+    let process = Process(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap());
+    site.write(&ROUTERS.replace("PROCESS", &process.0.id().to_string()));
+    let before = site.devices();
+    let more = drop_in("CapabilityBoundingSet").to_lowercase().replace("cap_", ",+");
+    let rights = format!("{}{more}", rights());
+    // Not by `ip netns exec`, in whose mount namespace there are no control groups.
+    let mut command = site.command("setpriv");
+    command.args(["--no-new-privs", "--bounding-set", &rights, "--inh-caps", &rights]);
+    command.args([env!("CARGO_BIN_EXE_weir"), "node", "run", "--config", &site.path("node.toml")]);
+    let namespace = Namespace::open("weir-t-wide-sw").unwrap();
+    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
+    site.wait_for_node();
+    for router in ["process", "namespace"] {
+        let status = || -> serde_json::Value {
+            let said = site.weir(&["xtc", "status", router, "--json"]).stdout;
+            serde_json::from_slice(&said).unwrap_or_default()
+        };
+        let is_held =
+            |status: serde_json::Value| status["phase"] == "active" && status["trouble"].is_null();
+        assert!(soon(|| is_held(status())), "{:#}", status());
+    }
+    site.stop(node);
+    site.is_again(&before);
+}
+
+/// No system call, no family of addresses, no namespace and no code that was written by itself
+/// beyond what the unit's sandbox lets through: what a node and its commands do is written down by
+/// strace, what the sandbox means is said by systemd.
+#[test]
+fn the_system_calls_that_the_unit_lets_through_are_enough() {
+    for (tool, option) in [("strace", "-V"), ("systemd-analyze", "--version")] {
+        if std::process::Command::new(tool).arg(option).output().is_err() {
+            println!("SKIPPED the unit's filter: no {tool}");
+            return;
+        }
+    }
+    let Some(site) = Site::up("weir-t-calls", TOPOLOGY, POLICY) else { return };
+    let script = "mount -t tmpfs none /run/netns && \
+                  exec strace -f -qq -o \"$1\" \"$2\" node run --config \"$3\"";
+    let mut command = site.inside("sw", "sh");
+    command.args(["-c", script, "sh", &site.path("calls"), env!("CARGO_BIN_EXE_weir")]);
+    command.arg(site.path("node.toml"));
+    let node = site.start(command);
+    site.wait_for_node();
+    assert!(site.reaches("a", "10.9.0.9"));
+    for words in [&["set", "vif", "a.0", "--rate", "5Mbit"][..], &["undo"], &["node", "reload"]] {
+        assert!(site.weir(words).status.success(), "{words:?}");
+    }
+    site.stop(node);
+    let calls = std::fs::read_to_string(site.path("calls")).unwrap();
+    let allowed: BTreeSet<String> = key("SystemCallFilter").split(' ').flat_map(calls_of).collect();
+    assert!(allowed.len() > 200, "{allowed:?}");
+    let mut seen = BTreeSet::new();
+    for line in calls.lines() {
+        let call = line.split_whitespace().nth(1).unwrap_or_default();
+        let Some((name, _)) = call.split_once('(') else { continue };
+        seen.insert(name);
+        assert!(allowed.contains(name), "{line}");
+        assert!(!["setns", "unshare"].contains(&name), "{line}");
+        assert!(!line.contains("PROT_WRITE|PROT_EXEC"), "{line}");
+        assert!(name != "mprotect" || !line.contains("PROT_EXEC"), "{line}");
+        if name == "socket" {
+            let family = line.split(['(', ',']).nth(1).unwrap();
+            assert!(key("RestrictAddressFamilies").split(' ').any(|one| one == family), "{line}");
+        }
+    }
+    assert!(seen.contains("bpf") && seen.contains("socket"), "{seen:?}");
+}
+
+/// A node that nobody confirmed has undone itself, and says so by its status: to start it again
+/// would take the host's interface once more.
+#[test]
+fn a_node_that_was_not_confirmed_is_not_started_again() {
+    assert_eq!(key("RestartPreventExitStatus"), "4");
+    let Some(site) = Site::up("weir-t-four", TOPOLOGY, POLICY) else { return };
+    let node = site.run(&["--confirm", "200ms"]);
+    assert_eq!(node.end().status.code(), Some(4));
+}
+
+/// The calls of a name in a filter: a group's, or its own.
+fn calls_of(name: &str) -> Vec<String> {
+    if !name.starts_with('@') {
+        return vec![name.to_owned()];
+    }
+    let mut say = std::process::Command::new("systemd-analyze");
+    let said = say.args(["syscall-filter", name]).output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    let lines = text.lines().skip(1).map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).flat_map(calls_of).collect()
+}
+
+/// The unit's capabilities, as setpriv takes them.
+fn rights() -> String {
+    let line = key("CapabilityBoundingSet");
+    let names = line.split(' ').map(|name| name.strip_prefix("CAP_").unwrap());
+    names.fold("-all".to_owned(), |all, name| format!("{all},+{}", name.to_lowercase()))
+}
+
+/// What the drop-in for routers says of a key, all its lines together.
+fn drop_in(name: &str) -> String {
+    let text = include_str!("../../packaging/systemd/xtc.conf");
+    text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect()
+}
+
+/// A process that stands for a router; ended with the value.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the unit says of a key.
+fn key(name: &str) -> &'static str {
+    let unit = include_str!("../../packaging/weir-node@.service");
+    unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap()
+}
+
+const TOPOLOGY: &str = r#"
+name = "NAME"
+node = [{ name = "a" }, { name = "sw" }, { name = "wire" }]
+
+[[link]]
+a = { at = "a:eth0", addresses = ["10.9.0.1/24"], offloads = false }
+b = "sw:a0"
+
+[[link]]
+a = { at = "wire:eth0", addresses = ["10.9.0.9/24"], offloads = false }
+b = "sw:up0"
+"#;
+
+const POLICY: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+device = "a0"
+"#;
+
+/// The router of the vif is in the namespace of node `a`.
+const ROUTERS: &str = r#"
+version = 1
+
+[[port]]
+name = "up0"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[router]]
+name = "namespace"
+slice = "gold"
+
+[router.xtc]
+set_point = "10kpps"
+cap_max = "5%"
+actuator = "napi"
+namespace = "weir-t-wide-a"
+interface = [{ device = "a0", inside = "eth0" }]
+
+[[router]]
+name = "process"
+slice = "gold"
+
+[router.xtc]
+set_point = "10kpps"
+controller = "feed-forward"
+actuator = "cgroup"
+process = "PROCESS"
+interface = [{ device = "lo" }]
+
+[[vif]]
+name = "a.0"
+slice = "gold"
+router = "namespace"
+device = "a0"
+"#;

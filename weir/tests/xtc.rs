@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Routers held at a packet rate by a running node: one that the kernel forwards for, at ingress;
+//! and a process, by the quota of its control group. Root and namespaces; figures have wide bands,
+//! for what is judged here is function.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::{Running, Site, soon};
+use serde_json::Value;
+use weir_api::Client;
+use weir_platform::cap::cgroup::Tree;
+use weir_platform::netns;
+
+/// A wire, and a router with one arm: what it forwards goes back by where it came.
+const TOPOLOGY: &str = r#"
+name = "NAME"
+
+[[node]]
+name = "sw"
+
+[[node]]
+name = "wire"
+routes = ["10.8.0.0/16 via 10.9.0.2"]
+
+[[node]]
+name = "vr"
+routes = ["10.8.0.0/16 via 10.9.0.9"]
+[node.sysctls]
+"net.ipv4.ip_forward" = 1
+"net.ipv4.conf.all.send_redirects" = 0
+"net.ipv4.conf.default.send_redirects" = 0
+
+[[link]]
+a = { at = "wire:eth0", addresses = ["10.9.0.9/24"] }
+b = "sw:up0"
+
+[[link]]
+a = { at = "vr:eth0", addresses = ["10.9.0.2/24"] }
+b = "sw:vr0"
+
+[[link]]
+a = "wire:eth1"
+b = "sw:spare0"
+"#;
+
+/// `vr1` at ingress; `vr2`, a process, by a map; and one who may read, of another slice.
+const POLICY: &str = r#"
+version = 1
+xtc = { release_after = "20s" }
+
+[[api.token]]
+name = "lead"
+role = "tenant"
+slice = "lead"
+sha256 = "26f7ffb01a7c74c5babe1b42058b51e08ea03275169858475e790c3a42610c6b"
+
+[[port]]
+name = "up0"
+rate = "1Gbit"
+
+[[slice]]
+name = "gold"
+
+[[slice]]
+name = "lead"
+
+[[router]]
+name = "vr1"
+slice = "gold"
+receive = { max_pps = "50kpps" }
+xtc = { set_point = "400pps", period = "100ms", actuator = "none" }
+
+[[vif]]
+name = "vr1.0"
+slice = "gold"
+router = "vr1"
+device = "vr0"
+
+[[router]]
+name = "vr2"
+slice = "lead"
+
+[router.xtc]
+set_point = "1kpps"
+controller = "fixed"
+cap_max = "10%"
+map = [{ rate = "1kpps", cap = "10%" }, { rate = "2kpps", cap = "20%" }]
+period = "100ms"
+actuator = "cgroup"
+process = "PIDFILE"
+interface = [{ device = "spare0" }]
+"#;
+
+/// Its digest is in the policy.
+const TOKEN: &str = "tenant-of-lead";
+
+/// Some ten thousand packets a second to behind the router, until it is dropped.
+struct Flood(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Flood {
+    fn start(site: &Site) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, name) = (Arc::clone(&stop), format!("{}-wire", site.name()));
+        let send = move || {
+            let socket = UdpSocket::bind("10.9.0.9:0").unwrap();
+            while !seen.load(Ordering::Relaxed) {
+                for _ in 0..20 {
+                    // A device that is full is what a flood is.
+                    let _ = socket.send_to(&[0; 18], "10.8.0.5:9");
+                }
+                std::thread::sleep(Duration::from_micros(900));
+            }
+        };
+        let thread = std::thread::spawn(move || netns::in_namespace(&name, send).unwrap());
+        Self(stop, Some(thread))
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.1.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A process that stands for a router.
+struct Process(Child);
+
+impl Process {
+    fn start(site: &Site) -> Self {
+        let child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        std::fs::write(site.path("vr2.pid"), format!("{}\n", child.id())).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn said(site: &Site, words: &[&str]) -> String {
+    let output = site.weir(words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(site: &Site, words: &[&str]) -> Value {
+    serde_json::from_str(&said(site, &[words, &["--json"]].concat())).unwrap()
+}
+
+/// The mean rate of the newest ten samples.
+fn rate(site: &Site, router: &str) -> u64 {
+    let log = json(site, &["xtc", "log", router, "--newest", "10"]);
+    let rates: Vec<u64> =
+        log.as_array().unwrap().iter().filter_map(|one| one["rate_pps"].as_u64()).collect();
+    rates.iter().sum::<u64>() / (rates.len() as u64).max(1)
+}
+
+/// Waits until something holds.
+fn until(site: &Site, what: &str, holds: impl Fn() -> bool) {
+    if !soon(holds) {
+        let log = site.weir(&["xtc", "log", "vr1", "--newest", "5"]);
+        panic!("not {what}: {:?} {log:?}", site.weir(&["xtc", "status"]));
+    }
+}
+
+fn near(rate: u64, wanted: u64) -> bool {
+    rate.abs_diff(wanted) * 4 <= wanted
+}
+
+/// Not in the lab's own mount namespace, as `ip netns exec` makes it: it has no control groups.
+fn run(site: &Site) -> Running {
+    let mut command = site.command(env!("CARGO_BIN_EXE_weir"));
+    command.args(["node", "run", "--config", &site.path("node.toml")]);
+    let namespace = netns::Namespace::open(&format!("{}-sw", site.name())).unwrap();
+    let node = site.start_by(command, |command| namespace.spawn(command).unwrap());
+    site.wait_for_node();
+    node
+}
+
+#[test]
+fn a_node_holds_its_routers_and_every_verb_takes_effect() {
+    let Some(site) = Site::up("weir-t-xtc", TOPOLOGY, "") else { return };
+    site.write(&POLICY.replace("PIDFILE", &site.path("vr2.pid")));
+    let Ok(tree) = Tree::find() else {
+        println!("SKIPPED a_node_holds_its_routers_and_every_verb_takes_effect: no control groups");
+        return;
+    };
+    let group = tree.group("weir-node-vr2");
+    let process = Process::start(&site);
+    let before = site.devices();
+    let node = run(&site);
+    let flood = Flood::start(&site);
+    let offered = || json(&site, &["xtc", "status", "vr1"])["offered_pps"].as_u64();
+    until(&site, "flooded", || offered().is_some_and(|offered| offered > 1200));
+    until(&site, "held at 400 pps", || near(rate(&site, "vr1"), 400));
+    let status = || json(&site, &["xtc", "status", "vr1"]);
+    until(&site, "active", || status()["phase"] == "active");
+    assert_eq!(status()["controller"], "combined");
+    // Each verb, on record.
+    said(&site, &["xtc", "set", "vr1", "--set-point", "800pps"]);
+    until(&site, "held at 800 pps", || near(rate(&site, "vr1"), 800));
+    said(&site, &["undo"]);
+    until(&site, "back at 400 pps", || near(rate(&site, "vr1"), 400));
+    said(&site, &["xtc", "pause", "vr1"]);
+    assert_eq!(json(&site, &["xtc", "status", "vr1"])["phase"], "paused");
+    let again = site.weir(&["xtc", "pause", "vr1"]);
+    let text = String::from_utf8(again.stderr).unwrap();
+    assert!(text.contains("router vr1 is paused, which cannot become paused"), "{text}");
+    said(&site, &["xtc", "resume", "vr1"]);
+    said(&site, &["xtc", "deactivate", "vr1"]);
+    assert_eq!(json(&site, &["xtc", "status", "vr1"])["limit_pps"], Value::Null);
+    said(&site, &["xtc", "activate", "vr1", "--set-point", "200pps"]);
+    until(&site, "held at 200 pps", || near(rate(&site, "vr1"), 200));
+    let refused = site.weir(&["xtc", "set", "vr1", "--set-point", "60kpps"]);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("60kpps is more than receive.max_pps, 50kpps"), "{text}");
+    drop(flood);
+    whoever_asks_sees_his_own(&site);
+    process_router(&site, process, &group);
+    site.stop(node);
+    assert!(!group.exists(), "the group is gone");
+    site.is_again(&before);
+}
+
+/// The process is in a group of its own with a quota; it ends, and comes back as another.
+fn process_router(site: &Site, process: Process, group: &std::path::Path) {
+    let of = |file: &str| std::fs::read_to_string(group.join(file)).unwrap_or_default();
+    let pids = || of("cgroup.procs").trim().to_owned();
+    assert_eq!(pids(), process.0.id().to_string());
+    let quota = of("cpu.cfs_quota_us") + &of("cpu.max");
+    // 10 % in periods of 10 ms, or 33 ms, a third of the sampling period.
+    assert!(quota.starts_with("1000"), "{quota}");
+    // Twice the rate is twice the cap, where the policy comes to allow that much.
+    let is = |quota| (of("cpu.cfs_quota_us") + &of("cpu.max")).starts_with(quota);
+    said(site, &["xtc", "set", "vr2", "--cap-max", "80%"]);
+    said(site, &["xtc", "set", "vr2", "--set-point", "2kpps"]);
+    until(site, "capped at 20 %", || is("2000"));
+    said(site, &["undo"]);
+    until(site, "capped at 10 %", || is("1000"));
+    said(site, &["undo"]);
+    drop(process);
+    let status = || json(site, &["xtc", "status", "vr2"]);
+    until(site, "missed", || {
+        status()["trouble"].as_str().is_some_and(|why| why.contains("not there"))
+    });
+    let process = Process::start(site);
+    until(site, "held again", || pids() == process.0.id().to_string());
+    until(site, "well", || status()["phase"] == "active" && status()["trouble"].is_null());
+    // Back before its cap would have been released: it has the same again.
+    let quota = of("cpu.cfs_quota_us") + &of("cpu.max");
+    assert!(quota.starts_with("1000"), "{quota}");
+    assert!(status()["lost"].as_u64().unwrap() >= 1);
+}
+
+/// A tenant reads of his routers, and changes nothing; metrics have the same.
+fn whoever_asks_sees_his_own(site: &Site) {
+    let client = Client::new(site.path("node-node.sock").as_ref());
+    let page = client.text("/metrics").unwrap();
+    for line in [
+        "weir_xtc_active{router=\"vr1\",slice=\"gold\"} 1",
+        "weir_xtc_set_point_packets_per_second{router=\"vr1\",slice=\"gold\"} 200",
+    ] {
+        assert!(page.lines().any(|one| one == line), "no {line} in\n{page}");
+    }
+    let tenant = client.with_token(TOKEN);
+    let all: Value = tenant.get("/v1/xtc").unwrap();
+    let names: Vec<&str> = all["routers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["router"].as_str())
+        .collect();
+    assert_eq!((names, &all["load"]), (vec!["vr2"], &Value::Null));
+    assert!(tenant.get::<Value>("/v1/xtc/vr2/log?newest=3").is_ok());
+    for path in ["/v1/xtc/vr1", "/v1/xtc/vr1/log", "/v1/xtc/none"] {
+        let refused = tenant.get::<Value>(path).unwrap_err().to_string();
+        assert!(refused.contains("is not held at a rate"), "{path}: {refused}");
+    }
+    let change = serde_json::json!({ "set_point_pps": 2000 });
+    let refused =
+        tenant.ask::<Value>(weir_api::client::Method::PATCH, "/v1/xtc/vr2", Some(&change));
+    assert!(refused.unwrap_err().to_string().contains("administrators"));
+    assert!(tenant.get::<Value>("/v1/xtc/vr2/log?newest=0").is_err());
+}
