@@ -27,6 +27,12 @@ impl StateDir {
         &self.0
     }
 
+    /// The folder of what outlives a reboot: the given one, or `/var/lib/weir` for a folder below
+    /// `/run`, which a reboot empties.
+    pub fn lasting(&self) -> &Path {
+        if self.0.starts_with("/run") { Path::new(LASTING) } else { &self.0 }
+    }
+
     /// The folder of the undo journals.
     pub fn journals(&self) -> PathBuf {
         self.0.join("journal")
@@ -42,3 +48,6 @@ impl StateDir {
 
 /// Cleared at boot, as the changes themselves are.
 const DEFAULT: &str = "/run/weir";
+
+/// Where live changes and service records are kept.
+const LASTING: &str = "/var/lib/weir";

@@ -8,7 +8,7 @@ use crate::TrialError;
 /// Now, in ns of `CLOCK_MONOTONIC`.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    weir_node::clock::now().as_nanos()
+    weir_dataplane::clock::now().as_nanos()
 }
 
 /// A length in ns, at most 584 years.

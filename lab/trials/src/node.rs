@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_api::client::{Client, ClientError, Method};
+use weir_dataplane::status::Status;
 use weir_node::control;
-use weir_node::status::Status;
 use weir_platform::netns::Namespace;
 use weir_policy::Policy;
 

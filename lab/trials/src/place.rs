@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_node::overlay::Overlay;
-use weir_node::report::Store;
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::Host;
 use weir_platform::{StateDir, Undo};
+use weir_report::Store;
 
 use crate::TrialError;
 

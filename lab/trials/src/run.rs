@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use weir_node::status::Status;
+use weir_dataplane::status::Status;
 use weir_policy::Policy;
 use weir_traffic::{ReceiveResult, ReceiveSpec, SendResult, SendSpec};
 use weir_units::{BitRate, ByteCount};

@@ -13,8 +13,8 @@ use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use tokio::sync::Mutex;
 use tower_service::Service;
+use weir_dataplane::status::Status;
 use weir_node::control::{Control, InForce, Refusal};
-use weir_node::status::Status;
 
 use crate::caller::{Caller, Known, Peer};
 use crate::count::{Shares, Slot, Slots, network};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use weir_node::capture::CaptureRequest;
+use weir_dataplane::capture::CaptureRequest;
 
 /// What is copied of a vif's frames.
 #[derive(Clone, Debug, Deserialize, IntoParams)]

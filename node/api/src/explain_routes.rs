@@ -9,8 +9,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use weir_node::explain::{self, Explanation, Limiter, Other, Side};
 use weir_policy::{Direction, Policy, Queue, Vif};
+use weir_report::explain::{self, Explanation, Limiter, Other, Side};
 
 use crate::caller::Caller;
 use crate::error::{ApiError, Code};

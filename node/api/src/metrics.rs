@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
-use weir_node::report::{Service, Subject};
-use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
-use weir_node::xtc::{Load, RouterStatus};
+use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, Status};
+use weir_loops::{Load, RouterStatus};
 use weir_policy::{Direction, Policy};
+use weir_report::{Service, Subject};
 use weir_units::BitRate;
 
 use crate::app::App;

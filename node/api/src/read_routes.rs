@@ -14,10 +14,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use weir_node::capture::Capturing;
+use weir_dataplane::capture::Capturing;
+use weir_dataplane::status::IfaceStatus;
 use weir_node::changes::Change;
 use weir_node::control::InForce;
-use weir_node::status::IfaceStatus;
 use weir_policy::Policy;
 
 use crate::app::App;

@@ -8,8 +8,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use weir_node::report::{Line, Question, Service, Worst};
-use weir_node::status::Amount;
+use weir_dataplane::status::Amount;
+use weir_report::{Line, Question, Service, Worst};
 
 use crate::error::{ApiError, Code};
 use crate::routes::{Asker, Holds, Shared};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use weir_node::report::Verdict;
-use weir_node::status::{Amount, DirectionStatus, IfaceStatus, SliceStatus, Status};
+use weir_dataplane::status::Verdict;
+use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, SliceStatus, Status};
 use weir_policy::{Policy, Queue, Share, Slice, Vif};
 
 use crate::caller::Caller;
@@ -146,7 +146,7 @@ struct WorkerView {
     longest_turn_ns: u64,
     /// Lateness of wake-ups, nanoseconds.
     #[schema(value_type = Object)]
-    lateness: weir_node::LatenessSummary,
+    lateness: weir_dataplane::LatenessSummary,
 }
 
 /// Who asks, as the node knows him.

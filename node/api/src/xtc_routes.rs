@@ -11,8 +11,8 @@ use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use weir_control::Estimate;
-use weir_node::clock;
-use weir_node::xtc::{Load, LogLine, Policed, Policing, RouterStatus, plain};
+use weir_dataplane::clock;
+use weir_loops::{Load, LogLine, Policed, Policing, RouterStatus, plain};
 use weir_policy::{Edit, Place, Policy, XtcState};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -483,7 +483,7 @@ const NEWEST_MAX: u32 = 10_000;
 
 #[cfg(test)]
 mod tests {
-    use weir_node::xtc::Trouble;
+    use weir_loops::Trouble;
 
     use super::*;
     use crate::caller::Role;

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_api::Server;
+use weir_dataplane::capture::{CaptureRequest, Capturing};
+use weir_dataplane::status::Status;
 use weir_node::Serving;
-use weir_node::capture::{CaptureRequest, Capturing};
 use weir_node::changes::{Change, ChangeKind};
 use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
-use weir_node::report::{Answer, Line, Question, Service, Subject};
-use weir_node::status::Status;
 use weir_policy::{Edit, Place, Policy, Role, Slice, Token};
+use weir_report::{Answer, Line, Question, Service, Subject};
 use weir_units::Nanos;
 
 /// A node that has a policy, and notes what it is told.

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use weir_dataplane::{Refusal, RefusalKind};
 use weir_policy::{Edit, Policy, Problem};
 
-use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
-use crate::report::{Answer, Question, Service, Subject};
-use crate::status::Status;
-use crate::xtc::{Load, LogLine, RouterStatus};
+use weir_dataplane::capture::{CaptureRequest, Capturing};
+use weir_dataplane::status::Status;
+use weir_loops::{Load, LogLine, RouterStatus};
+use weir_report::{Answer, Question, Service, Subject};
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
 /// must not.
@@ -125,43 +126,6 @@ pub struct InForce {
     pub document: Arc<str>,
     /// What holds beside the file: the edits from it to the document.
     pub overlay: Arc<[Edit]>,
-}
-
-/// Why a request is not followed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// Of which kind.
-    pub kind: RefusalKind,
-    /// The thing, the value and the bound.
-    pub message: String,
-}
-
-/// Kinds of refusals: what the asker can do about them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
-    /// Ask again later.
-    Busy,
-    /// The node is starting or ending.
-    NotRunning,
-    /// There is no such thing.
-    NotFound,
-    /// Something else holds now than the request takes for granted.
-    Conflict,
-    /// The policy that would be is not sound, or the node cannot take it over while it runs.
-    Refused,
-    /// The asker may not have it.
-    Forbidden,
-    /// The record of changes cannot be written.
-    NotRecorded,
-}
-
-impl Refusal {
-    /// A refusal.
-    #[must_use]
-    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
-    }
 }
 
 /// The path of the control socket of the node `name` below the state directory.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weir_platform::cpu::Wish;
 use weir_ports::LinkEvents;
 
-use crate::reservation;
+use weir_dataplane::reservation;
 
 /// The thread. It ends with [`Self::end`].
 #[derive(Debug)]

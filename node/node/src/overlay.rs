@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,11 +48,7 @@ impl Overlay {
     /// outlives a reboot as `/run` does not.
     #[must_use]
     pub fn path(state: &StateDir, name: &str) -> PathBuf {
-        let folder = match state.path() {
-            volatile if volatile.starts_with("/run") => Path::new(LASTING),
-            given => given,
-        };
-        folder.join(format!("overlay-{name}.json"))
+        state.lasting().join(format!("overlay-{name}.json"))
     }
 
     pub(crate) const fn of(entries: Vec<Entry>) -> Self {
@@ -263,15 +259,13 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Where it lasts when the state folder does not.
-const LASTING: &str = "/var/lib/weir";
-
 /// Live changes that a person can still look through; whoever has more writes a file.
 pub const ENTRIES_MAX: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const FILE: &str = r#"
 version = 1

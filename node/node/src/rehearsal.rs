@@ -18,11 +18,11 @@ use crate::book::Book;
 use crate::changes::Change;
 use crate::control::{Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
-use crate::opener::{self, Opener};
-use crate::ports::{Attached, Ports};
 use crate::site::ready_for;
-use crate::status::Status;
-use crate::worker::{Refit, Worker};
+use weir_dataplane::opener::{self, Opener};
+use weir_dataplane::ports::{Attached, Ports};
+use weir_dataplane::status::Status;
+use weir_dataplane::worker::{Refit, Worker};
 
 /// A node whose devices are in memory and whose time is an argument.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,24 +15,24 @@ use weir_policy::{Direction, Edit, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool, Questions, device_number};
 
 use crate::book::{self, Apply, Book};
-use crate::capture::{CaptureRequest, Capturing};
 use crate::changes::Change;
 use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::hotplug::Watch;
-use crate::opener::{self, Opener};
-use crate::ports::Ports;
 use crate::present;
-use crate::redirect::may_stand_in;
-use crate::report::keeper::{Keeper, Ticking};
-use crate::report::{Answer, Question, Service, Store, Subject};
-use crate::reservation;
-use crate::site::{self, COMMANDS_MAX, Followed, Site};
-use crate::status::Status;
+use crate::site::{Followed, Site};
 use crate::supervisor::Supervisor;
 use crate::takeover::Takeover;
-use crate::worker::{Command, Worker};
-use crate::xtc::{Holding, Load, LogLine, RouterStatus};
+use weir_dataplane::WorkerHandle;
+use weir_dataplane::capture::{CaptureRequest, Capturing};
+use weir_dataplane::opener::{self, Opener};
+use weir_dataplane::ports::Ports;
+use weir_dataplane::redirect::may_stand_in;
+use weir_dataplane::reservation;
+use weir_dataplane::status::Status;
+use weir_dataplane::worker::{Command, Worker};
+use weir_loops::{Holding, Load, LogLine, RouterStatus};
+use weir_report::{Answer, Keeper, Question, Service, Store, Subject, Ticking};
 
 /// How a node is run.
 #[derive(Clone, Debug)]
@@ -171,9 +171,9 @@ fn forward<S>(
         }
     }
     let worker = Worker::new(Policy::clone(policy), ports, pool).map_err(NodeError::Switch)?;
-    let (commands, inbox) = sync_channel(COMMANDS_MAX);
+    let (handle, inbox) = WorkerHandle::new();
     let thread = start_worker(worker, inbox, policy)?;
-    node.connect(commands);
+    node.connect(handle);
     if let Some(site) = node.site().as_mut() {
         site.opener = Some(opener);
     }
@@ -243,7 +243,7 @@ type WorkerThread = JoinHandle<Result<Status, NodeError>>;
 #[derive(Debug)]
 struct Node {
     config: PathBuf,
-    commands: std::sync::OnceLock<SyncSender<Command>>,
+    worker: std::sync::OnceLock<WorkerHandle>,
     /// One change at a time; none before the start and after the end.
     site: Mutex<Option<Site>>,
     /// One change at a time.
@@ -278,7 +278,7 @@ impl Node {
         let tell = Arc::new(move |line| Notes::add_to(&told, line));
         Ok(Self {
             config: options.config.clone(),
-            commands: std::sync::OnceLock::new(),
+            worker: std::sync::OnceLock::new(),
             site: Mutex::new(None),
             in_force: RwLock::new(book.in_force()),
             book: Mutex::new(book),
@@ -293,9 +293,9 @@ impl Node {
         })
     }
 
-    fn connect(&self, commands: SyncSender<Command>) {
+    fn connect(&self, worker: WorkerHandle) {
         // Called once, before anybody asks.
-        let _known = self.commands.set(commands);
+        let _known = self.worker.set(worker);
     }
 
     /// Keeps the report from now on, until what this hands back is dropped.
@@ -311,7 +311,7 @@ impl Node {
             failed.into_iter().for_each(|why| Self::note(&opener, why));
         };
         let tick = move || {
-            let Ok(status) = ticker.ask(Command::Status) else { return };
+            let Ok(status) = ticker.worker().and_then(WorkerHandle::status) else { return };
             let policy = ticker.policy_now();
             let failed = ticker.keeper.take(&status, &policy);
             failed.into_iter().for_each(|why| Self::note(&ticker, why));
@@ -320,8 +320,8 @@ impl Node {
     }
 
     fn hold_routers(&self, policy: &Policy) -> Result<(), NodeError> {
-        let commands = self.commands.get();
-        Ok(commands.map_or(Ok(()), |commands| self.routers.start(policy, commands))?)
+        let worker = self.worker.get();
+        Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
     }
 
     fn end_report(&self, last: &Status) -> Option<String> {
@@ -356,7 +356,7 @@ impl Node {
                 };
             }
             // Only who moves packets is alive.
-            if supervisor.is_due() && self.ask(Command::Status).is_ok() {
+            if supervisor.is_due() && self.worker().and_then(WorkerHandle::status).is_ok() {
                 supervisor.alive();
             }
             let notes =
@@ -395,9 +395,8 @@ impl Node {
     }
 
     fn end_worker(&self, leaves: bool) {
-        if let Some(commands) = self.commands.get() {
-            // It may have ended already, which is what is wanted.
-            let _ended = commands.send(if leaves { Command::Leave } else { Command::Stop });
+        if let Some(worker) = self.worker.get() {
+            if leaves { worker.leave() } else { worker.stop() }
         }
     }
 
@@ -426,19 +425,20 @@ impl Node {
 
     fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
         let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
-        let commands = self.commands.get().ok_or_else(not_now("the node is starting"))?;
+        let worker = self.worker.get().ok_or_else(not_now("the node is starting"))?;
         let mut site = self.site();
         let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
-        self.routers.may_follow(policy, commands)?;
-        let note = site.change(policy.clone(), commands, device_number)?;
+        self.routers.may_follow(policy, worker)?;
+        let note = site.change(policy.clone(), worker, device_number)?;
         note.into_iter().for_each(|note| self.note(note));
         self.routers.follow(policy);
         Ok(())
     }
 
-    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Refusal> {
+    /// The worker, once there is one.
+    fn worker(&self) -> Result<&WorkerHandle, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
-        site::ask(self.commands.get().ok_or_else(starting)?, command)
+        self.worker.get().ok_or_else(starting)
     }
 
     /// Tells the operator; what is too much at once is counted.
@@ -473,10 +473,10 @@ impl Node {
     fn follow_devices(&self, anew: bool) -> Followed {
         // Meanwhile nobody asks for anything else.
         let _book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(commands), Some(site)) = (self.commands.get(), &mut *self.site()) else {
+        let (Some(worker), Some(site)) = (self.worker.get(), &mut *self.site()) else {
             return Followed::default();
         };
-        site.follow(commands, anew, device_number)
+        site.follow(worker, anew, device_number)
     }
 
     /// What it holds is written down in a journal, whatever happened to the thread with the lock.
@@ -516,7 +516,7 @@ impl Notes {
 
 impl Control for Node {
     fn status(&self) -> Result<Status, Refusal> {
-        let mut status = self.ask(Command::Status)?;
+        let mut status = self.worker()?.status()?;
         let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         status.add_waiting(&in_force.policy);
         self.keeper.judge(&mut status);
@@ -580,8 +580,7 @@ impl Control for Node {
     }
 
     fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {
-        let refused = |message| Refusal::new(RefusalKind::Refused, message);
-        self.ask(|reply| Command::Capture(request, reply))?.map_err(refused)
+        self.worker()?.capture(request)
     }
 }
 

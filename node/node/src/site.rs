@@ -4,20 +4,19 @@
 //! refuses it; what is not needed any more is closed and handed back last.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
 
 use weir_policy::{Kind, Policy};
 use weir_ports::{Remains, device_number};
 use weir_switch::Switch;
 use weir_units::Instant;
 
-use crate::clock;
 use crate::control::{Refusal, RefusalKind};
-use crate::opener::Opener;
 use crate::present::{self, Devices};
 use crate::takeover::Takeover;
-use crate::worker::{Command, Refit, Refitted, keeps_what_is_fixed};
+use weir_dataplane::WorkerHandle;
+use weir_dataplane::clock;
+use weir_dataplane::opener::Opener;
+use weir_dataplane::worker::{Refit, Refitted, keeps_what_is_fixed};
 
 /// What the node holds of its host, and what it does with it.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ impl Site {
     pub(crate) fn change(
         &mut self,
         policy: Policy,
-        commands: &SyncSender<Command>,
+        worker: &WorkerHandle,
         number: impl Fn(&str) -> Option<u32>,
     ) -> Result<Option<String>, Refusal> {
         if differs_in_rates_alone(&self.wanted, &policy) {
@@ -81,7 +80,7 @@ impl Site {
         if let Some(port) = policy.ports.iter().find(missing) {
             return Err(refused(format!("port {}: device {} is missing", port.name, port.device)));
         }
-        let back = self.bring(present::part(&policy, &devices), commands)?;
+        let back = self.bring(present::part(&policy, &devices), worker)?;
         (self.wanted, self.devices) = (policy, devices);
         Ok(back)
     }
@@ -90,7 +89,7 @@ impl Site {
     /// redirected is decided again, since a device that stays can do something else now.
     pub(crate) fn follow(
         &mut self,
-        commands: &SyncSender<Command>,
+        worker: &WorkerHandle,
         anew: bool,
         number: impl Fn(&str) -> Option<u32>,
     ) -> Followed {
@@ -98,25 +97,25 @@ impl Site {
         let mut followed = Followed::default();
         if there == self.devices {
             if anew {
-                self.settle(there, commands, &mut followed);
+                self.settle(there, worker, &mut followed);
             }
             return followed;
         }
         let mut stays = self.devices.clone();
         stays.retain(|device, number| there.get(device) == Some(number));
         if stays != self.devices {
-            self.settle(stays, commands, &mut followed);
+            self.settle(stays, worker, &mut followed);
         }
         // All at once, or one by one, so that nobody waits for what cannot be taken.
         if there != self.devices && !followed.failed {
-            self.settle(there.clone(), commands, &mut followed);
+            self.settle(there.clone(), worker, &mut followed);
             if std::mem::take(&mut followed.failed) {
                 followed.notes.clear();
                 for (device, number) in there {
                     let mut more = self.devices.clone();
                     more.insert(device, number);
                     if more != self.devices {
-                        self.settle(more, commands, &mut followed);
+                        self.settle(more, worker, &mut followed);
                     }
                 }
             }
@@ -130,15 +129,10 @@ impl Site {
     }
 
     /// Goes on with these devices.
-    fn settle(
-        &mut self,
-        devices: Devices,
-        commands: &SyncSender<Command>,
-        followed: &mut Followed,
-    ) {
+    fn settle(&mut self, devices: Devices, worker: &WorkerHandle, followed: &mut Followed) {
         let before = self.waiting();
         let part = present::part(&self.wanted, &devices);
-        match self.bring(part, commands) {
+        match self.bring(part, worker) {
             Ok(note) => {
                 self.devices = devices;
                 let after = self.waiting();
@@ -154,11 +148,7 @@ impl Site {
     }
 
     /// Brings the data plane to `policy`, whose devices are all there.
-    fn bring(
-        &mut self,
-        policy: Policy,
-        commands: &SyncSender<Command>,
-    ) -> Result<Option<String>, Refusal> {
+    fn bring(&mut self, policy: Policy, worker: &WorkerHandle) -> Result<Option<String>, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let opener = self.opener.as_mut().ok_or_else(starting)?;
         let policy = ready_for(&self.policy, policy, clock::now()).map_err(refused)?;
@@ -176,7 +166,7 @@ impl Site {
             }
         };
         let refit = Box::new(Refit { policy: policy.clone(), opened });
-        let Refitted { outcome, left } = match hand_over(commands, refit) {
+        let Refitted { outcome, left } = match worker.reconfigure(refit) {
             Ok(refitted) => refitted,
             Err((refusal, unused)) => {
                 if let Some(refit) = unused {
@@ -187,7 +177,7 @@ impl Site {
             }
         };
         let devices: Vec<String> = left.iter().map(|left| left.device.clone()).collect();
-        forget(commands, left.into_iter().map(|left| opener.shut(left)).collect());
+        forget(worker, left.into_iter().map(|left| opener.shut(left)).collect());
         let gone = |device: &&String| device_number(device) != self.devices.get(*device).copied();
         let gone: Vec<String> = devices.iter().filter(gone).cloned().collect();
         let back = self.takeover.forget(&gone).and_then(|()| self.takeover.hand_back(&devices));
@@ -228,50 +218,6 @@ pub(crate) fn ready_for(old: &Policy, mut new: Policy, now: Instant) -> Result<P
     // Whatever the switch would refuse, it refuses here, off the worker's thread.
     Switch::new(&new, now).map_err(|error| error.to_string())?;
     Ok(new)
-}
-
-/// Has the worker take over what was opened. What it never saw comes back with the refusal. One
-/// that has it will answer, however late: until then nobody knows what holds.
-fn hand_over(
-    commands: &SyncSender<Command>,
-    refit: Box<Refit>,
-) -> Result<Refitted, (Refusal, Option<Box<Refit>>)> {
-    let (reply, answer) = sync_channel(1);
-    match commands.try_send(Command::Apply(refit, reply)) {
-        Ok(()) => answer.recv().map_err(|_| (ending(), None)),
-        Err(TrySendError::Full(Command::Apply(refit, _))) => Err((busy(), Some(refit))),
-        Err(TrySendError::Disconnected(Command::Apply(refit, _))) => Err((ending(), Some(refit))),
-        // It comes back as what it was sent as.
-        Err(_) => Err((ending(), None)),
-    }
-}
-
-/// Asks the worker, and waits for its answer.
-pub(crate) fn ask<T>(
-    commands: &SyncSender<Command>,
-    command: impl FnOnce(SyncSender<T>) -> Command,
-) -> Result<T, Refusal> {
-    let (reply, answer) = sync_channel(1);
-    commands.try_send(command(reply)).map_err(|error| match error {
-        TrySendError::Full(_) => busy(),
-        TrySendError::Disconnected(_) => ending(),
-    })?;
-    answer.recv_timeout(ANSWER_PATIENCE).map_err(|error| match error {
-        RecvTimeoutError::Disconnected => ending(),
-        RecvTimeoutError::Timeout => {
-            let text = format!("the worker did not answer within {} s", ANSWER_PATIENCE.as_secs());
-            Refusal::new(RefusalKind::Busy, text)
-        }
-    })
-}
-
-fn busy() -> Refusal {
-    let text = format!("the node is busy: {COMMANDS_MAX} requests wait for its worker");
-    Refusal::new(RefusalKind::Busy, text)
-}
-
-fn ending() -> Refusal {
-    Refusal::new(RefusalKind::NotRunning, "the node is ending")
 }
 
 fn refused(message: String) -> Refusal {
@@ -341,23 +287,16 @@ fn devices(policy: &Policy) -> impl Iterator<Item = &str> {
     ports.chain(policy.vifs.iter().map(|vif| vif.device.as_str()))
 }
 
-fn forget(commands: &SyncSender<Command>, shut: Vec<(Remains, u64)>) {
+fn forget(worker: &WorkerHandle, shut: Vec<(Remains, u64)>) {
     if !shut.is_empty() {
         let (remains, dropped): (Vec<_>, Vec<u64>) = shut.into_iter().unzip();
-        // A worker that has ended has no pool any more.
-        let _ended = commands.send(Command::Forget(remains, dropped.iter().sum()));
+        worker.forget(remains, dropped.iter().sum());
     }
 }
 
 fn with(first: String, more: Option<impl std::fmt::Display>) -> String {
     more.map_or_else(|| first.clone(), |more| format!("{first}; {more}"))
 }
-
-/// Requests that wait for the worker at a time; it takes one a turn, some microseconds each.
-pub(crate) const COMMANDS_MAX: usize = 64;
-
-/// A turn takes microseconds, and taking over a large policy a second.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -385,33 +324,6 @@ mod tests {
         new.vifs[0] = Vif { kind: Kind::Host, device: "h".to_owned(), ..old.vifs[0].clone() };
         assert!(devices_may_change(&old, &new).unwrap_err().contains("comes with the node"));
         assert!(devices_may_change(&new, &old).unwrap_err().contains("goes with the node"));
-    }
-
-    /// Nothing is leaked when the worker cannot take what was opened: it comes back.
-    #[test]
-    fn what_the_worker_never_saw_comes_back() {
-        let refit = || Box::new(Refit { policy: policy(), opened: Vec::new() });
-        let (commands, inbox) = sync_channel(1);
-        commands.try_send(Command::Stop).unwrap();
-        let (refusal, back) = hand_over(&commands, refit()).unwrap_err();
-        assert_eq!((refusal.kind, back.is_some()), (RefusalKind::Busy, true));
-        drop(inbox);
-        let (refusal, back) = hand_over(&commands, refit()).unwrap_err();
-        assert_eq!((refusal.kind, back.is_some()), (RefusalKind::NotRunning, true));
-    }
-
-    /// An answer that comes after the patience for questions is the answer all the same.
-    #[test]
-    fn a_late_answer_counts() {
-        let (commands, inbox) = sync_channel(1);
-        let worker = std::thread::spawn(move || {
-            let Ok(Command::Apply(_, reply)) = inbox.recv() else { return };
-            std::thread::sleep(Duration::from_millis(50));
-            let _gone = reply.send(Refitted { outcome: Ok(()), left: Vec::new() });
-        });
-        let refit = Box::new(Refit { policy: policy(), opened: Vec::new() });
-        assert_eq!(hand_over(&commands, refit).unwrap().outcome, Ok(()));
-        worker.join().unwrap();
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_dataplane::{redirect, reservation};
 use weir_platform::host::{self, Change, HostVif, Take};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::{Host, Platform};
@@ -15,7 +16,7 @@ use weir_policy::{Direction, Kind, Policy, Port, Vif};
 use weir_ports::device_number;
 
 use crate::error::NodeError;
-use crate::{present, redirect, reservation, xtc};
+use crate::present;
 
 /// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
 /// first, the next start or `weir clean` does, from the journal.
@@ -83,7 +84,7 @@ impl Plan {
             }
         }
         changes.extend(reservation::changes(&policy.node));
-        let (paths, routers) = (paths(policy), xtc::plan(policy));
+        let (paths, routers) = (paths(policy), weir_loops::plan(policy));
         let waits = present::waiting(policy, &part).into_iter().collect();
         Self { policy: policy.to_toml(), paths, routers, waits, changes, problems }
     }

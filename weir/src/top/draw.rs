@@ -214,8 +214,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use serde_json::json;
-    use weir_node::report::Verdict;
-    use weir_node::status::{Amount, IfaceStatus, Status};
+    use weir_dataplane::status::Verdict;
+    use weir_dataplane::status::{Amount, IfaceStatus, Status};
 
     use super::super::model::Sample;
     use super::*;

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_node::interval::{Cause, Flow};
-use weir_node::report::Verdict;
-use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status, WorkerStatus};
+use weir_dataplane::status::Verdict;
+use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, Status, WorkerStatus};
+use weir_report::interval::{Cause, Flow};
 
 /// A status, and what was granted then.
 #[derive(Clone, Debug, Default)]

@@ -252,7 +252,7 @@ impl HeldLab {
     fn read(&mut self) -> Result<Vec<Reading>, TrialError> {
         let mut readings = Vec::with_capacity(self.plan.kinds.len());
         for front in &mut self.nodes {
-            front.meter.read(weir_node::clock::now())?;
+            front.meter.read(weir_dataplane::clock::now())?;
             for (place, router) in front.routers.clone().enumerate() {
                 let of = |place| {
                     let gone =

@@ -115,7 +115,7 @@ impl RouterLab {
 
     /// The counters of a router as they are now.
     pub(crate) fn read(&mut self, router: usize) -> Result<Reading, TrialError> {
-        self.meter.read(weir_node::clock::now())?;
+        self.meter.read(weir_dataplane::clock::now())?;
         let missing = || TrialError::Node(format!("router {router}: an interface is gone"));
         let reading = self.meter.reading(router).ok_or_else(missing)?;
         let offered = Some(self.ingress.offered(router));

@@ -112,12 +112,12 @@ impl<'l> Loop<'l> {
         set_point: PacketRate,
     ) -> Result<(), TrialError> {
         let in_force = Settings { cap: self.cap, limit: self.limit };
-        let command = instance.activate(weir_node::clock::now(), in_force, set_point);
+        let command = instance.activate(weir_dataplane::clock::now(), in_force, set_point);
         let command = command.map_err(|error| TrialError::Node(error.to_string()))?;
         self.obey(instance, command)?;
         let reading = self.restart()?;
         // The first reading is never a sample.
-        let command = instance.read(weir_node::clock::now(), Some(reading));
+        let command = instance.read(weir_dataplane::clock::now(), Some(reading));
         self.obey(instance, command)
     }
 
@@ -139,7 +139,7 @@ impl<'l> Loop<'l> {
             self.tend()?;
             reading = self.wait()?;
         }
-        let sample = self.meter.sample(weir_node::clock::now(), reading);
+        let sample = self.meter.sample(weir_dataplane::clock::now(), reading);
         let sample = sample.map_err(|fault| TrialError::Node(format!("no sample: {fault}")))?;
         self.tend()?;
         Ok(Taken { sample, cap, limit, reason: None })
@@ -163,7 +163,7 @@ impl<'l> Loop<'l> {
                 last = Some(self.decided(instance)?);
             }
             let Some((reading, reason)) = last else { continue };
-            if let Ok(sample) = self.meter.sample(weir_node::clock::now(), reading) {
+            if let Ok(sample) = self.meter.sample(weir_dataplane::clock::now(), reading) {
                 let cap = u32::try_from(caps_ppm / self.parts()).unwrap_or(u32::MAX);
                 taken.push(Taken { sample, cap: CpuShare::from_ppm(cap), limit, reason });
             }
@@ -177,7 +177,7 @@ impl<'l> Loop<'l> {
         instance: &mut Instance,
     ) -> Result<(Reading, Option<Reason>), TrialError> {
         let reading = self.wait()?;
-        let command = instance.read(weir_node::clock::now(), Some(reading));
+        let command = instance.read(weir_dataplane::clock::now(), Some(reading));
         self.obey(instance, command)?;
         let reason = instance.log().last().and_then(|decision| match decision.event {
             Event::Sampled { action, .. } => Some(action.reason),
@@ -195,7 +195,7 @@ impl<'l> Loop<'l> {
         };
         let text = done.as_ref().err().map(ToString::to_string);
         let outcome = text.as_deref().map_or(Ok(()), Err);
-        instance.outcome(weir_node::clock::now(), outcome);
+        instance.outcome(weir_dataplane::clock::now(), outcome);
         done
     }
 
@@ -204,7 +204,7 @@ impl<'l> Loop<'l> {
         let reading = self.lab.read(self.router)?;
         self.meter.forget();
         // The first one is never a sample.
-        let _first = self.meter.sample(weir_node::clock::now(), reading);
+        let _first = self.meter.sample(weir_dataplane::clock::now(), reading);
         self.next_ns = clock::monotonic_ns().saturating_add(self.period.as_nanos());
         Ok(reading)
     }

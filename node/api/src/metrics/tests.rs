@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use weir_control::police::Grade;
-use weir_node::report::{Service, Subject};
-use weir_node::status::{Amount, DirectionStatus, IfaceStatus, Status};
-use weir_node::xtc::{Load, Policed, Policing, RouterStatus};
+use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, Status};
+use weir_loops::{Load, Policed, Policing, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
+use weir_report::{Service, Subject};
 use weir_units::{BitRate, PacketRate};
 
 use super::{Counted, node};

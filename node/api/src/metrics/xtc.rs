@@ -2,7 +2,7 @@
 //! Routers that are held at a packet rate.
 
 use weir_control::manage::Phase;
-use weir_node::xtc::{Load, RouterStatus};
+use weir_loops::{Load, RouterStatus};
 use weir_units::{CpuShare, PacketRate};
 
 use super::{Page, seconds};

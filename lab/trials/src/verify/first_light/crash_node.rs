@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_api::Client;
+use weir_dataplane::status::Status;
 use weir_node::control;
-use weir_node::status::Status;
 
 use super::Row;
 use super::crash::{Counts, Ground, LIMIT};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_node::status::{DirectionStatus, IfaceStatus, Status};
+use weir_dataplane::status::{DirectionStatus, IfaceStatus, Status};
 use weir_platform::StateDir;
 use weir_platform::run::{Command, Host, Platform};
 use weir_policy::{Policy, PortId, Slice, Vif};

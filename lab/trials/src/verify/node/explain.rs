@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use weir_api::explain::{ExplainSide, ExplainView};
-use weir_node::explain::Limiter;
 use weir_policy::Direction;
+use weir_report::explain::Limiter;
 use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series};
 
 use super::Row;

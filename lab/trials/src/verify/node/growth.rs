@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use weir_node::status::Status;
+use weir_dataplane::status::Status;
 use weir_result::{Bound, Claim, Rule, Series};
 
 use super::Row;
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_counter_that_runs_backwards_or_goes_is_seen() {
         let mut status = Status::default();
-        status.vifs.push(weir_node::status::IfaceStatus::default());
+        status.vifs.push(weir_dataplane::status::IfaceStatus::default());
         status.vifs[0].send.sent.packets = 7;
         status.vifs[0].send.backlog.packets = 3;
         status.worker.frames_free = 5;

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 
 use weir_node::control::{Refusal, Wish};
 use weir_node::rehearsal::Rehearsal;
-use weir_node::report::{Recorder, Store};
 use weir_platform::StateDir;
 use weir_policy::{Edit, Kind, Place, Policy};
+use weir_report::{Recorder, Store};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 

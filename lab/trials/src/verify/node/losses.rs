@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use weir_node::status::{DirectionStatus, IfaceStatus, Status};
+use weir_dataplane::status::{DirectionStatus, IfaceStatus, Status};
 use weir_platform::run::Command;
 use weir_result::{Bound, Claim, Rule, Series};
 

@@ -5,7 +5,7 @@
 
 use weir_control::Estimate;
 use weir_control::plant::{Plant, Router};
-use weir_node::xtc::sim::{SimNode, SimRouter};
+use weir_loops::sim::{SimNode, SimRouter};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{CpuShare, Nanos};
 

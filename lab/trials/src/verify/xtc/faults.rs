@@ -7,7 +7,7 @@
 //! forwards and which cap is really in force on it, not what the manager believes.
 
 use weir_control::manage::Phase;
-use weir_node::xtc::sim::{SimNode, SimRouter};
+use weir_loops::sim::{SimNode, SimRouter};
 use weir_policy::{Edit, Place};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{CpuShare, Nanos, PacketRate};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use weir_node::xtc::load::{Cost, Many, measure};
+use weir_loops::load::{Cost, Many, measure};
 use weir_platform::netns;
 use weir_platform::process::is_root;
 use weir_platform::run::{Command, Host, Platform};

@@ -6,7 +6,7 @@
 //! it, and gives up. What is recorded every tenth of a second is what the simulated routers forward
 //! and which caps and limits are really in force on them.
 
-use weir_node::xtc::sim::{SimNode, SimRouter};
+use weir_loops::sim::{SimNode, SimRouter};
 use weir_policy::{Edit, Place};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::{CpuShare, Nanos, PacketRate};

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Opens and closes devices while the worker moves frames: what takes milliseconds happens here,
+//! the worker is handed what is ready.
+//!
+//! Each device has gates of its own as long as it is open. There are as many as the policy had
+//! interfaces at the start, and room for [`VIFS_SPARE`] vifs and [`PORTS_SPARE`] ports more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use weir_policy::{Kind, Policy};
+use weir_ports::{
+    AnyPort, BindMode, DataPlane, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
+    Pool, PortError, Questions, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+};
+use weir_switch::IfaceId;
+
+use crate::ports::{Attached, Entry, Left, id_of};
+
+/// Opens devices, on whatever thread.
+#[derive(Debug)]
+pub struct Opener {
+    devices: Arc<Devices>,
+    region: Region,
+    questions: Arc<Questions>,
+    vifs_max: u32,
+    ports_max: u32,
+    /// Places of vifs and of ports that nobody has.
+    free_vifs: Vec<u32>,
+    free_ports: Vec<u32>,
+}
+
+impl Opener {
+    /// Loads the data plane with tables for `policy` and what may come, or adopts one with room for
+    /// `policy` that an earlier process left. Devices that are opened are asked about by
+    /// `questions`.
+    ///
+    /// # Errors
+    /// The kernel refuses the program.
+    pub fn new(
+        policy: &Policy,
+        pool: &Pool,
+        pins: Option<&Pins>,
+        questions: &Arc<Questions>,
+    ) -> Result<(Self, DataPlane), PortError> {
+        let sizes = pins.and_then(|pins| adoptable(policy, pins)).unwrap_or_else(|| {
+            let vifs_max = id_of(policy.vifs.len()).saturating_add(VIFS_SPARE);
+            let ports_max = id_of(policy.ports.len()).saturating_add(PORTS_SPARE);
+            limits(policy, vifs_max, ports_max)
+        });
+        let plane = DataPlane::load_with(sizes, pins)?;
+        let (vifs_max, ports_max) = interfaces(sizes);
+        let devices = Arc::clone(plane.devices());
+        // A place that an earlier run left has paths of its own until they are swept: it is for the
+        // same device, or for nobody before the next start.
+        let left: BTreeSet<GateId> = devices.left_roles().into_iter().map(first_gate).collect();
+        let free = |gate: u32| !left.contains(&GateId(gate));
+        let opener = Self {
+            devices,
+            region: pool.region().clone(),
+            questions: Arc::clone(questions),
+            vifs_max,
+            ports_max,
+            free_vifs: (0..vifs_max).rev().filter(|place| free(2 * place)).collect(),
+            free_ports: (0..ports_max).rev().filter(|place| free(2 * vifs_max + place)).collect(),
+        };
+        Ok((opener, plane))
+    }
+
+    /// Opens the devices of `policy` for which `wanted` says so; the order is that of the policy.
+    ///
+    /// # Errors
+    /// The first that cannot be opened, and why. Those opened before it are closed.
+    pub fn open(
+        &mut self,
+        policy: &Policy,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Attached>, PortError> {
+        let ports = policy.ports.iter().map(|port| (&port.name, &port.device, port.kind, true));
+        let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device, vif.kind, false));
+        let mut opened = Vec::new();
+        for (name, device, kind, is_port) in ports.chain(vifs) {
+            if !wanted(device) {
+                continue;
+            }
+            match self.open_one(name, device, kind, is_port) {
+                Ok(attached) => opened.push(attached),
+                Err(error) => {
+                    self.give_up(opened);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Closes devices that the worker never had; what an earlier run left is left again.
+    pub fn give_up(&mut self, opened: Vec<Attached>) {
+        for attached in opened {
+            // The others hold nothing before they are first asked.
+            if let AnyPort::Xdp(port) = attached.port {
+                self.region.retire_all(port.abandon(&self.devices));
+            }
+            self.free(attached.gate);
+        }
+    }
+
+    /// Closes a device that has left the worker; what is left is for [`Pool::forget_all`]. The
+    /// second part: frames that were dropped there since it left.
+    pub fn shut(&mut self, left: Left) -> (Remains, u64) {
+        let remains = left.port.shut(&self.devices);
+        let dropped = left.gate.dropped(self.devices.gates()).saturating_sub(left.dropped);
+        self.free(left.gate);
+        (remains, dropped)
+    }
+
+    fn free(&mut self, gate: Entry) {
+        match gate {
+            Entry::Vif([send, _]) => self.free_vifs.push(send.0 / 2),
+            Entry::Port(flood) => self.free_ports.push(flood.0.saturating_sub(2 * self.vifs_max)),
+        }
+    }
+
+    fn open_one(
+        &mut self,
+        name: &str,
+        device: &str,
+        kind: Kind,
+        is_port: bool,
+    ) -> Result<Attached, PortError> {
+        let gate = self.take_gate(device, is_port)?;
+        let role = match gate {
+            Entry::Port(flood) => Role::Port(flood),
+            Entry::Vif([send, _]) => Role::Vif(send),
+        };
+        let opened = open(device, kind, role, &self.devices, &self.region);
+        if opened.is_err() {
+            self.free(gate);
+        }
+        let Opened { port, fallback } = opened?;
+        if let Some(facts) = port.facts() {
+            self.questions.add(facts);
+        }
+        Ok(attached(name, device, kind, gate, port, fallback))
+    }
+
+    /// Takes free gates for a device, or those that it had in an earlier process.
+    ///
+    /// # Errors
+    /// None is free; the error names the bound.
+    pub fn take_gate(&mut self, device: &str, is_port: bool) -> Result<Entry, PortError> {
+        let (free, what, most) = match is_port {
+            true => (&mut self.free_ports, "ports", self.ports_max),
+            false => (&mut self.free_vifs, "vifs", self.vifs_max),
+        };
+        let before = self.devices.left(device).and_then(|role| match role {
+            Role::Port(flood) if is_port => flood.0.checked_sub(2 * self.vifs_max),
+            Role::Vif(send) if !is_port => Some(send.0 / 2),
+            _ => None,
+        });
+        let place = before.or_else(|| free.pop()).ok_or_else(|| {
+            let bound =
+                format!("one more than the {most} {what} that the running node has room for");
+            PortError::bound(device, format!("{bound}; start it again"))
+        })?;
+        Ok(match is_port {
+            true => Entry::Port(GateId(2 * self.vifs_max + place)),
+            false => Entry::Vif([GateId(2 * place), GateId(2 * place + 1)]),
+        })
+    }
+}
+
+/// The gate by which a place is known.
+const fn first_gate(role: Role) -> GateId {
+    match role {
+        Role::Vif(gate) | Role::Port(gate) => gate,
+    }
+}
+
+/// The sizes of what an earlier process left, if they are enough for `policy`.
+pub fn adoptable(policy: &Policy, pins: &Pins) -> Option<PlaneLimits> {
+    let there = pins.limits()?;
+    let (vifs, ports) = (id_of(policy.vifs.len()), id_of(policy.ports.len()));
+    let (vifs_max, ports_max) = interfaces(there);
+    let needed = limits(policy, vifs, ports);
+    let room = needed.sockets <= there.sockets && needed.stations <= there.stations;
+    (vifs <= vifs_max && ports <= ports_max && room).then_some(there)
+}
+
+/// Vifs and ports that tables of these sizes have room for: two gates for each vif, one a port.
+fn interfaces(sizes: PlaneLimits) -> (u32, u32) {
+    let vifs = sizes.gates.saturating_sub(sizes.devices);
+    (vifs, sizes.devices.saturating_sub(vifs))
+}
+
+/// An interface on an opened device. Its index and vif are given with its place in a policy.
+pub fn attached(
+    name: &str,
+    device: &str,
+    kind: Kind,
+    gate: Entry,
+    port: AnyPort,
+    fallback: Option<String>,
+) -> Attached {
+    let driver = match &port {
+        AnyPort::Xdp(port) => {
+            let copies = if port.bound() == BindMode::Copy { "copy" } else { "zero-copy" };
+            format!("xdp {:?} {copies}", port.attached()).to_lowercase()
+        }
+        other => other.kind().to_owned(),
+    };
+    let holds_back = matches!(port, AnyPort::Memory(_));
+    Attached {
+        name: name.to_owned(),
+        // Both are given with its place.
+        iface: IfaceId(u32::MAX),
+        vif: None,
+        device: device.to_owned(),
+        kind,
+        port,
+        driver,
+        fallback,
+        gate,
+        flush_again: false,
+        holds_back,
+    }
+}
+
+/// A device that was opened.
+#[derive(Debug)]
+struct Opened<T = AnyPort> {
+    port: T,
+    /// Why it is not the best way.
+    fallback: Option<String>,
+}
+
+/// Opens a device as the policy says, or in the best way that works.
+fn open(
+    device: &str,
+    kind: Kind,
+    role: Role,
+    devices: &Devices,
+    region: &Region,
+) -> Result<Opened, PortError> {
+    let xdp = || XdpPort::prepare(&XdpConfig::new(device, role), devices, region).map(AnyPort::Xdp);
+    let best = |port| Opened { port, fallback: None };
+    match kind {
+        Kind::Xdp | Kind::Host => xdp().map(best),
+        Kind::Auto => or_packet(device, xdp(), || packet(device, devices)),
+        Kind::Packet => packet(device, devices).map(best),
+        Kind::Tap => {
+            let port = TapPort::open(&TapConfig::new(device))?;
+            Ok(best(AnyPort::Tap(Box::new(port))))
+        }
+        Kind::Memory | Kind::Pcap => {
+            let message = "this kind has no device; it is for tests that open their own".to_owned();
+            Err(PortError::bound(device, message))
+        }
+    }
+}
+
+/// What XDP opened, or a packet socket and why.
+fn or_packet<T>(
+    device: &str,
+    xdp: Result<T, PortError>,
+    packet: impl FnOnce() -> Result<T, PortError>,
+) -> Result<Opened<T>, PortError> {
+    let error = match xdp {
+        Ok(port) => return Ok(Opened { port, fallback: None }),
+        Err(error) => error,
+    };
+    // Somebody else's program is there, another node's perhaps: beside it a packet socket would
+    // forward every frame a second time.
+    if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+        return Err(error);
+    }
+    match packet() {
+        Ok(port) => Ok(Opened { port, fallback: Some(error.to_string()) }),
+        Err(other) => Err(PortError::bound(device, format!("by XDP: {error}; else: {other}"))),
+    }
+}
+
+fn packet(device: &str, devices: &Devices) -> Result<AnyPort, PortError> {
+    let port = PacketPort::open(&PacketConfig::new(device), Some(devices))?;
+    Ok(AnyPort::Packet(Box::new(port)))
+}
+
+/// Room for that many interfaces, and for addresses that the bridge learns.
+fn limits(policy: &Policy, vifs: u32, ports: u32) -> PlaneLimits {
+    let interfaces = vifs.saturating_add(ports);
+    let macs: usize = policy.vifs.iter().map(|vif| vif.macs.len()).sum();
+    PlaneLimits {
+        gates: vifs.saturating_mul(2).saturating_add(ports),
+        devices: interfaces,
+        sockets: interfaces.saturating_mul(QUEUES_EACH).min(SOCKETS_MAX),
+        stations: id_of(macs).saturating_add(STATIONS_SPARE),
+    }
+}
+
+/// Vifs that may come beyond those of the start: each costs 2 KiB of tables.
+const VIFS_SPARE: u32 = 256;
+
+/// Ports that may come beyond those of the start.
+const PORTS_SPARE: u32 = 16;
+
+/// Receive queues of a device, on average over all.
+const QUEUES_EACH: u32 = 16;
+
+/// As many as the data plane numbers.
+const SOCKETS_MAX: u32 = 1 << 16;
+
+/// For addresses that the bridge learns.
+const STATIONS_SPARE: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that is slower than its operator thinks must say so, and why.
+    #[test]
+    fn a_fallback_to_a_packet_socket_keeps_its_reason() {
+        let failed =
+            |errno: Errno| Err(PortError::system("eth0", "attach", std::io::Error::from(errno)));
+        let opened = or_packet("eth0", Ok("xdp"), || Ok("packet")).unwrap();
+        assert_eq!((opened.port, opened.fallback), ("xdp", None));
+        let opened = or_packet("eth0", failed(Errno::OPNOTSUPP), || Ok("packet")).unwrap();
+        assert_eq!(opened.port, "packet");
+        assert!(opened.fallback.unwrap().starts_with("eth0: cannot attach: "));
+        let busy = or_packet("eth0", failed(Errno::BUSY), || Ok("packet")).unwrap_err();
+        assert_eq!(busy.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
+        let none = or_packet("eth0", failed(Errno::OPNOTSUPP), || failed(Errno::PERM));
+        let text = none.unwrap_err().to_string();
+        assert!(
+            text.contains("Operation not supported") && text.contains("not permitted"),
+            "{text}"
+        );
+    }
+}

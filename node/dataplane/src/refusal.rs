@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The refusal of a request to a running node.
+
+/// Why a request is not followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The kind: what the caller can do about it.
+    pub kind: RefusalKind,
+    /// The thing, the value and the bound.
+    pub message: String,
+}
+
+/// Kinds of refusals, by what the caller can do about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// Ask again later.
+    Busy,
+    /// The node is starting or ending.
+    NotRunning,
+    /// There is no such thing.
+    NotFound,
+    /// Something else holds now than the request takes for granted.
+    Conflict,
+    /// The resulting policy is not sound, or the node cannot take it over while it runs.
+    Refused,
+    /// The caller may not have it.
+    Forbidden,
+    /// The record of changes cannot be written.
+    NotRecorded,
+}
+
+impl Refusal {
+    /// A refusal of this kind.
+    #[must_use]
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The thread that steps the instances; there is one while a router is to be held.
+//!
+//! **It alone has the manager. Who wants something of it hands it a job and waits, for a bounded
+//! time; jobs are done between two passes, all that wait, whether the next pass is late or not.**
+//! So neither a pass that takes longer than its period nor an actuator that hangs holds up whoever
+//! asks for longer than that; and what is asked is answered by copies, made into text elsewhere.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use weir_control::manage::Decision;
+use weir_platform::HostError;
+use weir_platform::cpu::Wish;
+use weir_policy::Policy;
+use weir_units::Nanos;
+
+use super::manager::Manager;
+use super::status::{Load, LogLine, RouterStatus};
+use weir_dataplane::clock;
+use weir_dataplane::reservation;
+use weir_dataplane::{Refusal, RefusalKind};
+
+/// What a start needs.
+pub(crate) struct Start {
+    /// Makes the manager, on the thread; again where it failed.
+    pub(crate) make: Make,
+    /// The processor time of the thread.
+    pub(crate) wish: Option<Wish>,
+    /// Tells the operator.
+    pub(crate) note: Box<dyn Fn(String) + Send>,
+    pub(crate) patience: Patience,
+}
+
+pub(crate) type Make = Box<dyn FnMut() -> Manager + Send>;
+
+/// How long what may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// An answer.
+    pub(crate) answer: Duration,
+    /// Until it begins anew after it failed.
+    pub(crate) anew: Nanos,
+}
+
+/// The manager, on its thread.
+pub(crate) struct Running {
+    asker: Asker,
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<String>>,
+}
+
+/// Asks the manager.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    jobs: SyncSender<Job>,
+    /// What is to be followed next: the newest counts, and is not lost however busy the thread is.
+    newest: Newest,
+    patience: Duration,
+}
+
+type Job = Box<dyn FnOnce(&mut Stage) + Send>;
+type Newest = Arc<Mutex<Option<Policy>>>;
+
+/// What a job may see.
+struct Stage {
+    manager: Manager,
+    /// What it follows.
+    policy: Option<Policy>,
+    newest: Newest,
+}
+
+impl Running {
+    /// Starts the thread; it holds nothing yet.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(start: Start) -> Result<Self, HostError> {
+        let Start { make, wish, note, patience } = start;
+        let (jobs, inbox) = sync_channel(JOBS_MAX);
+        let newest = Newest::default();
+        let ended = Arc::new(AtomicBool::new(false));
+        let asker = Asker { jobs, newest: Arc::clone(&newest), patience: patience.answer };
+        let seen = Arc::clone(&ended);
+        let thread = std::thread::Builder::new()
+            .name("weir-xtc".into())
+            .spawn(move || {
+                // Without it, it steps all the same; a worker that it shares with may be late.
+                let _reserved = reservation::take(wish);
+                Work::new(make, newest, inbox, seen, note, patience.anew).run()
+            })
+            .map_err(|error: io::Error| HostError::io("start", "the thread of routers", error))?;
+        Ok(Self { asker, ended, thread })
+    }
+
+    /// Who asks it.
+    pub(crate) fn asker(&self) -> Asker {
+        self.asker.clone()
+    }
+
+    /// Takes all caps and limits away, hands everything back and ends the thread. What could not be
+    /// handed back, a line each.
+    pub(crate) fn end(self) -> Vec<String> {
+        self.ended.store(true, Ordering::Relaxed);
+        // It may be busy: then it sees the end after what it does.
+        let _woken = self.asker.jobs.try_send(Box::new(|_| {}));
+        self.thread.join().unwrap_or_else(|_| vec!["routers: what held them failed".to_owned()])
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").finish_non_exhaustive()
+    }
+}
+
+impl Asker {
+    /// Has it do what `policy` says from now on. Where it is busy it does so later.
+    ///
+    /// # Errors
+    /// It is not done yet.
+    pub(crate) fn follow(&self, policy: &Policy) -> Result<(), Refusal> {
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy.clone());
+        self.ask(Stage::follow)
+    }
+
+    /// As [`Manager::check`].
+    ///
+    /// # Errors
+    /// What cannot be followed; or it does not answer.
+    pub(crate) fn check(&self, policy: &Policy) -> Result<(), Refusal> {
+        let policy = policy.clone();
+        let checked = self.ask(move |stage| stage.manager.check(&policy))?;
+        checked.map_err(|why| Refusal::new(RefusalKind::Refused, why))
+    }
+
+    /// How all routers are, or one, and what holding them takes.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn status(
+        &self,
+        router: Option<&str>,
+    ) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+        let router = router.map(str::to_owned);
+        self.ask(move |stage| (stage.manager.status(router.as_deref()), stage.manager.load()))
+    }
+
+    /// The newest decisions on a router; none if it is not held.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn log(&self, router: &str, newest: usize) -> Result<Option<Vec<LogLine>>, Refusal> {
+        let router = router.to_owned();
+        let copied: Option<Vec<Decision>> =
+            self.ask(move |stage| stage.manager.decisions(&router, newest))?;
+        Ok(copied.map(|decisions| decisions.iter().map(LogLine::from).collect()))
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Stage) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (reply, answer) = sync_channel(1);
+        let job = move |stage: &mut Stage| {
+            // Who asked may have given up.
+            let _heard = reply.send(what(stage));
+        };
+        let busy = |text: String| Refusal::new(RefusalKind::Busy, format!("routers: {text}"));
+        self.jobs.try_send(Box::new(job)).map_err(|error| match error {
+            TrySendError::Full(_) => busy(format!("{JOBS_MAX} requests wait for what holds them")),
+            TrySendError::Disconnected(_) => busy("what holds them is ending".to_owned()),
+        })?;
+        answer.recv_timeout(self.patience).map_err(|error| {
+            busy(match error {
+                RecvTimeoutError::Timeout => {
+                    let most = self.patience.as_millis();
+                    format!("what holds them did not answer within {most} ms")
+                }
+                RecvTimeoutError::Disconnected => "what holds them failed or is ending".to_owned(),
+            })
+        })
+    }
+}
+
+impl Stage {
+    /// Follows the newest policy, if there is one that was not followed yet.
+    fn follow(&mut self) {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(policy) = newest {
+            // Known first: what fails by it is begun anew with it.
+            let policy = self.policy.insert(policy);
+            self.manager.follow(clock::now(), policy);
+        }
+    }
+}
+
+/// The thread.
+struct Work {
+    stage: Stage,
+    make: Make,
+    inbox: Receiver<Job>,
+    ended: Arc<AtomicBool>,
+    note: Box<dyn Fn(String) + Send>,
+    anew: Nanos,
+}
+
+impl Work {
+    fn new(
+        mut make: Make,
+        newest: Newest,
+        inbox: Receiver<Job>,
+        ended: Arc<AtomicBool>,
+        note: Box<dyn Fn(String) + Send>,
+        anew: Nanos,
+    ) -> Self {
+        let stage = Stage { manager: make(), policy: None, newest };
+        Self { stage, make, inbox, ended, note, anew }
+    }
+
+    /// Until it is to end; a fault of the program is told, and costs nobody his cap for good.
+    fn run(mut self) -> Vec<String> {
+        while catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
+            self.begin_anew();
+        }
+        let failed = self.stage.manager.end_all(clock::now());
+        let mut lines = self.stage.manager.take_notes();
+        lines.extend(failed.err());
+        lines
+    }
+
+    fn serve(&mut self) {
+        while !self.ended.load(Ordering::Relaxed) {
+            let wait = self.stage.manager.next_due().saturating_since(clock::now());
+            let wait = Duration::from_nanos(wait.as_nanos()).min(WAIT_MOST);
+            match self.inbox.recv_timeout(wait) {
+                Ok(job) => {
+                    job(&mut self.stage);
+                    self.do_waiting();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.stage.follow();
+            let manager = &mut self.stage.manager;
+            manager.tick(clock::now());
+            manager.used(thread_time());
+            manager.take_notes().into_iter().for_each(&self.note);
+        }
+    }
+
+    /// The jobs that wait by now: not those that come meanwhile without end.
+    fn do_waiting(&mut self) {
+        for _ in 0..JOBS_MAX {
+            match self.inbox.try_recv() {
+                Ok(job) => job(&mut self.stage),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// The manager failed in the middle of something: all caps and limits are taken away, by the
+    /// journal where it knows no better, and are set again by another one, some time later.
+    fn begin_anew(&mut self) {
+        let now = clock::now();
+        let ended = catch_unwind(AssertUnwindSafe(|| self.stage.manager.end_all(now)));
+        let left = match ended {
+            Ok(Ok(())) => "no cap and no limit is in force".to_owned(),
+            Ok(Err(left)) => left,
+            Err(_) => "what was in force may be yet".to_owned(),
+        };
+        let why = format!("what holds routers failed, and begins anew after {}", self.anew);
+        (self.note)(format!("{why}: {left}"));
+        self.stage.manager = (self.make)();
+        self.stage.manager.hold_off(now + self.anew, why);
+        let mut newest = self.stage.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if newest.is_none() {
+            newest.clone_from(&self.stage.policy);
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+fn thread_time() -> Nanos {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs());
+    Nanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+impl Patience {
+    /// A pass takes milliseconds. Ten seconds without a sign of life are a node's end where systemd
+    /// watches: a reload that asks twice stays far below.
+    pub(crate) const DEFAULT: Self =
+        Self { answer: Duration::from_secs(2), anew: Nanos::from_secs(10) };
+}
+
+/// Requests that wait at a time.
+const JOBS_MAX: usize = 64;
+
+/// However far away the next sample is, the end is seen.
+const WAIT_MOST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a vif gets what it gets: what limited it between two statuses, who had the rest, and what
+//! would give it more. Pure.
+
+mod limiter;
+mod more;
+
+use std::collections::BTreeMap;
+
+use weir_policy::{Direction, Guarantees, Policy, PortId, Vif, VifId};
+use weir_switch::Reason;
+use weir_units::Nanos;
+
+use crate::interval::{Cause, Flow, charged};
+use weir_dataplane::status::{Amount, Status};
+
+/// Why a vif gets what it gets, in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The vif.
+    pub vif: VifId,
+    /// The time that was looked at.
+    pub time: Nanos,
+    /// Send, receive.
+    pub sides: [Side; 2],
+}
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Bits a second that came in, but for what was refused for what it is. As the port's layer
+    /// counts, like all rates here.
+    pub offered_bps: u64,
+    /// Bits a second that were handed on.
+    pub got_bps: u64,
+    /// Packets a second that came in.
+    pub offered_pps: u64,
+    /// Packets a second that were handed on.
+    pub got_pps: u64,
+    /// What kept it from more.
+    pub limiter: Limiter,
+    /// The same with its numbers, in a sentence.
+    pub because: String,
+    /// In its queue now.
+    pub waits: Amount,
+    /// What was dropped meanwhile, by reason.
+    pub dropped: BTreeMap<Reason, Amount>,
+    /// Rate of the port, and what all got of it.
+    pub port_bps: [u64; 2],
+    /// Others on the port that got anything, most first.
+    pub others: Vec<Other>,
+    /// Commands that would give it more.
+    pub remedies: Vec<Remedy>,
+}
+
+/// What another vif got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// The vif.
+    pub vif: VifId,
+    /// Bits a second that it got.
+    pub got_bps: u64,
+    /// Bits a second of its guarantee.
+    pub guaranteed_bps: u64,
+}
+
+/// What would give more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// A command, or a key of the policy file and its value.
+    pub what: String,
+    /// It is beyond what a tenant may do.
+    pub operator: bool,
+}
+
+/// What keeps a vif from getting more in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limiter {
+    /// Nothing came.
+    Idle,
+    /// It gets all that it asks for.
+    Demand,
+    /// Most of what came was refused for what it is.
+    Refused,
+    /// Its own `rate`.
+    VifRate,
+    /// Its router's `rate`.
+    RouterRate,
+    /// Its slice's `rate`.
+    SliceRate,
+    /// Its own `max_pps`.
+    VifPackets,
+    /// Its router's `max_pps`.
+    RouterPackets,
+    /// The packet rate at which XTC holds its router.
+    RouterHeld,
+    /// Its slice's `max_pps`.
+    SlicePackets,
+    /// The port is full, and by priority it would have less: it gets its guarantee.
+    Guarantee,
+    /// The port's rate, which it shares with others.
+    Port,
+    /// A limit of the vif that it sends to.
+    Receiver,
+    /// The frame pool of the node.
+    Pool,
+    /// The worker has no time left.
+    Worker,
+    /// The device that should take its frames is full.
+    Device,
+    /// Its queue is shorter than its bursts.
+    Queue,
+}
+
+impl Limiter {
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Demand => "demand",
+            Self::Refused => "refused",
+            Self::VifRate => "vif_rate",
+            Self::RouterRate => "router_rate",
+            Self::SliceRate => "slice_rate",
+            Self::VifPackets => "vif_packets",
+            Self::RouterPackets => "router_packets",
+            Self::RouterHeld => "router_held",
+            Self::SlicePackets => "slice_packets",
+            Self::Guarantee => "guarantee",
+            Self::Port => "port",
+            Self::Receiver => "receiver",
+            Self::Pool => "pool",
+            Self::Worker => "worker",
+            Self::Device => "device",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+/// What is looked at.
+pub(crate) struct Scene<'s> {
+    pub(crate) policy: &'s Policy,
+    pub(crate) before: &'s Status,
+    pub(crate) after: &'s Status,
+    pub(crate) time: Nanos,
+    /// Of each vif in the policy's order: send, receive.
+    pub(crate) flows: Vec<[Flow; 2]>,
+}
+
+/// Explains every vif of `vifs`; those that are in one of the statuses only are left out.
+#[must_use]
+pub fn explain(
+    before: &Status,
+    after: &Status,
+    policy: &Policy,
+    vifs: impl Fn(&Vif) -> bool,
+) -> Vec<Explanation> {
+    let time = Nanos::new(after.now_ns.saturating_sub(before.now_ns).max(1));
+    let flow = |vif: &Vif| match (before.vif(&vif.name), after.vif(&vif.name)) {
+        (Some(old), Some(new)) => {
+            [Flow::between(&old.send, &new.send), Flow::between(&old.receive, &new.receive)]
+        }
+        _ => Default::default(),
+    };
+    let flows = policy.vifs.iter().map(flow).collect();
+    let scene = Scene { policy, before, after, time, flows };
+    let asked = policy.vifs().filter(|(_, vif)| {
+        vifs(vif) && before.vif(&vif.name).is_some() && after.vif(&vif.name).is_some()
+    });
+    let each = asked.map(|(vif, _)| Explanation {
+        vif,
+        time,
+        sides: Direction::ALL.map(|direction| scene.side(vif, direction)),
+    });
+    each.collect()
+}
+
+impl Scene<'_> {
+    fn side(&self, id: VifId, direction: Direction) -> Side {
+        let (vif, flow) = (&self.policy[id], self.flow(id, direction));
+        let port = &self.policy[vif.port];
+        let (limiter, because) = self.limiter(id, direction);
+        let mut others: Vec<Other> = self
+            .policy
+            .vifs()
+            .filter(|(other, one)| *other != id && one.port == vif.port)
+            .map(|(other, one)| Other {
+                vif: other,
+                got_bps: self.got_bps(other, direction),
+                guaranteed_bps: one.share(direction).min_rate.as_bps(),
+            })
+            .filter(|other| other.got_bps > 0)
+            .collect();
+        others.sort_by_key(|other| (std::cmp::Reverse(other.got_bps), other.vif));
+        let remedies = self.remedies(id, direction, limiter, &others);
+        let dropped = flow.dropped.values().flatten().map(|(reason, of)| (*reason, *of)).collect();
+        Side {
+            offered_bps: self.offered_bps(id, direction),
+            got_bps: self.got_bps(id, direction),
+            offered_pps: self.per_second(flow.offered.packets),
+            got_pps: self.per_second(flow.got.packets),
+            limiter,
+            because,
+            waits: flow.waits,
+            dropped,
+            port_bps: [port.rate.as_bps(), self.port_bps(vif.port, direction)],
+            others,
+            remedies,
+        }
+    }
+
+    pub(crate) fn flow(&self, vif: VifId, direction: Direction) -> &Flow {
+        // One for each vif of the policy.
+        &self.flows[vif.0 as usize][direction as usize]
+    }
+
+    pub(crate) fn got_bps(&self, vif: VifId, direction: Direction) -> u64 {
+        let port = &self.policy[self.policy[vif].port];
+        self.bps(charged(port, self.flow(vif, direction).got, self.tagged(vif, direction)))
+    }
+
+    pub(crate) fn offered_bps(&self, vif: VifId, direction: Direction) -> u64 {
+        let port = &self.policy[self.policy[vif].port];
+        self.bps(charged(port, self.flow(vif, direction).offered, self.tagged(vif, direction)))
+    }
+
+    /// Whether its frames carry a tag on the port.
+    fn tagged(&self, vif: VifId, direction: Direction) -> bool {
+        direction == Direction::Send && self.policy[self.policy[vif].slice].vlan.is_some()
+    }
+
+    /// What all got of a port: of what it sends, what left on its wire; towards the vifs, what they
+    /// got.
+    pub(crate) fn port_bps(&self, id: PortId, direction: Direction) -> u64 {
+        let port = &self.policy[id];
+        if direction == Direction::Send {
+            let sent = |status: &Status| status.port(&port.name).map(|port| port.send.clone());
+            let both = sent(self.before).zip(sent(self.after));
+            let got = both.map(|(before, after)| Flow::between(&before, &after).got);
+            return self.bps(charged(port, got.unwrap_or_default(), false));
+        }
+        let vifs = self.policy.vifs().filter(|(_, vif)| vif.port == id);
+        vifs.map(|(vif, _)| self.got_bps(vif, direction)).fold(0, u64::saturating_add)
+    }
+
+    /// What all slices are guaranteed of a port.
+    pub(crate) fn guaranteed_bps(&self, port: PortId, direction: Direction) -> u64 {
+        Guarantees::of_rates(self.policy, direction).port(port).as_bps()
+    }
+
+    pub(crate) fn dropped(&self, vif: VifId, direction: Direction, cause: Cause) -> Amount {
+        self.flow(vif, direction).dropped_for(cause)
+    }
+
+    pub(crate) fn bps(&self, bytes: u64) -> u64 {
+        self.per_second(bytes.saturating_mul(8))
+    }
+
+    pub(crate) fn per_second(&self, count: u64) -> u64 {
+        let time = u128::from(self.time.as_nanos());
+        u64::try_from(u128::from(count) * 1_000_000_000 / time).unwrap_or(u64::MAX)
+    }
+}
+
+/// As many as a person reads.
+pub const OTHERS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What happened to one direction of one interface between two statuses.
+
+use std::collections::BTreeMap;
+
+use weir_policy::{Layer, Port};
+use weir_switch::Reason;
+
+use weir_dataplane::status::{Amount, DirectionStatus};
+
+/// The difference of two counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Came in and was not refused for what it is.
+    pub offered: Amount,
+    /// Handed on.
+    pub got: Amount,
+    /// Queued at the beginning.
+    pub waited: Amount,
+    /// Queued at the end.
+    pub waits: Amount,
+    /// Of those handed on, marked "congestion experienced"; packets.
+    pub marked: u64,
+    /// Packets a second that a control loop lets pass to the vifs of its router together.
+    pub held_pps: Option<u64>,
+    /// The same at the beginning: of another router perhaps.
+    pub held_before_pps: Option<u64>,
+    /// Dropped, by cause and reason; only reasons that occurred.
+    pub dropped: BTreeMap<Cause, BTreeMap<Reason, Amount>>,
+}
+
+/// Why a frame was dropped, as far as its owner's share is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// For what it is: malformed, spoofed, filtered, for nobody. It counts as never offered.
+    Itself,
+    /// A limit of its owner's, or of who was to receive it.
+    Limit,
+    /// There was no room, or no time.
+    Room,
+}
+
+impl Cause {
+    /// The cause behind a reason.
+    #[must_use]
+    pub const fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::Truncated
+            | Reason::Oversize
+            | Reason::BadSource
+            | Reason::ReservedGroup
+            | Reason::UnexpectedTag
+            | Reason::UnknownVlan
+            | Reason::NestedTag
+            | Reason::Unknown
+            | Reason::SpoofedMac
+            | Reason::SpoofedAddress
+            | Reason::Moved
+            | Reason::MacsFull
+            | Reason::Storm
+            | Reason::Filtered
+            | Reason::NoDestination => Self::Itself,
+            Reason::VifPackets
+            | Reason::RouterPackets
+            | Reason::SlicePackets
+            | Reason::VifBits
+            | Reason::RouterBits
+            | Reason::SliceBits
+            | Reason::RefusedByReceiver => Self::Limit,
+            Reason::QueuePackets
+            | Reason::QueueBytes
+            | Reason::PoolShare
+            | Reason::PoolExhausted
+            | Reason::NoHeadroom
+            | Reason::NoCredit
+            | Reason::Codel
+            | Reason::Removed
+            | Reason::RefusedByPort => Self::Room,
+        }
+    }
+}
+
+impl Flow {
+    /// What happened since `before`. Counters that run backwards are another interface's, which
+    /// began at zero.
+    #[must_use]
+    pub fn between(before: &DirectionStatus, after: &DirectionStatus) -> Self {
+        let nothing = DirectionStatus::default();
+        let anew = after.received.packets < before.received.packets
+            || after.sent.packets < before.sent.packets;
+        let before = if anew { &nothing } else { before };
+        let mut flow = Self {
+            got: after.sent.minus(before.sent),
+            waited: before.backlog,
+            waits: after.backlog,
+            marked: after.marked.saturating_sub(before.marked),
+            held_pps: after.held_pps,
+            held_before_pps: before.held_pps,
+            ..Self::default()
+        };
+        for reason in Reason::ALL {
+            let name = reason.name();
+            let of = |status: &DirectionStatus| {
+                let at = |by: &BTreeMap<String, Amount>| by.get(name).copied().unwrap_or_default();
+                at(&status.dropped).plus(at(&status.dropped_after_by))
+            };
+            let new = of(after).minus(of(before));
+            if new != Amount::default() {
+                flow.dropped.entry(Cause::of(reason)).or_default().insert(reason, new);
+            }
+        }
+        let came = after.received.minus(before.received).plus(after.copies.minus(before.copies));
+        flow.offered = came.minus(flow.dropped_for(Cause::Itself));
+        flow
+    }
+
+    /// All that was dropped for a cause.
+    #[must_use]
+    pub fn dropped_for(&self, cause: Cause) -> Amount {
+        let each = self.dropped.get(&cause).into_iter().flat_map(BTreeMap::values);
+        each.fold(Amount::default(), |sum, amount| sum.plus(*amount))
+    }
+
+    /// Whether any packet was dropped for one of these.
+    #[must_use]
+    pub fn dropped_by(&self, reasons: &[Reason]) -> bool {
+        let mut each = self.dropped.values().flat_map(BTreeMap::iter);
+        each.any(|(reason, amount)| amount.packets > 0 && reasons.contains(reason))
+    }
+
+    /// What could have been handed on within the owner's limits.
+    #[must_use]
+    pub fn demand(&self) -> Amount {
+        self.offered.plus(self.waited).minus(self.dropped_for(Cause::Limit))
+    }
+}
+
+/// As the port's layer counts it: each frame at least as long as the layer's least, by the mean of
+/// these frames. `tagged`: they carry a slice's tag on the port, which counters leave out.
+pub(crate) fn charged(port: &Port, amount: Amount, tagged: bool) -> u64 {
+    let (tag, least) = match port.layer {
+        Layer::L1 => (TAG, LEAST),
+        Layer::L2 => (TAG, 0),
+        Layer::L3 => (0, 0),
+    };
+    let more = i128::from(port.packet_overhead() + if tagged { tag } else { 0 });
+    let bytes = amount.bytes.max(amount.packets.saturating_mul(least));
+    let all = i128::from(bytes) + more * i128::from(amount.packets);
+    u64::try_from(all.max(0)).unwrap_or(u64::MAX)
+}
+
+/// Bytes of an 802.1Q tag.
+const TAG: i32 = 4;
+
+/// Bytes of the shortest frame on a wire, without FCS.
+const LEAST: u64 = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn amount(packets: u64, bytes: u64) -> Amount {
+        Amount { packets, bytes }
+    }
+
+    fn status(received: Amount, sent: Amount, dropped: &[(Reason, Amount)]) -> DirectionStatus {
+        DirectionStatus {
+            received,
+            sent,
+            dropped: dropped.iter().map(|(reason, of)| (reason.name().to_owned(), *of)).collect(),
+            ..DirectionStatus::default()
+        }
+    }
+
+    /// Ten came: one spoofed, two above the limit, three without room, four handed on.
+    #[test]
+    fn what_came_is_told_apart_by_cause() {
+        let before = status(amount(100, 9_000), amount(90, 8_000), &[]);
+        let after = status(
+            amount(110, 10_000),
+            amount(94, 8_400),
+            &[
+                (Reason::SpoofedMac, amount(1, 100)),
+                (Reason::VifBits, amount(2, 200)),
+                (Reason::QueuePackets, amount(3, 300)),
+            ],
+        );
+        let flow = Flow::between(&before, &after);
+        assert_eq!((flow.offered, flow.got), (amount(9, 900), amount(4, 400)));
+        assert_eq!(flow.dropped_for(Cause::Limit), amount(2, 200));
+        assert_eq!(flow.dropped_for(Cause::Room), amount(3, 300));
+        assert_eq!(flow.demand(), amount(7, 700));
+    }
+
+    #[test]
+    fn counters_that_run_backwards_begin_at_zero() {
+        let before = status(amount(100, 9_000), amount(90, 8_000), &[]);
+        let after = status(amount(5, 500), amount(5, 500), &[]);
+        assert_eq!(Flow::between(&before, &after).got, amount(5, 500));
+    }
+
+    /// What the switch charges a frame of each of these lengths on the wire.
+    #[test]
+    fn short_frames_and_tags_count_as_on_the_wire() {
+        let mut port = Port::new("p", weir_units::BitRate::from_mbps(10));
+        let mut of = |layer, bytes: u64, tagged| {
+            port.layer = layer;
+            charged(&port, amount(10, 10 * bytes), tagged)
+        };
+        assert_eq!([of(Layer::L2, 54, false), of(Layer::L2, 54, true)], [540, 580]);
+        assert_eq!([of(Layer::L1, 54, false), of(Layer::L1, 1514, false)], [840, 15_380]);
+        assert_eq!([of(Layer::L3, 54, false), of(Layer::L3, 54, true)], [400, 400]);
+    }
+}
