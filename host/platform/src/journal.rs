@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 use crate::process::Identity;
+use crate::purpose::ChangePurpose;
 use crate::run::{Host, Platform};
 use crate::state::StateDir;
 use crate::undo::Undo;
@@ -33,6 +34,17 @@ pub struct Journal {
     file: File,
     content: Content,
     next_sequence: u64,
+}
+
+/// A change to write into a journal.
+#[derive(Clone, Debug)]
+pub struct JournalEntry<'a> {
+    /// Its purpose, by which it can be selected later.
+    pub purpose: ChangePurpose,
+    /// Its description for people.
+    pub what: &'a str,
+    /// Its undo.
+    pub undo: &'a Undo,
 }
 
 /// What an undo did.
@@ -111,22 +123,46 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes down, on disk, how to undo the change `what` that the caller makes next.
+    /// Writes to disk how to undo the change `what`, which the caller makes next.
     ///
     /// # Errors
-    /// The journal is full, or cannot be written: then the change must not be made.
+    /// The journal is full or cannot be written: then the change must not be made.
     pub fn record(&mut self, what: &str, undo: Undo) -> Result<(), HostError> {
-        if self.content.changes.len() >= CHANGES_MAX {
+        self.record_all([JournalEntry { purpose: ChangePurpose::Other, what, undo: &undo }])
+    }
+
+    /// Writes to disk how to undo each of `entries`, with one sync; the caller makes the changes
+    /// next, in this order.
+    ///
+    /// # Errors
+    /// The journal would hold more than 100 000 changes, or cannot be written: then none of the
+    /// changes may be made.
+    pub fn record_all<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = JournalEntry<'a>>,
+    ) -> Result<(), HostError> {
+        let mut bytes = Vec::new();
+        let mut changes = Vec::new();
+        for (sequence, entry) in (self.next_sequence..).zip(entries) {
+            let JournalEntry { purpose, what, undo } = entry;
+            let (what, undo, purpose) = (what.to_owned(), undo.clone(), Some(purpose));
+            let line = Line::Change(Change { sequence, purpose, what, undo, boot_ended: false });
+            self.encode(&line, &mut bytes)?;
+            let Line::Change(change) = line else { continue };
+            changes.push(change);
+        }
+        if self.content.changes.len() + changes.len() > CHANGES_MAX {
             return Err(HostError::Refused(format!(
-                "journal {}: {CHANGES_MAX} changes, the most it holds",
+                "journal {}: more than {CHANGES_MAX} changes, the most it holds",
                 self.path.display()
             )));
         }
-        let (sequence, what) = (self.next_sequence, what.to_owned());
-        let change = Change { sequence, what, undo, boot_ended: false };
-        self.append(&Line::Change(change.clone()))?;
-        self.next_sequence += 1;
-        self.content.changes.push(change);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.append_bytes(&bytes)?;
+        self.next_sequence += changes.len() as u64;
+        self.content.changes.extend(changes);
         Ok(())
     }
 
@@ -148,22 +184,21 @@ impl Journal {
         self.undo_those(on, |place, _| place >= mark)
     }
 
-    /// Undoes the changes for which `wanted` says so, given their place and what they are for, last
-    /// first; all others stay.
+    /// Undoes the changes that `wanted` selects by place and purpose, last first; the others stay.
     ///
     /// # Errors
-    /// As [`Journal::undo_since`].
+    /// The journal cannot be written. What could not be undone is in the report.
     pub fn undo_those(
         &mut self,
         on: &dyn Platform,
-        wanted: impl Fn(u64, &str) -> bool,
+        wanted: impl Fn(u64, &ChangePurpose) -> bool,
     ) -> Result<UndoReport, HostError> {
         let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
         let mut at = self.content.changes.len();
         while at > 0 {
             at -= 1;
             let Some(change) = self.content.changes.get(at) else { break };
-            if !wanted(change.sequence, &change.what) {
+            if !wanted(change.sequence, change.purpose()) {
                 continue;
             }
             let what = change.what.clone();
@@ -179,14 +214,19 @@ impl Journal {
         Ok(report)
     }
 
-    /// Strikes out the changes for which `wanted` says so, given what they are for: what they
-    /// changed is gone, and the changes with it.
+    /// Removes the changes that `gone` selects by purpose: what they changed no longer exists, so
+    /// that there is nothing to undo.
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn forget_those(&mut self, wanted: impl Fn(&str) -> bool) -> Result<(), HostError> {
-        while let Some(at) = self.content.changes.iter().position(|change| wanted(&change.what)) {
-            self.strike(at)?;
+    pub fn forget_those(&mut self, gone: impl Fn(&ChangePurpose) -> bool) -> Result<(), HostError> {
+        let mut bytes = Vec::new();
+        for change in self.content.changes.iter().filter(|change| gone(change.purpose())) {
+            self.encode(&Line::Undone { sequence: change.sequence }, &mut bytes)?;
+        }
+        if !bytes.is_empty() {
+            self.append_bytes(&bytes)?;
+            self.content.changes.retain(|change| !gone(change.purpose()));
         }
         Ok(())
     }
@@ -218,9 +258,9 @@ impl Journal {
         self.next_sequence
     }
 
-    /// What the changes are for, oldest first.
-    pub fn purposes(&self) -> impl Iterator<Item = &str> {
-        self.content.changes.iter().map(|change| change.what.as_str())
+    /// The purposes of the changes, oldest first.
+    pub fn purposes(&self) -> impl Iterator<Item = &ChangePurpose> {
+        self.content.changes.iter().map(Change::purpose)
     }
 
     /// Whether no change is written down.
@@ -244,10 +284,16 @@ impl Journal {
     }
 
     fn append(&mut self, line: &Line) -> Result<(), HostError> {
-        let mut text = serde_json::to_vec(line)
+        let mut bytes = Vec::new();
+        self.encode(line, &mut bytes)?;
+        self.append_bytes(&bytes)
+    }
+
+    fn encode(&self, line: &Line, bytes: &mut Vec<u8>) -> Result<(), HostError> {
+        serde_json::to_writer(&mut *bytes, line)
             .map_err(|error| HostError::io("write the journal", &self.path, error.into()))?;
-        text.push(b'\n');
-        self.append_bytes(&text)
+        bytes.push(b'\n');
+        Ok(())
     }
 
     fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), HostError> {
@@ -354,11 +400,20 @@ enum Line {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Change {
     sequence: u64,
+    /// `None` only while a line of an old journal is read.
+    #[serde(default)]
+    purpose: Option<ChangePurpose>,
     what: String,
     undo: Undo,
     /// It was made before the last boot: what it changed in the kernel is gone.
     #[serde(skip)]
     boot_ended: bool,
+}
+
+impl Change {
+    fn purpose(&self) -> &ChangePurpose {
+        self.purpose.as_ref().unwrap_or(&ChangePurpose::Other)
+    }
 }
 
 /// What the lines of a journal come to.
@@ -415,7 +470,9 @@ impl Content {
                 self.kept = false;
             }
             Line::Change(change) => {
-                self.changes.push(Change { boot_ended: self.boot_ended, ..change });
+                let old = || ChangePurpose::from_old_description(&change.what);
+                let purpose = Some(change.purpose.clone().unwrap_or_else(old));
+                self.changes.push(Change { purpose, boot_ended: self.boot_ended, ..change });
             }
             Line::Undone { sequence } => self.changes.retain(|c| c.sequence != sequence),
             Line::Keep => self.kept = true,

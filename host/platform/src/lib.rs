@@ -21,6 +21,7 @@ pub mod meter;
 pub mod netns;
 mod proc_stat;
 pub mod process;
+mod purpose;
 pub mod run;
 pub mod snapshot;
 pub mod state;
@@ -29,5 +30,6 @@ pub mod undo;
 
 pub use error::HostError;
 pub use journal::Journal;
+pub use purpose::ChangePurpose;
 pub use state::StateDir;
 pub use undo::Undo;

@@ -9,9 +9,9 @@ use std::fs;
 use std::time::Duration;
 
 use common::TestState;
-use weir_platform::journal::{self, Journal, Scope};
+use weir_platform::journal::{self, Journal, JournalEntry, Scope};
 use weir_platform::run::{Command, Failure, Recorder, RunError};
-use weir_platform::{HostError, Undo};
+use weir_platform::{ChangePurpose, HostError, Undo};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -45,10 +45,14 @@ fn changes_are_undone_last_first_and_nothing_is_left() {
 fn what_is_forgotten_is_never_undone() {
     let test = TestState::new("forgotten");
     let mut journal = Journal::open(&test.state, "lab-a", NOW).unwrap();
-    for (what, undo) in [change(1), change(2), change(3)] {
-        journal.record(&what, undo).unwrap();
-    }
-    journal.forget_those(|what| !what.ends_with('2')).unwrap();
+    let changes = [("up0", change(1)), ("up1", change(2)), ("up0", change(3))];
+    let entries = changes.iter().map(|(device, (what, undo))| JournalEntry {
+        purpose: ChangePurpose::device(device),
+        what,
+        undo,
+    });
+    journal.record_all(entries).unwrap();
+    journal.forget_those(|purpose| purpose.concerns_device("up0")).unwrap();
     drop(journal);
     let host = Recorder::default();
     Journal::open(&test.state, "lab-a", NOW).unwrap().undo_all(&host).unwrap();
@@ -76,6 +80,48 @@ fn what_is_gone_counts_as_undone_and_what_stays_is_tried_again() {
     let report = journal.undo_all(&Recorder::default()).unwrap();
     assert_eq!(report.undone, ["ip link add weir2"]);
     assert!(!test.path.exists());
+}
+
+/// Journals of release 0.1 have no purposes, and one of a later release may have others: both are
+/// read, and undone.
+#[test]
+fn entries_without_a_known_purpose_are_read_and_undone() {
+    let test = TestState::new("purposes");
+    drop(Journal::open(&test.state, "node-a", NOW).unwrap());
+    let path = test.state.journals().join("node-a.jsonl");
+    let undo = serde_json::to_string(&change(1).1).unwrap();
+    let mut text = fs::read_to_string(&path).unwrap();
+    for (sequence, fields) in [
+        r#""what":"up0: no IPv6 of the host's own""#,
+        r#""what":"up0: the host's addresses move to w0h""#,
+        r#""what":"file /run/x""#,
+        r#""what":"new","purpose":{"kind":"of a later release","name":"up0"}"#,
+    ]
+    .iter()
+    .enumerate()
+    {
+        text += &format!(r#"{{"change":{{"sequence":{sequence},{fields},"undo":{undo}}}}}"#);
+        text.push('\n');
+    }
+    fs::write(&path, text).unwrap();
+    let mut journal = Journal::open(&test.state, "node-a", NOW).unwrap();
+    let (nic, host_device) = ("up0".to_owned(), "w0h".to_owned());
+    let purposes: Vec<_> = journal.purposes().cloned().collect();
+    assert_eq!(
+        purposes,
+        [
+            ChangePurpose::device("up0"),
+            ChangePurpose::HostVif { nic, host_device },
+            ChangePurpose::Other,
+            ChangePurpose::Other
+        ]
+    );
+    let report = journal
+        .undo_those(&Recorder::default(), |_, purpose| purpose.concerns_device("up0"))
+        .unwrap();
+    assert_eq!(report.undone.len(), 2, "{report:?}");
+    let report = journal.undo_all(&Recorder::default()).unwrap();
+    assert_eq!(report.undone, ["new", "file /run/x"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use weir_platform::host::Change;
 use weir_platform::run::Command;
-use weir_platform::{StateDir, Undo};
+use weir_platform::{ChangePurpose, StateDir, Undo};
 use weir_ports::Pins;
 
 use crate::TrialError;
@@ -18,6 +18,7 @@ pub(crate) fn mount() -> Result<Option<HostChanges>, TrialError> {
     }
     let folder = Pins::own_system(state.path()).display().to_string();
     let change = Change {
+        purpose: ChangePurpose::Other,
         what: format!("{folder}: a BPF file system"),
         run: vec![
             Command::new("mkdir", ["-p", folder.as_str()]),

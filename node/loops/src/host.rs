@@ -198,11 +198,9 @@ impl Taker {
         let mut threads = Vec::new();
         for device in napi_devices(&wanted.xtc) {
             let before = napi::threads_named(&device.device);
-            let changes = napi::threaded(&journal.host(), &device)?;
-            // Its own is the last change, where it has no threads yet.
-            let comes = changes.last().is_some_and(|last| last.what.ends_with(THREADS_COME));
-            host::apply(journal, &changes)?;
-            let found = match comes {
+            let plan = napi::threaded(&journal.host(), &device)?;
+            host::apply(journal, &plan.changes)?;
+            let found = match plan.starts_threads {
                 true => napi::new_threads(&device.device, &before)?,
                 false => napi::threads_of(&device.device, 1)?,
             };
@@ -549,9 +547,6 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a journal that cannot be had is asked for again.
 const OPEN_RETRY: Nanos = Nanos::from_secs(1);
-
-/// As [`napi::threaded`] says what that change is for.
-const THREADS_COME: &str = ": threads of its own";
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use weir_dataplane::{redirect, reservation};
 use weir_platform::host::{self, Change, HostVif, Take};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::{Host, Platform};
-use weir_platform::{HostError, StateDir, Undo, netns};
+use weir_platform::{ChangePurpose, HostError, StateDir, Undo, netns};
 use weir_policy::{Direction, Kind, Policy, Port, Vif};
 use weir_ports::device_number;
 
@@ -159,8 +159,11 @@ impl Takeover {
     /// As [`Self::begin`]; then all is as it was left.
     pub(crate) fn adopt(policy: &Policy, state: &StateDir) -> Result<Option<Self>, NodeError> {
         let journal = Journal::open(state, &journal_name(policy), LOCK_PATIENCE)?;
-        let moved = |text: &str| Some(text.split_once(HOST_MOVES)?.1.to_owned());
-        let before: BTreeSet<String> = journal.purposes().filter_map(moved).collect();
+        let host_device = |purpose: &ChangePurpose| match purpose {
+            ChangePurpose::HostVif { host_device, .. } => Some(host_device.clone()),
+            ChangePurpose::Device { .. } | ChangePurpose::Other => None,
+        };
+        let before: BTreeSet<String> = journal.purposes().filter_map(host_device).collect();
         let hosts = policy.vifs.iter().filter(|vif| vif.kind == Kind::Host);
         if before != hosts.map(|vif| format!("{}{HOST_SUFFIX}", vif.device)).collect() {
             return Ok(None);
@@ -282,11 +285,10 @@ impl Takeover {
     /// # Errors
     /// The journal cannot be written.
     pub(crate) fn forget(&mut self, devices: &[String]) -> Result<(), HostError> {
-        let of = |what: &str| {
-            let device = what.split_once(": ").map(|(device, _)| device);
-            device.is_some_and(|device| devices.iter().any(|gone| gone == device))
-        };
-        self.journal.forget_those(|what| of(what) && !what.contains(HOST_MOVES))
+        self.journal.forget_those(|purpose| match purpose {
+            ChangePurpose::Device { name } => devices.contains(name),
+            ChangePurpose::HostVif { .. } | ChangePurpose::Other => false,
+        })
     }
 
     /// Hands these devices back; one that was never taken is no error.
@@ -297,9 +299,8 @@ impl Takeover {
         let host = self.journal.host();
         let mut failed = Vec::new();
         for device in devices {
-            // Each change of a device is written down with its name first.
-            let about = format!("{device}: ");
-            let report = self.journal.undo_those(&host, |_, what| what.starts_with(&about))?;
+            let report =
+                self.journal.undo_those(&host, |_, purpose| purpose.concerns_device(device))?;
             failed.extend(report.failed);
         }
         match failed.is_empty() {
@@ -370,9 +371,6 @@ fn host_vif(
 
 /// The host's end of a vif of kind `host` is called as the vif's device, with this behind it.
 const HOST_SUFFIX: &str = "h";
-
-/// As [`host::host_vif`] says what it is for; the host's end of the vif follows.
-const HOST_MOVES: &str = ": the host's addresses move to ";
 
 /// Packets in front of an egress veth. They are sent past it: it is there so that a full device
 /// says so.

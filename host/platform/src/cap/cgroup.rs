@@ -23,6 +23,7 @@ use crate::error::HostError;
 use crate::host::Change;
 use crate::journal::Journal;
 use crate::process::Identity;
+use crate::purpose::ChangePurpose;
 use crate::run::Command;
 use crate::undo::Undo;
 
@@ -127,12 +128,14 @@ pub fn make(tree: &Tree, name: &str) -> Result<Vec<Change>, HostError> {
     if tree.enable {
         let path = tree.root.join(SUBTREE);
         changes.push(Change {
+            purpose: ChangePurpose::Other,
             what: "control groups: let groups cap their CPU time".to_owned(),
             run: vec![Command::new("sh", ["-c", &format!("echo +cpu > {}", path.display())])],
             undo: Undo::DisableCpu(tree.root.clone()),
         });
     }
     changes.push(Change {
+        purpose: ChangePurpose::Other,
         what: format!("{name}: a control group"),
         run: vec![Command::new("mkdir", [group.display().to_string()])],
         undo: Undo::Dissolve { group, to: tree.root.clone() },

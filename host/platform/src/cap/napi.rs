@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::error::HostError;
 use crate::host::Change;
 use crate::process::{self, Identity, Stat};
+use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform};
 use crate::undo::Undo;
 
@@ -29,11 +30,21 @@ pub struct NapiDevice {
     pub peer: Option<(String, Option<String>)>,
 }
 
-/// What gives a device threads of its own. Reads only; empty where it has them.
+/// The changes that give a device NAPI threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NapiPlan {
+    /// The changes, for [`crate::host::apply`]; empty where the device is ready.
+    pub changes: Vec<Change>,
+    /// Whether the device has no NAPI threads until the changes are made; then [`new_threads`]
+    /// finds them.
+    pub starts_threads: bool,
+}
+
+/// Plans how to give a device NAPI threads of its own. Reads only.
 ///
 /// # Errors
 /// A name is none; the device is not there, or its kernel has no NAPI threads.
-pub fn threaded(on: &dyn Platform, device: &NapiDevice) -> Result<Vec<Change>, HostError> {
+pub fn threaded(on: &dyn Platform, device: &NapiDevice) -> Result<NapiPlan, HostError> {
     check_name(&device.device)?;
     let mut changes = Vec::new();
     if let Some((peer, namespace)) = &device.peer {
@@ -46,15 +57,17 @@ pub fn threaded(on: &dyn Platform, device: &NapiDevice) -> Result<Vec<Change>, H
     let file = format!("/sys/class/net/{}/threaded", device.device);
     let shell = |script: String| in_sysfs(device.namespace.as_deref(), &script);
     let is_on = on.run(&shell(format!("cat {file}")))?;
-    if is_on.trim() == "0" {
+    let starts_threads = is_on.trim() == "0";
+    if starts_threads {
         let write = |value| shell(format!("echo {value} > {file}"));
         changes.push(Change {
+            purpose: ChangePurpose::Other,
             what: format!("{}: threads of its own", device.device),
             run: vec![write("1")],
             undo: Undo::run(write("0")),
         });
     }
-    Ok(changes)
+    Ok(NapiPlan { changes, starts_threads })
 }
 
 /// Turns an offload on or off, if it is not so already.
@@ -83,7 +96,7 @@ fn offload(
     };
     let undo = Undo::run(set(is_on));
     let what = format!("{device}: {key} {}", if want { "on" } else { "off" });
-    Ok(Some(Change { what, run: vec![set(want)], undo }))
+    Ok(Some(Change { purpose: ChangePurpose::Other, what, run: vec![set(want)], undo }))
 }
 
 /// A namespace has a sysfs of its own, which `ip netns exec` mounts.
@@ -185,7 +198,8 @@ mod tests {
     fn a_veth_gets_threads_and_its_peer_no_late_segments() {
         let answers = [FEATURES, FEATURES, FEATURES, "0\n"].map(|text| Ok(text.to_owned()));
         let recorder = Recorder::answering(answers);
-        let changes = threaded(&recorder, &router()).unwrap();
+        let NapiPlan { changes, starts_threads } = threaded(&recorder, &router()).unwrap();
+        assert!(starts_threads);
         let lines: Vec<String> = changes.iter().map(|one| one.run[0].to_string()).collect();
         let sysfs = "ip netns exec vr sh -c 'echo 1 > /sys/class/net/v0/threaded'";
         let expected = [
@@ -206,7 +220,8 @@ mod tests {
             .replace(": on", ": off")
             .replace("receive-offload: off", "receive-offload: on");
         let answers = [&done, &done, &done, "1\n"].map(|text| Ok(text.to_owned()));
-        assert_eq!(threaded(&Recorder::answering(answers), &router()).unwrap(), []);
+        let plan = threaded(&Recorder::answering(answers), &router()).unwrap();
+        assert_eq!(plan, NapiPlan { changes: Vec::new(), starts_threads: false });
         for name in ["", "a b", "x;y", "-k", "sixteen-letters-"] {
             let device = NapiDevice { device: name.to_owned(), namespace: None, peer: None };
             assert!(threaded(&Recorder::default(), &device).is_err(), "{name:?}");

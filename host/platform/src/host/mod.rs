@@ -15,13 +15,16 @@ pub use take::{Take, take_device};
 pub use vif::{HostVif, host_vif};
 
 use crate::error::HostError;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalEntry};
+use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform};
 use crate::undo::Undo;
 
 /// One change of the host, not made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
+    /// Its purpose in the journal.
+    pub purpose: ChangePurpose,
     /// What it is for, as in "up0: leave no offload on that merges frames".
     pub what: String,
     /// What is run, in this order.
@@ -38,23 +41,24 @@ impl fmt::Display for Change {
     }
 }
 
-/// Makes the changes in order. If one fails, those that this call made are undone, last first.
+/// Writes all changes to the journal, with one sync, then makes them in order. If one fails, all
+/// of them are undone, last first.
 ///
 /// # Errors
 /// A command failed, or the journal could not be written; also what could not be undone then.
 pub fn apply(journal: &mut Journal, changes: &[Change]) -> Result<(), HostError> {
     let (host, mark) = (journal.host(), journal.mark());
-    let made = changes.iter().try_for_each(|change| {
-        journal.record(&change.what, change.undo.clone())?;
-        change
-            .run
-            .iter()
-            .try_for_each(|command| host.run(command).map(drop).map_err(HostError::from))
-    });
+    journal.record_all(changes.iter().map(|change| JournalEntry {
+        purpose: change.purpose.clone(),
+        what: &change.what,
+        undo: &change.undo,
+    }))?;
+    let mut commands = changes.iter().flat_map(|change| &change.run);
+    let made = commands.try_for_each(|command| host.run(command).map(drop));
     let Err(error) = made else { return Ok(()) };
     let report = journal.undo_since(&host, mark)?;
     match report.failed.is_empty() {
-        true => Err(error),
+        true => Err(error.into()),
         false => Err(HostError::Refused(format!("{error}; left: {}", report.failed.join("; ")))),
     }
 }

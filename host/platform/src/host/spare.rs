@@ -13,6 +13,7 @@ use std::fs;
 
 use super::Change;
 use crate::process::{self, Stat};
+use crate::purpose::ChangePurpose;
 use crate::run::Command;
 use crate::undo::Undo;
 
@@ -55,6 +56,7 @@ fn move_off(thread: &Thread, cpu: u32) -> Option<Change> {
     let pid = thread.pid.to_string();
     let to = |cpus: &str| Command::new("taskset", ["-p", "-c", cpus, &pid]);
     Some(Change {
+        purpose: ChangePurpose::Other,
         what: format!("{}: off processor {cpu}, which is the worker's", thread.name),
         run: vec![to(&after.join(","))],
         undo: Undo::run(to(&thread.cpus)),

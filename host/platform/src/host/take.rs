@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Change;
 use crate::error::HostError;
 use crate::inspect::{self, LinkView};
+use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform, RunError, json};
 use crate::undo::Undo;
 
@@ -99,6 +100,7 @@ fn without_ipv6(on: &dyn Platform, take: &Take) -> Result<Option<Change>, HostEr
         return Ok(None);
     }
     Ok(Some(Change {
+        purpose: ChangePurpose::device(&take.device),
         what: format!("{}: no IPv6 of the host's own", take.device),
         run: vec![command(take, "sysctl", &["-q", "-w", &format!("{key}=1")])],
         undo: Undo::run(command(take, "sysctl", &["-q", "-e", "-w", &format!("{key}=0")])),
@@ -125,6 +127,7 @@ fn without_offloads(on: &dyn Platform, take: &Take) -> Result<Option<Change>, Ho
         command(take, "ethtool", &args)
     };
     Ok(Some(Change {
+        purpose: ChangePurpose::device(&take.device),
         what: format!("{}: frames as they are on the wire ({} off)", take.device, names.join(", ")),
         run: vec![switched("off")],
         undo: Undo::run(switched("on")),
@@ -135,6 +138,7 @@ fn with_queue(take: &Take) -> Change {
     let limit = take.queue.to_string();
     let device = take.device.as_str();
     Change {
+        purpose: ChangePurpose::device(&take.device),
         what: format!("{device}: a queue, so that a full device holds the sender back"),
         run: vec![command(
             take,
@@ -158,6 +162,7 @@ fn set(take: &Take, what: &str, to: &str, back: &str) -> Change {
         command.maybe_in_namespace(take.namespace.as_deref())
     };
     Change {
+        purpose: ChangePurpose::device(&take.device),
         what: format!("{}: {what}", take.device),
         run: vec![line(to)],
         undo: Undo::run(line(back)),

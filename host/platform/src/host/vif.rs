@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::Change;
 use crate::error::HostError;
 use crate::inspect::{self, LinkView};
+use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform, json};
 use crate::undo::Undo;
 
@@ -57,6 +58,10 @@ pub fn host_vif(on: &dyn Platform, vif: &HostVif) -> Result<Change, HostError> {
         neighbours: neighbours(on, vif)?,
     };
     Ok(Change {
+        purpose: ChangePurpose::HostVif {
+            nic: vif.nic.clone(),
+            host_device: vif.host_device.clone(),
+        },
         what: format!("{}: the host's addresses move to {}", vif.nic, vif.host_device),
         run: moved.to_vif(vif, nic),
         undo: Undo::Run(moved.back(vif)),

@@ -70,7 +70,7 @@ impl Router {
             let peer = Some((format!("{letter}{}", router + 1), Some(node.clone())));
             let namespace = Some(plan.namespace(&name));
             let of = NapiDevice { device: device.clone(), namespace, peer };
-            host::apply(journal, &napi::threaded(&Host::default(), &of)?)?;
+            host::apply(journal, &napi::threaded(&Host::default(), &of)?.changes)?;
             threads.extend(napi::new_threads(&device, &before)?);
         }
         let name = plan.namespace(&name);
