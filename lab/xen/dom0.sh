@@ -61,7 +61,7 @@ keep doctor weir doctor
 say "weir doctor has looked"
 # shellcheck disable=SC2086  # both are lists of words
 {
-    weir lab xen $loads --out /out ${options:-}
+    weir-lab lab xen $loads --out /out ${options:-}
     echo "weir $?" >>/out/status
 } 2>&1 | while read -r line; do
     echo "$line" >>/out/weir.txt

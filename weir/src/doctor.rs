@@ -8,7 +8,8 @@ use clap::Args;
 use serde::Serialize;
 use weir_platform::doctor::{self, Facts, Finding, Weight};
 
-use crate::{Failure, output};
+use crate::Failure;
+use weir_platform::output;
 
 /// Say what this kernel and host can do, found by trying, and what is missing and what that costs.
 /// Exit status 1: a node cannot run here.

@@ -9,8 +9,9 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::aot::{Bash, Fish, Zsh};
 use serde::Deserialize;
 
+use crate::Failure;
 use crate::node::Name;
-use crate::{Failure, output};
+use weir_platform::output;
 
 /// Print the completions of a shell.
 #[derive(Debug, Args)]

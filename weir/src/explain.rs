@@ -8,9 +8,10 @@ use clap::Args;
 use weir_api::client::escaped;
 use weir_api::explain::{ExplainSide, ExplainView};
 
+use crate::Failure;
 use crate::node::Name;
 use crate::report::rate;
-use crate::{Failure, output};
+use weir_platform::output;
 
 /// Say why a vif gets what it gets now, who has the rest, and what would give it more.
 #[derive(Debug, Args)]

@@ -10,10 +10,11 @@ use weir_api::change::{
 };
 use weir_api::client::{Client, Method, escaped};
 use weir_api::{ClientError, Code};
+use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
+use crate::Failure;
 use crate::node::Name;
-use crate::{Failure, output};
 
 /// Change a running node: between two packets, on record, for good until it is taken back.
 #[derive(Debug, Subcommand)]

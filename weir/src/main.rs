@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one binary: subcommands, nothing else.
+//! The shipped binary: subcommands, nothing else.
 //!
-//! Exit status: 0 done and everything held, 1 it could not be done, 2 the command line was wrong,
-//! 3 it was measured and a case does not hold, 4 a node was not confirmed in time and has undone
-//! what it did.
+//! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 4 a node was not
+//! confirmed in time and has undone what it did. (3 is `weir-lab`'s: a case does not hold.)
 
-mod conformance;
-mod demo;
+mod clean;
 mod doctor;
 mod documents;
 mod explain;
-mod lab;
 mod live;
+mod moved;
 mod node;
-mod output;
 mod page;
 mod report;
-mod reproduce;
 mod token;
 mod top;
-mod traffic;
-mod verify;
 mod xtc;
 
 use std::process::ExitCode;
@@ -29,7 +23,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Network resource control for virtualized nodes.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, propagate_version = true)]
+#[command(name = "weir", version = env!("WEIR_VERSION"), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -37,8 +31,6 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Three tenants on one link, one of them abusive: a bridge, then Weir
-    Demo(demo::Demo),
     /// Run the switch on this host's interfaces, and talk to it
     #[command(subcommand)]
     Node(node::Node),
@@ -72,21 +64,8 @@ enum Command {
     Page(page::Page),
     /// Make a token for the node's interface
     Token(token::Token),
-    /// A network of namespaces on this machine
-    #[command(subcommand)]
-    Lab(lab::Lab),
-    /// Send and count measured packets
-    #[command(subcommand)]
-    Traffic(traffic::Traffic),
-    /// Show a table of requirements row by row
-    Verify(verify::Verify),
-    /// Run one suite of isolation experiments on a data plane
-    Conformance(conformance::Conformance),
-    /// Make the experiments of a text again, before and after
-    #[command(subcommand)]
-    Reproduce(reproduce::Reproduce),
     /// Undo what runs that were killed left behind
-    Clean(lab::Clean),
+    Clean(clean::Clean),
     /// Say what this host can do, what is missing, and what that costs
     Doctor(doctor::Doctor),
     /// Print the completions of a shell
@@ -95,6 +74,18 @@ enum Command {
     Man(documents::Man),
     #[command(hide = true)]
     Names(documents::Names),
+    #[command(hide = true)]
+    Conformance(moved::Moved),
+    #[command(hide = true)]
+    Demo(moved::Moved),
+    #[command(hide = true)]
+    Lab(moved::Moved),
+    #[command(hide = true)]
+    Reproduce(moved::Moved),
+    #[command(hide = true)]
+    Traffic(moved::Moved),
+    #[command(hide = true)]
+    Verify(moved::Moved),
 }
 
 /// Why a subcommand failed, for a person.
@@ -114,7 +105,6 @@ impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Demo(command) => command.run(),
         Command::Node(command) => command.run(),
         Command::Capture(command) => command.run(),
         Command::Set(command) => command.run(),
@@ -129,16 +119,17 @@ fn main() -> ExitCode {
         Command::Xtc(command) => command.run(),
         Command::Page(command) => command.run(),
         Command::Token(command) => command.run(),
-        Command::Lab(command) => command.run(),
-        Command::Traffic(command) => command.run(),
-        Command::Verify(command) => command.run(),
-        Command::Conformance(command) => command.run(),
-        Command::Reproduce(command) => command.run(),
         Command::Clean(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Completions(command) => command.run(Arguments::command()),
         Command::Man(command) => command.run(Arguments::command()),
         Command::Names(command) => command.run(),
+        Command::Conformance(command) => command.run("conformance"),
+        Command::Demo(command) => command.run("demo"),
+        Command::Lab(command) => command.run("lab"),
+        Command::Reproduce(command) => command.run("reproduce"),
+        Command::Traffic(command) => command.run("traffic"),
+        Command::Verify(command) => command.run("verify"),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir: {failure}");

@@ -15,9 +15,10 @@ use weir_api::client::{Client, Method, escaped};
 use weir_node::control;
 use weir_node::{Ended, Options, Plan};
 use weir_platform::StateDir;
+use weir_platform::output;
 use weir_units::Nanos;
 
-use crate::{Failure, output};
+use crate::Failure;
 
 /// Run the switch on this host's interfaces, and talk to it.
 #[derive(Debug, Subcommand)]

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use weir_api::Relay;
 
+use crate::Failure;
 use crate::node::socket;
-use crate::{Failure, output};
+use weir_platform::output;
 
 /// Open the node's page to a browser on this machine, as root: prints its address and serves it
 /// until this ends. Whoever has the address may change everything.

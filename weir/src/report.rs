@@ -9,7 +9,8 @@ use weir_api::client::escaped;
 use weir_api::report::{ReportLine, ReportView, ServiceView};
 
 use crate::node::Name;
-use crate::{Failure, Usage, output};
+use crate::{Failure, Usage};
+use weir_platform::output;
 
 /// Print what tenants were guaranteed, offered and got, and the time below the guarantee.
 #[derive(Debug, Args)]

@@ -11,13 +11,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use weir_platform::output;
 use weir_units::Nanos;
 
 use self::feed::{Feed, News};
 use self::model::Model;
 use self::screen::Screen;
 use crate::node::Name;
-use crate::{Failure, Usage, output};
+use crate::{Failure, Usage};
 
 /// Watch a node live: rates against guarantees, queues, delay, drops. Keys: ? in it.
 #[derive(Debug, Args)]

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use weir_api::client::{Method, escaped};
 use weir_api::xtc::{DecisionView, PolicingView, RouterView, XtcChange, XtcView};
+use weir_platform::output;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
+use crate::Failure;
 use crate::live::View;
-use crate::{Failure, output};
 
 /// Routers that a running node holds at a packet rate.
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page of a running node in headless Chromium, as root opens it: what `weir verify node --row
-//! 6` measures under load, here with a little traffic and no bound on speed.
+//! The page of a running node in headless Chromium, as root opens it: what `weir-lab verify node
+//! --row 6` measures under load, here with a little traffic and no bound on speed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -60,7 +60,7 @@ fn the_page_lives_with_its_node() {
     let url = said.next().unwrap();
     assert!(url.starts_with("http://127.0.0.1:"), "{url}");
     // Beside a browser and in a debug build the sender gets less than it wants at times; how exact
-    // the page is, row 6 of `weir verify node` shows.
+    // the page is, row 6 of `weir-lab verify node` shows.
     let follows = |samples: &BTreeMap<String, f64>| {
         (0.3..1.1).contains(&samples["shown"]) && samples["shown/undone"] > 1.2
     };

@@ -7,7 +7,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Running, Site, soon};
+use common::{Running, Site, soon, weir_lab};
 use serde_json::Value;
 
 /// Reloads under traffic switch the path on, off and on: nothing is lost, nothing is reordered,
@@ -198,7 +198,7 @@ impl Site {
 
     /// A receiver whose socket is there.
     fn receiver(&self, node: &str, address: &str) -> Running {
-        let mut command = self.inside(node, env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.inside(node, &weir_lab());
         command.args(["traffic", "receive", "--udp", &format!("{address}:9000")]);
         let receiver = self.start(command);
         assert!(soon(|| !udp_queues(&receiver).is_empty()), "no receiver");
@@ -206,7 +206,7 @@ impl Site {
     }
 
     fn sender(&self, to: &str, pps: u32) -> Running {
-        let mut command = self.inside("a", env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.inside("a", &weir_lab());
         command.args(["traffic", "send", "--udp", &format!("{to}:9000"), "--size", "200"]);
         command.args(["--pps", &format!("{pps}pps"), "--count", &COUNT.to_string()]);
         self.start(command)

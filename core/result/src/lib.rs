@@ -11,12 +11,11 @@
 //! ```
 //! use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series};
 //!
-//! let mut result = ResultFile::new(Origin { command: "weir demo".into(), ..Origin::default() });
-//! result.add_series("gold", Series::sampled("bit/s", 1.0, vec![21e6, 30e6, 31e6]))?;
-//! let worst = Claim::new("demo.gold", "gold, worst second", Rule::Min, Bound::at_least(29.7e6));
-//! let case = result.judge(worst.of(&["gold"]).skip(1))?;
-//! assert_eq!((case.value(), case.holds()), (30e6, true));
-//! assert_eq!(result.exit_status(), 0);
+//! let mut result = ResultFile::new(Origin { command: "weir-lab demo".into(), ..Origin::default()
+//! }); result.add_series("gold", Series::sampled("bit/s", 1.0, vec![21e6, 30e6, 31e6]))?; let worst
+//! = Claim::new("demo.gold", "gold, worst second", Rule::Min, Bound::at_least(29.7e6)); let case =
+//! result.judge(worst.of(&["gold"]).skip(1))?; assert_eq!((case.value(), case.holds()), (30e6,
+//! true)); assert_eq!(result.exit_status(), 0);
 //! # Ok::<(), weir_result::ResultError>(())
 //! ```
 

@@ -20,7 +20,7 @@ fn docs(name: &str) -> PathBuf {
 /// Two tenants, four seconds; the first second is a start that no case judges.
 fn sample() -> ResultFile {
     let mut file = ResultFile::new(Origin {
-        command: "weir demo --json".to_string(),
+        command: "weir-lab demo --json".to_string(),
         machine: Machine { cpu: "a processor".to_string(), cores: 2, memory_mib: 7936 },
         kernel: "Linux 6.18.5".to_string(),
         commit: "0123456789abcdef-dirty".to_string(),

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
+use crate::output;
 use crate::process::Identity;
 use crate::purpose::ChangePurpose;
 use crate::run::{Host, Platform};
@@ -58,6 +59,25 @@ pub struct UndoReport {
     pub failed: Vec<String>,
     /// Journals that were left alone, with the reason.
     pub left: Vec<String>,
+}
+
+impl UndoReport {
+    /// Prints the report for a person or as JSON; what could not be undone also goes to standard
+    /// error.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn print(&self, as_json: bool) -> io::Result<()> {
+        if as_json {
+            return output::print_own(self);
+        }
+        let lines = |what: &str, list: &[String]| -> String {
+            list.iter().map(|line| format!("{what}: {line}\n")).collect()
+        };
+        output::print(&(lines("undone", &self.undone) + &lines("left", &self.left)))?;
+        eprint!("{}", lines("not undone", &self.failed));
+        Ok(())
+    }
 }
 
 /// Which journals [`clean`] undoes.

@@ -19,6 +19,7 @@ pub mod machine;
 pub mod memory;
 pub mod meter;
 pub mod netns;
+pub mod output;
 mod proc_stat;
 pub mod process;
 mod purpose;

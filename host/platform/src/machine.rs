@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn this_machine_says_what_it_is() {
-        let origin = origin("weir demo", "abc");
+        let origin = origin("weir-lab demo", "abc");
         assert!(origin.machine.cores > 0 && origin.machine.memory_mib > 0);
         assert!(origin.kernel.starts_with("Linux "), "{}", origin.kernel);
         assert!(origin.start.starts_with("20") && origin.start.ends_with('Z'));

@@ -51,7 +51,7 @@ impl fmt::Display for Pair {
 }
 
 /// Runs delay lines in the namespace of the calling thread until the process is ended
-/// (`weir lab delay-line PAIR…`). Prints [`READY`] on a line once every device is open.
+/// (`weir-lab lab delay-line PAIR…`). Prints [`READY`] on a line once every device is open.
 ///
 /// # Errors
 /// A device cannot be opened, or a direction failed: then all end.

@@ -78,7 +78,7 @@ fn inner(node: usize, device: String, a: &End, b: &End) -> End {
     }
 }
 
-/// Starts the delay lines, unless they run already. `program` is `weir lab delay-line` or what
+/// Starts the delay lines, unless they run already. `program` is `weir-lab lab delay-line` or what
 /// stands in its place; the pairs follow as its arguments.
 pub(super) fn start(
     topology: &Topology,

@@ -54,7 +54,7 @@ impl Lab {
     }
 
     /// As [`Lab::up`], from a program other than `weir`: `delay_line` and its arguments stand in
-    /// for `weir lab delay-line`, which runs [`weir_traffic::delay_line::run`].
+    /// for `weir-lab lab delay-line`, which runs [`weir_traffic::delay_line::run`].
     ///
     /// # Errors
     /// As [`Lab::up`].

@@ -231,7 +231,7 @@ fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
     assert!(found_something > 0, "the kills hit nothing, so nothing was shown");
 }
 
-/// Stands in for `weir lab delay-line`: the pairs are the arguments that look like one.
+/// Stands in for `weir-lab lab delay-line`: the pairs are the arguments that look like one.
 #[test]
 fn delay_line_process() {
     let pairs: Vec<Pair> = std::env::args().filter_map(|text| text.parse().ok()).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why an experiment could not be made. A bound that does not hold is a result, not an error.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_platform::HostError;
 use weir_result::ResultError;
@@ -46,6 +46,19 @@ pub enum TrialError {
         name: String,
         /// What is wrong with it.
         what: String,
+    },
+    /// There is no `weir` beside the lab's program.
+    #[error("{}: not there; build it: cargo build --package weir", .0.display())]
+    NoProduct(PathBuf),
+    /// The `weir` that was found is of another build.
+    #[error("{}: version '{version}', expected '{expected}': build both again", path.display())]
+    OtherBuild {
+        /// The program.
+        path: PathBuf,
+        /// What it says of itself.
+        version: String,
+        /// The version of the lab's own build.
+        expected: String,
     },
     /// SIGINT or SIGTERM; the lab is gone.
     #[error("interrupted")]

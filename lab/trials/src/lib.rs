@@ -22,6 +22,7 @@ pub mod node;
 mod peers;
 pub mod place;
 mod probe;
+pub mod product;
 mod program;
 pub mod reproduce;
 mod rig;

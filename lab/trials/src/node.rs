@@ -13,8 +13,8 @@ use weir_node::control;
 use weir_platform::netns::Namespace;
 use weir_policy::Policy;
 
-use crate::TrialError;
 use crate::place::Place;
+use crate::{TrialError, product};
 
 /// A node process. It ends, and hands its devices back, when this value is dropped.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ impl NodeProcess {
         write_policy(&config, policy)?;
         let log = place.folder().join("node.log");
         let state = place.state().path().to_owned();
-        let program = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
-        let child = spawn(&program, &namespace, &config, &state, &log)?;
+        let program = product::path()?;
+        let child = spawn(program, &namespace, &config, &state, &log)?;
         let socket = control::socket_path(&state, &policy.node.name);
         let node = Self { child: Mutex::new(child), namespace, state, log, socket, config };
         node.wait_until_ready()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! This very program as a child: in a namespace, with a state folder and a temporary folder of its
-//! own, so that whatever it leaves can be told from what others do.
+//! `weir` or `weir-lab` as a child: in a namespace, with a state folder and a temporary folder of
+//! its own, so that whatever it leaves can be told from what others do.
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_platform::netns::Namespace;
 
-use crate::TrialError;
+use crate::{TrialError, product};
 
 /// Where and with what folders `weir` is run.
 #[derive(Debug)]
@@ -73,8 +73,10 @@ impl Program {
         let log = self.folder.join(format!("said-{number}.log"));
         let file = fs::File::create(&log).map_err(|error| TrialError::io(&log, error))?;
         let other = file.try_clone().map_err(|error| TrialError::io(&log, error))?;
-        let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
-        let mut command = Command::new(path);
+        let mut command = match arguments.first() {
+            Some(first) if LAB.contains(first) => Command::new(product::own_path()?),
+            _ => Command::new(product::path()?),
+        };
         command.args(arguments).current_dir(&self.folder);
         command.env("WEIR_STATE", self.state()).env("TMPDIR", self.temporary());
         command.stdin(Stdio::null()).stdout(file).stderr(other);
@@ -176,3 +178,6 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// More than this is not read of what a child says.
 const SAID_BYTES_MAX: u64 = 1 << 20;
+
+/// The commands of `weir-lab`; all others are those of `weir`.
+const LAB: [&str; 6] = ["conformance", "demo", "lab", "reproduce", "traffic", "verify"];

@@ -18,7 +18,7 @@ fn made() -> (Scenario, ResultFile) {
     scenario.repetitions = 2;
     scenario.panels.truncate(1);
     let origin = Origin {
-        command: "weir reproduce netback fig8".into(),
+        command: "weir-lab reproduce netback fig8".into(),
         machine: Machine { cpu: "a processor".into(), cores: 2, memory_mib: 1 },
         kernel: "Linux 6.18.0".into(),
         commit: "0123456789abcdef".into(),

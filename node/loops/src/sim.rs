@@ -2,9 +2,9 @@
 //! A node in virtual time: the manager as it is, over routers, meters and actuators that are
 //! simulated, each of which can be made to fail.
 //!
-//! Rows of `weir verify` and the manager's own tests drive it: [`SimNode::run`] lets all routers
-//! forward for a while and steps what is due then. The same document and the same faults give the
-//! same run.
+//! Rows of `weir-lab verify` and the manager's own tests drive it: [`SimNode::run`] lets all
+//! routers forward for a while and steps what is due then. The same document and the same faults
+//! give the same run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

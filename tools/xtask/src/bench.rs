@@ -143,7 +143,7 @@ impl Call {
 impl Bench {
     fn build(&self) -> Result<(), String> {
         match self.kind {
-            Kind::Row(_) => tools::build_weir(),
+            Kind::Row(_) => tools::build(),
             Kind::Crate(package) => {
                 let words = ["bench", "--quiet", "--no-run", "--package", package];
                 run(cargo(&words).args(["--bench", self.name]))
@@ -178,14 +178,14 @@ impl Bench {
 
 /// A row that does not hold was measured nevertheless.
 fn run_row(row: u32, arguments: &[String], out: &Path) -> Result<(), String> {
-    let mut command = Command::new(tools::weir_path());
+    let mut command = Command::new(tools::lab_path());
     command.args(["verify", "netback", "--row", &row.to_string(), "--out"]);
     command.arg(out.parent().unwrap_or(out)).args(arguments);
     command::show(&command);
     let status = command.status().map_err(|error| format!("weir: {error}"))?;
     match status.code() {
         Some(0 | NOT_HELD) => Ok(()),
-        _ => Err(format!("weir verify netback --row {row}: {status}")),
+        _ => Err(format!("weir-lab verify netback --row {row}: {status}")),
     }
 }
 
@@ -221,7 +221,7 @@ fn now() -> Result<String, String> {
     Ok(output(&mut date)?.trim().to_string())
 }
 
-/// The exit status of `weir verify` where a bound does not hold.
+/// The exit status of `weir-lab verify` where a bound does not hold.
 const NOT_HELD: i32 = 3;
 
 const LINES: &str = "docs/performance.jsonl";

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The part of `weir verify` that judges correctness, not speed, as continuous integration runs it.
+//! The part of `weir-lab verify` that judges correctness, not speed, as continuous integration runs
+//! it.
 //!
 //! Its rows need a processor now and then. Where the machine's host takes them for a part of the
 //! time, what a limit or a guarantee lets through comes too late; then those cases are *not shown*,
-//! and said to be, as `weir conformance` does it. Claims that something is exact are judged all the
-//! same (docs/verify.md).
+//! and said to be, as `weir-lab conformance` does it. Claims that something is exact are judged all
+//! the same (docs/verify.md).
 
 use std::process::Command;
 
@@ -12,14 +13,14 @@ use serde_json::Value;
 
 use crate::command::run;
 use crate::stolen::{DISTURBED, Stolen};
-use crate::tools::{build_weir, weir_path};
+use crate::tools::{build, lab_path};
 
 /// Runs it. `Some` says what was not shown, and why.
 pub(crate) fn check() -> Result<Option<String>, String> {
-    build_weir()?;
+    build()?;
     let stolen = Stolen::since_now();
     let call = ["verify", "first-light", "--correctness"];
-    let Err(error) = run(Command::new(weir_path()).args(call)) else { return Ok(None) };
+    let Err(error) = run(Command::new(lab_path()).args(call)) else { return Ok(None) };
     let lost = stolen.part();
     if lost < DISTURBED || !error.ends_with(CLAIMS_BROKEN) {
         return Err(error);
@@ -50,7 +51,7 @@ fn late(result: &Value) -> Option<Vec<String>> {
     (!late.is_empty()).then_some(late)
 }
 
-/// The status of `weir verify` where something was judged and does not hold.
+/// The status of `weir-lab verify` where something was judged and does not hold.
 const CLAIMS_BROKEN: &str = "exit status: 3";
 
 const RESULT: &str = "out/verify/first-light/result.json";

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{output, run};
-use crate::tools::{build_weir, weir_path};
+use crate::tools::{build as build_programs, weir_path};
 
 /// Builds the program for release and packs it.
 pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
@@ -20,7 +20,7 @@ pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
         [option, folder] if option == "--out" => PathBuf::from(folder),
         _ => return Err("usage: deb [--out FOLDER]".to_owned()),
     };
-    build_weir()?;
+    build_programs()?;
     let tree = Tree::new(target.join("tree"))?;
     program(&tree)?;
     documents(&tree)?;

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         "picture" => picture::renew(),
         "deb" => deb::build(rest),
         "xen-lab" => xen::call(rest),
-        "demo" | "verify" | "weir" => return tools::weir(name, rest),
+        "demo" | "verify" | "lab" | "weir" => return tools::program(name, rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -80,9 +80,10 @@ fn main() -> ExitCode {
 const HELP: &str = "\
 usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
 
-  demo [ARGS]       build weir for release and run `weir demo`
-  verify [ARGS]     build weir for release and run `weir verify`
-  weir ARGS         build weir for release and run it with these arguments
+  demo [ARGS]       build for release and run `weir-lab demo`
+  verify [ARGS]     build for release and run `weir-lab verify`
+  lab ARGS          build for release and run `weir-lab` with these arguments
+  weir ARGS         build for release and run `weir` with these arguments
   test              everything that must hold: what continuous integration runs
   test ARGS         `cargo test ARGS` alone, with the same summary
   ci                the same as `test` without arguments

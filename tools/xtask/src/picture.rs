@@ -10,8 +10,8 @@ use crate::tools;
 /// Runs the demo, refuses it if a case does not hold, then copies its chart to `docs/img` and puts
 /// its table between the README's markers.
 pub(crate) fn renew() -> Result<(), String> {
-    tools::build_weir()?;
-    let mut demo = Command::new(tools::weir_path());
+    tools::build()?;
+    let mut demo = Command::new(tools::lab_path());
     show(demo.arg("demo"));
     let table = output(&mut demo)?;
     let result = read("out/demo/result.json")?;

@@ -7,16 +7,15 @@ use std::process::{Command, ExitCode};
 use crate::bench;
 use crate::command::{cargo, run, show};
 
-/// Builds `weir` for release and runs it: `demo` and `verify` with their name in front, `weir` with
-/// the arguments alone. The status is the program's own.
-pub(crate) fn weir(name: &str, arguments: &[String]) -> ExitCode {
-    let subcommand = if name == "weir" { None } else { Some(name) };
-    if let Err(message) = build_weir() {
+/// Builds `weir` and `weir-lab` for release and runs one of them. `weir` and `lab` take the
+/// arguments alone; every other name is a command of `weir-lab`. The status is the program's own.
+pub(crate) fn program(name: &str, arguments: &[String]) -> ExitCode {
+    if let Err(message) = build() {
         eprintln!("xtask: {message}");
         return ExitCode::FAILURE;
     }
-    let mut command = Command::new(weir_path());
-    command.args(subcommand).args(arguments);
+    let mut command = Command::new(if name == "weir" { weir_path() } else { lab_path() });
+    command.args((!matches!(name, "weir" | "lab")).then_some(name)).args(arguments);
     show(&command);
     match command.status() {
         Ok(status) => {
@@ -25,7 +24,7 @@ pub(crate) fn weir(name: &str, arguments: &[String]) -> ExitCode {
             ExitCode::from(code.unwrap_or(1))
         }
         Err(error) => {
-            eprintln!("xtask: weir: {error}");
+            eprintln!("xtask: {name}: {error}");
             ExitCode::FAILURE
         }
     }
@@ -42,14 +41,25 @@ pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
     run(Command::new("git").args(["--no-pager", "diff", "--stat"]))
 }
 
-pub(crate) fn build_weir() -> Result<(), String> {
+/// Builds `weir` and `weir-lab` for release, from one commit.
+pub(crate) fn build() -> Result<(), String> {
     // Every result names the commit that made it; outside of a repository there is none.
     let commit = bench::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
-    let mut build = cargo(&["build", "--release", "--package", "weir"]);
-    run(build.env("WEIR_COMMIT", commit))
+    let packages = ["--package", "weir", "--package", "weir-lab"];
+    run(cargo(&["build", "--release"]).args(packages).env("WEIR_COMMIT", commit))
 }
 
+/// The shipped program, built for release.
 pub(crate) fn weir_path() -> PathBuf {
+    release("weir")
+}
+
+/// The laboratory, built for release.
+pub(crate) fn lab_path() -> PathBuf {
+    release("weir-lab")
+}
+
+fn release(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    PathBuf::from(target).join("release").join("weir")
+    PathBuf::from(target).join("release").join(name)
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::command::{output, root, run};
-use crate::tools::{build_weir, weir_path};
+use crate::tools::{build, lab_path, weir_path};
 
 mod cpio;
 mod guests;
@@ -31,16 +31,16 @@ struct Call {
     quick: bool,
     out: PathBuf,
     /// Another build of the program than that for release.
-    weir: Option<PathBuf>,
+    programs: Option<PathBuf>,
 }
 
-/// `xen-lab [--scheduler NAME] [--quick] [--out FOLDER] [--weir PROGRAM]`.
+/// `xen-lab [--scheduler NAME] [--quick] [--out FOLDER] [--programs FOLDER]`.
 pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
     let call = Call::parse(arguments)?;
     if let Some(lacking) = missing() {
         return Err(lacking);
     }
-    boot_all(&Files::make(call.weir.as_deref())?, &call)
+    boot_all(&Files::make(call.programs.as_deref())?, &call)
 }
 
 /// Both schedulers, without a training. `Some` says why that was not tried.
@@ -99,7 +99,7 @@ fn boot_all(files: &Files, call: &Call) -> Result<(), String> {
 impl Default for Call {
     fn default() -> Self {
         let (schedulers, out) = (SCHEDULERS.to_vec(), PathBuf::from(OUT));
-        Self { schedulers, quick: false, out, weir: None }
+        Self { schedulers, quick: false, out, programs: None }
     }
 }
 
@@ -121,9 +121,9 @@ impl Call {
                 ("--out", _) => {
                     call.out = words.next().map(PathBuf::from).ok_or("--out: which folder?")?;
                 }
-                ("--weir", _) => {
-                    let program = words.next().map(PathBuf::from);
-                    call.weir = Some(program.ok_or("--weir: which program?")?);
+                ("--programs", _) => {
+                    let folder = words.next().map(PathBuf::from);
+                    call.programs = Some(folder.ok_or("--programs: which folder?")?);
                 }
                 _ => return Err(format!("no option '{word}'; {USAGE}")),
             }
@@ -138,12 +138,12 @@ struct Files {
 }
 
 impl Files {
-    /// Makes all of them, with this program or what is built for release.
-    fn make(weir: Option<&Path>) -> Result<Self, String> {
+    /// Makes all of them, with `weir` and `weir-lab` of this folder or those built for release.
+    fn make(programs: Option<&Path>) -> Result<Self, String> {
         let tree = packages()?;
-        let weir = match weir {
-            Some(weir) => weir.to_owned(),
-            None => build_weir().map(|()| weir_path())?,
+        let built = match programs {
+            Some(folder) => [folder.join("weir"), folder.join("weir-lab")],
+            None => build().map(|()| [weir_path(), lab_path()])?,
         };
         let files = Self { folder: folder() };
         let release = packages::kernel()?.trim_start_matches("linux-image-").to_owned();
@@ -163,10 +163,12 @@ impl Files {
         let vmlinuz = tree.join(format!("boot/vmlinuz-{release}"));
         let kernel = unpacked(KERNEL, &|| kernel::unpacked(&vmlinuz))?;
         let modules = Modules::below(&tree.join(format!("lib/modules/{release}")))?;
-        let small = files.folder.join("weir");
-        run(Command::new("strip").arg("-o").arg(&small).arg(&weir))?;
-        let weir = small;
-        let sources = Sources { tree: &tree, modules: &modules, kernel: &kernel, weir: &weir };
+        let stripped = ["weir", "weir-lab"].map(|name| files.folder.join(name));
+        for (from, to) in built.iter().zip(&stripped) {
+            run(Command::new("strip").arg("-o").arg(to).arg(from))?;
+        }
+        let programs = &stripped;
+        let sources = Sources { tree: &tree, modules: &modules, kernel: &kernel, programs };
         let guest = sources.guest()?;
         files.put(ROOT, &sources.domain_0(guest)?)?;
         Ok(files)
@@ -291,7 +293,7 @@ const DONE: [&str; 8] =
     ["create-fc1", "create-fc2", "ping-fc1", "ping-fc2", "doctor", "weir", "xl-info", "xl-list"];
 
 const USAGE: &str =
-    "usage: xen-lab [--scheduler credit|credit2] [--quick] [--out FOLDER] [--weir PROGRAM]";
+    "usage: xen-lab [--scheduler credit|credit2] [--quick] [--out FOLDER] [--programs FOLDER]";
 
 #[cfg(test)]
 mod tests {
@@ -304,7 +306,7 @@ mod tests {
         };
         let call = parse(&["--scheduler", "credit", "--quick", "--out", "x"]).unwrap();
         let (schedulers, out) = (vec!["credit"], PathBuf::from("x"));
-        let expected = Call { schedulers, quick: true, out, weir: None };
+        let expected = Call { schedulers, quick: true, out, programs: None };
         assert_eq!(call, expected);
         assert_eq!(parse(&[]).unwrap().schedulers, SCHEDULERS);
         for (words, error) in [

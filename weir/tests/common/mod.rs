@@ -55,7 +55,7 @@ impl Site {
         let site = Self { name: name.to_owned(), folder, started: AtomicU32::new(0) };
         site.write(policy);
         std::fs::write(site.path("lab.toml"), topology.replace("NAME", name)).unwrap();
-        let up = site.weir(&["lab", "up", &site.path("lab.toml")]);
+        let up = site.lab(&["up", &site.path("lab.toml")]);
         assert!(up.status.success(), "{up:?}");
         let all_up = || {
             let devices = site.devices();
@@ -83,7 +83,12 @@ impl Site {
 
     /// `weir` to its end.
     pub fn weir(&self, arguments: &[&str]) -> Output {
-        self.command(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap()
+        self.command(&weir()).args(arguments).output().unwrap()
+    }
+
+    /// `weir-lab lab` to its end.
+    fn lab(&self, arguments: &[&str]) -> Output {
+        self.command(&weir_lab()).arg("lab").args(arguments).output().unwrap()
     }
 
     /// A program that shares this lab's state.
@@ -116,14 +121,14 @@ impl Site {
 
     /// `weir node run` in the switch's namespace.
     pub fn run(&self, arguments: &[&str]) -> Running {
-        let mut command = self.inside("sw", env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.inside("sw", &weir());
         command.args(["node", "run", "--config", &self.path("node.toml")]).args(arguments);
         self.start(command)
     }
 
     /// `weir capture` of a vif, once it runs: what was sent before would not be in it.
     pub fn capture(&self, vif: &str) -> Running {
-        let mut command = self.command(env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.command(&weir());
         command.args(["capture", vif]);
         let capture = self.start(command);
         assert!(soon(|| !capture.said().is_empty()), "no header of a capture");
@@ -245,9 +250,27 @@ impl Drop for Running {
 impl Drop for Site {
     fn drop(&mut self) {
         self.weir(&["node", "stop"]);
-        self.weir(&["lab", "down", &self.path("lab.toml")]);
+        self.lab(&["down", &self.path("lab.toml")]);
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The path of `weir`.
+pub fn weir() -> String {
+    program("weir")
+}
+
+/// The path of `weir-lab`, the program that builds labs and measures.
+pub fn weir_lab() -> String {
+    program("weir-lab")
+}
+
+/// A program of this workspace, which stands a folder above its tests.
+fn program(name: &str) -> String {
+    let test = std::env::current_exe().unwrap();
+    let path = test.ancestors().nth(2).unwrap().join(name);
+    assert!(path.is_file(), "no {}: cargo build --package {name}", path.display());
+    path.to_str().unwrap().to_owned()
 }
 
 /// A lab: two tenants, a wire, and the node between them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One suite of isolation experiments for every data plane: `weir conformance --on PLANE`.
+//! One suite of isolation experiments for every data plane: `weir-lab conformance --on PLANE`.
 //!
 //! An [`Experiment`] asks a [`DataPlane`] to hold an [`Intent`], lets tenants misbehave, and judges
 //! what independent sinks saw. It knows of the data plane what the trait says and nothing else.

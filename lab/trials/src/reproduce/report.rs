@@ -240,5 +240,5 @@ shows whether that is why a defect is absent. What was made with `--quick` is sh
 repeated than in the text; the last line of each section says how. Scenarios: `lab/netback/`; how to
 run them: [reproduce.md](../reproduce.md).
 
-This page is generated: `weir reproduce netback all`, then `weir reproduce netback report`.
+This page is generated: `weir-lab reproduce netback all`, then `weir-lab reproduce netback report`.
 ";

@@ -17,8 +17,8 @@ use weir_units::{CpuShare, Nanos};
 
 use super::Crossed;
 use super::lab::failed;
-use crate::TrialError;
 use crate::specs::worker_cpu;
+use crate::{TrialError, product};
 
 /// A process that disturbs, until this value is dropped.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Disturbance {
         namespace: &str,
         share: CpuShare,
     ) -> Result<Self, TrialError> {
-        let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
+        let path = product::own_path()?;
         let mut command = Command::new(path);
         let (cpu, ppm) = (worker_cpu().to_string(), share.as_ppm().to_string());
         command.args(["lab", "disturbance", "--cpu", &cpu, "--ppm", &ppm]);

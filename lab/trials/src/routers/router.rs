@@ -18,8 +18,8 @@ use weir_units::{CpuShare, Nanos};
 use super::Kind;
 use super::lab::failed;
 use super::plan::{self, At, Plan};
-use crate::TrialError;
 use crate::specs::worker_cpu;
+use crate::{TrialError, product};
 
 /// A router that runs, until this value is dropped; what was changed for its cap is in the
 /// lab's journal.
@@ -142,7 +142,7 @@ pub(super) fn forward_in(
     namespace: &Namespace,
     router: usize,
 ) -> Result<Child, TrialError> {
-    let path = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
+    let path = product::own_path()?;
     let mut command = Command::new(path);
     command.args(["lab", "router", "--cpu", &worker_cpu().to_string()]);
     if plan.contends() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tables of requirements, each row an experiment: `weir verify NAME`.
+//! Tables of requirements, each row an experiment: `weir-lab verify NAME`.
 
 mod attempt;
 pub mod first_light;

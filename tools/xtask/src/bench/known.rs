@@ -19,7 +19,7 @@ pub(super) struct Bench {
 pub(super) enum Kind {
     /// `benches/NAME.rs` of this crate: one processor, no lab.
     Crate(&'static str),
-    /// This row of `weir verify netback`: it needs the lab, and so root.
+    /// This row of `weir-lab verify netback`: it needs the lab, and so root.
     Row(u32),
 }
 

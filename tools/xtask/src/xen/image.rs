@@ -20,8 +20,8 @@ pub(super) struct Sources<'a> {
     pub(super) modules: &'a Modules,
     /// The kernel itself.
     pub(super) kernel: &'a [u8],
-    /// The program `weir`.
-    pub(super) weir: &'a Path,
+    /// The programs `weir` and `weir-lab`.
+    pub(super) programs: &'a [PathBuf; 2],
 }
 
 impl Sources<'_> {
@@ -48,7 +48,9 @@ impl Sources<'_> {
         }
         self.installed(&mut root, "ip")?;
         self.installed(&mut root, "tc")?;
-        self.program(&mut root, self.weir, "usr/bin/weir")?;
+        for (from, to) in self.programs.iter().zip(["usr/bin/weir", "usr/bin/weir-lab"]) {
+            self.program(&mut root, from, to)?;
+        }
         // The library of threads loads it by name when a thread is ended: nothing is linked to it.
         let unwinder = Path::new("/lib/x86_64-linux-gnu/libgcc_s.so.1");
         self.library(&mut root, unwinder)?;

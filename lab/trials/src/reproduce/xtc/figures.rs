@@ -11,7 +11,7 @@ use crate::routers::{Contender, LeastCap};
 /// A figure or table of the text.
 #[derive(Debug)]
 pub struct Figure {
-    /// As in `weir reproduce xtc NAME`.
+    /// As in `weir-lab reproduce xtc NAME`.
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,

@@ -380,5 +380,5 @@ six or two routers are held, a running node holds them through its API with samp
 Weir's controllers alone; so do three nodes with a router each for Figure 20. Figures 1, 2 and 19
 are drawings.
 
-This page is generated: `weir reproduce xtc all`, then `weir reproduce xtc report`.
+This page is generated: `weir-lab reproduce xtc all`, then `weir-lab reproduce xtc report`.
 ";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir demo`, killed at ten moments from its first millisecond to the middle of its second half.
+//! `weir-lab demo`, killed at ten moments from its first millisecond to the middle of its second
+//! half.
 
 use std::path::Path;
 use std::thread;

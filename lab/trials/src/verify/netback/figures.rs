@@ -11,14 +11,14 @@ use weir_result::{Bound, Claim, ResultFile, Rule, Series};
 use super::Row;
 use crate::place::Place;
 use crate::reproduce::{self, Variant, judge, report, runner, scenario::Scheduler};
-use crate::{Trial, TrialError};
+use crate::{Trial, TrialError, product};
 
 /// All eight, by the command that a reader would type, and the page made of them.
 pub(super) fn commands(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     let place = Place::take("netback-page", &StateDir::from_env())?;
     let (mut made, mut silent) = (Vec::new(), 0);
     for figure in FIGURES {
-        trial.say(&format!("weir reproduce netback {figure} --quick"));
+        trial.say(&format!("weir-lab reproduce netback {figure} --quick"));
         let result = run(figure, &place.folder().join(figure))?;
         let scenario = reproduce::netback(figure)?.as_run(&result);
         for panel in &scenario.panels {
@@ -118,15 +118,15 @@ fn part(trial: &mut Trial<'_>, row: &Row, part: &Part) -> Result<(), TrialError>
 /// Runs a figure as a process of its own. That a bound does not hold in so short a run is no
 /// matter here.
 fn run(figure: &str, folder: &Path) -> Result<ResultFile, TrialError> {
-    let weir = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
-    let mut command = Command::new(weir);
+    let lab = product::own_path()?;
+    let mut command = Command::new(lab);
     command.args(["reproduce", "netback", figure, "--quick", "--out"]).arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let ended = command.output().map_err(|error| TrialError::io("weir", error))?;
     if !matches!(ended.status.code(), Some(0 | 3)) {
         let said = String::from_utf8_lossy(&ended.stderr);
         let last = said.lines().last().unwrap_or_default();
-        return Err(TrialError::Node(format!("weir reproduce netback {figure}: {last}")));
+        return Err(TrialError::Node(format!("weir-lab reproduce netback {figure}: {last}")));
     }
     let path = folder.join("result.json");
     let text = std::fs::read_to_string(&path).map_err(|error| TrialError::io(&path, error))?;

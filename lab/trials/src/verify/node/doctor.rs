@@ -10,7 +10,7 @@ use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
 use super::Row;
-use crate::{Rig, Star, Trial, TrialError};
+use crate::{Rig, Star, Trial, TrialError, product};
 
 /// Shows this part of the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
@@ -62,10 +62,9 @@ fn count(findings: &Value, what: &str) -> u64 {
 
 /// What the doctor says at tenant 0, and its exit status.
 fn ask(rig: &Rig, through: &[&str]) -> Result<(Value, u64), TrialError> {
-    let own = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
     let mut command = std::process::Command::new("ip");
     command.args(["netns", "exec", &rig.star().namespace("t0")]).args(through);
-    let asked = command.arg(own).args(["doctor", "--json"]).output();
+    let asked = command.arg(product::path()?).args(["doctor", "--json"]).output();
     let Output { status, stdout, stderr } =
         asked.map_err(|error| TrialError::io("weir doctor", error))?;
     let failed = |error: serde_json::Error| {

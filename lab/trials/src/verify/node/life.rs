@@ -15,7 +15,7 @@ use weir_traffic::{Rate, Sent, Series as Cells, XdpStream};
 use weir_units::BitRate;
 
 use super::Row;
-use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, bpf_system};
+use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, bpf_system, product};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
@@ -27,9 +27,9 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         rig.ask(node, Command::new("ethtool", ["-K", "eth0", "gro", "on"]))?;
     }
     let policy = policy(&star);
-    let own = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
+    let own = product::path()?;
     let other = rig.file("weir");
-    std::fs::copy(&own, &other).map_err(|error| TrialError::io(&other, error))?;
+    std::fs::copy(own, &other).map_err(|error| TrialError::io(&other, error))?;
     rig.put(&Middle::Weir(Box::new(policy.clone())))?;
     let node = rig.node().ok_or_else(no_node)?;
     let change = serde_json::json!({ "send": { "rate_bps": LIVE_MBPS * 1_000_000 } });
@@ -44,7 +44,7 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
         star,
     };
     for event in Event::ALL {
-        let program = if event == Event::Upgrade { &other } else { &own };
+        let program = if event == Event::Upgrade { &other } else { own };
         let (outcome, made) = run.flow(&rig, |rig| event.make(rig, program))?;
         judge(trial, row, event, &outcome, &made)?;
     }

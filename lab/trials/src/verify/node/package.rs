@@ -138,7 +138,7 @@ inside dpkg --force-depends --install /mnt/weir.deb >&2
 files installed
 inside weir --version | grep -q ^weir && echo "ran version"
 inside weir completions bash | grep -q complete && echo "ran completions"
-inside weir verify --json | grep -q tables && echo "ran verify"
+inside weir-lab verify --json | grep -q tables && echo "ran verify"
 inside weir node run --config /usr/share/doc/weir/examples/node.toml --dry-run >out 2>&1 || true
 grep -q "The policy, with its defaults" out && echo "ran dry-run"
 inside test -x /usr/share/weir/hooks/xen-vif && echo "ran hook"

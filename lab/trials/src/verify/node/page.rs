@@ -19,7 +19,7 @@ use weir_units::BitRate;
 
 use super::Row;
 use crate::node::NodeProcess;
-use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, clock};
+use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, clock, product};
 
 /// Shows the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
@@ -131,9 +131,9 @@ fn streams(star: &Star) -> Vec<weir_traffic::XdpStream> {
 /// Opens the page as root does, and lets the browser look at it.
 fn browse(rig: &Rig, tools: &Tools, policy: &Policy) -> Result<Seen, TrialError> {
     let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
-    let own = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
+    let weir = product::path()?;
     let state = node.socket().parent().unwrap_or_else(|| Path::new("/"));
-    let mut command = Command::new(&own);
+    let mut command = Command::new(weir);
     command.args(["page", "--node", &policy.node.name]).env("WEIR_STATE", state);
     let mut page = Guarded(spawn(&mut command)?);
     let mut lines = lines(&mut page)?;
@@ -142,7 +142,7 @@ fn browse(rig: &Rig, tools: &Tools, policy: &Policy) -> Result<Seen, TrialError>
     let mut command = Command::new("node");
     command.arg(&tools.script).arg(url).arg(&tools.pictures);
     let mut browser = Guarded(spawn(command.args(["bronze", &LIMIT_MBPS.to_string()]))?);
-    let mut seen = follow(&mut browser, node, policy, &own)?;
+    let mut seen = follow(&mut browser, node, policy, weir)?;
     let ended = browser.0.wait().map_err(|error| TrialError::io("node", error))?;
     if !ended.success() {
         return Err(TrialError::Node(format!("{}: {ended}", tools.script.display())));

@@ -11,7 +11,7 @@ use weir_traffic::{Rate, XdpStream};
 use weir_units::BitRate;
 
 use super::Row;
-use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError};
+use crate::{Middle, Outcome, Rig, Run, Star, Trial, TrialError, product};
 
 /// Shows this part of the row.
 pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
@@ -40,9 +40,8 @@ fn phases(trial: &mut Trial<'_>, row: &Row, rig: &Rig, run: &Run) -> Result<(), 
             if restarts {
                 std::thread::sleep(run.length / 2);
                 let node = rig.node().ok_or_else(no_node)?;
-                let own = std::env::current_exe().map_err(|error| TrialError::io("weir", error))?;
                 node.leave()?;
-                node.start_again(&own)?;
+                node.start_again(product::path()?)?;
             }
             Ok(())
         })?;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir conformance`: what a data plane holds, experiment by experiment.
+//! `weir-lab conformance`: what a data plane holds, experiment by experiment.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_trials::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
+use weir_trials::product;
 use weir_trials::{Trial, TrialError};
 
-use crate::output::{Output, origin, print};
+use crate::output::{Output, origin};
 use crate::{Failure, Usage};
 
 /// Run one suite of isolation experiments on a data plane.
@@ -33,7 +35,8 @@ impl Conformance {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let mut planes = plane::all();
         let Some(name) = &self.on else {
-            return list(&planes).map(|()| ExitCode::SUCCESS);
+            list(&planes)?;
+            return Ok(ExitCode::SUCCESS);
         };
         let unknown = || Usage(format!("no data plane '{name}'"));
         let index = planes.iter().position(|plane| plane.name() == name).ok_or_else(unknown)?;
@@ -48,6 +51,7 @@ impl Conformance {
     ) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let mut say = Output::say;
+        product::path()?;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut lines = Vec::new();
         let mut first_error = None;
@@ -97,7 +101,7 @@ fn experiments() -> PossibleValuesParser {
     EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().into()
 }
 
-fn list(planes: &[Box<dyn DataPlane>]) -> Result<(), Failure> {
+fn list(planes: &[Box<dyn DataPlane>]) -> std::io::Result<()> {
     let mut text = String::from("data planes\n");
     for plane in planes {
         text += &format!("  {:14} {}\n", plane.name(), plane.about());

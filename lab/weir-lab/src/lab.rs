@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir lab` and `weir clean`.
+//! `weir-lab lab`: a network of namespaces, and the programs that run in it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use weir_platform::StateDir;
-use weir_platform::journal::{self, Scope, UndoReport};
+use weir_platform::output;
 use weir_result::ResultFile;
 use weir_testbed::{self as lab, Topology};
 use weir_traffic::delay_line::{self, Pair};
@@ -18,7 +18,7 @@ use weir_trials::{Trial, xen};
 use weir_units::CpuShare;
 
 use crate::Failure;
-use crate::output::{self, Output, origin};
+use crate::output::{Output, origin};
 
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]
@@ -93,17 +93,6 @@ pub(crate) struct Xen {
     output: Output,
 }
 
-/// Undo what runs that were killed left behind.
-#[derive(Debug, Args)]
-pub(crate) struct Clean {
-    /// Labs that were brought up to stay, too
-    #[arg(long)]
-    all: bool,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
-}
-
 impl Lab {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let state = StateDir::from_env();
@@ -119,7 +108,9 @@ impl Lab {
                 }
             }
             Self::Down { file, json } => {
-                return report(&lab::down(&read(&file)?.name, &state)?, json);
+                let report = lab::down(&read(&file)?.name, &state)?;
+                report.print(json)?;
+                return Ok(ExitCode::from(u8::from(!report.failed.is_empty())));
             }
             Self::DelayLine { pairs } => delay_line::run(&pairs)?,
             Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
@@ -154,28 +145,8 @@ impl Xen {
     }
 }
 
-impl Clean {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let scope = if self.all { Scope::All } else { Scope::Stale };
-        report(&journal::clean(&StateDir::from_env(), scope)?, self.json)
-    }
-}
-
 fn read(file: &Path) -> Result<Topology, Failure> {
     let text =
         weir_platform::text::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Topology::parse(&text).map_err(|problems| format!("{}:\n{problems}", file.display()).into())
-}
-
-fn report(report: &UndoReport, json: bool) -> Result<ExitCode, Failure> {
-    if json {
-        output::print_own(report)?;
-    } else {
-        let lines = |what: &str, list: &[String]| -> String {
-            list.iter().map(|line| format!("{what}: {line}\n")).collect()
-        };
-        output::print(&(lines("undone", &report.undone) + &lines("left", &report.left)))?;
-        eprint!("{}", lines("not undone", &report.failed));
-    }
-    Ok(if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

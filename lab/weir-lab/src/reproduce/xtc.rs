@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir reproduce xtc`.
+//! `weir-lab reproduce xtc`.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use weir_platform::output::print;
 use weir_result::ResultFile;
+use weir_trials::product;
 use weir_trials::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_trials::routers::Kind;
 use weir_trials::{Trial, TrialError};
 
 use super::{ALL, REPORT, is_interruption, results, told};
-use crate::output::{Output, origin, print};
+use crate::output::{Output, origin};
 use crate::{Failure, Usage};
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
@@ -71,6 +73,7 @@ impl Xtc {
         Output::say(&format!("{}: {}, takes {length}", figure.name, figure.title));
         let started = Instant::now();
         let mut say = Output::say;
+        product::path()?;
         let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
         xtc::run(&mut trial, figure, self.router)?;
         let mut result = trial.result;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where results go: `out/NAME/result.json`, and the terminal.
 
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
 use weir_platform::machine;
+use weir_platform::output::print;
 use weir_result::{Origin, ResultFile};
 
 use crate::Failure;
@@ -59,35 +58,6 @@ impl Output {
         eprintln!("{text}");
     }
 }
-
-/// Prints to standard output. A reader that has seen enough, as `head` does, is no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Prints a value as JSON for people and programs.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
-}
-
-/// The same for a shape that is this program's own, and no body of the node's interface: it names
-/// its version, which is another when a key goes or means something else.
-pub(crate) fn print_own(value: &impl Serialize) -> Result<(), Failure> {
-    #[derive(Serialize)]
-    struct Own<'v, T> {
-        version: u32,
-        #[serde(flatten)]
-        value: &'v T,
-    }
-    print_json(&Own { version: SHAPES, value })
-}
-
-/// Of all shapes that [`print_own`] prints.
-const SHAPES: u32 = 1;
 
 /// Where and when this run is made.
 pub(crate) fn origin() -> Origin {

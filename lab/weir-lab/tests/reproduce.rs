@@ -2,6 +2,7 @@
 //! A figure of a text made on a real lab, by the command that a reader would type.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../weir/tests/common/mod.rs"]
 mod common;
 
 use std::io::{BufRead, BufReader};
@@ -21,7 +22,7 @@ fn a_figure_is_made_drawn_and_reported() {
     let folder = std::env::temp_dir().join(format!("weir-reproduce-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let weir = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir-lab"));
         command.current_dir(&folder).args(["reproduce", "netback"]).args(arguments);
         command.output().unwrap()
     };
@@ -69,7 +70,7 @@ fn an_interrupted_sweep_ends_at_once_and_leaves_nothing() {
         let listed = String::from_utf8_lossy(&listed).into_owned();
         listed.lines().filter(|line| line.starts_with("netback-fig10-")).count()
     };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir-lab"));
     command.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::piped());
     command.args(["reproduce", "netback", "fig10", "--repetitions", "1", "--duration", "8s"]);
     let mut child = command.spawn().unwrap();
@@ -107,7 +108,7 @@ fn what_does_not_go_together_is_a_wrong_command_line() {
         &["report", "--json"],
         &["report", "--duration", "1s"],
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir-lab"));
         let output = command.args(["reproduce", "netback"]).args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir verify`: a table of requirements, row by row.
+//! `weir-lab verify`: a table of requirements, row by row.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -7,11 +7,13 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
+use weir_platform::output;
 use weir_result::ResultFile;
+use weir_trials::product;
 use weir_trials::verify::{Row, TABLES, Table};
 use weir_trials::{Trial, TrialError};
 
-use crate::output::{self, Output, origin};
+use crate::output::{Output, origin};
 use crate::{Failure, Usage};
 
 /// Show a table of requirements row by row.
@@ -47,6 +49,7 @@ impl Verify {
         }
         let started = Instant::now();
         let mut say = Output::say;
+        product::path()?;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut broken = Vec::new();
         for row in rows {
@@ -96,7 +99,7 @@ fn not_made(count: usize, first: &str) -> String {
     }
 }
 
-fn list(as_json: bool) -> Result<(), Failure> {
+fn list(as_json: bool) -> std::io::Result<()> {
     if as_json {
         let row = |row: &Row| json!({ "number": row.number, "title": row.title });
         let table = |table: &Table| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir reproduce`: the experiments of a text, before and after.
+//! `weir-lab reproduce`: the experiments of a text, before and after.
 
 mod xtc;
 
@@ -8,12 +8,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use weir_platform::output::print;
 use weir_result::ResultFile;
+use weir_trials::product;
 use weir_trials::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
 use weir_trials::{Trial, TrialError};
 use weir_units::Nanos;
 
-use crate::output::{Output, origin, print};
+use crate::output::{Output, origin};
 use crate::{Failure, Usage};
 
 /// Make the experiments of a text again, before and after.
@@ -117,6 +119,7 @@ impl Netback {
         Output::say(&format!("{figure} takes {}", told(runner::length(&scenario))));
         let started = Instant::now();
         let mut say = Output::say;
+        product::path()?;
         let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
         let lab = format!("netback-{figure}");
         let at = reproduce::Place { lab: &lab, prefix: "", variants: &VARIANTS };

@@ -40,7 +40,7 @@ fn run(plane: &str, lab: &str, experiments: &[&str]) -> Option<(i32, ResultFile)
     }
     println!("ON THE HOST");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(lab);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir-lab"));
     command.args(["conformance", "--quick", "--on", plane, "--lab", lab, "--out"]).arg(&folder);
     command.args(experiments.iter().flat_map(|name| ["--only", name]));
     let output = command.env("WEIR_STATE", folder.join("state")).output().unwrap();

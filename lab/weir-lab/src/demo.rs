@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir demo`: what Weir is for, in under a minute.
+//! `weir-lab demo`: what Weir is for, in under a minute.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,6 +9,7 @@ use weir_result::ResultFile;
 use weir_trials::Trial;
 use weir_trials::demo::{self, Line};
 use weir_trials::demo_plots;
+use weir_trials::product;
 use weir_units::Nanos;
 
 use crate::Failure;
@@ -31,6 +32,7 @@ impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let mut say = Output::say;
+        product::path()?;
         let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let default = Nanos::from_secs(if self.output.quick { 5 } else { 12 });
         let seconds = self.duration.unwrap_or(default).as_nanos() / 1_000_000_000;

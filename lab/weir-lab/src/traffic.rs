@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir traffic`: measured packets from here to there.
+//! `weir-lab traffic`: measured packets from here to there.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
+use weir_platform::output;
 use weir_traffic::{
     FrameSizes, Mac, Progress, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec,
     SinkSpec, SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
 };
 use weir_units::{BitRate, Nanos, PacketRate};
 
-use crate::{Failure, output};
+use crate::Failure;
 
 /// Send and count measured packets. Results are JSON on standard output.
 #[derive(Debug, Subcommand)]

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The laboratory: experiments on the shipped program `weir`, which it finds beside itself.
+//!
+//! Exit status: 0 done and everything held, 1 it could not be done, 2 the command line was wrong,
+//! 3 it was measured and a case does not hold.
+
+mod conformance;
+mod demo;
+mod lab;
+mod output;
+mod reproduce;
+mod traffic;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use weir_trials::product;
+
+/// Experiments that show what Weir holds, on networks of namespaces on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "weir-lab", version = env!("WEIR_VERSION"), propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Three tenants on one link, one of them abusive: a bridge, then Weir
+    Demo(demo::Demo),
+    /// Show a table of requirements row by row
+    Verify(verify::Verify),
+    /// Run one suite of isolation experiments on a data plane
+    Conformance(conformance::Conformance),
+    /// Make the experiments of a text again, before and after
+    #[command(subcommand)]
+    Reproduce(reproduce::Reproduce),
+    /// A network of namespaces on this machine
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Send and count measured packets
+    #[command(subcommand)]
+    Traffic(traffic::Traffic),
+}
+
+/// Why a subcommand failed, for a person.
+type Failure = Box<dyn std::error::Error>;
+
+/// A command line that is wrong in a way that only the subcommand can see.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn main() -> ExitCode {
+    product::expect_version(env!("WEIR_VERSION"));
+    let done = match Arguments::parse().command {
+        Command::Demo(command) => command.run(),
+        Command::Verify(command) => command.run(),
+        Command::Conformance(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
+        Command::Lab(command) => command.run(),
+        Command::Traffic(command) => command.run(),
+    };
+    done.unwrap_or_else(|failure| {
+        eprintln!("weir-lab: {failure}");
+        ExitCode::from(if failure.is::<Usage>() { 2 } else { 1 })
+    })
+}

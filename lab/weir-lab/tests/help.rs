@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! docs/cli-lab.md is what the program says of itself; `./x bless` rewrites it.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_program_says() {
+    let mut page = HEAD.to_owned();
+    add(&mut page, &[]);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli-lab.md");
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == page, "docs/cli-lab.md is not what the program says; ./x bless rewrites it");
+    for command in ["demo", "lab up", "traffic send", "verify", "conformance", "reproduce"] {
+        assert!(page.contains(&format!("\n## weir-lab {command}\n")), "no part about {command}");
+    }
+}
+
+/// A script tells a typo from a lab that cannot be made: 2, and what there is.
+#[test]
+fn a_name_that_is_not_known_is_a_wrong_command_line() {
+    for (line, known) in [
+        ("verify first-lite", "first-light, netback"),
+        ("verify netback --row 77", "no row 77; netback has 1, 2, 3"),
+        ("verify netback --row 8 --row 0", "no row 0; netback has 1, 2, 3"),
+        ("conformance --on swich", "switch, bridge, htb"),
+        ("conformance --on switch --only fairnes", "fairness, weights, minimum"),
+        ("conformance --only fairnes", "fairness, weights, minimum"),
+    ] {
+        let words = line.split(' ');
+        let output = Command::new(env!("CARGO_BIN_EXE_weir-lab")).args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains(known), "{line}: {said}");
+    }
+}
+
+/// Adds the help of a command, then those of the commands below it.
+fn add(page: &mut String, words: &[String]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-lab")).args(words).arg("--help").output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let name = words.iter().fold("weir-lab".to_owned(), |name, word| name + " " + word);
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n").trim()).unwrap();
+    for below in commands(&help) {
+        add(page, &[words, &[below]].concat());
+    }
+}
+
+/// The names under `Commands:`, without `help`.
+fn commands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed.take_while(|line| line.starts_with("  "));
+    let first = names.filter_map(|line| line.split_whitespace().next());
+    first.filter(|name| *name != "help").map(ToOwned::to_owned).collect()
+}
+
+const HEAD: &str = "# Command line of the laboratory
+
+What `weir-lab` says of itself, command by command. A test holds this page to it. It runs
+experiments on the `weir` that stands beside it, and refuses one of another build. Exit status: 0
+done and everything held, 1 it could not be done, 2 the command line was wrong, 3 it was measured
+and a case does not hold.
+
+With `--json` a command that measures prints its [result](results.md), which names its version;
+`traffic` prints JSON alone. State (journals, control sockets) is in `/run/weir`, or where
+`WEIR_STATE` says.
+";

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir clean`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use weir_platform::StateDir;
+use weir_platform::journal::{self, Scope};
+
+use crate::Failure;
+
+/// Undo what runs that were killed left behind.
+#[derive(Debug, Args)]
+pub(crate) struct Clean {
+    /// Labs that were brought up to stay, too
+    #[arg(long)]
+    all: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Clean {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let scope = if self.all { Scope::All } else { Scope::Stale };
+        let report = journal::clean(&StateDir::from_env(), scope)?;
+        report.print(self.json)?;
+        Ok(ExitCode::from(u8::from(!report.failed.is_empty())))
+    }
+}
