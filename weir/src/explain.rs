@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use weir_api::client::escaped;
-use weir_api::explain::{ExplainSide, ExplainView};
+use weir_api_types::explain::{ExplainSide, ExplainView};
+use weir_client::escaped;
 
 use crate::Failure;
 use crate::node::Name;

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use weir_api::change::{
+use weir_api_types::change::{
     ChangeView, EditView, GroupChange, NewVif, ShareChange, UndoRequest, VifChange, VifShareChange,
 };
-use weir_api::client::{Client, Method, escaped};
-use weir_api::{ClientError, Code};
+use weir_api_types::error::ErrorCode;
+use weir_client::{Client, ClientError, Method, escaped};
 use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
@@ -196,7 +196,7 @@ impl Show {
             (None, false) => match client.text("/v1/document") {
                 Ok(document) => output::print(&document)?,
                 // The file is the operator's; a tenant sees what holds for him.
-                Err(ClientError::Refused(refusal)) if refusal.code == Code::Forbidden => {
+                Err(ClientError::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
                     output::print_json(&client.get::<Value>("/v1/policy")?)?;
                 }
                 Err(error) => return Err(error.into()),

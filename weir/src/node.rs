@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use weir_api::Server;
-use weir_api::client::{Client, Method, escaped};
+use weir_client::{Client, Method, escaped};
 use weir_node::control;
 use weir_node::{Ended, Options, Plan};
 use weir_platform::StateDir;

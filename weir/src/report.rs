@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use weir_api::client::escaped;
-use weir_api::report::{ReportLine, ReportView, ServiceView};
+use weir_api_types::report::{ReportLine, ReportView, ServiceView};
+use weir_client::escaped;
 
 use crate::node::Name;
 use crate::{Failure, Usage};
@@ -162,7 +162,7 @@ mod tests {
             below_ns: 0,
             worst: None,
         };
-        let worst = weir_api::report::WorstView {
+        let worst = weir_api_types::report::WorstView {
             at_unix_ms: 1_000,
             time_ns: 1_000_000_000,
             got_bps: 20_000_000,

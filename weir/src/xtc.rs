@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_api::client::{Method, escaped};
-use weir_api::xtc::{DecisionView, PolicingView, RouterView, XtcChange, XtcView};
+use weir_api_types::xtc::{DecisionView, PolicingView, RouterView, XtcChange, XtcView};
+use weir_client::{Method, escaped};
 use weir_platform::output;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -254,7 +254,7 @@ fn time(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_api::xtc::PolicedView;
+    use weir_api_types::xtc::PolicedView;
 
     #[test]
     fn the_table_says_what_is_wrong_below_its_router() {

@@ -6,10 +6,11 @@ mod common;
 
 use common::{Site, soon};
 use serde_json::{Value, json};
-use weir_api::client::{Client, Method};
-use weir_api::{ClientError, Code};
+use weir_api_types::error::ErrorCode;
+use weir_client::ClientError;
+use weir_client::{Client, Method};
 
-fn refusal(answer: Result<Value, ClientError>) -> (Code, String) {
+fn refusal(answer: Result<Value, ClientError>) -> (ErrorCode, String) {
     match answer.unwrap_err() {
         ClientError::Refused(refusal) => (refusal.code, refusal.message),
         ClientError::Io { error, .. } => panic!("{error}"),
@@ -31,16 +32,16 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     assert_eq!(change["edits"][0]["after"], "8Mbit");
     assert!(client.text("/v1/document").unwrap().contains("8Mbit"));
     for (body, code, text) in [
-        (json!({ "send": { "min_rate_bps": 2_000_000_000_u64 } }), Code::Refused, "2Gbit"),
-        (json!({ "send": { "min_rate_bps": "much" } }), Code::Malformed, "much"),
-        (json!({ "sned": {} }), Code::Malformed, "unknown field `sned`"),
-        (json!({}), Code::Malformed, "names nothing"),
+        (json!({ "send": { "min_rate_bps": 2_000_000_000_u64 } }), ErrorCode::Refused, "2Gbit"),
+        (json!({ "send": { "min_rate_bps": "much" } }), ErrorCode::Malformed, "much"),
+        (json!({ "sned": {} }), ErrorCode::Malformed, "unknown field `sned`"),
+        (json!({}), ErrorCode::Malformed, "names nothing"),
     ] {
         let (refused, message) = refusal(patch(body));
         assert!(refused == code && message.contains(text), "{refused:?}: {message}");
     }
     let nobody = client.ask::<Value>(Method::PATCH, "/v1/vifs/b", Some(&json!({"delay_ns": 5000})));
-    assert_eq!(refusal(nobody).0, Code::NotFound);
+    assert_eq!(refusal(nobody).0, ErrorCode::NotFound);
     site.stop(node);
     let node = site.run(&[]);
     site.wait_for_node();
@@ -72,6 +73,6 @@ fn a_change_holds_outlives_the_node_and_is_taken_back() {
     assert_eq!(said(&["diff"]), "");
     assert_eq!(client.text("/v1/document").unwrap(), before);
     let (code, _) = refusal(client.ask(Method::POST, "/v1/undo", Some(&json!({}))));
-    assert_eq!(code, Code::NotFound);
+    assert_eq!(code, ErrorCode::NotFound);
     site.stop(node);
 }

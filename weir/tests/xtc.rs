@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::{Running, Site, soon};
 use serde_json::Value;
-use weir_api::Client;
+use weir_client::Client;
 use weir_platform::cap::cgroup::Tree;
 use weir_platform::netns;
 
@@ -291,8 +291,7 @@ fn whoever_asks_sees_his_own(site: &Site) {
         assert!(refused.contains("is not held at a rate"), "{path}: {refused}");
     }
     let change = serde_json::json!({ "set_point_pps": 2000 });
-    let refused =
-        tenant.ask::<Value>(weir_api::client::Method::PATCH, "/v1/xtc/vr2", Some(&change));
+    let refused = tenant.ask::<Value>(weir_client::Method::PATCH, "/v1/xtc/vr2", Some(&change));
     assert!(refused.unwrap_err().to_string().contains("administrators"));
     assert!(tenant.get::<Value>("/v1/xtc/vr2/log?newest=0").is_err());
 }

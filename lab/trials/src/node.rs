@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_api::client::{Client, ClientError, Method};
-use weir_dataplane::status::Status;
+use weir_api_types::status::NodeStatus;
+use weir_client::{Client, ClientError, Method};
 use weir_node::control;
 use weir_platform::netns::Namespace;
 use weir_policy::Policy;
@@ -101,7 +101,7 @@ impl NodeProcess {
     ///
     /// # Errors
     /// The node does not answer.
-    pub fn status(&self) -> Result<Status, TrialError> {
+    pub fn status(&self) -> Result<NodeStatus, TrialError> {
         self.client().get("/v1/status").map_err(failed)
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use weir_dataplane::status::Status;
+use weir_api_types::status::NodeStatus;
 use weir_policy::Policy;
 use weir_traffic::{ReceiveResult, ReceiveSpec, SendResult, SendSpec};
 use weir_units::{BitRate, ByteCount};
@@ -64,7 +64,7 @@ pub struct Outcome {
     /// What each receiver saw.
     pub received: Vec<ReceiveResult>,
     /// The node's counters when everything had drained; none for a bridge.
-    pub status: Option<Status>,
+    pub status: Option<NodeStatus>,
 }
 
 impl Run {
@@ -235,7 +235,7 @@ impl Outcome {
 /// The node's counters once its queues are empty: what it still holds would be missing from this
 /// run, and turn up in the next one over the same rig. A node that goes on queueing is not waited
 /// for longer than [`DRAIN_MAX`].
-fn drained(node: &NodeProcess) -> Result<Status, TrialError> {
+fn drained(node: &NodeProcess) -> Result<NodeStatus, TrialError> {
     let deadline = Instant::now() + DRAIN_MAX;
     loop {
         let status = node.status()?;

@@ -13,12 +13,12 @@ use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use tokio::sync::Mutex;
 use tower_service::Service;
-use weir_dataplane::status::Status;
+use weir_api_types::status::NodeStatus;
 use weir_node::control::{Control, InForce, Refusal};
 
 use crate::caller::{Caller, Known, Peer};
 use crate::count::{Shares, Slot, Slots, network};
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 use crate::limits::Limits;
 use crate::page;
 use crate::rates::Rates;
@@ -59,7 +59,7 @@ pub(crate) struct App {
     /// Connections whose peer did not read.
     pub(crate) stalled: AtomicU64,
     /// The last status and when it was taken: however many ask, the worker is asked seldom.
-    status: Mutex<Option<(Instant, Arc<Status>)>>,
+    status: Mutex<Option<(Instant, Arc<NodeStatus>)>>,
 }
 
 impl App {
@@ -116,7 +116,7 @@ impl App {
         peer: &Peer,
         request: Request<Body>,
     ) -> Result<Request<Body>, Response<Body>> {
-        let refused = |refusal: ApiError| refusal.into_response();
+        let refused = |refusal: Rejection| refusal.into_response();
         let plain = matches!(peer, Peer::Remote(_))
             && self.in_force().is_ok_and(|in_force| in_force.policy.api.is_plain());
         if let Some(refusal) = page::not_for_here(&request).filter(|_| plain) {
@@ -146,11 +146,11 @@ impl App {
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, Rejection> {
         let Some(slot) = self.waiting.take() else {
             let text =
                 format!("{} requests wait for the node, which is the most", self.waiting.most());
-            return Err(ApiError::new(Code::Busy, text));
+            return Err(Rejection::new(ErrorCode::Busy, text));
         };
         let control = Arc::clone(&self.control);
         let asked = tokio::task::spawn_blocking(move || {
@@ -159,22 +159,22 @@ impl App {
             answer
         });
         let answer = asked.await.map_err(|_| {
-            ApiError::new(Code::NotRunning, "the node is ending, or failed at this request")
+            Rejection::new(ErrorCode::NotRunning, "the node is ending, or failed at this request")
         })?;
-        answer.map_err(ApiError::from)
+        answer.map_err(Rejection::from)
     }
 
     /// The same for a change, in its turn.
     pub(crate) async fn ask_in_turn<T: Send + 'static>(
         &self,
         what: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, Rejection> {
         let _turn = self.turn.lock().await;
         self.ask(what).await
     }
 
     /// The node's status, not older than [`STATUS_AGE_MAX`].
-    pub(crate) async fn status(&self) -> Result<Arc<Status>, ApiError> {
+    pub(crate) async fn status(&self) -> Result<Arc<NodeStatus>, Rejection> {
         let mut last = self.status.lock().await;
         if let Some((when, status)) = last.as_ref()
             && when.elapsed() < STATUS_AGE_MAX
@@ -186,17 +186,17 @@ impl App {
         Ok(status)
     }
 
-    pub(crate) fn too_many_connections(&self) -> ApiError {
+    pub(crate) fn too_many_connections(&self) -> Rejection {
         let (most, refused) = (self.connections.most(), self.connections.refused());
         let text = format!("{most} connections are open, which is the most; {refused} refused");
-        ApiError::new(Code::Busy, text)
+        Rejection::new(ErrorCode::Busy, text)
     }
 
     /// A place for one who listens or waits, as long as he does.
-    pub(crate) fn listener(&self, caller: &Caller) -> Result<[Option<Slot>; 2], ApiError> {
+    pub(crate) fn listener(&self, caller: &Caller) -> Result<[Option<Slot>; 2], Rejection> {
         let full = |most: usize| {
             let text = format!("{}: {most} listen or wait, which is the most", caller.who);
-            ApiError::new(Code::Busy, text)
+            Rejection::new(ErrorCode::Busy, text)
         };
         if caller.token.is_none() {
             let slot = self.root_listeners.take();
@@ -209,7 +209,7 @@ impl App {
     }
 
     /// What holds; never waits for a change.
-    pub(crate) fn in_force(&self) -> Result<InForce, ApiError> {
+    pub(crate) fn in_force(&self) -> Result<InForce, Rejection> {
         Ok(self.control.policy()?)
     }
 
@@ -218,7 +218,7 @@ impl App {
         &self,
         peer: &Peer,
         mut request: Request<Body>,
-    ) -> Result<Request<Body>, ApiError> {
+    ) -> Result<Request<Body>, Rejection> {
         let now = Instant::now();
         let policy = self.in_force()?.policy;
         let why = match Caller::of(peer, request.headers(), &policy) {
@@ -241,25 +241,27 @@ impl App {
             self.turned_away[WRONG_TOKENS].fetch_add(1, Ordering::Relaxed);
             let most = self.limits.wrong_tokens_per_minute;
             let text = format!("{from}: more than {most} requests a minute without a known token");
-            return Err(ApiError::new(Code::Busy, text));
+            return Err(Rejection::new(ErrorCode::Busy, text));
         }
         self.turned_away[UNKNOWN].fetch_add(1, Ordering::Relaxed);
         self.control.note(format!("refused: {from}: {why}"));
-        Err(ApiError::new(Code::NotAuthenticated, format!("{from}: {why}")))
+        Err(Rejection::new(ErrorCode::NotAuthenticated, format!("{from}: {why}")))
     }
 
-    fn within_rate(&self, who: &str, now: Instant) -> Result<(), ApiError> {
+    fn within_rate(&self, who: &str, now: Instant) -> Result<(), Rejection> {
         if self.requests.admit(who, now) {
             return Ok(());
         }
         self.turned_away[REQUESTS].fetch_add(1, Ordering::Relaxed);
         let most = self.limits.requests_per_second;
-        Err(ApiError::new(Code::Busy, format!("{who}: more than {most} requests a second")))
+        Err(Rejection::new(ErrorCode::Busy, format!("{who}: more than {most} requests a second")))
     }
 
     /// Tells the operator what a caller was refused, if he was for what he is.
-    pub(crate) fn tell(&self, caller: &Caller, refusal: &ApiError) {
-        if caller.slice().is_none() || !matches!(refusal.code, Code::Forbidden | Code::NotFound) {
+    pub(crate) fn tell(&self, caller: &Caller, refusal: &Rejection) {
+        if caller.slice().is_none()
+            || !matches!(refusal.code, ErrorCode::Forbidden | ErrorCode::NotFound)
+        {
             return;
         }
         if self.told.admit(&caller.who, Instant::now()) {

@@ -7,34 +7,35 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 
 /// The JSON value of a body.
 pub(crate) async fn json<T: DeserializeOwned>(
     app: &App,
     headers: &HeaderMap,
     body: Body,
-) -> Result<T, ApiError> {
+) -> Result<T, Rejection> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or("nothing").split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let text = format!("content-type is {kind:.60}; it must be application/json");
-        return Err(ApiError::new(Code::NotJson, text));
+        return Err(Rejection::new(ErrorCode::NotJson, text));
     }
     let bytes = bytes(app, body).await?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| ApiError::new(Code::Malformed, format!("body: {error}")))
+        .map_err(|error| Rejection::new(ErrorCode::Malformed, format!("body: {error}")))
 }
 
 /// The bytes of a body. One that is too long is read on for a while, so that its sender hears why
 /// it is refused, and forgotten.
-pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, ApiError> {
+pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, Rejection> {
     let limits = &app.limits;
     let reading = async {
         let (mut body, mut bytes, mut length) = (body, Vec::new(), 0_usize);
         while let Some(frame) = body.frame().await {
-            let frame = frame
-                .map_err(|_| ApiError::new(Code::Malformed, "body: it ended before its end"))?;
+            let frame = frame.map_err(|_| {
+                Rejection::new(ErrorCode::Malformed, "body: it ended before its end")
+            })?;
             let Ok(data) = frame.into_data() else { continue };
             length = length.saturating_add(data.len());
             if length <= limits.body_bytes {
@@ -46,13 +47,13 @@ pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, ApiError> {
         if length > limits.body_bytes {
             let most = limits.body_bytes;
             let text = format!("body: it is longer than {most} bytes");
-            return Err(ApiError::new(Code::TooLarge, text));
+            return Err(Rejection::new(ErrorCode::TooLarge, text));
         }
         Ok(bytes)
     };
     tokio::time::timeout(limits.request_time, reading).await.unwrap_or_else(|_| {
         let seconds = limits.request_time.as_secs_f64();
-        Err(ApiError::new(Code::TooSlow, format!("body: it did not come within {seconds} s")))
+        Err(Rejection::new(ErrorCode::TooSlow, format!("body: it did not come within {seconds} s")))
     })
 }
 

@@ -8,7 +8,7 @@ use ring::digest;
 use weir_node::control::{Refusal, RefusalKind};
 use weir_policy::{Digest, Direction, Edit, Policy, Problem, Role as Kind, Slice, SliceId, Vif};
 
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,12 +107,12 @@ impl Caller {
     }
 
     /// Refuses whoever is not an administrator.
-    pub(crate) fn administrator(&self) -> Result<(), ApiError> {
+    pub(crate) fn administrator(&self) -> Result<(), Rejection> {
         match &self.role {
             Role::Administrator => Ok(()),
             Role::Tenant { .. } => {
                 let text = format!("{} is a tenant; this is for administrators", self.who);
-                Err(ApiError::new(Code::Forbidden, text))
+                Err(Rejection::new(ErrorCode::Forbidden, text))
             }
         }
     }

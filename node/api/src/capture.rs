@@ -6,39 +6,13 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use axum::body::Body;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use weir_api_types::query::CaptureQuery;
 use weir_dataplane::capture::CaptureRequest;
 
-/// What is copied of a vif's frames.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct CaptureQuery {
-    /// Bytes kept of each frame.
-    #[serde(default = "whole")]
-    #[param(minimum = 1, default = 1522)]
-    pub(crate) snaplen: u16,
-    /// Only `send` (from the vif) or `receive` (towards it).
-    pub(crate) direction: Option<String>,
-    /// Only frames with this MAC address.
-    pub(crate) mac: Option<String>,
-    /// Only frames with this VLAN on the vif's side.
-    pub(crate) vlan: Option<u16>,
-    /// Only from this address or network.
-    pub(crate) src: Option<String>,
-    /// Only to this address or network.
-    pub(crate) dst: Option<String>,
-    /// Only this TCP or UDP port.
-    pub(crate) port: Option<u16>,
-}
-
-impl CaptureQuery {
-    /// The same, for the node.
-    pub(crate) fn request(self, vif: String) -> CaptureRequest {
-        let Self { snaplen, direction, mac, vlan, src, dst, port } = self;
-        CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port }
-    }
+/// Returns the node's form of a capture's query.
+pub(crate) fn request(query: CaptureQuery, vif: String) -> CaptureRequest {
+    let CaptureQuery { snaplen, direction, mac, vlan, src, dst, port } = query;
+    CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port }
 }
 
 /// The blocks as they come, while `may` says that the reader still may; an empty one only asks
@@ -61,10 +35,6 @@ pub(crate) fn body(
         }
     });
     Body::from_stream(stream)
-}
-
-const fn whole() -> u16 {
-    1522
 }
 
 /// The worker hands on what it copied every 10 ms.

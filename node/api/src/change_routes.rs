@@ -5,14 +5,15 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
+use weir_api_types::change::{ChangeSet, ChangeView, GroupChange, NewVif, UndoRequest, VifChange};
 use weir_node::control;
 use weir_policy::{Edit, Place};
 
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::change::{ChangeSet, ChangeView, GroupChange, NewVif, UndoRequest, VifChange};
-use crate::error::{ApiError, Code};
+use crate::edits;
+use crate::error::{ErrorCode, Rejection};
 use crate::routes::{Asker, Name, Shared, name};
 
 /// Changes a vif.
@@ -25,10 +26,10 @@ pub(crate) async fn vif(
     vif: Name,
     headers: HeaderMap,
     request: Body,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     let vif = name(vif)?;
     let change: VifChange = body::json(&app, &headers, request).await?;
-    make(&app, caller, ChangeSet::of_vif(&vif, change).edits()).await
+    make(&app, caller, edits::of_set(&ChangeSet::of_vif(&vif, change))).await
 }
 
 /// Brings a vif. For administrators.
@@ -39,10 +40,10 @@ pub(crate) async fn add_vif(
     Extension(caller): Asker,
     headers: HeaderMap,
     request: Body,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let new: NewVif = body::json(&app, &headers, request).await?;
-    make(&app, caller, new.edits()).await
+    make(&app, caller, edits::of_new_vif(&new)).await
 }
 
 /// Takes a vif away. What it had queued is lost, and counted. For administrators.
@@ -53,7 +54,7 @@ pub(crate) async fn remove_vif(
     State(app): Shared,
     Extension(caller): Asker,
     vif: Name,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let gone = Edit::unset(Place::vif(&name(vif)?, ""));
     make(&app, caller, vec![gone]).await
@@ -69,10 +70,10 @@ pub(crate) async fn slice(
     slice: Name,
     headers: HeaderMap,
     request: Body,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     let slice = name(slice)?;
     let change: GroupChange = body::json(&app, &headers, request).await?;
-    make(&app, caller, ChangeSet::of_slice(&slice, change).edits()).await
+    make(&app, caller, edits::of_set(&ChangeSet::of_slice(&slice, change))).await
 }
 
 /// Changes a router. For administrators.
@@ -85,10 +86,10 @@ pub(crate) async fn router(
     router: Name,
     headers: HeaderMap,
     request: Body,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     let router = name(router)?;
     let change: GroupChange = body::json(&app, &headers, request).await?;
-    make(&app, caller, ChangeSet::of_router(&router, change).edits()).await
+    make(&app, caller, edits::of_set(&ChangeSet::of_router(&router, change))).await
 }
 
 /// Makes several changes, all or none.
@@ -99,9 +100,9 @@ pub(crate) async fn several(
     Extension(caller): Asker,
     headers: HeaderMap,
     request: Body,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     let set: ChangeSet = body::json(&app, &headers, request).await?;
-    make(&app, caller, set.edits()).await
+    make(&app, caller, edits::of_set(&set)).await
 }
 
 /// Takes a change back. A tenant takes back his own.
@@ -112,7 +113,7 @@ pub(crate) async fn undo(
     Extension(caller): Asker,
     headers: HeaderMap,
     request: Body,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     let UndoRequest { id } = body::json(&app, &headers, request).await?;
     let asker = caller.clone();
     let undone = app.ask_in_turn(move |control| {
@@ -130,7 +131,7 @@ pub(crate) async fn undo(
 pub(crate) async fn reload(
     State(app): Shared,
     Extension(caller): Asker,
-) -> Result<StatusCode, ApiError> {
+) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask_in_turn(move |control| control.reload(&caller.who)).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -142,7 +143,7 @@ pub(crate) async fn reload(
 pub(crate) async fn confirm(
     State(app): Shared,
     Extension(caller): Asker,
-) -> Result<StatusCode, ApiError> {
+) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask(|control| {
         control.confirm();
@@ -157,7 +158,7 @@ pub(crate) async fn confirm(
 pub(crate) async fn stop(
     State(app): Shared,
     Extension(caller): Asker,
-) -> Result<StatusCode, ApiError> {
+) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask(|control| {
         control.stop();
@@ -172,7 +173,7 @@ pub(crate) async fn stop(
 pub(crate) async fn leave(
     State(app): Shared,
     Extension(caller): Asker,
-) -> Result<StatusCode, ApiError> {
+) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask(|control| {
         control.leave();
@@ -185,9 +186,9 @@ pub(crate) async fn make(
     app: &App,
     caller: Caller,
     edits: Vec<Edit>,
-) -> Result<Json<ChangeView>, ApiError> {
+) -> Result<Json<ChangeView>, Rejection> {
     if edits.is_empty() {
-        return Err(ApiError::new(Code::Malformed, "body: it names nothing to change"));
+        return Err(Rejection::new(ErrorCode::Malformed, "body: it names nothing to change"));
     }
     let asker = caller.clone();
     let changed = app.ask_in_turn(move |control| {
@@ -201,7 +202,8 @@ pub(crate) async fn make(
 fn told(
     app: &App,
     asker: &Caller,
-    made: Result<weir_node::changes::Change, ApiError>,
-) -> Result<Json<ChangeView>, ApiError> {
-    made.map(|change| Json(change.into())).inspect_err(|refusal| app.tell(asker, refusal))
+    made: Result<weir_node::changes::Change, Rejection>,
+) -> Result<Json<ChangeView>, Rejection> {
+    made.map(|change| Json(edits::change_view(change)))
+        .inspect_err(|refusal| app.tell(asker, refusal))
 }

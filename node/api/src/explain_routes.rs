@@ -1,128 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/v1/explain`: why vifs get what they get.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use weir_api_types::explain::{CurvesView, ExplainSide, ExplainView, OtherView};
+use weir_api_types::query::ExplainQuery;
 use weir_policy::{Direction, Policy, Queue, Vif};
 use weir_report::explain::{self, Explanation, Limiter, Other, Side};
 
 use crate::caller::Caller;
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 use crate::routes::{Asker, Holds, Shared};
-
-/// Which vif, and over which time.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ExplainQuery {
-    /// One vif; without it, all that the caller sees.
-    vif: Option<String>,
-    /// Milliseconds that are looked at: the answer takes as long.
-    #[serde(default = "second")]
-    #[param(minimum = 100, maximum = 5000, default = 1000)]
-    interval_ms: u64,
-}
-
-/// Why a vif gets what it gets. Rates are as the port's layer counts.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ExplainView {
-    /// The vif.
-    pub vif: String,
-    /// Its slice.
-    pub slice: String,
-    /// Its port.
-    pub port: String,
-    /// The time that was looked at.
-    pub time_ns: u64,
-    /// Of what it sends.
-    pub send: ExplainSide,
-    /// Of what it receives.
-    pub receive: ExplainSide,
-}
-
-/// One direction.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ExplainSide {
-    /// What kept it from more: `idle`, `demand`, `refused`, `vif_rate`, `router_rate`,
-    /// `slice_rate`, `vif_packets`, `router_packets`, `router_held`, `slice_packets`, `guarantee`,
-    /// `port`, `receiver`, `pool`, `worker`, `device` or `queue`.
-    pub limiter: String,
-    /// The same with its numbers, in a sentence.
-    pub because: String,
-    /// What came in.
-    pub offered_bps: u64,
-    /// What was handed on.
-    pub got_bps: u64,
-    /// What came in.
-    pub offered_pps: u64,
-    /// What was handed on.
-    pub got_pps: u64,
-    /// Its curves.
-    pub curves: CurvesView,
-    /// Packets in its queue now.
-    pub queued_packets: u64,
-    /// Bytes in its queue now.
-    pub queued_bytes: u64,
-    /// Most packets that its queue holds.
-    pub queue_packets: u32,
-    /// Most bytes that its queue holds.
-    pub queue_bytes: u64,
-    /// Packets dropped meanwhile, by reason.
-    pub dropped_packets: BTreeMap<String, u64>,
-    /// The port's rate.
-    pub port_rate_bps: u64,
-    /// What all got of the port; a tenant is told that it is full or not by the limiter alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port_got_bps: Option<u64>,
-    /// Who has the rest, most first; of other slices a tenant sees nothing.
-    pub others: Vec<OtherView>,
-    /// Others that got anything and are not listed.
-    pub more_others: usize,
-    /// Commands, or keys of the policy file, that would give it more.
-    pub remedies: Vec<String>,
-}
-
-/// What it is owed and may take.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct CurvesView {
-    /// Guaranteed rate.
-    pub min_rate_bps: u64,
-    /// Its share of what is left, among the vifs of its slice or router.
-    pub priority: u32,
-    /// Its slice's share of what is left, among slices.
-    pub slice_priority: u32,
-    /// Upper limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_bps: Option<u64>,
-    /// Upper limit of its router.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub router_rate_bps: Option<u64>,
-    /// Upper limit of its slice.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slice_rate_bps: Option<u64>,
-    /// Upper limit of packets a second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_pps: Option<u64>,
-}
-
-/// What another vif got.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct OtherView {
-    /// The vif.
-    pub vif: String,
-    /// Its slice.
-    pub slice: String,
-    /// What it got.
-    pub got_bps: u64,
-    /// What it is guaranteed.
-    pub min_rate_bps: u64,
-}
 
 /// Why vifs get what they get now: what limits them, who has the rest, what would give them more.
 #[utoipa::path(get, path = "/v1/explain", tag = "read", params(ExplainQuery),
@@ -132,8 +23,8 @@ pub(crate) async fn explain(
     Extension(caller): Asker,
     Extension(policy): Holds,
     query: Result<Query<ExplainQuery>, QueryRejection>,
-) -> Result<Json<Vec<ExplainView>>, ApiError> {
-    let malformed = |text: String| ApiError::new(Code::Malformed, format!("query: {text}"));
+) -> Result<Json<Vec<ExplainView>>, Rejection> {
+    let malformed = |text: String| Rejection::new(ErrorCode::Malformed, format!("query: {text}"));
     let Query(query) = query.map_err(|error| malformed(error.to_string()))?;
     let interval = query.interval_ms;
     if !(INTERVAL_MS_MIN..=INTERVAL_MS_MAX).contains(&interval) {
@@ -142,7 +33,7 @@ pub(crate) async fn explain(
         )));
     }
     if let Some(vif) = query.vif.as_ref().filter(|vif| !caller.sees_vif(&policy, vif)) {
-        let refusal = ApiError::new(Code::NotFound, format!("there is no vif {vif:?}"));
+        let refusal = Rejection::new(ErrorCode::NotFound, format!("there is no vif {vif:?}"));
         app.tell(&caller, &refusal);
         return Err(refusal);
     }
@@ -153,7 +44,7 @@ pub(crate) async fn explain(
     let after = app.status().await?;
     let now = app.in_force()?.policy;
     let Some(caller) = caller.still(&now) else {
-        return Err(ApiError::new(Code::NotAuthenticated, "the token is not known any more"));
+        return Err(Rejection::new(ErrorCode::NotAuthenticated, "the token is not known any more"));
     };
     let is_asked = |vif: &Vif| {
         caller.sees(&policy, vif) && query.vif.as_ref().is_none_or(|name| *name == vif.name)
@@ -251,10 +142,6 @@ fn curves(vif: &Vif, direction: Direction, policy: &Policy) -> CurvesView {
         slice_rate_bps: slice.rate.map(weir_units::BitRate::as_bps),
         max_pps: own.max_pps.map(weir_units::PacketRate::as_pps),
     }
-}
-
-const fn second() -> u64 {
-    1000
 }
 
 /// A status is as old as 20 ms.

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The HTTP/JSON interface of a running node: [`Server`] on one side, [`Client`] on the other.
+//! The HTTP/JSON interface of a running node: [`Server`] answers on the Unix socket and over TCP,
+//! [`Relay`] lends the Unix socket to a browser on this machine.
 //!
-//! What it carries are types of its own, apart from the node's: a body that is read here becomes
-//! edits of the policy's document ([`change`]), which `weir-node` checks and applies as a whole.
-//! Every bound on what a caller can make the node hold or do is checked here.
+//! A request passes, in this order: the bounds on connections and on time ([`mod@server`]), the
+//! identity of the caller and its request rate ([`mod@app`], [`mod@caller`]), a route, and the
+//! node's `Control`. Every bound on what a caller can make the node hold or do is checked here.
+//!
+//! The requests and answers themselves are types of `weir-api-types`, which the client shares. A
+//! change becomes edits of the policy's document ([`mod@edits`]), which `weir-node` checks and
+//! applies as a whole; an answer is cut to what the caller may see ([`mod@view`]).
 
 mod app;
 mod body;
 mod caller;
 mod capture;
-pub mod change;
 mod change_routes;
-pub mod client;
 mod count;
+mod edits;
 mod error;
 mod explain_routes;
 mod limits;
@@ -31,22 +35,5 @@ pub mod token;
 mod view;
 mod xtc_routes;
 
-pub use client::{CaptureStream, Client, ClientError, EventStream};
-pub use error::{ApiError, Code};
-/// What `/v1/explain` answers.
-pub mod explain {
-    pub use crate::explain_routes::{CurvesView, ExplainSide, ExplainView, OtherView};
-}
-/// What `/v1/report` answers.
-pub mod report {
-    pub use crate::report_routes::{ReportLine, ReportView, ServiceView, WorstView};
-}
-/// What `/v1/xtc` takes and answers.
-pub mod xtc {
-    pub use crate::xtc_routes::{
-        DecisionView, LoadView, ModelView, PolicedView, PolicingView, RouterView, XtcChange,
-        XtcView,
-    };
-}
 pub use relay::Relay;
 pub use server::Server;

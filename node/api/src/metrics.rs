@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
-use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, Status};
+use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_loops::{Load, RouterStatus};
 use weir_policy::{Direction, Policy};
 use weir_report::{Service, Subject};
@@ -18,7 +18,7 @@ mod xtc;
 
 /// What the node and the recorder of service have counted.
 pub(crate) struct Counted<'s> {
-    pub(crate) status: &'s Status,
+    pub(crate) status: &'s NodeStatus,
     /// Routers that are held at a rate, and what that takes.
     pub(crate) routers: &'s (Vec<RouterStatus>, Load),
     /// Since the node started, send and receive.
@@ -182,8 +182,9 @@ fn service(page: &mut Page, seen: &[(&Subject, &[Service; 2])]) {
     }
 }
 
-fn worker(page: &mut Page, status: &Status) {
-    let worker = &status.worker;
+fn worker(page: &mut Page, status: &NodeStatus) {
+    let worker = status.worker.unwrap_or_default();
+    let removed = status.removed.unwrap_or_default();
     page.family("weir_uptime_seconds", "Time since the worker started.", "gauge");
     page.sample("weir_uptime_seconds", &[], seconds(status.uptime_ns));
     let name = "weir_report_disk_failed";
@@ -211,7 +212,7 @@ fn worker(page: &mut Page, status: &Status) {
     page.sample(name, &[], seconds(late.recent_max_ns));
     let name = "weir_removed_packets_total";
     page.family(name, "Packets lost with what a change of policy took away.", "counter");
-    for (place, lost) in [("queue", status.removed.queued), ("device", status.removed.unread)] {
+    for (place, lost) in [("queue", removed.queued), ("device", removed.unread)] {
         page.sample(name, &[("place", place)], lost);
     }
 }

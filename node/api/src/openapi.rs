@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
+use weir_api_types::error::{ApiError, ErrorCode};
 
-use crate::error::{ApiError, Code};
 use crate::{
     change_routes as change, explain_routes as explain, read_routes as read,
     report_routes as report, xtc_routes as xtc,
@@ -33,7 +33,7 @@ pub fn document() -> String {
         change::several, change::undo,
         change::reload, change::confirm, change::stop, change::leave
     ),
-    components(schemas(ApiError, Code)),
+    components(schemas(ApiError, ErrorCode)),
     modifiers(&Token),
     security((), ("token" = []))
 )]
@@ -67,32 +67,31 @@ impl IntoResponses for ChangeRefusals {
     }
 }
 
-fn refusals(codes: &[(Code, &str)]) -> BTreeMap<String, RefOr<Response>> {
+fn refusals(codes: &[(ErrorCode, &str)]) -> BTreeMap<String, RefOr<Response>> {
     let response = |text: &str| {
         let schema = Ref::from_schema_name("ApiError");
         let content = ContentBuilder::new().schema(Some(schema)).build();
         ResponseBuilder::new().description(text).content("application/json", content).build()
     };
-    let each = codes
-        .iter()
-        .map(|(code, text)| (code.status().as_u16().to_string(), RefOr::T(response(text))));
+    let each =
+        codes.iter().map(|(code, text)| (code.status().to_string(), RefOr::T(response(text))));
     each.collect()
 }
 
-const ANY: &[(Code, &str)] = &[
-    (Code::Malformed, "The request is not of the form that the interface takes."),
-    (Code::NotAuthenticated, "There is no token, or one that is not known."),
-    (Code::Forbidden, "Not for this caller, or beyond what his slice grants."),
-    (Code::NotFound, "There is no such thing."),
-    (Code::TooSlow, "The request did not come to its end in time."),
-    (Code::Refused, "A running node cannot do that, or the policy would not be sound."),
-    (Code::Busy, "Too many requests, connections or listeners; ask again later."),
-    (Code::NotRunning, "The node is starting or ending."),
+const ANY: &[(ErrorCode, &str)] = &[
+    (ErrorCode::Malformed, "The request is not of the form that the interface takes."),
+    (ErrorCode::NotAuthenticated, "There is no token, or one that is not known."),
+    (ErrorCode::Forbidden, "Not for this caller, or beyond what his slice grants."),
+    (ErrorCode::NotFound, "There is no such thing."),
+    (ErrorCode::TooSlow, "The request did not come to its end in time."),
+    (ErrorCode::Refused, "A running node cannot do that, or the policy would not be sound."),
+    (ErrorCode::Busy, "Too many requests, connections or listeners; ask again later."),
+    (ErrorCode::NotRunning, "The node is starting or ending."),
 ];
 
-const OF_A_CHANGE: &[(Code, &str)] = &[
-    (Code::Conflict, "Something else holds than the request takes for granted."),
-    (Code::TooLarge, "The body is longer than the bound."),
-    (Code::NotJson, "The body is not JSON."),
-    (Code::NotRecorded, "The record of changes cannot be written."),
+const OF_A_CHANGE: &[(ErrorCode, &str)] = &[
+    (ErrorCode::Conflict, "Something else holds than the request takes for granted."),
+    (ErrorCode::TooLarge, "The body is longer than the bound."),
+    (ErrorCode::NotJson, "The body is not JSON."),
+    (ErrorCode::NotRecorded, "The record of changes cannot be written."),
 ];

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ring::digest;
 
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 
 /// A file of the page.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl File {
 
 /// Why a request over plain TCP is none for a loopback address: a page of another name would keep
 /// its reader's token for that name, and who has the name could ask for it there.
-pub(crate) fn not_for_here<B>(request: &Request<B>) -> Option<ApiError> {
+pub(crate) fn not_for_here<B>(request: &Request<B>) -> Option<Rejection> {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -63,7 +63,7 @@ pub(crate) fn not_for_here<B>(request: &Request<B>) -> Option<ApiError> {
         return None;
     }
     let text = format!("host: {host:.60?} is not this machine: ask for localhost or its address");
-    Some(ApiError::new(Code::Malformed, text))
+    Some(Rejection::new(ErrorCode::Malformed, text))
 }
 
 /// Whether one of the tags that a browser names is this one.
@@ -142,7 +142,7 @@ mod tests {
     fn another_name_for_loopback_is_refused() {
         let of = |host: &str| {
             not_for_here(&Request::builder().header("host", host).body(()).unwrap())
-                .map(|refusal| refusal.message)
+                .map(|refusal| refusal.message.clone())
         };
         for host in ["localhost", "localhost:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:1", "[::1]"]
         {

@@ -12,53 +12,22 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use weir_api_types::change::{ChangeView, EditView};
+use weir_api_types::policy::{CallerView, PolicyView, VifView};
+use weir_api_types::query::{CAPTURE_NOTE, CaptureQuery, ChangesQuery, EventsQuery};
+use weir_api_types::status::{Health, IfaceStatus, NodeStatus};
 use weir_dataplane::capture::Capturing;
-use weir_dataplane::status::IfaceStatus;
 use weir_node::changes::Change;
 use weir_node::control::InForce;
 use weir_policy::Policy;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::capture::CaptureQuery;
-use crate::change::{ChangeView, EditView};
-use crate::client::NOTE;
-use crate::error::{ApiError, Code};
+use crate::edits;
+use crate::error::{ErrorCode, Rejection};
 use crate::metrics::Counted;
 use crate::routes::{Asker, Holds, Name, Shared, name};
-use crate::view::{CallerView, PolicyView, StatusView, VifView};
-
-/// Whether the node is well.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Health {
-    /// Whether the worker answers.
-    forwards: bool,
-    /// What is not well, a line each.
-    findings: Vec<String>,
-}
-
-/// How often events come.
-#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct EventsQuery {
-    /// Milliseconds between two.
-    #[serde(default = "second")]
-    #[param(minimum = 100, maximum = 60000, default = 1000)]
-    interval_ms: u64,
-}
-
-/// Which changes of the record.
-#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ChangesQuery {
-    /// The newest of those that the caller sees, that many at most; left out: all.
-    #[param(minimum = 1, maximum = 100_000)]
-    newest: Option<u32>,
-}
+use crate::view;
 
 /// Whether the node is well. A tenant hears of his vifs alone.
 #[utoipa::path(get, path = "/v1/health", tag = "read",
@@ -67,7 +36,7 @@ pub(crate) async fn health(
     State(app): Shared,
     Extension(caller): Asker,
     Extension(policy): Holds,
-) -> Result<Json<Health>, ApiError> {
+) -> Result<Json<Health>, Rejection> {
     let status = app.status().await?;
     let mut findings = Vec::new();
     let all = caller.slice().is_none();
@@ -81,8 +50,8 @@ pub(crate) async fn health(
             findings.push(format!("{} is driven by a packet socket: {why}", iface.name));
         }
     }
-    if all && status.worker.frames_free == 0 {
-        findings.push(format!("all {} frames of the pool are in use", status.worker.frames));
+    if let Some(worker) = status.worker.as_ref().filter(|one| all && one.frames_free == 0) {
+        findings.push(format!("all {} frames of the pool are in use", worker.frames));
     }
     findings.extend(status.report_failed.clone().filter(|_| all));
     Ok(Json(Health { forwards: true, findings }))
@@ -90,27 +59,27 @@ pub(crate) async fn health(
 
 /// Counters, queues, drops by reason, lateness.
 #[utoipa::path(get, path = "/v1/status", tag = "read",
-    responses((status = 200, body = StatusView), crate::openapi::Refusals))]
+    responses((status = 200, body = NodeStatus), crate::openapi::Refusals))]
 pub(crate) async fn status(
     State(app): Shared,
     Extension(caller): Asker,
     Extension(policy): Holds,
-) -> Result<Json<StatusView>, ApiError> {
-    Ok(Json(StatusView::of(app.status().await?.as_ref(), &caller, &policy)))
+) -> Result<Json<NodeStatus>, Rejection> {
+    Ok(Json(view::status(app.status().await?.as_ref(), &caller, &policy).into_owned()))
 }
 
 /// The policy in force.
 #[utoipa::path(get, path = "/v1/policy", tag = "read",
     responses((status = 200, body = PolicyView), crate::openapi::Refusals))]
 pub(crate) async fn policy(Extension(caller): Asker, Extension(policy): Holds) -> Json<PolicyView> {
-    Json(PolicyView::of(&policy, &caller))
+    Json(view::policy(&policy, &caller))
 }
 
 /// Who asks: what a page needs to know of its reader.
 #[utoipa::path(get, path = "/v1/caller", tag = "read",
     responses((status = 200, body = CallerView), crate::openapi::Refusals))]
 pub(crate) async fn caller(Extension(caller): Asker) -> Json<CallerView> {
-    Json(CallerView::of(&caller))
+    Json(view::caller(&caller))
 }
 
 /// The policy's document, TOML: the file's keys, live changes among them. For administrators.
@@ -120,7 +89,7 @@ pub(crate) async fn caller(Extension(caller): Asker) -> Json<CallerView> {
 pub(crate) async fn document(
     State(app): Shared,
     Extension(caller): Asker,
-) -> Result<Response, ApiError> {
+) -> Result<Response, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let kind = [(header::CONTENT_TYPE, "application/toml")];
     Ok((kind, app.in_force()?.document.to_string()).into_response())
@@ -135,11 +104,11 @@ pub(crate) async fn vif(
     Extension(caller): Asker,
     Extension(policy): Holds,
     vif: Name,
-) -> Result<Json<VifView>, ApiError> {
+) -> Result<Json<VifView>, Rejection> {
     let name = name(vif)?;
     let found = policy.vifs.iter().find(|vif| vif.name == name && caller.sees(&policy, vif));
     match found {
-        Some(vif) => Ok(Json(VifView::of(&policy, vif))),
+        Some(vif) => Ok(Json(view::vif(&policy, vif))),
         None => Err(no_vif(&name)).inspect_err(|refusal| app.tell(&caller, refusal)),
     }
 }
@@ -152,18 +121,18 @@ pub(crate) async fn changes(
     Extension(caller): Asker,
     Extension(policy): Holds,
     query: Result<Query<ChangesQuery>, QueryRejection>,
-) -> Result<Json<Vec<ChangeView>>, ApiError> {
+) -> Result<Json<Vec<ChangeView>>, Rejection> {
     let Query(ChangesQuery { newest }) = query.map_err(malformed_query)?;
     if newest.is_some_and(|newest| !(1..=NEWEST_MAX).contains(&newest)) {
         let newest = newest.unwrap_or_default();
         let text = format!("query: newest is {newest}; it must be 1 to {NEWEST_MAX}");
-        return Err(ApiError::new(Code::Malformed, text));
+        return Err(Rejection::new(ErrorCode::Malformed, text));
     }
     let most = newest.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let seen =
         move |change: &Change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit));
     let changes = app.ask_in_turn(move |control| Ok(control.changes(most, &seen))).await?;
-    Ok(Json(changes.into_iter().map(ChangeView::from).collect()))
+    Ok(Json(changes.into_iter().map(edits::change_view).collect()))
 }
 
 /// What holds beside the file.
@@ -172,10 +141,10 @@ pub(crate) async fn changes(
 pub(crate) async fn overlay(
     State(app): Shared,
     Extension(caller): Asker,
-) -> Result<Json<Vec<EditView>>, ApiError> {
+) -> Result<Json<Vec<EditView>>, Rejection> {
     let InForce { policy, overlay, .. } = app.in_force()?;
     let seen = overlay.iter().filter(|edit| caller.sees_edit(&policy, edit));
-    Ok(Json(seen.cloned().map(EditView::from).collect()))
+    Ok(Json(seen.cloned().map(edits::edit_view).collect()))
 }
 
 /// Copies a vif's frames as pcapng, until one side closes.
@@ -189,12 +158,12 @@ pub(crate) async fn capture(
     Extension(policy): Holds,
     vif: Name,
     query: Result<Query<CaptureQuery>, QueryRejection>,
-) -> Result<Response, ApiError> {
+) -> Result<Response, Rejection> {
     let (vif, Query(query)) = (name(vif)?, query.map_err(malformed_query)?);
     if !caller.sees_vif(&policy, &vif) {
         return Err(no_vif(&vif)).inspect_err(|refusal| app.tell(&caller, refusal));
     }
-    let request = query.request(vif.clone());
+    let request = crate::capture::request(query, vif.clone());
     let Capturing { blocks, note } = app.ask(move |control| control.capture(request)).await?;
     let mut response = Response::new(crate::capture::body(blocks, move || {
         let policy = app.in_force().ok()?.policy;
@@ -203,7 +172,7 @@ pub(crate) async fn capture(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PCAPNG));
     if let Some(note) = note.and_then(|note| HeaderValue::from_str(&note).ok()) {
-        headers.insert(HeaderName::from_static(NOTE), note);
+        headers.insert(HeaderName::from_static(CAPTURE_NOTE), note);
     }
     Ok(response)
 }
@@ -217,13 +186,13 @@ pub(crate) async fn events(
     State(app): Shared,
     Extension(caller): Asker,
     query: Result<Query<EventsQuery>, QueryRejection>,
-) -> Result<Response, ApiError> {
+) -> Result<Response, Rejection> {
     let Query(EventsQuery { interval_ms }) = query.map_err(malformed_query)?;
     if !(INTERVAL_MS_MIN..=INTERVAL_MS_MAX).contains(&interval_ms) {
         let text = format!(
             "query: interval_ms is {interval_ms}; it must be {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}"
         );
-        return Err(ApiError::new(Code::Malformed, text));
+        return Err(Rejection::new(ErrorCode::Malformed, text));
     }
     let slot = app.listener(&caller)?;
     let interval = tokio::time::interval(Duration::from_millis(interval_ms));
@@ -253,15 +222,15 @@ impl Events {
         let caller = self.caller.still(&policy)?;
         let mut events = Vec::new();
         if self.told.as_ref().is_none_or(|(last, _)| !Arc::ptr_eq(last, &policy)) {
-            let text = serde_json::to_string(&PolicyView::of(&policy, &caller)).ok()?;
+            let text = serde_json::to_string(&view::policy(&policy, &caller)).ok()?;
             // What changed may be another tenant's.
             if self.told.as_ref().is_none_or(|(_, told)| *told != text) {
                 events.push(Event::default().event("policy").data(&text));
             }
             self.told = Some((Arc::clone(&policy), text));
         }
-        let view = StatusView::of(&status, &caller, &policy);
-        events.push(Event::default().event("status").json_data(view).ok()?);
+        let status = view::status(&status, &caller, &policy);
+        events.push(Event::default().event("status").json_data(status).ok()?);
         Some(events)
     }
 }
@@ -274,7 +243,7 @@ pub(crate) async fn metrics(
     State(app): Shared,
     Extension(caller): Asker,
     Extension(policy): Holds,
-) -> Result<Response, ApiError> {
+) -> Result<Response, Rejection> {
     let service = app.ask(|control| Ok(control.service())).await?;
     let status = app.status().await?;
     // Without them, where what holds them does not answer.
@@ -292,16 +261,12 @@ pub(crate) async fn openapi() -> Response {
     (kind, Arc::<str>::from(crate::openapi::document()).to_string()).into_response()
 }
 
-fn no_vif(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, format!("there is no vif {name:?}"))
+fn no_vif(name: &str) -> Rejection {
+    Rejection::new(ErrorCode::NotFound, format!("there is no vif {name:?}"))
 }
 
-fn malformed_query(error: QueryRejection) -> ApiError {
-    ApiError::new(Code::Malformed, format!("query: {error}"))
-}
-
-const fn second() -> u64 {
-    1000
+fn malformed_query(error: QueryRejection) -> Rejection {
+    Rejection::new(ErrorCode::Malformed, format!("query: {error}"))
 }
 
 /// As tcpdump and Wireshark know it.

@@ -20,7 +20,7 @@ use weir_policy::Digest;
 
 use crate::caller::sha256;
 use crate::count::{Slot, Slots};
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 use crate::page;
 use crate::stall::Impatient;
 
@@ -116,14 +116,14 @@ impl Way {
         let token = given.and_then(|given| given.strip_prefix(b"Bearer ")).unwrap_or_default();
         if sha256(token) != self.token {
             let text = "the token is not this page's: `weir page` has printed its address";
-            return ApiError::new(Code::NotAuthenticated, text).into_response();
+            return Rejection::new(ErrorCode::NotAuthenticated, text).into_response();
         }
         let forwarded = tokio::time::timeout(ANSWER_PATIENCE, self.forward(request));
         match forwarded.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(answer) => answer.map(Body::new),
             Err(error) => {
                 let text = format!("{}: no node answers: {error}", self.socket.display());
-                ApiError::new(Code::NotRunning, text).into_response()
+                Rejection::new(ErrorCode::NotRunning, text).into_response()
             }
         }
     }

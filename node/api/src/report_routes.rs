@@ -6,107 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
-use weir_dataplane::status::Amount;
+use weir_api_types::error::ApiError;
+use weir_api_types::query::ReportQuery;
+use weir_api_types::report::{ReportLine, ReportView, ServiceView, WorstView};
+use weir_api_types::status::Amount;
 use weir_report::{Line, Question, Service, Worst};
 
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 use crate::routes::{Asker, Holds, Shared};
-
-/// Which time and whose.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ReportQuery {
-    /// Seconds back from now.
-    #[serde(default = "hour")]
-    #[param(minimum = 1, maximum = 31622400, default = 3600)]
-    since_s: u64,
-    /// Of this slice and its vifs alone.
-    slice: Option<String>,
-    /// Of this vif alone.
-    vif: Option<String>,
-}
-
-/// What slices and vifs had in a time.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ReportView {
-    /// The node's name.
-    pub node: String,
-    /// Begin of the time that was asked for, milliseconds since 1970.
-    pub since_unix_ms: u64,
-    /// Its end.
-    pub until_unix_ms: u64,
-    /// Slices and their vifs, by name; a slice before its vifs.
-    pub lines: Vec<ReportLine>,
-    /// Slices and vifs that are not among the lines: 4096 are, at most.
-    #[serde(default)]
-    pub more: u64,
-    /// Ends of files that a crash had torn when the store was opened, and blocks that are damaged.
-    pub torn: u64,
-    /// Bytes that the store takes on disk, now and ever.
-    pub store_bytes: u64,
-}
-
-/// What one had.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ReportLine {
-    /// The slice.
-    pub slice: String,
-    /// The vif; without one, the slice as a whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vif: Option<String>,
-    /// Begin of the first record, milliseconds since 1970.
-    pub from_unix_ms: u64,
-    /// End of the last one.
-    pub to_unix_ms: u64,
-    /// Time that records tell of: less than between the two where the node did not run.
-    pub recorded_ns: u64,
-    /// Of what it sent.
-    pub send: ServiceView,
-    /// Of what it received.
-    pub receive: ServiceView,
-}
-
-/// One direction. Rates are means over the recorded time.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ServiceView {
-    /// What was guaranteed.
-    pub guaranteed_bps: u64,
-    /// What came in, but for what was refused for what it is.
-    pub offered_bps: u64,
-    /// What was handed on.
-    pub got_bps: u64,
-    /// The same in bytes of layer 2.
-    pub offered_bytes: u64,
-    /// The same in packets.
-    pub offered_packets: u64,
-    /// Of the offered, dropped for a limit of its own or of the receiver's.
-    pub above_limit_bytes: u64,
-    /// Handed on, bytes of layer 2.
-    pub got_bytes: u64,
-    /// Handed on, packets.
-    pub got_packets: u64,
-    /// Time in seconds that were below the guarantee.
-    pub below_ns: u64,
-    /// The second that got the least of what it was owed; absent where nothing was owed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worst: Option<WorstView>,
-}
-
-/// A second, and what it got of what it was owed: the lesser of guarantee and demand.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct WorstView {
-    /// When it ended, milliseconds since 1970.
-    pub at_unix_ms: u64,
-    /// Its length.
-    pub time_ns: u64,
-    /// What it got.
-    pub got_bps: u64,
-    /// What it was owed.
-    pub owed_bps: u64,
-}
 
 /// What tenants were owed, asked for and got, by direction. A tenant reads his own.
 #[utoipa::path(get, path = "/v1/report", tag = "read", params(ReportQuery),
@@ -117,8 +24,8 @@ pub(crate) async fn report(
     Extension(caller): Asker,
     Extension(policy): Holds,
     query: Result<Query<ReportQuery>, QueryRejection>,
-) -> Result<Json<ReportView>, ApiError> {
-    let malformed = |text: String| ApiError::new(Code::Malformed, format!("query: {text}"));
+) -> Result<Json<ReportView>, Rejection> {
+    let malformed = |text: String| Rejection::new(ErrorCode::Malformed, format!("query: {text}"));
     let Query(query) = query.map_err(|error| malformed(error.to_string()))?;
     if !(1..=SINCE_S_MAX).contains(&query.since_s) {
         let since = query.since_s;
@@ -128,7 +35,8 @@ pub(crate) async fn report(
     if let Some(own) = caller.slice() {
         let asked = slice.replace(own.to_owned());
         if let Some(other) = asked.filter(|asked| asked != own) {
-            let refusal = ApiError::new(Code::NotFound, format!("there is no slice {other:?}"));
+            let refusal =
+                Rejection::new(ErrorCode::NotFound, format!("there is no slice {other:?}"));
             app.tell(&caller, &refusal);
             return Err(refusal);
         }
@@ -136,7 +44,7 @@ pub(crate) async fn report(
     // Reading takes a while: whoever asks for many reports does not keep others waiting.
     let Some(_slot) = app.reports.take() else {
         let text = format!("{} reports are being read, which is the most", app.reports.most());
-        return Err(ApiError::new(Code::Busy, text));
+        return Err(Rejection::new(ErrorCode::Busy, text));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let until_unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -200,10 +108,6 @@ fn mean_bps(bytes: u64, time_ns: u64) -> u64 {
     let bits = u128::from(bytes) * 8 * 1_000_000_000;
     let time = u128::from(time_ns.max(1));
     u64::try_from((bits + time / 2) / time).unwrap_or(u64::MAX)
-}
-
-const fn hour() -> u64 {
-    3600
 }
 
 /// As long as anything is kept.

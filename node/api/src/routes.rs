@@ -11,7 +11,7 @@ use weir_policy::Policy;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 use crate::{
     change_routes as change, explain_routes as explain, read_routes as read,
     report_routes as report, xtc_routes as xtc,
@@ -57,15 +57,18 @@ pub(crate) fn router() -> Router<Arc<App>> {
 }
 
 /// The name in a path.
-pub(crate) fn name(path: Name) -> Result<String, ApiError> {
-    let malformed = |error| ApiError::new(Code::Malformed, format!("path: {error}"));
+pub(crate) fn name(path: Name) -> Result<String, Rejection> {
+    let malformed = |error| Rejection::new(ErrorCode::Malformed, format!("path: {error}"));
     path.map(|Path(name)| name).map_err(malformed)
 }
 
-async fn nothing_here() -> ApiError {
-    ApiError::new(Code::NotFound, "path: there is nothing here; /v1/openapi.json says what is")
+async fn nothing_here() -> Rejection {
+    Rejection::new(
+        ErrorCode::NotFound,
+        "path: there is nothing here; /v1/openapi.json says what is",
+    )
 }
 
-async fn not_that() -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, "method: this cannot be asked that")
+async fn not_that() -> Rejection {
+    Rejection::new(ErrorCode::MethodNotAllowed, "method: this cannot be asked that")
 }

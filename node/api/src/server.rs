@@ -31,7 +31,7 @@ use weir_policy::{Policy, Reservation};
 use crate::app::App;
 use crate::caller::Peer;
 use crate::count::{Slot, network};
-use crate::error::{ApiError, Code};
+use crate::error::{ErrorCode, Rejection};
 use crate::limits::Limits;
 use crate::stall::Impatient;
 use crate::tls::{self, Door};
@@ -241,10 +241,11 @@ where
         app.stalled.fetch_add(1, Ordering::Relaxed);
     }
     if ended.is_err_and(|error| error.is_timeout()) {
-        app.count(Code::TooSlow.status());
         let seconds = limits.request_time.as_secs_f64();
         let text = format!("the request's head did not come within {seconds} s");
-        let text = refusal_text(&ApiError::new(Code::TooSlow, text));
+        let rejection = Rejection::new(ErrorCode::TooSlow, text);
+        app.count(rejection.status());
+        let text = refusal_text(&rejection);
         // A peer that does not read either is left alone.
         let _sent = tokio::time::timeout(LAST_WORD, stream.write_all(&text)).await;
     }
@@ -259,9 +260,9 @@ fn has_stalled(error: &hyper::Error) -> bool {
 }
 
 /// A whole answer, for a connection that is not served.
-fn refusal_text(error: &ApiError) -> Vec<u8> {
-    let status = error.code.status();
-    let body = serde_json::to_string(error).unwrap_or_default();
+fn refusal_text(error: &Rejection) -> Vec<u8> {
+    let status = error.status();
+    let body = serde_json::to_string(error.body()).unwrap_or_default();
     format!(
         "HTTP/1.1 {} {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          connection: close\r\n\r\n{body}",

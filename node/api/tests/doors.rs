@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_api::Server;
+use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_dataplane::status::Status;
 use weir_node::Serving;
 use weir_node::changes::{Change, ChangeKind};
 use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
@@ -38,8 +38,8 @@ fn absent<T>() -> Result<T, Refusal> {
 }
 
 impl Control for Node {
-    fn status(&self) -> Result<Status, Refusal> {
-        Ok(Status::default())
+    fn status(&self) -> Result<NodeStatus, Refusal> {
+        Ok(NodeStatus::default())
     }
     fn policy(&self) -> Result<InForce, Refusal> {
         let policy = Arc::clone(&self.policy.read().unwrap());

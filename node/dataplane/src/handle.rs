@@ -15,7 +15,7 @@ use weir_units::{Instant, PacketRate};
 
 use crate::capture::{CaptureRequest, Capturing};
 use crate::refusal::{Refusal, RefusalKind};
-use crate::status::Status;
+use crate::status::NodeStatus;
 use crate::worker::{Command, Refit, Refitted, RouterCount};
 
 /// Sends commands to the worker. Its clones share one queue.
@@ -37,7 +37,7 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// The worker is busy or has ended.
-    pub fn status(&self) -> Result<Status, Refusal> {
+    pub fn status(&self) -> Result<NodeStatus, Refusal> {
         self.ask(Command::Status)
     }
 

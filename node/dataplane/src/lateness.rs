@@ -5,7 +5,7 @@
 //! core and being preempted by the hypervisor all show here and nowhere else.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use weir_api_types::status::LatenessSummary;
 use weir_units::{Instant, Nanos};
 
 /// Histogram of lateness, three significant digits, 1 ns to 100 s (later is counted as 100 s).
@@ -17,27 +17,6 @@ pub struct Lateness {
     second: (Instant, u64),
     /// The latest of the second before.
     recent: u64,
-}
-
-/// Quantiles of lateness in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LatenessSummary {
-    /// Wake-ups measured.
-    pub count: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 99 of 100 were not later.
-    pub p99_ns: u64,
-    /// 999 of 1000 were not later.
-    pub p999_ns: u64,
-    /// The latest.
-    pub max_ns: u64,
-    /// All together.
-    #[serde(default)]
-    pub sum_ns: u64,
-    /// The latest of the last whole second.
-    #[serde(default)]
-    pub recent_max_ns: u64,
 }
 
 impl Lateness {

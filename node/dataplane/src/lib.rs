@@ -25,6 +25,6 @@ pub mod worker;
 const _: () = assert!(weir_sched::PREFETCHES, "a node asks memory ahead");
 
 pub use handle::WorkerHandle;
-pub use lateness::{Lateness, LatenessSummary};
+pub use lateness::Lateness;
 pub use paths::IN_KERNEL;
 pub use refusal::{Refusal, RefusalKind};

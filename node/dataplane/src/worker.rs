@@ -24,7 +24,7 @@ use crate::ports::{Attached, EarlyDrops, Left, Ports};
 use crate::reservation;
 pub use crate::routers::RouterCount;
 use crate::routers::Routers;
-use crate::status::{DirectionStatus, IfaceStatus, Removed, Status, WorkerStatus};
+use crate::status::{self, DirectionStatus, IfaceStatus, NodeStatus, RemovedPackets, WorkerStatus};
 
 /// What the control side asks of the worker, between two turns.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub enum Command {
     /// Free the frames that closed devices held, and count those that were dropped there last.
     Forget(Vec<Remains>, u64),
     /// Counters, queues, lateness.
-    Status(SyncSender<Status>),
+    Status(SyncSender<NodeStatus>),
     /// Copy a vif's frames; the answer is where they come.
     Capture(CaptureRequest, SyncSender<Result<Capturing, String>>),
     /// What the vifs of these routers, by name, were sent and sent on.
@@ -147,7 +147,7 @@ impl Worker {
     ///
     /// # Errors
     /// A table is full, or the ports cannot be waited for; they are closed then, too.
-    pub fn run(mut self, commands: &Receiver<Command>) -> Result<Status, PortError> {
+    pub fn run(mut self, commands: &Receiver<Command>) -> Result<NodeStatus, PortError> {
         let begun = self.begin(clock::now());
         let ended = begun.and_then(|()| self.work(commands));
         if matches!(ended, Ok(End::Left)) {
@@ -408,7 +408,7 @@ impl Worker {
     }
 
     /// Counters, queues and lateness at `now`.
-    pub fn status(&mut self, now: Instant) -> Status {
+    pub fn status(&mut self, now: Instant) -> NodeStatus {
         self.ports.upkeep(now, &mut self.switch, false);
         let Self { ports, switch, lateness, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
@@ -416,13 +416,13 @@ impl Worker {
             let statistics = attached.port.statistics();
             let counted = |direction| {
                 let counters = switch.counters(attached.iface, direction);
-                counters.map_or_else(DirectionStatus::default, Into::into)
+                counters.map_or_else(DirectionStatus::default, status::direction)
             };
             let (mut send, mut receive) = (counted(Direction::Send), counted(Direction::Receive));
             // What a port reads is on the way to a vif, what a vif's device brings is from it.
             let read = if attached.vif.is_some() { &mut send } else { &mut receive };
             for (reason, frames) in early {
-                read.add_dropped(reason, frames);
+                status::add_early_drops(read, reason, frames);
             }
             if let Some(vif) = attached.vif {
                 send.wait_ns = switch.wait(now, vif, Direction::Send).as_nanos();
@@ -447,20 +447,20 @@ impl Worker {
         };
         let all: Vec<IfaceStatus> = ports.attached.iter_mut().zip(early).map(of).collect();
         let (port_list, vif_list) = all.split_at(self.policy.ports.len().min(all.len()));
-        Status {
+        NodeStatus {
             node: self.policy.node.name.clone(),
             now_ns: now.as_nanos(),
             uptime_ns: now.saturating_since(self.started).as_nanos(),
             ports: port_list.to_vec(),
             vifs: vif_list.to_vec(),
-            removed: Removed {
+            removed: Some(RemovedPackets {
                 queued: switch.removed(),
                 unread: ports.unread(),
                 dropped: self.dropped_late,
-            },
+            }),
             slices: Vec::new(),
             report_failed: None,
-            worker: WorkerStatus {
+            worker: Some(WorkerStatus {
                 turns: self.turns,
                 busy_turns: self.busy_turns,
                 busy_ns: self.busy.as_nanos(),
@@ -468,7 +468,7 @@ impl Worker {
                 frames_free: self.pool.free_frames() as u64,
                 frames: u64::from(self.pool.chunks()),
                 lateness: lateness.summary(now),
-            },
+            }),
         }
     }
 }
@@ -577,7 +577,7 @@ mod tests {
         let counters = *switch.counters(up, Direction::Send).unwrap();
         assert_eq!((counters.enqueued.packets, counters.sent.packets), (2, 1));
         assert!(counters.balanced(Tally::default()), "{counters:?}");
-        let status = DirectionStatus::from(&counters);
+        let status = status::direction(&counters);
         assert_eq!(status.dropped_after_by[Reason::RefusedByPort.name()].packets, 1);
     }
 

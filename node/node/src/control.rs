@@ -10,8 +10,8 @@ pub use weir_dataplane::{Refusal, RefusalKind};
 use weir_policy::{Edit, Policy, Problem};
 
 use crate::changes::Change;
+use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_dataplane::status::Status;
 use weir_loops::{Load, LogLine, RouterStatus};
 use weir_report::{Answer, Question, Service, Subject};
 
@@ -22,7 +22,7 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// The node is busy, starting or ending.
-    fn status(&self) -> Result<Status, Refusal>;
+    fn status(&self) -> Result<NodeStatus, Refusal>;
 
     /// The policy in force, its document, and what of it holds beside the file. Never waits for a
     /// change.

@@ -19,9 +19,9 @@ use crate::changes::Change;
 use crate::control::{Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::site::ready_for;
+use weir_api_types::status::NodeStatus;
 use weir_dataplane::opener::{self, Opener};
 use weir_dataplane::ports::{Attached, Ports};
-use weir_dataplane::status::Status;
 use weir_dataplane::worker::{Refit, Worker};
 
 /// A node whose devices are in memory and whose time is an argument.
@@ -131,7 +131,7 @@ impl Rehearsal {
     }
 
     /// Counters, queues, lateness now.
-    pub fn status(&mut self) -> Status {
+    pub fn status(&mut self) -> NodeStatus {
         self.worker.status(self.now)
     }
 

@@ -23,13 +23,14 @@ use crate::present;
 use crate::site::{Followed, Site};
 use crate::supervisor::Supervisor;
 use crate::takeover::Takeover;
+use weir_api_types::status::NodeStatus;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_dataplane::opener::{self, Opener};
 use weir_dataplane::ports::Ports;
 use weir_dataplane::redirect::may_stand_in;
 use weir_dataplane::reservation;
-use weir_dataplane::status::Status;
+use weir_dataplane::status::add_waiting;
 use weir_dataplane::worker::{Command, Worker};
 use weir_loops::{Holding, Load, LogLine, RouterStatus};
 use weir_report::{Answer, Keeper, Question, Service, Store, Subject, Ticking};
@@ -237,7 +238,7 @@ fn start_worker(
 }
 
 /// The worker's thread, and how it ended.
-type WorkerThread = JoinHandle<Result<Status, NodeError>>;
+type WorkerThread = JoinHandle<Result<NodeStatus, NodeError>>;
 
 /// What the control side knows of the running node.
 #[derive(Debug)]
@@ -324,7 +325,7 @@ impl Node {
         Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
     }
 
-    fn end_report(&self, last: &Status) -> Option<String> {
+    fn end_report(&self, last: &NodeStatus) -> Option<String> {
         self.keeper.end(last, &self.policy_now())
     }
 
@@ -515,10 +516,10 @@ impl Notes {
 }
 
 impl Control for Node {
-    fn status(&self) -> Result<Status, Refusal> {
+    fn status(&self) -> Result<NodeStatus, Refusal> {
         let mut status = self.worker()?.status()?;
         let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
-        status.add_waiting(&in_force.policy);
+        add_waiting(&mut status, &in_force.policy);
         self.keeper.judge(&mut status);
         Ok(status)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weir_policy::{Layer, Port};
 use weir_switch::Reason;
 
-use weir_dataplane::status::{Amount, DirectionStatus};
+use weir_api_types::status::{Amount, DirectionStatus};
 
 /// The difference of two counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::record::Subject;
 use super::recorder::{Recorder, Taken};
 use super::service::{Service, Verdicts};
 use super::store::{Answer, Question, Store};
-use weir_dataplane::status::Status;
+use weir_api_types::status::NodeStatus;
 use weir_dataplane::{Refusal, RefusalKind};
 
 /// The records of the running node.
@@ -40,7 +40,7 @@ pub struct Ticking {
 /// The last second that was judged.
 #[derive(Debug, Default)]
 struct Judged {
-    /// Its end, by the clock of [`Status::now_ns`]; `None` before the first.
+    /// Its end, by the clock of [`NodeStatus::now_ns`]; `None` before the first.
     end_ns: Option<u64>,
     verdicts: Verdicts,
 }
@@ -78,7 +78,7 @@ impl Keeper {
     }
 
     /// Takes a status; what is wrong with the disk is said once.
-    pub fn take(&self, status: &Status, policy: &Policy) -> Option<String> {
+    pub fn take(&self, status: &NodeStatus, policy: &Policy) -> Option<String> {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
         let taken = kept.recorder.take(now_unix_ms(), status, policy);
@@ -93,7 +93,7 @@ impl Keeper {
     }
 
     /// Takes the last status and closes the minute.
-    pub fn end(&self, status: &Status, policy: &Policy) -> Option<String> {
+    pub fn end(&self, status: &NodeStatus, policy: &Policy) -> Option<String> {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
         let mut taken = kept.recorder.take(now_unix_ms(), status, policy);
@@ -125,7 +125,7 @@ impl Keeper {
 
     /// Adds to a status what the report says: of the last second, and of its own disk. A disk that
     /// hangs keeps seconds from being judged: what was found before is not told for long.
-    pub fn judge(&self, status: &mut Status) {
+    pub fn judge(&self, status: &mut NodeStatus) {
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let age = judged.end_ns.map(|end| Nanos::new(status.now_ns.saturating_sub(end)));
         if age.is_some_and(|age| age <= VERDICT_LIFE) {
@@ -235,7 +235,7 @@ const SECOND: Nanos = Nanos::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_dataplane::status::Verdict;
+    use weir_api_types::status::Verdict;
     use weir_units::ByteCount;
 
     /// A disk that fails is known as long as it does, and no longer.
@@ -248,7 +248,7 @@ mod tests {
         std::fs::write(&folder, "").unwrap();
         let (sync, bytes) = (Nanos::ZERO, ByteCount::new(1 << 20));
         let bounds = Report { sync, bytes, ..Report::default() };
-        let (keeper, status) = (Keeper::default(), Status::default());
+        let (keeper, status) = (Keeper::default(), NodeStatus::default());
         let policy = Policy::new("edge");
         assert_eq!(keeper.failed(), None);
         let said = keeper.open(&paths, &bounds).unwrap();
@@ -266,7 +266,8 @@ mod tests {
     /// A second that was judged long ago is not told as the last one.
     #[test]
     fn a_report_that_stands_still_is_known() {
-        let at = |seconds: u64| Status { now_ns: seconds * 1_000_000_000, ..Status::default() };
+        let at =
+            |seconds: u64| NodeStatus { now_ns: seconds * 1_000_000_000, ..NodeStatus::default() };
         let keeper = Keeper::default();
         let told = |seconds| {
             let mut status = at(seconds);

@@ -6,7 +6,7 @@ use weir_policy::{Policy, Vif};
 use weir_units::Nanos;
 
 use super::service::{Service, Worst};
-use weir_dataplane::status::Amount;
+use weir_api_types::status::Amount;
 
 /// What one vif or slice had, over a second or a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]

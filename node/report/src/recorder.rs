@@ -12,8 +12,8 @@ use super::record::{Kernel, Record, Subject};
 use super::service::{Second, Service, Verdicts};
 use super::together::{Together, is_reached};
 use crate::interval::{Cause, Flow, charged};
+use weir_api_types::status::{Amount, DirectionStatus, NodeStatus, Verdict};
 use weir_dataplane::IN_KERNEL;
-use weir_dataplane::status::{Amount, DirectionStatus, Status, Verdict};
 
 /// What is known of the seconds so far.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Recorder {
 
     /// Takes a status, a second after the last one or so, and says what the time between was. The
     /// first tells of all since the worker began.
-    pub fn take(&mut self, at_unix_ms: u64, status: &Status, policy: &Policy) -> Taken {
+    pub fn take(&mut self, at_unix_ms: u64, status: &NodeStatus, policy: &Policy) -> Taken {
         let last = self.last.take().unwrap_or_else(|| self.beginning(status, policy));
         let time = Nanos::new(status.now_ns.saturating_sub(last.now_ns));
         let begin = at_unix_ms.saturating_sub(time.as_nanos() / 1_000_000);
@@ -132,7 +132,7 @@ impl Recorder {
 
     /// What the worker began with: nothing, but for what the program in the kernel had counted for
     /// earlier processes. What it has counted since the last record is this time's.
-    fn beginning(&self, status: &Status, policy: &Policy) -> Last {
+    fn beginning(&self, status: &NodeStatus, policy: &Policy) -> Last {
         let now_ns = status.now_ns.saturating_sub(status.uptime_ns);
         let of = |vif: &Vif| {
             let now = status.vif(&vif.name)?;

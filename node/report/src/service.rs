@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_dataplane::status::{Amount, SliceStatus, Status, Verdict};
+use weir_api_types::status::{Amount, NodeStatus, SliceStatus, Verdict};
 use weir_units::{BitRate, Nanos};
 
 /// What somebody had in one direction.
@@ -57,7 +57,7 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// Writes into a status what the last second of each vif and slice came to.
-    pub fn add_to(&self, status: &mut Status) {
+    pub fn add_to(&self, status: &mut NodeStatus) {
         for vif in &mut status.vifs {
             let both = self.vifs.get(&vif.name).filter(|_| !vif.waiting);
             (vif.send.verdict, vif.receive.verdict) =

@@ -214,8 +214,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use serde_json::json;
-    use weir_dataplane::status::Verdict;
-    use weir_dataplane::status::{Amount, IfaceStatus, Status};
+    use weir_api_types::status::Verdict;
+    use weir_api_types::status::{Amount, IfaceStatus, NodeStatus, WorkerStatus};
 
     use super::super::model::Sample;
     use super::*;
@@ -278,21 +278,21 @@ mod tests {
             iface.send.received = iface.send.sent;
             iface
         };
-        let mut status = Status { node: "edge".into(), ..Status::default() };
+        let mut status = NodeStatus { node: "edge".into(), ..NodeStatus::default() };
         (status.now_ns, status.uptime_ns) = (5_000_000_000, 1_000_000_000);
-        status.worker.turns = 1000;
+        status.worker = Some(WorkerStatus { turns: 1000, ..WorkerStatus::default() });
         status.ports.push(iface("up0", 0));
         status.vifs.extend(["gold.0", "gold.1", "lead.0"].map(|name| iface(name, 0)));
         let mut later = status.clone();
         (later.now_ns, later.uptime_ns) = (6_000_000_000, 2_000_000_000);
-        (later.worker.turns, later.worker.busy_turns) = (26_000, 5_000);
-        (later.worker.frames, later.worker.frames_free) = (16_384, 16_000);
-        (later.worker.lateness.p99_ns, later.worker.lateness.max_ns) = (71_000, 2_300_000);
+        let worker = later.worker.get_or_insert_default();
+        (worker.turns, worker.busy_turns, worker.busy_ns) = (26_000, 5_000, 370_000_000);
+        (worker.frames, worker.frames_free) = (16_384, 16_000);
+        (worker.lateness.p99_ns, worker.lateness.max_ns) = (71_000, 2_300_000);
         later.ports[0] = iface("up0", 96);
         later.vifs = vec![iface("gold.0", 25), iface("gold.1", 10), iface("lead.0", 61)];
         later.vifs[0].send.backlog = Amount { packets: 128, bytes: 128_000 };
         later.vifs[0].send.wait_ns = 41_000_000;
-        later.worker.busy_ns = 370_000_000;
         let full = Amount { packets: 5200, bytes: 5_200_000 };
         later.vifs[2].send.dropped.insert("queue_bytes".into(), full);
         let storm = Amount { packets: 12, bytes: 720 };
@@ -371,11 +371,11 @@ mod tests {
     fn a_rate_is_held_against_its_guarantee_as_the_port_counts() {
         let mut model = Model::default();
         let mut status =
-            Status { node: "edge".into(), now_ns: 1, uptime_ns: 1, ..Status::default() };
+            NodeStatus { node: "edge".into(), now_ns: 1, uptime_ns: 1, ..NodeStatus::default() };
         status.vifs.push(IfaceStatus { name: "gold.0".into(), ..IfaceStatus::default() });
         let mut granted = granted();
         granted["vifs"][0]["overhead_bytes"] = json!(24);
-        let sample = |status: &Status| Sample {
+        let sample = |status: &NodeStatus| Sample {
             status: status.clone(),
             granted: serde_json::from_value(granted.clone()).unwrap(),
         };
@@ -409,7 +409,7 @@ mod tests {
     fn a_restart_is_no_rate() {
         let mut model = model();
         assert!(model.is_measured());
-        let mut status = Status { node: "edge".into(), ..Status::default() };
+        let mut status = NodeStatus { node: "edge".into(), ..NodeStatus::default() };
         (status.now_ns, status.uptime_ns) = (7_000_000_000, 100_000_000);
         model.take(Sample { status, granted: serde_json::from_value(granted()).unwrap() });
         assert!(!model.is_measured());

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use weir_api::client::{Client, Event};
+use weir_client::{Client, ServerEvent};
 
 use super::model::{Granted, Sample};
 
@@ -76,7 +76,7 @@ fn listen(client: &Client, interval: Duration, tell: &SyncSender<News>) -> Resul
     }
 }
 
-fn read<T: DeserializeOwned>(event: &Event) -> Result<T, Ended> {
+fn read<T: DeserializeOwned>(event: &ServerEvent) -> Result<T, Ended> {
     let wrong = |error| Ended::Lost(format!("a {} that is none: {error}", event.name));
     serde_json::from_str(&event.data).map_err(wrong)
 }

@@ -5,14 +5,14 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_dataplane::status::Verdict;
-use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, Status, WorkerStatus};
+use weir_api_types::status::Verdict;
+use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus, WorkerStatus};
 use weir_report::interval::{Cause, Flow};
 
 /// A status, and what was granted then.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    pub(super) status: Status,
+    pub(super) status: NodeStatus,
     pub(super) granted: Granted,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Model {
     pub(super) worker: Option<Worker>,
     pub(super) rows: Vec<Row>,
     #[serde(skip)]
-    before: Option<Status>,
+    before: Option<NodeStatus>,
 }
 
 /// The worker, since the status before.
@@ -168,8 +168,8 @@ impl Model {
         self.node.clone_from(&status.node);
         (self.uptime_s, self.measured_s) = (self::seconds(status.uptime_ns), seconds);
         let old = before.unwrap_or_default();
-        self.worker = (status.worker.turns > 0)
-            .then(|| Worker::between(&old.worker, &status.worker, seconds));
+        let worker_before = old.worker.unwrap_or_default();
+        self.worker = status.worker.map(|now| Worker::between(&worker_before, &now, seconds));
         self.rows = rows(&old, &status, &granted, seconds);
         self.before = Some(status);
     }
@@ -354,7 +354,7 @@ impl Way {
     }
 }
 
-fn rows(old: &Status, new: &Status, granted: &Granted, seconds: f64) -> Vec<Row> {
+fn rows(old: &NodeStatus, new: &NodeStatus, granted: &Granted, seconds: f64) -> Vec<Row> {
     let mut rows = Vec::new();
     let nothing = IfaceStatus::default();
     let side = |before: Option<&IfaceStatus>, now: &IfaceStatus, shares: [Share; 2], more: i32| {

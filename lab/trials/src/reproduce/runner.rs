@@ -158,7 +158,7 @@ impl Counts {
         if let Some(status) = &outcome.status {
             // The node's own counts go on from one repetition to the next.
             self.scheduled = status.vifs.iter().map(|vif| vif.send.sent.packets).sum();
-            self.latest_ns = status.worker.lateness.max_ns;
+            self.latest_ns = status.worker.unwrap_or_default().lateness.max_ns;
             self.dropped = status.ports.iter().map(|port| port.lost_after_transmit).sum();
         }
         for stream in outcome.received.iter().flat_map(|sink| &sink.streams) {

@@ -7,7 +7,7 @@
 //! the flow; what is seen at a hop is what happened up to there. A second probe enters by an
 //! interface of its own, as in the other trials. Loss of the flow is counted, not sampled.
 
-use weir_api::xtc::DecisionView;
+use weir_api_types::xtc::DecisionView;
 use weir_control::Sample;
 use weir_result::Series;
 use weir_units::{Nanos, PacketRate};

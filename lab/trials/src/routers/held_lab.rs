@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::process::Child;
 
-use weir_api::client::{Client, Method};
-use weir_api::xtc::{DecisionView, RouterView, XtcChange};
+use weir_api_types::xtc::{DecisionView, RouterView, XtcChange};
+use weir_client::{Client, Method};
 use weir_control::Sample;
 use weir_control::manage::Reading;
 use weir_platform::StateDir;

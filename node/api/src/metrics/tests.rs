@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_control::police::Grade;
-use weir_dataplane::status::{Amount, DirectionStatus, IfaceStatus, Status};
 use weir_loops::{Load, Policed, Policing, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
 use weir_report::{Service, Subject};
@@ -38,12 +38,12 @@ fn page() -> String {
         receive: side.clone(),
         ..IfaceStatus::default()
     };
-    let status = Status {
+    let status = NodeStatus {
         ports: vec![iface("up0")],
         vifs: vec![iface("gold.0")],
         uptime_ns: 1_500_000_000,
         report_failed: Some("no service report is kept".into()),
-        ..Status::default()
+        ..NodeStatus::default()
     };
     let of = |vif: Option<&str>| Subject { slice: "gold".into(), vif: vif.map(str::to_owned) };
     let both = [Service { got: one, ..Service::default() }, Service::default()];

@@ -10,7 +10,7 @@ use weir_switch::Reason;
 
 use super::{Limiter, Scene};
 use crate::interval::{Cause, Flow};
-use weir_dataplane::status::{IfaceStatus, Status};
+use weir_api_types::status::{IfaceStatus, NodeStatus};
 
 impl Scene<'_> {
     /// What it was, and why it is thought to be.
@@ -224,12 +224,14 @@ impl Scene<'_> {
         let flow = self.flow(id, direction);
         let reason = most(flow.dropped.get(&Cause::Room));
         if matches!(reason, Some(Reason::PoolShare | Reason::PoolExhausted)) {
-            let free = self.after.worker.frames_free;
+            let free = self.after.worker.as_ref().map_or(0, |worker| worker.frames_free);
             return (Limiter::Pool, format!("{free} frames of the pool are free"));
         }
-        let turns = |status: &Status| (status.worker.turns, status.worker.busy_turns);
+        let turns = |status: &NodeStatus| {
+            status.worker.as_ref().map_or((0, 0), |worker| (worker.turns, worker.busy_turns))
+        };
         let ((all, busy), (all_before, busy_before)) = (turns(self.after), turns(self.before));
-        let late = self.after.worker.lateness.recent_max_ns;
+        let late = self.after.worker.as_ref().map_or(0, |worker| worker.lateness.recent_max_ns);
         let made_up = self.policy[self.policy[id].port].catch_up;
         if late > made_up.as_nanos() {
             let (late, most) = (late / 1_000_000, made_up.as_nanos() / 1_000_000);
@@ -247,7 +249,7 @@ impl Scene<'_> {
             Direction::Send => &self.policy[self.policy[id].port].name,
             Direction::Receive => &self.policy[id].name,
         };
-        let lost = |status: &Status| {
+        let lost = |status: &NodeStatus| {
             let iface = status.ports.iter().chain(&status.vifs).find(|one| one.name == *name);
             iface.map_or(0, |one: &IfaceStatus| one.lost_after_transmit)
         };
@@ -277,7 +279,7 @@ impl Threshold {
 
 /// The reason with most packets.
 fn most(
-    by: Option<&std::collections::BTreeMap<Reason, weir_dataplane::status::Amount>>,
+    by: Option<&std::collections::BTreeMap<Reason, weir_api_types::status::Amount>>,
 ) -> Option<Reason> {
     by?.iter().max_by_key(|(_, amount)| amount.packets).map(|(reason, _)| *reason)
 }

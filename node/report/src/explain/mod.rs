@@ -12,7 +12,7 @@ use weir_switch::Reason;
 use weir_units::Nanos;
 
 use crate::interval::{Cause, Flow, charged};
-use weir_dataplane::status::{Amount, Status};
+use weir_api_types::status::{Amount, NodeStatus};
 
 /// Why a vif gets what it gets, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,8 +141,8 @@ impl Limiter {
 /// What is looked at.
 pub(crate) struct Scene<'s> {
     pub(crate) policy: &'s Policy,
-    pub(crate) before: &'s Status,
-    pub(crate) after: &'s Status,
+    pub(crate) before: &'s NodeStatus,
+    pub(crate) after: &'s NodeStatus,
     pub(crate) time: Nanos,
     /// Of each vif in the policy's order: send, receive.
     pub(crate) flows: Vec<[Flow; 2]>,
@@ -151,8 +151,8 @@ pub(crate) struct Scene<'s> {
 /// Explains every vif of `vifs`; those that are in one of the statuses only are left out.
 #[must_use]
 pub fn explain(
-    before: &Status,
-    after: &Status,
+    before: &NodeStatus,
+    after: &NodeStatus,
     policy: &Policy,
     vifs: impl Fn(&Vif) -> bool,
 ) -> Vec<Explanation> {
@@ -235,7 +235,7 @@ impl Scene<'_> {
     pub(crate) fn port_bps(&self, id: PortId, direction: Direction) -> u64 {
         let port = &self.policy[id];
         if direction == Direction::Send {
-            let sent = |status: &Status| status.port(&port.name).map(|port| port.send.clone());
+            let sent = |status: &NodeStatus| status.port(&port.name).map(|port| port.send.clone());
             let both = sent(self.before).zip(sent(self.after));
             let got = both.map(|(before, after)| Flow::between(&before, &after).got);
             return self.bps(charged(port, got.unwrap_or_default(), false));

@@ -9,7 +9,7 @@ use weir_switch::Reason::{
 use weir_units::{BitRate, PacketRate};
 
 use super::*;
-use weir_dataplane::status::{DirectionStatus, IfaceStatus};
+use weir_api_types::status::{DirectionStatus, IfaceStatus};
 
 /// Of one vif and direction: came, left, dropped for these reasons.
 #[derive(Clone, Default)]
@@ -61,7 +61,7 @@ fn status(told: &Told) -> DirectionStatus {
 }
 
 /// What `a` is limited by, when this is what the three sent.
-fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut Status)) -> Side {
+fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut NodeStatus)) -> Side {
     side(policy, Direction::Send, sent, adapt)
 }
 
@@ -70,10 +70,10 @@ fn side(
     policy: &Policy,
     direction: Direction,
     moved: [Told; 3],
-    adapt: impl Fn(&mut Status),
+    adapt: impl Fn(&mut NodeStatus),
 ) -> Side {
-    let mut before = Status::default();
-    let mut after = Status { now_ns: 1_000_000_000, ..Status::default() };
+    let mut before = NodeStatus::default();
+    let mut after = NodeStatus { now_ns: 1_000_000_000, ..NodeStatus::default() };
     let iface = |name: &str, status: DirectionStatus| {
         let mut iface = IfaceStatus { name: name.to_owned(), ..IfaceStatus::default() };
         match direction {
@@ -248,13 +248,16 @@ fn what_no_limit_explains_is_the_machine_s() {
         let dropped = [(Reason::NoCredit, 3_000)];
         [told(8_000, 5_000, &dropped), Told::default(), Told::default()]
     };
-    let busy = |after: &mut Status| {
-        (after.worker.turns, after.worker.busy_turns) = (1_000, 990);
+    let busy = |after: &mut NodeStatus| {
+        let worker = after.worker.get_or_insert_default();
+        (worker.turns, worker.busy_turns) = (1_000, 990);
     };
     assert_eq!(scene(&policy(), drops(), busy).limiter, Limiter::Worker);
-    let late = |after: &mut Status| after.worker.lateness.recent_max_ns = 30_000_000;
+    let late = |after: &mut NodeStatus| {
+        after.worker.get_or_insert_default().lateness.recent_max_ns = 30_000_000;
+    };
     assert_eq!(scene(&policy(), drops(), late).limiter, Limiter::Worker);
-    let lost = |after: &mut Status| after.ports[0].lost_after_transmit = 3;
+    let lost = |after: &mut NodeStatus| after.ports[0].lost_after_transmit = 3;
     let side = scene(&policy(), drops(), lost);
     assert_eq!(side.limiter, Limiter::Device);
     assert_eq!(side.remedies[0].what, "ethtool -G up0 rx 4096 tx 4096");
@@ -267,7 +270,7 @@ fn what_no_limit_explains_is_the_machine_s() {
 /// held by what it receives.
 #[test]
 fn the_rate_at_which_a_router_is_held_is_named() {
-    let held = |after: &mut Status| after.vifs[0].receive.held_pps = Some(3_000);
+    let held = |after: &mut NodeStatus| after.vifs[0].receive.held_pps = Some(3_000);
     let scene = |policy: &Policy, moved| side(policy, Direction::Receive, moved, held);
     let waits = Told { queued: 200, ..told(3_000, 3_000, &[]) };
     for a in [
@@ -344,7 +347,7 @@ fn a_short_queue_on_a_full_port_is_held_by_the_port() {
     let dropped = [(NoCredit, 9_000)];
     let sent = || [a.clone(), Told::default(), told(14_000, 4_990, &dropped)];
     assert_eq!(scene(&policy(), sent(), |_| {}).limiter, Limiter::Port);
-    let marks = |after: &mut Status| after.vifs[0].send.marked = 100;
+    let marks = |after: &mut NodeStatus| after.vifs[0].send.marked = 100;
     let quiet = || [told(5_000, 5_000, &[]), Told::default(), told(14_000, 4_990, &dropped)];
     assert_eq!(scene(&policy(), quiet(), |_| {}).limiter, Limiter::Demand);
     assert_eq!(scene(&policy(), quiet(), marks).limiter, Limiter::Port);
@@ -363,7 +366,7 @@ fn a_rate_that_pauses_kept_from_being_reached_is_named_all_the_same() {
 
 #[test]
 fn who_waits_for_its_device_is_told_so() {
-    let away = |after: &mut Status| after.vifs[0].waiting = true;
+    let away = |after: &mut NodeStatus| after.vifs[0].waiting = true;
     let side = scene(&policy(), [quiet(), quiet(), quiet()], away);
     assert_eq!(
         (side.limiter, side.because.as_str()),

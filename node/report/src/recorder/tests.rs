@@ -5,7 +5,7 @@ use weir_policy::{Port, PortId, Slice};
 use weir_units::{BitRate, PacketRate};
 
 use super::*;
-use weir_dataplane::status::IfaceStatus;
+use weir_api_types::status::IfaceStatus;
 
 /// Vif a is owed 8 Mb/s, a million bytes a second; vif b nothing. The slice is owed 16 Mb/s.
 fn policy() -> Policy {
@@ -26,7 +26,7 @@ fn amount(bytes: u64) -> Amount {
 }
 
 /// After so many seconds, with what each vif has offered and got of it; the rest was dropped.
-fn status(seconds: u64, vifs: [(u64, u64); 2]) -> Status {
+fn status(seconds: u64, vifs: [(u64, u64); 2]) -> NodeStatus {
     let vif = |name: &str, (offered, got): (u64, u64)| {
         let mut vif = IfaceStatus { name: name.into(), ..IfaceStatus::default() };
         vif.send.received = amount(offered);
@@ -34,11 +34,11 @@ fn status(seconds: u64, vifs: [(u64, u64); 2]) -> Status {
         vif.send.dropped.insert("queue_packets".into(), amount(offered - got));
         vif
     };
-    Status {
+    NodeStatus {
         now_ns: (100 + seconds) * 1_000_000_000,
         uptime_ns: seconds * 1_000_000_000,
         vifs: vec![vif("a", vifs[0]), vif("b", vifs[1])],
-        ..Status::default()
+        ..NodeStatus::default()
     }
 }
 

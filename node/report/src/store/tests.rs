@@ -6,7 +6,7 @@ use std::fs;
 use weir_units::ByteCount;
 
 use super::*;
-use weir_dataplane::status::Amount;
+use weir_api_types::status::Amount;
 
 struct Folder(PathBuf);
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_api::Client;
-use weir_dataplane::status::Status;
+use weir_api_types::status::NodeStatus;
+use weir_client::Client;
 use weir_node::control;
 
 use super::Row;
@@ -115,7 +115,7 @@ fn confirmations(
 fn forwards(node: &mut Running, ground: &Ground) -> bool {
     let socket = control::socket_path(&ground.program.state(), &ground.star.name);
     let client = Client::new(&socket);
-    node.shows(LIMIT, |_| client.get::<Status>("/v1/status").is_ok())
+    node.shows(LIMIT, |_| client.get::<NodeStatus>("/v1/status").is_ok())
 }
 
 /// Whether it is waited until the node forwards, and then how many milliseconds. In pairs: the

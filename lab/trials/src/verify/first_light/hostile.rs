@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_dataplane::status::{DirectionStatus, IfaceStatus, Status};
+use weir_api_types::status::{DirectionStatus, IfaceStatus, NodeStatus};
 use weir_platform::StateDir;
 use weir_platform::run::{Command, Host, Platform};
 use weir_policy::{Policy, PortId, Slice, Vif};
@@ -92,8 +92,9 @@ fn tell(
     star: &Star,
     node: &NodeProcess,
 ) -> Result<(), TrialError> {
-    let tenant = |status: &Status| status.vif("t1").map(|vif: &IfaceStatus| vif.send.clone());
-    let wire = |status: &Status| status.port("up0").map(|port: &IfaceStatus| port.receive.clone());
+    let tenant = |status: &NodeStatus| status.vif("t1").map(|vif: &IfaceStatus| vif.send.clone());
+    let wire =
+        |status: &NodeStatus| status.port("up0").map(|port: &IfaceStatus| port.receive.clone());
     for kind in frames::from_tenant(1) {
         count_kind(trial, row, node, &star.namespace("t1"), &kind, tenant)?;
     }
@@ -111,7 +112,7 @@ fn count_kind(
     node: &NodeProcess,
     namespace: &str,
     kind: &Kind,
-    of: impl Fn(&Status) -> Option<DirectionStatus>,
+    of: impl Fn(&NodeStatus) -> Option<DirectionStatus>,
 ) -> Result<(), TrialError> {
     let read = || Ok::<_, TrialError>(of(&node.status()?).unwrap_or_default());
     let dropped = |status: &DirectionStatus| {

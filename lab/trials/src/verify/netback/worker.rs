@@ -40,7 +40,7 @@ impl Worker {
         let uplink = status.port(UPLINK).or_else(|| status.ports.first());
         Ok(Self {
             ticks: ticks(node.pid())?,
-            turns: status.worker.busy_turns,
+            turns: status.worker.unwrap_or_default().busy_turns,
             sent: uplink.map_or(0, |port| port.send.sent.packets),
             zero_copy: uplink.is_some_and(|port| port.driver.ends_with("zero-copy")),
         })

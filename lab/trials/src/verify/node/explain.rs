@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use weir_api::explain::{ExplainSide, ExplainView};
+use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_policy::Direction;
 use weir_report::explain::Limiter;
 use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series};

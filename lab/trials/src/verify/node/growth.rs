@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use weir_dataplane::status::Status;
+use weir_api_types::status::NodeStatus;
 use weir_result::{Bound, Claim, Rule, Series};
 
 use super::Row;
@@ -123,7 +123,7 @@ impl Watch {
 }
 
 /// Everything in a status that only ever grows.
-pub(super) fn counters_of(status: &Status) -> Counters {
+pub(super) fn counters_of(status: &NodeStatus) -> Counters {
     let mut counters = Counters::new();
     if let Ok(value) = serde_json::to_value(status) {
         add("", &value, &mut counters);
@@ -229,16 +229,16 @@ mod tests {
 
     #[test]
     fn a_counter_that_runs_backwards_or_goes_is_seen() {
-        let mut status = Status::default();
-        status.vifs.push(weir_dataplane::status::IfaceStatus::default());
+        let mut status = NodeStatus::default();
+        status.vifs.push(weir_api_types::status::IfaceStatus::default());
         status.vifs[0].send.sent.packets = 7;
         status.vifs[0].send.backlog.packets = 3;
-        status.worker.frames_free = 5;
+        status.worker.get_or_insert_default().frames_free = 5;
         let before = counters_of(&status);
         assert_eq!(before["/vifs/0/send/sent/packets"], 7);
         // What waits and what is free may become less.
         status.vifs[0].send.backlog.packets = 2;
-        status.worker.frames_free = 4;
+        status.worker.get_or_insert_default().frames_free = 4;
         assert_eq!(moved(&before, &counters_of(&status)), (0, 0));
         status.vifs[0].send.sent.packets = 8;
         assert_eq!(moved(&before, &counters_of(&status)), (0, 1));

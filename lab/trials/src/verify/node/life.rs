@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weir_api::client::Method;
+use weir_client::Method;
 use weir_platform::run::Command;
 use weir_policy::{Kind, Policy};
 use weir_result::{Bound, Claim, Rule, Series};

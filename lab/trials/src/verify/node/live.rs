@@ -43,7 +43,10 @@ pub(super) fn show(trial: &mut Trial<'_>, row: &Row) -> Result<(), TrialError> {
     for flow in FLOWS {
         judge_flow(trial, row, &outcome, flow, (&before, &after))?;
     }
-    let turn = outcome.status.as_ref().map_or(0, |status| status.worker.longest_turn_ns);
+    let turn = outcome
+        .status
+        .as_ref()
+        .map_or(0, |status| status.worker.unwrap_or_default().longest_turn_ns);
     trial.keep(
         &row.id("worker/longest-turn"),
         Series::unordered("ms", vec![crate::float(turn) / 1e6]),

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use weir_api::client::{Client, Method};
+use weir_client::{Client, Method};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use weir_dataplane::status::{DirectionStatus, IfaceStatus, Status};
+use weir_api_types::status::{DirectionStatus, IfaceStatus, NodeStatus};
 use weir_platform::run::Command;
 use weir_result::{Bound, Claim, Rule, Series};
 
@@ -66,7 +66,7 @@ pub(super) fn judge(
     (row, name): (&Row, &str),
     way: Way,
     Fate { sent, arrived }: Fate,
-    status: Option<&Status>,
+    status: Option<&NodeStatus>,
     (before, after): (&Devices, &Devices),
 ) -> Result<(), TrialError> {
     let mut named: BTreeMap<String, u64> = BTreeMap::new();

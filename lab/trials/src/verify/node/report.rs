@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use weir_api::report::{ReportLine, ReportView};
+use weir_api_types::report::{ReportLine, ReportView};
 use weir_policy::{Kind, Policy};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_traffic::{Rate, XdpStream};

@@ -3,7 +3,7 @@
 //! refused; it is logged, and whoever guesses is slowed down. Nothing has changed after all of it.
 
 use serde_json::Value;
-use weir_api::client::{Client, Connection, Method};
+use weir_client::{Client, Connection, Method};
 use weir_policy::{Role, Token};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
@@ -172,7 +172,7 @@ fn count(
     trial.judge(Claim::new(name, what, Rule::Sum, bound).of(&[name])).map(drop)
 }
 
-fn failed(error: weir_api::ClientError) -> TrialError {
+fn failed(error: weir_client::ClientError) -> TrialError {
     TrialError::Node(error.to_string())
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_api::client::{Client, Method};
+use weir_client::{Client, Method};
 use weir_node::overlay::Overlay;
 use weir_platform::StateDir;
 use weir_policy::Policy;

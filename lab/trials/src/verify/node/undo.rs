@@ -2,8 +2,8 @@
 //! Many changes of many keys, and all of them taken back: the document is then the same, byte for
 //! byte, and nothing holds beside the file.
 
-use weir_api::change::{ChangeView, EditView};
-use weir_api::client::{Client, Method};
+use weir_api_types::change::{ChangeView, EditView};
+use weir_client::{Client, Method};
 use weir_result::{Bound, Claim, Rule, Series};
 use weir_units::BitRate;
 
@@ -49,7 +49,7 @@ struct Made {
 fn there_and_back(rig: &Rig, names: &[&str]) -> Result<Made, TrialError> {
     let node = rig.node().ok_or_else(|| TrialError::Node("no node in the middle".into()))?;
     let client = Client::new(node.socket());
-    let failed = |error: weir_api::ClientError| TrialError::Node(error.to_string());
+    let failed = |error: weir_client::ClientError| TrialError::Node(error.to_string());
     let before = client.text("/v1/document").map_err(failed)?;
     let (mut changes, mut undone) = (0, 0);
     for (number, name) in (1_u32..=60).zip(names.iter().cycle()) {

@@ -76,7 +76,7 @@ const POINT: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {
-    use weir_api::xtc::DecisionView;
+    use weir_api_types::xtc::DecisionView;
     use weir_result::{Origin, ResultFile};
 
     use super::*;

@@ -18,7 +18,7 @@
 //! is taken in turns of a second or two, without and with. Weir's controllers meet one that comes
 //! once and stays.
 
-use weir_api::xtc::DecisionView;
+use weir_api_types::xtc::DecisionView;
 use weir_control::{FixedCap, FixedMap, Reason};
 use weir_platform::process::Identity;
 use weir_policy::ControllerKind;

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Asks a node, on its Unix socket or over TCP with TLS; waits for the answer. For programs that
-//! have no runtime of their own: the command line, trials.
+//! The client of a node's interface, for programs without an async runtime of their own.
+//!
+//! [`Client`] opens a connection for each request, on the node's Unix socket or over TCP with TLS,
+//! and blocks until the answer is there. [`Connection`] stays open, for programs that ask often.
+//! [`EventStream`] and [`CaptureStream`] are answers without an end. Every wait has a bound.
+//!
+//! The types of requests and answers are in `weir-api-types`; a refusal comes back as its
+//! [`ApiError`].
 
-mod door;
+mod endpoint;
 mod stream;
 
 use std::fmt;
@@ -19,16 +25,17 @@ use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::{Builder, Runtime};
+use weir_api_types::error::ApiError;
+use weir_api_types::query::CAPTURE_NOTE;
 
-use self::door::{Door, Remote};
-use self::stream::Body;
-pub use self::stream::{CaptureStream, Event, EventStream};
-use crate::error::ApiError;
+use self::endpoint::{Endpoint, Remote};
+use self::stream::AnswerBody;
+pub use self::stream::{CaptureStream, EventStream, ServerEvent};
 
-/// A node's door. Each request is a connection of its own.
+/// A node's endpoint. Each request is a connection of its own.
 #[derive(Clone)]
 pub struct Client {
-    door: Door,
+    endpoint: Endpoint,
     token: Option<String>,
 }
 
@@ -37,11 +44,11 @@ pub struct Client {
 pub struct Connection {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
-    head: Head,
+    head: RequestHead,
 }
 
 /// What every request says.
-struct Head {
+struct RequestHead {
     authority: String,
     token: Option<String>,
 }
@@ -50,10 +57,10 @@ struct Head {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No node answers there, or not as one.
-    #[error("{door}: {error}")]
+    #[error("{endpoint}: {error}")]
     Io {
         /// Where.
-        door: String,
+        endpoint: String,
         /// Why.
         error: io::Error,
     },
@@ -66,7 +73,7 @@ impl Client {
     /// The node that listens on this Unix socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
-        Self { door: Door::Unix(socket.to_owned()), token: None }
+        Self { endpoint: Endpoint::Unix(socket.to_owned()), token: None }
     }
 
     /// The node at `https://HOST:PORT` (the port is 443 where none is named), whose certificate one
@@ -76,7 +83,7 @@ impl Client {
     /// # Errors
     /// The address is of another form; there are no authorities in the file.
     pub fn remote(url: &str, ca: Option<&Path>) -> io::Result<Self> {
-        Ok(Self { door: Door::Remote(Remote::new(url, ca)?), token: None })
+        Ok(Self { endpoint: Endpoint::Remote(Remote::new(url, ca)?), token: None })
     }
 
     /// The same, with a token.
@@ -124,7 +131,7 @@ impl Client {
     /// [`ClientError`].
     pub fn capture(&self, path: &str) -> Result<CaptureStream, ClientError> {
         let (headers, body) = self.stream(path)?;
-        let note = headers.get(NOTE).and_then(|note| note.to_str().ok());
+        let note = headers.get(CAPTURE_NOTE).and_then(|note| note.to_str().ok());
         Ok(CaptureStream { note: note.map(ToOwned::to_owned), body })
     }
 
@@ -142,12 +149,15 @@ impl Client {
     /// [`ClientError`].
     pub fn connect(&self) -> Result<Connection, ClientError> {
         let runtime = self.runtime()?;
-        let sender = runtime.block_on(self.door.open()).map_err(|error| self.io(error))?;
-        let head = Head { authority: self.door.authority().to_owned(), token: self.token.clone() };
+        let sender = runtime.block_on(self.endpoint.open()).map_err(|error| self.io(error))?;
+        let head = RequestHead {
+            authority: self.endpoint.authority().to_owned(),
+            token: self.token.clone(),
+        };
         Ok(Connection { runtime, sender, head })
     }
 
-    fn stream(&self, path: &str) -> Result<(HeaderMap, Body), ClientError> {
+    fn stream(&self, path: &str) -> Result<(HeaderMap, AnswerBody), ClientError> {
         let runtime = self.runtime()?;
         let patient = async {
             let answer = self.send(Method::GET, path, Bytes::new());
@@ -160,7 +170,7 @@ impl Client {
             return Err(self.refused(&body));
         }
         let (head, body) = answer.into_parts();
-        Ok((head.headers, Body { runtime, body }))
+        Ok((head.headers, AnswerBody { runtime, body }))
     }
 
     fn exchange(
@@ -190,9 +200,12 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> io::Result<Response<Incoming>> {
-        let head = Head { authority: self.door.authority().to_owned(), token: self.token.clone() };
+        let head = RequestHead {
+            authority: self.endpoint.authority().to_owned(),
+            token: self.token.clone(),
+        };
         let request = head.request(method, path, body)?;
-        self.door.open().await?.send_request(request).await.map_err(broken)
+        self.endpoint.open().await?.send_request(request).await.map_err(broken)
     }
 
     fn runtime(&self) -> Result<Runtime, ClientError> {
@@ -207,7 +220,7 @@ impl Client {
     }
 
     fn io(&self, error: io::Error) -> ClientError {
-        ClientError::Io { door: self.door.to_string(), error }
+        ClientError::Io { endpoint: self.endpoint.to_string(), error }
     }
 }
 
@@ -229,7 +242,7 @@ impl Connection {
     }
 }
 
-impl Head {
+impl RequestHead {
     fn request(&self, method: Method, path: &str, body: Bytes) -> io::Result<Request<Full<Bytes>>> {
         let Self { authority, token } = self;
         let mut request = Request::builder().method(method).uri(path).header(HOST, authority);
@@ -251,14 +264,14 @@ impl Head {
 /// A token is in no log.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("door", &self.door).finish_non_exhaustive()
+        f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
 /// As that of [`Client`].
-impl fmt::Debug for Head {
+impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Head").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("RequestHead").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
@@ -280,9 +293,6 @@ fn too_late() -> io::Error {
 fn broken(error: hyper::Error) -> io::Error {
     io::Error::other(format!("the connection broke: {error}"))
 }
-
-/// The header that says what a capture changes.
-pub(crate) const NOTE: &str = "weir-note";
 
 /// A change of vifs waits for devices to come up, a second at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a node answers, and the way in: its Unix socket, or TCP with TLS.
+//! The address of a node, and how to connect to it: its Unix socket, or TCP with TLS.
 
 use std::fmt;
 use std::io;
@@ -19,18 +19,18 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::broken;
+use crate::broken;
 
 /// Where a node answers.
 #[derive(Clone)]
-pub(super) enum Door {
+pub(crate) enum Endpoint {
     Unix(PathBuf),
     Remote(Remote),
 }
 
 /// A node behind an address `https://HOST:PORT`.
 #[derive(Clone)]
-pub(super) struct Remote {
+pub(crate) struct Remote {
     /// As it was given.
     url: String,
     /// Name or address, without the brackets of an IPv6 address.
@@ -41,9 +41,9 @@ pub(super) struct Remote {
     config: Arc<ClientConfig>,
 }
 
-impl Door {
+impl Endpoint {
     /// The host and port of requests.
-    pub(super) fn authority(&self) -> &str {
+    pub(crate) fn authority(&self) -> &str {
         match self {
             Self::Unix(_) => "weir",
             Self::Remote(remote) => remote.url.strip_prefix(SCHEME).unwrap_or(&remote.url),
@@ -51,7 +51,7 @@ impl Door {
     }
 
     /// Opens a connection, within [`CONNECT_PATIENCE`].
-    pub(super) async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {
+    pub(crate) async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {
         let opened = async {
             match self {
                 Self::Unix(socket) => {
@@ -76,7 +76,7 @@ impl Remote {
     ///
     /// # Errors
     /// The address is of another form; the authorities cannot be read or are none.
-    pub(super) fn new(url: &str, ca: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn new(url: &str, ca: Option<&Path>) -> io::Result<Self> {
         let wrong =
             |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{url:?}: {why}"));
         let rest = url.strip_prefix(SCHEME).ok_or_else(|| wrong("it must begin with https://"))?;
@@ -112,7 +112,7 @@ impl Remote {
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(socket) => write!(f, "{}", socket.display()),
@@ -121,9 +121,9 @@ impl fmt::Display for Door {
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Door({self})")
+        write!(f, "Endpoint({self})")
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     /// A certificate that is nobody's in particular.
     fn ca() -> PathBuf {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let path = std::env::temp_dir().join(format!("weir-t-door-{}.pem", std::process::id()));
+        let path = std::env::temp_dir().join(format!("weir-t-endpoint-{}.pem", std::process::id()));
         std::fs::write(&path, own.cert.pem()).unwrap();
         path
     }
@@ -186,7 +186,7 @@ mod tests {
         ] {
             let remote = Remote::new(url, Some(&ca)).unwrap();
             assert_eq!((remote.host.as_str(), remote.port), (host, port), "{url}");
-            assert_eq!(Door::Remote(remote).authority(), authority, "{url}");
+            assert_eq!(Endpoint::Remote(remote).authority(), authority, "{url}");
         }
         for (url, why) in [
             ("http://edge:80", "https://"),
@@ -203,6 +203,6 @@ mod tests {
         }
         std::fs::remove_file(&ca).unwrap();
         let none = Remote::new("https://edge", Some(&ca)).err().unwrap().to_string();
-        assert!(none.contains("weir-t-door"), "{none}");
+        assert!(none.contains("weir-t-endpoint"), "{none}");
     }
 }

@@ -8,26 +8,26 @@ use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use tokio::runtime::Runtime;
 
-use super::broken;
+use crate::broken;
 
 /// The frames of a capture as they come.
 #[derive(Debug)]
 pub struct CaptureStream {
     /// What the capture changes for the vif's frames.
     pub note: Option<String>,
-    pub(super) body: Body,
+    pub(crate) body: AnswerBody,
 }
 
 /// Events as they come.
 #[derive(Debug)]
 pub struct EventStream {
-    body: Body,
-    parser: Parser,
+    body: AnswerBody,
+    parser: EventParser,
 }
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerEvent {
     /// Its kind, such as `status`.
     pub name: String,
     /// What it says; JSON.
@@ -36,9 +36,9 @@ pub struct Event {
 
 /// What still comes of an answer, and who waits for it.
 #[derive(Debug)]
-pub(super) struct Body {
-    pub(super) runtime: Runtime,
-    pub(super) body: Incoming,
+pub(crate) struct AnswerBody {
+    pub(crate) runtime: Runtime,
+    pub(crate) body: Incoming,
 }
 
 impl CaptureStream {
@@ -52,15 +52,15 @@ impl CaptureStream {
 }
 
 impl EventStream {
-    pub(super) fn new(body: Body) -> Self {
-        Self { body, parser: Parser::default() }
+    pub(crate) fn new(body: AnswerBody) -> Self {
+        Self { body, parser: EventParser::default() }
     }
 
     /// The next event; `None` at the end.
     ///
     /// # Errors
     /// The node has gone; nothing came for `patience`; an event is longer than `EVENT_MAX`.
-    pub fn event(&mut self, patience: Duration) -> io::Result<Option<Event>> {
+    pub fn event(&mut self, patience: Duration) -> io::Result<Option<ServerEvent>> {
         loop {
             if let Some(event) = self.parser.event() {
                 return Ok(Some(event));
@@ -73,7 +73,7 @@ impl EventStream {
     }
 }
 
-impl Body {
+impl AnswerBody {
     fn block(&mut self, patience: Option<Duration>) -> io::Result<Option<Bytes>> {
         let Self { runtime, body } = self;
         loop {
@@ -102,11 +102,11 @@ impl Body {
 
 /// Puts events together from the pieces in which they come.
 #[derive(Debug, Default)]
-struct Parser {
+struct EventParser {
     text: Vec<u8>,
 }
 
-impl Parser {
+impl EventParser {
     fn take(&mut self, block: &[u8]) -> io::Result<()> {
         if self.text.len() + block.len() > EVENT_MAX {
             let text = format!("an event of more than {EVENT_MAX} bytes");
@@ -118,12 +118,12 @@ impl Parser {
 
     /// The first whole event, if there is one. Comments and fields of other names are no part of
     /// it; one without data is none.
-    fn event(&mut self) -> Option<Event> {
+    fn event(&mut self) -> Option<ServerEvent> {
         loop {
             let end = self.text.windows(2).position(|two| two == b"\n\n")?;
             let text = String::from_utf8_lossy(&self.text[..end]).into_owned();
             self.text.drain(..end + 2);
-            let mut event = Event::default();
+            let mut event = ServerEvent::default();
             let mut lines = 0;
             for line in text.lines() {
                 let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -158,20 +158,21 @@ mod tests {
     fn events_are_whole_however_they_come() {
         let text = ": hello\n\nevent: status\ndata: {\"a\":\ndata: 1}\n\nid: 4\ndata:x\n\nevent: n";
         for step in 1..text.len() {
-            let mut parser = Parser::default();
+            let mut parser = EventParser::default();
             let mut seen = Vec::new();
             for piece in text.as_bytes().chunks(step) {
                 parser.take(piece).unwrap();
                 seen.extend(std::iter::from_fn(|| parser.event()));
             }
-            let event = |name: &str, data: &str| Event { name: name.into(), data: data.into() };
+            let event =
+                |name: &str, data: &str| ServerEvent { name: name.into(), data: data.into() };
             assert_eq!(seen, [event("status", "{\"a\":\n1}"), event("", "x")], "steps of {step}");
         }
     }
 
     #[test]
     fn an_event_without_an_end_is_refused() {
-        let mut parser = Parser::default();
+        let mut parser = EventParser::default();
         let piece = vec![b'x'; EVENT_MAX / 2];
         parser.take(&piece).unwrap();
         parser.take(&piece).unwrap();

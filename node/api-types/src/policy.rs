@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The policy in force, with all defaults filled in, and the caller as the node knows it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The caller, as the node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CallerView {
+    /// Name of the caller in the record of changes.
+    pub who: String,
+    /// Role of the caller.
+    pub role: RoleView,
+    /// Slice of a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<String>,
+}
+
+/// Role of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RoleView {
+    /// Sees and changes everything.
+    Administrator,
+    /// Sees and changes the vifs of one slice.
+    Tenant,
+}
+
+/// The policy in force. A tenant's answer holds its slice and its vifs alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyView {
+    /// Name of the node.
+    pub node: String,
+    /// Ports.
+    pub ports: Vec<PortView>,
+    /// Slices.
+    pub slices: Vec<GroupView>,
+    /// Routers.
+    pub routers: Vec<GroupView>,
+    /// Vifs.
+    pub vifs: Vec<VifView>,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PortView {
+    /// Name of the port.
+    pub name: String,
+    /// Rate of the link.
+    pub rate_bps: u64,
+}
+
+/// A slice or a router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupView {
+    /// Name of the slice or router.
+    pub name: String,
+    /// Guarantees and limits of the traffic that its vifs send together.
+    pub send: ShareView,
+    /// Guarantees and limits of the traffic that its vifs receive together.
+    pub receive: ShareView,
+}
+
+/// A vif.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VifView {
+    /// Name of the vif.
+    pub name: String,
+    /// Slice of the vif.
+    pub slice: String,
+    /// Router of the vif.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
+    /// Port of the vif.
+    pub port: String,
+    /// Linux device of the vif.
+    pub device: String,
+    /// Guarantees and limits of the traffic that it sends.
+    pub send: ShareView,
+    /// Queue of the traffic that it sends.
+    pub send_queue: QueueView,
+    /// Guarantees and limits of the traffic that it receives.
+    pub receive: ShareView,
+    /// Queue of the traffic that it receives.
+    pub receive_queue: QueueView,
+    /// Bytes that its rates charge for a packet beyond layer 2, by the port's `layer` and
+    /// `overhead`.
+    pub overhead_bytes: i32,
+    /// Bound on the queueing delay of a packet that it sends within its guarantee.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ns: Option<u64>,
+}
+
+/// Guarantees and limits in one direction. A guarantee of zero of a slice or router stands for the
+/// sum of its members' guarantees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShareView {
+    /// Weight for the capacity that is left beyond the guarantees.
+    pub priority: u32,
+    /// Guaranteed rate.
+    pub min_rate_bps: u64,
+    /// Upper limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// Guaranteed packets a second.
+    pub min_pps: u64,
+    /// Upper limit of packets a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_pps: Option<u64>,
+    /// Burst of the upper limit.
+    pub burst_bytes: u64,
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QueueView {
+    /// Bound in packets.
+    pub packets: u32,
+    /// Bound in bytes.
+    pub bytes: u64,
+    /// Target of `CoDel`. Absent without `CoDel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_ns: Option<u64>,
+    /// Interval of `CoDel`. Absent without `CoDel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<u64>,
+}
