@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What all controllers have in common.
 
+use alloc::boxed::Box;
+
 use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::{Action, Model, Sample, Settings};
@@ -61,6 +63,36 @@ pub trait Controller {
     /// What it believes about the router, if it estimates anything.
     fn estimate(&self) -> Option<Estimate> {
         None
+    }
+}
+
+impl<C: Controller + ?Sized> Controller for Box<C> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn set_point(&self) -> PacketRate {
+        (**self).set_point()
+    }
+
+    fn step(&mut self, now: Instant, sample: &Sample) -> Action {
+        (**self).step(now, sample)
+    }
+
+    fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
+        (**self).change_set_point(now, set_point)
+    }
+
+    fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>) {
+        (**self).adopt(now, in_force, sample);
+    }
+
+    fn rest(&mut self, now: Instant) -> Option<Action> {
+        (**self).rest(now)
+    }
+
+    fn estimate(&self) -> Option<Estimate> {
+        (**self).estimate()
     }
 }
 

@@ -13,7 +13,9 @@
 extern crate alloc;
 
 mod action;
+mod actuator;
 mod combined;
+pub mod control_loop;
 mod controller;
 mod cost;
 mod dead_zone;
@@ -21,7 +23,7 @@ mod design;
 mod feed_forward;
 mod fixed;
 pub mod identify;
-pub mod manage;
+mod meter;
 mod metric;
 mod model;
 mod noise;
@@ -35,12 +37,14 @@ mod sample;
 mod self_tuning;
 
 pub use action::{Action, Reason, Settings};
+pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
 pub use combined::{Combined, CombinedConfig};
 pub use controller::{Controller, Estimate};
 pub use dead_zone::DeadZone;
 pub use design::{DesignError, Gains, Poles, Response};
 pub use feed_forward::{FeedForward, FeedForwardConfig};
 pub use fixed::{FixedCap, FixedMap, FixedMapError};
+pub use meter::{Meter, MeterError, Reading};
 pub use metric::relative_rmse;
 pub use model::{Model, ModelError};
 pub use pi::{Pi, PiConfig};

@@ -242,7 +242,7 @@ fn holds(cap: &mut DeadlineCap, percent: u32, free: f64) {
     assert_eq!(cap.set(asked).unwrap(), asked);
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(200));
-        cap.tend().unwrap();
+        cap.refresh().unwrap();
     }
     let found = cap.in_force().unwrap().unwrap().as_ppm();
     assert!(found.abs_diff(asked.as_ppm()) <= 1000, "{found} ppm");
@@ -255,7 +255,7 @@ fn holds(cap: &mut DeadlineCap, percent: u32, free: f64) {
     let mut parts: Vec<u32> = Vec::new();
     let larger = soon(|| {
         thread::sleep(Duration::from_millis(200));
-        cap.tend().unwrap();
+        cap.refresh().unwrap();
         parts = cap.parts().map(CpuShare::as_ppm).collect();
         parts[0] > parts[1]
     });

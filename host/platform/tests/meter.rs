@@ -11,7 +11,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use common::is_root;
-use weir_control::manage::Reading;
+use weir_control::Reading;
 use weir_platform::meter::{LinkMeter, ProcNetDev, Side, parse};
 use weir_platform::netns;
 use weir_platform::run::{Command, Host, Platform};

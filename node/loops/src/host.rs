@@ -2,7 +2,7 @@
 //! What is done to the host for routers, each change in a journal of its own; and what a dry run
 //! says of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,8 +36,6 @@ pub(crate) struct Host {
     tell: Tell,
     /// What was done for each router.
     taken: BTreeMap<String, Taken>,
-    /// Routers that the switch limits.
-    limited: BTreeSet<String>,
 }
 
 /// The journal of what is done to the host.
@@ -84,7 +82,6 @@ impl Host {
             worker,
             tell,
             taken: BTreeMap::new(),
-            limited: BTreeSet::new(),
         };
         if let Err(why) = host.open(LOCK_PATIENCE) {
             (host.tell)(format!("routers are not held yet: {why}"));
@@ -293,26 +290,14 @@ impl Hands for Host {
         let Some(worker) = &self.worker else {
             return Err("there is no switch to limit what comes".to_owned());
         };
-        worker.limit_routers(limits.to_vec()).map_err(|refusal| refusal.message)?;
-        for (router, limit) in limits {
-            match limit {
-                Some(_) => self.limited.insert(router.clone()),
-                None => self.limited.remove(router),
-            };
-        }
-        Ok(())
+        worker.limit_routers(limits.to_vec()).map(drop).map_err(|refusal| refusal.message)
     }
 
     fn end(&mut self) -> Result<(), String> {
-        // Only what its manager did not get to.
-        let limits: Vec<_> = self.limited.iter().map(|router| (router.clone(), None)).collect();
-        let unlimited = if limits.is_empty() { Ok(()) } else { self.limit(&limits) };
         let record = std::mem::replace(&mut self.record, Record::Ended);
-        let Record::Open { journal, .. } = record else { return unlimited };
+        let Record::Open { journal, .. } = record else { return Ok(()) };
         let on = journal.host();
-        let left = [left_by(journal.undo_all(&on)), unlimited.err()];
-        let left: Vec<String> = left.into_iter().flatten().collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("routers: {}", left.join("; "))) }
+        left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(format!("routers: {left}")))
     }
 }
 

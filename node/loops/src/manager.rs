@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_control::manage::{Command, Decision, Phase};
+use weir_control::control_loop::{Decision, ExecuteError, Executed, LoopPhase};
 use weir_platform::cap::CapError;
 use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
@@ -27,9 +27,10 @@ pub struct Manager {
     schedule: BTreeSet<(Instant, usize)>,
     /// Where the policy wants it.
     police: Option<Police>,
-    /// Commands that are not carried out yet: what they let in is said together. Nothing: only
-    /// what is let in is another.
-    orders: BTreeMap<usize, Command>,
+    /// Routers whose loops have something to execute. Their limits go to the worker in one request.
+    pending: BTreeSet<usize>,
+    /// Routers that left with a limit which could not be lifted.
+    still_limited: BTreeSet<String>,
     last: Instant,
     load: Load,
     notes: Vec<String>,
@@ -48,7 +49,8 @@ impl Manager {
             entries: Vec::new(),
             schedule: BTreeSet::new(),
             police: None,
-            orders: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            still_limited: BTreeSet::new(),
             last: Instant::ZERO,
             load: Load::default(),
             notes: Vec::new(),
@@ -92,7 +94,7 @@ impl Manager {
         for at in 0..self.entries.len() {
             self.enforce(now, at);
         }
-        self.carry_out(now);
+        self.execute_pending(now);
         self.arrange();
     }
 
@@ -158,7 +160,7 @@ impl Manager {
         if policing {
             self.police(read_at);
         }
-        self.carry_out(read_at);
+        self.execute_pending(read_at);
     }
 
     /// When [`Self::tick`] has something to do; it may change with [`Self::follow`]. Far in the
@@ -178,8 +180,16 @@ impl Manager {
             self.end(now, entry);
         }
         self.schedule.clear();
+        self.pending.clear();
         self.police = None;
-        self.hands.end()
+        let limited = std::mem::take(&mut self.still_limited).into_iter();
+        let limits: Vec<_> = limited.map(|router| (router, None)).collect();
+        let lifted = if limits.is_empty() { Ok(()) } else { self.hands.limit(&limits) };
+        match (self.hands.end(), lifted) {
+            (Ok(()), lifted) => lifted.map_err(|why| format!("routers: {why}")),
+            (Err(left), Ok(())) => Err(left),
+            (Err(left), Err(why)) => Err(format!("{left}; {why}")),
+        }
     }
 
     /// Whether a router is to be held.
@@ -197,7 +207,7 @@ impl Manager {
             let mut status = entry.status();
             if let Some(police) = &self.police {
                 status.police = police.policed(at);
-                if status.phase == Some(Phase::Inactive) {
+                if status.phase == Some(LoopPhase::Inactive) {
                     // Its instance looks at nothing meanwhile.
                     status.sample = police.sample(at);
                 }
@@ -258,7 +268,7 @@ impl Manager {
         }
         for (at, judgement) in news.judged {
             let Some(entry) = self.entries.get_mut(at) else { continue };
-            entry.judged(now, judgement);
+            entry.control.judged(now, judgement);
             let line = format!("router {}: {judgement}", entry.wanted.router);
             self.note(line);
         }
@@ -271,10 +281,10 @@ impl Manager {
     fn enforce(&mut self, now: Instant, at: usize) {
         let ruling = self.police.as_ref().and_then(|police| police.ruling(at));
         let Some(entry) = self.entries.get_mut(at) else { return };
-        entry.ruling = ruling;
+        entry.rule(ruling);
         self.settle(now, at);
-        if self.entries.get(at).is_some_and(|entry| entry.lets_in() != entry.limit) {
-            self.orders.entry(at).or_insert(Command::Nothing);
+        if self.entries.get(at).is_some_and(|entry| entry.control.limit_change().is_some()) {
+            self.pending.insert(at);
         }
     }
 
@@ -291,11 +301,10 @@ impl Manager {
             self.take(now, at);
         }
         let Some(entry) = self.entries.get_mut(at) else { return };
-        let (command, gone) = entry.read(now, self.readings.of(at));
-        if let Some(gone) = gone {
-            self.lose(now, at, &gone);
+        if let Some(why) = entry.sample(now, self.readings.of(at)) {
+            self.lose(now, at, &why);
         }
-        self.perform(now, at, command);
+        self.pending.insert(at);
         self.settle(now, at);
     }
 
@@ -307,15 +316,14 @@ impl Manager {
         for _ in 0..STEPS_MOST {
             let Some(entry) = self.entries.get_mut(at) else { return };
             match entry.next_step(now) {
-                Ok(None) => break,
-                Ok(Some(command)) => {
-                    self.perform(now, at, command);
-                    // The next one begins with what is in force by this one.
-                    self.carry_out(now);
+                Ok(false) => break,
+                Ok(true) => {
+                    self.pending.insert(at);
+                    // The next step starts from the settings in force by this one.
+                    self.execute_pending(now);
                 }
-                Err(why) => {
-                    let news = entry.is_troubled(Trouble::Command, why.clone());
-                    self.note_of(at, &why, news);
+                Err(error) => {
+                    self.trouble(at, Trouble::Command, error.to_string());
                     break;
                 }
             }
@@ -329,13 +337,13 @@ impl Manager {
         let Some(entry) = self.entries.get_mut(at) else { return };
         let taken = self.hands.take(&entry.wanted).and_then(|held| {
             let name = held.actuator.name();
-            entry.took(now, held).map(|command| (name, command))
+            entry.took(now, held).map(|()| name)
         });
         match taken {
-            Ok((by, command)) => {
+            Ok(by) => {
                 let router = entry.wanted.router.clone();
                 self.note(format!("router {router}: held by {by}"));
-                self.perform(now, at, command);
+                self.pending.insert(at);
             }
             Err(why) => {
                 // What was had before cannot be what is wanted now.
@@ -347,11 +355,11 @@ impl Manager {
         }
     }
 
-    fn lose(&mut self, now: Instant, at: usize, gone: &CapError) {
+    fn lose(&mut self, now: Instant, at: usize, why: &str) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if entry.lose() {
-            let news = entry.is_missing(now, gone.to_string());
-            self.note_of(at, &gone.to_string(), news);
+            let news = entry.is_missing(now, why.to_owned());
+            self.note_of(at, why, news);
             self.hand_back(at);
         }
     }
@@ -366,92 +374,61 @@ impl Manager {
     fn hand_back(&mut self, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if let Err(why) = self.hands.give_back(&entry.wanted.router) {
-            let news = entry.is_troubled(Trouble::Left, why.clone());
-            self.note_of(at, &why, news);
+            self.trouble(at, Trouble::Left, why);
         }
     }
 
-    /// Does what an instance commands, with the commands of others.
-    fn perform(&mut self, now: Instant, at: usize, command: Command) {
-        let Some(entry) = self.entries.get_mut(at) else { return };
-        match command {
-            Command::Nothing => return self.cap(now, at, command),
-            Command::Apply(settings) => entry.ask(settings.limit),
-            Command::Release => entry.ask(None),
-        }
-        self.orders.insert(at, command);
-    }
-
-    /// Carries out all commands that wait, and tells the instances what came of them. What is let
-    /// in holds first, so that no cap moves for a rate that is not held; and it holds whatever
-    /// becomes of the cap.
-    fn carry_out(&mut self, now: Instant) {
-        let orders = std::mem::take(&mut self.orders);
-        let lets_in = |at: usize| {
-            let entry = self.entries.get(at).filter(|entry| entry.lets_in() != entry.limit)?;
-            Some((entry.wanted.router.clone(), entry.lets_in()))
+    /// Executes what is pending in all loops, after one request for the limits that change.
+    fn execute_pending(&mut self, now: Instant) {
+        let pending = std::mem::take(&mut self.pending);
+        let change = |at: &usize| {
+            let entry = self.entries.get(*at)?;
+            Some((entry.wanted.router.clone(), entry.control.limit_change()?))
         };
-        let said: Vec<(String, Option<PacketRate>)> =
-            orders.keys().filter_map(|at| lets_in(*at)).collect();
-        let outcome = if said.is_empty() { Ok(()) } else { self.hands.limit(&said) };
-        for (at, command) in orders {
+        let limits: Vec<(String, Option<PacketRate>)> = pending.iter().filter_map(change).collect();
+        let set = if limits.is_empty() { Ok(()) } else { self.hands.limit(&limits) };
+        for at in pending {
             let Some(entry) = self.entries.get_mut(at) else { continue };
-            let limit = entry.lets_in();
-            match &outcome {
-                Err(why) if entry.limit != limit => {
-                    if command == Command::Release {
-                        // One of the two is better than none. It is tried again, and told then.
-                        let _released = entry.obey(command);
-                    }
-                    entry.unsaid(now, why);
-                    let news = entry.is_troubled(Trouble::Command, why.clone());
-                    self.note_of(at, why, news);
-                }
-                _ => {
-                    entry.limit = limit;
-                    self.cap(now, at, command);
-                    if command == Command::Nothing
-                        && let Some(entry) = self.entries.get_mut(at)
-                    {
-                        entry.outcome(now, Ok(()));
-                    }
-                }
+            match entry.control.execute(now, |_| set.clone()) {
+                Ok(Executed::Changed) => entry.succeeded(),
+                Ok(Executed::Refreshed) => {}
+                Err(error) => self.failed(now, at, error),
             }
         }
     }
 
-    /// Does with the cap what a command says, and tells the instance what came of it.
-    fn cap(&mut self, now: Instant, at: usize, command: Command) {
-        let Some(entry) = self.entries.get_mut(at) else { return };
-        let Err(error) = entry.obey(command) else {
-            if command != Command::Nothing {
-                entry.outcome(now, Ok(()));
+    fn failed(&mut self, now: Instant, at: usize, error: ExecuteError<String>) {
+        let held = self.entries.get(at).is_some_and(|entry| entry.control.is_attached());
+        match error {
+            // The release of a cap that failed with it is tried again, and told then.
+            ExecuteError { limit: Some(why), .. } => self.trouble(at, Trouble::Command, why),
+            ExecuteError { cap: Some(gone @ CapError::Gone { .. }), .. } => {
+                self.lose(now, at, &gone.to_string());
             }
-            return;
-        };
-        let why = error.to_string();
-        entry.uncapped(now, &why);
-        if !entry.is_held() {
-            // It is tried again, and what is wrong is known.
-        } else if matches!(error, CapError::Gone { .. }) {
-            self.lose(now, at, &error);
-        } else {
-            let news = entry.is_troubled(Trouble::Command, why.clone());
-            self.note_of(at, &why, news);
+            // Of a router that is not there it is known what is wrong.
+            ExecuteError { cap: Some(error), .. } if held => {
+                self.trouble(at, Trouble::Command, error.to_string());
+            }
+            ExecuteError { .. } => {}
         }
+    }
+
+    fn trouble(&mut self, at: usize, kind: Trouble, why: String) {
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        let news = entry.is_troubled(kind, why.clone());
+        self.note_of(at, &why, news);
     }
 
     /// A router that is not wanted any more.
     fn end(&mut self, now: Instant, mut entry: Entry) {
         let router = entry.wanted.router.clone();
+        entry.rule(None);
+        entry.control.deactivate(now);
+        let lift = |limit| self.hands.limit(&[(router.clone(), limit)]);
         let mut failed = Vec::new();
-        if let Some(command) = entry.end(now)
-            && let Err(error) = entry.obey(command)
-        {
-            failed.push(error.to_string());
-        }
-        if entry.limit.is_some() {
-            failed.extend(self.hands.limit(&[(router.clone(), None)]).err());
+        failed.extend(entry.control.execute(now, lift).err().map(|error| error.to_string()));
+        if entry.control.applied().limit.is_some() {
+            self.still_limited.insert(router.clone());
         }
         drop(entry);
         failed.extend(self.hands.give_back(&router).err());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the manager needs of its host, behind traits; and what the policy wants of one router.
 
-use weir_control::CapRange;
-use weir_control::manage::{InstanceConfig, MeterConfig, Reading};
+use weir_control::control_loop::{LoopConfig, SamplerConfig};
+use weir_control::{CapRange, Meter, MeterError, Reading};
 use weir_platform::cap::{Actuator, CapError};
 use weir_platform::meter::Side;
 use weir_policy::{Policy, RouterXtc, XtcState};
@@ -88,6 +88,37 @@ pub trait Cpu: Send {
     /// # Errors
     /// The router is gone.
     fn used(&mut self) -> Result<Option<Nanos>, CapError>;
+}
+
+/// The meter of one router: its counters, which the node reads for all routers at once, and its
+/// CPU time.
+pub(crate) struct RouterMeter {
+    counters: Result<Reading, String>,
+    cpu: Box<dyn Cpu>,
+}
+
+impl RouterMeter {
+    pub(crate) fn new(cpu: Box<dyn Cpu>) -> Self {
+        Self { counters: Err("nothing was read yet".to_owned()), cpu }
+    }
+
+    /// Takes over what was read of the router in the last pass.
+    pub(crate) fn set_counters(&mut self, counters: Result<Reading, String>) {
+        self.counters = counters;
+    }
+}
+
+impl Meter for RouterMeter {
+    /// Returns the counters of the last pass with the CPU time until now.
+    fn read(&mut self, _: Instant) -> Result<Reading, MeterError> {
+        let cpu = self.cpu.used().map_err(|gone| MeterError::Gone { why: gone.to_string() })?;
+        match &self.counters {
+            Ok(reading) => Ok(Reading { cpu, ..*reading }),
+            Err(why) => {
+                Err(MeterError::Unreadable { why: why.clone(), router_answers: cpu.is_some() })
+            }
+        }
+    }
 }
 
 /// What the policy wants of one router.
@@ -179,9 +210,9 @@ impl Wanted {
         self.xtc.state != XtcState::Off
     }
 
-    pub(crate) fn instance(&self) -> InstanceConfig {
-        InstanceConfig {
-            meter: MeterConfig { period: self.xtc.period, rate_most: self.rate_most },
+    pub(crate) fn loop_config(&self) -> LoopConfig {
+        LoopConfig {
+            sampler: SamplerConfig { period: self.xtc.period, rate_most: self.rate_most },
             release_after: self.release_after,
             log: usize::try_from(self.log).unwrap_or(usize::MAX),
             dry_run: self.dry_run,

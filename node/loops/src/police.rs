@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use weir_control::Reading;
 use weir_control::Sample;
-use weir_control::manage::{Meter, MeterConfig, MeterFault, Reading};
+use weir_control::control_loop::{SampleFault, Sampler, SamplerConfig};
 use weir_control::police::{
     Claim, Conduct, ConductConfig, Contention, ContentionConfig, Demand, Grade, Judgement,
     set_points, wants,
@@ -58,7 +59,7 @@ pub(crate) struct News {
 struct Watched {
     router: String,
     terms: Terms,
-    meter: Meter,
+    meter: Sampler,
     conduct: Conduct,
     /// The newest [`RECENT`] samples.
     recent: VecDeque<Sample>,
@@ -221,7 +222,7 @@ impl Watched {
         Self {
             router: wanted.router.clone(),
             terms,
-            meter: Meter::new(MeterConfig { period: PERIOD, rate_most }),
+            meter: Sampler::new(SamplerConfig { period: PERIOD, rate_most }),
             conduct: Conduct::new(ConductConfig::DEFAULT),
             recent: VecDeque::new(),
             missed: 0,
@@ -244,7 +245,7 @@ impl Watched {
             Ok(reading) => self.meter.sample(now, reading),
             Err(_) => {
                 self.meter.forget();
-                Err(MeterFault::Absent)
+                Err(SampleFault::Absent)
             }
         };
         match sample {
@@ -256,10 +257,10 @@ impl Watched {
                 self.recent.push_back(sample);
             }
             // The next one makes a sample.
-            Err(MeterFault::First | MeterFault::TooSoon { .. }) => {}
+            Err(SampleFault::First | SampleFault::TooSoon { .. }) => {}
             Err(fault) => {
                 self.missed = self.missed.saturating_add(1);
-                if self.missed >= GONE && fault == MeterFault::Absent {
+                if self.missed >= GONE && fault == SampleFault::Absent {
                     // It is not there, and takes nothing from anybody.
                     self.recent.clear();
                 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weir_control::manage::Reading;
+use weir_control::Reading;
 use weir_platform::meter::LinkMeter;
 use weir_units::Instant;
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_control::manage::Reading;
+use weir_control::Reading;
 use weir_control::plant::{Plant, Router};
 use weir_control::{CapRange, Sample};
 use weir_platform::cap::{Actuator, CapError};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How the instances are: what the interface shows.
 
-use weir_control::manage::{Decision, Event, Phase};
+use weir_control::control_loop::{Decision, DecisionEvent, LoopPhase};
 use weir_control::police::Grade;
 use weir_control::{Action, Estimate, Sample};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
@@ -16,7 +16,7 @@ pub struct RouterStatus {
     /// What the policy wants: `active`, `paused`, `off`.
     pub state: &'static str,
     /// What it is at; `None`: nothing holds it, and [`Self::trouble`] says why.
-    pub phase: Option<Phase>,
+    pub phase: Option<LoopPhase>,
     /// The controller.
     pub controller: &'static str,
     /// What caps it: as in `cgroup v1`; the kind that the policy names while nothing does.
@@ -172,8 +172,8 @@ pub struct LogLine {
 #[must_use]
 pub fn plain(decision: &Decision) -> String {
     match &decision.event {
-        Event::ActuatorFailed(_) => {
-            let failed = Event::ActuatorFailed(Trouble::Command.plain().to_owned());
+        DecisionEvent::ActuatorFailed(_) => {
+            let failed = DecisionEvent::ActuatorFailed(Trouble::Command.plain().to_owned());
             Decision { event: failed, ..decision.clone() }.to_string()
         }
         _ => decision.to_string(),
@@ -183,16 +183,18 @@ pub fn plain(decision: &Decision) -> String {
 impl From<&Decision> for LogLine {
     fn from(decision: &Decision) -> Self {
         let (sample, error_pps, action) = match &decision.event {
-            Event::Sampled { sample, error_pps, action } => {
+            DecisionEvent::Sampled { sample, error_pps, action } => {
                 (Some(*sample), Some(*error_pps), Some(*action))
             }
-            Event::Asked(_, action) => (None, None, *action),
-            Event::Eased(action) => (None, None, Some(*action)),
-            Event::NoSample(_)
-            | Event::Judged(_)
-            | Event::ActuatorFailed(_)
-            | Event::Released
-            | Event::Recovered => (None, None, None),
+            DecisionEvent::Requested(_, action) => (None, None, *action),
+            DecisionEvent::Eased(action) => (None, None, Some(*action)),
+            DecisionEvent::NoSample(_)
+            | DecisionEvent::Judged(_)
+            | DecisionEvent::ActuatorFailed(_)
+            | DecisionEvent::Retried
+            | DecisionEvent::GaveUp
+            | DecisionEvent::Released
+            | DecisionEvent::Recovered => (None, None, None),
         };
         Self {
             number: decision.number,

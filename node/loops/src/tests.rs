@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use weir_control::manage::Phase;
+use weir_control::control_loop::LoopPhase;
 use weir_policy::{Edit, Place};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -109,7 +109,10 @@ fn routers_are_held_and_one_pass_serves_all() {
     node.run(20);
     assert!(node.holds("a", 40_000) && node.holds("b", 20_000), "{:?}", node.manager.status(None));
     let (a, b, c) = (node.status("a"), node.status("b"), node.status("c"));
-    assert_eq!((a.phase, b.phase, c.phase), (Some(Phase::Active), Some(Phase::Active), None));
+    assert_eq!(
+        (a.phase, b.phase, c.phase),
+        (Some(LoopPhase::Active), Some(LoopPhase::Active), None)
+    );
     assert!(a.limit.is_some() && b.limit.is_none(), "{a:?} {b:?}");
     assert_eq!((a.actuator, c.actuator), ("simulated", "cgroup"));
     assert!(node.sim("c", |sim| sim.free), "what is off is left alone");
@@ -143,15 +146,15 @@ fn every_verb_takes_effect_within_one_sample() {
     node.set("b", "state", "paused");
     let sets = node.sim("b", |sim| sim.sets);
     node.run(10);
-    assert_eq!(node.status("b").phase, Some(Phase::Paused));
+    assert_eq!(node.status("b").phase, Some(LoopPhase::Paused));
     assert_eq!(node.sim("b", |sim| sim.sets), sets);
     node.set("b", "state", "active");
-    assert_eq!(node.status("b").phase, Some(Phase::Active));
+    assert_eq!(node.status("b").phase, Some(LoopPhase::Active));
     // Off: no cap, no limit, the host's own again.
     node.set("a", "state", "off");
     node.sim("a", |sim| assert!(sim.free && sim.limit.is_none() && sim.cap.is_none()));
     node.run(1);
-    assert_eq!(node.status("a").phase, Some(Phase::Inactive));
+    assert_eq!(node.status("a").phase, Some(LoopPhase::Inactive));
     node.set("a", "state", "active");
     node.run(2);
     assert!(node.holds("a", 60_000), "{}", node.rate("a"));
@@ -187,7 +190,7 @@ fn a_meter_that_stands_still_is_named_released_and_trusted_again() {
     assert_eq!(node.sim("b", |sim| sim.cap), cap, "for a while the last cap stays");
     assert!(node.says("b", "stale reading"));
     node.run(10);
-    assert_eq!(node.status("b").phase, Some(Phase::Released));
+    assert_eq!(node.status("b").phase, Some(LoopPhase::Released));
     assert_eq!(node.sim("b", |sim| sim.cap), None);
     assert!(node.holds("a", 40_000), "the others do not notice");
     node.sim("b", |sim| sim.frozen = false);
@@ -280,7 +283,7 @@ fn a_router_that_dies_comes_back_without_a_person() {
         (1, Some("process 17: not there any more"))
     );
     node.run(30);
-    assert_eq!(node.status("b").phase, Some(Phase::Released));
+    assert_eq!(node.status("b").phase, Some(LoopPhase::Released));
     assert_eq!(node.status("b").trouble.as_deref(), Some("process 17: not there"));
     node.run(300);
     let told = node.notes.iter().filter(|line| line.contains("process 17")).count();

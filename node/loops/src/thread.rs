@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use weir_control::manage::Decision;
+use weir_control::control_loop::Decision;
 use weir_platform::HostError;
 use weir_platform::cpu::Wish;
 use weir_policy::Policy;

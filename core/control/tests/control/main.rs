@@ -5,15 +5,16 @@
 #![expect(clippy::expect_used, reason = "tests; the lint spares only functions marked so")]
 
 mod bumpless;
+mod closed_loop;
 mod demand;
 mod disturbance;
 mod limit;
-mod manager;
 mod page;
 mod published;
 mod random;
 mod saved;
 mod settling;
+mod supervisor;
 mod training;
 mod trial;
 mod tuning;

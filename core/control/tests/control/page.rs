@@ -12,7 +12,7 @@ fn every_test_that_the_page_names_exists() {
     let page = fs::read_to_string(here.join("../../docs/control.md")).expect("the page");
     let (_, table) = page.split_once("## Validation").expect("a validation");
     let mut sources = String::new();
-    for folder in ["src", "src/manage", "src/police", "tests/control"] {
+    for folder in ["src", "src/control_loop", "src/police", "tests/control"] {
         for entry in fs::read_dir(here.join(folder)).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|extension| extension == "rs") {

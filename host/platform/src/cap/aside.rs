@@ -36,7 +36,7 @@ pub struct Aside {
 enum Call {
     InForce,
     Set(CpuShare),
-    Tend,
+    Refresh,
     Release,
 }
 
@@ -57,7 +57,7 @@ impl Aside {
                 let answer = match call {
                     Call::InForce => actuator.in_force(),
                     Call::Set(cap) => actuator.set(cap).map(Some),
-                    Call::Tend => actuator.tend().map(|()| None),
+                    Call::Refresh => actuator.refresh().map(|()| None),
                     Call::Release => actuator.release().map(|()| None),
                 };
                 if outbox.send(answer).is_err() {
@@ -120,8 +120,8 @@ impl Actuator for Aside {
         Ok(self.ask(Call::Set(cap))?.unwrap_or(cap))
     }
 
-    fn tend(&mut self) -> Result<(), CapError> {
-        self.ask(Call::Tend).map(drop)
+    fn refresh(&mut self) -> Result<(), CapError> {
+        self.ask(Call::Refresh).map(drop)
     }
 
     fn release(&mut self) -> Result<(), CapError> {

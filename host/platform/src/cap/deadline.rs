@@ -220,7 +220,7 @@ impl Actuator for DeadlineCap {
     }
 
     /// Splits the same cap anew where the threads' needs have changed by much.
-    fn tend(&mut self) -> Result<(), CapError> {
+    fn refresh(&mut self) -> Result<(), CapError> {
         let Some(cap) = self.cap else { return Ok(()) };
         let needs = self.needs()?;
         let parts = parts(cap, &needs);

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use weir_control::manage::Reading;
+use weir_control::Reading;
 use weir_units::Instant;
 
 use super::{LinkCounts, ProcNetDev, StatsSocket};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the kernel counts of routers: packets of their interfaces, CPU time of their threads.
 //!
-//! What is read here only grows; samples are made of it by [`weir_control::manage::Meter`], which
-//! also names a counter that stands still, wraps or begins anew.
+//! What is read here only grows; samples are made of it by
+//! [`weir_control::control_loop::Sampler`], which also names a counter that stands still, wraps or
+//! begins anew.
 
 mod cpu_time;
 mod link_meter;

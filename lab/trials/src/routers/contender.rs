@@ -153,9 +153,8 @@ pub(crate) fn hold(
     samples: usize,
 ) -> Result<Vec<Taken>, TrialError> {
     on.free()?;
-    let mut instance = on.instance(controller);
-    on.activate(&mut instance, set_point)?;
-    on.follow(&mut instance, samples)
+    on.activate(controller, set_point)?;
+    on.follow(samples)
 }
 
 /// The caps of a range from the least one of a contender on.

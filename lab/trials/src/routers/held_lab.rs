@@ -7,8 +7,8 @@ use std::process::Child;
 
 use weir_api_types::xtc::{DecisionView, RouterView, XtcChange};
 use weir_client::{Client, Method};
+use weir_control::Reading;
 use weir_control::Sample;
-use weir_control::manage::Reading;
 use weir_platform::StateDir;
 use weir_platform::cpu;
 use weir_platform::meter::{LinkMeter, Side};

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A lab of routers that is up.
 
-use weir_control::Settings;
-use weir_control::manage::Reading;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_control::{Actuator, CapError, CapRange, Meter, MeterError, Reading};
 use weir_platform::StateDir;
 use weir_platform::cap::Budgets;
 use weir_platform::meter::{LinkMeter, Side};
 use weir_platform::process::Identity;
 use weir_platform::run::{Host, Platform};
 use weir_testbed::{Lab, Topology};
-use weir_units::{CpuShare, PacketRate};
+use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::Crossed;
 use super::ingress::{Ingress, Line};
@@ -22,14 +23,32 @@ use crate::place::Place;
 /// Routers that are up, capped by nothing yet. All of it is gone with this value.
 pub(crate) struct RouterLab {
     plan: Plan,
-    // Here in the order in which they go: routers, what was changed for them, the data plane, the
-    // lab, its files.
+    // In the order in which they go: routers and data plane, the lab, its files.
+    parts: Arc<Mutex<LabParts>>,
+    _lab: Lab,
+    _place: Place,
+}
+
+/// What control loops of the lab share.
+struct LabParts {
+    // In the order in which they go: routers, what was changed for them, the data plane.
     routers: Vec<Router>,
-    changes: HostChanges,
+    _changes: HostChanges,
     ingress: Ingress,
     meter: LinkMeter,
-    lab: Lab,
-    _place: Place,
+}
+
+/// The meter of a router of the lab.
+pub(crate) struct LabMeter {
+    parts: Arc<Mutex<LabParts>>,
+    router: usize,
+    latest: Option<Reading>,
+}
+
+/// What caps a router of the lab.
+pub(crate) struct LabActuator {
+    parts: Arc<Mutex<LabParts>>,
+    router: usize,
 }
 
 impl RouterLab {
@@ -49,7 +68,7 @@ impl RouterLab {
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
         let state = StateDir::from_env();
-        let changes = HostChanges::make(&format!("routers-{}", plan.name), Vec::new)?;
+        let mut changes = HostChanges::make(&format!("routers-{}", plan.name), Vec::new)?;
         let place = Place::take(&plan.name, &state)?;
         let topology = Topology::parse(&plan.topology())
             .map_err(|problems| TrialError::Node(problems.to_string()))?;
@@ -61,66 +80,116 @@ impl RouterLab {
         let lines = plan.lines();
         let ingress = Ingress::open(&node, &lines)?;
         let meter = node.run(|| meter(&lines))??;
-        let routers = Vec::new();
-        let mut made = Self { plan, routers, changes, ingress, meter, lab, _place: place };
-        made.start()?;
-        Ok(made)
-    }
-
-    fn start(&mut self) -> Result<(), TrialError> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let processors = u32::try_from(processors).unwrap_or(u32::MAX);
         let budgets = Budgets::of(processors, CpuShare::ZERO);
-        for router in 0..self.plan.kinds.len() {
-            let namespace = self.lab.namespace(&format!("vr{}", router + 1))?;
-            let journal = self.changes.journal()?;
-            let mut router = Router::start(&self.plan, router, &namespace, journal, &budgets)?;
-            router.sample_every(self.plan.sampling)?;
-            self.routers.push(router);
+        let mut routers = Vec::new();
+        for router in 0..plan.kinds.len() {
+            let namespace = lab.namespace(&format!("vr{}", router + 1))?;
+            let journal = changes.journal()?;
+            let mut router = Router::start(&plan, router, &namespace, journal, &budgets)?;
+            router.sample_every(plan.sampling)?;
+            routers.push(router);
         }
-        Ok(())
+        let parts = LabParts { routers, _changes: changes, ingress, meter };
+        Ok(Self { plan, parts: Arc::new(Mutex::new(parts)), _lab: lab, _place: place })
     }
 
-    /// A router.
-    pub(crate) fn router(&mut self, router: usize) -> Result<&mut Router, TrialError> {
-        let count = self.routers.len();
-        let missing = || TrialError::Node(format!("no router {router} of {count}"));
-        self.routers.get_mut(router).ok_or_else(missing)
+    /// Returns meter and actuator of a router, for a control loop.
+    pub(crate) fn endpoint(&self, router: usize) -> (LabMeter, LabActuator) {
+        let parts = || Arc::clone(&self.parts);
+        (LabMeter { parts: parts(), router, latest: None }, LabActuator { parts: parts(), router })
     }
 
-    /// Puts cap and limit into force, and gives the cap that holds.
-    pub(crate) fn apply(
-        &mut self,
-        router: usize,
-        settings: Settings,
-    ) -> Result<CpuShare, TrialError> {
-        self.limit(router, settings.limit)?;
-        self.router(router)?.actuator().set(settings.cap).map_err(failed)
+    /// Shapes the cap of a router for that sampling period.
+    pub(crate) fn sample_every(&self, router: usize, period: Nanos) -> Result<(), TrialError> {
+        lock(&self.parts).router(router).map_err(failed)?.sample_every(period)
     }
 
     /// Limits what enters the node for a router.
-    pub(crate) fn limit(
-        &mut self,
-        router: usize,
-        rate: Option<PacketRate>,
-    ) -> Result<(), TrialError> {
-        self.ingress.limit(router, rate)
-    }
-
-    /// Takes cap and limit away.
-    pub(crate) fn release(&mut self, router: usize) -> Result<(), TrialError> {
-        self.limit(router, None)?;
-        self.router(router)?.actuator().release().map_err(failed)
+    pub(crate) fn limit(&self, router: usize, rate: Option<PacketRate>) -> Result<(), TrialError> {
+        lock(&self.parts).ingress.limit(router, rate)
     }
 
     /// The counters of a router as they are now.
-    pub(crate) fn read(&mut self, router: usize) -> Result<Reading, TrialError> {
+    pub(crate) fn read(&self, router: usize) -> Result<Reading, TrialError> {
+        lock(&self.parts).read(router)
+    }
+}
+
+fn lock(parts: &Mutex<LabParts>) -> MutexGuard<'_, LabParts> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LabParts {
+    fn router(&mut self, router: usize) -> Result<&mut Router, CapError> {
+        let count = self.routers.len();
+        let missing = || CapError::Gone { what: format!("router {router} of {count}") };
+        self.routers.get_mut(router).ok_or_else(missing)
+    }
+
+    fn read(&mut self, router: usize) -> Result<Reading, TrialError> {
         self.meter.read(weir_dataplane::clock::now())?;
         let missing = || TrialError::Node(format!("router {router}: an interface is gone"));
         let reading = self.meter.reading(router).ok_or_else(missing)?;
         let offered = Some(self.ingress.offered(router));
-        let cpu = Some(self.router(router)?.used().map_err(failed)?);
-        Ok(Reading { offered, cpu, ..reading })
+        let cpu = self.router(router).and_then(Router::used).map_err(failed)?;
+        Ok(Reading { offered, cpu: Some(cpu), ..reading })
+    }
+}
+
+impl LabMeter {
+    /// Returns what was read last.
+    pub(crate) const fn latest(&self) -> Option<Reading> {
+        self.latest
+    }
+}
+
+impl Meter for LabMeter {
+    fn read(&mut self, _: Instant) -> Result<Reading, MeterError> {
+        let reading = lock(&self.parts).read(self.router);
+        let reading = reading.map_err(|error| MeterError::Unreadable {
+            why: error.to_string(),
+            router_answers: false,
+        })?;
+        self.latest = Some(reading);
+        Ok(reading)
+    }
+}
+
+impl LabActuator {
+    fn on<T>(&self, what: impl FnOnce(&mut dyn Actuator) -> T) -> Result<T, CapError> {
+        lock(&self.parts).router(self.router).map(|router| what(router.actuator()))
+    }
+}
+
+impl Actuator for LabActuator {
+    fn name(&self) -> &'static str {
+        self.on(|actuator| actuator.name()).unwrap_or("none")
+    }
+
+    fn range(&self) -> CapRange {
+        self.on(|actuator| actuator.range()).unwrap_or(CapRange::WHOLE)
+    }
+
+    fn period(&self) -> Nanos {
+        self.on(|actuator| actuator.period()).unwrap_or_default()
+    }
+
+    fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
+        self.on(|actuator| actuator.in_force())?
+    }
+
+    fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
+        self.on(|actuator| actuator.set(cap))?
+    }
+
+    fn refresh(&mut self) -> Result<(), CapError> {
+        self.on(|actuator| actuator.refresh())?
+    }
+
+    fn release(&mut self) -> Result<(), CapError> {
+        self.on(|actuator| actuator.release())?
     }
 }
 
@@ -130,7 +199,7 @@ impl Crossed for RouterLab {
     }
 
     fn process(&self, router: usize) -> Option<Identity> {
-        self.routers.get(router)?.process()
+        lock(&self.parts).routers.get(router)?.process()
     }
 
     fn forwarded(&mut self, router: usize) -> Result<u64, TrialError> {
@@ -149,7 +218,7 @@ pub(super) fn meter(lines: &[Line]) -> Result<LinkMeter, TrialError> {
     Ok(meter)
 }
 
-pub(super) fn failed(error: weir_platform::cap::CapError) -> TrialError {
+pub(super) fn failed(error: CapError) -> TrialError {
     TrialError::Node(error.to_string())
 }
 
@@ -161,7 +230,7 @@ mod tests {
     use crate::routers::{Kind, Load, Traffic};
 
     /// What is offered and forwarded in the next second, in packets a second.
-    fn a_second(lab: &mut RouterLab) -> Result<[f64; 2], TrialError> {
+    fn a_second(lab: &RouterLab) -> Result<[f64; 2], TrialError> {
         let before = lab.read(0)?;
         crate::clock::sleep(std::time::Duration::from_secs(1))?;
         let after = lab.read(0)?;

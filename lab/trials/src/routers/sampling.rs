@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The loop of a trial: reads a router's counters every period, has an XTC instance decide, does
-//! what it says, and writes down what was.
+//! A router of the lab under the control loop that the node ships, driven by the clock of a trial:
+//! it reads every period, has the loop decide and execute, and keeps what was measured.
 
-use weir_control::manage::{Command, Event, Instance, InstanceConfig, Meter, MeterConfig, Reading};
-use weir_control::{CapRange, Controller, Reason, Sample, Settings};
+use weir_control::control_loop::{ControlLoop, DecisionEvent, LoopConfig, Sampler, SamplerConfig};
+use weir_control::{Actuator as _, CapRange, Controller, Reading, Reason, Sample};
 use weir_platform::cpu::{Class, Reservation, Wish};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
 use super::Crossed as _;
-use super::lab::RouterLab;
+use super::lab::{LabActuator, LabMeter, RouterLab};
 use crate::{TrialError, clock};
 
-/// A router's loop.
+/// The control loop of a router of the lab.
+type LabLoop = ControlLoop<LabMeter, Box<dyn Controller + Send>, LabActuator>;
+
+/// A router under its control loop, in real time.
 pub(crate) struct Loop<'l> {
     lab: &'l mut RouterLab,
     router: usize,
-    /// From one sample that is given to the next.
+    control: LabLoop,
+    /// The length of a sample that is judged.
     sampling: Nanos,
-    /// From one reading to the next: the same, or a part of it.
+    /// The time from one reading to the next: the same, or a part of it.
     period: Nanos,
-    meter: Meter,
+    /// Makes the samples that are judged, all alike, however often the loop decides.
+    judged: Sampler,
     /// The end of the period under way.
     next_ns: u64,
-    /// What is in force.
-    cap: CpuShare,
-    limit: Option<PacketRate>,
 }
 
 /// One sample, as it was.
@@ -36,7 +38,7 @@ pub(crate) struct Taken {
     pub(crate) cap: CpuShare,
     /// The limit that was.
     pub(crate) limit: Option<PacketRate>,
-    /// Why what follows is as it is, where an instance decided.
+    /// Why what follows is as it is, where a controller decided.
     pub(crate) reason: Option<Reason>,
 }
 
@@ -52,30 +54,39 @@ impl<'l> Loop<'l> {
     /// Begins with the largest cap and without a limit, sampling as the lab was planned.
     pub(crate) fn begin(lab: &'l mut RouterLab, router: usize) -> Result<Self, TrialError> {
         let sampling = lab.plan().sampling;
-        lab.router(router)?.sample_every(sampling)?;
-        let cap = range(lab, router)?.most();
-        let meter = Meter::new(MeterConfig { period: sampling, rate_most: RATE_MOST });
+        let judged = Sampler::new(SamplerConfig { period: sampling, rate_most: RATE_MOST });
+        let control = ControlLoop::new(config(sampling));
         let period = sampling;
-        let mut begun = Self { lab, router, sampling, period, meter, next_ns: 0, cap, limit: None };
-        begun.apply(Settings::capped(cap))?;
+        let mut begun = Self { lab, router, control, sampling, period, judged, next_ns: 0 };
+        begun.decide_every(sampling)?;
+        begun.free()?;
         begun.restart()?;
         Ok(begun)
     }
 
-    /// Reads, and has instances decide, so often from now on: a whole number of times in each of
-    /// the samples that are given.
+    /// Reads, and has controllers decide, so often from now on: a whole number of times in each of
+    /// the samples that are judged. The cap stays, as far as the period allows it.
     pub(crate) fn decide_every(&mut self, period: Nanos) -> Result<(), TrialError> {
         let parts = self.sampling.as_nanos().checked_div(period.as_nanos()).unwrap_or(0);
         if parts.saturating_mul(period.as_nanos()) != self.sampling.as_nanos() {
             let what = format!("a sample of {} is no multiple of {period}", self.sampling);
             return Err(TrialError::Node(what));
         }
-        self.lab.router(self.router)?.sample_every(period)?;
+        self.lab.sample_every(self.router, period)?;
         self.period = period;
-        // In force is a quota of the period before, which may be one of a longer period.
-        let cap = self.range()?.clamp(self.cap);
-        self.cap = self.lab.apply(self.router, Settings { cap, limit: self.limit })?;
-        self.restart().map(drop)
+        // The quota in force was shaped for the period before: a new loop sets its own.
+        let applied = self.control.applied();
+        let (meter, actuator) = self.lab.endpoint(self.router);
+        self.control = ControlLoop::new(config(period));
+        self.control.attach(weir_dataplane::clock::now(), meter, actuator);
+        if applied.limit.is_some() {
+            self.lab.limit(self.router, None)?;
+        }
+        if let Some(cap) = applied.cap {
+            let cap = self.range()?.clamp(cap.granted);
+            self.set_manually(cap)?;
+        }
+        self.restart()
     }
 
     /// Periods in a sample.
@@ -83,163 +94,129 @@ impl<'l> Loop<'l> {
         self.sampling.as_nanos().checked_div(self.period.as_nanos()).unwrap_or(1)
     }
 
-    /// An inactive instance with this controller, whose samples are this loop's.
-    pub(crate) fn instance(&self, controller: Box<dyn Controller + Send>) -> Instance {
-        let config = InstanceConfig {
-            meter: MeterConfig { period: self.period, rate_most: RATE_MOST },
-            release_after: RELEASE_AFTER,
-            log: LOG,
-            dry_run: false,
-        };
-        Instance::new(config, controller)
-    }
-
     /// The caps that the router can have: up to one processor, as the text's routers have.
-    pub(crate) fn range(&mut self) -> Result<CapRange, TrialError> {
-        range(self.lab, self.router)
+    pub(crate) fn range(&self) -> Result<CapRange, TrialError> {
+        let range = self.control.actuator().map_or(CapRange::WHOLE, LabActuator::range);
+        let most = range.most().min(CpuShare::ONE);
+        let range = CapRange::new(range.least()..=most, range.grain());
+        range.map_err(|error| TrialError::Node(error.to_string()))
     }
 
-    /// The largest cap and no limit, as in the beginning.
+    /// Sets the largest cap and no limit, as in the beginning.
     pub(crate) fn free(&mut self) -> Result<(), TrialError> {
         let most = self.range()?.most();
-        self.apply(Settings::capped(most))
+        self.set_manually(most)
     }
 
-    /// Has an inactive instance hold a rate from what is in force; its first period begins now.
+    /// Has a controller hold a rate from the cap in force on; its first period begins now.
     pub(crate) fn activate(
         &mut self,
-        instance: &mut Instance,
+        controller: Box<dyn Controller + Send>,
         set_point: PacketRate,
     ) -> Result<(), TrialError> {
-        let in_force = Settings { cap: self.cap, limit: self.limit };
-        let command = instance.activate(weir_dataplane::clock::now(), in_force, set_point);
-        let command = command.map_err(|error| TrialError::Node(error.to_string()))?;
-        self.obey(instance, command)?;
-        let reading = self.restart()?;
-        // The first reading is never a sample.
-        let command = instance.read(weir_dataplane::clock::now(), Some(reading));
-        self.obey(instance, command)
+        let now = weir_dataplane::clock::now();
+        self.control.install(now, controller);
+        let activated = self.control.activate(now, set_point);
+        activated.map_err(|error| TrialError::Node(error.to_string()))?;
+        self.execute()?;
+        self.restart()
     }
 
     /// Holds a cap for `count` samples, the first of which begins with it.
     pub(crate) fn hold(&mut self, cap: CpuShare, count: usize) -> Result<Vec<Taken>, TrialError> {
         let _urgent = urgent()?;
-        self.apply(Settings { cap, limit: self.limit })?;
+        self.set_manually(cap)?;
         if clock::monotonic_ns() > self.next_ns {
             // Something else was done since the last period.
             self.restart()?;
         }
-        (0..count).map(|_| self.held()).collect()
-    }
-
-    fn held(&mut self) -> Result<Taken, TrialError> {
-        let (cap, limit) = (self.cap, self.limit);
-        let mut reading = self.wait()?;
-        for _ in 1..self.parts() {
-            self.tend()?;
-            reading = self.wait()?;
+        let taken = self.take(count)?;
+        match taken.len() == count {
+            true => Ok(taken),
+            false => Err(TrialError::Node(format!("{} samples of {count}", taken.len()))),
         }
-        let sample = self.meter.sample(weir_dataplane::clock::now(), reading);
-        let sample = sample.map_err(|fault| TrialError::Node(format!("no sample: {fault}")))?;
-        self.tend()?;
-        Ok(Taken { sample, cap, limit, reason: None })
     }
 
-    /// Does what an active instance says for `count` samples. What it decides by are its own; those
-    /// that come back are taken beside it, all alike, however often it decides. One that is none is
-    /// not among them.
-    pub(crate) fn follow(
-        &mut self,
-        instance: &mut Instance,
-        count: usize,
-    ) -> Result<Vec<Taken>, TrialError> {
+    /// Takes `count` samples of what the active controller does. A period without a sample is not
+    /// among them.
+    pub(crate) fn follow(&mut self, count: usize) -> Result<Vec<Taken>, TrialError> {
         let _urgent = urgent()?;
+        self.take(count)
+    }
+
+    fn take(&mut self, count: usize) -> Result<Vec<Taken>, TrialError> {
         let mut taken = Vec::with_capacity(count);
         for _ in 0..count {
-            let (limit, mut caps_ppm) = (self.limit, 0);
-            let mut last = None;
+            let (limit, mut caps_ppm) = (self.control.applied().limit, 0);
+            let mut last = Reading::default();
             for _ in 0..self.parts() {
-                caps_ppm += u64::from(self.cap.as_ppm());
-                last = Some(self.decided(instance)?);
+                caps_ppm += u64::from(self.cap().as_ppm());
+                last = self.step()?;
             }
-            let Some((reading, reason)) = last else { continue };
-            if let Ok(sample) = self.meter.sample(weir_dataplane::clock::now(), reading) {
+            if let Ok(sample) = self.judged.sample(weir_dataplane::clock::now(), last) {
                 let cap = u32::try_from(caps_ppm / self.parts()).unwrap_or(u32::MAX);
-                taken.push(Taken { sample, cap: CpuShare::from_ppm(cap), limit, reason });
+                let (cap, reason) = (CpuShare::from_ppm(cap), self.reason());
+                taken.push(Taken { sample, cap, limit, reason });
             }
         }
         Ok(taken)
     }
 
-    /// One period of it.
-    fn decided(
-        &mut self,
-        instance: &mut Instance,
-    ) -> Result<(Reading, Option<Reason>), TrialError> {
-        let reading = self.wait()?;
-        let command = instance.read(weir_dataplane::clock::now(), Some(reading));
-        self.obey(instance, command)?;
-        let reason = instance.log().last().and_then(|decision| match decision.event {
-            Event::Sampled { action, .. } => Some(action.reason),
-            _ => None,
-        });
-        Ok((reading, reason))
-    }
-
-    /// Does what an instance commands, and tells it what came of that.
-    fn obey(&mut self, instance: &mut Instance, command: Command) -> Result<(), TrialError> {
-        let done = match command {
-            Command::Nothing => self.tend(),
-            Command::Apply(settings) => self.apply(settings),
-            Command::Release => self.lab.release(self.router),
-        };
-        let text = done.as_ref().err().map(ToString::to_string);
-        let outcome = text.as_deref().map_or(Ok(()), Err);
-        instance.outcome(weir_dataplane::clock::now(), outcome);
-        done
-    }
-
-    /// Begins the periods anew: the last reading is now.
-    fn restart(&mut self) -> Result<Reading, TrialError> {
-        let reading = self.lab.read(self.router)?;
-        self.meter.forget();
-        // The first one is never a sample.
-        let _first = self.meter.sample(weir_dataplane::clock::now(), reading);
-        self.next_ns = clock::monotonic_ns().saturating_add(self.period.as_nanos());
-        Ok(reading)
-    }
-
-    fn wait(&mut self) -> Result<Reading, TrialError> {
+    /// Runs the loop for one period.
+    fn step(&mut self) -> Result<Reading, TrialError> {
         clock::sleep_until(self.next_ns)?;
-        let reading = self.lab.read(self.router)?;
+        let reading = self.sample()?;
         self.next_ns = self.next_ns.saturating_add(self.period.as_nanos());
+        self.execute()?;
         Ok(reading)
     }
 
-    fn apply(&mut self, settings: Settings) -> Result<(), TrialError> {
-        if settings.limit != self.limit {
-            self.lab.limit(self.router, settings.limit)?;
-            self.limit = settings.limit;
-        }
-        if settings.cap != self.cap || self.next_ns == 0 {
-            self.lab.apply(self.router, settings)?;
-            self.cap = settings.cap;
-        } else {
-            self.tend()?;
-        }
-        Ok(())
+    /// The cap that the loop has set last; it is set from the beginning on.
+    fn cap(&self) -> CpuShare {
+        self.control.applied().cap.map_or(CpuShare::ZERO, |cap| cap.requested)
     }
 
-    fn tend(&mut self) -> Result<(), TrialError> {
-        self.lab.router(self.router)?.actuator().tend().map_err(super::lab::failed)
+    /// Why the controller decided as it did last.
+    fn reason(&self) -> Option<Reason> {
+        match self.control.log()?.last()?.event {
+            DecisionEvent::Sampled { action, .. } => Some(action.reason),
+            _ => None,
+        }
+    }
+
+    /// Begins the periods anew: the last reading is now, and no sample.
+    fn restart(&mut self) -> Result<(), TrialError> {
+        let reading = self.sample()?;
+        self.judged.forget();
+        let _first = self.judged.sample(weir_dataplane::clock::now(), reading);
+        self.next_ns = clock::monotonic_ns().saturating_add(self.period.as_nanos());
+        self.execute()
+    }
+
+    fn sample(&mut self) -> Result<Reading, TrialError> {
+        let sampled = self.control.sample(weir_dataplane::clock::now());
+        sampled.map_err(|error| TrialError::Node(error.to_string()))?;
+        let latest = self.control.meter_mut().and_then(|meter| meter.latest());
+        latest.ok_or_else(|| TrialError::Node(format!("router {}: not read", self.router)))
+    }
+
+    fn set_manually(&mut self, cap: CpuShare) -> Result<(), TrialError> {
+        self.control.set_manually(cap);
+        self.execute()
+    }
+
+    fn execute(&mut self) -> Result<(), TrialError> {
+        let (lab, router) = (&mut self.lab, self.router);
+        let executed =
+            self.control.execute(weir_dataplane::clock::now(), |limit| lab.limit(router, limit));
+        executed.map(drop).map_err(|error| TrialError::Node(error.to_string()))
     }
 }
 
-fn range(lab: &mut RouterLab, router: usize) -> Result<CapRange, TrialError> {
-    let range = lab.router(router)?.actuator().range();
-    let most = range.most().min(CpuShare::ONE);
-    let range = CapRange::new(range.least()..=most, range.grain());
-    range.map_err(|error| TrialError::Node(error.to_string()))
+/// The configuration of a loop of that period.
+fn config(period: Nanos) -> LoopConfig {
+    let sampler = SamplerConfig { period, rate_most: RATE_MOST };
+    LoopConfig { sampler, release_after: RELEASE_AFTER, log: LOG, dry_run: false }
 }
 
 /// On a processor that is busy otherwise the loop comes to its turn all the same. It sleeps nearly

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_control::Sample;
-use weir_control::manage::{Meter, MeterConfig, Reading};
+use weir_control::control_loop::{ControlLoop, LoopConfig, Sampler, SamplerConfig};
+use weir_control::{Controller, Meter, MeterError, Reading, Sample};
 use weir_platform::StateDir;
-use weir_platform::cap::{Actuator, CapError, XlCap, check_period};
+use weir_platform::cap::{XlCap, check_period};
 use weir_platform::journal::{self, Journal};
 use weir_platform::meter::{LinkMeter, Side};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
@@ -28,14 +28,54 @@ pub(super) struct Bench<'a> {
     due_ns: u64,
 }
 
-/// A guest as XTC sees it.
+/// The control loop of a guest: by its cap alone.
+pub(super) type GuestLoop = ControlLoop<GuestMeter, Box<dyn Controller + Send>, XlCap>;
+
+/// A guest and its control loop.
 pub(super) struct Router<'a> {
     pub(super) name: &'a str,
-    pub(super) cap: XlCap,
+    pub(super) control: GuestLoop,
     /// Its place in the meter of links.
     place: usize,
     sent: &'a Sent,
-    meter: Meter,
+    /// Makes samples where no controller decides.
+    sampler: Sampler,
+}
+
+/// The meter of a guest: what the bench has read of it, with all others, in this period.
+pub(super) struct GuestMeter(Option<Reading>);
+
+impl Meter for GuestMeter {
+    fn read(&mut self, _: Instant) -> Result<Reading, MeterError> {
+        let why = || "its devices are gone".to_owned();
+        self.0.ok_or_else(|| MeterError::Unreadable { why: why(), router_answers: false })
+    }
+}
+
+impl Router<'_> {
+    /// Makes the loop anew, without a controller and with an empty log.
+    pub(super) fn renew(&mut self) -> Result<(), TrialError> {
+        let detached = || refused(format!("guest {}: its loop has no actuator", self.name));
+        let (meter, actuator) = self.control.detach().ok_or_else(detached)?;
+        self.control = ControlLoop::new(CONFIG);
+        self.control.attach(now(), meter, actuator);
+        Ok(())
+    }
+
+    /// Has the loop decide by what was read at `now`. What fails is in its log.
+    pub(super) fn step(&mut self, now: Instant, reading: Option<Reading>) {
+        if let Some(meter) = self.control.meter_mut() {
+            meter.0 = reading;
+        }
+        let _logged = self.control.sample(now);
+        let _logged = self.execute();
+    }
+
+    /// Executes what is pending in the loop.
+    pub(super) fn execute(&mut self) -> Result<(), TrialError> {
+        let no_limit = |_| Err("nothing limits what enters a guest");
+        self.control.execute(now(), no_limit).map(drop).map_err(refused)
+    }
 }
 
 impl<'a> Bench<'a> {
@@ -87,8 +127,10 @@ impl<'a> Bench<'a> {
             let place = links.add(&devices)?;
             let cap = XlCap::new(Arc::clone(&xen.on), journal, &guest.name)?;
             check_period(&cap, PERIOD).map_err(refused)?;
-            let meter = Meter::new(METER);
-            guests.push(Router { name: &guest.name, cap, place, sent, meter });
+            let mut control = GuestLoop::new(CONFIG);
+            control.attach(now(), GuestMeter(None), cap);
+            let sampler = Sampler::new(CONFIG.sampler);
+            guests.push(Router { name: &guest.name, control, place, sent, sampler });
         }
         Ok(Self { xen, guests, links, due_ns: 0 })
     }
@@ -121,14 +163,14 @@ impl<'a> Bench<'a> {
     /// As [`Self::read`]; or there was no sample.
     pub(super) fn samples(&mut self, count: usize) -> Result<Vec<Vec<Sample>>, TrialError> {
         let mut samples = vec![Vec::new(); self.guests.len()];
-        self.guests.iter_mut().for_each(|guest| guest.meter.forget());
+        self.guests.iter_mut().for_each(|guest| guest.sampler.forget());
         self.restart();
         for turn in 0..=count {
             let (now, readings) = self.read()?;
             for ((guest, reading), seen) in self.guests.iter_mut().zip(readings).zip(&mut samples) {
                 let name = guest.name;
                 let gone = || refused(format!("guest {name}: its devices are gone"));
-                match guest.meter.sample(now, reading.ok_or_else(gone)?) {
+                match guest.sampler.sample(now, reading.ok_or_else(gone)?) {
                     Ok(sample) => seen.push(sample),
                     Err(_) if turn == 0 => {}
                     Err(fault) => return Err(refused(format!("guest {name}: {fault}"))),
@@ -143,8 +185,10 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// One could not be set.
     pub(super) fn cap(&mut self, caps: &[CpuShare]) -> Result<(), TrialError> {
-        let mut pairs = self.guests.iter_mut().zip(caps);
-        pairs.try_for_each(|(guest, cap)| guest.cap.set(*cap).map(drop)).map_err(refused)
+        self.guests.iter_mut().zip(caps).try_for_each(|(guest, cap)| {
+            guest.control.set_manually(*cap);
+            guest.execute()
+        })
     }
 
     /// Takes the cap of each guest away.
@@ -152,9 +196,13 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// One of them is still in force.
     pub(super) fn release(&mut self) -> Result<(), TrialError> {
-        let released: Result<Vec<()>, CapError> =
-            self.guests.iter_mut().map(|guest| guest.cap.release()).collect();
-        released.map(drop).map_err(refused)
+        let release = |guest: &mut Router<'_>| {
+            guest.control.deactivate(now());
+            guest.execute()
+        };
+        // All of them, whichever fails.
+        let released: Vec<Result<(), TrialError>> = self.guests.iter_mut().map(release).collect();
+        released.into_iter().collect()
     }
 }
 
@@ -165,8 +213,12 @@ pub(super) fn now() -> Instant {
 /// The text's (§6).
 pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
 
-/// What an emulated processor forwards stays far below.
-pub(super) const METER: MeterConfig =
-    MeterConfig { period: PERIOD, rate_most: PacketRate::from_pps(1_000_000) };
+/// An emulated processor forwards far less than the bound.
+const CONFIG: LoopConfig = LoopConfig {
+    sampler: SamplerConfig { period: PERIOD, rate_most: PacketRate::from_pps(1_000_000) },
+    release_after: Nanos::from_secs(10),
+    log: 1000,
+    dry_run: false,
+};
 
 const JOURNAL: &str = "xen";

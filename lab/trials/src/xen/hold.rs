@@ -4,15 +4,14 @@
 use std::fmt::Write as _;
 
 use weir_control::identify::Identified;
-use weir_control::manage::{Command, Instance, InstanceConfig};
 use weir_control::{
-    Controller, DeadZone, FeedForward, FeedForwardConfig, Gains, Pi, PiConfig, Poles, Settings,
+    Actuator as _, CapRange, Controller, DeadZone, FeedForward, FeedForwardConfig, Gains, Pi,
+    PiConfig, Poles,
 };
-use weir_platform::cap::Actuator;
 use weir_result::{Bound, Claim, Rule, Series};
-use weir_units::{Nanos, PacketRate};
+use weir_units::PacketRate;
 
-use super::bench::{Bench, METER, Router, now};
+use super::bench::{Bench, Router, now};
 use super::picture::{self, Course};
 use super::{Spec, refused, write};
 use crate::{Trial, TrialError, float};
@@ -37,7 +36,9 @@ pub(super) fn run(
     plan: &Plan,
     spec: &Spec,
 ) -> Result<(), TrialError> {
-    let ranges: Vec<_> = bench.guests.iter().map(|guest| guest.cap.range()).collect();
+    let range =
+        |guest: &Router<'_>| guest.control.actuator().map_or(CapRange::WHOLE, |a| a.range());
+    let ranges: Vec<_> = bench.guests.iter().map(range).collect();
     let weir = ranges.iter().map(|range| -> Box<dyn Controller + Send> {
         let config = FeedForwardConfig { dead_zone: DEAD_ZONE, ..FeedForwardConfig::new(*range) };
         Box::new(FeedForward::new(config, PacketRate::ZERO, range.most()))
@@ -79,95 +80,71 @@ fn held(
     steps: &[(&Vec<PacketRate>, usize)],
     spec: &Spec,
 ) -> Result<(), TrialError> {
-    let mut instances: Vec<_> =
-        controllers.into_iter().map(|controller| Instance::new(CONFIG, controller)).collect();
+    for (guest, controller) in bench.guests.iter_mut().zip(controllers) {
+        guest.renew()?;
+        guest.control.install(now(), controller);
+    }
     let mut courses: Vec<Course> =
         bench.guests.iter().map(|guest| Course::new(guest.name)).collect();
     bench.restart();
     for (step, (set_points, samples)) in (1..).zip(steps) {
-        begin(bench, &mut instances, set_points)?;
-        watch(bench, &mut instances, *samples, &mut courses)?;
+        begin(bench, step == 1, set_points)?;
+        watch(bench, *samples, &mut courses)?;
         for (index, set_point) in set_points.iter().enumerate() {
             let id = format!("{id}/{}/step-{step}", bench.guests[index].name);
             let course = courses[index].tail(*samples);
             judge(trial, &id, *set_point, &course)?;
         }
     }
-    for (guest, instance) in bench.guests.iter_mut().zip(&mut instances) {
-        let command = instance.deactivate(now());
-        carry_out(guest, instance, command);
-        if instance.status().owes_release {
+    for guest in &mut bench.guests {
+        guest.control.deactivate(now());
+        if guest.execute().is_err() {
             return Err(refused(format!("guest {}: its cap is still in force", guest.name)));
         }
-        logged(trial, id, guest.name, instance, spec)?;
+        logged(trial, id, guest, spec)?;
     }
     let name = format!("{}.svg", id.replace('/', "-"));
     write(spec, &name, picture::draw(id, &courses)?.as_str())
 }
 
-/// Set-points for all: each instance begins with the cap in force, or goes on to another rate.
-fn begin(
-    bench: &mut Bench<'_>,
-    instances: &mut [Instance],
-    set_points: &[PacketRate],
-) -> Result<(), TrialError> {
-    for ((guest, instance), set_point) in bench.guests.iter_mut().zip(instances).zip(set_points) {
-        let command = if instance.log().made() == 0 {
-            let in_force = guest.cap.in_force().map_err(refused)?;
-            let in_force = Settings::capped(in_force.unwrap_or_else(|| guest.cap.range().most()));
-            instance.activate(now(), in_force, *set_point)
-        } else {
-            instance.change_set_point(now(), *set_point)
+/// Set-points for all: at first each loop begins with the cap in force, then it goes on to another
+/// rate. A cap that fails is in the log.
+fn begin(bench: &mut Bench<'_>, first: bool, set_points: &[PacketRate]) -> Result<(), TrialError> {
+    for (guest, set_point) in bench.guests.iter_mut().zip(set_points) {
+        let begun = match first {
+            true => guest.control.activate(now(), *set_point),
+            false => guest.control.change_set_point(now(), *set_point),
         };
-        carry_out(guest, instance, command.map_err(refused)?);
+        begun.map_err(refused)?;
+        let _logged = guest.execute();
     }
     Ok(())
 }
 
 /// So many samples of each guest, and what follows from each.
-fn watch(
-    bench: &mut Bench<'_>,
-    instances: &mut [Instance],
-    samples: usize,
-    courses: &mut [Course],
-) -> Result<(), TrialError> {
-    let wanted: Vec<u64> =
-        instances.iter().map(|instance| instance.status().samples + samples as u64).collect();
+fn watch(bench: &mut Bench<'_>, samples: usize, courses: &mut [Course]) -> Result<(), TrialError> {
+    let count = |guest: &Router<'_>| guest.control.status().map_or(0, |status| status.samples);
+    let wanted: Vec<u64> = bench.guests.iter().map(|guest| count(guest) + samples as u64).collect();
     // A period without a sample is told in the log; the run has its bound all the same.
     for _ in 0..samples * TRIES {
-        if instances.iter().zip(&wanted).all(|(one, wanted)| one.status().samples >= *wanted) {
+        if bench.guests.iter().zip(&wanted).all(|(guest, wanted)| count(guest) >= *wanted) {
             return Ok(());
         }
         let (at, readings) = bench.read()?;
         for (index, reading) in readings.into_iter().enumerate() {
-            let (instance, guest) = (&mut instances[index], &mut bench.guests[index]);
-            let before = instance.status();
-            if before.samples >= wanted[index] {
+            let guest = &mut bench.guests[index];
+            let Some(before) = guest.control.status().filter(|one| one.samples < wanted[index])
+            else {
                 continue;
-            }
-            let command = instance.read(at, reading);
-            carry_out(guest, instance, command);
-            let after = instance.status();
-            if let Some(sample) = after.sample.filter(|_| after.samples > before.samples) {
+            };
+            guest.step(at, reading);
+            let after = guest.control.status().filter(|after| after.samples > before.samples);
+            if let Some(sample) = after.and_then(|after| after.sample) {
                 courses[index].push(&sample, &before);
             }
         }
     }
     Err(refused(format!("not {samples} samples in {} periods", samples * TRIES)))
-}
-
-fn carry_out(guest: &mut Router<'_>, instance: &mut Instance, command: Command) {
-    let outcome = match command {
-        Command::Nothing => return,
-        Command::Apply(settings) => guest.cap.set(settings.cap).map(drop),
-        Command::Release => guest.cap.release(),
-    };
-    let outcome = outcome.map_err(|error| error.to_string());
-    let told = match &outcome {
-        Ok(()) => Ok(()),
-        Err(text) => Err(text.as_str()),
-    };
-    instance.outcome(now(), told);
 }
 
 /// The mean after the controller has settled, and what was offered all the while.
@@ -204,19 +181,21 @@ fn judge(
 fn logged(
     trial: &mut Trial<'_>,
     id: &str,
-    name: &str,
-    instance: &Instance,
+    guest: &Router<'_>,
     spec: &Spec,
 ) -> Result<(), TrialError> {
+    let name = guest.name;
+    let (Some(log), Some(status)) = (guest.control.log(), guest.control.status()) else {
+        return Err(refused(format!("guest {name}: no controller decided")));
+    };
     let mut text = String::new();
-    for decision in instance.log().since(0) {
-        let since = instance.log().since(0).next().map_or(decision.at, |first| first.at);
-        let seconds = float((decision.at - since).as_nanos()) / 1e9;
+    let first = log.since(0).next().map(|first| first.at);
+    for decision in log.since(0) {
+        let seconds = float((decision.at - first.unwrap_or(decision.at)).as_nanos()) / 1e9;
         let _written = writeln!(text, "{seconds:8.3} s  {decision}");
     }
-    let made = instance.log().made();
+    let made = log.made();
     write(spec, &format!("decisions-{}-{name}.txt", id.rsplit('/').next().unwrap_or(id)), &text)?;
-    let status = instance.status();
     trial.say(&format!("{id}/{name}: {made} decisions, {} calls of xl", status.commands));
     let [decisions, samples] = ["decisions", "samples"].map(|part| format!("{id}/{name}/{part}"));
     trial.keep(&decisions, Series::count("1", made))?;
@@ -252,6 +231,3 @@ const TRIES: usize = 2;
 
 /// Row 14.
 const WITHIN: f64 = 0.10;
-
-const CONFIG: InstanceConfig =
-    InstanceConfig { meter: METER, release_after: Nanos::from_secs(10), log: 1000, dry_run: false };

@@ -2,7 +2,7 @@
 //! What each guest did, sample by sample, and how it is drawn.
 
 use weir_control::Sample;
-use weir_control::manage::Status;
+use weir_control::control_loop::LoopStatus;
 use weir_plot::{Line, Lines, Panel, PlotError, Svg};
 
 use super::bench::PERIOD;
@@ -27,8 +27,8 @@ impl Course {
     }
 
     /// Adds a sample of a period in which `status` held.
-    pub(super) fn push(&mut self, sample: &Sample, status: &Status) {
-        let cap = status.in_force.map_or(1.0, |settings| f64::from(settings.cap.as_ppm()) / 1e6);
+    pub(super) fn push(&mut self, sample: &Sample, status: &LoopStatus) {
+        let cap = status.settings.map_or(1.0, |settings| f64::from(settings.cap.as_ppm()) / 1e6);
         self.rates.push(float(sample.rate().as_pps()));
         self.offered.push(float(sample.offered_rate().map_or(0, |rate| rate.as_pps())));
         self.caps.push(cap);
@@ -70,7 +70,7 @@ pub(super) fn draw(id: &str, courses: &[Course]) -> Result<Svg, PlotError> {
 #[cfg(test)]
 mod tests {
     use weir_control::Settings;
-    use weir_control::manage::Phase;
+    use weir_control::control_loop::LoopPhase;
     use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
     use super::*;
@@ -80,12 +80,12 @@ mod tests {
         let mut course = Course::new("fc1");
         let sample =
             Sample { span: Nanos::from_secs(1), packets: 90, offered: Some(300), cpu: None };
-        let status = Status {
-            phase: Phase::Active,
+        let status = LoopStatus {
+            phase: LoopPhase::Active,
             controller: "pi",
             set_point: PacketRate::from_pps(100),
-            in_force: Some(Settings::capped(CpuShare::from_percent(25))),
-            owes_release: false,
+            settings: Some(Settings::capped(CpuShare::from_percent(25))),
+            release_pending: false,
             lost: false,
             sample: None,
             estimate: None,
@@ -95,7 +95,7 @@ mod tests {
             failures: 0,
             due: Instant::ZERO,
         };
-        course.push(&sample, &Status { in_force: None, ..status });
+        course.push(&sample, &LoopStatus { settings: None, ..status });
         course.push(&sample, &status);
         let tail = course.tail(1);
         assert_eq!((tail.rates, tail.offered, tail.caps), (vec![90.0], vec![300.0], vec![0.25]));

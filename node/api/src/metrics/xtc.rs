@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Routers that are held at a packet rate.
 
-use weir_control::manage::Phase;
+use weir_control::control_loop::LoopPhase;
 use weir_loops::{Load, RouterStatus};
 use weir_units::{CpuShare, PacketRate};
 
@@ -70,7 +70,7 @@ type Family = (&'static str, &'static str, &'static str, fn(&RouterStatus) -> Op
 
 const FAMILIES: &[Family] = &[
     ("weir_xtc_active", "Whether the router is held now.", "gauge", |of| {
-        Some(u64::from(of.phase == Some(Phase::Active)).to_string())
+        Some(u64::from(of.phase == Some(LoopPhase::Active)).to_string())
     }),
     ("weir_xtc_trouble", "Whether something is wrong with it now.", "gauge", |of| {
         Some(u64::from(of.trouble.is_some()).to_string())

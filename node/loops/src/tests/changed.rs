@@ -144,3 +144,29 @@ fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
         assert_eq!(node.status("b").cap, twenty);
     }
 }
+
+/// A pause whose cap is refused does not leave what was for one sample in force: the cap is tried
+/// again until it holds.
+#[test]
+fn a_cap_that_is_refused_at_a_pause_is_set_later() {
+    let mut node = Node::new();
+    node.run(20);
+    // One sample with half of its packets raises the cap for that sample.
+    node.sim("b", |sim| sim.router.plant.stolen_ppm = 500_000);
+    node.run(1);
+    node.sim("b", |sim| sim.router.plant.stolen_ppm = 0);
+    let raised = node.sim("b", |sim| sim.cap);
+    node.sim("b", |sim| sim.refuses = true);
+    node.set("b", "state", "paused");
+    node.run(2);
+    assert_eq!(node.sim("b", |sim| sim.cap), raised);
+    assert!(node.says("b", "paused: cap tried again"));
+    node.sim("b", |sim| sim.refuses = false);
+    node.run(2);
+    let status = node.status("b");
+    assert!(node.sim("b", |sim| sim.cap) < raised, "{raised:?} {status:?}");
+    assert_eq!((status.phase, status.trouble_kind), (Some(LoopPhase::Paused), None));
+    let sets = node.sim("b", |sim| sim.sets);
+    node.run(10);
+    assert_eq!(node.sim("b", |sim| sim.sets), sets, "once");
+}

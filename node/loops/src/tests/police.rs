@@ -71,7 +71,7 @@ fn routers_are_held_while_they_contend() {
     node.run(20);
     assert!(["x", "y", "k"].iter().all(|name| !is_touched(&node, name)));
     let status = node.status("x");
-    assert_eq!((status.phase, status.set_point), (Some(Phase::Inactive), None));
+    assert_eq!((status.phase, status.set_point), (Some(LoopPhase::Inactive), None));
     assert_eq!(status.sample.unwrap().rate().as_pps(), 30_000, "seen all the same");
     offer(&mut node, [60, 60, 60]);
     node.run(1);

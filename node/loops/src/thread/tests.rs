@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant as Moment;
 
-use weir_control::manage::Reading;
+use weir_control::Reading;
 use weir_policy::{ActuatorKind, ControllerKind, Interface, Router, RouterXtc, Slice};
 use weir_units::{Instant, PacketRate};
 

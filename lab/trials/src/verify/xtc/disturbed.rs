@@ -238,11 +238,10 @@ fn stepped(
 ) -> Result<Turns, TrialError> {
     let weir = cap_alone(on.range()?, set_point);
     on.free()?;
-    let mut instance = on.instance(weir);
-    on.activate(&mut instance, set_point)?;
-    let without = on.follow(&mut instance, SETTLE + MEAN_OF)?;
+    on.activate(weir, set_point)?;
+    let without = on.follow(SETTLE + MEAN_OF)?;
     disturber.begin(mean_cap(last(&without)))?;
-    let with = on.follow(&mut instance, SETTLE + MEAN_OF)?;
+    let with = on.follow(SETTLE + MEAN_OF)?;
     Ok(Turns { without, with, used: disturber.end()? })
 }
 
@@ -259,10 +258,9 @@ fn fixed(
     on.decide_every(bench.plan.sampling)?;
     on.free()?;
     let controller = FixedCap::new(map, on.range()?, set_point);
-    let mut instance = on.instance(Box::new(controller));
-    on.activate(&mut instance, set_point)?;
-    on.follow(&mut instance, SETTLE)?;
-    disturber.in_turn(TURNS, assigned, || on.follow(&mut instance, TURN_OF))
+    on.activate(Box::new(controller), set_point)?;
+    on.follow(SETTLE)?;
+    disturber.in_turn(TURNS, assigned, || on.follow(TURN_OF))
 }
 
 fn run_combined(bench: &Bench) -> Result<[Stage; 2], TrialError> {

@@ -6,7 +6,7 @@
 //! one must not notice. What is recorded every tenth of a second is what the simulated router
 //! forwards and which cap is really in force on it, not what the manager believes.
 
-use weir_control::manage::Phase;
+use weir_control::control_loop::LoopPhase;
 use weir_loops::sim::{SimNode, SimRouter};
 use weir_policy::{Edit, Place};
 use weir_result::{Bound, Claim, Rule, Series};
@@ -52,7 +52,7 @@ struct Tick {
     rate: u64,
     cap: Option<CpuShare>,
     limit: Option<PacketRate>,
-    phase: Option<Phase>,
+    phase: Option<LoopPhase>,
     /// Whether the router is there to be capped.
     there: bool,
     /// Of the other router.
@@ -272,9 +272,9 @@ fn keep(
     let (wanted, beside) = (fault.kpps * 1000, if fault.router == "a" { 20_000 } else { 40_000 });
     let struck = ticks.get(seen.from..).unwrap_or_default();
     let (in_force, allowed) = caps(fault, seen);
-    let released = struck.iter().position(|tick| tick.phase == Some(Phase::Released));
+    let released = struck.iter().position(|tick| tick.phase == Some(LoopPhase::Released));
     let released = released.unwrap_or(struck.len()) + 1;
-    let not_held = struck.iter().filter(|tick| tick.phase != Some(Phase::Active)).count();
+    let not_held = struck.iter().filter(|tick| tick.phase != Some(LoopPhase::Active)).count();
     let back = ticks.iter().rposition(|tick| off(tick.rate, wanted) > 0.05);
     let back = back.map_or(0, |last| (last + 1).saturating_sub(seen.to));
     let neighbour = ticks.iter().skip(WARM as usize / 2).map(|tick| off(tick.neighbour, beside));
@@ -308,7 +308,7 @@ fn caps(fault: &Fault, seen: &Seen) -> (Vec<f64>, Vec<f64>) {
         return (in_force, allowed);
     };
     let during = seen.ticks.get(seen.from..seen.to).unwrap_or_default();
-    for tick in during.iter().take_while(|tick| tick.phase != Some(Phase::Released)) {
+    for tick in during.iter().take_while(|tick| tick.phase != Some(LoopPhase::Released)) {
         if !tick.there {
             continue;
         }

@@ -1,66 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From counters that only grow to the sample of a period, or the reason why there is none.
+//! The sampler of a loop: the difference of two readings is a sample, or has a fault.
+//!
+//! *Problem*: counters wrap at 32 or 64 bits, start again with the router, stand still with their
+//! meter, or are read too late; a controller that took such a difference for a rate would move the
+//! cap by it. *Idea*: a difference is a sample only if its time and its rate are plausible.
 
 use core::fmt;
 
 use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::Sample;
+use crate::meter::Reading;
 
-/// A router's counters at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// When they were read, by the clock that the caller's `now` is of.
-    pub at: Instant,
-    /// Packets forwarded since some beginning.
-    pub packets: u64,
-    /// Packets offered since some beginning, where they are metered.
-    pub offered: Option<u64>,
-    /// CPU time used since some beginning, where it is metered.
-    pub cpu: Option<Nanos>,
-}
-
-/// What is to be expected of a meter.
+/// What a sampler expects of its meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MeterConfig {
-    /// From one reading to the next.
+pub struct SamplerConfig {
+    /// The time from one reading to the next.
     pub period: Nanos,
-    /// A rate that no router of this node reaches: more is a fault of the meter.
+    /// A rate that no router of this node reaches: more is a fault.
     pub rate_most: PacketRate,
 }
 
 /// Makes samples of readings.
 #[derive(Clone, Debug)]
-pub struct Meter {
-    config: MeterConfig,
+pub struct Sampler {
+    config: SamplerConfig,
     last: Option<Reading>,
 }
 
 /// Why a reading gives no sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MeterFault {
-    /// It is the first: there is nothing to compare it with.
+pub enum SampleFault {
+    /// It is the first reading: there is nothing to compare it with.
     First,
-    /// There is none: the router, or its meter, is not there.
+    /// There is no reading: the router, or its meter, is not there.
     Absent,
-    /// It is the same one as before, or older than two periods: the meter stands still.
+    /// It is the reading before, or older than two periods: the meter stands still.
     Stale {
         /// How old it is.
         age: Nanos,
     },
-    /// It is from before the one before, or from later than now: a clock was set.
+    /// It is older than the reading before, or from the future: a clock was set.
     ClockJump,
-    /// It came less than a quarter of a period after the one before.
+    /// It came less than a quarter of a period after the reading before.
     TooSoon {
         /// The time between.
         span: Nanos,
     },
-    /// It came more than three periods after the one before: a mean over that says nothing of now.
+    /// It came more than three periods after the reading before: the mean of that is not current.
     Gap {
         /// The time between.
         span: Nanos,
     },
-    /// A counter went back by what is no wrap at 32 or 64 bits: the router began anew.
+    /// A counter went back, and did not wrap at 32 or 64 bits: the router started again.
     Reset,
     /// More packets than any router of this node forwards.
     Impossible {
@@ -71,54 +63,54 @@ pub enum MeterFault {
     },
 }
 
-impl Meter {
-    /// A meter that has read nothing yet.
+impl Sampler {
+    /// Makes a sampler that has seen no reading.
     #[must_use]
-    pub const fn new(config: MeterConfig) -> Self {
+    pub const fn new(config: SamplerConfig) -> Self {
         Self { config, last: None }
     }
 
-    /// The period in which it is to be read.
+    /// Returns the sampling period.
     #[must_use]
     pub const fn period(&self) -> Nanos {
         self.config.period
     }
 
-    /// Begins anew: the next reading is the first.
+    /// Starts again: the next reading is the first.
     pub fn forget(&mut self) {
         self.last = None;
     }
 
-    /// The sample between the reading before and this one.
+    /// Returns the sample between the reading before and this one.
     ///
     /// # Errors
-    /// The reason why there is none; the reading is then compared with by the next one, unless it
-    /// is stale or came too soon.
-    pub fn sample(&mut self, now: Instant, reading: Reading) -> Result<Sample, MeterFault> {
+    /// The reason why there is none. The next reading is compared with this one, unless it is stale
+    /// or came too soon.
+    pub fn sample(&mut self, now: Instant, reading: Reading) -> Result<Sample, SampleFault> {
         let period = self.config.period;
         if reading.at > now {
             self.last = Some(reading);
-            return Err(MeterFault::ClockJump);
+            return Err(SampleFault::ClockJump);
         }
         let age = now - reading.at;
         if age > times(period, STALE_PERIODS) || self.last.is_some_and(|last| last.at == reading.at)
         {
-            return Err(MeterFault::Stale { age });
+            return Err(SampleFault::Stale { age });
         }
         let Some(last) = self.last else {
             self.last = Some(reading);
-            return Err(MeterFault::First);
+            return Err(SampleFault::First);
         };
         let span = reading.at - last.at;
         if reading.at > last.at && times(span, SOON_PARTS) < period {
-            return Err(MeterFault::TooSoon { span });
+            return Err(SampleFault::TooSoon { span });
         }
         self.last = Some(reading);
         if reading.at < last.at {
-            return Err(MeterFault::ClockJump);
+            return Err(SampleFault::ClockJump);
         }
         if span > times(period, GAP_PERIODS) {
-            return Err(MeterFault::Gap { span });
+            return Err(SampleFault::Gap { span });
         }
         self.difference(last, reading, span)
     }
@@ -128,16 +120,16 @@ impl Meter {
         last: Reading,
         reading: Reading,
         span: Nanos,
-    ) -> Result<Sample, MeterFault> {
+    ) -> Result<Sample, SampleFault> {
         let packets = match self.grown(last.packets, reading.packets, span) {
             Grown::By(packets) => packets,
-            Grown::Reset => return Err(MeterFault::Reset),
+            Grown::Reset => return Err(SampleFault::Reset),
             Grown::Impossible(packets) => {
                 let rate = Sample { span, packets, ..Sample::default() }.rate();
-                return Err(MeterFault::Impossible { rate, most: self.config.rate_most });
+                return Err(SampleFault::Impossible { rate, most: self.config.rate_most });
             }
         };
-        // What is not known of these is better than what is wrong.
+        // An unknown value is better than a wrong one.
         let offered = last.offered.zip(reading.offered).and_then(|(old, new)| {
             let Grown::By(offered) = self.grown(old, new, span) else { return None };
             Some(offered)
@@ -149,7 +141,7 @@ impl Meter {
         Ok(Sample { span, packets, offered, cpu })
     }
 
-    /// By how much a counter grew in `span`.
+    /// Returns by how much a counter grew in `span`.
     fn grown(&self, old: u64, new: u64, span: Nanos) -> Grown {
         let possible = |packets: &u64| {
             Sample { span, packets: *packets, ..Sample::default() }.rate() <= self.config.rate_most
@@ -174,7 +166,7 @@ enum Grown {
     Impossible(u64),
 }
 
-impl fmt::Display for MeterFault {
+impl fmt::Display for SampleFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::First => write!(f, "first reading"),
@@ -191,7 +183,7 @@ impl fmt::Display for MeterFault {
     }
 }
 
-impl core::error::Error for MeterFault {}
+impl core::error::Error for SampleFault {}
 
 const fn times(time: Nanos, count: u64) -> Nanos {
     Nanos::new(time.as_nanos().saturating_mul(count))
@@ -211,16 +203,16 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn meter() -> Meter {
+    fn meter() -> Sampler {
         let period = Nanos::from_millis(100);
-        Meter::new(MeterConfig { period, rate_most: PacketRate::from_pps(10_000_000) })
+        Sampler::new(SamplerConfig { period, rate_most: PacketRate::from_pps(10_000_000) })
     }
 
     fn reading(at_ms: u64, packets: u64) -> Reading {
         Reading { at: Instant::from_nanos(at_ms * MS), packets, ..Reading::default() }
     }
 
-    fn read(meter: &mut Meter, at_ms: u64, packets: u64) -> Result<u64, MeterFault> {
+    fn read(meter: &mut Sampler, at_ms: u64, packets: u64) -> Result<u64, SampleFault> {
         let now = Instant::from_nanos(at_ms * MS);
         meter.sample(now, reading(at_ms, packets)).map(|sample| sample.packets)
     }
@@ -228,7 +220,7 @@ mod tests {
     #[test]
     fn samples_are_differences() {
         let mut meter = meter();
-        assert_eq!(read(&mut meter, 0, 500), Err(MeterFault::First));
+        assert_eq!(read(&mut meter, 0, 500), Err(SampleFault::First));
         assert_eq!(read(&mut meter, 100, 1500), Ok(1000));
         assert_eq!(read(&mut meter, 210, 1500), Ok(0));
     }
@@ -237,17 +229,17 @@ mod tests {
     fn a_wrap_is_none_and_a_reset_is_one() {
         let mut meter = meter();
         let edge = u64::from(u32::MAX);
-        assert_eq!(read(&mut meter, 0, edge - 99), Err(MeterFault::First));
+        assert_eq!(read(&mut meter, 0, edge - 99), Err(SampleFault::First));
         assert_eq!(read(&mut meter, 100, 900), Ok(1000), "32 bits");
         assert_eq!(read(&mut meter, 200, u64::MAX - 99), Err(impossible(u64::MAX)));
         assert_eq!(read(&mut meter, 300, 900), Ok(1000), "64 bits");
-        assert_eq!(read(&mut meter, 400, 100), Err(MeterFault::Reset));
+        assert_eq!(read(&mut meter, 400, 100), Err(SampleFault::Reset));
         assert_eq!(read(&mut meter, 500, 200), Ok(100), "and goes on");
     }
 
-    fn impossible(rate: u64) -> MeterFault {
+    fn impossible(rate: u64) -> SampleFault {
         let rate = PacketRate::from_pps(rate);
-        MeterFault::Impossible { rate, most: PacketRate::from_pps(10_000_000) }
+        SampleFault::Impossible { rate, most: PacketRate::from_pps(10_000_000) }
     }
 
     #[test]
@@ -256,17 +248,21 @@ mod tests {
         read(&mut meter, 1000, 0).unwrap_err();
         let now = |ms: u64| Instant::from_nanos(ms * MS);
         let stale = meter.sample(now(1100), reading(1000, 10));
-        assert_eq!(stale, Err(MeterFault::Stale { age: Nanos::from_millis(100) }));
+        assert_eq!(stale, Err(SampleFault::Stale { age: Nanos::from_millis(100) }));
         let old = meter.sample(now(1500), reading(1200, 10));
-        assert_eq!(old, Err(MeterFault::Stale { age: Nanos::from_millis(300) }));
+        assert_eq!(old, Err(SampleFault::Stale { age: Nanos::from_millis(300) }));
         let future = meter.sample(now(1100), reading(2000, 10));
-        assert_eq!(future, Err(MeterFault::ClockJump));
-        assert_eq!(read(&mut meter, 1200, 20), Err(MeterFault::ClockJump), "before the future one");
+        assert_eq!(future, Err(SampleFault::ClockJump));
+        assert_eq!(
+            read(&mut meter, 1200, 20),
+            Err(SampleFault::ClockJump),
+            "before the future one"
+        );
         let soon = Nanos::from_millis(10);
-        assert_eq!(read(&mut meter, 1210, 30), Err(MeterFault::TooSoon { span: soon }));
+        assert_eq!(read(&mut meter, 1210, 30), Err(SampleFault::TooSoon { span: soon }));
         assert_eq!(read(&mut meter, 1300, 120), Ok(100), "since the last one that counted");
         let gap = Nanos::from_millis(700);
-        assert_eq!(read(&mut meter, 2000, 130), Err(MeterFault::Gap { span: gap }));
+        assert_eq!(read(&mut meter, 2000, 130), Err(SampleFault::Gap { span: gap }));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One instance and all that can happen to it.
+//! A supervised controller, and everything that can happen to it.
 
-use weir_control::manage::{
-    Command, Event, Instance, InstanceConfig, InstanceError, MeterConfig, MeterFault, Phase,
-    Reading,
+use weir_control::control_loop::{
+    DecisionEvent, LoopCommand, LoopConfig, LoopError, LoopPhase, SampleFault, SamplerConfig,
+    Supervisor,
 };
 use weir_control::plant::{Plant, Router};
-use weir_control::{FeedForward, FeedForwardConfig, Settings};
+use weir_control::{Controller, FeedForward, FeedForwardConfig, Reading, Settings};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use crate::trial::{PROCESS, fine, off, percent, pps};
@@ -14,15 +14,15 @@ use crate::trial::{PROCESS, fine, off, percent, pps};
 const PERIOD: Nanos = Nanos::from_millis(100);
 const UNCAPPED: Settings = Settings { cap: CpuShare::ONE, limit: None };
 
-/// An instance on a simulated router, with counters and an actuator between them.
+/// An supervisor on a simulated router, with counters and an actuator between them.
 struct Node {
-    instance: Instance,
+    supervisor: Supervisor<Box<dyn Controller>>,
     router: Router,
     now: Instant,
     counters: Reading,
     in_force: Settings,
     actuator: Result<(), &'static str>,
-    commands: Vec<Command>,
+    commands: Vec<LoopCommand>,
 }
 
 impl Node {
@@ -36,10 +36,10 @@ impl Node {
             PacketRate::from_pps(40_000),
             CpuShare::ONE,
         );
-        let meter = MeterConfig { period: PERIOD, rate_most: PacketRate::from_pps(20_000_000) };
-        let config = InstanceConfig { meter, release_after, log: 1000, dry_run };
+        let meter = SamplerConfig { period: PERIOD, rate_most: PacketRate::from_pps(20_000_000) };
+        let config = LoopConfig { sampler: meter, release_after, log: 1000, dry_run };
         Self {
-            instance: Instance::new(config, Box::new(controller)),
+            supervisor: Supervisor::new(config, Box::new(controller)),
             router: Router::new(PROCESS, 5),
             now: Instant::ZERO,
             counters: Reading { offered: Some(0), cpu: Some(Nanos::ZERO), ..Reading::default() },
@@ -51,7 +51,7 @@ impl Node {
 
     fn active() -> Self {
         let mut node = Self::new(false);
-        let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+        let command = node.supervisor.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
         node.obey(command.expect("inactive"));
         node.run(20);
         assert!(off(node.rate(), 40_000).abs() < 0.05, "{}", node.rate());
@@ -81,40 +81,40 @@ impl Node {
     }
 
     fn read(&mut self, reading: Option<Reading>) {
-        let command = self.instance.read(self.now, reading);
+        let command = self.supervisor.read(self.now, reading);
         self.obey(command);
     }
 
-    fn obey(&mut self, command: Command) {
-        if command == Command::Nothing {
+    fn obey(&mut self, command: LoopCommand) {
+        if command == LoopCommand::Nothing {
             return;
         }
         self.commands.push(command);
         if self.actuator.is_ok() {
             match command {
-                Command::Apply(settings) => self.in_force = settings,
-                Command::Release => self.in_force = UNCAPPED,
-                Command::Nothing => {}
+                LoopCommand::Apply(settings) => self.in_force = settings,
+                LoopCommand::Release => self.in_force = UNCAPPED,
+                LoopCommand::Nothing => {}
             }
         }
-        self.instance.outcome(self.now, self.actuator);
+        self.supervisor.outcome(self.now, self.actuator);
     }
 
     fn rate(&self) -> f64 {
-        pps(self.instance.status().sample.expect("a sample").rate())
+        pps(self.supervisor.status().sample.expect("a sample").rate())
     }
 
-    fn phase(&self) -> Phase {
-        self.instance.status().phase
+    fn phase(&self) -> LoopPhase {
+        self.supervisor.status().phase
     }
 
     /// Whether the log has such an event, from this decision on.
-    fn logged(&self, first: u64, wanted: impl Fn(&Event) -> bool) -> bool {
-        self.instance.log().since(first).any(|decision| wanted(&decision.event))
+    fn logged(&self, first: u64, wanted: impl Fn(&DecisionEvent) -> bool) -> bool {
+        self.supervisor.log().since(first).any(|decision| wanted(&decision.event))
     }
 
     fn back(&mut self, label: &str) {
-        assert_eq!(self.phase(), Phase::Active, "{label}");
+        assert_eq!(self.phase(), LoopPhase::Active, "{label}");
         self.run(6);
         assert!(off(self.rate(), 40_000).abs() < 0.06, "{label}: {}", self.rate());
     }
@@ -125,42 +125,42 @@ impl Node {
 fn verbs_take_effect_at_once() {
     let mut node = Node::active();
     let now = node.now;
-    let again = node.instance.activate(now, UNCAPPED, PacketRate::from_pps(1));
-    assert!(matches!(again, Err(InstanceError::Phase { phase: Phase::Active, .. })));
+    let again = node.supervisor.activate(now, UNCAPPED, PacketRate::from_pps(1));
+    assert!(matches!(again, Err(LoopError::Phase { phase: LoopPhase::Active, .. })));
     for bad in [0, 20_000_001, u64::MAX] {
-        let refused = node.instance.change_set_point(now, PacketRate::from_pps(bad));
-        assert!(matches!(refused, Err(InstanceError::SetPoint { .. })), "{bad}");
+        let refused = node.supervisor.change_set_point(now, PacketRate::from_pps(bad));
+        assert!(matches!(refused, Err(LoopError::SetPoint { .. })), "{bad}");
     }
-    assert_eq!(node.instance.status().set_point, PacketRate::from_pps(40_000));
+    assert_eq!(node.supervisor.status().set_point, PacketRate::from_pps(40_000));
 
-    let command = node.instance.change_set_point(now, PacketRate::from_pps(20_000));
+    let command = node.supervisor.change_set_point(now, PacketRate::from_pps(20_000));
     node.obey(command.expect("possible"));
     node.run(2);
     assert!(off(node.rate(), 20_000).abs() < 0.06, "{}", node.rate());
 
-    let command = node.instance.pause(node.now).expect("active");
+    let command = node.supervisor.pause(node.now).expect("active");
     node.obey(command);
     let (cap, commands) = (node.in_force, node.commands.len());
     node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
     node.run(50);
     assert_eq!((node.in_force, node.commands.len()), (cap, commands), "nothing is touched");
     assert!(off(node.rate(), 20_000) < -0.2, "though something happened: {}", node.rate());
-    let command = node.instance.resume(node.now).expect("paused");
+    let command = node.supervisor.resume(node.now).expect("paused");
     node.obey(command);
     node.run(6);
     assert!(off(node.rate(), 20_000).abs() < 0.05, "{}", node.rate());
 
-    let command = node.instance.deactivate(node.now);
+    let command = node.supervisor.deactivate(node.now);
     node.obey(command);
-    assert_eq!((node.in_force, node.phase()), (UNCAPPED, Phase::Inactive));
+    assert_eq!((node.in_force, node.phase()), (UNCAPPED, LoopPhase::Inactive));
     let commands = node.commands.len();
     node.run(10);
     assert_eq!(node.commands.len(), commands);
-    assert_eq!(node.instance.status().in_force, None);
+    assert_eq!(node.supervisor.status().settings, None);
 }
 
 /// What goes wrong: its name, how it happens, and what it must be called in the log.
-type Fault = (&'static str, fn(&mut Node), fn(&MeterFault) -> bool);
+type Fault = (&'static str, fn(&mut Node), fn(&SampleFault) -> bool);
 
 fn faults() -> [Fault; 6] {
     [
@@ -173,7 +173,7 @@ fn faults() -> [Fault; 6] {
                     node.read(Some(old));
                 }
             },
-            |fault| matches!(fault, MeterFault::Stale { .. }),
+            |fault| matches!(fault, SampleFault::Stale { .. }),
         ),
         (
             "reset",
@@ -186,7 +186,7 @@ fn faults() -> [Fault; 6] {
                 };
                 node.run(1);
             },
-            |fault| matches!(fault, MeterFault::Reset),
+            |fault| matches!(fault, SampleFault::Reset),
         ),
         (
             "impossible",
@@ -194,7 +194,7 @@ fn faults() -> [Fault; 6] {
                 node.counters.packets += 1 << 40;
                 node.run(1);
             },
-            |fault| matches!(fault, MeterFault::Impossible { .. }),
+            |fault| matches!(fault, SampleFault::Impossible { .. }),
         ),
         (
             "clock set back",
@@ -202,7 +202,7 @@ fn faults() -> [Fault; 6] {
                 node.now = Instant::from_nanos(node.now.as_nanos() - 1_000_000_000);
                 node.run(1);
             },
-            |fault| matches!(fault, MeterFault::ClockJump),
+            |fault| matches!(fault, SampleFault::ClockJump),
         ),
         (
             "clock set forward",
@@ -210,7 +210,7 @@ fn faults() -> [Fault; 6] {
                 node.now += Nanos::from_secs(3600);
                 node.run(1);
             },
-            |fault| matches!(fault, MeterFault::Gap { .. }),
+            |fault| matches!(fault, SampleFault::Gap { .. }),
         ),
         (
             "vanished for a moment",
@@ -218,7 +218,7 @@ fn faults() -> [Fault; 6] {
                 node.pass();
                 node.read(None);
             },
-            |fault| matches!(fault, MeterFault::Absent),
+            |fault| matches!(fault, SampleFault::Absent),
         ),
     ]
 }
@@ -229,15 +229,15 @@ fn faults() -> [Fault; 6] {
 fn faults_of_the_meter_are_named_and_pass() {
     for (name, happen, wanted) in faults() {
         let mut node = Node::active();
-        let (cap, first) = (node.in_force.cap, node.instance.log().made());
+        let (cap, first) = (node.in_force.cap, node.supervisor.log().made());
         happen(&mut node);
         assert!(
-            node.logged(first, |event| matches!(event, Event::NoSample(f) if wanted(f))),
+            node.logged(first, |event| matches!(event, DecisionEvent::NoSample(f) if wanted(f))),
             "{name}"
         );
         let left = f64::from(node.in_force.cap.as_ppm()) / f64::from(cap.as_ppm());
         assert!((0.97..=1.0).contains(&left), "{name}: the cap stays: {left}");
-        assert!(node.instance.status().faults >= 1, "{name}");
+        assert!(node.supervisor.status().faults >= 1, "{name}");
         node.run(2);
         node.back(name);
     }
@@ -250,7 +250,7 @@ fn a_wrap_is_no_fault() {
     node.counters.packets = u64::from(u32::MAX) - 20_000;
     node.read(None);
     node.run(2);
-    let faults = node.instance.status().faults;
+    let faults = node.supervisor.status().faults;
     // From here on the counter shows 32 bits.
     for _ in 0..20 {
         let mut reading = node.pass();
@@ -258,7 +258,7 @@ fn a_wrap_is_no_fault() {
         node.read(Some(reading));
     }
     assert!(node.counters.packets > u64::from(u32::MAX), "it wrapped");
-    assert_eq!(node.instance.status().faults, faults);
+    assert_eq!(node.supervisor.status().faults, faults);
 }
 
 /// Goal: a router that dies for good keeps its cap for the bound, then is released, and is held
@@ -266,7 +266,7 @@ fn a_wrap_is_no_fault() {
 #[test]
 fn a_router_that_vanishes_is_released_and_held_again() {
     let mut node = Node::active();
-    let (before, first) = (node.in_force.cap, node.instance.log().made());
+    let (before, first) = (node.in_force.cap, node.supervisor.log().made());
     node.pass();
     node.read(None);
     // Without what one sample more was to bring.
@@ -279,12 +279,12 @@ fn a_router_that_vanishes_is_released_and_held_again() {
         let expected = if period < 5 { cap } else { CpuShare::ONE };
         assert_eq!(node.in_force.cap, expected, "period {period}");
     }
-    assert_eq!(node.phase(), Phase::Released);
-    assert!(node.logged(first, |event| *event == Event::Released));
-    assert_eq!(node.commands.iter().filter(|c| **c == Command::Release).count(), 1);
+    assert_eq!(node.phase(), LoopPhase::Released);
+    assert!(node.logged(first, |event| *event == DecisionEvent::Released));
+    assert_eq!(node.commands.iter().filter(|c| **c == LoopCommand::Release).count(), 1);
     node.counters = Reading { at: node.now, packets: 0, offered: Some(0), cpu: Some(Nanos::ZERO) };
     node.run(2);
-    assert!(node.logged(first, |event| *event == Event::Recovered));
+    assert!(node.logged(first, |event| *event == DecisionEvent::Recovered));
     assert_eq!(node.in_force.cap, cap, "the last cap, set again");
     node.run(2);
     node.back("came back");
@@ -295,18 +295,18 @@ fn a_router_that_vanishes_is_released_and_held_again() {
 #[test]
 fn an_actuator_that_refuses_is_tried_again() {
     let mut node = Node::active();
-    let first = node.instance.log().made();
-    let commands = node.instance.status().commands;
+    let first = node.supervisor.log().made();
+    let commands = node.supervisor.status().commands;
     node.actuator = Err("no such thread");
     node.router.plant = Plant { stolen_ppm: 300_000, ..PROCESS };
     let cap = node.in_force.cap;
     node.run(30);
     assert_eq!(node.in_force.cap, cap, "nothing could be set");
     assert!(node.logged(first, |event| {
-        matches!(event, Event::ActuatorFailed(text) if text == "no such thread")
+        matches!(event, DecisionEvent::ActuatorFailed(text) if text == "no such thread")
     }));
-    assert!(node.logged(first, |event| *event == Event::Released));
-    let status = node.instance.status();
+    assert!(node.logged(first, |event| *event == DecisionEvent::Released));
+    let status = node.supervisor.status();
     assert!(status.failures >= 5, "{status:?}");
     assert!(status.commands <= commands + 30, "at most one a period: {status:?}");
     node.actuator = Ok(());
@@ -323,9 +323,9 @@ fn a_release_that_fails_is_tried_until_it_succeeds() {
         let mut node = Node::active();
         node.actuator = Err("device is gone");
         if deactivated {
-            let command = node.instance.deactivate(node.now);
+            let command = node.supervisor.deactivate(node.now);
             node.obey(command);
-            let due = node.instance.status().due;
+            let due = node.supervisor.status().due;
             assert_eq!(due, node.now + PERIOD, "{label}: somebody has to come back");
         }
         for _ in 0..20 {
@@ -333,21 +333,21 @@ fn a_release_that_fails_is_tried_until_it_succeeds() {
             node.read(seen.then_some(reading));
         }
         assert_ne!(node.in_force, UNCAPPED, "{label}: it cannot be taken away");
-        assert!(node.instance.status().owes_release, "{label}");
-        let tried = node.commands.iter().filter(|c| **c == Command::Release).count();
+        assert!(node.supervisor.status().release_pending, "{label}");
+        let tried = node.commands.iter().filter(|c| **c == LoopCommand::Release).count();
         assert!((15..=21).contains(&tried), "{label}: {tried} times in 20 periods");
         node.actuator = Ok(());
         node.pass();
         node.read(None);
         assert_eq!(node.in_force, UNCAPPED, "{label}");
-        let status = node.instance.status();
-        assert!(!status.owes_release, "{label}");
-        assert_eq!(status.in_force.is_none(), deactivated, "{label}");
+        let status = node.supervisor.status();
+        assert!(!status.release_pending, "{label}");
+        assert_eq!(status.settings.is_none(), deactivated, "{label}");
         let commands = node.commands.len();
         node.pass();
         node.read(None);
         assert_eq!(node.commands.len(), commands, "{label}: paid, and nothing more");
-        let idle = node.instance.status().due == Instant::FAR_FUTURE;
+        let idle = node.supervisor.status().due == Instant::FAR_FUTURE;
         assert_eq!(idle, deactivated, "{label}");
     }
 }
@@ -357,17 +357,17 @@ fn a_release_that_fails_is_tried_until_it_succeeds() {
 #[test]
 fn a_first_reading_is_no_missed_one() {
     let mut node = Node::with(false, PERIOD);
-    let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+    let command = node.supervisor.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
     node.obey(command.expect("inactive"));
     node.run(3);
-    assert_eq!(node.phase(), Phase::Active);
+    assert_eq!(node.phase(), LoopPhase::Active);
     let soon = Reading { at: node.now + Nanos::from_millis(1), ..node.counters };
-    let command = node.instance.read(node.now + Nanos::from_millis(1), Some(soon));
-    assert_eq!((command, node.phase()), (Command::Nothing, Phase::Active));
-    assert!(node.logged(0, |e| matches!(e, Event::NoSample(MeterFault::TooSoon { .. }))));
+    let command = node.supervisor.read(node.now + Nanos::from_millis(1), Some(soon));
+    assert_eq!((command, node.phase()), (LoopCommand::Nothing, LoopPhase::Active));
+    assert!(node.logged(0, |e| matches!(e, DecisionEvent::NoSample(SampleFault::TooSoon { .. }))));
     node.pass();
     node.read(None);
-    assert_eq!(node.phase(), Phase::Released);
+    assert_eq!(node.phase(), LoopPhase::Released);
 }
 
 /// Goal: a dry run takes what a sample says once, and keeps what it learned. Method: an uncapped
@@ -376,8 +376,8 @@ fn a_first_reading_is_no_missed_one() {
 #[test]
 fn a_dry_run_keeps_what_it_learned() {
     let mut node = Node::new(true);
-    let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
-    assert_eq!(command, Ok(Command::Nothing));
+    let command = node.supervisor.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+    assert_eq!(command, Ok(LoopCommand::Nothing));
     let mut reading = node.counters;
     for period in 0..60_u64 {
         node.now += PERIOD;
@@ -388,8 +388,8 @@ fn a_dry_run_keeps_what_it_learned() {
         reading.cpu = reading.cpu.map(|sum| sum.saturating_add(cpu));
         node.read(Some(reading));
     }
-    let log = node.instance.log().since(40).filter_map(|decision| match &decision.event {
-        Event::Sampled { action, .. } => Some(action.cap),
+    let log = node.supervisor.log().since(40).filter_map(|decision| match &decision.event {
+        DecisionEvent::Sampled { action, .. } => Some(action.cap),
         _ => None,
     });
     // 40 kp/s of 3 µs.
@@ -402,18 +402,18 @@ fn a_dry_run_keeps_what_it_learned() {
 #[test]
 fn a_dry_run_touches_nothing() {
     let mut node = Node::new(true);
-    let command = node.instance.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
-    assert_eq!(command, Ok(Command::Nothing));
+    let command = node.supervisor.activate(node.now, UNCAPPED, PacketRate::from_pps(40_000));
+    assert_eq!(command, Ok(LoopCommand::Nothing));
     node.run(20);
     assert!(node.commands.is_empty());
-    let would = node.instance.log().since(0).filter_map(|decision| match &decision.event {
-        Event::Sampled { action, .. } => Some(action.cap),
+    let would = node.supervisor.log().since(0).filter_map(|decision| match &decision.event {
+        DecisionEvent::Sampled { action, .. } => Some(action.cap),
         _ => None,
     });
     // 40 kp/s of 3.05 µs are 12.2 %.
     let would: Vec<_> = would.skip(1).collect();
     assert!(would.iter().all(|cap| (percent(11)..=percent(14)).contains(cap)), "{would:?}");
-    assert_eq!(node.instance.deactivate(node.now), Command::Nothing);
+    assert_eq!(node.supervisor.deactivate(node.now), LoopCommand::Nothing);
 }
 
 /// Goal: a switch of controller goes on from the cap in force; the limit comes with the new one.
@@ -424,9 +424,9 @@ fn a_switch_takes_effect_within_one_sample() {
     node.run(20);
     let config = weir_control::CombinedConfig::new(fine());
     let next = weir_control::Combined::new(config, PacketRate::from_pps(1), CpuShare::ONE);
-    node.instance.switch(node.now, Box::new(next));
+    node.supervisor.switch(node.now, Box::new(next));
     node.run(1);
-    assert_eq!(node.instance.status().controller, "combined");
+    assert_eq!(node.supervisor.status().controller, "combined");
     assert_eq!(node.in_force.limit, Some(PacketRate::from_pps(40_000)));
     for _ in 0..20 {
         node.run(1);
@@ -441,15 +441,15 @@ fn a_pause_takes_no_limit_away() {
     let mut node = Node::active();
     let config = weir_control::CombinedConfig::new(fine());
     let combined = weir_control::Combined::new(config, PacketRate::from_pps(1), CpuShare::ONE);
-    node.instance.switch(node.now, Box::new(combined));
+    node.supervisor.switch(node.now, Box::new(combined));
     node.run(20);
     let before = node.in_force;
     assert!(before.limit.is_some());
     let config = weir_control::FeedForwardConfig::new(fine());
     let next = weir_control::FeedForward::new(config, PacketRate::from_pps(1), CpuShare::ONE);
-    node.instance.switch(node.now, Box::new(next));
-    let command = node.instance.pause(node.now).expect("active");
-    assert_eq!(command, Command::Nothing);
+    node.supervisor.switch(node.now, Box::new(next));
+    let command = node.supervisor.pause(node.now).expect("active");
+    assert_eq!(command, LoopCommand::Nothing);
     node.run(5);
     assert_eq!(node.in_force, before);
 }
@@ -484,32 +484,32 @@ fn nothing_that_can_happen_harms() {
         let command = match random() % 12 {
             0 => {
                 let settings = Settings { cap, limit: None };
-                let command = node.instance.activate(now, settings, set_point).ok();
+                let command = node.supervisor.activate(now, settings, set_point).ok();
                 given = if command.is_some() { cap } else { given };
                 command
             }
-            1 => node.instance.change_set_point(now, set_point).ok(),
-            2 => node.instance.pause(now).ok(),
-            3 => node.instance.resume(now).ok(),
-            4 if random() % 10 == 0 => Some(node.instance.deactivate(now)),
-            5 => Some(node.instance.read(now, None)),
+            1 => node.supervisor.change_set_point(now, set_point).ok(),
+            2 => node.supervisor.pause(now).ok(),
+            3 => node.supervisor.resume(now).ok(),
+            4 if random() % 10 == 0 => Some(node.supervisor.deactivate(now)),
+            5 => Some(node.supervisor.read(now, None)),
             _ => {
                 let (offered, cpu) = (Some(wild(&mut random)), Some(Nanos::new(wild(&mut random))));
                 let reading = Reading { at: now, packets, offered, cpu };
-                Some(node.instance.read(now, Some(reading)))
+                Some(node.supervisor.read(now, Some(reading)))
             }
         };
-        if let Some(Command::Apply(settings)) = command {
+        if let Some(LoopCommand::Apply(settings)) = command {
             let inside = settings.cap >= fine().least() && settings.cap <= fine().most();
             assert!(inside || settings.cap == given, "{settings:?}");
         }
         if random() % 3 > 0 {
-            node.instance.outcome(now, if random() % 4 == 0 { Err("äöü") } else { Ok(()) });
+            node.supervisor.outcome(now, if random() % 4 == 0 { Err("äöü") } else { Ok(()) });
         }
-        let _ = node.instance.status();
+        let _ = node.supervisor.status();
     }
-    assert!(node.instance.log().since(0).count() <= 1000);
-    assert!(node.instance.status().samples > 1000);
+    assert!(node.supervisor.log().since(0).count() <= 1000);
+    assert!(node.supervisor.status().samples > 1000);
 }
 
 /// Goal: what was for one sample does not stay for an hour: paused, a router has the cap that its
@@ -524,7 +524,7 @@ fn what_one_sample_was_to_make_good_does_not_stay() {
     node.router.plant = PROCESS;
     let by = |node: &Node| f64::from(node.in_force.cap.as_ppm()) / plain;
     assert!(by(&node) > 1.3, "more, for one sample: {}", by(&node));
-    let command = node.instance.pause(node.now).expect("active");
+    let command = node.supervisor.pause(node.now).expect("active");
     node.obey(command);
     assert!((0.9..1.25).contains(&by(&node)), "paused: {}", by(&node));
 }
@@ -536,33 +536,33 @@ fn a_cap_that_was_lost_is_set_again() {
     for paused in [false, true] {
         let mut node = Node::active();
         if paused {
-            let command = node.instance.pause(node.now).expect("active");
+            let command = node.supervisor.pause(node.now).expect("active");
             node.obey(command);
         }
-        let (cap, first) = (node.in_force, node.instance.log().made());
+        let (cap, first) = (node.in_force, node.supervisor.log().made());
         assert!(cap.cap < CpuShare::ONE);
-        assert_eq!(node.instance.regain(node.now), Command::Nothing, "nothing was lost");
-        node.instance.lose();
+        assert_eq!(node.supervisor.regain(node.now), LoopCommand::Nothing, "nothing was lost");
+        node.supervisor.lose();
         node.in_force = UNCAPPED;
         node.now += PERIOD;
         node.read(None);
-        assert!(node.instance.status().lost);
+        assert!(node.supervisor.status().lost);
         // It refuses once: the next sample sets it.
         node.actuator = Err("EBUSY");
-        let command = node.instance.regain(node.now);
+        let command = node.supervisor.regain(node.now);
         // Without what the sample that was lost was to make good.
-        let Command::Apply(set) = command else { panic!("{command:?}") };
+        let LoopCommand::Apply(set) = command else { panic!("{command:?}") };
         let part = f64::from(set.cap.as_ppm()) / f64::from(cap.cap.as_ppm());
         assert!(if paused { set == cap } else { (0.98..=1.0).contains(&part) }, "{set:?}, {cap:?}");
         node.obey(command);
-        assert!(node.instance.status().lost && node.in_force == UNCAPPED);
+        assert!(node.supervisor.status().lost && node.in_force == UNCAPPED);
         node.actuator = Ok(());
         node.run(2);
         assert!(node.in_force.cap < CpuShare::ONE, "{:?}", node.in_force);
-        assert!(!node.instance.status().lost);
-        assert!(node.logged(first, |event| *event == Event::Recovered));
+        assert!(!node.supervisor.status().lost);
+        assert!(node.logged(first, |event| *event == DecisionEvent::Recovered));
         if paused {
-            assert_eq!((node.in_force, node.phase()), (cap, Phase::Paused));
+            assert_eq!((node.in_force, node.phase()), (cap, LoopPhase::Paused));
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an instance decided, and why: the newest so many decisions.
+//! The log of a loop: its newest decisions, each with its reason.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -7,49 +7,53 @@ use core::fmt;
 
 use weir_units::{Instant, PacketRate};
 
-use super::meter::MeterFault;
-use super::verb::Verb;
+use super::request::LoopRequest;
+use super::sampler::SampleFault;
 use crate::police::Judgement;
 use crate::{Action, Sample};
 
-/// One line of the log.
+/// One decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Its number, from 0, without gaps: what is missing at the beginning was dropped.
+    /// Its number, from 0, without gaps: those missing at the beginning were dropped.
     pub number: u64,
-    /// When.
+    /// When it was made.
     pub at: Instant,
     /// The set-point then.
     pub set_point: PacketRate,
     /// What happened.
-    pub event: Event,
+    pub event: DecisionEvent,
 }
 
-/// What happened.
+/// An event in the log of a loop.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// A sample came, and this followed from it.
+pub enum DecisionEvent {
+    /// A sample came, and the controller decided.
     Sampled {
-        /// What was seen.
+        /// The sample.
         sample: Sample,
         /// Set-point minus rate, in packets a second, saturating.
         error_pps: i64,
-        /// What was decided.
+        /// The decision.
         action: Action,
     },
-    /// There was no sample; the cap stays.
-    NoSample(MeterFault),
-    /// Nor was there any reason to leave the cap at what that sample alone was to make good.
+    /// There was no sample; the settings stay.
+    NoSample(SampleFault),
+    /// The correction of the last sample was taken back, since no sample followed.
     Eased(Action),
-    /// Its owner asked for something, which led to this action, if to any.
-    Asked(Verb, Option<Action>),
-    /// Its conduct was judged: another grade of punishment.
+    /// The owner made a request, which led to this action, if to any.
+    Requested(LoopRequest, Option<Action>),
+    /// The conduct of the router was judged: another grade of punishment.
     Judged(Judgement),
-    /// The actuator could not do what it was told; what was in force before still is.
+    /// A command failed; the settings before are still in force.
     ActuatorFailed(String),
-    /// Cap and limit are taken away: for too long nothing was known, or nothing could be set.
+    /// The settings of a pause, which could not be set, are tried again.
+    Retried,
+    /// The settings of a pause were tried often enough; those before stay in force.
+    GaveUp,
+    /// Cap and limit are taken away: there were no samples, or commands failed, for too long.
     Released,
-    /// After a release, or where what enforced the cap was lost: the last cap is set again.
+    /// The last settings are set again, after a release or after the router was lost.
     Recovered,
 }
 
@@ -62,20 +66,19 @@ pub struct DecisionLog {
 }
 
 impl DecisionLog {
-    /// Most decisions that a log may keep: at ten a second, 1000 s.
+    /// The largest capacity: at ten decisions a second, 1000 s.
     pub const CAPACITY_MAX: usize = 10_000;
-    /// Longest text of a failure that is kept, in bytes.
+    /// The longest text of a failure that is kept, in bytes.
     pub const TEXT_MAX: usize = 200;
 
-    /// An empty log for `capacity` decisions, from 1 to [`Self::CAPACITY_MAX`]: what is outside is
-    /// taken as the nearest.
+    /// Makes an empty log for `capacity` decisions, clamped to 1 to [`Self::CAPACITY_MAX`].
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, Self::CAPACITY_MAX);
         Self { capacity, decisions: VecDeque::new(), next: 0 }
     }
 
-    pub(crate) fn push(&mut self, at: Instant, set_point: PacketRate, event: Event) {
+    pub(crate) fn push(&mut self, at: Instant, set_point: PacketRate, event: DecisionEvent) {
         if self.decisions.len() == self.capacity {
             self.decisions.pop_front();
         }
@@ -83,25 +86,25 @@ impl DecisionLog {
         self.next += 1;
     }
 
-    /// Most decisions that it keeps.
+    /// Returns the most decisions that it keeps.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Those with a number of `first` or more that are still kept, oldest first.
+    /// Returns the kept decisions with a number of `first` or more, oldest first.
     pub fn since(&self, first: u64) -> impl DoubleEndedIterator<Item = &Decision> {
         let start = self.decisions.partition_point(|decision| decision.number < first);
         self.decisions.range(start..)
     }
 
-    /// The newest.
+    /// Returns the newest decision.
     #[must_use]
     pub fn last(&self) -> Option<&Decision> {
         self.decisions.back()
     }
 
-    /// How many were made, kept or not.
+    /// Returns how many decisions were made, kept or not.
     #[must_use]
     pub const fn made(&self) -> u64 {
         self.next
@@ -113,24 +116,26 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.set_point)?;
         match &self.event {
-            Event::Sampled { sample, error_pps, action } => {
+            DecisionEvent::Sampled { sample, error_pps, action } => {
                 write!(f, "{}, error {error_pps}, ", sample.rate())?;
                 write_action(f, action)
             }
-            Event::NoSample(fault) => write!(f, "{fault}; cap stays"),
-            Event::Eased(action) => {
+            DecisionEvent::NoSample(fault) => write!(f, "{fault}; cap stays"),
+            DecisionEvent::Eased(action) => {
                 write!(f, "nothing is made good without a sample: ")?;
                 write_action(f, action)
             }
-            Event::Asked(verb, None) => write!(f, "{verb}"),
-            Event::Asked(verb, Some(action)) => {
-                write!(f, "{verb}: ")?;
+            DecisionEvent::Requested(request, None) => write!(f, "{request}"),
+            DecisionEvent::Requested(request, Some(action)) => {
+                write!(f, "{request}: ")?;
                 write_action(f, action)
             }
-            Event::Judged(judgement) => write!(f, "{judgement}"),
-            Event::ActuatorFailed(text) => write!(f, "actuator failed: {text}; cap stays"),
-            Event::Released => write!(f, "released: no cap, no limit"),
-            Event::Recovered => write!(f, "recovered: last cap set again"),
+            DecisionEvent::Judged(judgement) => write!(f, "{judgement}"),
+            DecisionEvent::ActuatorFailed(text) => write!(f, "actuator failed: {text}; cap stays"),
+            DecisionEvent::Retried => write!(f, "paused: cap tried again"),
+            DecisionEvent::GaveUp => write!(f, "paused: cap not tried any more; cap stays"),
+            DecisionEvent::Released => write!(f, "released: no cap, no limit"),
+            DecisionEvent::Recovered => write!(f, "recovered: last cap set again"),
         }
     }
 }
@@ -157,7 +162,7 @@ mod tests {
     fn the_newest_stay_and_numbers_have_no_gaps() {
         let mut log = DecisionLog::new(3);
         for _ in 0..5 {
-            log.push(Instant::ZERO, PacketRate::ZERO, Event::Released);
+            log.push(Instant::ZERO, PacketRate::ZERO, DecisionEvent::Released);
         }
         let numbers: Vec<u64> = log.since(0).map(|decision| decision.number).collect();
         assert_eq!((numbers, log.made()), ([2, 3, 4].to_vec(), 5));
@@ -177,12 +182,12 @@ mod tests {
             changed: true,
             reason: Reason::Feedback,
         };
-        let event = Event::Sampled { sample, error_pps: 1800, action };
+        let event = DecisionEvent::Sampled { sample, error_pps: 1800, action };
         let set_point = PacketRate::from_pps(40_000);
         let decision = Decision { number: 0, at: Instant::ZERO, set_point, event };
         let line = "40kpps: 38200pps, error 1800, cap 13.5%: moved by the error";
         assert_eq!(decision.to_string(), line);
-        let event = Event::NoSample(MeterFault::Reset);
+        let event = DecisionEvent::NoSample(SampleFault::Reset);
         let line = "40kpps: counters went back: the router began anew; cap stays";
         assert_eq!(Decision { event, ..decision }.to_string(), line);
     }

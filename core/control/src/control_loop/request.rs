@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an owner may ask of an instance, what it can be at, and what cannot be asked of it then.
+//! The phases of a loop, and the requests that its owner may make (§8.1).
 
 use core::fmt;
 
 use weir_units::{Nanos, PacketRate};
 
-/// What an instance is at.
+/// The phase of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It was not activated, or deactivated: no cap is in force by it.
+pub enum LoopPhase {
+    /// It holds nothing: it was never activated, or was deactivated.
     Inactive,
     /// It holds its set-point.
     Active,
-    /// The cap that its set-point needed at last stays, whatever happens.
+    /// Its settings are frozen, whatever happens.
     Paused,
-    /// It is active, but had to take its cap away; it tries again by itself.
+    /// It is active, but had to release the router; it recovers by itself.
     Released,
 }
 
-/// What its owner may ask of an instance (§8.1).
+/// A request of the owner of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum LoopRequest {
     /// Hold a rate from now on.
     Activate(PacketRate),
     /// Hold another rate.
     SetPoint(PacketRate),
-    /// Leave the cap as it is, but for what one sample alone was to make good.
+    /// Freeze the settings.
     Pause,
-    /// Go on from the cap in force.
+    /// Go on from the settings in force.
     Resume,
-    /// Take the cap away.
+    /// Release the router.
     Deactivate,
     /// Go on with another controller.
     Switch(&'static str),
-    /// Be sampled in another period.
+    /// Sample in another period.
     Period(Nanos),
 }
 
-/// What cannot be asked of an instance.
+/// Why a loop refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstanceError {
-    /// Not at what it is at.
+pub enum LoopError {
+    /// The request is not possible in this phase.
     Phase {
-        /// What was asked.
-        verb: Verb,
-        /// What it is at.
-        phase: Phase,
+        /// The request.
+        request: LoopRequest,
+        /// The phase.
+        phase: LoopPhase,
     },
-    /// A set-point of nothing, or of more than any router of this node forwards.
+    /// The set-point is zero, or more than any router of this node forwards.
     SetPoint {
         /// The set-point.
         set_point: PacketRate,
@@ -56,7 +56,7 @@ pub enum InstanceError {
     },
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for LoopPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Inactive => "inactive",
@@ -67,7 +67,7 @@ impl fmt::Display for Phase {
     }
 }
 
-impl fmt::Display for Verb {
+impl fmt::Display for LoopRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Activate(set_point) => write!(f, "activate at {set_point}"),
@@ -81,10 +81,12 @@ impl fmt::Display for Verb {
     }
 }
 
-impl fmt::Display for InstanceError {
+impl fmt::Display for LoopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Phase { verb, phase } => write!(f, "cannot {verb}: the instance is {phase}"),
+            Self::Phase { request, phase } => {
+                write!(f, "cannot {request}: the instance is {phase}")
+            }
             Self::SetPoint { set_point, most } => {
                 write!(f, "set-point of {set_point}, must be above 0pps and at most {most}")
             }
@@ -92,4 +94,4 @@ impl fmt::Display for InstanceError {
     }
 }
 
-impl core::error::Error for InstanceError {}
+impl core::error::Error for LoopError {}
