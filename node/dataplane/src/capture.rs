@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Captures: a copy of a vif's frames as pcapng, for as long as somebody reads it.
+//! Captures: a copy of a vif's frames as pcapng, for as long as a reader reads it.
 //!
-//! The switch keeps what it copied in a bounded ring; the worker takes it from there every few
-//! milliseconds and hands it on in blocks. A reader that is too slow loses whole blocks, counted in
-//! the statistics that pcapng has for this; it never slows the worker.
+//! The switch copies frames into a bounded ring. Every few milliseconds the worker takes them out
+//! and hands them to the reader in blocks, over a bounded channel. A reader that is too slow loses
+//! whole blocks, which the statistics of pcapng count. It never slows the worker.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -11,15 +11,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use weir_policy::{Action, Direction, Filter, Policy, Slice, VifId};
+use weir_ports::PortError;
 use weir_switch::{CaptureConfig, CaptureCounters, Switch, pcapng};
 
 use crate::clock;
 
-/// What to copy.
+/// The frames to copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaptureRequest {
-    /// The vif.
+    /// The name of the vif.
     pub vif: String,
     /// Bytes kept of each frame, at most [`CaptureConfig::SNAPLEN_MAX`].
     pub snaplen: u16,
@@ -48,18 +49,54 @@ pub struct CaptureRequest {
 pub struct Capturing {
     /// Blocks of pcapng, the file's header first.
     pub blocks: Receiver<Vec<u8>>,
-    /// What it changes for the vif's frames, for whoever asked.
+    /// What the capture changes for the vif's frames, as text for the caller.
     pub note: Option<String>,
+}
+
+/// Why a capture does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// No frame can be kept in so many bytes.
+    #[error("snaplen is {0}; it must be 1 to {max}", max = CaptureConfig::SNAPLEN_MAX)]
+    Snaplen(u16),
+    /// There is no such VLAN.
+    #[error("vlan is {0}; it must be 1 to {max}", max = Slice::VLAN_MAX)]
+    Vlan(u16),
+    /// There is no such direction.
+    #[error("direction {0:?}: it is send or receive")]
+    Direction(String),
+    /// An address cannot be read.
+    #[error("{key} {text:?}: {error}")]
+    Address {
+        /// The key of the request.
+        key: &'static str,
+        /// Its value.
+        text: String,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// The policy has no vif of that name.
+    #[error("vif {0:?}: the policy has none of that name")]
+    UnknownVif(String),
+    /// The vif is captured already.
+    #[error("vif {0}: somebody captures there already")]
+    Captured(String),
+    /// As many captures run as may.
+    #[error("{CAPTURES_MAX} captures run, which is the most")]
+    TooMany,
+    /// The kernel's tables do not follow.
+    #[error("{0}")]
+    Port(#[from] PortError),
 }
 
 /// The captures that are being read, at most [`CAPTURES_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
-    active: Vec<Active>,
+    active: Vec<ActiveCapture>,
 }
 
 #[derive(Debug)]
-struct Active {
+struct ActiveCapture {
     vif: VifId,
     name: String,
     blocks: SyncSender<Vec<u8>>,
@@ -69,7 +106,7 @@ struct Active {
 }
 
 impl CaptureRequest {
-    /// Everything at `vif`, whole frames.
+    /// Requests every frame of `vif`, whole.
     #[must_use]
     pub fn new(vif: &str) -> Self {
         Self {
@@ -84,11 +121,11 @@ impl CaptureRequest {
         }
     }
 
-    /// The tap for it. What does not match its one rule is left out by a second one.
-    fn config(&self) -> Result<CaptureConfig, String> {
+    /// Makes the switch's configuration. It accepts what matches one rule, and drops the rest by a
+    /// second rule.
+    fn config(&self) -> Result<CaptureConfig, CaptureError> {
         if !(1..=CaptureConfig::SNAPLEN_MAX).contains(&self.snaplen) {
-            let most = CaptureConfig::SNAPLEN_MAX;
-            return Err(format!("snaplen is {}; it must be 1 to {most}", self.snaplen));
+            return Err(CaptureError::Snaplen(self.snaplen));
         }
         let mut rule = Filter::new(Action::Accept);
         rule.direction = match self.direction.as_deref() {
@@ -97,11 +134,11 @@ impl CaptureRequest {
                 Direction::ALL
                     .into_iter()
                     .find(|direction| direction.name() == name)
-                    .ok_or_else(|| format!("direction {name:?}: it is send or receive"))?,
+                    .ok_or_else(|| CaptureError::Direction(name.to_owned()))?,
             ),
         };
         if let Some(vlan) = self.vlan.filter(|vlan| !(1..=Slice::VLAN_MAX).contains(vlan)) {
-            return Err(format!("vlan is {vlan}; it must be 1 to {}", Slice::VLAN_MAX));
+            return Err(CaptureError::Vlan(vlan));
         }
         rule.mac = parsed("mac", self.mac.as_deref())?;
         rule.src = parsed("src", self.src.as_deref())?;
@@ -114,22 +151,23 @@ impl CaptureRequest {
 }
 
 impl Captures {
-    /// Starts one; its blocks come from the receiver, the file's header first.
+    /// Starts a capture. The receiver yields its blocks, the file's header first.
     ///
     /// # Errors
-    /// No such vif, one is captured there already, or a bound is reached.
+    /// There is no such vif, it is captured already, or a bound is reached.
     pub(crate) fn start(
         &mut self,
         switch: &mut Switch,
         request: &CaptureRequest,
-    ) -> Result<Receiver<Vec<u8>>, String> {
+    ) -> Result<Receiver<Vec<u8>>, CaptureError> {
         let config = request.config()?;
-        let vif = vif_of(switch.policy(), &request.vif)?;
+        let unknown = || CaptureError::UnknownVif(request.vif.clone());
+        let vif = vif_of(switch.policy(), &request.vif).ok_or_else(unknown)?;
         if self.active.iter().any(|active| active.vif == vif) {
-            return Err(format!("vif {}: somebody captures there already", request.vif));
+            return Err(CaptureError::Captured(request.vif.clone()));
         }
         if self.active.len() >= CAPTURES_MAX {
-            return Err(format!("{CAPTURES_MAX} captures run, which is the most"));
+            return Err(CaptureError::TooMany);
         }
         let (blocks, reader) = sync_channel(BLOCKS_MAX);
         let mut header = Vec::new();
@@ -139,28 +177,28 @@ impl Captures {
         // The channel is empty and has room.
         let _sent = blocks.try_send(header);
         let name = request.vif.clone();
-        self.active.push(Active { vif, name, blocks, origin_ns: origin_ns(), lost: 0 });
+        self.active.push(ActiveCapture { vif, name, blocks, origin_ns: origin_ns(), lost: 0 });
         Ok(reader)
     }
 
-    /// The vifs that are captured.
+    /// Lists the vifs that are captured.
     pub(crate) fn vifs(&self) -> BTreeSet<VifId> {
         self.active.iter().map(|active| active.vif).collect()
     }
 
-    /// Follows a change of policy, which the switch has taken over: vifs by their new numbers, the
-    /// captures of those that are gone end.
+    /// Follows a policy that the switch has taken over: vifs have new ids, and the captures of
+    /// those that are gone end.
     pub(crate) fn follow(&mut self, policy: &Policy) {
         self.active.retain_mut(|active| match vif_of(policy, &active.name) {
-            Ok(vif) => {
+            Some(vif) => {
                 active.vif = vif;
                 true
             }
-            Err(_) => false,
+            None => false,
         });
     }
 
-    /// Hands on what the switch has copied since the last call.
+    /// Hands on what the switch has copied since the last call, and ends captures without a reader.
     pub(crate) fn drain(&mut self, switch: &mut Switch) {
         self.active.retain_mut(|active| {
             let goes_on = active.drain(switch);
@@ -172,8 +210,8 @@ impl Captures {
     }
 }
 
-impl Active {
-    /// Whether somebody still reads.
+impl ActiveCapture {
+    /// Hands on one block. Tells whether the capture still has a reader.
     fn drain(&mut self, switch: &mut Switch) -> bool {
         let (mut block, mut frames) = (Vec::new(), 0);
         let counters = switch.capture_read(self.vif, |captured| {
@@ -198,29 +236,35 @@ impl Active {
     }
 }
 
-fn vif_of(policy: &Policy, name: &str) -> Result<VifId, String> {
-    let found = policy.vifs().find(|(_, vif)| vif.name == name);
-    found.map(|(id, _)| id).ok_or_else(|| format!("vif {name:?}: the policy has none of that name"))
+fn vif_of(policy: &Policy, name: &str) -> Option<VifId> {
+    policy.vifs().find(|(_, vif)| vif.name == name).map(|(id, _)| id)
 }
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
-    key: &str,
+    key: &'static str,
     text: Option<&str>,
-) -> Result<Option<T>, String> {
-    text.map(|text| text.parse().map_err(|error| format!("{key} {text:?}: {error}"))).transpose()
+) -> Result<Option<T>, CaptureError> {
+    let parse = |text: &str| {
+        text.parse().map_err(|error: T::Err| CaptureError::Address {
+            key,
+            text: text.to_owned(),
+            error: error.to_string(),
+        })
+    };
+    text.map(parse).transpose()
 }
 
-/// Nanoseconds from 1970 to the origin of the node's clock.
+/// Returns the nanoseconds from 1970 to the origin of the node's clock.
 fn origin_ns() -> u64 {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     wall.saturating_sub(clock::now().as_nanos())
 }
 
-/// Blocks of pcapng that wait for the reader: with one each 10 ms, 2.5 s.
+/// Blocks of pcapng that may wait for the reader: 2.5 s, with one each 10 ms.
 const BLOCKS_MAX: usize = 256;
 
-/// Each costs a copy a frame and some megabytes.
+/// Captures at a time. Each costs a copy of every frame, and some megabytes.
 const CAPTURES_MAX: usize = 8;
 
 #[cfg(test)]
@@ -230,7 +274,7 @@ mod tests {
     #[test]
     fn values_out_of_bounds_are_refused_with_value_and_bound() {
         let with = |vlan, snaplen| CaptureRequest { vlan, snaplen, ..CaptureRequest::new("a") };
-        let refused = |request: CaptureRequest| request.config().unwrap_err();
+        let refused = |request: CaptureRequest| request.config().unwrap_err().to_string();
         assert_eq!(refused(with(Some(5000), 60)), "vlan is 5000; it must be 1 to 4094");
         assert_eq!(refused(with(Some(0), 60)), "vlan is 0; it must be 1 to 4094");
         assert!(refused(with(None, 0)).starts_with("snaplen is 0; it must be 1 to "));

@@ -13,22 +13,23 @@ use std::time::Duration;
 use weir_ports::Remains;
 use weir_units::{Instant, PacketRate};
 
-use crate::capture::{CaptureRequest, Capturing};
+use crate::capture::{CaptureError, CaptureRequest, Capturing};
+use crate::command::{Reconfiguration, ReconfigurationReply, WorkerCommand};
 use crate::refusal::{Refusal, RefusalKind};
+use crate::routers::RouterCount;
 use crate::status::NodeStatus;
-use crate::worker::{Command, Refit, Refitted, RouterCount};
 
 /// Sends commands to the worker. Its clones share one queue.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
-    commands: SyncSender<Command>,
+    commands: SyncSender<WorkerCommand>,
 }
 
 impl WorkerHandle {
     /// Makes the queue: the handle for callers, and the end that
     /// [`Worker::run`](crate::worker::Worker::run) reads.
     #[must_use]
-    pub fn new() -> (Self, Receiver<Command>) {
+    pub fn new() -> (Self, Receiver<WorkerCommand>) {
         let (commands, inbox) = sync_channel(COMMANDS_MAX);
         (Self { commands }, inbox)
     }
@@ -38,7 +39,7 @@ impl WorkerHandle {
     /// # Errors
     /// The worker is busy or has ended.
     pub fn status(&self) -> Result<NodeStatus, Refusal> {
-        self.ask(Command::Status)
+        self.ask(WorkerCommand::Status)
     }
 
     /// Begins to copy a vif's frames.
@@ -46,8 +47,8 @@ impl WorkerHandle {
     /// # Errors
     /// The worker is busy or has ended, or there is nothing to capture.
     pub fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal> {
-        let refused = |message| Refusal::new(RefusalKind::Refused, message);
-        self.ask(|reply| Command::Capture(request, reply))?.map_err(refused)
+        let refused = |error: CaptureError| Refusal::new(RefusalKind::Refused, error.to_string());
+        self.ask(|reply| WorkerCommand::Capture(request, reply))?.map_err(refused)
     }
 
     /// Counts the packets of these routers, and says when. A router without a vif that has a device
@@ -59,7 +60,7 @@ impl WorkerHandle {
         &self,
         names: Arc<[String]>,
     ) -> Result<(Instant, Vec<Option<RouterCount>>), Refusal> {
-        self.ask(|reply| Command::Routers(names, reply))
+        self.ask(|reply| WorkerCommand::CountRouters(names, reply))
     }
 
     /// Limits the packets a second that enter these routers; `None` lifts a limit.
@@ -67,7 +68,7 @@ impl WorkerHandle {
     /// # Errors
     /// The worker is busy or has ended.
     pub fn limit_routers(&self, limits: Vec<(String, Option<PacketRate>)>) -> Result<(), Refusal> {
-        self.ask(|reply| Command::Limit(limits, reply))
+        self.ask(|reply| WorkerCommand::LimitRouters(limits, reply))
     }
 
     /// Has the worker take over another policy and the devices opened for it.
@@ -76,14 +77,16 @@ impl WorkerHandle {
     /// The worker is busy or has ended. What it never received comes back with the refusal.
     pub fn reconfigure(
         &self,
-        refit: Box<Refit>,
-    ) -> Result<Refitted, (Refusal, Option<Box<Refit>>)> {
+        wanted: Box<Reconfiguration>,
+    ) -> Result<ReconfigurationReply, (Refusal, Option<Box<Reconfiguration>>)> {
         let (reply, answer) = sync_channel(1);
-        match self.commands.try_send(Command::Apply(refit, reply)) {
+        match self.commands.try_send(WorkerCommand::Reconfigure(wanted, reply)) {
             Ok(()) => answer.recv().map_err(|_| (ending(), None)),
-            Err(TrySendError::Full(Command::Apply(refit, _))) => Err((busy(), Some(refit))),
-            Err(TrySendError::Disconnected(Command::Apply(refit, _))) => {
-                Err((ending(), Some(refit)))
+            Err(TrySendError::Full(WorkerCommand::Reconfigure(wanted, _))) => {
+                Err((busy(), Some(wanted)))
+            }
+            Err(TrySendError::Disconnected(WorkerCommand::Reconfigure(wanted, _))) => {
+                Err((ending(), Some(wanted)))
             }
             // A command comes back as it was sent.
             Err(_) => Err((ending(), None)),
@@ -93,21 +96,21 @@ impl WorkerHandle {
     /// Returns the frames of closed devices to the pool, and counts what was dropped there last.
     pub fn forget(&self, remains: Vec<Remains>, dropped: u64) {
         // A worker that has ended has no pool any more.
-        let _ended = self.commands.send(Command::Forget(remains, dropped));
+        let _ended = self.commands.send(WorkerCommand::Forget(remains, dropped));
     }
 
     /// Ends the worker, which hands its devices back.
     pub fn stop(&self) {
         // If it has ended already, that is what is wanted.
-        let _ended = self.commands.send(Command::Stop);
+        let _ended = self.commands.send(WorkerCommand::Stop);
     }
 
     /// Ends the worker, which leaves the data plane to the next process.
     pub fn leave(&self) {
-        let _ended = self.commands.send(Command::Leave);
+        let _ended = self.commands.send(WorkerCommand::Leave);
     }
 
-    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Refusal> {
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> WorkerCommand) -> Result<T, Refusal> {
         let (reply, answer) = sync_channel(1);
         self.commands.try_send(command(reply)).map_err(|error| match error {
             TrySendError::Full(_) => busy(),
@@ -144,8 +147,8 @@ mod tests {
     use super::*;
     use weir_policy::Policy;
 
-    fn refit() -> Box<Refit> {
-        Box::new(Refit { policy: Policy::new("edge"), opened: Vec::new() })
+    fn wanted() -> Box<Reconfiguration> {
+        Box::new(Reconfiguration { policy: Policy::new("edge"), opened: Vec::new() })
     }
 
     /// Nothing is leaked when the worker cannot take what was opened: it comes back.
@@ -154,10 +157,10 @@ mod tests {
         let (commands, inbox) = sync_channel(1);
         let handle = WorkerHandle { commands };
         handle.stop();
-        let (refusal, back) = handle.reconfigure(refit()).unwrap_err();
+        let (refusal, back) = handle.reconfigure(wanted()).unwrap_err();
         assert_eq!((refusal.kind, back.is_some()), (RefusalKind::Busy, true));
         drop(inbox);
-        let (refusal, back) = handle.reconfigure(refit()).unwrap_err();
+        let (refusal, back) = handle.reconfigure(wanted()).unwrap_err();
         assert_eq!((refusal.kind, back.is_some()), (RefusalKind::NotRunning, true));
     }
 
@@ -166,11 +169,11 @@ mod tests {
     fn a_late_reply_counts() {
         let (handle, inbox) = WorkerHandle::new();
         let worker = std::thread::spawn(move || {
-            let Ok(Command::Apply(_, reply)) = inbox.recv() else { return };
+            let Ok(WorkerCommand::Reconfigure(_, reply)) = inbox.recv() else { return };
             std::thread::sleep(Duration::from_millis(50));
-            let _gone = reply.send(Refitted { outcome: Ok(()), left: Vec::new() });
+            let _gone = reply.send(ReconfigurationReply { outcome: Ok(()), detached: Vec::new() });
         });
-        assert_eq!(handle.reconfigure(refit()).unwrap().outcome, Ok(()));
+        assert!(handle.reconfigure(wanted()).unwrap().outcome.is_ok());
         worker.join().unwrap();
     }
 }

@@ -8,23 +8,35 @@
 
 pub mod capture;
 pub mod clock;
+pub mod command;
+pub mod device;
+mod error;
+mod fixed;
 mod handle;
+mod kernel_counts;
+mod kernel_path;
 mod lateness;
+mod level;
 pub mod opener;
 mod paths;
-mod places;
+mod placement;
 pub mod ports;
 pub mod redirect;
 mod refusal;
+mod renumbering;
 pub mod reservation;
 mod routers;
+mod snapshot;
+mod stations;
 pub mod status;
-mod ways;
 pub mod worker;
 
 const _: () = assert!(weir_sched::PREFETCHES, "a node asks memory ahead");
 
+pub use error::{ReconfigurationError, WorkerError};
+pub use fixed::FixedValue;
 pub use handle::WorkerHandle;
+pub use kernel_counts::IN_KERNEL;
 pub use lateness::Lateness;
-pub use paths::IN_KERNEL;
 pub use refusal::{Refusal, RefusalKind};
+pub use routers::RouterCount;

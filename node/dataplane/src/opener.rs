@@ -16,7 +16,7 @@ use weir_ports::{
 };
 use weir_switch::IfaceId;
 
-use crate::ports::{Attached, Entry, Left, id_of};
+use crate::device::{AttachedDevice, DetachedDevice, DeviceGates, id_of};
 
 /// Opens devices, on whatever thread.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Opener {
     questions: Arc<Questions>,
     vifs_max: u32,
     ports_max: u32,
-    /// Places of vifs and of ports that nobody has.
+    /// Placement of vifs and of ports that nobody has.
     free_vifs: Vec<u32>,
     free_ports: Vec<u32>,
 }
@@ -76,7 +76,7 @@ impl Opener {
         &mut self,
         policy: &Policy,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Attached>, PortError> {
+    ) -> Result<Vec<AttachedDevice>, PortError> {
         let ports = policy.ports.iter().map(|port| (&port.name, &port.device, port.kind, true));
         let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device, vif.kind, false));
         let mut opened = Vec::new();
@@ -96,29 +96,31 @@ impl Opener {
     }
 
     /// Closes devices that the worker never had; what an earlier run left is left again.
-    pub fn give_up(&mut self, opened: Vec<Attached>) {
+    pub fn give_up(&mut self, opened: Vec<AttachedDevice>) {
         for attached in opened {
             // The others hold nothing before they are first asked.
             if let AnyPort::Xdp(port) = attached.port {
                 self.region.retire_all(port.abandon(&self.devices));
             }
-            self.free(attached.gate);
+            self.free(attached.gates);
         }
     }
 
     /// Closes a device that has left the worker; what is left is for [`Pool::forget_all`]. The
     /// second part: frames that were dropped there since it left.
-    pub fn shut(&mut self, left: Left) -> (Remains, u64) {
-        let remains = left.port.shut(&self.devices);
-        let dropped = left.gate.dropped(self.devices.gates()).saturating_sub(left.dropped);
-        self.free(left.gate);
+    pub fn shut(&mut self, detached: DetachedDevice) -> (Remains, u64) {
+        let remains = detached.port.shut(&self.devices);
+        let dropped = detached.gates.dropped(self.devices.gates()).saturating_sub(detached.dropped);
+        self.free(detached.gates);
         (remains, dropped)
     }
 
-    fn free(&mut self, gate: Entry) {
-        match gate {
-            Entry::Vif([send, _]) => self.free_vifs.push(send.0 / 2),
-            Entry::Port(flood) => self.free_ports.push(flood.0.saturating_sub(2 * self.vifs_max)),
+    fn free(&mut self, gates: DeviceGates) {
+        match gates {
+            DeviceGates::Vif([send, _]) => self.free_vifs.push(send.0 / 2),
+            DeviceGates::Port(flood) => {
+                self.free_ports.push(flood.0.saturating_sub(2 * self.vifs_max))
+            }
         }
     }
 
@@ -128,28 +130,28 @@ impl Opener {
         device: &str,
         kind: Kind,
         is_port: bool,
-    ) -> Result<Attached, PortError> {
-        let gate = self.take_gate(device, is_port)?;
-        let role = match gate {
-            Entry::Port(flood) => Role::Port(flood),
-            Entry::Vif([send, _]) => Role::Vif(send),
+    ) -> Result<AttachedDevice, PortError> {
+        let gates = self.take_gates(device, is_port)?;
+        let role = match gates {
+            DeviceGates::Port(flood) => Role::Port(flood),
+            DeviceGates::Vif([send, _]) => Role::Vif(send),
         };
         let opened = open(device, kind, role, &self.devices, &self.region);
         if opened.is_err() {
-            self.free(gate);
+            self.free(gates);
         }
         let Opened { port, fallback } = opened?;
         if let Some(facts) = port.facts() {
             self.questions.add(facts);
         }
-        Ok(attached(name, device, kind, gate, port, fallback))
+        Ok(attached(name, device, kind, gates, port, fallback))
     }
 
     /// Takes free gates for a device, or those that it had in an earlier process.
     ///
     /// # Errors
     /// None is free; the error names the bound.
-    pub fn take_gate(&mut self, device: &str, is_port: bool) -> Result<Entry, PortError> {
+    pub fn take_gates(&mut self, device: &str, is_port: bool) -> Result<DeviceGates, PortError> {
         let (free, what, most) = match is_port {
             true => (&mut self.free_ports, "ports", self.ports_max),
             false => (&mut self.free_vifs, "vifs", self.vifs_max),
@@ -165,8 +167,8 @@ impl Opener {
             PortError::bound(device, format!("{bound}; start it again"))
         })?;
         Ok(match is_port {
-            true => Entry::Port(GateId(2 * self.vifs_max + place)),
-            false => Entry::Vif([GateId(2 * place), GateId(2 * place + 1)]),
+            true => DeviceGates::Port(GateId(2 * self.vifs_max + place)),
+            false => DeviceGates::Vif([GateId(2 * place), GateId(2 * place + 1)]),
         })
     }
 }
@@ -199,10 +201,10 @@ pub fn attached(
     name: &str,
     device: &str,
     kind: Kind,
-    gate: Entry,
+    gates: DeviceGates,
     port: AnyPort,
     fallback: Option<String>,
-) -> Attached {
+) -> AttachedDevice {
     let driver = match &port {
         AnyPort::Xdp(port) => {
             let copies = if port.bound() == BindMode::Copy { "copy" } else { "zero-copy" };
@@ -211,7 +213,7 @@ pub fn attached(
         other => other.kind().to_owned(),
     };
     let holds_back = matches!(port, AnyPort::Memory(_));
-    Attached {
+    AttachedDevice {
         name: name.to_owned(),
         // Both are given with its place.
         iface: IfaceId(u32::MAX),
@@ -221,7 +223,7 @@ pub fn attached(
         port,
         driver,
         fallback,
-        gate,
+        gates,
         flush_again: false,
         holds_back,
     }

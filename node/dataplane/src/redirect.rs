@@ -1,60 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Redirected or queued: the choice for each vif and direction, from the policy alone.
+//! Decides for each vif and direction whether the kernel forwards its frames by itself
+//! (*redirected*) or they go through the queues of the switch (*queued*).
+//!
+//! The kernel's program polices and forwards, but has no queue. A vif and direction is therefore
+//! redirected only where the policy asks for it and nothing of what it promises needs a queue or a
+//! look that the program does not take. A limit is held in one place: vifs that share one are
+//! redirected together, or all of them are queued. The decision follows from the policy alone, so
+//! that a dry run can print it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use weir_policy::{Direction, Kind, Policy, PortId, RouterId, Share, SliceId, Vif, VifId};
+use weir_policy::{Direction, Kind, Policy, PortId, SliceId, Vif, VifId};
 
-use crate::places::Moved;
+use crate::level::{Level, groups, levels};
 
 /// Why a vif and direction goes through the queues of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Queued {
+pub enum QueuedReason {
     /// The policy does not ask for redirection.
     Off,
-    /// Somebody captures its frames, which only user space can copy.
+    /// Its frames are captured, which only user space can do.
     Captured,
-    /// The vif's device or its port's is not surely driven by XDP: `kind` is another.
+    /// The policy does not demand XDP (`kind`) for the vif's device or its port's.
     Kind,
-    /// Its addresses are not given, or are more than the program compares: how many.
+    /// Its MAC addresses are not given, or are more than the program compares: how many.
     Macs(usize),
-    /// IP addresses are checked.
+    /// Its IP addresses are checked.
     Addresses,
-    /// A filter looks at it.
+    /// A filter inspects its frames.
     Filter,
     /// Another slice is in the same VLAN of the port.
     SharedVlan(String),
-    /// A `rate` shapes it: whose.
+    /// The `rate` of this vif, router or slice shapes it.
     Shaped(String),
-    /// Somebody has a minimum on the port in this direction: who.
+    /// This vif, router or slice has a minimum on the port in this direction.
     Minimum(String),
-    /// Its router is held at a packet rate, by what it receives: which router.
+    /// This router is held at a packet rate, by what it receives.
     Held(String),
-    /// A delay bound.
+    /// It has a delay bound.
     Delay,
-    /// Active queue management.
+    /// Its queue is managed actively.
     Aqm,
-    /// A `max_pps` of what is received: whose. Groups and frames of queued senders reach the vif
-    /// through user space, and two places would admit twice the limit.
+    /// This vif, router or slice has a `max_pps` on what it receives. Multicast and the frames of
+    /// queued senders reach the vif through user space; two places would admit twice the limit.
     ReceiveLimit(String),
-    /// Shares a `max_pps` with a vif that is queued: whose limit, and that vif.
+    /// It shares the `max_pps` of this group (first) with this vif (second), which is queued.
     SharedLimit(String, String),
 }
 
-/// Whether the frames of each vif in each direction ([`Direction::ALL`]) are policed and sent on in
-/// the kernel; if not, the first reason for which they are queued. `captured`: vifs that are not
-/// for now.
+/// Decides for each vif, in each direction ([`Direction::ALL`]), whether it is redirected, or why
+/// it is queued: the first reason that applies. The vifs in `captured` are queued for now.
 #[must_use]
-pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<Choice> {
-    let places = Places::of(policy);
+pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<PathChoice> {
+    let conflicts = Conflicts::of(policy);
     let alone = |(id, vif)| {
-        Direction::ALL.map(|direction| match places.alone(policy, vif, direction) {
-            Ok(()) if captured.contains(&id) => Err(Queued::Captured),
+        Direction::ALL.map(|direction| match conflicts.choose(policy, vif, direction) {
+            Ok(()) if captured.contains(&id) => Err(QueuedReason::Captured),
             choice => choice,
         })
     };
-    let mut choices: Vec<Choice> = policy.vifs().map(alone).collect();
+    let mut choices: Vec<PathChoice> = policy.vifs().map(alone).collect();
     let mut routers = vec![[const { None }; 2]; policy.routers.len()];
     let mut slices = vec![[const { None }; 2]; policy.slices.len()];
     for (vif, choice) in policy.vifs.iter().zip(&choices) {
@@ -73,7 +79,7 @@ pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<Choice> {
             for (queued, level) in router.into_iter().chain([slice]) {
                 let (name, share) = level.share(policy, direction);
                 if let (Some(other), Some(_), Ok(())) = (queued[at], share.max_pps, &choice[at]) {
-                    choice[at] = Err(Queued::SharedLimit(name.to_owned(), other.clone()));
+                    choice[at] = Err(QueuedReason::SharedLimit(name.to_owned(), other.clone()));
                 }
             }
         }
@@ -81,19 +87,21 @@ pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<Choice> {
     choices
 }
 
-/// As [`choices`], for one of them.
+/// Decides as [`choices`] does, for one vif and direction.
 ///
 /// # Errors
-/// Why it is queued. A vif that does not exist is.
-pub fn redirected(policy: &Policy, vif: VifId, direction: Direction) -> Result<(), Queued> {
-    let choice =
-        choices(policy, &BTreeSet::new()).into_iter().nth(vif.0 as usize).ok_or(Queued::Off)?;
+/// Why it is queued. A vif that does not exist is queued.
+pub fn redirected(policy: &Policy, vif: VifId, direction: Direction) -> Result<(), QueuedReason> {
+    let choice = choices(policy, &BTreeSet::new())
+        .into_iter()
+        .nth(vif.0 as usize)
+        .ok_or(QueuedReason::Off)?;
     let [send, receive] = choice;
     if direction == Direction::Send { send } else { receive }
 }
 
-/// Whether the frames of a vif may pass by addresses alone while no worker is here. Where more has
-/// to be looked at, none pass: what is not checked is not let through.
+/// Tells whether the frames of a vif may pass by their addresses alone while no worker runs. Where
+/// the policy demands more checks, none pass: unchecked frames are not let through.
 pub fn may_stand_in(vif: &Vif, direction: Direction) -> bool {
     let checked = direction == Direction::Send && !vif.addresses.is_empty();
     let filtered =
@@ -101,18 +109,18 @@ pub fn may_stand_in(vif: &Vif, direction: Direction) -> bool {
     (1..=MACS_MAX).contains(&vif.macs.len()) && !checked && !filtered
 }
 
-/// The two directions of a vif.
-pub type Choice = [Result<(), Queued>; 2];
+/// The choice for the two directions of a vif: redirected, or why it is queued.
+pub type PathChoice = [Result<(), QueuedReason>; 2];
 
-/// What vifs of the same place do to each other.
-struct Places {
-    /// Of each port and direction, somebody with a minimum.
+/// What one vif has on a port that keeps others there from being redirected.
+struct Conflicts {
+    /// The first vif, router or slice with a minimum, for each port and direction.
     minimums: Vec<[Option<String>; 2]>,
-    /// Of each port and VLAN, two of the slices there.
+    /// Up to two slices for each port and VLAN.
     vlans: BTreeMap<(PortId, Option<u16>), (SliceId, Option<SliceId>)>,
 }
 
-impl Places {
+impl Conflicts {
     fn of(policy: &Policy) -> Self {
         let mut minimums = vec![[None, None]; policy.ports.len()];
         let mut vlans = BTreeMap::new();
@@ -124,10 +132,10 @@ impl Places {
             }
             for direction in Direction::ALL {
                 let shares = levels(id, vif).map(|level| level.share(policy, direction));
-                let place = &mut minimums[vif.port.0 as usize][direction as usize];
+                let minimum = &mut minimums[vif.port.0 as usize][direction as usize];
                 for (name, share) in shares {
                     if share.min_rate.as_bps() > 0 || share.min_pps.as_pps() > 0 {
-                        place.get_or_insert_with(|| name.to_owned());
+                        minimum.get_or_insert_with(|| name.to_owned());
                     }
                 }
             }
@@ -135,103 +143,56 @@ impl Places {
         Self { minimums, vlans }
     }
 
-    /// The choice for a vif without regard to those that share a limit with it.
-    fn alone(&self, policy: &Policy, vif: &Vif, direction: Direction) -> Result<(), Queued> {
+    /// Decides for one vif, without regard to the vifs that share a limit with it.
+    fn choose(&self, policy: &Policy, vif: &Vif, direction: Direction) -> Result<(), QueuedReason> {
         let sending = direction == Direction::Send;
         if !policy.node.redirect {
-            return Err(Queued::Off);
+            return Err(QueuedReason::Off);
         }
         if vif.kind != Kind::Xdp || policy[vif.port].kind != Kind::Xdp {
-            return Err(Queued::Kind);
+            return Err(QueuedReason::Kind);
         }
         if !(1..=MACS_MAX).contains(&vif.macs.len()) {
-            return Err(Queued::Macs(vif.macs.len()));
+            return Err(QueuedReason::Macs(vif.macs.len()));
         }
         if sending && !vif.addresses.is_empty() {
-            return Err(Queued::Addresses);
+            return Err(QueuedReason::Addresses);
         }
         if vif.filter.iter().any(|rule| rule.direction.is_none_or(|only| only == direction)) {
-            return Err(Queued::Filter);
+            return Err(QueuedReason::Filter);
         }
         if let Some((first, Some(second))) = self.vlans.get(&(vif.port, policy[vif.slice].vlan)) {
             let other = if *first == vif.slice { second } else { first };
-            return Err(Queued::SharedVlan(policy[*other].name.clone()));
+            return Err(QueuedReason::SharedVlan(policy[*other].name.clone()));
         }
         let router = vif.router.map(|id| &policy[id]).filter(|_| !sending);
         if let Some(held) = router.filter(|router| router.xtc.is_some()) {
-            return Err(Queued::Held(held.name.clone()));
+            return Err(QueuedReason::Held(held.name.clone()));
         }
         let own = (vif.name.as_str(), vif.share(direction));
         let groups = groups(vif).map(|level| level.share(policy, direction));
         for (name, share) in std::iter::once(own).chain(groups) {
             if share.rate.is_some() {
-                return Err(Queued::Shaped(name.to_owned()));
+                return Err(QueuedReason::Shaped(name.to_owned()));
             }
             if !sending && share.max_pps.is_some() {
-                return Err(Queued::ReceiveLimit(name.to_owned()));
+                return Err(QueuedReason::ReceiveLimit(name.to_owned()));
             }
         }
         if sending && vif.delay.is_some() {
-            return Err(Queued::Delay);
+            return Err(QueuedReason::Delay);
         }
         if vif.queue(direction).codel.is_some() {
-            return Err(Queued::Aqm);
+            return Err(QueuedReason::Aqm);
         }
         match &self.minimums[vif.port.0 as usize][direction as usize] {
-            Some(owner) => Err(Queued::Minimum(owner.clone())),
+            Some(owner) => Err(QueuedReason::Minimum(owner.clone())),
             None => Ok(()),
         }
     }
 }
 
-/// A vif, router or slice: who may have a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    Vif(VifId),
-    Router(RouterId),
-    Slice(SliceId),
-}
-
-impl Level {
-    /// The position of its packets' bucket on a redirected path.
-    pub(crate) const fn position(self) -> usize {
-        match self {
-            Self::Vif(_) => 0,
-            Self::Router(_) => 2,
-            Self::Slice(_) => 4,
-        }
-    }
-
-    /// The same one by its new number.
-    pub(crate) fn moved(self, moved: &Moved) -> Option<Self> {
-        let to = |numbers: &[Option<u32>], id: u32| numbers.get(id as usize).copied().flatten();
-        match self {
-            Self::Vif(id) => to(&moved.vifs, id.0).map(|id| Self::Vif(VifId(id))),
-            Self::Router(id) => to(&moved.routers, id.0).map(|id| Self::Router(RouterId(id))),
-            Self::Slice(id) => to(&moved.slices, id.0).map(|id| Self::Slice(SliceId(id))),
-        }
-    }
-
-    /// Its name and share.
-    pub(crate) fn share(self, policy: &Policy, direction: Direction) -> (&str, &Share) {
-        match self {
-            Self::Vif(id) => (&policy[id].name, policy[id].share(direction)),
-            Self::Router(id) => (&policy[id].name, policy[id].share(direction)),
-            Self::Slice(id) => (&policy[id].name, policy[id].share(direction)),
-        }
-    }
-}
-
-/// A vif and the groups that it is in.
-pub(crate) fn levels(id: VifId, vif: &Vif) -> impl Iterator<Item = Level> {
-    std::iter::once(Level::Vif(id)).chain(groups(vif))
-}
-
-fn groups(vif: &Vif) -> impl Iterator<Item = Level> {
-    vif.router.map(Level::Router).into_iter().chain([Level::Slice(vif.slice)])
-}
-
-impl fmt::Display for Queued {
+impl fmt::Display for QueuedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("node.redirect is false"),
@@ -255,7 +216,7 @@ impl fmt::Display for Queued {
     }
 }
 
-/// Source addresses that the program compares.
+/// The most source addresses that the program compares.
 const MACS_MAX: usize = 4;
 
 #[cfg(test)]
@@ -266,7 +227,7 @@ mod tests {
     };
     use weir_units::{BitRate, Nanos, PacketRate};
 
-    /// Two vifs of a slice and router, on a port, all redirected.
+    /// Two redirected vifs of one slice and router, on one port.
     fn policy() -> Policy {
         let mut policy = Policy::new("node");
         policy.node.redirect = true;
@@ -285,8 +246,8 @@ mod tests {
         policy
     }
 
-    /// What the first vif's choice is, both ways, after a change.
-    fn after(change: impl FnOnce(&mut Policy)) -> [Result<(), Queued>; 2] {
+    /// The first vif's choice in both directions, after a change.
+    fn after(change: impl FnOnce(&mut Policy)) -> [Result<(), QueuedReason>; 2] {
         let mut policy = policy();
         change(&mut policy);
         Direction::ALL.map(|direction| redirected(&policy, VifId(0), direction))
@@ -303,56 +264,56 @@ mod tests {
     #[test]
     fn each_need_of_a_queue_is_named() {
         let name = |name: &str| name.to_owned();
-        let both = |reason: Queued| [Err(reason.clone()), Err(reason)];
+        let both = |reason: QueuedReason| [Err(reason.clone()), Err(reason)];
         let rate = BitRate::from_mbps(1);
         let pps = PacketRate::from_pps(1000);
-        assert_eq!(after(|p| p.node.redirect = false), both(Queued::Off));
-        assert_eq!(after(|p| p.vifs[0].kind = Kind::Auto), both(Queued::Kind));
-        assert_eq!(after(|p| p.ports[0].kind = Kind::Packet), both(Queued::Kind));
-        assert_eq!(after(|p| p.vifs[0].macs.clear()), both(Queued::Macs(0)));
+        assert_eq!(after(|p| p.node.redirect = false), both(QueuedReason::Off));
+        assert_eq!(after(|p| p.vifs[0].kind = Kind::Auto), both(QueuedReason::Kind));
+        assert_eq!(after(|p| p.ports[0].kind = Kind::Packet), both(QueuedReason::Kind));
+        assert_eq!(after(|p| p.vifs[0].macs.clear()), both(QueuedReason::Macs(0)));
         assert_eq!(
             after(|p| p.vifs[0].macs = (0..5).map(|i| MacAddr([2, 0, 0, 0, 1, i])).collect()),
-            both(Queued::Macs(5))
+            both(QueuedReason::Macs(5))
         );
         let address = "10.0.0.1".parse().unwrap();
         assert_eq!(
             after(|p| p.vifs[0].addresses = vec![address]),
-            [Err(Queued::Addresses), Ok(())]
+            [Err(QueuedReason::Addresses), Ok(())]
         );
         assert_eq!(
             after(|p| p.vifs[0].filter = vec![Filter::new(Action::Drop)]),
-            both(Queued::Filter)
+            both(QueuedReason::Filter)
         );
         assert_eq!(
             after(|p| p.vifs[0].delay = Some(Nanos::from_millis(1))),
-            [Err(Queued::Delay), Ok(())]
+            [Err(QueuedReason::Delay), Ok(())]
         );
         assert_eq!(
             after(|p| p.vifs[0].receive_queue.codel = Some(Codel::default())),
-            [Ok(()), Err(Queued::Aqm)]
+            [Ok(()), Err(QueuedReason::Aqm)]
         );
         assert_eq!(
             after(|p| p.routers[0].send.rate = Some(rate)),
-            [Err(Queued::Shaped(name("vr1"))), Ok(())]
+            [Err(QueuedReason::Shaped(name("vr1"))), Ok(())]
         );
         assert_eq!(
             after(|p| p.vifs[0].receive.max_pps = Some(pps)),
-            [Ok(()), Err(Queued::ReceiveLimit(name("a")))]
+            [Ok(()), Err(QueuedReason::ReceiveLimit(name("a")))]
         );
         let xtc = RouterXtc::new(pps, ActuatorKind::Cgroup);
         assert_eq!(
             after(|p| p.routers[0].xtc = Some(xtc)),
-            [Ok(()), Err(Queued::Held(name("vr1")))],
+            [Ok(()), Err(QueuedReason::Held(name("vr1")))],
             "what it forwards is limited by what it gets"
         );
         // A minimum of anybody there, and only in its direction.
         assert_eq!(
             after(|p| p.vifs[1].send.min_rate = rate),
-            [Err(Queued::Minimum(name("b"))), Ok(())]
+            [Err(QueuedReason::Minimum(name("b"))), Ok(())]
         );
         assert_eq!(
             after(|p| p.slices[0].receive.min_pps = pps),
-            [Ok(()), Err(Queued::Minimum(name("gold")))]
+            [Ok(()), Err(QueuedReason::Minimum(name("gold")))]
         );
     }
 
@@ -364,7 +325,7 @@ mod tests {
             p.routers[0].send.max_pps = pps;
             p.vifs[1].send.rate = Some(BitRate::from_mbps(1));
         };
-        let reason = Queued::SharedLimit("vr1".to_owned(), "b".to_owned());
+        let reason = QueuedReason::SharedLimit("vr1".to_owned(), "b".to_owned());
         assert_eq!(after(shared), [Err(reason), Ok(())]);
         let apart = |p: &mut Policy| {
             shared(p);
@@ -373,19 +334,20 @@ mod tests {
         assert_eq!(after(apart), [Ok(()), Ok(())]);
     }
 
-    /// Only user space can copy frames; who shares a limit with such a vif is queued with it.
+    /// Only user space can copy frames. A vif that shares a limit with a captured one is queued,
+    /// too.
     #[test]
     fn a_captured_vif_is_queued() {
         let mut policy = policy();
         let captured = BTreeSet::from([VifId(0)]);
-        let both = |choice: Result<(), Queued>| [choice.clone(), choice];
+        let both = |choice: Result<(), QueuedReason>| [choice.clone(), choice];
         let of = |policy: &Policy| choices(policy, &captured);
-        assert_eq!(of(&policy), [both(Err(Queued::Captured)), both(Ok(()))]);
+        assert_eq!(of(&policy), [both(Err(QueuedReason::Captured)), both(Ok(()))]);
         policy.routers[0].send.max_pps = Some(PacketRate::from_pps(1000));
-        let shared = Queued::SharedLimit("vr1".to_owned(), "a".to_owned());
+        let shared = QueuedReason::SharedLimit("vr1".to_owned(), "a".to_owned());
         assert_eq!(of(&policy)[1], [Err(shared), Ok(())]);
         policy.node.redirect = false;
-        assert_eq!(of(&policy)[0], both(Err(Queued::Off)));
+        assert_eq!(of(&policy)[0], both(Err(QueuedReason::Off)));
     }
 
     #[test]
@@ -395,8 +357,8 @@ mod tests {
             p.vifs[1].slice = slice;
             p.vifs[1].router = None;
         };
-        let reason = Queued::SharedVlan("lead".to_owned());
+        let reason = QueuedReason::SharedVlan("lead".to_owned());
         assert_eq!(after(stranger), [Err(reason.clone()), Err(reason)]);
-        assert_eq!(redirected(&policy(), VifId(9), Direction::Send), Err(Queued::Off));
+        assert_eq!(redirected(&policy(), VifId(9), Direction::Send), Err(QueuedReason::Off));
     }
 }

@@ -18,7 +18,7 @@ pub struct RouterCount {
 
 /// Where the routers of a policy are, looked up once for each policy and list of names.
 #[derive(Debug, Default)]
-pub(crate) struct Routers {
+pub(crate) struct RouterCounters {
     by_name: Option<BTreeMap<String, (RouterId, Vec<IfaceId>)>>,
     /// The names that were asked for last.
     asked: Option<Arc<[String]>>,
@@ -26,7 +26,7 @@ pub(crate) struct Routers {
     places: Vec<Option<Vec<IfaceId>>>,
 }
 
-impl Routers {
+impl RouterCounters {
     /// The policy is another.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
@@ -119,7 +119,7 @@ mod tests {
         let redirected = Tally { packets: 5, bytes: 5 };
         switch.account_redirected(switch.vif_iface(VifId(2)), Direction::Send, redirected);
         let names: Arc<[String]> = ["vr1", "vr2", "none"].map(str::to_owned).into();
-        let mut routers = Routers::default();
+        let mut routers = RouterCounters::default();
         let counted = RouterCount { forwarded: 12, offered: 110 };
         for _ in 0..2 {
             assert_eq!(routers.count(&names, &policy, &switch), [Some(counted), None, None]);

@@ -1,125 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The worker: one thread that moves every packet of the node.
 //!
-//! A turn is: read each port and let the switch queue or drop; hand each port the frames that it
-//! can take now; tell the gates how much each vif may still bring in. Then, if nothing moved, wait
-//! for the earliest instant that the switch named, or for a packet; a real-time worker sleeps a
-//! little of each millisecond whatever there is to do, and one that holds routers lets packets
-//! gather. Nothing here decides about
-//! packets: that is the switch's part. Nothing is allocated in a turn.
+//! The thread repeats a *turn*:
+//!
+//! 1. read each device, and let the switch queue or drop each frame;
+//! 2. hand each device the frames that are due and that it can take now;
+//! 3. grant the gates credit: how many frames each vif may still bring in.
+//!
+//! If nothing moved it waits for a packet, or for the earliest instant that the switch named. Two
+//! cases differ. A real-time worker sleeps a little of each millisecond in any case, since the
+//! kernel would stop it for longer. A worker that holds routers at a packet rate may let a few
+//! packets gather, since waking up for each costs more than the packets do.
+//!
+//! Between two turns the worker executes one command ([`WorkerCommand`]). It decides nothing about
+//! packets, which is the switch's part, and allocates nothing in a turn.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use weir_policy::Policy;
-use weir_ports::{Pool, Port, PortError, Remains, Waiter};
-use weir_switch::{Direction, Frame, FramePool, IfaceId, Switch};
-use weir_units::{Instant, Nanos, PacketRate};
+use weir_ports::{Pool, Port, PortError, Waiter};
+use weir_switch::{Frame, FramePool, IfaceId, Switch};
+use weir_units::{Instant, Nanos};
 
-use crate::capture::{CaptureRequest, Captures, Capturing};
+use crate::capture::{CaptureError, CaptureRequest, Captures, Capturing};
 use crate::clock;
+use crate::command::{Reconfiguration, ReconfigurationReply, WorkerCommand};
+use crate::device::AttachedDevice;
+use crate::error::{ReconfigurationError, WorkerError};
+use crate::fixed::FixedValue;
 use crate::lateness::Lateness;
-use crate::places::Places;
-use crate::ports::{Attached, EarlyDrops, Left, Ports};
+use crate::placement::Placement;
+use crate::ports::NodePorts;
 use crate::reservation;
-pub use crate::routers::RouterCount;
-use crate::routers::Routers;
-use crate::status::{self, DirectionStatus, IfaceStatus, NodeStatus, RemovedPackets, WorkerStatus};
+use crate::routers::RouterCounters;
+use crate::snapshot;
+use crate::status::{IfaceStatus, NodeStatus, RemovedPackets, WorkerStatus};
 
-/// What the control side asks of the worker, between two turns.
-#[derive(Debug)]
-pub enum Command {
-    /// Take over another policy, and the devices that it brings.
-    Apply(Box<Refit>, SyncSender<Refitted>),
-    /// Free the frames that closed devices held, and count those that were dropped there last.
-    Forget(Vec<Remains>, u64),
-    /// Counters, queues, lateness.
-    Status(SyncSender<NodeStatus>),
-    /// Copy a vif's frames; the answer is where they come.
-    Capture(CaptureRequest, SyncSender<Result<Capturing, String>>),
-    /// What the vifs of these routers, by name, were sent and sent on.
-    Routers(Arc<[String]>, SyncSender<(Instant, Vec<Option<RouterCount>>)>),
-    /// Let at most so many packets a second in to these routers, by name.
-    Limit(Vec<(String, Option<PacketRate>)>, SyncSender<()>),
-    /// End the loop.
-    Stop,
-    /// End, and leave the data plane in the kernel to whoever adopts it.
-    Leave,
-}
-
-/// Another policy, and the devices that were opened for it.
-#[derive(Debug)]
-pub struct Refit {
-    /// The policy.
-    pub policy: Policy,
-    /// Devices of it that were not in use.
-    pub opened: Vec<Attached>,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Refitted {
-    /// Why it was refused, if it was; nothing has changed then.
-    pub outcome: Result<(), String>,
-    /// Devices that are in use no more, to be closed.
-    pub left: Vec<Left>,
-}
-
-/// The worker's state. Built on one thread, run on another.
+/// The worker's state. It is built on one thread and run on another.
 #[derive(Debug)]
 pub struct Worker {
     policy: Policy,
     switch: Switch,
-    ports: Ports,
+    ports: NodePorts,
     pool: Pool,
     batch: Vec<Frame>,
     lateness: Lateness,
     captures: Captures,
-    routers: Routers,
+    routers: RouterCounters,
     started: Instant,
     next_upkeep: Instant,
     turns: u64,
     busy_turns: u64,
     busy: Nanos,
     longest_turn: Nanos,
-    /// At devices that had left, before the program was off them.
+    /// Frames dropped at detached devices before the program was off them.
     dropped_late: u64,
 }
 
-/// How the loop ended.
+/// How the loop of turns ended.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum LoopEnd {
     Stopped,
     Left,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
+pub struct TurnSummary {
     /// Frames received or handed to a device.
     pub moved: usize,
     /// The earliest instant at which something is due.
     pub next: Instant,
-    /// Whether all that had come was received.
+    /// Whether every frame that had arrived was received.
     pub drained: bool,
-    /// Whether the next packets may gather: few came, nothing is ready to leave, and some wait for
-    /// a router's limit, not for long.
+    /// Whether the next packets may gather: few came, none is ready to leave, and some wait for a
+    /// router's limit, but not for long.
     pub gathers: bool,
 }
 
 impl Worker {
-    /// A worker for `policy` on opened ports.
+    /// Makes a worker for `policy` on opened ports.
     ///
     /// # Errors
     /// The switch cannot hold the policy.
-    pub fn new(policy: Policy, ports: Ports, pool: Pool) -> Result<Self, String> {
+    pub fn new(policy: Policy, ports: NodePorts, pool: Pool) -> Result<Self, WorkerError> {
         Self::at(clock::now(), policy, ports, pool)
     }
 
-    /// The same, at `now`.
-    pub fn at(now: Instant, policy: Policy, ports: Ports, pool: Pool) -> Result<Self, String> {
-        let switch = Switch::new(&policy, now).map_err(|error| error.to_string())?;
-        let lateness = Lateness::new().map_err(|error| error.to_string())?;
+    /// Makes a worker whose time begins at `now`.
+    ///
+    /// # Errors
+    /// The switch cannot hold the policy.
+    pub fn at(
+        now: Instant,
+        policy: Policy,
+        ports: NodePorts,
+        pool: Pool,
+    ) -> Result<Self, WorkerError> {
+        let switch = Switch::new(&policy, now)?;
+        let lateness = Lateness::new()?;
         let batch = Vec::with_capacity(BATCH);
         let (started, next_upkeep) = (now, now);
         let (turns, busy_turns) = (0, 0);
@@ -131,7 +110,7 @@ impl Worker {
             batch,
             lateness,
             captures: Captures::default(),
-            routers: Routers::default(),
+            routers: RouterCounters::default(),
             started,
             next_upkeep,
             turns,
@@ -142,48 +121,53 @@ impl Worker {
         })
     }
 
-    /// Moves packets until told to stop; then closes the ports, which hands the devices back. Told
-    /// to leave, it closes the sockets alone. Hands back the last counters.
+    /// Moves packets until it is told to stop, then closes the ports, which hands the devices back.
+    /// Told to leave, it closes the sockets alone. Returns the last counters.
     ///
     /// # Errors
-    /// A table is full, or the ports cannot be waited for; they are closed then, too.
-    pub fn run(mut self, commands: &Receiver<Command>) -> Result<NodeStatus, PortError> {
+    /// A table is full, or the ports cannot be waited for. The ports are closed then, too.
+    pub fn run(mut self, commands: &Receiver<WorkerCommand>) -> Result<NodeStatus, PortError> {
         let begun = self.begin(clock::now());
         let ended = begun.and_then(|()| self.work(commands));
-        if matches!(ended, Ok(End::Left)) {
+        if matches!(ended, Ok(LoopEnd::Left)) {
             self.send_what_is_left();
         }
         let last = self.status(clock::now());
-        if !matches!(ended, Ok(End::Left)) {
+        if !matches!(ended, Ok(LoopEnd::Left)) {
             self.ports.close(&mut self.pool);
         }
         ended.map(|_| last)
     }
 
     /// Takes the devices into use.
+    ///
+    /// # Errors
+    /// A table is full.
     pub fn begin(&mut self, now: Instant) -> Result<(), PortError> {
         self.ports.begin(now, &self.policy, &self.switch, &mut self.pool)
     }
 
-    fn work(&mut self, commands: &Receiver<Command>) -> Result<End, PortError> {
+    fn work(&mut self, commands: &Receiver<WorkerCommand>) -> Result<LoopEnd, PortError> {
         let mut waiter = self.waiter()?;
         let mut due = Instant::FAR_FUTURE;
-        // When the last turn began, if something moved in it.
+        // When the last turn began, if anything moved in it.
         let mut busy_since = None;
         loop {
             let now = clock::now();
-            self.was_busy(&mut busy_since, now);
+            self.count_busy(&mut busy_since, now);
             if now >= due {
                 self.lateness.record(due, now);
             }
             let turn = self.turn(now);
             match commands.try_recv() {
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(End::Stopped),
-                Ok(Command::Leave) => return Ok(End::Left),
-                Ok(command) => self.obey(now, command, &mut waiter),
+                Ok(WorkerCommand::Stop) | Err(TryRecvError::Disconnected) => {
+                    return Ok(LoopEnd::Stopped);
+                }
+                Ok(WorkerCommand::Leave) => return Ok(LoopEnd::Left),
+                Ok(command) => self.execute(now, command, &mut waiter),
                 Err(TryRecvError::Empty) => {}
             }
-            // What a turn left to do at once was not due before it.
+            // Work that a turn left was not due before the turn.
             due = turn.next.max(now);
             if turn.moved == 0 {
                 waiter.wait(now, turn.next);
@@ -192,7 +176,7 @@ impl Worker {
                 busy_since = Some(now);
                 if turn.gathers {
                     let after = clock::now();
-                    self.was_busy(&mut busy_since, after);
+                    self.count_busy(&mut busy_since, after);
                     waiter.gather(after, reservation::GATHER, turn.next);
                 }
             }
@@ -200,8 +184,8 @@ impl Worker {
         }
     }
 
-    /// Counts a turn in which something moved, once.
-    fn was_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
+    /// Counts the time of a turn in which anything moved, once.
+    fn count_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
         if let Some(since) = since.take() {
             let turn = now.saturating_since(since);
             self.busy = self.busy.saturating_add(turn);
@@ -209,7 +193,8 @@ impl Worker {
         }
     }
 
-    /// The program stands in from now on; what is queued leaves as it is due, for a short while.
+    /// Lets queued frames leave as they are due, for a short while. The kernel's program stands in
+    /// for the worker from now on.
     fn send_what_is_left(&mut self) {
         self.ports.disconnect();
         let end = clock::now() + LEAVE_PATIENCE;
@@ -221,7 +206,10 @@ impl Worker {
         }
     }
 
-    /// Watches all ports for the calling thread.
+    /// Makes the means to wait for packets of all ports, for the calling thread.
+    ///
+    /// # Errors
+    /// A port cannot be waited for.
     pub fn waiter(&self) -> Result<Waiter, PortError> {
         let node = &self.policy.node;
         let mut waiter = Waiter::new(reservation::idle(node))?.owing(reservation::rest(node));
@@ -229,19 +217,20 @@ impl Worker {
         Ok(waiter)
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The frames.
+    /// Returns the pool of frames.
     pub const fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
 
-    /// One turn at `now`.
-    pub fn turn(&mut self, now: Instant) -> Turn {
-        let mut turn = Turn { moved: 0, next: self.next_upkeep, drained: true, gathers: false };
+    /// Does one turn at `now`.
+    pub fn turn(&mut self, now: Instant) -> TurnSummary {
+        let mut turn =
+            TurnSummary { moved: 0, next: self.next_upkeep, drained: true, gathers: false };
         self.turns += 1;
         for index in 0..self.ports.attached.len() {
             self.receive(now, index, &mut turn);
@@ -261,7 +250,7 @@ impl Worker {
             self.keep_up(now, &mut turn);
         }
         let scheduled = self.switch.next_scheduled().unwrap_or(Instant::FAR_FUTURE);
-        // Nobody is awake early for a limit of packets: it makes up for what is late.
+        // A packet limit makes up for a late wake-up: there is no need to be awake early for it.
         let paced = self.switch.next_paced();
         let due = paced.map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
         turn.next = turn.next.min(scheduled).min(due);
@@ -272,7 +261,7 @@ impl Worker {
         turn
     }
 
-    fn receive(&mut self, now: Instant, index: usize, turn: &mut Turn) {
+    fn receive(&mut self, now: Instant, index: usize, turn: &mut TurnSummary) {
         let Self { ports, switch, pool, batch, .. } = self;
         let attached = &mut ports.attached[index];
         let most = attached.receive_limit(now, switch).min(BATCH);
@@ -285,10 +274,11 @@ impl Worker {
         turn.drained &= received < most;
     }
 
-    /// Hands the device what it can take now of what is due.
-    fn transmit(&mut self, now: Instant, index: usize, turn: &mut Turn) {
+    /// Hands a device the frames that are due, as many as it can take now.
+    fn transmit(&mut self, now: Instant, index: usize, turn: &mut TurnSummary) {
         let Self { ports, switch, pool, .. } = self;
-        let Some(Attached { iface, port, flush_again, .. }) = ports.attached.get_mut(index) else {
+        let Some(AttachedDevice { iface, port, flush_again, .. }) = ports.attached.get_mut(index)
+        else {
             return;
         };
         let room = port.transmit_room(pool).min(BATCH);
@@ -296,7 +286,7 @@ impl Worker {
         let due = switch.transmit_batch(now, *iface, pool, &mut frames[..room]);
         hand_over(&frames[..due], *iface, port, switch, pool);
         if due > 0 || *flush_again {
-            // A device that is down keeps its frames; the next turn tries again.
+            // A device that is down keeps its frames. The next turn tries again.
             *flush_again = port.flush(pool).map_or(true, |left| left > 0);
         }
         if room == 0 || *flush_again {
@@ -305,9 +295,9 @@ impl Worker {
         turn.moved += due;
     }
 
-    /// What need not be done each turn: devices that are not sent to any more still hold chunks,
-    /// early drops are to be counted, captures to be handed on.
-    fn keep_up(&mut self, now: Instant, turn: &mut Turn) {
+    /// Does what is not needed in each turn: reclaims the chunks of devices that are no longer sent
+    /// to, counts early drops, hands captures on.
+    fn keep_up(&mut self, now: Instant, turn: &mut TurnSummary) {
         for attached in &mut self.ports.attached {
             attached.port.transmit_room(&mut self.pool);
             if attached.flush_again {
@@ -317,7 +307,7 @@ impl Worker {
         }
         self.ports.upkeep(now, &mut self.switch, turn.drained || turn.moved == 0);
         self.captures.drain(&mut self.switch);
-        // Paths come back with the end of a capture. What cannot come back stays queued.
+        // Vifs are redirected again when their capture ends. What the kernel refuses stays queued.
         let _off = self.ports.capture(now, self.captures.vifs(), &self.policy);
     }
 
@@ -325,28 +315,28 @@ impl Worker {
         IfaceId(u32::try_from(self.policy.ports.len()).unwrap_or(u32::MAX))
     }
 
-    fn obey(&mut self, now: Instant, command: Command, waiter: &mut Waiter) {
-        // Whoever asked may have gone away meanwhile; the answer is then nobody's loss.
+    fn execute(&mut self, now: Instant, command: WorkerCommand, waiter: &mut Waiter) {
+        // A caller may have gone away meanwhile. Its reply is lost, which harms nobody.
         match command {
-            Command::Apply(refit, reply) => {
-                let _gone = reply.try_send(self.apply(now, *refit, waiter));
+            WorkerCommand::Reconfigure(wanted, reply) => {
+                let _gone = reply.try_send(self.reconfigure(now, *wanted, waiter));
             }
-            Command::Forget(remains, dropped) => {
+            WorkerCommand::Forget(remains, dropped) => {
                 self.dropped_late += dropped;
                 remains.into_iter().for_each(|remains| self.pool.forget_all(remains));
             }
-            Command::Status(reply) => {
+            WorkerCommand::Status(reply) => {
                 let _gone = reply.try_send(self.status(now));
             }
-            Command::Capture(request, reply) => {
+            WorkerCommand::Capture(request, reply) => {
                 let _gone = reply.try_send(self.capture(now, &request));
             }
-            Command::Routers(names, reply) => {
+            WorkerCommand::CountRouters(names, reply) => {
                 self.ports.upkeep(now, &mut self.switch, false);
                 let counts = self.routers.count(&names, &self.policy, &self.switch);
                 let _gone = reply.try_send((now, counts));
             }
-            Command::Limit(limits, reply) => {
+            WorkerCommand::LimitRouters(limits, reply) => {
                 for (name, limit) in limits {
                     if let Some(router) = self.routers.of_name(&name, &self.policy) {
                         self.switch.limit_router(now, router, limit, &mut self.pool);
@@ -354,105 +344,95 @@ impl Worker {
                 }
                 let _gone = reply.try_send(());
             }
-            // The loop ends with them.
-            Command::Stop | Command::Leave => {}
+            // The loop ends with these.
+            WorkerCommand::Stop | WorkerCommand::Leave => {}
         }
     }
 
-    fn capture(&mut self, now: Instant, request: &CaptureRequest) -> Result<Capturing, String> {
+    fn capture(
+        &mut self,
+        now: Instant,
+        request: &CaptureRequest,
+    ) -> Result<Capturing, CaptureError> {
         let blocks = self.captures.start(&mut self.switch, request)?;
-        // On an error the receiver is dropped, which ends the capture.
-        let taken_off = self.ports.capture(now, self.captures.vifs(), &self.policy);
-        let note = taken_off.map_err(|error| error.to_string())?.then(|| {
+        // An error drops the receiver, which ends the capture.
+        let left_its_path = self.ports.capture(now, self.captures.vifs(), &self.policy)?;
+        let note = left_its_path.then(|| {
             format!("{} is not redirected in the kernel while it is captured", request.vif)
         });
         Ok(Capturing { blocks, note })
     }
 
-    /// All of it or nothing: the ports go first, since they can go back without a loss.
-    pub fn apply(&mut self, now: Instant, refit: Refit, waiter: &mut Waiter) -> Refitted {
-        let Refit { policy, mut opened } = refit;
-        let Self { policy: old, ports, switch, pool, .. } = self;
-        let places = keeps_what_is_fixed(old, &policy).and_then(|()| {
-            let places = Places::find(&policy, &ports.attached, &opened);
-            let watched = places.and_then(|places| watch(waiter, &opened).map(|()| places));
-            let connected = watched.and_then(|places| ports.connect(&opened).map(|()| places));
-            connected.map_err(|error| error.to_string())
-        });
-        let places = match places {
-            Ok(places) => places,
+    /// Takes over another policy: all of it, or nothing. The ports go first, since they can go back
+    /// without a loss.
+    pub fn reconfigure(
+        &mut self,
+        now: Instant,
+        wanted: Reconfiguration,
+        waiter: &mut Waiter,
+    ) -> ReconfigurationReply {
+        let Reconfiguration { policy, mut opened } = wanted;
+        let placement = match self.prepare(&policy, &opened, waiter) {
+            Ok(placement) => placement,
             Err(refused) => {
-                return Refitted { outcome: Err(refused), left: ports.let_go(opened, pool) };
+                let detached = self.ports.detach(opened, &mut self.pool);
+                return ReconfigurationReply { outcome: Err(refused), detached };
             }
         };
-        // What was counted under the old policy is charged by it.
+        let Self { policy: old, ports, switch, pool, .. } = self;
+        // Counts that were made under the old policy are charged by it.
         ports.upkeep(now, switch, false);
-        ports.welcome(&mut opened, pool);
-        let back = places.back(ports.attached.len(), opened.len());
-        let (left, adapted) = ports.refit(now, (old, &policy), &places, opened);
-        let applied = adapted
-            .map_err(|error| error.to_string())
-            .and_then(|()| switch.apply(now, &policy, pool).map_err(|error| error.to_string()));
+        ports.adopt(&mut opened, pool);
+        let back = placement.reversed(ports.attached.len(), opened.len());
+        let (unplaced, followed) = ports.reconfigure(now, (old, &policy), &placement, opened);
+        let applied = followed
+            .map_err(ReconfigurationError::from)
+            .and_then(|()| Ok(switch.apply(now, &policy, pool)?));
         if let Err(mut refused) = applied {
-            let (left, adapted) = ports.refit(now, (&policy, old), &back, left);
-            if let Err(error) = adapted {
-                refused = format!("{refused}; nothing is redirected any more: {error}");
+            let (unplaced, followed) = ports.reconfigure(now, (&policy, old), &back, unplaced);
+            if let Err(error) = followed {
+                refused = ReconfigurationError::NotRedirected { cause: Box::new(refused), error };
             }
-            return Refitted { outcome: Err(refused), left: ports.let_go(left, pool) };
+            let detached = ports.detach(unplaced, pool);
+            return ReconfigurationReply { outcome: Err(refused), detached };
         }
-        let left = ports.let_go(left, pool);
+        let detached = ports.detach(unplaced, pool);
         self.captures.follow(&policy);
         self.routers.forget();
         self.policy = policy;
-        Refitted { outcome: Ok(()), left }
+        ReconfigurationReply { outcome: Ok(()), detached }
     }
 
-    /// Counters, queues and lateness at `now`.
+    /// Finds the place of each device, and begins to receive from those that were opened.
+    fn prepare(
+        &self,
+        policy: &Policy,
+        opened: &[AttachedDevice],
+        waiter: &mut Waiter,
+    ) -> Result<Placement, ReconfigurationError> {
+        FixedValue::check(&self.policy, policy)?;
+        let placement = Placement::find(policy, &self.ports.attached, opened)?;
+        watch(waiter, opened)?;
+        self.ports.connect(opened)?;
+        Ok(placement)
+    }
+
+    /// Reads counters, queues and lateness at `now`.
     pub fn status(&mut self, now: Instant) -> NodeStatus {
         self.ports.upkeep(now, &mut self.switch, false);
         let Self { ports, switch, lateness, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
-        let of = |(attached, early): (&mut Attached, EarlyDrops)| {
-            let statistics = attached.port.statistics();
-            let counted = |direction| {
-                let counters = switch.counters(attached.iface, direction);
-                counters.map_or_else(DirectionStatus::default, status::direction)
-            };
-            let (mut send, mut receive) = (counted(Direction::Send), counted(Direction::Receive));
-            // What a port reads is on the way to a vif, what a vif's device brings is from it.
-            let read = if attached.vif.is_some() { &mut send } else { &mut receive };
-            for (reason, frames) in early {
-                status::add_early_drops(read, reason, frames);
-            }
-            if let Some(vif) = attached.vif {
-                send.wait_ns = switch.wait(now, vif, Direction::Send).as_nanos();
-                receive.wait_ns = switch.wait(now, vif, Direction::Receive).as_nanos();
-                let router = switch.policy()[vif].router;
-                let held = router.and_then(|router| switch.router_limit(router));
-                receive.held_pps = held.map(PacketRate::as_pps);
-            }
-            IfaceStatus {
-                name: attached.name.clone(),
-                device: attached.port.name().to_string(),
-                driver: attached.driver.clone(),
-                fallback: attached.fallback.clone(),
-                waiting: false,
-                send,
-                receive,
-                lost_before_receive: statistics.receive_dropped
-                    + statistics.receive_ring_full
-                    + statistics.receive_no_chunk,
-                lost_after_transmit: statistics.transmit_invalid + statistics.device_dropped,
-            }
-        };
-        let all: Vec<IfaceStatus> = ports.attached.iter_mut().zip(early).map(of).collect();
-        let (port_list, vif_list) = all.split_at(self.policy.ports.len().min(all.len()));
+        let each = ports.attached.iter_mut().zip(early);
+        let mut port_list: Vec<IfaceStatus> = each
+            .map(|(attached, early)| snapshot::interface(now, attached, early, switch))
+            .collect();
+        let vif_list = port_list.split_off(self.policy.ports.len().min(port_list.len()));
         NodeStatus {
             node: self.policy.node.name.clone(),
             now_ns: now.as_nanos(),
             uptime_ns: now.saturating_since(self.started).as_nanos(),
-            ports: port_list.to_vec(),
-            vifs: vif_list.to_vec(),
+            ports: port_list,
+            vifs: vif_list,
             removed: Some(RemovedPackets {
                 queued: switch.removed(),
                 unread: ports.unread(),
@@ -473,7 +453,7 @@ impl Worker {
     }
 }
 
-/// Gives a device frames that it has offered room for.
+/// Hands a device frames that it has offered room for.
 fn hand_over(
     frames: &[Frame],
     iface: IfaceId,
@@ -483,74 +463,50 @@ fn hand_over(
 ) {
     for frame in frames {
         if let Err(refused) = port.transmit(pool, *frame) {
-            // A fault of the port: the frame cannot go back into its queue.
+            // The port is at fault. The frame cannot go back into its queue.
             switch.account_refused(iface, refused);
             pool.free(refused.id);
         }
     }
 }
 
-/// The pool is made and the worker's time is reserved at the start: no change may move either.
-/// Said, not ignored: a node that accepts a value without following it would be believed.
-pub fn keeps_what_is_fixed(old: &Policy, new: &Policy) -> Result<(), String> {
-    let fixed = [
-        ("name", old.node.name == new.node.name),
-        ("idle", old.node.idle == new.node.idle),
-        ("worker_cpu", old.node.worker_cpu == new.node.worker_cpu),
-        ("reservation", old.node.reservation == new.node.reservation),
-        ("frames", old.node.frames == new.node.frames),
-        ("frame_size", old.node.frame_size == new.node.frame_size),
-    ];
-    if old.report != new.report {
-        return Err("report: it is fixed while the node runs; start the node again".into());
-    }
-    let bounds = |policy: &Policy| weir_policy::Api { tokens: Vec::new(), ..policy.api.clone() };
-    if bounds(old) != bounds(new) {
-        return Err(
-            "api: but for its tokens it is fixed while the node runs; start it again".into()
-        );
-    }
-    if let Some((key, _)) = fixed.into_iter().find(|(_, same)| !same) {
-        return Err(format!("node.{key}: it is fixed while the node runs; start the node again"));
-    }
-    Ok(())
-}
-
-/// Wakes up for what these devices bring.
-fn watch(waiter: &mut Waiter, attached: &[Attached]) -> Result<(), PortError> {
+/// Has the waiter wake up for frames of these devices.
+fn watch(waiter: &mut Waiter, attached: &[AttachedDevice]) -> Result<(), PortError> {
     attached.iter().try_for_each(|attached| {
         let watched = attached.port.descriptors(|descriptor| waiter.add(descriptor));
         watched.map_err(|error| PortError::system(&attached.name, "watch", error))
     })
 }
 
-/// For what is queued when the node leaves: half of what a restart may interrupt.
+/// How long queued frames may leave after the node was told to: half of what a restart may
+/// interrupt.
 const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
 
-/// Turns without a frame after which none is left in a ring.
+/// After this many turns without a frame none is left in a ring.
 const IDLE_TURNS: u32 = 8;
 
 /// Frames a turn and interface: enough to amortize a system call, few enough that the ports of one
 /// turn wait less than a tick for each other.
 const BATCH: usize = 64;
 
-/// Holds a place in a batch.
+/// Fills an unused place of a batch.
 const NO_FRAME: Frame = Frame { id: 0, offset: 0, len: 0 };
 
 /// A device that is full frees its ring at wire speed: 20 µs is some 16 frames at 10 Gb/s.
 const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);
 
-/// How often early drops are fetched and lost credit is found.
+/// How often early drops are fetched and lost credit is returned.
 const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use weir_ports::MemoryPort;
-    use weir_switch::{Reason, Tally};
+    use weir_switch::{Direction, Reason, Tally};
+
     use weir_units::BitRate;
 
-    /// A port with room for one is given two: the second is counted, under its reason, and freed.
+    /// A port with room for one frame is given two: the second is counted by its reason, and freed.
     #[test]
     fn a_frame_that_a_port_refuses_is_counted() {
         let mut policy = Policy::new("edge");
@@ -577,26 +533,7 @@ mod tests {
         let counters = *switch.counters(up, Direction::Send).unwrap();
         assert_eq!((counters.enqueued.packets, counters.sent.packets), (2, 1));
         assert!(counters.balanced(Tally::default()), "{counters:?}");
-        let status = status::direction(&counters);
+        let status = crate::status::direction(&counters);
         assert_eq!(status.dropped_after_by[Reason::RefusedByPort.name()].packets, 1);
-    }
-
-    #[test]
-    fn a_change_of_what_is_fixed_is_refused_by_its_key() {
-        let policy = Policy::new("edge");
-        assert_eq!(keeps_what_is_fixed(&policy, &policy), Ok(()));
-        type Change = fn(&mut Policy);
-        let changes: [(&str, Change); 4] = [
-            ("node.name", |policy| policy.node.name = "core".to_owned()),
-            ("node.idle", |policy| policy.node.idle = weir_policy::Idle::Spin),
-            ("node.worker_cpu", |policy| policy.node.worker_cpu = Some(7)),
-            ("node.frames", |policy| policy.node.frames += 1),
-        ];
-        for (key, change) in changes {
-            let mut changed = policy.clone();
-            change(&mut changed);
-            let refused = keeps_what_is_fixed(&policy, &changed).unwrap_err();
-            assert!(refused.starts_with(key), "{key}: {refused}");
-        }
     }
 }

@@ -9,9 +9,9 @@ use weir_platform::meter::LinkMeter;
 use weir_units::Instant;
 
 use super::parts::{Counted, Readings};
+use weir_dataplane::RouterCount;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::clock;
-use weir_dataplane::worker::RouterCount;
 
 /// Where the counters of one router are.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use weir_dataplane::WorkerError;
 use weir_platform::HostError;
 use weir_policy::Problems;
 use weir_ports::PortError;
@@ -34,7 +35,7 @@ pub enum NodeError {
     Host(#[from] HostError),
     /// The policy is more than the switch holds.
     #[error("switch: {0}")]
-    Switch(String),
+    Switch(#[from] WorkerError),
     /// The worker's processor time could not be reserved.
     #[error("worker: {0}")]
     Reservation(String),

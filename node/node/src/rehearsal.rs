@@ -20,9 +20,11 @@ use crate::control::{Refusal, RefusalKind, Wish};
 use crate::error::NodeError;
 use crate::site::ready_for;
 use weir_api_types::status::NodeStatus;
+use weir_dataplane::command::Reconfiguration;
+use weir_dataplane::device::AttachedDevice;
 use weir_dataplane::opener::{self, Opener};
-use weir_dataplane::ports::{Attached, Ports};
-use weir_dataplane::worker::{Refit, Worker};
+use weir_dataplane::ports::NodePorts;
+use weir_dataplane::worker::Worker;
 
 /// A node whose devices are in memory and whose time is an argument.
 #[derive(Debug)]
@@ -56,8 +58,8 @@ impl Rehearsal {
         let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
         let (mut opener, plane) = Opener::new(&policy, &pool, None, &Arc::default())?;
         let (opened, ends) = devices(&policy, &mut opener)?;
-        let ports = Ports::new(&policy, plane, opened, &mut pool)?;
-        let mut worker = Worker::at(start, policy, ports, pool).map_err(NodeError::Switch)?;
+        let ports = NodePorts::new(&policy, plane, opened, &mut pool)?;
+        let mut worker = Worker::at(start, policy, ports, pool)?;
         let waiter = worker.waiter()?;
         worker.begin(start)?;
         let batch = Vec::with_capacity(RING);
@@ -155,26 +157,25 @@ fn apply(
     now: Instant,
     policy: &Policy,
 ) -> Result<(), Refusal> {
-    let ready = ready_for(worker.policy(), policy.clone(), now);
-    let applied = ready.and_then(|policy| {
-        let refit = Refit { policy, opened: Vec::new() };
-        worker.apply(now, refit, waiter).outcome
-    });
-    applied.map_err(|message| Refusal::new(RefusalKind::Refused, message))
+    let refused = |why: String| Refusal::new(RefusalKind::Refused, why);
+    let policy =
+        ready_for(worker.policy(), policy.clone(), now).map_err(|e| refused(e.to_string()))?;
+    let wanted = Reconfiguration { policy, opened: Vec::new() };
+    worker.reconfigure(now, wanted, waiter).outcome.map_err(|error| refused(error.to_string()))
 }
 
 /// Devices in memory in the order of the policy, and their far ends.
 fn devices(
     policy: &Policy,
     opener: &mut Opener,
-) -> Result<(Vec<Attached>, Vec<MemoryPort>), NodeError> {
+) -> Result<(Vec<AttachedDevice>, Vec<MemoryPort>), NodeError> {
     let ports = policy.ports.iter().map(|port| (&port.name, &port.device, port.kind, true));
     let vifs = policy.vifs.iter().map(|vif| (&vif.name, &vif.device, vif.kind, false));
     let (mut opened, mut ends) = (Vec::new(), Vec::new());
     for (name, device, kind, is_port) in ports.chain(vifs) {
-        let gate = opener.take_gate(device, is_port)?;
+        let gates = opener.take_gates(device, is_port)?;
         let (near, far) = MemoryPort::pair([device, "far end"], RING);
-        let mut attached = opener::attached(name, device, kind, gate, AnyPort::Memory(near), None);
+        let mut attached = opener::attached(name, device, kind, gates, AnyPort::Memory(near), None);
         attached.holds_back = kind == Kind::Memory;
         opened.push(attached);
         ends.push(far);

@@ -26,12 +26,13 @@ use crate::takeover::Takeover;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
+use weir_dataplane::command::WorkerCommand;
 use weir_dataplane::opener::{self, Opener};
-use weir_dataplane::ports::Ports;
+use weir_dataplane::ports::NodePorts;
 use weir_dataplane::redirect::may_stand_in;
 use weir_dataplane::reservation;
 use weir_dataplane::status::add_waiting;
-use weir_dataplane::worker::{Command, Worker};
+use weir_dataplane::worker::Worker;
 use weir_loops::{Holding, Load, LogLine, RouterStatus};
 use weir_report::{Answer, Keeper, Question, Service, Store, Subject, Ticking};
 
@@ -165,13 +166,13 @@ fn forward<S>(
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.questions)?;
     let opened = opener.open(policy, |_| true)?;
-    let ports = Ports::new(policy, plane, opened, &mut pool)?;
+    let ports = NodePorts::new(policy, plane, opened, &mut pool)?;
     for attached in &ports.attached {
         if let Some(why) = &attached.fallback {
             report(&format!("{} by a packet socket, which is slower: {why}", attached.name));
         }
     }
-    let worker = Worker::new(Policy::clone(policy), ports, pool).map_err(NodeError::Switch)?;
+    let worker = Worker::new(Policy::clone(policy), ports, pool)?;
     let (handle, inbox) = WorkerHandle::new();
     let thread = start_worker(worker, inbox, policy)?;
     node.connect(handle);
@@ -211,7 +212,7 @@ fn forward<S>(
 
 fn start_worker(
     worker: Worker,
-    inbox: Receiver<Command>,
+    inbox: Receiver<WorkerCommand>,
     policy: &Policy,
 ) -> Result<WorkerThread, NodeError> {
     let wish = reservation::wish(&policy.node);

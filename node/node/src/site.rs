@@ -7,16 +7,17 @@ use std::collections::BTreeSet;
 
 use weir_policy::{Kind, Policy};
 use weir_ports::{Remains, device_number};
-use weir_switch::Switch;
+use weir_switch::{Switch, SwitchError};
 use weir_units::Instant;
 
 use crate::control::{Refusal, RefusalKind};
 use crate::present::{self, Devices};
 use crate::takeover::Takeover;
+use weir_dataplane::FixedValue;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::clock;
+use weir_dataplane::command::{Reconfiguration, ReconfigurationReply};
 use weir_dataplane::opener::Opener;
-use weir_dataplane::worker::{Refit, Refitted, keeps_what_is_fixed};
 
 /// What the node holds of its host, and what it does with it.
 #[derive(Debug)]
@@ -151,7 +152,8 @@ impl Site {
     fn bring(&mut self, policy: Policy, worker: &WorkerHandle) -> Result<Option<String>, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let opener = self.opener.as_mut().ok_or_else(starting)?;
-        let policy = ready_for(&self.policy, policy, clock::now()).map_err(refused)?;
+        let policy = ready_for(&self.policy, policy, clock::now());
+        let policy = policy.map_err(|error| refused(error.to_string()))?;
         let old = &self.policy;
         let joins = |device: &str| role_of(old, device).is_none();
         let taken = self.takeover.take_devices(&policy, joins);
@@ -165,25 +167,25 @@ impl Site {
                 return Err(refused(with(error.to_string(), back.err())));
             }
         };
-        let refit = Box::new(Refit { policy: policy.clone(), opened });
-        let Refitted { outcome, left } = match worker.reconfigure(refit) {
-            Ok(refitted) => refitted,
+        let wanted = Box::new(Reconfiguration { policy: policy.clone(), opened });
+        let ReconfigurationReply { outcome, detached } = match worker.reconfigure(wanted) {
+            Ok(reply) => reply,
             Err((refusal, unused)) => {
-                if let Some(refit) = unused {
-                    opener.give_up(refit.opened);
+                if let Some(wanted) = unused {
+                    opener.give_up(wanted.opened);
                 }
                 let back = self.takeover.hand_back(&new).err();
                 return Err(Refusal { message: with(refusal.message, back), ..refusal });
             }
         };
-        let devices: Vec<String> = left.iter().map(|left| left.device.clone()).collect();
-        forget(worker, left.into_iter().map(|left| opener.shut(left)).collect());
+        let devices: Vec<String> = detached.iter().map(|one| one.device.clone()).collect();
+        forget(worker, detached.into_iter().map(|one| opener.shut(one)).collect());
         let gone = |device: &&String| device_number(device) != self.devices.get(*device).copied();
         let gone: Vec<String> = devices.iter().filter(gone).cloned().collect();
         let back = self.takeover.forget(&gone).and_then(|()| self.takeover.hand_back(&devices));
         let back = back.err();
         match (outcome, back) {
-            (Err(text), back) => Err(refused(with(text, back))),
+            (Err(error), back) => Err(refused(with(error.to_string(), back))),
             (Ok(()), back) => {
                 self.policy = policy;
                 Ok(back.map(|back| format!("applied, but {back}")))
@@ -207,16 +209,49 @@ fn differs_in_rates_alone(old: &Policy, new: &Policy) -> bool {
     same == *old
 }
 
+/// Why a running node cannot go from its policy to another.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnfitPolicy {
+    /// The pool of frames was made at the start and has no room.
+    #[error(
+        "node.frames: {needs} are needed, the running node has {has}; start it again, with \
+         node.frames high enough for what is to come"
+    )]
+    Frames { needs: u32, has: u32 },
+    /// The policy changes a value that is fixed.
+    #[error("{0}")]
+    Fixed(#[from] FixedValue),
+    /// A device cannot be closed and opened in one step.
+    #[error(
+        "device {device}: it changes its kind, or between port and vif; take it out first, then \
+         bring it again"
+    )]
+    RoleChange { device: String },
+    /// A vif of kind `host` can only be made at the start.
+    #[error("device {device}: a vif of kind \"host\" comes with the node; start the node again")]
+    HostVifComes { device: String },
+    /// A vif of kind `host` can only be removed at the end.
+    #[error("device {device}: a vif of kind \"host\" goes with the node; start the node again")]
+    HostVifGoes { device: String },
+    /// The policy is more than the switch holds.
+    #[error("{0}")]
+    Switch(#[from] SwitchError),
+}
+
 /// The policy as the worker may take it over from `old`.
 ///
 /// # Errors
 /// Why it may not.
-pub(crate) fn ready_for(old: &Policy, mut new: Policy, now: Instant) -> Result<Policy, String> {
+pub(crate) fn ready_for(
+    old: &Policy,
+    mut new: Policy,
+    now: Instant,
+) -> Result<Policy, UnfitPolicy> {
     fits_pool(old, &mut new)?;
-    keeps_what_is_fixed(old, &new)?;
+    FixedValue::check(old, &new)?;
     devices_may_change(old, &new)?;
     // Whatever the switch would refuse, it refuses here, off the worker's thread.
-    Switch::new(&new, now).map_err(|error| error.to_string())?;
+    Switch::new(&new, now)?;
     Ok(new)
 }
 
@@ -225,13 +260,10 @@ fn refused(message: String) -> Refusal {
 }
 
 /// The pool is what it was made as; a policy that asks for no more is content with it.
-fn fits_pool(old: &Policy, new: &mut Policy) -> Result<(), String> {
-    let (has, wants) = (old.node.frames, new.node.frames);
-    if wants > has {
-        return Err(format!(
-            "node.frames: {wants} are needed, the running node has {has}; start it again, with \
-             node.frames high enough for what is to come"
-        ));
+fn fits_pool(old: &Policy, new: &mut Policy) -> Result<(), UnfitPolicy> {
+    let (has, needs) = (old.node.frames, new.node.frames);
+    if needs > has {
+        return Err(UnfitPolicy::Frames { needs, has });
     }
     new.node.frames = has;
     Ok(())
@@ -239,7 +271,7 @@ fn fits_pool(old: &Policy, new: &mut Policy) -> Result<(), String> {
 
 /// A device comes, goes or stays; it does not become another one's in one step, since it would have
 /// to be closed before it can be opened.
-fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), String> {
+fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), UnfitPolicy> {
     let all = |policy: &Policy| -> Vec<(String, Role)> {
         let role = |device: &str| Some((device.to_owned(), role_of(policy, device)?));
         devices(policy).filter_map(role).collect()
@@ -247,25 +279,18 @@ fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), String> {
     for (device, role) in all(new) {
         match role_of(old, &device) {
             Some(before) if before != role => {
-                return Err(format!(
-                    "device {device}: it changes its kind, or between port and vif; take it out \
-                     first, then bring it again"
-                ));
+                return Err(UnfitPolicy::RoleChange { device });
             }
-            None if role.kind == Kind::Host => return Err(host_stays(&device, "comes")),
+            None if role.kind == Kind::Host => return Err(UnfitPolicy::HostVifComes { device }),
             _ => {}
         }
     }
     let gone =
         |(device, role): &(String, Role)| role.kind == Kind::Host && role_of(new, device).is_none();
     match all(old).into_iter().find(gone) {
-        Some((device, _)) => Err(host_stays(&device, "goes")),
+        Some((device, _)) => Err(UnfitPolicy::HostVifGoes { device }),
         None => Ok(()),
     }
-}
-
-fn host_stays(device: &str, what: &str) -> String {
-    format!("device {device}: a vif of kind \"host\" {what} with the node; start the node again")
 }
 
 /// What a device is for.
@@ -319,11 +344,15 @@ mod tests {
         new.vifs[0].device = "b".to_owned();
         assert_eq!(devices_may_change(&old, &new), Ok(()));
         new.vifs[0] = Vif { kind: Kind::Tap, ..old.vifs[0].clone() };
-        let refused = devices_may_change(&old, &new).unwrap_err();
+        let refused = devices_may_change(&old, &new).unwrap_err().to_string();
         assert!(refused.starts_with("device a: it changes its kind"), "{refused}");
         new.vifs[0] = Vif { kind: Kind::Host, device: "h".to_owned(), ..old.vifs[0].clone() };
-        assert!(devices_may_change(&old, &new).unwrap_err().contains("comes with the node"));
-        assert!(devices_may_change(&new, &old).unwrap_err().contains("goes with the node"));
+        assert!(
+            devices_may_change(&old, &new).unwrap_err().to_string().contains("comes with the node")
+        );
+        assert!(
+            devices_may_change(&new, &old).unwrap_err().to_string().contains("goes with the node")
+        );
     }
 
     #[test]
@@ -334,7 +363,7 @@ mod tests {
         assert_eq!(fits_pool(&old, &mut new), Ok(()));
         assert_eq!(new.node.frames, old.node.frames);
         new.node.frames += 1;
-        let refused = fits_pool(&old, &mut new).unwrap_err();
+        let refused = fits_pool(&old, &mut new).unwrap_err().to_string();
         assert!(refused.starts_with("node.frames: 16385 are needed, the running node has 16384"));
     }
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the data plane does by itself for a vif and direction, and the buckets that it is limited
-//! by there.
+//! The paths that the kernel's program has for the frames of each vif and direction, and the token
+//! buckets that limit them.
+//!
+//! A vif and direction may have two paths. The *redirected* path carries its frames at all times.
+//! The *stand-in* path carries them while no worker runs, since the node restarts or was killed: it
+//! holds limits, but no minimum. Vif, router and slice have a bucket each for packets and for bits
+//! where the policy limits them; a router's or slice's bucket is shared by all of its vifs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,48 +13,49 @@ use weir_policy::{Direction, Policy, Share, VifId};
 use weir_ports::{BucketId, BucketLimit, DataPlane, GateId, PortError, Redirect};
 use weir_units::{ByteCount, Nanos};
 
-use crate::places::Moved;
-use crate::redirect::{Level, levels, may_stand_in};
+use crate::level::{Level, levels};
+use crate::redirect::may_stand_in;
+use crate::renumbering::Renumbering;
 
-/// What the data plane does for a vif and direction.
+/// The paths of a vif and direction in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Way {
-    /// Always.
+pub(crate) struct KernelPath {
+    /// Carries frames at all times.
     pub(crate) redirect: Option<Redirect>,
-    /// While no worker is here.
+    /// Carries frames while no worker runs.
     pub(crate) stand_in: Option<Redirect>,
 }
 
-/// The buckets of all ways.
+/// The token buckets of all paths.
 #[derive(Debug, Default)]
-pub(crate) struct Ways {
+pub(crate) struct PathBuckets {
     buckets: BTreeMap<BucketKey, BucketId>,
-    /// Of the ways made since the last [`Self::free_unused`].
+    /// Buckets of paths made since the last [`Self::free_unused`].
     used: BTreeSet<BucketKey>,
-    /// Of levels that are gone, named by a path perhaps until the next policy is followed.
+    /// Buckets of levels that are gone. A path may name them until the next policy is followed.
     stale: Vec<BucketId>,
 }
 
-/// Of a level, whether for what it sends, and whether of its bits instead of its packets.
+/// A level, whether the bucket is for what it sends, and whether it counts bits instead of packets.
 type BucketKey = (Level, bool, bool);
 
-impl Ways {
-    /// The way of a vif and direction whose port has that device index; `redirected`: its frames go
-    /// there while a worker is here, too.
+impl PathBuckets {
+    /// Makes the paths of a vif and direction, with their buckets. `redirected` tells whether the
+    /// kernel carries its frames at all times; `bridge` is the device index of its port.
     ///
     /// # Errors
     /// There is no bucket left.
-    pub(crate) fn of(
+    pub(crate) fn path(
         &mut self,
         policy: &Policy,
         (id, direction): (VifId, Direction),
         redirected: bool,
         bridge: u32,
         plane: &mut DataPlane,
-    ) -> Result<Way, PortError> {
+    ) -> Result<KernelPath, PortError> {
         let vif = &policy[id];
         if !redirected && !may_stand_in(vif, direction) {
-            return Ok(Way::default());
+            return Ok(KernelPath::default());
         }
         let mut path = Redirect {
             bridge,
@@ -65,10 +71,10 @@ impl Ways {
             self.limit(policy, (level, direction), &mut path, plane)?;
         }
         let redirect = redirected.then(|| Redirect { stand_in_only: false, ..path.clone() });
-        Ok(Way { redirect, stand_in: Some(path) })
+        Ok(KernelPath { redirect, stand_in: Some(path) })
     }
 
-    /// Buckets for what a vif or its groups may send or receive.
+    /// Limits a path by the buckets of one level.
     fn limit(
         &mut self,
         policy: &Policy,
@@ -100,23 +106,23 @@ impl Ways {
                 }
             };
             self.used.insert(key);
-            path.buckets[level.position() + usize::from(bits)] = Some(bucket);
+            path.buckets[level.bucket() + usize::from(bits)] = Some(bucket);
         }
         Ok(())
     }
 
-    /// Everything by its new number.
-    pub(crate) fn renumber(&mut self, moved: &Moved) {
+    /// Keeps each bucket under the new id of its level.
+    pub(crate) fn renumber(&mut self, renumbering: &Renumbering) {
         for ((level, sends, bits), bucket) in std::mem::take(&mut self.buckets) {
-            match level.moved(moved) {
+            match renumbering.level(level) {
                 Some(level) => drop(self.buckets.insert((level, sends, bits), bucket)),
                 None => self.stale.push(bucket),
             }
         }
     }
 
-    /// Frees what no way that was made since the last call is limited by. All ways are to be in the
-    /// data plane by then.
+    /// Frees the buckets that limit no path made since the last call. All of these paths must be in
+    /// the kernel by then.
     pub(crate) fn free_unused(&mut self, plane: &mut DataPlane) {
         let used = std::mem::take(&mut self.used);
         self.buckets.retain(|key, bucket| {
@@ -130,16 +136,16 @@ impl Ways {
     }
 }
 
-impl Way {
-    /// Takes it off, whatever it is.
+impl KernelPath {
+    /// Removes both paths from a gate.
     pub(crate) fn clear(&mut self, gate: GateId, plane: &mut DataPlane) {
         if self.redirect.take().is_some() | self.stand_in.take().is_some() {
-            // Taking off is one write to a table that exists.
-            let _off = plane.set_redirect(gate, None);
+            // Removing is one write to a table that exists: it does not fail.
+            let _removed = plane.set_redirect(gate, None);
         }
     }
 }
 
-/// Without a queue, a sender's bursts pass that a queue would have smoothed.
+/// A queue would smooth a sender's bursts; without one, bursts of this length pass.
 const STAND_IN_BURST: Nanos = Nanos::from_millis(20);
 const FRAME: ByteCount = ByteCount::new(1514);

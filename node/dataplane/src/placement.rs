@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which opened device belongs to which interface of a policy. A device keeps its place by its own
-//! name, whatever the vif or port on it is called.
+//! Finds for each interface of a policy the opened device that belongs to it.
+//!
+//! A device is known by its own name and role, whatever the vif or port on it is called: a vif that
+//! is renamed keeps its device, and with it its gates and its queue. [`Placement::find`] maps the
+//! interfaces of a policy to devices, [`Placement::arrange`] puts the devices in that order, and
+//! [`Placement::reversed`] is the way back, for a policy that is refused afterwards.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +12,23 @@ use weir_policy::{Policy, VifId};
 use weir_ports::PortError;
 use weir_switch::IfaceId;
 
-use crate::ports::{Attached, id_of};
+use crate::device::{AttachedDevice, id_of};
+use crate::renumbering::Renumbering;
 
-/// For each interface of a policy, where its device is: among those in use, then those opened.
+/// For each interface of a policy (ports, then vifs), the position of its device among those in
+/// use, followed by those newly opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Places(Vec<usize>);
+pub(crate) struct Placement(Vec<usize>);
 
-/// What became of the numbers of one policy in the next.
-#[derive(Debug)]
-pub(crate) struct Moved {
-    pub(crate) ports: Vec<Option<u32>>,
-    pub(crate) vifs: Vec<Option<u32>>,
-    pub(crate) routers: Vec<Option<u32>>,
-    pub(crate) slices: Vec<Option<u32>>,
-}
-
-impl Places {
-    /// The place of each interface of `policy`.
+impl Placement {
+    /// Finds the device of each interface of `policy`.
     ///
     /// # Errors
     /// A device of the policy is neither in use nor opened.
     pub(crate) fn find(
         policy: &Policy,
-        in_use: &[Attached],
-        opened: &[Attached],
+        in_use: &[AttachedDevice],
+        opened: &[AttachedDevice],
     ) -> Result<Self, PortError> {
         let ports = policy.ports.iter().map(|port| (&port.device, port.kind, true));
         let vifs = policy.vifs.iter().map(|vif| (&vif.device, vif.kind, false));
@@ -39,21 +36,23 @@ impl Places {
         for (at, attached) in in_use.iter().chain(opened).enumerate() {
             known.entry(attached.device.as_str()).or_insert((at, attached));
         }
-        let place = |(device, kind, port): (&String, _, bool)| {
-            let found = known.get(device.as_str()).filter(|(_, one)| one.is(device, kind, port));
+        let place = |(device, kind, is_port): (&String, _, bool)| {
+            let found = known.get(device.as_str());
+            let found = found.filter(|(_, one)| one.matches(device, kind, is_port));
             let missing = || PortError::bound(device, "is not open".to_owned());
             found.map(|(at, _)| *at).ok_or_else(missing)
         };
         ports.chain(vifs).map(place).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Puts each device in its place, numbered and named as in `policy`; then those without one.
+    /// Puts each device in its place, numbered and named as in `policy`. Returns those in place,
+    /// and those without one.
     pub(crate) fn arrange(
         &self,
-        all: Vec<Attached>,
+        all: Vec<AttachedDevice>,
         policy: &Policy,
-    ) -> (Vec<Attached>, Vec<Attached>) {
-        let mut all: Vec<Option<Attached>> = all.into_iter().map(Some).collect();
+    ) -> (Vec<AttachedDevice>, Vec<AttachedDevice>) {
+        let mut all: Vec<Option<AttachedDevice>> = all.into_iter().map(Some).collect();
         let mut placed = Vec::with_capacity(self.0.len());
         let names = policy.ports.iter().map(|port| &port.name);
         let names = names.chain(policy.vifs.iter().map(|vif| &vif.name));
@@ -67,16 +66,16 @@ impl Places {
         (placed, all.into_iter().flatten().collect())
     }
 
-    /// The way back, for as many in use and opened as there were: those in use in their old places
-    /// again, those opened without one.
-    pub(crate) fn back(&self, in_use: usize, opened: usize) -> Self {
+    /// Returns the placement that undoes [`Self::arrange`] where `in_use` and `opened` devices were
+    /// there: those in use get their old places again, those opened get none.
+    pub(crate) fn reversed(&self, in_use: usize, opened: usize) -> Self {
         let mut now = vec![None; in_use + opened];
         for (place, before) in self.0.iter().enumerate() {
             if let Some(now) = now.get_mut(*before) {
                 *now = Some(place);
             }
         }
-        // Those without a place follow behind, in their order.
+        // Devices without a place follow behind, in their order.
         let mut next = self.0.len();
         let mut behind = || {
             next += 1;
@@ -86,9 +85,9 @@ impl Places {
         Self(all.into_iter().take(in_use).collect())
     }
 
-    /// What became of the numbers of `old`, whose devices are the first in use. Devices keep their
-    /// number by their place, groups by their name.
-    pub(crate) fn moved(&self, old: &Policy, new: &Policy) -> Moved {
+    /// Maps the ids of `old`, whose devices are the first in use, to those of `new`. Ports and vifs
+    /// are the same if their devices are, routers and slices if their names are.
+    pub(crate) fn renumbering(&self, old: &Policy, new: &Policy) -> Renumbering {
         let interfaces = old.ports.len() + old.vifs.len();
         let mut after = vec![None; interfaces];
         for (now, before) in (0..).zip(&self.0) {
@@ -98,7 +97,7 @@ impl Places {
         }
         let vifs = after.split_off(old.ports.len());
         let ports = id_of(new.ports.len());
-        Moved {
+        Renumbering {
             ports: after,
             vifs: vifs.into_iter().map(|iface: Option<u32>| iface?.checked_sub(ports)).collect(),
             routers: by_name(&old.routers, &new.routers, |router| &router.name),
@@ -107,6 +106,7 @@ impl Places {
     }
 }
 
+/// Returns for each item of `old` the position in `new` of the one with the same name.
 fn by_name<T>(old: &[T], new: &[T], name: impl Fn(&T) -> &String) -> Vec<Option<u32>> {
     let places: BTreeMap<&String, u32> = new.iter().map(&name).zip(0..).collect();
     old.iter().map(|item| places.get(name(item)).copied()).collect()
@@ -119,12 +119,12 @@ mod tests {
     use weir_ports::{AnyPort, GateId, MemoryPort};
     use weir_units::BitRate;
 
-    use crate::ports::Entry;
+    use crate::device::DeviceGates;
 
-    /// A device in memory; the gate tells them apart.
-    fn device(name: &str, gate: Entry) -> Attached {
+    /// A device in memory; its gates tell it from others.
+    fn device(name: &str, gates: DeviceGates) -> AttachedDevice {
         let port = AnyPort::Memory(MemoryPort::pair([name, "other"], 1).0);
-        Attached {
+        AttachedDevice {
             name: String::new(),
             iface: IfaceId(u32::MAX),
             vif: None,
@@ -133,14 +133,14 @@ mod tests {
             port,
             driver: String::new(),
             fallback: None,
-            gate,
+            gates,
             flush_again: false,
             holds_back: false,
         }
     }
 
-    fn vif(name: &str, place: u32) -> Attached {
-        device(name, Entry::Vif([GateId(2 * place), GateId(2 * place + 1)]))
+    fn vif(name: &str, place: u32) -> AttachedDevice {
+        device(name, DeviceGates::Vif([GateId(2 * place), GateId(2 * place + 1)]))
     }
 
     fn policy(vifs: &[&str]) -> Policy {
@@ -157,27 +157,28 @@ mod tests {
         policy
     }
 
-    fn names(of: &[Attached]) -> Vec<&str> {
+    fn names(of: &[AttachedDevice]) -> Vec<&str> {
         of.iter().map(|attached| attached.device.as_str()).collect()
     }
 
-    /// One vif leaves, one comes in front: what stays keeps its gates, and the way back leads back.
+    /// One vif leaves, one comes in front: what stays keeps its gates, and the reversed placement
+    /// leads back.
     #[test]
     fn devices_keep_their_gates_and_find_the_way_back() {
         let (old, new) = (policy(&["a", "b", "c"]), policy(&["d", "c", "a"]));
-        let up = device("up0", Entry::Port(GateId(99)));
+        let up = device("up0", DeviceGates::Port(GateId(99)));
         let in_use = vec![up, vif("a", 0), vif("b", 1), vif("c", 2)];
         let opened = vec![vif("d", 3)];
-        let places = Places::find(&new, &in_use, &opened).unwrap();
-        let back = places.back(in_use.len(), opened.len());
-        let moved = places.moved(&old, &new);
+        let placement = Placement::find(&new, &in_use, &opened).unwrap();
+        let back = placement.reversed(in_use.len(), opened.len());
+        let moved = placement.renumbering(&old, &new);
         assert_eq!(moved.ports, [Some(0)]);
         assert_eq!(moved.vifs, [Some(2), None, Some(1)]);
-        let (placed, left) = places.arrange(in_use.into_iter().chain(opened).collect(), &new);
+        let (placed, left) = placement.arrange(in_use.into_iter().chain(opened).collect(), &new);
         assert_eq!((names(&placed), names(&left)), (vec!["up0", "d", "c", "a"], vec!["b"]));
-        assert_eq!(placed[3].gate, Entry::Vif([GateId(0), GateId(1)]));
+        assert_eq!(placed[3].gates, DeviceGates::Vif([GateId(0), GateId(1)]));
         assert_eq!((placed[3].iface, placed[3].vif), (IfaceId(3), Some(VifId(2))));
-        let moved = back.moved(&new, &old);
+        let moved = back.renumbering(&new, &old);
         assert_eq!(moved.vifs, [None, Some(2), Some(0)]);
         let (placed, left) = back.arrange(placed.into_iter().chain(left).collect(), &old);
         assert_eq!((names(&placed), names(&left)), (vec!["up0", "a", "b", "c"], vec!["d"]));
@@ -185,10 +186,13 @@ mod tests {
 
     #[test]
     fn a_device_that_nobody_opened_is_named() {
-        let in_use = [device("up0", Entry::Port(GateId(9))), vif("a", 0)];
-        let missing = Places::find(&policy(&["a", "x"]), &in_use, &[]).unwrap_err();
+        let in_use = [device("up0", DeviceGates::Port(GateId(9))), vif("a", 0)];
+        let missing = Placement::find(&policy(&["a", "x"]), &in_use, &[]).unwrap_err();
         assert_eq!(missing.to_string(), "x: is not open");
-        let role = [device("up0", Entry::Port(GateId(9))), device("a", Entry::Port(GateId(8)))];
-        assert!(Places::find(&policy(&["a"]), &role, &[]).is_err(), "a port is no vif");
+        let role = [
+            device("up0", DeviceGates::Port(GateId(9))),
+            device("a", DeviceGates::Port(GateId(8))),
+        ];
+        assert!(Placement::find(&policy(&["a"]), &role, &[]).is_err(), "a port is no vif");
     }
 }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A device that the node has opened, from the day it comes to the day it is closed.
+//!
+//! A device is first *opened* (it has a socket and gates, but no place in a policy), then
+//! *attached* (it is an interface of the switch), then *detached* (the worker has let it go, its
+//! socket is still open), and at last closed. Its gates stay the same all that time. A gate is the
+//! place in the kernel's table where the credit and the drops of one direction of a vif are
+//! counted; a vif has two gates (send, receive), a port has one, for frames that belong to no vif
+//! in particular.
+
+use weir_policy::{Kind, VifId};
+use weir_ports::{AnyPort, GateId, Gates, Leaving, XdpPort};
+use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
+use weir_units::Instant;
+
+/// An interface of the switch and the device that is its outside.
+#[derive(Debug)]
+pub struct AttachedDevice {
+    /// The name of the port or vif in the policy.
+    pub name: String,
+    /// The index of the interface in the switch.
+    pub iface: IfaceId,
+    /// The vif; `None` for a port.
+    pub vif: Option<VifId>,
+    /// The name of the device in the policy.
+    pub device: String,
+    /// How the policy wants the device driven.
+    pub kind: Kind,
+    /// The open device.
+    pub port: AnyPort,
+    /// How the device is driven, as text for people.
+    pub driver: String,
+    /// Why XDP, which was tried first, does not drive the device.
+    pub fallback: Option<String>,
+    /// Where the frames of the device enter.
+    pub(crate) gates: DeviceGates,
+    /// Whether frames stayed in the device's ring at the last flush.
+    pub flush_again: bool,
+    /// Whether reading stops when the vif's queue is full, so that its sender waits.
+    pub holds_back: bool,
+}
+
+/// The gates of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceGates {
+    /// The gate of a port, for frames that belong to no vif in particular.
+    Port(GateId),
+    /// The gates of a vif: send, receive.
+    Vif([GateId; 2]),
+}
+
+/// A device that the worker has let go. Its gates are free again once it is closed.
+#[derive(Debug)]
+pub struct DetachedDevice {
+    /// The name of the device.
+    pub device: String,
+    pub(crate) gates: DeviceGates,
+    pub(crate) port: Leaving,
+    /// The drops of its gates at that moment. More come until the program is off the device.
+    pub(crate) dropped: u64,
+}
+
+/// Frames of a device that were dropped before the switch saw them and belong to no vif.
+pub type EarlyDrops = [(Reason, Tally); 4];
+
+impl AttachedDevice {
+    /// Returns how many frames may be read now. A sender that can wait is made to wait while its
+    /// queue is full.
+    pub fn receive_limit(&self, now: Instant, switch: &Switch) -> usize {
+        match self.vif {
+            Some(vif) if self.holds_back => switch.credit(now, vif, Direction::Send) as usize,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Returns the gate for frames that belong to no vif in particular, if this is a port.
+    pub(crate) const fn port_gate(&self) -> Option<GateId> {
+        match self.gates {
+            DeviceGates::Port(gate) => Some(gate),
+            DeviceGates::Vif(_) => None,
+        }
+    }
+
+    /// Tells whether this is `device`, in the same role and driven the same way.
+    pub(crate) fn matches(&self, device: &str, kind: Kind, is_port: bool) -> bool {
+        let same_role = is_port == matches!(self.gates, DeviceGates::Port(_));
+        same_role && self.kind == kind && self.device == device
+    }
+
+    /// Returns the index by which the kernel's tables know the device, if XDP drives it.
+    pub(crate) fn device_index(&self) -> Option<u32> {
+        match &self.port {
+            AnyPort::Xdp(port) => Some(port.device_index()),
+            _ => None,
+        }
+    }
+}
+
+impl DeviceGates {
+    /// Returns the two gates of a vif.
+    pub(crate) const fn of_vif(&self) -> Option<[GateId; 2]> {
+        match self {
+            Self::Port(_) => None,
+            Self::Vif(gates) => Some(*gates),
+        }
+    }
+
+    /// Counts the frames that these gates have dropped since they were made.
+    pub(crate) fn dropped(&self, gates: &Gates) -> u64 {
+        self.all().iter().map(|gate| gates.counters(*gate).dropped.packets).sum()
+    }
+
+    pub(crate) fn all(&self) -> &[GateId] {
+        match self {
+            Self::Port(gate) => std::slice::from_ref(gate),
+            Self::Vif(gates) => gates,
+        }
+    }
+}
+
+/// Converts a count of things in a policy to an id. Policies have at most some ten thousand of
+/// anything.
+pub(crate) fn id_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Returns the device of an interface, if XDP drives it.
+pub(crate) fn xdp_port(attached: &[AttachedDevice], index: usize) -> Option<&XdpPort> {
+    match attached.get(index).map(|attached| &attached.port) {
+        Some(AnyPort::Xdp(port)) => Some(port),
+        _ => None,
+    }
+}

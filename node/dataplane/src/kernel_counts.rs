@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Adds what the kernel's program forwarded and dropped to the counters of the switch.
+//!
+//! The program counts for each gate from the day the gate is made, over all processes that adopt
+//! it. The switch counts from the day a vif comes. This module remembers what of the first it has
+//! added to the second, and adds the difference.
+
+use weir_policy::{Policy, VifId};
+use weir_ports::{DataPlane, GateId, RedirectCounters};
+use weir_switch::{Direction, Reason, Switch, Tally};
+use weir_units::Instant;
+
+/// The program's counts of each vif, both directions, that the switch has.
+#[derive(Debug, Default)]
+pub(crate) struct KernelCounts(Vec<[CountedGate; 2]>);
+
+/// The counts of one gate that the switch has.
+#[derive(Clone, Copy, Debug, Default)]
+struct CountedGate {
+    counters: RedirectCounters,
+    /// The part of the redirected frames that passed the port.
+    wire: Tally,
+}
+
+impl KernelCounts {
+    /// Makes room for the vifs of a policy.
+    pub(crate) fn resize(&mut self, vifs: usize) {
+        self.0.resize(vifs, Default::default());
+    }
+
+    /// Keeps the counts of vifs that stay, and begins anew for those that come. `vifs` is the new
+    /// id of each old vif, `gates` those of the new ones.
+    pub(crate) fn renumber(
+        &mut self,
+        vifs: &[Option<u32>],
+        gates: &[[GateId; 2]],
+        plane: &DataPlane,
+    ) {
+        let begin = |gate: &GateId| CountedGate::begin(plane.redirect_counters(*gate));
+        let mut new: Vec<_> =
+            gates.iter().map(|[send, receive]| [begin(send), begin(receive)]).collect();
+        for (counted, id) in self.0.iter().zip(vifs) {
+            if let Some(place) = id.and_then(|id| new.get_mut(id as usize)) {
+                *place = *counted;
+            }
+        }
+        self.0 = new;
+    }
+
+    /// Adds what is new. `gates` are those of the vifs, in the order of the policy.
+    pub(crate) fn add_to(
+        &mut self,
+        switch: &mut Switch,
+        now: Instant,
+        gates: &[[GateId; 2]],
+        plane: &DataPlane,
+    ) {
+        for ((vif, gates), counted) in (0..).map(VifId).zip(gates).zip(&mut self.0) {
+            for direction in Direction::ALL {
+                let counters = plane.redirect_counters(gates[direction as usize]);
+                let counted = &mut counted[direction as usize];
+                if counters != counted.counters {
+                    counted.add_to(switch, now, (vif, direction), counters);
+                }
+            }
+        }
+    }
+}
+
+impl CountedGate {
+    /// Begins with a gate that another vif had before.
+    fn begin(counters: RedirectCounters) -> Self {
+        Self { counters, wire: counters.redirected.minus(counters.local) }
+    }
+
+    fn add_to(
+        &mut self,
+        switch: &mut Switch,
+        now: Instant,
+        (vif, direction): (VifId, Direction),
+        counters: RedirectCounters,
+    ) {
+        let new = counters.redirected.minus(self.counters.redirected);
+        switch.account_redirected(switch.vif_iface(vif), direction, new);
+        let by_wire = counters.redirected.minus(counters.local).minus(self.wire);
+        self.wire = self.wire.plus(by_wire);
+        if let Some((port, tag)) = port_and_tag(switch.policy(), vif) {
+            let bytes = by_wire.bytes + tag * by_wire.packets;
+            let frames = Tally { packets: by_wire.packets, bytes };
+            switch.account_redirected(Switch::port_iface(port), direction, frames);
+        }
+        let drops = dropped(&counters).zip(dropped(&self.counters));
+        for (reason, (all, known)) in IN_KERNEL.into_iter().zip(drops) {
+            switch.account_early_drop(now, vif, direction, reason, all.minus(known));
+        }
+        self.counters = counters;
+    }
+}
+
+/// Returns the port of a vif, and the bytes of a tag that its frames carry there.
+fn port_and_tag(policy: &Policy, vif: VifId) -> Option<(weir_policy::PortId, u64)> {
+    let vif = policy.vifs.get(vif.0 as usize)?;
+    Some((vif.port, if policy[vif.slice].vlan.is_some() { TAG } else { 0 }))
+}
+
+/// Lists what the program dropped, in the order of [`IN_KERNEL`].
+fn dropped(counters: &RedirectCounters) -> impl Iterator<Item = Tally> + use<> {
+    counters.policed.into_iter().chain([counters.spoofed, counters.refused])
+}
+
+/// The reasons for which the program drops frames of redirected paths: those of the buckets by
+/// their position, then the others. It goes on counting them for the next process.
+pub const IN_KERNEL: [Reason; 8] = [
+    Reason::VifPackets,
+    Reason::VifBits,
+    Reason::RouterPackets,
+    Reason::RouterBits,
+    Reason::SlicePackets,
+    Reason::SliceBits,
+    Reason::SpoofedMac,
+    Reason::RefusedByReceiver,
+];
+
+/// Bytes of an 802.1Q tag.
+const TAG: u64 = 4;

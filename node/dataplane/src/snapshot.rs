@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the state of one interface: what the switch, the device and the kernel count of it.
+
+use weir_ports::Port;
+use weir_switch::{Direction, Switch};
+use weir_units::{Instant, PacketRate};
+
+use crate::device::{AttachedDevice, EarlyDrops};
+use crate::status::{self, DirectionStatus, IfaceStatus};
+
+/// Reads the state of a device and its interface. `early` are its drops before the switch.
+pub(crate) fn interface(
+    now: Instant,
+    attached: &mut AttachedDevice,
+    early: EarlyDrops,
+    switch: &Switch,
+) -> IfaceStatus {
+    let statistics = attached.port.statistics();
+    let counted = |direction| {
+        let counters = switch.counters(attached.iface, direction);
+        counters.map_or_else(DirectionStatus::default, status::direction)
+    };
+    let (mut send, mut receive) = (counted(Direction::Send), counted(Direction::Receive));
+    // A port reads what is on the way to a vif, a vif's device reads what comes from it.
+    let read = if attached.vif.is_some() { &mut send } else { &mut receive };
+    for (reason, frames) in early {
+        status::add_early_drops(read, reason, frames);
+    }
+    if let Some(vif) = attached.vif {
+        send.wait_ns = switch.wait(now, vif, Direction::Send).as_nanos();
+        receive.wait_ns = switch.wait(now, vif, Direction::Receive).as_nanos();
+        let router = switch.policy()[vif].router;
+        let held = router.and_then(|router| switch.router_limit(router));
+        receive.held_pps = held.map(PacketRate::as_pps);
+    }
+    IfaceStatus {
+        name: attached.name.clone(),
+        device: attached.port.name().to_string(),
+        driver: attached.driver.clone(),
+        fallback: attached.fallback.clone(),
+        waiting: false,
+        send,
+        receive,
+        lost_before_receive: statistics.receive_dropped
+            + statistics.receive_ring_full
+            + statistics.receive_no_chunk,
+        lost_after_transmit: statistics.transmit_invalid + statistics.device_dropped,
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel's table of stations: where frames for an address go.
+//!
+//! A station is a MAC address in a VLAN of a port's bridge. The policy *gives* the stations of
+//! vifs: their frames go to the vif's gate in user space, or straight to its device if it receives
+//! by a redirected path. Stations behind a port are *learned* from the switch's bridge, in those
+//! VLANs in which somebody sends by a redirected path; frames for an address that is not in the
+//! table go through user space.
+//!
+//! The table is changed in two steps, since order must be kept: the caller has to take all senders
+//! off their paths after the first step ([`Stations::remove_others`], [`Stations::unlearn`]) and
+//! before the second ([`Stations::set`], [`Stations::learn`]), which brings new routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_policy::{Policy, PortId};
+use weir_ports::{DataPlane, GateId, PortError, Route, XdpPort};
+use weir_switch::{IfaceId, Switch};
+use weir_units::{Instant, Nanos};
+
+use crate::device::{AttachedDevice, DeviceGates, xdp_port};
+use crate::kernel_path::KernelPath;
+use crate::renumbering::Renumbering;
+
+/// An address in a VLAN (0: untagged) of a port's bridge.
+type Station = (PortId, u16, [u8; 6]);
+
+/// The stations that the kernel knows.
+#[derive(Debug, Default)]
+pub(crate) struct Stations {
+    given: BTreeMap<Station, Destination>,
+    learned: BTreeSet<Station>,
+    /// The destination of learned stations, for each port and VLAN where they are worth learning.
+    learnable: BTreeMap<(PortId, u16), Destination>,
+    /// Whether the table had no room for another when it was tried last.
+    full: bool,
+}
+
+/// The stations that a policy gives, and where others are to be learned.
+#[derive(Debug)]
+pub(crate) struct GivenStations {
+    stations: BTreeMap<Station, Destination>,
+    learnable: BTreeMap<(PortId, u16), Destination>,
+}
+
+/// Where frames for a station go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Destination {
+    /// To user space, through this gate; while no worker runs, to this device of this slice.
+    Gate(GateId, Option<(u32, u32)>),
+    /// To this route, if both ends have a redirected path.
+    Route(Route),
+}
+
+impl GivenStations {
+    /// Derives them from a policy, the paths of its vifs (send, receive) and their gates.
+    pub(crate) fn of(
+        policy: &Policy,
+        attached: &[AttachedDevice],
+        paths: &[[KernelPath; 2]],
+        gates: &[[GateId; 2]],
+    ) -> Self {
+        let (mut stations, mut learnable) = (BTreeMap::new(), BTreeMap::new());
+        for ((id, vif), ([send, receive], gates)) in policy.vifs().zip(paths.iter().zip(gates)) {
+            let Some(port) = xdp_port(attached, vif.port.0 as usize) else { continue };
+            let vlan = policy[vif.slice].vlan.unwrap_or(0);
+            let (gate, slice) = (gates[1], vif.slice.0);
+            let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
+            let device = device.map(XdpPort::device_index);
+            let destination = match device.filter(|_| receive.redirect.is_some()) {
+                Some(device) => Destination::Route(Route::Vif { gate, device, slice }),
+                None => {
+                    let stand_in = device.filter(|_| receive.stand_in.is_some());
+                    Destination::Gate(gate, stand_in.map(|device| (device, slice)))
+                }
+            };
+            stations.extend(vif.macs.iter().map(|mac| ((vif.port, vlan, mac.0), destination)));
+            if send.redirect.is_some() && port.takes_redirects() {
+                let remote = Route::Remote { device: port.device_index(), slice };
+                learnable.insert((vif.port, vlan), Destination::Route(remote));
+            }
+        }
+        Self { stations, learnable }
+    }
+}
+
+impl Stations {
+    /// Removes what is not among `new`, and tells whether `new` has routes that are not in the
+    /// table yet.
+    pub(crate) fn remove_others(
+        &mut self,
+        new: &GivenStations,
+        attached: &[AttachedDevice],
+        plane: &mut DataPlane,
+    ) -> bool {
+        if new.learnable != self.learnable {
+            for station in std::mem::take(&mut self.learned) {
+                remove(station, attached, plane);
+            }
+        }
+        for station in self.given.keys().filter(|station| !new.stations.contains_key(*station)) {
+            remove(*station, attached, plane);
+        }
+        self.given.retain(|station, _| new.stations.contains_key(station));
+        let is_new = |(station, destination): (&Station, &Destination)| {
+            matches!(destination, Destination::Route(_))
+                && self.given.get(station) != Some(destination)
+        };
+        new.stations.iter().any(is_new)
+    }
+
+    /// Brings the table to `new`, after [`Self::remove_others`].
+    ///
+    /// # Errors
+    /// The table is full.
+    pub(crate) fn set(
+        &mut self,
+        new: GivenStations,
+        attached: &[AttachedDevice],
+        plane: &mut DataPlane,
+    ) -> Result<(), PortError> {
+        self.learnable = new.learnable;
+        let old = std::mem::take(&mut self.given);
+        for (station, destination) in new.stations {
+            if old.get(&station) != Some(&destination) {
+                set(station, destination, attached, plane)?;
+            }
+            self.learned.remove(&station);
+            self.given.insert(station, destination);
+        }
+        Ok(())
+    }
+
+    /// Removes learned stations that the switch's bridge has forgotten, and returns those that it
+    /// has learned since: none while the table has no room.
+    pub(crate) fn unlearn(
+        &mut self,
+        switch: &Switch,
+        attached: &[AttachedDevice],
+        plane: &mut DataPlane,
+    ) -> Vec<(PortId, u16, [u8; 6])> {
+        let mut known = BTreeSet::new();
+        for (port, vlan, mac, iface, fixed) in switch.addresses() {
+            let [_, _, mac @ ..] = mac.to_be_bytes();
+            let station = (port, vlan, mac);
+            let here = iface == IfaceId(port.0) && self.learnable.contains_key(&(port, vlan));
+            if here && !fixed && !self.given.contains_key(&station) {
+                known.insert(station);
+            }
+        }
+        let gone: Vec<_> = self.learned.difference(&known).copied().collect();
+        for station in &gone {
+            remove(*station, attached, plane);
+            self.learned.remove(station);
+        }
+        self.full &= gone.is_empty();
+        if self.full {
+            return Vec::new();
+        }
+        known.difference(&self.learned).copied().collect()
+    }
+
+    /// Adds learned stations. Frames for what does not fit go through user space; it is not tried
+    /// again before there is room, since each try takes all senders off their paths.
+    pub(crate) fn learn(
+        &mut self,
+        new: Vec<(PortId, u16, [u8; 6])>,
+        attached: &[AttachedDevice],
+        plane: &mut DataPlane,
+    ) {
+        for station in new {
+            let Some(destination) = self.learnable.get(&(station.0, station.1)) else { continue };
+            if set(station, *destination, attached, plane).is_err() {
+                self.full = true;
+                return;
+            }
+            self.learned.insert(station);
+        }
+    }
+
+    /// Assumes room in the table again, since the policy has changed.
+    pub(crate) fn try_again(&mut self) {
+        self.full = false;
+    }
+
+    /// Tells the switch's bridge which learned addresses are in use: it does not see their frames.
+    pub(crate) fn keep_used(
+        &self,
+        now: Instant,
+        switch: &mut Switch,
+        attached: &[AttachedDevice],
+        plane: &DataPlane,
+    ) {
+        for (port, vlan, mac) in &self.learned {
+            let Some(bridge) = xdp_port(attached, port.0 as usize) else { continue };
+            let used = plane.route_used(bridge.device_index(), *vlan, *mac);
+            if used.is_some_and(|used| now.saturating_since(used) < RECENT_USE) {
+                let [a, b, c, d, e, f] = *mac;
+                let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+                switch.keep_address(now, *port, *vlan, mac);
+            }
+        }
+    }
+
+    /// Removes from the kernel what an earlier process left and this table does not have.
+    pub(crate) fn sweep(&self, attached: &[AttachedDevice], plane: &mut DataPlane) {
+        let bridge = |port: PortId| xdp_port(attached, port.0 as usize).map(XdpPort::device_index);
+        let known: BTreeSet<_> = self.given.keys().map(|s| (bridge(s.0), s.1, s.2)).collect();
+        plane.sweep(|device, vlan, mac| known.contains(&(Some(device), vlan, mac)));
+    }
+
+    /// Removes the stations of ports among `detached`, and keeps the others under their new ids.
+    pub(crate) fn renumber(
+        &mut self,
+        renumbering: &Renumbering,
+        detached: &[AttachedDevice],
+        plane: &mut DataPlane,
+    ) {
+        for gone in detached.iter().filter(|one| matches!(one.gates, DeviceGates::Port(_))) {
+            let Some(device) = gone.device_index() else { continue };
+            let here = |(port, ..): &&Station| port.0 == gone.iface.0;
+            for (_, vlan, mac) in
+                self.given.keys().filter(here).chain(self.learned.iter().filter(here))
+            {
+                plane.remove_station(device, *vlan, *mac);
+            }
+        }
+        let station = |(port, vlan, mac)| Some((renumbering.port(port)?, vlan, mac));
+        let old = std::mem::take(&mut self.given).into_iter();
+        self.given = old.filter_map(|(key, target)| Some((station(key)?, target))).collect();
+        self.learned = std::mem::take(&mut self.learned).into_iter().filter_map(station).collect();
+        let old = std::mem::take(&mut self.learnable).into_iter();
+        let place = |((port, vlan), target)| Some(((renumbering.port(port)?, vlan), target));
+        self.learnable = old.filter_map(place).collect();
+    }
+}
+
+fn set(
+    (port, vlan, mac): Station,
+    destination: Destination,
+    attached: &[AttachedDevice],
+    plane: &mut DataPlane,
+) -> Result<(), PortError> {
+    let Some(port) = xdp_port(attached, port.0 as usize) else { return Ok(()) };
+    match destination {
+        Destination::Gate(gate, stand_in) => {
+            plane.set_station(port.device_index(), vlan, mac, gate, stand_in)
+        }
+        Destination::Route(route) => plane.set_route(port.device_index(), vlan, mac, route),
+    }
+}
+
+fn remove((port, vlan, mac): Station, attached: &[AttachedDevice], plane: &mut DataPlane) {
+    if let Some(port) = xdp_port(attached, port.0 as usize) {
+        plane.remove_station(port.device_index(), vlan, mac);
+    }
+}
+
+/// An address that was used this recently stays in the bridge. It is longer than the time between
+/// two looks, with room for a late one.
+const RECENT_USE: Nanos = Nanos::from_secs(20);
