@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use weir_experiment::product;
+use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
-use weir_trials::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
-use weir_trials::product;
-use weir_trials::{Trial, TrialError};
+use weir_suites::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
 
 use crate::output::{Output, origin};
 use crate::{Failure, Usage};
@@ -52,14 +52,16 @@ impl Conformance {
         let started = Instant::now();
         let mut say = Output::say;
         product::path()?;
-        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut lines = Vec::new();
         let mut first_error = None;
         for experiment in experiments {
             // One experiment that cannot be made must not hide the others.
             match experiment.run(&mut trial, plane.as_mut(), &self.lab) {
                 Ok(line) => lines.push(line),
-                Err(TrialError::Interrupted) => return Err(TrialError::Interrupted.into()),
+                Err(ExperimentError::Interrupted) => {
+                    return Err(ExperimentError::Interrupted.into());
+                }
                 Err(error) => {
                     let text = format!("conformance.{}: not made: {error}", experiment.name);
                     trial.say(&text);

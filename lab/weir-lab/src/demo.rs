@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use weir_experiment::Recording;
+use weir_experiment::product;
 use weir_result::ResultFile;
-use weir_trials::Trial;
-use weir_trials::demo::{self, Line};
-use weir_trials::demo_plots;
-use weir_trials::product;
+use weir_suites::demo::{self, Line};
+use weir_suites::demo_plots;
 use weir_units::Nanos;
 
 use crate::Failure;
@@ -33,11 +33,10 @@ impl Demo {
         let started = Instant::now();
         let mut say = Output::say;
         product::path()?;
-        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let default = Nanos::from_secs(if self.output.quick { 5 } else { 12 });
         let seconds = self.duration.unwrap_or(default).as_nanos() / 1_000_000_000;
-        let prefix = demo::Prefix { case: "demo.", series: "" };
-        let lines = demo::run(&mut trial, &self.lab, usize::try_from(seconds)?, prefix)?;
+        let lines = demo::run(&mut trial, &self.lab, usize::try_from(seconds)?, "demo.")?;
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
         if !self.output.json {

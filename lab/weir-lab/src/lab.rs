@@ -7,14 +7,15 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use weir_experiment::Recording;
 use weir_platform::StateDir;
 use weir_platform::output;
 use weir_result::ResultFile;
+use weir_suites::routers::disturbance;
+use weir_suites::routers::forward::{self, Side};
+use weir_suites::xen;
 use weir_testbed::{self as lab, Topology};
 use weir_traffic::delay_line::{self, Pair};
-use weir_trials::routers::disturbance;
-use weir_trials::routers::forward::{self, Side};
-use weir_trials::{Trial, xen};
 use weir_units::CpuShare;
 
 use crate::Failure;
@@ -134,7 +135,7 @@ impl Xen {
         let started = Instant::now();
         let folder = self.output.folder("xen");
         let mut say = Output::say;
-        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let shown = xen::show(&mut trial, &xen::Spec { loads: self.load, folder });
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());

@@ -15,7 +15,7 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weir_trials::product;
+use weir_experiment::product;
 
 /// Experiments that show what Weir holds, on networks of namespaces on this machine.
 #[derive(Debug, Parser)]

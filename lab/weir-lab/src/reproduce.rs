@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use weir_experiment::product;
+use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
-use weir_trials::product;
-use weir_trials::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
-use weir_trials::{Trial, TrialError};
+use weir_suites::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
 use weir_units::Nanos;
 
 use crate::output::{Output, origin};
@@ -120,7 +120,7 @@ impl Netback {
         let started = Instant::now();
         let mut say = Output::say;
         product::path()?;
-        let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
+        let mut trial = Recording::new(ResultFile::new(origin()), output.quick, &mut say);
         let lab = format!("netback-{figure}");
         let at = reproduce::Place { lab: &lab, prefix: "", variants: &VARIANTS };
         runner::run(&mut trial, &scenario, at)?;
@@ -165,7 +165,7 @@ impl Netback {
     fn report(&self) -> Result<ExitCode, Failure> {
         let made = results(&self.output, NETBACK.map(|(figure, _)| (figure, place(figure))))?;
         let with = |(figure, result)| Ok((figure, reproduce::netback(figure)?, result));
-        let figures = made.into_iter().map(with).collect::<Result<Vec<_>, TrialError>>()?;
+        let figures = made.into_iter().map(with).collect::<Result<Vec<_>, ExperimentError>>()?;
         let page = report::write(std::path::Path::new("."), &figures)?;
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)
@@ -221,7 +221,7 @@ fn told(length: Duration) -> String {
 }
 
 fn is_interruption(failure: &Failure) -> bool {
-    matches!(failure.downcast_ref::<TrialError>(), Some(TrialError::Interrupted))
+    matches!(failure.downcast_ref::<ExperimentError>(), Some(ExperimentError::Interrupted))
 }
 
 const ALL: &str = "all";

@@ -7,11 +7,11 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
+use weir_experiment::product;
+use weir_experiment::{ExperimentError, Recording, Requirement, RequirementTable};
 use weir_platform::output;
 use weir_result::ResultFile;
-use weir_trials::product;
-use weir_trials::verify::{Row, TABLES, Table};
-use weir_trials::{Trial, TrialError};
+use weir_suites::TABLES;
 
 use crate::output::{Output, origin};
 use crate::{Failure, Usage};
@@ -50,15 +50,15 @@ impl Verify {
         let started = Instant::now();
         let mut say = Output::say;
         product::path()?;
-        let mut trial = Trial::new(ResultFile::new(origin()), self.output.quick, &mut say);
+        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut broken = Vec::new();
         for row in rows {
             // One row that cannot be made must not hide the others.
             if let Err(error) = row.run(&mut trial) {
-                if matches!(error, TrialError::Interrupted) {
+                if matches!(error, ExperimentError::Interrupted) {
                     return Err(error.into());
                 }
-                let text = format!("{}: not made: {error}", row.id(""));
+                let text = format!("{}: not made: {error}", row.id());
                 trial.say(&text);
                 trial.result.add_note(text.clone());
                 broken.push(text);
@@ -76,7 +76,7 @@ impl Verify {
         }
     }
 
-    fn rows<'a>(&self, table: &'a Table) -> Result<Vec<&'a Row>, Failure> {
+    fn rows<'a>(&self, table: &'a RequirementTable) -> Result<Vec<&'a Requirement>, Failure> {
         for number in &self.row {
             if !table.rows.iter().any(|row| row.number == *number) {
                 let rows: Vec<_> = table.rows.iter().map(|row| row.number.to_string()).collect();
@@ -84,7 +84,7 @@ impl Verify {
                 return Err(Usage(format!("no row {number}; {table} has {rows}")).into());
             }
         }
-        let wanted = |row: &&Row| {
+        let wanted = |row: &&Requirement| {
             (self.row.is_empty() || self.row.contains(&row.number))
                 && (!self.correctness || row.correctness)
         };
@@ -101,8 +101,8 @@ fn not_made(count: usize, first: &str) -> String {
 
 fn list(as_json: bool) -> std::io::Result<()> {
     if as_json {
-        let row = |row: &Row| json!({ "number": row.number, "title": row.title });
-        let table = |table: &Table| {
+        let row = |row: &Requirement| json!({ "number": row.number, "title": row.title });
+        let table = |table: &RequirementTable| {
             let rows: Vec<Value> = table.rows.iter().map(row).collect();
             json!({ "name": table.name, "rows": rows })
         };

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use weir_experiment::product;
+use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
-use weir_trials::product;
-use weir_trials::reproduce::xtc::{self, FIGURES, Figure, draw, page};
-use weir_trials::routers::Kind;
-use weir_trials::{Trial, TrialError};
+use weir_suites::reproduce::xtc::{self, FIGURES, Figure, draw, page};
+use weir_suites::routers::Kind;
 
 use super::{ALL, REPORT, is_interruption, results, told};
 use crate::output::{Output, origin};
@@ -74,7 +74,7 @@ impl Xtc {
         let started = Instant::now();
         let mut say = Output::say;
         product::path()?;
-        let mut trial = Trial::new(ResultFile::new(origin()), output.quick, &mut say);
+        let mut trial = Recording::new(ResultFile::new(origin()), output.quick, &mut say);
         xtc::run(&mut trial, figure, self.router)?;
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
@@ -93,7 +93,7 @@ impl Xtc {
         let made =
             results(&self.output, FIGURES.each_ref().map(|one| (one.name, self.place(one))))?;
         let with = |(name, result)| Ok((xtc::figure(name)?, result));
-        let made = made.into_iter().map(with).collect::<Result<Vec<_>, TrialError>>()?;
+        let made = made.into_iter().map(with).collect::<Result<Vec<_>, ExperimentError>>()?;
         let page = page::write(Path::new("."), &made)?;
         print(&format!("{}\n", page.display()))?;
         Ok(ExitCode::SUCCESS)

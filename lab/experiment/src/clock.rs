@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The monotonic clock as the traffic tools count it.
+
+use std::time::Duration;
+
+use crate::ExperimentError;
+
+/// Now, in ns of `CLOCK_MONOTONIC`.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    weir_dataplane::clock::now().as_nanos()
+}
+
+/// A length in ns, at most 584 years.
+#[must_use]
+pub fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Sleeps until an instant of this clock, or until a signal comes.
+///
+/// # Errors
+/// [`ExperimentError::Interrupted`]: a signal came, before or meanwhile.
+pub fn sleep_until(at_ns: u64) -> Result<(), ExperimentError> {
+    loop {
+        if weir_traffic::is_stopped() {
+            return Err(ExperimentError::Interrupted);
+        }
+        let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(SIGNAL_POLL));
+    }
+}
+
+/// Sleeps for so long, or until a signal comes.
+///
+/// # Errors
+/// As [`sleep_until`].
+pub fn sleep(length: Duration) -> Result<(), ExperimentError> {
+    sleep_until(monotonic_ns().saturating_add(nanos(length)))
+}
+
+/// How soon a signal is seen.
+pub const SIGNAL_POLL: Duration = Duration::from_millis(20);

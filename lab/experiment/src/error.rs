@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why an experiment could not be made. A bound that does not hold is a result, not an error.
+
+use std::path::{Path, PathBuf};
+
+use weir_platform::HostError;
+use weir_result::ResultError;
+use weir_traffic::TrafficError;
+
+/// Why an experiment could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// The lab could not be built or taken down.
+    #[error("lab: {0}")]
+    Host(#[from] HostError),
+    /// A command on the lab failed.
+    #[error("lab: {0}")]
+    Command(#[from] weir_platform::run::RunError),
+    /// A sender or a receiver failed.
+    #[error("traffic: {0}")]
+    Traffic(#[from] TrafficError),
+    /// The node did not start, refused a policy or ended with a failure.
+    #[error("node: {0}")]
+    Node(String),
+    /// A file or a socket.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The cause.
+        error: std::io::Error,
+    },
+    /// A series or a claim does not fit the result format.
+    #[error("result: {0}")]
+    Result(#[from] ResultError),
+    /// Memory for frames.
+    #[error("frames: {0}")]
+    Port(#[from] weir_ports::PortError),
+    /// A picture cannot be drawn.
+    #[error("plot: {0}")]
+    Plot(#[from] weir_plot::PlotError),
+    /// A scenario of an experiment.
+    #[error("scenario {name}: {what}")]
+    Scenario {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no `weir` beside the lab's program.
+    #[error("{}: not there; build it: cargo build --package weir", .0.display())]
+    NoProduct(PathBuf),
+    /// The `weir` that was found is of another build.
+    #[error("{}: version '{version}', expected '{expected}': build both again", path.display())]
+    OtherBuild {
+        /// The program.
+        path: PathBuf,
+        /// What it says of itself.
+        version: String,
+        /// The version of the lab's own build.
+        expected: String,
+    },
+    /// SIGINT or SIGTERM; the lab is gone.
+    #[error("interrupted")]
+    Interrupted,
+    /// The experiment cannot run here.
+    #[error("{what}: needs {needs}")]
+    Missing {
+        /// The experiment.
+        what: String,
+        /// What is missing.
+        needs: String,
+    },
+}
+
+impl ExperimentError {
+    /// The failure of a file or a socket.
+    pub fn io(path: impl AsRef<Path>, error: std::io::Error) -> Self {
+        Self::Io { path: path.as_ref().display().to_string(), error }
+    }
+}

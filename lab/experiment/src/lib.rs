@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What every experiment is made of.
+//!
+//! A [`TrafficRun`] puts a [`Forwarder`] into the middle of a [`StarTopology`], lets traffic flow
+//! and returns a [`TrafficRecord`] of what independent sinks saw. A [`Recording`] takes samples from
+//! it and judges claims about them; a [`Requirement`] is a row of a table, made of such experiments.
+//!
+//! Experiments use two processors: the worker has the last one for itself, senders, receivers and
+//! the kernel's own work share the others.
+
+mod attempt;
+pub mod bpf_system;
+pub mod claims;
+pub mod clock;
+pub mod cpu_time;
+mod error;
+pub mod host_changes;
+pub mod in_memory;
+pub mod node_process;
+pub mod prelude;
+mod probe;
+pub mod product;
+mod recording;
+mod requirement;
+pub mod run_folder;
+pub mod senders;
+mod star;
+pub mod stolen;
+mod testbed;
+mod traffic_run;
+pub mod weir_program;
+
+pub use error::ExperimentError;
+pub use probe::Bulk;
+pub use recording::Recording;
+pub use requirement::{Requirement, RequirementTable, RowPart};
+pub use star::{StarTopology, TENANTS_MAX, UPLINK};
+pub use testbed::Testbed;
+pub use traffic_run::{Change, Forwarder, TrafficRecord, TrafficRun};
+
+/// A count as a sample; exact up to 2⁵³.
+#[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]
+pub const fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// The mean of samples; 0 without any.
+pub fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / float(samples.len().max(1) as u64)
+}

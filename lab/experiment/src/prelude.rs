@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What nearly every experiment names.
+
+pub use std::time::Duration;
+
+pub use weir_policy::{Policy, VifId};
+pub use weir_result::{Bound, Claim, Rule, Series};
+pub use weir_traffic::Rate;
+pub use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+pub use crate::{
+    ExperimentError, Forwarder, Recording, StarTopology, Testbed, TrafficRecord, TrafficRun, float,
+};

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Small things that people do over a network, done on a rig: ping, a bulk over TCP whose every
+//! byte is compared, a look at the kernel's counters.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use weir_platform::run::Command;
+
+use crate::ExperimentError;
+use crate::testbed::Testbed;
+
+/// What became of a bulk over TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bulk {
+    /// Bytes that were to arrive.
+    pub bytes: u64,
+    /// Of those, bytes that are not what was sent, or never came.
+    pub wrong: u64,
+    /// From the first to the last.
+    pub seconds: f64,
+}
+
+impl Testbed {
+    /// Sends `count` echo requests from a node and counts the answers that arrive.
+    ///
+    /// # Errors
+    /// `ping` is missing, or printed something else than always.
+    pub fn ping(&self, from: &str, to: IpAddr, count: u32) -> Result<u64, ExperimentError> {
+        let (count, to) = (count.to_string(), to.to_string());
+        // Its status is 1 where nothing comes back, which is an answer too.
+        let script = "ping -n -q -i 0.02 -W 1 -c \"$0\" \"$1\" || true";
+        let text = self.ask(from, Command::new("sh", ["-c", script, &count, &to]))?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words
+            .windows(2)
+            .find(|pair| pair[1] == "received,")
+            .and_then(|pair| pair[0].parse().ok())
+            .ok_or_else(|| ExperimentError::Node(format!("ping from {from} to {to} said: {text}")))
+    }
+
+    /// Sends `bytes` from one node to an address of another over one TCP connection, and compares
+    /// each with what was sent.
+    ///
+    /// # Errors
+    /// The receiver cannot listen. A connection that fails makes wrong bytes, not an error.
+    pub fn bulk(
+        &self,
+        from: &str,
+        to: (&str, IpAddr),
+        bytes: u64,
+    ) -> Result<Bulk, ExperimentError> {
+        let (sender, receiver) = (self.namespace(from)?, self.namespace(to.0)?);
+        let address = SocketAddr::new(to.1, 0);
+        let listener = receiver.run(|| TcpListener::bind(address))?;
+        let listener = listener.map_err(|error| ExperimentError::io("a TCP socket", error))?;
+        let address =
+            listener.local_addr().map_err(|error| ExperimentError::io("a TCP socket", error))?;
+        let started = Instant::now();
+        let intact = std::thread::scope(|scope| {
+            let receiving = scope.spawn(move || receive(&listener, bytes));
+            // What was not sent does not arrive, and is counted there.
+            let _sent = sender.run(|| send(address, bytes));
+            receiving.join().unwrap_or(0)
+        });
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Bulk { bytes, wrong: bytes - intact, seconds })
+    }
+
+    /// Checksums that the stack of a node found wrong, of any protocol.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn checksum_errors(&self, node: &str) -> Result<u64, ExperimentError> {
+        let script = "cat /proc/net/snmp; cat /proc/net/snmp6 2>/dev/null || true";
+        let text = self.ask(node, Command::new("sh", ["-c", script]))?;
+        Ok(count_checksum_errors(&text))
+    }
+}
+
+/// `snmp` has a line of names, then one of values; `snmp6` has a name and a value a line.
+fn count_checksum_errors(text: &str) -> u64 {
+    let mut sum = 0;
+    let mut names: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.len() == 2 && words[0].ends_with(CHECKSUM_ERRORS) {
+            sum += words[1].parse::<u64>().unwrap_or(0);
+        } else if names.first() == words.first() && names.len() == words.len() {
+            let of = names.iter().zip(&words).filter(|(name, _)| **name == CHECKSUM_ERRORS);
+            sum += of.map(|(_, value)| value.parse::<u64>().unwrap_or(0)).sum::<u64>();
+            names.clear();
+        } else {
+            names = words;
+        }
+    }
+    sum
+}
+
+fn send(to: SocketAddr, bytes: u64) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (mut left, mut noise) = (bytes, Noise(SEED));
+    let mut block = [0; BLOCK];
+    while left > 0 {
+        noise.fill(&mut block);
+        let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
+        stream.write_all(&block[..part])?;
+        left -= part as u64;
+    }
+    Ok(())
+}
+
+/// How many of the bytes came as they were sent.
+fn receive(listener: &TcpListener, bytes: u64) -> u64 {
+    let Some(mut stream) = accept(listener) else { return 0 };
+    if stream.set_read_timeout(Some(PATIENCE)).is_err() {
+        return 0;
+    }
+    let (mut left, mut intact, mut noise) = (bytes, 0, Noise(SEED));
+    let (mut wanted, mut block) = ([0; BLOCK], [0; BLOCK]);
+    while left > 0 {
+        noise.fill(&mut wanted);
+        let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
+        if stream.read_exact(&mut block[..part]).is_err() {
+            break;
+        }
+        let same = block[..part].iter().zip(&wanted).filter(|(is, should)| is == should).count();
+        intact += same as u64;
+        left -= part as u64;
+    }
+    intact
+}
+
+fn accept(listener: &TcpListener) -> Option<TcpStream> {
+    listener.set_nonblocking(true).ok()?;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        match listener.accept() {
+            Ok((stream, _)) => return stream.set_nonblocking(false).ok().map(|()| stream),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    None
+}
+
+/// Bytes that compress badly and repeat never: Marsaglia's xorshift (2003).
+struct Noise(u64);
+
+impl Noise {
+    fn fill(&mut self, block: &mut [u8; BLOCK]) {
+        for word in block.chunks_exact_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_le_bytes());
+        }
+    }
+}
+
+const BLOCK: usize = 16 << 10;
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// For a connection, and for each block.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The field of each protocol in the kernel's counters.
+const CHECKSUM_ERRORS: &str = "InCsumErrors";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_errors_of_all_protocols_are_added() {
+        let text = "Ip: Forwarding InReceives\nIp: 1 20\nTcp: InErrs OutRsts InCsumErrors\n\
+                    Tcp: 9 8 3\nUdp: InErrors InCsumErrors\nUdp: 7 2\nUdp6InCsumErrors \t 5\n\
+                    Udp6InErrors 6\n";
+        assert_eq!(count_checksum_errors(text), 3 + 2 + 5);
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tables of requirements, each row one or more experiments: `weir-lab verify TABLE`.
+
+use weir_result::{MACHINE, Series};
+
+use crate::stolen::{StealWatch, Window};
+use crate::{ExperimentError, Recording};
+
+/// A table of requirements.
+#[derive(Clone, Copy, Debug)]
+pub struct RequirementTable {
+    /// Its name; the row's case is `NAME.ROW`, and each part of it `NAME.ROW/PART`.
+    pub name: &'static str,
+    /// Its rows, in order.
+    pub rows: &'static [Requirement],
+}
+
+/// One requirement.
+#[derive(Clone, Copy, Debug)]
+pub struct Requirement {
+    /// The name of its table.
+    pub table: &'static str,
+    /// Its number in the table.
+    pub number: u32,
+    /// What is required.
+    pub title: &'static str,
+    /// The row judges correctness alone: it holds wherever a processor is free for it.
+    pub correctness: bool,
+    parts: &'static [RowPart],
+}
+
+/// A part of a row: series and claims go into the recording.
+#[derive(Clone, Copy, Debug)]
+pub enum RowPart {
+    /// An experiment. It is repeated alone when the machine was disturbed.
+    Plain(fn(&mut Recording<'_>) -> Result<(), ExperimentError>),
+    /// An experiment with a parameter, repeated alone.
+    With(fn(&mut Recording<'_>, usize) -> Result<(), ExperimentError>, usize),
+    /// Experiments that call [`Recording::attempt`] one by one.
+    Divided(fn(&mut Recording<'_>) -> Result<(), ExperimentError>),
+}
+
+impl Requirement {
+    /// A row of a table that judges speed, too.
+    pub const fn new(
+        table: &'static str,
+        number: u32,
+        title: &'static str,
+        parts: &'static [RowPart],
+    ) -> Self {
+        Self { table, number, title, correctness: false, parts }
+    }
+
+    /// The same row, which judges no speed.
+    pub const fn correctness(mut self) -> Self {
+        self.correctness = true;
+        self
+    }
+
+    /// The identifier of the row: `first-light.4`.
+    pub fn id(&self) -> String {
+        format!("{}.{}", self.table, self.number)
+    }
+
+    /// Records all parts, then the case of the row itself, which holds if they all do. What the
+    /// machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`, of looks
+    /// as long as `ROW/machine/looked` says. An experiment that was late while it took much is
+    /// repeated (docs/verify.md); the row's name then says how often.
+    pub fn run(&self, recording: &mut Recording<'_>) -> Result<bool, ExperimentError> {
+        let id = self.id();
+        recording.say(&format!("{id} {}", self.title));
+        let before = recording.result.cases().len();
+        let watch = StealWatch::begin();
+        let uncounted = recording.uncounted;
+        recording.within(&format!("{id}/"), |recording| {
+            for part in self.parts {
+                match *part {
+                    RowPart::Plain(run) => recording.attempt(self.title, run)?,
+                    RowPart::With(run, parameter) => {
+                        recording.attempt(self.title, |recording| run(recording, parameter))?;
+                    }
+                    RowPart::Divided(run) => run(recording)?,
+                }
+            }
+            keep_stolen(recording, &watch.end())
+        })?;
+        let title = match recording.uncounted - uncounted {
+            0 => self.title.to_owned(),
+            more => format!("{} (attempts that do not count: {more})", self.title),
+        };
+        recording.judge_parts(before, &id, &title)
+    }
+}
+
+fn keep_stolen(recording: &mut Recording<'_>, stolen: &[Window]) -> Result<(), ExperimentError> {
+    if stolen.is_empty() {
+        return Ok(());
+    }
+    let of =
+        |value: fn(&Window) -> f64| Series::unordered("ms", stolen.iter().map(value).collect());
+    recording.keep(&format!("{MACHINE}stolen"), of(|window| window.stolen_ms))?;
+    recording.keep(&format!("{MACHINE}looked"), of(|window| window.span_ms))
+}

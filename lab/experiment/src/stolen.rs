@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the machine's host takes from its processors while something is measured. A virtual
+//! machine's processor stands still meanwhile, whatever runs on it, and with it every promise that
+//! is about milliseconds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::cpu_time::CpuTime;
+
+/// A thread that looks every [`LOOK`]. It ends with this value.
+#[derive(Debug)]
+pub struct StealWatch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<Window>>>,
+}
+
+/// From one look to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Milliseconds that one processor lost, the one that lost most, to a tick of 10 ms.
+    pub stolen_ms: f64,
+    /// How long it was, in milliseconds: [`LOOK`] and more, since who looks is stolen from, too.
+    pub span_ms: f64,
+}
+
+impl Window {
+    /// Whether it was taken in one piece or nearly so: a quarter of the time.
+    fn is_dense(&self) -> bool {
+        self.stolen_ms >= self.span_ms / 4.0
+    }
+}
+
+/// The window in which most was lost, of those that lost it in one piece or nearly so.
+pub fn worst_dense(windows: &[Window]) -> Window {
+    worst(windows.iter().filter(|window| window.is_dense()))
+}
+
+fn worst<'w>(windows: impl IntoIterator<Item = &'w Window>) -> Window {
+    let most = windows.into_iter().max_by(|a, b| a.stolen_ms.total_cmp(&b.stolen_ms));
+    most.copied().unwrap_or_default()
+}
+
+impl StealWatch {
+    /// Watches from now on.
+    pub fn begin() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        Self { stop, thread: Some(thread::spawn(move || watch(&told))) }
+    }
+
+    /// The windows in which something was taken, at most [`WINDOWS_MAX`]; none where the kernel
+    /// does not say.
+    pub fn end(mut self) -> Vec<Window> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for StealWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn watch(stop: &AtomicBool) -> Vec<Window> {
+    let mut windows = Vec::new();
+    let Ok(mut before) = CpuTime::now() else { return windows };
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(LOOK);
+        let Ok(now) = CpuTime::now() else { break };
+        let span_ms = 1e3 * now.seconds_since(&before);
+        note(&mut windows, Window { stolen_ms: 1e3 * now.most_stolen_since(&before), span_ms });
+        before = now;
+    }
+    windows
+}
+
+/// When the list is full, its last entry is the worst of all that came since.
+fn note(windows: &mut Vec<Window>, window: Window) {
+    if window.stolen_ms <= 0.0 {
+        return;
+    }
+    if windows.len() < WINDOWS_MAX {
+        windows.push(window);
+    } else if let Some(last) = windows.last_mut() {
+        *last = worst(&[*last, window]);
+    }
+}
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A quarter of an hour in which something is taken in each window.
+const WINDOWS_MAX: usize = 9000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_bounded_and_never_forgets_the_most() {
+        let mut windows = Vec::new();
+        for number in 0..WINDOWS_MAX + 50 {
+            let stolen_ms = if number == WINDOWS_MAX + 10 { 500.0 } else { 10.0 };
+            note(&mut windows, Window { stolen_ms, span_ms: 600.0 });
+            note(&mut windows, Window { stolen_ms: 0.0, span_ms: 100.0 });
+        }
+        assert_eq!(windows.len(), WINDOWS_MAX);
+        assert_eq!(worst(&windows), Window { stolen_ms: 500.0, span_ms: 600.0 });
+    }
+
+    /// Goal: a long look in which much was taken bit by bit does not hide a short one.
+    #[test]
+    fn what_was_taken_in_one_piece_is_found_beside_more_that_was_not() {
+        let [sparse, dense] = [[60.0, 1600.0], [40.0, 100.0]]
+            .map(|[stolen_ms, span_ms]| Window { stolen_ms, span_ms });
+        assert_eq!(worst_dense(&[sparse, dense]), dense);
+        assert_eq!(worst_dense(&[sparse]), Window::default());
+    }
+
+    #[test]
+    fn a_watch_ends_when_it_is_told_to() {
+        let (begun, seen) = (std::time::Instant::now(), StealWatch::begin().end());
+        let looks = begun.elapsed().as_millis() / LOOK.as_millis();
+        assert!(seen.len() as u128 <= looks + 1, "{seen:?}");
+        assert_eq!(worst_dense(&[]), Window::default());
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir` or `weir-lab` as a child: in a namespace, with a state folder and a temporary folder of
+//! its own, so that whatever it leaves can be told from what others do.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_platform::netns::Namespace;
+
+use crate::{ExperimentError, product};
+
+/// Where and with what folders `weir` is run.
+#[derive(Debug)]
+pub struct WeirProgram {
+    namespace: Namespace,
+    folder: PathBuf,
+    started: AtomicU32,
+}
+
+/// A run that has not ended yet; it is killed when this value is dropped.
+#[derive(Debug)]
+pub struct RunningProgram {
+    child: Child,
+    log: PathBuf,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct EndedProgram {
+    /// None if it had to be killed at its limit.
+    pub status: Option<ExitStatus>,
+    /// Standard output and standard error.
+    pub said: String,
+}
+
+impl WeirProgram {
+    /// In `namespace`, with its folders in `folder`, which is there.
+    pub fn new(namespace: Namespace, folder: &Path) -> Result<Self, ExperimentError> {
+        let program = Self { namespace, folder: folder.to_owned(), started: AtomicU32::new(0) };
+        let temporary = program.temporary();
+        fs::create_dir_all(&temporary).map_err(|error| ExperimentError::io(&temporary, error))?;
+        Ok(program)
+    }
+
+    /// Where its input may lie.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its state folder.
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Its temporary folder.
+    pub fn temporary(&self) -> PathBuf {
+        self.folder.join("tmp")
+    }
+
+    /// Where its results go.
+    pub fn output(&self) -> PathBuf {
+        self.folder.join("out")
+    }
+
+    /// Starts it. The child ends with the calling thread at the latest.
+    pub fn start(&self, arguments: &[&str]) -> Result<RunningProgram, ExperimentError> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.join(format!("said-{number}.log"));
+        let file = fs::File::create(&log).map_err(|error| ExperimentError::io(&log, error))?;
+        let other = file.try_clone().map_err(|error| ExperimentError::io(&log, error))?;
+        let mut command = match arguments.first() {
+            Some(first) if LAB.contains(first) => Command::new(product::own_path()?),
+            _ => Command::new(product::path()?),
+        };
+        command.args(arguments).current_dir(&self.folder);
+        command.env("WEIR_STATE", self.state()).env("TMPDIR", self.temporary());
+        command.stdin(Stdio::null()).stdout(file).stderr(other);
+        Ok(RunningProgram { child: self.namespace.spawn(command)?, log })
+    }
+
+    /// Runs it to its end, at most `limit`.
+    pub fn run(
+        &self,
+        arguments: &[&str],
+        limit: Duration,
+    ) -> Result<EndedProgram, ExperimentError> {
+        self.start(arguments)?.end_within(limit)
+    }
+}
+
+impl RunningProgram {
+    /// Whether it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until `sign` is seen; false if it ends before, or at `limit`.
+    pub fn shows(&mut self, limit: Duration, sign: impl Fn(&str) -> bool) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            if sign(&self.said()) {
+                return true;
+            }
+            if !self.is_alive() || Instant::now() >= until {
+                return false;
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Asks it to end by SIGTERM.
+    pub fn terminate(&self) {
+        weir_platform::process::terminate(&self.child);
+    }
+
+    /// Ends it by SIGKILL, as a crash would.
+    pub fn kill(mut self) -> Result<(), ExperimentError> {
+        self.child.kill().map_err(|error| ExperimentError::io("weir", error))?;
+        self.child.wait().map_err(|error| ExperimentError::io("weir", error))?;
+        Ok(())
+    }
+
+    /// Waits for its end, and kills it at `limit`.
+    pub fn end_within(mut self, limit: Duration) -> Result<EndedProgram, ExperimentError> {
+        let until = Instant::now() + limit;
+        loop {
+            let status =
+                self.child.try_wait().map_err(|error| ExperimentError::io("weir", error))?;
+            if status.is_some() || Instant::now() >= until {
+                return Ok(EndedProgram { status, said: self.said() });
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// What it said so far.
+    fn said(&self) -> String {
+        let mut bytes = Vec::new();
+        if let Ok(file) = fs::File::open(&self.log) {
+            // What cannot be read was not said; the caller misses it.
+            let _read = file.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            // It ends by itself otherwise.
+            let _killed = self.child.kill();
+            let _ended = self.child.wait();
+        }
+    }
+}
+
+impl EndedProgram {
+    /// Whether it ended by itself with status 0.
+    pub fn is_good(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Whether it is a node that was not confirmed, and undid what it did.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.status.and_then(|status| status.code()) == Some(4)
+    }
+
+    /// Whether it ended by itself with status 1 or 2, as the documentation says of what could not
+    /// be done, and without a panic.
+    pub fn is_refusal(&self) -> bool {
+        let code = self.status.and_then(|status| status.code());
+        matches!(code, Some(1 | 2)) && !self.said.contains("panicked")
+    }
+}
+
+/// How often a child is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// More than this is not read of what a child says.
+const SAID_BYTES_MAX: u64 = 1 << 20;
+
+/// The commands of `weir-lab`; all others are those of `weir`.
+const LAB: [&str; 6] = ["conformance", "demo", "lab", "reproduce", "traffic", "verify"];

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Every value of a policy changes while traffic runs, one every 200 ms. Flows below their shares,
+//! to the wire, from it and between two tenants, lose nothing and stay in order; what a changed
+//! value lets through follows at once.
+
+use weir_experiment::Change;
+use weir_experiment::prelude::*;
+use weir_policy::Share;
+use weir_traffic::XdpStream;
+
+use super::change_steps::STEPS;
+use super::parts::{self, LINK_MBPS, Part};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let star = StarTopology::new("change", 6, BitRate::from_mbps(LINK_MBPS));
+    let base = base(&star);
+    let changes = changes(&base);
+    let end = changes.last().map_or(Duration::ZERO, |last| last.at) + SETTLE;
+    let count = changes.len() as u64;
+    let outcome = TrafficRun {
+        middle: Forwarder::Weir(Box::new(base)),
+        senders: vec![star.generator(streams(&star))],
+        receivers: ["wire", "t2", "t4"].map(|node| star.sink_at(node)).into(),
+        changes,
+        length: end,
+        star,
+    }
+    .run()?;
+    let part = Part { name: "values", outcome: &outcome, seconds: 0 };
+    let what = "changes made";
+    part.at_least(rec, "changes", what, (count, (PHASES.len() + STEPS.len()) as u64))?;
+    for (name, receiver, stream) in IN_PROFILE {
+        in_order(rec, &part, name, receiver, stream)?;
+    }
+    follows(rec, &outcome)
+}
+
+/// Tenant 0 sends to the wire, 2 receives from it, 3 sends to 4; 5 floods, 1 sends little.
+fn base(star: &StarTopology) -> Policy {
+    let mut policy = parts::in_slices(
+        star,
+        &[("gold", None, 2), ("silver", None, 1), ("inside", None, 2), ("flood", None, 1)],
+    );
+    policy.vifs[0].send.min_rate = BitRate::from_mbps(8);
+    policy.vifs[1].send.min_rate = BitRate::from_mbps(2);
+    policy.vifs[2].receive.min_rate = BitRate::from_mbps(8);
+    // Room for what the steps ask for.
+    policy.node.frames *= 2;
+    policy
+}
+
+fn streams(star: &StarTopology) -> Vec<XdpStream> {
+    let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
+    vec![
+        star.stream(0, 0, 1500, mbps(5)),
+        star.stream(1, 1, 200, mbps(1)),
+        star.stream_towards(2, 2, 700, mbps(5)),
+        star.stream_between(3, 4, 3, mbps(5)),
+        star.stream(5, FLOOD, 1500, mbps(3 * LINK_MBPS)),
+    ]
+}
+
+/// The phases that are measured, then the steps, each from the policy before it.
+fn changes(base: &Policy) -> Vec<Change> {
+    let mut policy = base.clone();
+    let mut changes = Vec::new();
+    for (number, phase) in (1..).zip(PHASES) {
+        (phase.change)(&mut policy);
+        changes.push(Change { at: PHASE * number, policy: policy.clone() });
+    }
+    let begin = PHASE * u32::try_from(PHASES.len() + 1).unwrap_or(u32::MAX);
+    for (number, step) in (0..).zip(STEPS) {
+        step(&mut policy);
+        changes.push(Change { at: begin + STEP * number, policy: policy.clone() });
+    }
+    changes
+}
+
+/// A change whose effect is measured for a while.
+#[derive(Clone, Copy)]
+struct Phase {
+    name: &'static str,
+    change: fn(&mut Policy),
+    /// Whether the value is one of all that is on the link, not of the flood alone.
+    of_link: bool,
+    /// What passes then.
+    mbps: u64,
+}
+
+const PHASES: [Phase; 4] = [
+    Phase {
+        name: "limit",
+        change: |policy| limit(&mut policy.vifs[5].send, 10),
+        of_link: false,
+        mbps: 10,
+    },
+    Phase {
+        name: "raised",
+        change: |policy| limit(&mut policy.vifs[5].send, 20),
+        of_link: false,
+        mbps: 20,
+    },
+    Phase {
+        name: "port",
+        change: |policy| policy.ports[0].rate = BitRate::from_mbps(18),
+        of_link: true,
+        mbps: 18,
+    },
+    Phase {
+        name: "slice",
+        change: |policy| {
+            policy.ports[0].rate = BitRate::from_mbps(LINK_MBPS);
+            policy.vifs[5].send.rate = None;
+            limit(&mut policy.slices[3].send, 6);
+        },
+        of_link: false,
+        mbps: 6,
+    },
+];
+
+/// A limit that makes up for a worker that is late by up to 26 ms.
+fn limit(share: &mut Share, mbps: u64) {
+    parts::limit(share, mbps, mbps * 3_200);
+}
+
+/// What was sent arrived, all of it, once, in order.
+fn in_order(
+    rec: &mut Recording<'_>,
+    part: &Part<'_>,
+    name: &str,
+    receiver: usize,
+    stream: u16,
+) -> Result<(), ExperimentError> {
+    let counts = [("sent", part.sent(stream)), ("arrived", part.packets(receiver, stream))];
+    for (what, count) in counts {
+        rec.keep(&part.id(&format!("{name}/{what}")), Series::count("packet", count))?;
+    }
+    let both = counts.map(|(what, _)| part.id(&format!("{name}/{what}")));
+    let id = part.id(&format!("{name}/lost"));
+    let none = Bound::equal(0.0);
+    rec.claim(id, "packets sent that did not arrive", Rule::Difference, none, &both)?;
+    rec.claim(
+        part.id(&format!("{name}/flows")),
+        "packets sent",
+        Rule::Sum,
+        Bound::at_least(1_000.0),
+        &both[..1],
+    )?;
+    let order = part.outcome.stream(receiver, stream).map(|seen| seen.order);
+    let order = order.unwrap_or_default();
+    let wrong = order.lost + order.reordered + order.duplicated + order.stale;
+    let id = format!("{name}/order");
+    part.none(rec, &id, "packets missing, late or doubled by their numbers", wrong)
+}
+
+/// In each phase the flood, or the whole link, has what the phase's value lets through.
+fn follows(rec: &mut Recording<'_>, outcome: &TrafficRecord) -> Result<(), ExperimentError> {
+    let cells = (PHASES.len() + 1) * CELLS_OF_PHASE;
+    let of = |stream| outcome.bits(series(outcome, stream), CELL_NS, cells);
+    let mut wire = vec![0.0; cells];
+    for stream in [0, 1, FLOOD] {
+        wire.iter_mut().zip(of(stream)).for_each(|(sum, bits)| *sum += bits);
+    }
+    let names = ["effect/flood", "effect/wire"];
+    rec.keep(names[0], Series::sampled("bit", 0.1, of(FLOOD)))?;
+    rec.keep(names[1], Series::sampled("bit", 0.1, wire))?;
+    for (number, phase) in (1..).zip(PHASES) {
+        let Phase { name, of_link, mbps, .. } = phase;
+        let bits = float(mbps * 100_000);
+        for (side, bound) in
+            [("least", Bound::at_least(0.95 * bits)), ("most", Bound::at_most(1.05 * bits))]
+        {
+            let id = format!("effect/{name}/{side}");
+            let claim = Claim::new(id, "bits in 100 ms, mean", Rule::Mean, bound);
+            let claim = claim.of(&names[usize::from(of_link)..=usize::from(of_link)]);
+            let skip = number * CELLS_OF_PHASE + CELLS_LEFT_OUT;
+            rec.judge(claim.skip(skip).take(CELLS_OF_PHASE - CELLS_LEFT_OUT))?;
+        }
+    }
+    Ok(())
+}
+
+fn series(outcome: &TrafficRecord, stream: u16) -> Option<&weir_traffic::Series> {
+    outcome.stream(0, stream).map(|seen| &seen.series)
+}
+
+/// Flows below their shares: name, receiver, stream.
+const IN_PROFILE: [(&str, usize, u16); 4] =
+    [("send", 0, 0), ("small", 0, 1), ("receive", 1, 2), ("inside", 2, 3)];
+
+const FLOOD: u16 = 4;
+
+const PHASE: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(200);
+const SETTLE: Duration = Duration::from_millis(500);
+
+const CELL_NS: u64 = 100_000_000;
+const CELLS_OF_PHASE: usize = 10;
+
+/// At the beginning of a phase: reading and applying a policy takes some milliseconds, more on a
+/// busy machine, and what left before is still on its way.
+const CELLS_LEFT_OUT: usize = 3;

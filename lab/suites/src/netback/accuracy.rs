@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How exactly a limit is held and what delay it adds, beside TBF and HTB with the same burst and
+//! the same bytes of queue, on the same veth pairs.
+//!
+//! *Error*: the flow offers 1.5 times the limit; the rate of what arrives is compared with the
+//! limit. *Delay*: a flow of 1500-byte frames at 95 % of the limit, evenly spaced, so that a
+//! limiter has no reason to hold it back: what it waits is the limiter's own doing. *Full*: the
+//! delay while the queue is full, which the queue's bytes alone should decide. Delays are from the
+//! generator to the sink, whoever is in between.
+//!
+//! Judged are medians over windows of a tenth of a second, for which a stall of the machine is not
+//! the rule; over the whole time, stalls included, error and delay are kept beside as `long-error`
+//! and `long-p50`, `long-p99`, `long-p99.9`.
+//!
+//! Who forwards has the last processor for itself, as in row 7. Held against both peers is Weir as
+//! it is by default, its worker asleep when nothing came for 2 ms; with one that never sleeps
+//! (`idle = "spin"`) it is measured beside.
+
+use weir_experiment::clock;
+use weir_experiment::prelude::*;
+use weir_experiment::senders::{hardly_catching_up, worker_cpu};
+use weir_policy::{Idle, Share};
+use weir_traffic::{Record, RecordSpec};
+
+use super::windows::{self, Window};
+use crate::peers::{Bridge, Limit, Limiter, NapiOn, spare_worker_cpu};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let _spared = spare_worker_cpu()?;
+    let most = most(rec)?;
+    let mut rates: Vec<(String, BitRate)> =
+        RATES_MBPS.iter().map(|mbps| (format!("{mbps}M"), BitRate::from_mbps(*mbps))).collect();
+    rates.push(("most".to_owned(), most));
+    let name = "setting/most";
+    rec.keep(name, Series::unordered("bit/s", vec![float(most.as_bps())]))?;
+    let repetitions = if rec.quick { 1 } else { 5 };
+    super::keep_turns(rec, repetitions)?;
+    for (label, rate) in &rates {
+        let mut seen: [Vec<Seen>; ALL.len()] = Default::default();
+        for _ in 0..repetitions {
+            for (holder, seen) in ALL.into_iter().zip(&mut seen) {
+                let one = pushed(rec, label, holder, *rate)?;
+                let [p50, p99, p999] = one.long_ns.map(|ns| ns / 1e3);
+                rec.say(&format!(
+                    "{label} {}: error {:.4} %, p99 {:.1} us; long: error {:.4} %, delay \
+                     {p50:.1}/{p99:.1}/{p999:.1} us",
+                    holder.name(),
+                    one.error * 100.0,
+                    median(&one.p99_ns)? / 1e3,
+                    one.long_error * 100.0,
+                ));
+                seen.push(one);
+            }
+        }
+        keep(rec, label, &seen)?;
+        // At 1 Mb/s a frame is 12 ms, and a window has 8: nothing is claimed.
+        if *rate > BitRate::from_mbps(1) {
+            judge(rec, label)?;
+        }
+    }
+    Ok(())
+}
+
+/// Who holds the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Weir(Idle),
+    Linux(Limiter),
+}
+
+/// In the order of each repetition; Weir first.
+const ALL: [Holder; 4] = [
+    Holder::Weir(Idle::Sleep),
+    Holder::Weir(Idle::Spin),
+    Holder::Linux(Limiter::Tbf),
+    Holder::Linux(Limiter::Htb),
+];
+
+impl Holder {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Weir(Idle::Sleep) => "weir",
+            Self::Weir(Idle::Spin) => "weir-spin",
+            Self::Linux(Limiter::Tbf) => "tbf",
+            Self::Linux(Limiter::Htb) => "htb",
+        }
+    }
+}
+
+/// What one repetition showed.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// Distance of the rate from the limit, by the limit: median of the windows' rates.
+    error: f64,
+    /// The same of all that arrived in the measured time.
+    long_error: f64,
+    /// p99 of each window at 95 % load.
+    p99_ns: Vec<f64>,
+    /// p50, p99, p99.9 of the whole measured time at 95 % load.
+    long_ns: [f64; 3],
+    /// The same while the queue is full.
+    full_ns: [f64; 3],
+}
+
+/// The samples of a rate: series `LABEL/HOLDER/WHAT`.
+fn keep(
+    rec: &mut Recording<'_>,
+    label: &str,
+    seen: &[Vec<Seen>; ALL.len()],
+) -> Result<(), ExperimentError> {
+    for (holder, seen) in ALL.into_iter().zip(seen) {
+        let mut keep = |what: &str, unit: &str, value: &dyn Fn(&Seen) -> f64| {
+            let id = format!("{label}/{}/{what}", holder.name());
+            rec.keep(&id, Series::unordered(unit, seen.iter().map(value).collect()))
+        };
+        keep("error", "1", &|seen| seen.error)?;
+        keep("error-owed", "1", &|seen| seen.error.max(ERROR_MAX))?;
+        keep("long-error", "1", &|seen| seen.long_error)?;
+        for (at, quantile) in ["p50", "p99", "p99.9"].into_iter().enumerate() {
+            keep(&format!("long-{quantile}"), "s", &|s| s.long_ns[at] / 1e9)?;
+            keep(&format!("full-{quantile}"), "s", &|s| s.full_ns[at] / 1e9)?;
+        }
+        let id = format!("{label}/{}/delay-p99", holder.name());
+        rec.keep(&id, Series::unordered("s", seconds(seen)))?;
+    }
+    Ok(())
+}
+
+/// Weir is held against each of the others, and so against the better.
+fn judge(rec: &mut Recording<'_>, label: &str) -> Result<(), ExperimentError> {
+    for peer in ["tbf", "htb"] {
+        for (what, against, text) in
+            [("error", "error-owed", "rate error"), ("delay-p99", "delay-p99", "p99 delay")]
+        {
+            let id = format!("{label}/{what}/{peer}");
+            let name = format!("{label}: {text}, Weir : {peer}");
+            let claim = Claim::new(id, name, Rule::RatioOfMedians, Bound::at_most(1.0));
+            let series = [("weir", what), (peer, against)]
+                .map(|(holder, what)| format!("{label}/{holder}/{what}"));
+            rec.judge(claim.of(&series))?;
+        }
+    }
+    Ok(())
+}
+
+/// p99 of each window of all repetitions, in seconds.
+fn seconds(seen: &[Seen]) -> Vec<f64> {
+    seen.iter().flat_map(|seen| &seen.p99_ns).map(|ns| ns / 1e9).collect()
+}
+
+fn median(samples: &[f64]) -> Result<f64, ExperimentError> {
+    Rule::Median.apply(&[samples]).map_err(|error| ExperimentError::Node(error.to_string()))
+}
+
+/// The rate that all of them reach with 1500-byte frames, less a fifth, in whole 100 Mb/s.
+fn most(rec: &mut Recording<'_>) -> Result<BitRate, ExperimentError> {
+    let mut least = u64::MAX;
+    for holder in ALL {
+        let mut rig = Testbed::up(&star())?;
+        put(&mut rig, holder, limit(LINK))?;
+        let outcome = flow(&rig, Load::Above(LINK.as_bps()), 2, LINK.as_bps())?;
+        rig.down()?;
+        let (from, until) = settled(&outcome, 2);
+        let arrived = windows::between(records(&outcome)?, from, until);
+        let bits = float(arrived.iter().map(|record| record.bytes * 8).sum()) / 2.0;
+        rec.say(&format!("{} carries {:.2} Gb/s of 1500-byte frames", holder.name(), bits / 1e9));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+        let bits = bits as u64;
+        least = least.min(bits);
+    }
+    Ok(BitRate::from_mbps(least / 1_000_000 * 4 / 5 / 100 * 100).max(BitRate::from_mbps(100)))
+}
+
+/// Both loads, tried again where the generator could not push as it was to: a limit that nobody
+/// pushes against says nothing about who holds it.
+fn pushed(
+    rec: &mut Recording<'_>,
+    label: &str,
+    holder: Holder,
+    rate: BitRate,
+) -> Result<Seen, ExperimentError> {
+    for _ in 1..TRIES {
+        match measure(holder, rate)? {
+            Ok(seen) => return Ok(seen),
+            Err(short) => {
+                let text = format!("{label} {}: {short}; measured again", holder.name());
+                rec.say(&text);
+                rec.result.add_note(&text);
+            }
+        }
+    }
+    measure(holder, rate)?.map_err(|short| {
+        let message = format!("{label} {}: {short}, {TRIES} times: a busy machine", holder.name());
+        ExperimentError::Node(message)
+    })
+}
+
+/// Both loads on one lab; or how the offered load fell short.
+fn measure(holder: Holder, rate: BitRate) -> Result<Result<Seen, String>, ExperimentError> {
+    let mut rig = Testbed::up(&star())?;
+    put(&mut rig, holder, limit(rate))?;
+    let bps = rate.as_bps();
+    let seconds = if rate > LONGER_UP_TO { SECONDS } else { LONGER_SECONDS };
+    let loaded = flow(&rig, Load::Even(bps / 100 * 95), seconds, bps)?;
+    let full = flow(&rig, Load::Above(bps / 2 * 3), seconds, bps)?;
+    rig.down()?;
+    if let Some(short) = shortfall(&full, rate) {
+        return Ok(Err(short));
+    }
+    let (from, until) = settled(&full, seconds);
+    let records = records(&full)?;
+    let windows = windows::windows(records, from, until, WINDOW_NS);
+    let off = |seen_bps: f64| (seen_bps - float(bps)) / float(bps);
+    let rates: Vec<f64> = windows.iter().map(|window| off(window.rate_bps)).collect();
+    let all = windows::between(records, from, until);
+    let bits: u64 = all.iter().map(|record| record.bytes * 8).sum();
+    let p99 = |window: Window| window.delay_p99_ns;
+    let (from, until) = settled(&loaded, seconds);
+    let even = windows::between(self::records(&loaded)?, from, until);
+    Ok(Ok(Seen {
+        error: median(&rates)?.abs(),
+        long_error: off(float(bits) / float(seconds as u64)).abs(),
+        p99_ns: windows::windows(even, from, until, WINDOW_NS).into_iter().map(p99).collect(),
+        long_ns: QUANTILES.map(|percent| windows::delay_ns(even, percent)),
+        full_ns: QUANTILES.map(|percent| windows::delay_ns(all, percent)),
+    }))
+}
+
+/// How the generator fell short of what it was to offer, if it did.
+fn shortfall(outcome: &TrafficRecord, rate: BitRate) -> Option<String> {
+    outcome.sent.iter().find_map(|sent| {
+        let bits = float(sent.streams.iter().map(|stream| stream.bytes * 8).sum());
+        let seconds = float(sent.span.end_ns.saturating_sub(sent.span.start_ns)) / 1e9;
+        let (offered, least) = (bits / seconds, float(rate.as_bps()) * OFFERED_LEAST);
+        (offered < least).then(|| {
+            let (offered, least) = (offered / 1e6, least / 1e6);
+            format!("the generator offered {offered:.1} Mb/s, less than {least:.1} Mb/s")
+        })
+    })
+}
+
+/// The measured time of a flow: from when it has settled.
+fn settled(outcome: &TrafficRecord, seconds: usize) -> (u64, u64) {
+    // Beside a worker that does not sleep, a generator takes its time to begin.
+    let begun = outcome.sent.iter().map(|sent| sent.span.start_ns).max().unwrap_or(0);
+    let from = begun.max(outcome.start_ns) + clock::nanos(SETTLE);
+    (from, from + seconds as u64 * 1_000_000_000)
+}
+
+/// All arrivals.
+fn records(outcome: &TrafficRecord) -> Result<&[Record], ExperimentError> {
+    let seen = outcome.received.first();
+    let seen = seen.filter(|seen| seen.totals.records_full == 0 && !seen.records.is_empty());
+    let seen = seen.ok_or_else(|| {
+        ExperimentError::Node("nothing arrived, or more than there was room to record".into())
+    })?;
+    Ok(&seen.records)
+}
+
+fn star() -> StarTopology {
+    let mut star = StarTopology::new("accuracy", 0, LINK);
+    star.tenants = vec!["ac0".to_owned()];
+    star
+}
+
+fn limit(rate: BitRate) -> Limit {
+    let frame = ByteCount::new(u64::from(FRAME_BYTES));
+    let burst = Share::burst_lasting(Some(rate), frame, Nanos::from_millis(1));
+    let frames = ByteCount::new(QUEUE_FRAMES * u64::from(FRAME_BYTES));
+    Limit { rate, burst, queue: rate.bytes_in_floor(QUEUE_TIME).max(frames) }
+}
+
+/// Puts who holds the limit in the middle.
+fn put(rig: &mut Testbed, holder: Holder, limit: Limit) -> Result<(), ExperimentError> {
+    let star = star();
+    match holder {
+        Holder::Weir(idle) => rig.put(&Forwarder::Weir(Box::new(policy(&star, limit, idle)))),
+        Holder::Linux(limiter) => {
+            let _bridge = Bridge::up(rig, &star)?;
+            limiter.up(&star, limit)?;
+            let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
+            let (namespace, devices) = (&star.namespace("sw"), &devices);
+            NapiOn { namespace, devices, cpu: worker_cpu() }.up()
+        }
+    }
+}
+
+fn policy(star: &StarTopology, limit: Limit, idle: Idle) -> Policy {
+    let mut policy = star.policy();
+    policy.node.idle = idle;
+    for vif in &mut policy.vifs {
+        (vif.send.rate, vif.send.burst) = (Some(limit.rate), limit.burst);
+        let frames = limit.queue.get().div_ceil(u64::from(FRAME_BYTES));
+        vif.send_queue.packets = u32::try_from(frames).unwrap_or(u32::MAX);
+        vif.send_queue.bytes = limit.queue;
+    }
+    let needed = u32::try_from(policy.frames_needed()).unwrap_or(u32::MAX);
+    policy.node.frames = policy.node.frames.max(needed);
+    policy
+}
+
+/// A flow of that many bits a second.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// Evenly spaced: what the generator was kept from sending, it gives up.
+    Even(u64),
+    /// More than passes: what it was kept from sending, it makes up for.
+    Above(u64),
+}
+
+/// Lets it flow; at most `most_bps` arrive.
+fn flow(
+    rig: &Testbed,
+    load: Load,
+    seconds: usize,
+    most_bps: u64,
+) -> Result<TrafficRecord, ExperimentError> {
+    let star = star();
+    let (Load::Even(bps) | Load::Above(bps)) = load;
+    let generator = star.generator(vec![star.stream(0, 0, FRAME_BYTES, Some(Rate::Bps(bps)))]);
+    let generator = match load {
+        Load::Even(_) => hardly_catching_up(generator),
+        Load::Above(_) => generator,
+    };
+    let length = SETTLE + Duration::from_secs(seconds as u64) + SPARE;
+    let frames = most_bps / 8 / u64::from(FRAME_BYTES) * (length.as_secs() + 2) + QUEUE_FRAMES * 2;
+    let packets_max = u32::try_from(frames.min(RECORDS_MAX)).unwrap_or(u32::MAX);
+    let mut sink = star.sink();
+    sink.record = Some(RecordSpec { stream: 0, packets_max });
+    let run = TrafficRun {
+        middle: Forwarder::Bridge,
+        senders: vec![generator],
+        receivers: vec![sink],
+        changes: Vec::new(),
+        length,
+        star,
+    };
+    Ok(run.flow(rig, |_| Ok(()))?.0)
+}
+
+const RATES_MBPS: [u64; 4] = [1, 10, 100, 1000];
+
+/// Above what anybody carries here.
+const LINK: BitRate = BitRate::from_mbps(20_000);
+
+const FRAME_BYTES: u16 = 1_500;
+
+/// What may wait: 20 ms at the rate, as long as the generator makes up for, and 32 frames at least.
+const QUEUE_TIME: Nanos = Nanos::from_millis(20);
+const QUEUE_FRAMES: u64 = 32;
+
+/// By the limit, on average; meant is 1.5.
+const OFFERED_LEAST: f64 = 1.2;
+
+/// A rate error that is as good as none.
+const ERROR_MAX: f64 = 0.001;
+
+/// The burst at the beginning has passed by then, and the queue is full.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// What is measured, and its parts: long enough for 80 frames at the lowest rate that is judged.
+const SECONDS: usize = 2;
+const LONGER_SECONDS: usize = 5;
+const LONGER_UP_TO: BitRate = BitRate::from_mbps(10);
+const WINDOW_NS: u64 = 100_000_000;
+
+/// In per cent.
+const QUANTILES: [f64; 3] = [50.0, 99.0, 99.9];
+
+/// A sink records no more.
+const RECORDS_MAX: u64 = 4_000_000;
+
+/// For a generator that falls short.
+const TRIES: usize = 3;
+
+/// The generator begins up to this late.
+const SPARE: Duration = Duration::from_millis(100);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The text's figures: each by its one command, and what Weir makes of them held against bounds.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use weir_experiment::prelude::*;
+use weir_experiment::product;
+use weir_experiment::run_folder::RunFolder;
+use weir_platform::StateDir;
+use weir_result::ResultFile;
+
+use crate::reproduce::{self, Variant, judge, report, runner, scenario::Scheduler};
+
+/// All eight, by the command that a reader would type, and the page made of them.
+pub(super) fn commands(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let place = RunFolder::take("netback-page", &StateDir::from_env())?;
+    let (mut made, mut silent) = (Vec::new(), 0);
+    for figure in FIGURES {
+        rec.say(&format!("weir-lab reproduce netback {figure} --quick"));
+        let result = run(figure, &place.folder().join(figure))?;
+        let scenario = reproduce::netback(figure)?.as_run(&result);
+        for panel in &scenario.panels {
+            let found = |defect| judge::finding(&result, &scenario, panel, defect);
+            silent += scenario.defects.iter().filter(|defect| found(defect).is_none()).count();
+        }
+        made.push((figure, scenario, result));
+    }
+    report::write(place.folder(), &made)?;
+    let page = place.folder().join("docs/reproduced/netback.md");
+    let page = std::fs::read_to_string(&page).map_err(|error| ExperimentError::io(&page, error))?;
+    let shown = |figure: &&&str| page.contains(&format!("](../img/netback/{figure}.svg)"));
+    let counts = [
+        ("made", "figures made by one command each", made.len(), FIGURES.len()),
+        ("silent", "defects of the text about which a result says nothing", silent, 0),
+        ("page", "figures on the page", FIGURES.iter().filter(shown).count(), FIGURES.len()),
+    ];
+    for (what, text, count, expected) in counts {
+        let id = what;
+        rec.keep(id, Series::count("1", count as u64))?;
+        let bound = Bound::equal(float(expected as u64));
+        rec.claim(id, text, Rule::Sum, bound, &[&id])?;
+    }
+    Ok(())
+}
+
+/// Whoever is more active gets no more, for as long as the text looked at two who are free to send,
+/// and among as many as there are.
+pub(super) fn equal(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    part(rec, &Part { length: Some(ACTIVE), ..Part::of("fig8") })?;
+    part(rec, &Part { panels: &["free"], ..Part::of("fig12") })?;
+    part(rec, &Part { panels: &["64"], repetitions: 3, ..Part::of("gigabit") })
+}
+
+/// Priorities that change each second.
+pub(super) fn sweep(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    part(rec, &Part::of("fig10"))
+}
+
+/// Four rates, one machine alone, then both: as often as in the text, as long as it takes to judge
+/// two seconds of each.
+pub(super) fn rates(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let half = if rec.quick { QUICK } else { RATES } / 2;
+    let length = Some(RATES);
+    part(rec, &Part { repetitions: 10, length, second: Some(half), ..Part::of("fig11") })
+}
+
+/// Disk work on a sender's machine.
+pub(super) fn disk(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    part(rec, &Part { repetitions: 3, length: Some(DISK), ..Part::of("fig9") })
+}
+
+/// What of a figure is run through Weir.
+struct Part {
+    figure: &'static str,
+    /// All if there is none.
+    panels: &'static [&'static str],
+    repetitions: u32,
+    /// Another length than the scenario's.
+    length: Option<Duration>,
+    /// When those start who do not at once, if it is not by the proportion of the scenario.
+    second: Option<Duration>,
+}
+
+impl Part {
+    const fn of(figure: &'static str) -> Self {
+        Self { figure, panels: &[], repetitions: 1, length: None, second: None }
+    }
+}
+
+/// A figure through Weir alone.
+fn part(rec: &mut Recording<'_>, part: &Part) -> Result<(), ExperimentError> {
+    let Part { figure, panels, .. } = *part;
+    let mut scenario = reproduce::netback(figure)?;
+    scenario.repetitions = part.repetitions;
+    if let Some(length) = part.length {
+        scenario = scenario.lasting(length);
+    }
+    if rec.quick {
+        // Few seconds of each, but all that the row is about.
+        scenario.repetitions = part.repetitions.min(QUICK_REPETITIONS);
+        // Before, beside and after disk work.
+        let phases = if scenario.disk.is_some() { 2 } else { 1 };
+        scenario = scenario.lasting(QUICK * phases);
+    }
+    if let Some(second) = part.second {
+        scenario = scenario.starting(second);
+    }
+    scenario.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name.as_str()));
+    let (lab, prefix) = (format!("verify-{figure}"), format!("{figure}/"));
+    let variants = [Scheduler::Wrr, Scheduler::Hfsc].map(Variant::After);
+    let at = reproduce::Place { lab: &lab, prefix: &prefix, variants: &variants };
+    runner::run(rec, &scenario, at)?;
+    judge::judge(rec, &scenario, at)
+}
+
+/// Runs a figure as a process of its own. That a bound does not hold in so short a run is no
+/// matter here.
+fn run(figure: &str, folder: &Path) -> Result<ResultFile, ExperimentError> {
+    let mut command = Command::new(product::own_path()?);
+    command.args(["reproduce", "netback", figure, "--quick", "--out"]).arg(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let ended = command.output().map_err(|error| ExperimentError::io("weir", error))?;
+    if !matches!(ended.status.code(), Some(0 | 3)) {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        return Err(ExperimentError::Node(format!("weir-lab reproduce netback {figure}: {last}")));
+    }
+    let path = folder.join("result.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| ExperimentError::io(&path, error))?;
+    Ok(ResultFile::from_json(&text)?)
+}
+
+/// Samples are of a second from here on.
+const QUICK: Duration = Duration::from_secs(6);
+
+const QUICK_REPETITIONS: u32 = 3;
+
+/// Of the runs with a more active machine. Whether it gets more shows in each second.
+const ACTIVE: Duration = Duration::from_secs(40);
+
+/// Of the runs with disk work: eight seconds before it, beside it and after it.
+const DISK: Duration = Duration::from_secs(24);
+
+/// Of the runs with a rate: four seconds alone and four together, of which the first two are not
+/// judged.
+const RATES: Duration = Duration::from_secs(8);
+
+/// Of the text.
+const FIGURES: [&str; 8] = ["fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12"];

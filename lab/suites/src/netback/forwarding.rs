@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Packets a second and packets per processor-second beside Linux bridge, bridge with HTB and Open
+//! vSwitch: 64 bytes, the same veth pairs for all.
+//!
+//! *Apart*: the generator has processor 0, who forwards has the last one for itself: Weir's worker,
+//! Open vSwitch's packet thread, the bridge's receive threads. *Together*: all of it on processor
+//! 0, the generator included. All that the processors did counts, soft interrupts too, except what
+//! processor 0 did in the generator's own name.
+//!
+//! Receiving costs as little as it can, since it is the forwarder's processor that does it: frames
+//! are for a station that is not there, and the kernel drops them *at the door*. A redirected frame
+//! needs a program that takes it, and drops at once; the bridge on the same processor is measured
+//! both ways, and Weir held against each.
+//!
+//! All have what Weir has: queues of as many packets, a packet thread of the same priority, a
+//! processor that the kernel's own threads have left.
+
+use std::time::Instant;
+
+use weir_experiment::cpu_time::{Busy, CpuTime};
+use weir_experiment::prelude::*;
+use weir_experiment::senders::{hardly_reading_the_clock, worker_cpu};
+use weir_platform::run::Command;
+use weir_policy::{Kind, SliceId};
+use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
+
+use super::worker::{Spent, Worker};
+use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, spare_worker_cpu};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let repetitions = if rec.quick { 2 } else { 5 };
+    super::keep_turns(rec, repetitions)?;
+    let mut forwarders = Vec::from(ALL);
+    if !OpenVSwitch::is_installed() {
+        forwarders.retain(|forwarder| *forwarder != PeerForwarder::OpenVSwitch);
+        let text = "SKIPPED: Open vSwitch is not installed (Debian: openvswitch-switch)";
+        rec.say(text);
+        rec.result.add_note(text);
+    }
+    let _spared = spare_worker_cpu()?;
+    let bench = Bench::new();
+    let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); forwarders.len()];
+    for _ in 0..repetitions {
+        for (forwarder, seen) in forwarders.iter().zip(&mut seen) {
+            let one = bench.measure(*forwarder)?;
+            rec.say(&format!(
+                "{}: {:.3} Mpps, {:.3} Mpps per processor",
+                forwarder.name(),
+                one.rate / 1e6,
+                one.efficiency / 1e6
+            ));
+            seen.push(one);
+        }
+    }
+    for (forwarder, seen) in forwarders.iter().zip(&seen) {
+        let name = forwarder.name();
+        let mut keep = |what: &str, unit: &str, value: fn(&Seen) -> f64| {
+            let samples = seen.iter().map(value).collect();
+            rec.keep(&format!("{name}/{what}"), Series::unordered(unit, samples))
+        };
+        keep("rate", "packet/s", |seen| seen.rate)?;
+        keep("per-cpu", "packet/s", |seen| seen.efficiency)?;
+        keep("generator", "1", |seen| seen.generator)?;
+        if *forwarder == PeerForwarder::Queued {
+            keep("in-kernel", "1", |seen| seen.worker.map_or(0.0, |it| it.in_kernel))?;
+            keep("frames-a-turn", "packet", |seen| seen.worker.map_or(0.0, |it| it.frames_a_turn))?;
+            let copies =
+                |seen: &Seen| f64::from(u8::from(seen.worker.is_some_and(|it| it.zero_copy)));
+            let copies = Series::unordered("1", seen.iter().map(copies).collect());
+            rec.keep("setting/zero-copy", copies)?;
+        }
+    }
+    let mut compare = |part: &str, text: &str, least: f64, pair: [PeerForwarder; 2]| {
+        let bound = Bound::at_least(least);
+        let claim = Claim::new(part, text, Rule::RatioOfMedians, bound);
+        let names = pair.map(|forwarder| format!("{}/rate", forwarder.name()));
+        rec.judge(claim.of(&names))
+    };
+    let queued = [PeerForwarder::Queued, PeerForwarder::BridgeHtb];
+    compare("queued", "packets, queued : bridge + HTB", QUEUED_RATIO, queued)?;
+    for (part, text, bridge) in [
+        ("redirected", "redirected : bridge", PeerForwarder::BridgeTogether),
+        ("redirected-door", "redirected : bridge to the door", PeerForwarder::BridgeToDoor),
+    ] {
+        let text = format!("packets on one core, {text}");
+        compare(part, &text, REDIRECTED_RATIO, [PeerForwarder::Redirected, bridge])?;
+    }
+    Ok(())
+}
+
+/// Who forwards, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeerForwarder {
+    Queued,
+    Bridge,
+    BridgeHtb,
+    OpenVSwitch,
+    Redirected,
+    BridgeTogether,
+    BridgeToDoor,
+    BridgeHtbTogether,
+}
+
+/// In the order of each repetition.
+const ALL: [PeerForwarder; 8] = [
+    PeerForwarder::Queued,
+    PeerForwarder::Bridge,
+    PeerForwarder::BridgeHtb,
+    PeerForwarder::OpenVSwitch,
+    PeerForwarder::Redirected,
+    PeerForwarder::BridgeTogether,
+    PeerForwarder::BridgeToDoor,
+    PeerForwarder::BridgeHtbTogether,
+];
+
+impl PeerForwarder {
+    /// Whether who forwards has a processor of its own.
+    const fn is_apart(self) -> bool {
+        matches!(self, Self::Queued | Self::Bridge | Self::BridgeHtb | Self::OpenVSwitch)
+    }
+
+    /// Whether frames end at the stack's door, not in a program.
+    const fn ends_at_door(self) -> bool {
+        self.is_apart() || matches!(self, Self::BridgeToDoor)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "apart/weir-queued",
+            Self::Bridge => "apart/bridge",
+            Self::BridgeHtb => "apart/bridge-htb",
+            Self::OpenVSwitch => "apart/open-vswitch",
+            Self::Redirected => "together/weir-redirected",
+            Self::BridgeTogether => "together/bridge",
+            Self::BridgeToDoor => "together/bridge-to-door",
+            Self::BridgeHtbTogether => "together/bridge-htb",
+        }
+    }
+}
+
+/// What one repetition showed.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// Packets that arrived, a second.
+    rate: f64,
+    /// The same by the processors that forwarding took.
+    efficiency: f64,
+    /// Processors that the generator took.
+    generator: f64,
+    /// What Weir's worker did, where it forwards.
+    worker: Option<Spent>,
+}
+
+struct Bench {
+    star: StarTopology,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut star = StarTopology::new("forwarding", 0, LINK);
+        // Names that no other lab's receive threads have.
+        star.tenants = (0..TENANTS).map(|index| format!("fw{index}")).collect();
+        Self { star }
+    }
+
+    /// One repetition, on a lab of its own: nobody finds what another left.
+    fn measure(&self, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
+        let star = &self.star;
+        let mut rig = Testbed::up(star)?;
+        // A veth takes redirected frames once its peer has GRO or a program; the program comes
+        // later. Elsewhere GRO would put a queue before the door.
+        let gro = if forwarder.ends_at_door() { "off" } else { "on" };
+        rig.ask("wire", Command::new("ethtool", ["-K", "eth0", "gro", gro]))?;
+        let seen = match forwarder {
+            PeerForwarder::Queued => {
+                rig.put(&Forwarder::Weir(Box::new(self.queued())))?;
+                self.flow(&rig, forwarder)
+            }
+            PeerForwarder::Redirected => {
+                rig.put(&Forwarder::Weir(Box::new(self.redirected())))?;
+                self.flow(&rig, forwarder)
+            }
+            PeerForwarder::OpenVSwitch => {
+                let switch = OpenVSwitch::up(&rig, star, worker_cpu())?;
+                let seen = self.flow(&rig, forwarder);
+                switch.down();
+                seen
+            }
+            PeerForwarder::Bridge
+            | PeerForwarder::BridgeHtb
+            | PeerForwarder::BridgeTogether
+            | PeerForwarder::BridgeToDoor
+            | PeerForwarder::BridgeHtbTogether => self.bridge(&mut rig, forwarder),
+        };
+        rig.down()?;
+        seen
+    }
+
+    fn bridge(&self, rig: &mut Testbed, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
+        let star = &self.star;
+        let bridge = Bridge::up(rig, star)?;
+        if matches!(forwarder, PeerForwarder::BridgeHtb | PeerForwarder::BridgeHtbTogether) {
+            let class = BitRate::from_bps(LINK.as_bps() / TENANTS as u64);
+            let burst = ByteCount::new(LINK.as_bps() / 8 / 1000);
+            Htb { link: LINK, class, burst, packets: QUEUE_PACKETS }.up(star)?;
+        }
+        if forwarder.is_apart() {
+            let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
+            let (namespace, devices) = (&star.namespace("sw"), &devices);
+            NapiOn { namespace, devices, cpu: worker_cpu() }.up()?;
+        }
+        let seen = self.flow(rig, forwarder);
+        bridge.down()?;
+        seen
+    }
+
+    /// Every vif a class of its own under HFSC, with a guarantee.
+    fn queued(&self) -> Policy {
+        let mut policy = self.star.policy();
+        for vif in &mut policy.vifs {
+            vif.send_queue.packets = QUEUE_PACKETS;
+            vif.send.min_rate = BitRate::from_bps(LINK.as_bps() / 2 / TENANTS as u64);
+        }
+        policy
+    }
+
+    /// Every vif has a limit that is policed. Vifs of one VLAN must be of one slice for that.
+    fn redirected(&self) -> Policy {
+        let mut policy = self.star.policy();
+        policy.node.redirect = true;
+        policy.node.worker_cpu = Some(0);
+        policy.slices.truncate(1);
+        for port in &mut policy.ports {
+            port.kind = Kind::Xdp;
+        }
+        for vif in &mut policy.vifs {
+            vif.kind = Kind::Xdp;
+            vif.slice = SliceId(0);
+            vif.send.max_pps = Some(PacketRate::from_pps(POLICED_PPS));
+        }
+        policy
+    }
+
+    /// As many packets as the generator makes, and what comes through.
+    fn flow(&self, rig: &Testbed, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
+        let star = &self.star;
+        let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
+        // A bridge learns where the receiver is from what comes from there.
+        let answers = star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS)));
+        streams.push(XdpStream { source_mac: Some(RECEIVER), ..answers });
+        let receivers = if forwarder.ends_at_door() { vec![] } else { vec![light_sink(star)] };
+        let run = TrafficRun {
+            middle: Forwarder::Bridge,
+            senders: vec![hardly_reading_the_clock(star.generator(streams))],
+            receivers,
+            changes: Vec::new(),
+            length: WARM_UP + MEASURED + SPARE,
+            star: star.clone(),
+        };
+        let (outcome, (busy, rate, worker)) = run.flow(rig, |rig| {
+            std::thread::sleep(WARM_UP);
+            let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
+            let worker = rig.node().map(Worker::now).transpose()?;
+            std::thread::sleep(MEASURED);
+            let packets = received(rig)?.saturating_sub(before);
+            let rate = float(packets) / start.elapsed().as_secs_f64();
+            let spent = match (rig.node(), worker) {
+                (Some(node), Some(before)) => Some(Worker::now(node)?.since(&before)),
+                _ => None,
+            };
+            Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate, spent))
+        })?;
+        let late = outcome.sent.iter().any(|sent| {
+            sent.span.start_ns > outcome.start_ns + weir_experiment::clock::nanos(WARM_UP) / 2
+        });
+        if late {
+            return Err(ExperimentError::Node("the generator began late: a busy machine".into()));
+        }
+        let Busy { all, own } = busy;
+        Ok(Seen {
+            rate,
+            efficiency: rate / (all - own).max(f64::MIN_POSITIVE),
+            generator: own,
+            worker,
+        })
+    }
+
+    fn stream(&self, tenant: usize) -> XdpStream {
+        let number = u16::try_from(tenant).unwrap_or(u16::MAX);
+        let stream = self.star.stream(tenant, number, FRAME_BYTES, None);
+        XdpStream { weight: TURN, destination_mac: RECEIVER, ..stream }
+    }
+}
+
+/// A program that drops everything and counts hardly more than how much.
+fn light_sink(star: &StarTopology) -> ReceiveSpec {
+    let mut spec = star.sink();
+    spec.streams_max = 1;
+    if let ReceiveMethod::Sink(sink) = &mut spec.method {
+        (sink.sources_max, sink.verdict) = (0, Verdict::DropUnread);
+    }
+    spec
+}
+
+/// Frames that reached the wire's end, as the kernel counts them.
+fn received(rig: &Testbed) -> Result<u64, ExperimentError> {
+    let said = rig.ask("wire", Command::line("ip -json -stats link show eth0"))?;
+    let links: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+    let packets = links[0]["stats64"]["rx"]["packets"].as_u64();
+    packets.ok_or_else(|| ExperimentError::Node("ip link shows no received packets".into()))
+}
+
+/// Vifs, and classes of HTB.
+const TENANTS: usize = 16;
+
+/// A few turns of a tenant's: what waits longer is in no cache any more when it is sent.
+const QUEUE_PACKETS: u32 = 128;
+
+/// Frames of a tenant in a row.
+const TURN: u32 = 32;
+
+const FRAME_BYTES: u16 = 64;
+
+/// More than anybody forwards here.
+const LINK: BitRate = BitRate::from_mbps(20_000);
+
+/// Of each tenant: more than it gets, so that the policer is asked and lets pass.
+const POLICED_PPS: u64 = 2_000_000;
+
+const QUEUED_RATIO: f64 = 1.5;
+const REDIRECTED_RATIO: f64 = 3.5;
+
+/// Behind the wire's end, so to say; not the address of its device.
+const RECEIVER: Mac = Mac([0x02, 0, 0, 0, 0, 99]);
+
+/// The stream from there.
+const ANSWERS: u16 = 1_000;
+const ANSWERS_PPS: u64 = 100;
+
+const GENERATOR_CPU: usize = 0;
+
+/// The wire's address is learned within 500 ms, and a flood made to pause 100 ms later.
+const WARM_UP: Duration = Duration::from_millis(1_500);
+const MEASURED: Duration = Duration::from_millis(2_000);
+const SPARE: Duration = Duration::from_millis(100);

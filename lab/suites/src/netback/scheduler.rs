@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a packet costs in the scheduler, beside DPDK's `rte_sched`, in turns on one processor.
+//!
+//! Both sides do the same with the same number of classes and packets: 32 packets leave, each one's
+//! length is read from its descriptor, and they go back, into the classes that they came from
+//! (refill) or into others drawn at random. Nothing waits for a rate. HFSC has two levels, slices
+//! and vifs, each vif a weight and a guarantee, which sum up to half of the link; `rte_sched` has
+//! port, subport, pipe, traffic class and queue, with token buckets that never run dry.
+
+use std::thread;
+
+use rustix::time::{ClockId, clock_gettime};
+use weir_experiment::prelude::*;
+use weir_experiment::senders::worker_cpu;
+use weir_platform::cpu::{Class, Reservation, Wish};
+use weir_sched::load::{Load, Subject, queued};
+
+use super::rte_sched::{Built, Peer};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let runs = if rec.quick { RUNS_QUICK } else { RUNS };
+    super::keep_turns(rec, runs)?;
+    measure(rec, MILLION, None, runs)?;
+    for load in LOADS {
+        let name = format!("{load}/{MILLION}/{}", HFSC.name);
+        let bound = Bound::at_most(200e-9);
+        let id = format!("million/{load}");
+        let title = format!("HFSC, 1 M classes, {load}: median time a packet");
+        rec.claim(id, title, Rule::Median, bound, &[name])?;
+    }
+    // Without the peer there is nothing to compare with: the row then cannot be made.
+    let built = Built::new()?;
+    for classes in BESIDE {
+        let peer = built.start(worker_cpu(), classes, queued(classes))?;
+        measure(rec, classes, Some(peer), runs)?;
+    }
+    for (load, subject, least) in BOUNDS {
+        let series = |who| format!("{load}/{CLASSES}/{who}");
+        let title = format!("{} at {CLASSES} classes, {load}: times rte_sched", subject.name);
+        let id = format!("{load}/{}", subject.name);
+        rec.claim(
+            id,
+            title,
+            Rule::RatioOfMedians,
+            Bound::at_least(least),
+            &[series(PEER), series(subject.name)],
+        )?;
+    }
+    Ok(())
+}
+
+/// Keeps seconds a packet of all that take part, `LOAD/CLASSES/NAME`, each a sample in turn.
+fn measure(
+    rec: &mut Recording<'_>,
+    classes: u32,
+    peer: Option<Peer>,
+    runs: usize,
+) -> Result<(), ExperimentError> {
+    rec.say(&format!("{classes} classes"));
+    // On a thread of its own, since the processor is given back with it.
+    let measured = thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let class = Class::Normal { nice: -20 };
+            let _alone = Reservation::take(Wish { cpu: Some(worker_cpu()), class })?;
+            in_turns(classes, peer, runs)
+        });
+        thread.join().unwrap_or_else(|_| Err(ExperimentError::Node("the bench panicked".into())))
+    })?;
+    for (name, times) in measured {
+        rec.keep(&name, Series::unordered("s", times))?;
+    }
+    Ok(())
+}
+
+type Times = Vec<(String, Vec<f64>)>;
+
+fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times, ExperimentError> {
+    let mut ours = Vec::new();
+    for subject in SUBJECTS {
+        let refused = |error| ExperimentError::Node(format!("{}: {error}", subject.name));
+        ours.push((subject.name, subject.load(classes).map_err(refused)?));
+    }
+    let mut times = Vec::new();
+    for load in LOADS {
+        let name = |who: &str| format!("{load}/{classes}/{who}");
+        let mut all: Times = ours.iter().map(|(who, _)| (name(who), Vec::new())).collect();
+        if peer.is_some() {
+            all.push((name(PEER), Vec::new()));
+        }
+        for turn in 0..=runs {
+            let mut turn_times = Vec::new();
+            for (_, ours) in &mut ours {
+                turn_times.push(seconds_each(load, &mut **ours)?);
+            }
+            if let Some(peer) = &mut peer {
+                turn_times.push(peer.run(load, PACKETS)?);
+            }
+            // The first turn brings memory and queues to where they stay.
+            if turn > 0 {
+                all.iter_mut().zip(turn_times).for_each(|(all, time)| all.1.push(time));
+            }
+        }
+        times.extend(all);
+    }
+    Ok(times)
+}
+
+/// Of this thread's time on the processor.
+fn seconds_each(load: &str, ours: &mut dyn Load) -> Result<f64, ExperimentError> {
+    let start = clock_gettime(ClockId::ThreadCPUTime);
+    let moved = if load == REFILL { ours.refill(PACKETS) } else { ours.random(PACKETS) };
+    let end = clock_gettime(ClockId::ThreadCPUTime);
+    if moved < PACKETS {
+        return Err(ExperimentError::Node(format!("{moved} packets of {PACKETS} came")));
+    }
+    let nanos = end - start;
+    let nanos = u64::try_from(nanos.tv_sec * 1_000_000_000 + nanos.tv_nsec).unwrap_or(u64::MAX);
+    Ok(float(nanos) * 1e-9 / float(moved))
+}
+
+const REFILL: &str = "refill";
+const LOADS: [&str; 2] = [REFILL, "random"];
+const PEER: &str = "rte_sched";
+const DRR: Subject = Subject::DRR;
+const HFSC: Subject = Subject::HFSC_TREE_MIN;
+const SUBJECTS: [Subject; 2] = [DRR, HFSC];
+
+/// Load, who, and at least how many times as fast as the peer.
+const BOUNDS: [(&str, Subject, f64); 4] =
+    [(REFILL, DRR, 4.0), (REFILL, HFSC, 1.2), ("random", DRR, 2.0), ("random", HFSC, 1.0)];
+
+/// At this many they are compared.
+const CLASSES: u32 = 4096;
+/// At these both are measured.
+const BESIDE: [u32; 3] = [64, CLASSES, 65_536];
+/// More than the peer has memory for.
+const MILLION: u32 = 1 << 20;
+
+const PACKETS: u64 = 1_000_000;
+const RUNS: usize = 15;
+const RUNS_QUICK: usize = 5;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir doctor` against a host that is changed before its eyes: it names an offload of a veth that
+//! is on and no longer once it is off, and a capability that is taken away, which ends it with 1.
+
+use std::process::Output;
+
+use serde_json::Value;
+use weir_experiment::prelude::*;
+use weir_experiment::product;
+use weir_platform::run::Command;
+
+/// Shows this part of the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let star = StarTopology::new("node-doctor", 1, BitRate::from_mbps(100));
+    let rig = Testbed::up(&star)?;
+    let seen = look(&rig);
+    rig.down()?;
+    for (part, what, count, bound) in seen? {
+        let name = format!("doctor/{part}");
+        rec.keep(&name, Series::count("1", count))?;
+        rec.claim(&name, what, Rule::Sum, Bound::equal(bound), &[&name])?;
+    }
+    Ok(())
+}
+
+/// Name, text, value, bound.
+type Seen = (&'static str, &'static str, u64, f64);
+
+fn look(rig: &Testbed) -> Result<Vec<Seen>, ExperimentError> {
+    let mut seen = Vec::new();
+    for (state, bound, part, what) in [
+        ("on", 1.0, "offload-on", "findings on an offload that is on"),
+        ("off", 0.0, "offload-off", "findings on it when it is off"),
+        ("on", 1.0, "offload-again", "findings on it when it is on again"),
+    ] {
+        rig.ask("t0", Command::new("ethtool", ["-K", "eth0", "tx", state]))?;
+        let (found, _) = ask(rig, &[])?;
+        seen.push((part, what, count(&found, "eth0 tx-checksumming"), bound));
+    }
+    let (found, status) = ask(rig, &[])?;
+    seen.push(("whole", "exit status where a node can run", status, 0.0));
+    let missing = count(&found, "CAP_NET_RAW");
+    seen.push(("held", "findings on a capability that is held", missing, 0.0));
+    // Of the programs that it starts none may have it, so that it has not, either.
+    let without = ["setpriv", "--inh-caps=-net_raw", "--bounding-set=-net_raw"];
+    let (found, status) = ask(rig, &without)?;
+    let missing = count(&found, "CAP_NET_RAW");
+    seen.push(("lost", "findings on one that was taken away", missing, 1.0));
+    seen.push(("cannot", "exit status where no node can run", status, 1.0));
+    Ok(seen)
+}
+
+fn count(findings: &Value, what: &str) -> u64 {
+    let list = findings["findings"].as_array().map_or(&[][..], Vec::as_slice);
+    let named = list.iter().filter(|finding| finding["what"] == what).count();
+    u64::try_from(named).unwrap_or(u64::MAX)
+}
+
+/// What the doctor says at tenant 0, and its exit status.
+fn ask(rig: &Testbed, through: &[&str]) -> Result<(Value, u64), ExperimentError> {
+    let mut command = std::process::Command::new("ip");
+    command.args(["netns", "exec", &rig.star().namespace("t0")]).args(through);
+    let asked = command.arg(product::path()?).args(["doctor", "--json"]).output();
+    let Output { status, stdout, stderr } =
+        asked.map_err(|error| ExperimentError::io("weir doctor", error))?;
+    let failed = |error: serde_json::Error| {
+        let said = String::from_utf8_lossy(&stderr);
+        ExperimentError::Node(format!("weir doctor: {error}: {said}"))
+    };
+    let found = serde_json::from_slice(&stdout).map_err(failed)?;
+    Ok((found, status.code().map_or(u64::MAX, |code| u64::from(code.unsigned_abs()))))
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `weir explain` while the experiments of the conformance suite run on a node: it names what the
+//! scenario is made to be limited by. What that is stands here, as data; of the node the answers
+//! alone are looked at.
+
+use weir_api_types::explain::{ExplainSide, ExplainView};
+use weir_experiment::prelude::*;
+use weir_policy::Direction;
+use weir_report::explain::Limiter;
+use weir_result::{Origin, ResultFile};
+
+use crate::conformance::planes::Switch;
+use crate::conformance::{Ability, DataPlane, EXPERIMENTS, Intent};
+
+/// Shows this part of the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    for experiment in EXPERIMENTS {
+        let ask = |rec: &mut Recording<'_>| {
+            let mut asked = Asked { answers: Vec::new() };
+            // What the experiment itself finds is judged by the suite, not here.
+            let mut silent = |_: &str| {};
+            let scratch = ResultFile::new(Origin::default());
+            let mut scratch = Recording::new(scratch, rec.quick, &mut silent);
+            experiment.run(&mut scratch, &mut asked, "node-explain")?;
+            judge(rec, experiment.name, &asked.answers)
+        };
+        rec.attempt(experiment.name, ask)?;
+    }
+    Ok(())
+}
+
+/// The switch, asked while traffic flows.
+struct Asked {
+    /// Of each run of an experiment: every vif.
+    answers: Vec<Vec<ExplainView>>,
+}
+
+impl DataPlane for Asked {
+    fn name(&self) -> &'static str {
+        Switch.name()
+    }
+
+    fn about(&self) -> &'static str {
+        Switch.about()
+    }
+
+    fn lacks(&self, ability: Ability) -> Option<&'static str> {
+        Switch.lacks(ability)
+    }
+
+    fn start(&mut self, rig: &mut Testbed, intent: &Intent) -> Result<(), ExperimentError> {
+        Switch.start(rig, intent)
+    }
+
+    fn change(&mut self, rig: &Testbed, intent: &Intent) -> Result<(), ExperimentError> {
+        Switch.change(rig, intent)
+    }
+
+    fn stop(&mut self, rig: &mut Testbed) -> Result<(), ExperimentError> {
+        Switch.stop(rig)
+    }
+
+    fn beside(&mut self, rig: &Testbed) -> Result<(), ExperimentError> {
+        // Not the first moments, in which queues fill.
+        std::thread::sleep(SETTLE);
+        let node =
+            rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+        let path = format!("/v1/explain?interval_ms={}", LOOK.as_millis());
+        let answer = node.client().get(&path);
+        self.answers.push(answer.map_err(|error| ExperimentError::Node(error.to_string()))?);
+        Ok(())
+    }
+}
+
+/// One sample for each vif, direction and run that a truth is known of: 1 if it was named.
+fn judge(
+    rec: &mut Recording<'_>,
+    experiment: &str,
+    answers: &[Vec<ExplainView>],
+) -> Result<(), ExperimentError> {
+    let mut named = Vec::new();
+    let quick = rec.quick;
+    let truths = TRUTHS.iter().filter(|truth| truth.experiment == experiment);
+    for truth in truths.filter(|truth| truth.quick.is_none_or(|only| only == quick)) {
+        for answer in answers {
+            let of = answer.iter().filter(|vif| truth.who.is(&vif.vif));
+            // Who does not answer has not named it.
+            let silent = truth.who.least().saturating_sub(of.clone().count());
+            named.extend(std::iter::repeat_n(0.0, silent));
+            for vif in of {
+                let side = side(vif, truth.way);
+                let is = side.limiter == truth.limiter.name();
+                named.push(f64::from(u8::from(is)));
+                if !is {
+                    let (vif, way) = (&vif.vif, truth.way.name());
+                    let (true_one, said) = (truth.limiter.name(), &side.limiter);
+                    let because = &side.because;
+                    rec.say(&format!(
+                        "{experiment}: {vif} {way}: {true_one} is true, {said} was said: {because}"
+                    ));
+                }
+            }
+        }
+    }
+    let name = format!("explain/{experiment}");
+    rec.keep(&name, Series::unordered("1", named))?;
+    let asked = format!("explain/{experiment}/asked");
+    let some = Bound::at_least(1.0);
+    rec.claim(asked, "limiters asked for", Rule::Count, some, &[&name])?;
+    let all = Bound::at_least(1.0);
+    rec.claim(&name, "of those, named truly: the part", Rule::Mean, all, &[&name])
+}
+
+const fn side(view: &ExplainView, way: Direction) -> &ExplainSide {
+    match way {
+        Direction::Send => &view.send,
+        Direction::Receive => &view.receive,
+    }
+}
+
+/// Some tenants of a scenario.
+#[derive(Clone, Copy)]
+enum Who {
+    /// These.
+    Only(&'static [u32]),
+    /// This one and all after it.
+    From(u32),
+}
+
+impl Who {
+    /// How many there are at least.
+    const fn least(self) -> usize {
+        match self {
+            Self::Only(these) => these.len(),
+            Self::From(_) => 1,
+        }
+    }
+
+    /// Tenant k's vif is called `tk`.
+    fn is(self, vif: &str) -> bool {
+        let tenant = vif.strip_prefix('t').and_then(|number| number.parse::<u32>().ok());
+        tenant.is_some_and(|tenant| match self {
+            Self::Only(these) => these.contains(&tenant),
+            Self::From(first) => tenant >= first,
+        })
+    }
+}
+
+/// What limits some tenants of an experiment in one direction.
+struct Truth {
+    experiment: &'static str,
+    /// In the short form alone, or in the long one alone.
+    quick: Option<bool>,
+    who: Who,
+    way: Direction,
+    limiter: Limiter,
+}
+
+const fn sends(experiment: &'static str, who: Who, limiter: Limiter) -> Truth {
+    Truth { experiment, quick: None, who, way: Direction::Send, limiter }
+}
+
+const fn receives(experiment: &'static str, who: Who, limiter: Limiter) -> Truth {
+    Truth { experiment, quick: None, who, way: Direction::Receive, limiter }
+}
+
+const ALL: Who = Who::From(0);
+
+/// By what each experiment does, in its own words.
+const TRUTHS: &[Truth] = &[
+    // All want more than their equal share.
+    sends("fairness", ALL, Limiter::Port),
+    receives("fairness", ALL, Limiter::Idle),
+    sends("weights", ALL, Limiter::Port),
+    // The first two ask for a fifth more than their minimums and weigh a hundredth of the others.
+    sends("minimum", Who::Only(&[0, 1]), Limiter::Guarantee),
+    sends("minimum", Who::From(2), Limiter::Port),
+    sends("maximum", ALL, Limiter::VifRate),
+    sends("packet-rate", ALL, Limiter::VifPackets),
+    // The first keeps to its minimum.
+    sends("delay", Who::Only(&[0]), Limiter::Demand),
+    sends("delay", Who::From(1), Limiter::Port),
+    // After the last change: a rate in the short form, weights in the long one.
+    sends("change", Who::Only(&[0]), Limiter::Port),
+    Truth { quick: Some(true), ..sends("change", Who::Only(&[1]), Limiter::VifRate) },
+    Truth { quick: Some(false), ..sends("change", Who::Only(&[1]), Limiter::Port) },
+    sends("change", Who::Only(&[2]), Limiter::Demand),
+    // The first two ask for less than their equal share.
+    sends("flood-from", Who::Only(&[0, 1]), Limiter::Demand),
+    receives("flood-from", Who::Only(&[0, 1]), Limiter::Demand),
+    sends("flood-from", Who::Only(&[2]), Limiter::Port),
+    receives("flood-from", Who::Only(&[2]), Limiter::Idle),
+    sends("flood-towards", Who::Only(&[0, 1]), Limiter::Demand),
+    receives("flood-towards", Who::Only(&[0, 1]), Limiter::Demand),
+    sends("flood-towards", Who::Only(&[2]), Limiter::Port),
+    // A limited sender, then a limited receiver; one within its equal share, one that floods.
+    sends("same-node", Who::Only(&[0]), Limiter::VifRate),
+    receives("same-node", Who::Only(&[1]), Limiter::Demand),
+    sends("same-node", Who::Only(&[2]), Limiter::Receiver),
+    receives("same-node", Who::Only(&[3]), Limiter::VifRate),
+    sends("same-node", Who::Only(&[4]), Limiter::Demand),
+    sends("same-node", Who::Only(&[5]), Limiter::Port),
+];
+
+const SETTLE: Duration = Duration::from_millis(800);
+
+/// Ends before the shortest traffic does.
+const LOOK: Duration = Duration::from_millis(1_000);

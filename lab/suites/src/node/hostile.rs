@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Requests that no friend sends: bodies of 4 MiB, heads that never end, 10 000 connections at
+//! once, and whatever schemathesis makes of the OpenAPI document. Each is answered by a clear
+//! refusal, none by a failure, and the node's memory comes back.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use weir_experiment::prelude::*;
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let star = StarTopology::new("node-hostile", 2, BitRate::from_mbps(100));
+    let mut policy = star.policy();
+    policy.api.request_time = Nanos::from_millis(1000);
+    // Schemathesis is one caller.
+    policy.api.requests_per_second = 1_000_000;
+    let connections = f64::from(policy.api.connections);
+    let mut rig = Testbed::up(&star)?;
+    rig.put(&Forwarder::Weir(Box::new(policy)))?;
+    let shown = attack(rec, &rig, connections);
+    rig.down()?;
+    shown
+}
+
+fn attack(
+    rec: &mut Recording<'_>,
+    rig: &Testbed,
+    connections_max: f64,
+) -> Result<(), ExperimentError> {
+    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+    let (socket, pid) = (node.socket().to_owned(), node.pid());
+    let failed = |error| ExperimentError::io(&socket, error);
+    // What a node has after its first hundred answers, not at its start.
+    for _ in 0..100 {
+        node.status()?;
+    }
+    let before = memory(pid)?;
+    // From here on the peak counts.
+    let reset = format!("/proc/{pid}/clear_refs");
+    std::fs::write(&reset, "5").map_err(|error| ExperimentError::io(&reset, error))?;
+    let bodies: Vec<u16> =
+        (0..BODIES).map(|_| long_body(&socket)).collect::<io::Result<_>>().map_err(failed)?;
+    refused(rec, "bodies", "4 MiB bodies not refused with 413", &bodies, 413)?;
+    let heads = slow_heads(&socket).map_err(failed)?;
+    refused(rec, "slow", "slow heads not refused with 408", &heads, 408)?;
+    node.status()?;
+    let connections = if rec.quick { 1000 } else { 10_000 };
+    let many = many_connections(&socket, connections).map_err(failed)?;
+    refused(rec, "connections", "connections beyond not refused with 429", &many, 429)?;
+    let held = connections - many.len();
+    let name = "held";
+    rec.keep(name, Series::count("1", u64::try_from(held).unwrap_or(u64::MAX)))?;
+    let most = Bound::at_most(connections_max);
+    rec.claim(name, "connections held at once", Rule::Sum, most, &[&name])?;
+    // Those that were held are told in time, and their places are free again.
+    std::thread::sleep(Duration::from_secs(2));
+    node.status()?;
+    let tested = schemathesis(rec, &socket);
+    std::thread::sleep(Duration::from_secs(2));
+    node.status()?;
+    let after = memory(pid)?;
+    for (part, what, bytes, most) in [
+        ("peak", "memory at its peak above that before", after.peak, 64.0),
+        ("memory", "memory afterwards above that before", after.now, 16.0),
+    ] {
+        let name = part;
+        let grown = float(bytes.saturating_sub(before.now)) / f64::from(1 << 20);
+        rec.keep(name, Series::unordered("MiB", vec![grown]))?;
+        rec.claim(name, what, Rule::Sum, Bound::at_most(most), &[&name])?;
+    }
+    // Without its first part the row is not shown, whatever the others say.
+    tested
+}
+
+/// Sends a body of 4 MiB, and reads how it is answered.
+fn long_body(socket: &Path) -> io::Result<u16> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let head = "PATCH /v1/vifs/t0 HTTP/1.1\r\nhost: weir\r\ncontent-type: application/json\r\n\
+                content-length: 4194304\r\n\r\n";
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(&vec![b' '; 4 << 20])?;
+    status(&mut stream)
+}
+
+/// Many that send half a head and wait.
+fn slow_heads(socket: &Path) -> io::Result<Vec<u16>> {
+    let mut streams = Vec::new();
+    for _ in 0..SLOW {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: we")?;
+        streams.push(stream);
+    }
+    streams.iter_mut().map(status).collect()
+}
+
+/// So many at once that say nothing: what those hear that are too many.
+fn many_connections(socket: &Path, count: usize) -> io::Result<Vec<u16>> {
+    let start = Instant::now();
+    let (mut open, mut heard) = (Vec::with_capacity(count), Vec::new());
+    for _ in 0..count {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_nonblocking(true)?;
+        open.push(stream);
+    }
+    // Those that are held hear of it when their time is over; these are no refusals of theirs.
+    std::thread::sleep(HELD.saturating_sub(start.elapsed()));
+    for stream in &mut open {
+        if let Ok(status) = status(stream) {
+            if status == 408 {
+                continue;
+            }
+            heard.push(status);
+        }
+    }
+    Ok(heard)
+}
+
+/// The status in an answer's first line.
+fn status(stream: &mut UnixStream) -> io::Result<u16> {
+    let mut line = [0; 12];
+    stream.read_exact(&mut line)?;
+    let text = std::str::from_utf8(&line).unwrap_or_default();
+    text.split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| io::Error::other(format!("not the first line of an answer: {text:?}")))
+}
+
+fn refused(
+    rec: &mut Recording<'_>,
+    name: &str,
+    what: &str,
+    seen: &[u16],
+    wanted: u16,
+) -> Result<(), ExperimentError> {
+    let others = seen.iter().filter(|status| **status != wanted).count();
+    rec.keep(name, Series::count("1", u64::try_from(others).unwrap_or(u64::MAX)))?;
+    let what = format!("{what}, of {}", seen.len());
+    rec.claim(name, what, Rule::Sum, Bound::equal(0.0), &[name])?;
+    let asked = format!("{name}/asked");
+    rec.keep(&asked, Series::count("1", u64::try_from(seen.len()).unwrap_or(0)))?;
+    rec.claim(&asked, "that many were refused", Rule::Sum, Bound::at_least(10.0), &[&asked])
+}
+
+/// Resident bytes.
+pub(super) struct Memory {
+    pub(super) now: u64,
+    peak: u64,
+}
+
+/// Of a process.
+pub(super) fn memory(pid: u32) -> Result<Memory, ExperimentError> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(|error| ExperimentError::io(&path, error))?;
+    let of = |key: &str| -> u64 {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+    };
+    Ok(Memory { now: of("VmRSS:"), peak: of("VmHWM:") })
+}
+
+/// Runs schemathesis, if it is installed, on all that ends by itself: not the two streams, nor
+/// what ends the node.
+fn schemathesis(rec: &mut Recording<'_>, socket: &Path) -> Result<(), ExperimentError> {
+    let given = std::env::var_os("WEIR_SCHEMATHESIS");
+    let program = given.map_or_else(|| PathBuf::from("schemathesis"), PathBuf::from);
+    if Command::new(&program).arg("--version").output().is_err() {
+        let hint = "pip install schemathesis, or name it in WEIR_SCHEMATHESIS";
+        let skipped = format!("SKIPPED {}: not installed: {hint}", "schemathesis");
+        rec.say(&skipped);
+        return Err(ExperimentError::Node(skipped));
+    }
+    let name = "schemathesis";
+    let port = forward(socket).map_err(|error| ExperimentError::io("127.0.0.1", error))?;
+    let mut command = Command::new(&program);
+    // It leaves a folder of its own where it runs.
+    command.current_dir(socket.parent().unwrap_or_else(|| Path::new("/")));
+    let examples = if rec.quick { "10" } else { "60" };
+    command.arg("run").arg(format!("http://127.0.0.1:{port}/v1/openapi.json"));
+    command.args(["--checks", "not_a_server_error,status_code_conformance"]);
+    command.args(["--checks", "content_type_conformance,response_schema_conformance"]);
+    command.args(["--exclude-path-regex", "(capture|events|stop|leave)$", "--no-color"]);
+    command.args(["--max-examples", examples, "--request-timeout", "10", "--seed", "1"]);
+    let output = command.output().map_err(|error| ExperimentError::io(&program, error))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        rec.say(&format!("{name}: {said}"));
+    }
+    let found = u64::from(!output.status.success());
+    rec.keep(name, Series::count("1", found))?;
+    let last = said.lines().rev().find(|line| line.contains("generated")).unwrap_or_default();
+    let what = format!("schemathesis finds something ({})", last.trim());
+    rec.claim(name, what, Rule::Sum, Bound::equal(0.0), &[&name])
+}
+
+/// Carries TCP connections on this machine to the node's socket, until the process ends: a tester
+/// of HTTP speaks TCP.
+fn forward(socket: &Path) -> io::Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let port = listener.local_addr()?.port();
+    let socket = socket.to_owned();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if let Ok(node) = UnixStream::connect(&socket) {
+                let _broken = carry(stream, node);
+            }
+        }
+    });
+    Ok(port)
+}
+
+fn carry(tcp: TcpStream, unix: UnixStream) -> io::Result<()> {
+    let (mut from_tcp, mut to_tcp) = (tcp.try_clone()?, tcp);
+    let (mut from_unix, mut to_unix) = (unix.try_clone()?, unix);
+    std::thread::spawn(move || {
+        let _ended = io::copy(&mut from_tcp, &mut to_unix);
+        let _closed = to_unix.shutdown(std::net::Shutdown::Write);
+    });
+    std::thread::spawn(move || {
+        let _ended = io::copy(&mut from_unix, &mut to_tcp);
+        let _closed = to_tcp.shutdown(std::net::Shutdown::Both);
+    });
+    Ok(())
+}
+
+const BODIES: usize = 20;
+/// Fewer than the connections that a node holds.
+const SLOW: usize = 100;
+/// Longer than a head may take.
+const HELD: Duration = Duration::from_millis(2500);
+/// An answer that does not come within it is none.
+const PATIENCE: Duration = Duration::from_secs(10);

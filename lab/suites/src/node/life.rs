@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The node restarts, starts as the same build at another path, is killed and starts again, under
+//! traffic: the queued path pauses for 100 ms at most, the redirected path for no packet, and every
+//! value is back, the live changes too.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::Value;
+use weir_client::Method;
+use weir_experiment::bpf_system;
+use weir_experiment::prelude::*;
+use weir_experiment::product;
+use weir_platform::run::Command;
+use weir_policy::Kind;
+use weir_traffic::{Sent, Series as Cells, XdpStream};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let star = StarTopology::new("life", 2, BitRate::from_mbps(LINK_MBPS));
+    let _outlives_the_rig = bpf_system::mount()?;
+    let mut rig = Testbed::up(&star)?;
+    for node in ["t0", "t1", "wire"] {
+        // A veth takes redirected frames only with a program or GRO at its peer.
+        rig.ask(node, Command::new("ethtool", ["-K", "eth0", "gro", "on"]))?;
+    }
+    let policy = policy(&star);
+    let own = product::path()?;
+    let other = rig.file("weir");
+    std::fs::copy(own, &other).map_err(|error| ExperimentError::io(&other, error))?;
+    rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
+    let node = rig.node().ok_or_else(no_node)?;
+    let change = serde_json::json!({ "send": { "rate_bps": LIVE_MBPS * 1_000_000 } });
+    let changed = node.client().ask::<Value>(Method::PATCH, "/v1/vifs/t0", Some(&change));
+    changed.map_err(|error| ExperimentError::Node(error.to_string()))?;
+    let run = TrafficRun {
+        middle: Forwarder::Weir(Box::new(policy)),
+        senders: vec![star.generator(streams(&star))],
+        receivers: ["wire", "t0", "t1"].map(|at| star.sink_at(at)).into(),
+        changes: Vec::new(),
+        length: BEFORE + DEAD + AFTER,
+        star,
+    };
+    for event in Event::ALL {
+        let program = if event == Event::Upgrade { &other } else { own };
+        let (outcome, made) = run.flow(&rig, |rig| event.make(rig, program))?;
+        judge(rec, event, &outcome, &made)?;
+    }
+    rig.down()
+}
+
+/// What happens to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Restart,
+    Upgrade,
+    Crash,
+}
+
+/// What came of it.
+struct Made {
+    /// Lines of the policy in force that are others than before.
+    lines_changed: u64,
+    /// Keys that hold above the file.
+    overlay: usize,
+    /// Milliseconds from the end of one process to the answer of the next.
+    away_ms: f64,
+    pids: [u32; 2],
+}
+
+impl Event {
+    const ALL: [Self; 3] = [Self::Restart, Self::Upgrade, Self::Crash];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Upgrade => "upgrade",
+            Self::Crash => "crash",
+        }
+    }
+
+    fn make(self, rig: &Testbed, program: &Path) -> Result<Made, ExperimentError> {
+        let node = rig.node().ok_or_else(no_node)?;
+        std::thread::sleep(BEFORE);
+        let (policy, pid) = (node.document()?, node.pid());
+        let ended = Instant::now();
+        if self == Self::Crash {
+            node.crash()?;
+            // Nobody notices at once.
+            std::thread::sleep(DEAD);
+        } else {
+            node.leave()?;
+        }
+        node.start_again(program)?;
+        let away_ms = ended.elapsed().as_secs_f64() * 1e3;
+        let now = node.document()?;
+        let changed = policy.lines().zip(now.lines()).filter(|(one, other)| one != other).count();
+        let longer = policy.lines().count().abs_diff(now.lines().count());
+        let lines_changed = u64::try_from(changed + longer).unwrap_or(u64::MAX);
+        let overlay = node.client().get::<Vec<Value>>("/v1/overlay");
+        let overlay = overlay.map_err(|error| ExperimentError::Node(error.to_string()))?.len();
+        Ok(Made { lines_changed, overlay, away_ms, pids: [pid, node.pid()] })
+    }
+}
+
+/// Tenant 0 has limits, which take a queue; tenant 1 has none and a VLAN of its own.
+fn policy(star: &StarTopology) -> Policy {
+    let mut policy = star.policy();
+    policy.node.redirect = true;
+    policy.ports[0].kind = Kind::Xdp;
+    policy.vifs.iter_mut().for_each(|vif| vif.kind = Kind::Xdp);
+    let limit = Some(BitRate::from_mbps(FILE_MBPS));
+    (policy.vifs[0].send.rate, policy.vifs[0].receive.rate) = (limit, limit);
+    policy.slices[1].vlan = Some(VLAN);
+    policy
+}
+
+fn streams(star: &StarTopology) -> Vec<XdpStream> {
+    let rate = Some(Rate::Bps(FLOW_BPS));
+    let towards = star.stream_towards(1, 3, SIZE, rate);
+    vec![
+        star.stream(0, 0, SIZE, rate),
+        star.stream(1, 1, SIZE, rate),
+        star.stream_towards(0, 2, SIZE, rate),
+        XdpStream { vlan: Some(VLAN), ..towards },
+    ]
+}
+
+fn judge(
+    rec: &mut Recording<'_>,
+    event: Event,
+    outcome: &TrafficRecord,
+    made: &Made,
+) -> Result<(), ExperimentError> {
+    let id = |part: &str| format!("{}/{part}", event.name());
+    let values = [
+        ("values", "lines of the policy in force that changed", made.lines_changed),
+        ("same-process", "processes that did not end", u64::from(made.pids[0] == made.pids[1])),
+    ];
+    for (part, what, count) in values {
+        rec.keep(&id(part), Series::count("1", count))?;
+        rec.claim(id(part), what, Rule::Sum, Bound::equal(0.0), &[id(part)])?;
+    }
+    let overlay = u64::try_from(made.overlay).unwrap_or(u64::MAX);
+    rec.keep(&id("overlay"), Series::count("1", overlay))?;
+    let some = Bound::at_least(1.0);
+    rec.claim(id("overlay"), "keys that hold above the file", Rule::Sum, some, &[id("overlay")])?;
+    rec.keep(&id("away"), Series::unordered("ms", vec![made.away_ms]))?;
+    rec.say(&format!("{}: no process for {:.0} ms", event.name(), made.away_ms));
+    for flow in FLOWS {
+        judge_flow(rec, &id(flow.name), outcome, flow)?;
+    }
+    if let Some(status) = &outcome.status {
+        for iface in status.ports.iter().chain(&status.vifs) {
+            for (direction, side) in [("send", &iface.send), ("receive", &iface.receive)] {
+                for (reason, amount) in &side.dropped {
+                    let (name, packets) = (&iface.name, amount.packets);
+                    rec.say(&format!("{name} {direction}: {packets} dropped for {reason}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge_flow(
+    rec: &mut Recording<'_>,
+    id: &str,
+    outcome: &TrafficRecord,
+    Flow { receiver, stream, queued, .. }: Flow,
+) -> Result<(), ExperimentError> {
+    let part = |name: &str| format!("{id}/{name}");
+    let sent = sent_of(outcome, stream).map_or(0, |sent| sent.packets);
+    let seen = outcome.stream(receiver, stream);
+    let arrived = seen.map_or(0, |seen| seen.packets);
+    for (name, count) in [("sent", sent), ("arrived", arrived)] {
+        rec.keep(&part(name), Series::count("packet", count))?;
+    }
+    rec.claim(part("flows"), "packets sent", Rule::Sum, Bound::at_least(LEAST), &[part("sent")])?;
+    if !queued {
+        let none = Bound::equal(0.0);
+        let both = [part("sent"), part("arrived")];
+        rec.claim(part("lost"), "packets that did not arrive", Rule::Difference, none, &both)?;
+        let order = seen.map(|seen| seen.order).unwrap_or_default();
+        let wrong = order.reordered + order.duplicated + order.stale;
+        rec.keep(&part("order"), Series::count("packet", wrong))?;
+        let claim = Claim::new(part("order"), "packets late or doubled", Rule::Sum, none);
+        return rec.judge(claim.of(&[part("order")]));
+    }
+    let bits = float(sent.saturating_sub(arrived)) * 8.0 * f64::from(SIZE);
+    let offered = sent_of(outcome, stream).map(|sent| &sent.series);
+    let silence = longest_silence(outcome, offered, seen.map(|seen| &seen.series));
+    for (name, what, seconds) in [
+        ("blocked", "blocked time: loss by rate", bits / float(FLOW_BPS)),
+        ("silence", "longest time without a packet", silence),
+    ] {
+        rec.keep(&part(name), Series::unordered("s", vec![seconds]))?;
+        rec.claim(part(name), what, Rule::Max, Bound::at_most(INTERRUPTION_S), &[part(name)])?;
+    }
+    Ok(())
+}
+
+fn sent_of(outcome: &TrafficRecord, stream: u16) -> Option<&Sent> {
+    outcome.sent.iter().flat_map(|sender| &sender.streams).find(|sent| sent.stream == stream)
+}
+
+/// The longest time in which nothing arrived, in seconds; a window in which nothing was sent either
+/// does not count. The first and last half second are not looked at.
+fn longest_silence(outcome: &TrafficRecord, sent: Option<&Cells>, arrived: Option<&Cells>) -> f64 {
+    let windows = |time: Duration| {
+        usize::try_from(weir_experiment::clock::nanos(time) / WINDOW_NS).unwrap_or(usize::MAX)
+    };
+    let count = windows(BEFORE + DEAD + AFTER - SETTLE);
+    let [sent, arrived] = [sent, arrived].map(|series| outcome.bits(series, WINDOW_NS, count));
+    let (mut longest, mut silent) = (0_u32, 0);
+    for (sent, arrived) in sent.into_iter().zip(arrived).skip(windows(SETTLE)) {
+        silent = match (sent > 0.0, arrived > 0.0) {
+            (_, true) => 0,
+            (true, false) => silent + 1,
+            (false, false) => silent,
+        };
+        longest = longest.max(silent);
+    }
+    f64::from(longest) * float(WINDOW_NS) / 1e9
+}
+
+fn no_node() -> ExperimentError {
+    ExperimentError::Node("no node in the middle".into())
+}
+
+/// A flow, by the sink where it arrives.
+#[derive(Clone, Copy)]
+struct Flow {
+    name: &'static str,
+    receiver: usize,
+    stream: u16,
+    queued: bool,
+}
+
+const FLOWS: [Flow; 4] = [
+    Flow { name: "queued-send", receiver: 0, stream: 0, queued: true },
+    Flow { name: "queued-receive", receiver: 1, stream: 2, queued: true },
+    Flow { name: "redirected-send", receiver: 0, stream: 1, queued: false },
+    Flow { name: "redirected-receive", receiver: 2, stream: 3, queued: false },
+];
+
+const INTERRUPTION_S: f64 = 0.1;
+
+const LINK_MBPS: u64 = 100;
+/// What the file says, and what holds above it.
+const FILE_MBPS: u64 = 20;
+const LIVE_MBPS: u64 = 30;
+const VLAN: u16 = 7;
+
+/// 1250 packets a second: 12 in a window.
+const FLOW_BPS: u64 = 5_000_000;
+const SIZE: u16 = 500;
+const WINDOW_NS: u64 = 10_000_000;
+const LEAST: f64 = 4000.0;
+
+const BEFORE: Duration = Duration::from_secs(2);
+const DEAD: Duration = Duration::from_secs(2);
+const AFTER: Duration = Duration::from_secs(3);
+/// Not looked at, at the beginning and the end.
+const SETTLE: Duration = Duration::from_millis(500);

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Rates and priorities change a thousand times under a flood, and vifs come and go meanwhile.
+//! Flows below their shares, the changed vif's own among them, lose nothing and stay in order; if
+//! they do, the counters on their way say where.
+
+use std::time::Instant;
+
+use weir_experiment::clock;
+use weir_experiment::prelude::*;
+use weir_platform::run::Command;
+use weir_policy::{Slice, SliceId, Vif};
+use weir_traffic::XdpStream;
+
+use super::losses::{self, Devices, Fate, Way};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let changes = if rec.quick { 100 } else { 1000 };
+    let star = StarTopology::new("live-change", TENANTS, BitRate::from_mbps(LINK_MBPS));
+    let base = base(&star);
+    let run = TrafficRun {
+        middle: Forwarder::Weir(Box::new(base.clone())),
+        senders: vec![star.generator(streams(&star))],
+        receivers: ["wire", "t2", "t4"].map(|node| star.sink_at(node)).into(),
+        changes: Vec::new(),
+        length: STEP * changes + SETTLE,
+        star,
+    };
+    let mut rig = Testbed::up(&run.star)?;
+    for guest in &run.star.tenants[LASTING..] {
+        // A veth takes frames of the generator only with a program or GRO at its peer, and this one
+        // has no program while its vif is away.
+        rig.ask("sw", Command::new("ethtool", ["-K", guest, "gro", "on"]))?;
+    }
+    rig.put(&run.middle)?;
+    let before = Devices::read(&rig)?;
+    let (outcome, made) = run.flow(&rig, |rig| change(rig, &base, changes))?;
+    let after = Devices::read(&rig)?;
+    rig.down()?;
+    judge_changes(rec, &outcome, &made, changes)?;
+    for flow in FLOWS {
+        judge_flow(rec, &outcome, flow, (&before, &after))?;
+    }
+    let turn = outcome
+        .status
+        .as_ref()
+        .map_or(0, |status| status.worker.unwrap_or_default().longest_turn_ns);
+    rec.keep("worker/longest-turn", Series::unordered("ms", vec![float(turn) / 1e6]))?;
+    judge_arrivals(rec, &outcome, changes)
+}
+
+/// What the changes came to.
+struct Made {
+    /// Milliseconds that each took, from the request to the answer.
+    values_ms: Vec<f64>,
+    /// The same of those that brought or took vifs.
+    vifs_ms: Vec<f64>,
+    /// When the last was done, on the monotonic clock.
+    end_ns: u64,
+}
+
+/// Tenants 0, 2, 3 and 4 have what their flows need; 1 floods; 5 and 6 come and go.
+fn base(star: &StarTopology) -> Policy {
+    let mut policy = star.policy();
+    policy.ports[0].catch_up = CATCH_UP;
+    for (vif, mbps) in [(0, 8), (3, 8)] {
+        policy.vifs[vif].send.min_rate = BitRate::from_mbps(mbps);
+    }
+    policy.vifs[2].receive.min_rate = BitRate::from_mbps(8);
+    policy.vifs.truncate(LASTING);
+    policy.slices.truncate(LASTING);
+    // Within a slice they may meet.
+    policy.vifs[4].slice = policy.vifs[3].slice;
+    policy
+}
+
+fn streams(star: &StarTopology) -> Vec<XdpStream> {
+    let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
+    vec![
+        star.stream(0, 0, 1000, mbps(5)),
+        star.stream(1, FLOOD, 1500, mbps(3 * LINK_MBPS)),
+        star.stream_towards(2, 2, 700, mbps(5)),
+        star.stream_between(3, 4, 3, mbps(5)),
+        star.stream(5, GUESTS[0], 500, mbps(1)),
+        star.stream(6, GUESTS[1], 500, mbps(1)),
+    ]
+}
+
+/// Makes the changes, one each [`STEP`] or as fast as they go.
+fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<Made, ExperimentError> {
+    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+    let mut policy = base.clone();
+    let mut made = Made { values_ms: Vec::new(), vifs_ms: Vec::new(), end_ns: 0 };
+    let start = Instant::now();
+    for number in 1..=changes {
+        let of_vifs = number.is_multiple_of(VIFS_EVERY);
+        if of_vifs {
+            toggle(&mut policy, rig.star());
+        } else {
+            alter(&mut policy, number);
+        }
+        std::thread::sleep((STEP * number).saturating_sub(start.elapsed()));
+        let asked = Instant::now();
+        node.reload(&policy)?;
+        let took = asked.elapsed().as_secs_f64() * 1e3;
+        if of_vifs { made.vifs_ms.push(took) } else { made.values_ms.push(took) }
+    }
+    made.end_ns = clock::monotonic_ns();
+    Ok(made)
+}
+
+/// Another limit and another priority; the limit stays above what the vif's flow needs.
+fn alter(policy: &mut Policy, number: u32) {
+    let vif = &mut policy.vifs[0];
+    match number % 3 {
+        0 => vif.send.priority = number % 16 + 1,
+        1 => {
+            vif.send.rate = Some(BitRate::from_mbps(u64::from(20 + number % 40)));
+            vif.send.burst = ByteCount::new(BURST_BYTES);
+        }
+        _ => policy.vifs[1].send.priority = number % 8 + 1,
+    }
+}
+
+/// The two guests come, or go. They come in front of the others, so that these are numbered anew.
+fn toggle(policy: &mut Policy, star: &StarTopology) {
+    if policy.vifs.len() > LASTING {
+        policy.vifs.drain(..GUESTS.len());
+        policy.slices.truncate(LASTING);
+        return;
+    }
+    for name in &star.tenants[LASTING..] {
+        let whole = star.policy();
+        let slice = policy.add_slice(Slice::new(name));
+        let guest = whole.vifs.into_iter().find(|vif| vif.name == *name);
+        let guest = guest.unwrap_or_else(|| Vif::new(name, SliceId(0), weir_policy::PortId(0)));
+        policy.vifs.insert(0, Vif { slice, ..guest });
+    }
+}
+
+/// All were made, and while traffic ran.
+fn judge_changes(
+    rec: &mut Recording<'_>,
+    outcome: &TrafficRecord,
+    made: &Made,
+    changes: u32,
+) -> Result<(), ExperimentError> {
+    let [values, vifs] = ["change/values", "change/vifs"].map(|part| part);
+    rec.keep(values, Series::unordered("ms", made.values_ms.clone()))?;
+    rec.keep(vifs, Series::unordered("ms", made.vifs_ms.clone()))?;
+    let all = Bound::at_least(f64::from(changes));
+    rec.claim("changes", "changes made", Rule::Count, all, &[values, vifs])?;
+    let ended = outcome.sent.iter().map(|sender| sender.span.end_ns).min().unwrap_or(0);
+    let left = float(ended.saturating_sub(made.end_ns)) / 1e9;
+    let name = "change/traffic-after";
+    rec.keep(name, Series::unordered("s", vec![left]))?;
+    let bound = Bound::at_least(AFTER_SECONDS);
+    rec.claim("beside", "traffic after the last change", Rule::Min, bound, &[name])
+}
+
+/// What was sent arrived, all of it, once, in order: the flow was blocked for no time.
+fn judge_flow(
+    rec: &mut Recording<'_>,
+    outcome: &TrafficRecord,
+    Flow { name, way, receiver, stream, bps }: Flow,
+    devices: (&Devices, &Devices),
+) -> Result<(), ExperimentError> {
+    let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
+    let sent: Vec<_> = sent.filter(|sent| sent.stream == stream).collect();
+    let offered: u64 = sent.iter().map(|sent| sent.packets).sum();
+    let bytes: u64 = sent.iter().map(|sent| sent.bytes).sum();
+    let seen = outcome.stream(receiver, stream);
+    let arrived = seen.map_or(0, |seen| seen.packets);
+    let order = seen.map(|seen| seen.order).unwrap_or_default();
+    let id = |part: &str| format!("{name}/{part}");
+    let both = [("sent", offered), ("arrived", arrived)].map(|(what, count)| (id(what), count));
+    for (name, count) in &both {
+        rec.keep(name, Series::count("packet", *count))?;
+    }
+    let both = both.map(|(name, _)| name);
+    rec.claim(id("flows"), "packets sent", Rule::Sum, Bound::at_least(500.0), &both[..1])?;
+    let none = Bound::equal(0.0);
+    rec.claim(id("lost"), "packets that did not arrive", Rule::Difference, none, &both)?;
+    let wrong = order.reordered + order.duplicated + order.stale;
+    rec.keep(&id("order"), Series::count("packet", wrong))?;
+    rec.claim(id("order"), "packets late or doubled", Rule::Sum, none, &[id("order")])?;
+    let lost_bits = float(offered.saturating_sub(arrived) * 8 * bytes / offered.max(1));
+    rec.keep(&id("blocked"), Series::unordered("s", vec![lost_bits / float(bps)]))?;
+    rec.claim(id("blocked"), "blocked time: loss by rate", Rule::Sum, none, &[id("blocked")])?;
+    let fate = Fate { sent: offered, arrived };
+    losses::judge(rec, name, way, fate, outcome.status.as_ref(), devices)
+}
+
+/// The link was full all the while, and guests that came are served: at the end they are there.
+fn judge_arrivals(
+    rec: &mut Recording<'_>,
+    outcome: &TrafficRecord,
+    changes: u32,
+) -> Result<(), ExperimentError> {
+    let seconds = usize::try_from((STEP * changes).as_secs()).unwrap_or(1);
+    let wire: Vec<f64> = (0..=GUESTS[1]).fold(vec![0.0; seconds], |mut sum, stream| {
+        let bits = outcome.bits_each_second(0, stream, seconds);
+        sum.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
+        sum
+    });
+    let name = "load/wire";
+    rec.keep(name, Series::sampled("bit/s", 1.0, wire))?;
+    let bound = Bound::at_least(0.95 * float(LINK_MBPS * 1_000_000));
+    let claim = Claim::new("load", "on the link meanwhile, mean", Rule::Mean, bound);
+    rec.judge(claim.of(&[name]).skip(1))?;
+    for stream in GUESTS {
+        let name = format!("guest{stream}/arrived");
+        let seen = outcome.stream(0, stream).map_or(0, |seen| seen.packets);
+        rec.keep(&name, Series::count("packet", seen))?;
+        rec.claim(
+            format!("guest{stream}"),
+            "packets of a vif that came",
+            Rule::Sum,
+            Bound::at_least(100.0),
+            &[name],
+        )?;
+    }
+    Ok(())
+}
+
+/// A flow below its share.
+#[derive(Clone, Copy)]
+struct Flow {
+    name: &'static str,
+    way: Way,
+    receiver: usize,
+    stream: u16,
+    bps: u64,
+}
+
+const FLOWS: [Flow; 3] = [
+    Flow {
+        name: "changed",
+        way: Way { from: Some("t0"), to: None },
+        receiver: 0,
+        stream: 0,
+        bps: 5_000_000,
+    },
+    Flow {
+        name: "receive",
+        way: Way { from: None, to: Some("t2") },
+        receiver: 1,
+        stream: 2,
+        bps: 5_000_000,
+    },
+    Flow {
+        name: "inside",
+        way: Way { from: Some("t3"), to: Some("t4") },
+        receiver: 2,
+        stream: 3,
+        bps: 5_000_000,
+    },
+];
+
+const LINK_MBPS: u64 = 100;
+const TENANTS: usize = 7;
+
+/// Tenants that are there from the beginning to the end.
+const LASTING: usize = 5;
+const FLOOD: u16 = 1;
+/// The streams of those that come and go.
+const GUESTS: [u16; 2] = [4, 5];
+
+/// Between two changes.
+const STEP: Duration = Duration::from_millis(30);
+/// Every so many changes, the guests come or go; at the end of a whole run they are there.
+const VIFS_EVERY: u32 = 40;
+/// What changes that took longer than a step are behind by, and traffic after the last.
+const SETTLE: Duration = Duration::from_secs(8);
+const AFTER_SECONDS: f64 = 1.0;
+
+/// For senders whose packets come in lumps.
+const BURST_BYTES: u64 = 256 << 10;
+/// A busy machine keeps the worker from its processor for some milliseconds.
+const CATCH_UP: Nanos = Nanos::from_millis(20);

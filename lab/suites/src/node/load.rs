@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The interface under an open loop of 500 requests a second, every tenth a change, while the link
+//! is full: how long each took from the instant when it was due, and what the link lost by it.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use weir_client::{Client, Method};
+use weir_experiment::prelude::*;
+use weir_traffic::allow_many_files;
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let seconds = if rec.quick { 10 } else { 60 };
+    let star = StarTopology::new("node-load", TENANTS, BitRate::from_mbps(LINK_MBPS));
+    let mut policy = star.policy();
+    policy.api.connections = 2 * CALLERS;
+    let names: Vec<String> = policy.vifs.iter().map(|vif| vif.name.clone()).collect();
+    let flood = Some(Rate::Bps(FLOOD_MBPS * 1_000_000));
+    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
+    let half = Duration::from_secs(seconds / 2);
+    let run = TrafficRun {
+        middle: Forwarder::Weir(Box::new(policy)),
+        senders: vec![star.generator(streams)],
+        receivers: vec![star.sink_at("wire")],
+        changes: Vec::new(),
+        length: Duration::from_secs(2 * seconds + EDGES),
+        star,
+    };
+    let (outcome, asked) = run.run_beside(|rig| {
+        std::thread::sleep(half + Duration::from_secs(EDGES / 2) - CONNECTING);
+        load(rig, &names, Duration::from_secs(seconds))
+    })?;
+    judge_requests(rec, &asked, seconds)?;
+    judge_link(rec, &outcome, usize::try_from(seconds).unwrap_or(1))
+}
+
+/// What the requests came to.
+#[derive(Default)]
+struct Asked {
+    /// Milliseconds of each read, from when it was due.
+    reads_ms: Vec<f64>,
+    /// The same of changes.
+    changes_ms: Vec<f64>,
+    /// Answers other than 200, and connections that broke.
+    failed: u64,
+}
+
+/// Asks by the clock, however long answers take, on as many connections as callers.
+fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<Asked, ExperimentError> {
+    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+    let client = Client::new(node.socket());
+    allow_many_files();
+    let (start, all) = (Instant::now() + CONNECTING, Mutex::new(Asked::default()));
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let (client, all) = (&client, &all);
+            scope.spawn(move || {
+                let mut asked = Asked::default();
+                one_caller(client, names, caller, start, time, &mut asked);
+                if let Ok(mut all) = all.lock() {
+                    all.reads_ms.append(&mut asked.reads_ms);
+                    all.changes_ms.append(&mut asked.changes_ms);
+                    all.failed += asked.failed;
+                }
+            });
+        }
+    });
+    Ok(all.into_inner().unwrap_or_default())
+}
+
+/// Every so-manieth request of the common schedule.
+fn one_caller(
+    client: &Client,
+    names: &[String],
+    caller: u32,
+    start: Instant,
+    time: Duration,
+    asked: &mut Asked,
+) {
+    let Ok(mut connection) = client.connect() else {
+        asked.failed += 1;
+        return;
+    };
+    for number in (caller..).step_by(usize::try_from(CALLERS).unwrap_or(1)) {
+        let due = STEP * number;
+        if due >= time {
+            return;
+        }
+        std::thread::sleep((start + due).saturating_duration_since(Instant::now()));
+        let change = number % CHANGES_EVERY == 0;
+        let vif =
+            &names[2 + usize::try_from(number / CHANGES_EVERY).unwrap_or(0) % (names.len() - 2)];
+        let answer = if change {
+            let body = format!("{{\"send\":{{\"rate_bps\":{}}}}}", 1_000_000 + number * 1000);
+            connection.ask(Method::PATCH, &format!("/v1/vifs/{vif}"), &body)
+        } else {
+            let one = format!("/v1/vifs/{vif}");
+            let paths = ["/v1/status", "/v1/policy", "/metrics", &one, "/v1/overlay"];
+            let path = paths[usize::try_from(number).unwrap_or(0) % paths.len()];
+            connection.ask(Method::GET, path, "")
+        };
+        let took = (start + due).elapsed().as_secs_f64() * 1e3;
+        if change {
+            asked.changes_ms.push(took)
+        } else {
+            asked.reads_ms.push(took)
+        }
+        if !matches!(answer, Ok((200, _))) {
+            asked.failed += 1;
+        }
+    }
+}
+
+fn judge_requests(
+    rec: &mut Recording<'_>,
+    asked: &Asked,
+    seconds: u64,
+) -> Result<(), ExperimentError> {
+    rec.keep("reads", Series::unordered("ms", asked.reads_ms.clone()))?;
+    rec.keep("changes", Series::unordered("ms", asked.changes_ms.clone()))?;
+    let both = ["reads", "changes"];
+    let all = Bound::at_least(float(seconds * 500 * 999 / 1000));
+    rec.claim("asked", "requests made", Rule::Count, all, &both)?;
+    let name = "failed";
+    rec.keep(name, Series::count("1", asked.failed))?;
+    rec.claim(name, "requests that failed", Rule::Sum, Bound::equal(0.0), &[&name])?;
+    let p99 = Rule::Percentile { percent: 99.0 };
+    for (name, what, most) in [("reads", "read", 20.0), ("changes", "change", 50.0)] {
+        let text = format!("time of a {what} from when it was due, 99th percentile");
+        rec.claim(format!("{name}/p99"), text, p99, Bound::at_most(most), &[name])?;
+    }
+    Ok(())
+}
+
+/// As many seconds with the load as without, before and after.
+fn judge_link(
+    rec: &mut Recording<'_>,
+    outcome: &TrafficRecord,
+    seconds: usize,
+) -> Result<(), ExperimentError> {
+    let edge = usize::try_from(EDGES / 2).unwrap_or(0);
+    let half = seconds / 2;
+    let mut wire = vec![0.0; 2 * seconds + 2 * edge];
+    for stream in 0..2 {
+        let bits = outcome.bits_each_second(0, stream, wire.len());
+        wire.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
+    }
+    // A second is left out at either end of each part.
+    let (first, last) = (half + edge, half + edge + seconds);
+    let with = &wire[first + 1..last - 1];
+    let without = [&wire[2..half + 1], &wire[last + 1..last + half]].concat();
+    let count = with.len().min(without.len());
+    let [on, off] = ["link/with", "link/without"].map(|part| part);
+    rec.keep(on, Series::unordered("bit/s", with[..count].to_vec()))?;
+    rec.keep(off, Series::unordered("bit/s", without[..count].to_vec()))?;
+    let full = Bound::at_least(0.95 * float(LINK_MBPS * 1_000_000));
+    rec.claim(
+        "full",
+        "on the link, shaped to its rate, without the load, mean",
+        Rule::Mean,
+        full,
+        &[&off],
+    )?;
+    rec.claim(
+        "link",
+        "on the link, shaped to its rate, with the load, by what it is without",
+        Rule::RatioOfSums,
+        Bound::at_least(0.98),
+        &[on, off],
+    )
+}
+
+const TENANTS: usize = 6;
+const LINK_MBPS: u64 = 200;
+/// Of each of two: three times the link together.
+const FLOOD_MBPS: u64 = 300;
+/// 500 a second.
+const STEP: Duration = Duration::from_millis(2);
+const CHANGES_EVERY: u32 = 10;
+/// An open loop needs a free one when a request is due, however long others wait: each has one to
+/// make every half second. A multiple of [`CHANGES_EVERY`]: some make all the changes, so that no
+/// read waits for one here. (`/v1/changes` waits for the one under way and is not asked for.)
+const CALLERS: u32 = 250;
+/// Before the first request.
+const CONNECTING: Duration = Duration::from_millis(500);
+/// Seconds, half before and half after the parts that are compared.
+const EDGES: u64 = 4;

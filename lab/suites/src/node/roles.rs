@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who has no token, a wrong one, or a tenant's for what is another's or beyond his grant, is
+//! refused; it is logged, and whoever guesses is slowed down. Nothing has changed after all of it.
+
+use serde_json::Value;
+use weir_client::{Client, Connection, Method};
+use weir_experiment::prelude::*;
+use weir_policy::{Role, Token};
+
+/// Shows the row.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let star = StarTopology::new("node-roles", 2, BitRate::from_mbps(100));
+    let mut policy = star.policy();
+    let (token, sha256) =
+        weir_api::token::new().map_err(|error| ExperimentError::Node(error.to_string()))?;
+    let slice = Some(policy.slices[0].name.clone());
+    policy.slices[0].send.min_rate = BitRate::from_mbps(20);
+    policy.slices[0].send.rate = Some(BitRate::from_mbps(50));
+    policy.api.tokens = vec![Token { name: "shop".into(), role: Role::Tenant, slice, sha256 }];
+    let mut rig = Testbed::up(&star)?;
+    rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
+    let names = [0, 1].map(|vif| policy.vifs[vif].name.clone());
+    let outcome = attack(rec, &rig, &token, &names);
+    rig.down()?;
+    outcome
+}
+
+/// Asks what is not to be had, then what is.
+fn attack(
+    rec: &mut Recording<'_>,
+    rig: &Testbed,
+    token: &str,
+    [own, other]: &[String; 2],
+) -> Result<(), ExperimentError> {
+    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+    let root = Client::new(node.socket());
+    let before = root.text("/v1/document").map_err(failed)?;
+    // As many as are looked at in a minute, and then those that are not.
+    let mut empty = root.clone().with_token("").connect().map_err(failed)?;
+    let nothing = statuses(&mut empty, &unknown(own))?;
+    let mut guesser = root.clone().with_token("not-a-token").connect().map_err(failed)?;
+    let more = vec![(Method::GET, "/v1/status".to_owned(), ""); GUESSES];
+    let guesses = statuses(&mut guesser, &[unknown(own), more].concat())?;
+    let mut tenant = root.clone().with_token(token).connect().map_err(failed)?;
+    let foreign = statuses(&mut tenant, &foreign(other))?;
+    let beyond = statuses(&mut tenant, &beyond(own, other))?;
+    let after = root.text("/v1/document").map_err(failed)?;
+    let (looked_at, guessed) = guesses.split_at(nothing.len());
+    let kinds: [(&str, &[u16], &[u16]); 5] = [
+        ("wrong-token", looked_at, &[401]),
+        ("guesses", guessed, &[401, 429]),
+        ("empty-token", &nothing, &[401]),
+        ("another's", &foreign, &[404]),
+        // What the policy itself does not allow is refused as unsound.
+        ("beyond", &beyond, &[403, 422]),
+    ];
+    for (what, seen, wanted) in kinds {
+        let wrong = seen.iter().filter(|status| !wanted.contains(status)).count();
+        let text = format!("requests not refused with {wanted:?}, of {}", seen.len());
+        count(rec, what, &text, wrong, Bound::equal(0.0))?;
+    }
+    let slowed = guesses.iter().filter(|status| **status == 429).count();
+    let most = Bound::at_least(float(u64::try_from(GUESSES - 20).unwrap_or(0)));
+    count(rec, "slowed", "wrong tokens not even looked at", slowed, most)?;
+    let changed = usize::from(before != after);
+    count(rec, "unchanged", "documents changed by it", changed, Bound::equal(0.0))?;
+    allowed(rec, &mut tenant, own)?;
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let logged = node.said().lines().filter(|line| line.contains("refused: token shop: ")).count();
+    // So many a minute are told, no more.
+    let told = foreign.iter().chain(&beyond).filter(|status| [403, 404].contains(*status)).count();
+    let told = Bound::equal(float(u64::try_from(told.min(TOLD_MAX)).unwrap_or(0)));
+    count(rec, "logged", "refusals of his in the node's log", logged, told)
+}
+
+/// The tenant's own is his, and no more than that is shown to him.
+fn allowed(
+    rec: &mut Recording<'_>,
+    tenant: &mut Connection,
+    own: &str,
+) -> Result<(), ExperimentError> {
+    let body = "{\"send\":{\"min_rate_bps\":20000000,\"rate_bps\":50000000}}";
+    let change = statuses(
+        tenant,
+        &[
+            (Method::PATCH, format!("/v1/vifs/{own}"), body),
+            (Method::POST, "/v1/undo".to_owned(), "{}"),
+        ],
+    )?;
+    let done = change.iter().filter(|status| **status == 200).count();
+    count(rec, "own", "changes of his own, and back", done, Bound::equal(2.0))?;
+    let (_, body) = tenant.ask(Method::GET, "/v1/status", "").map_err(broken)?;
+    let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let seen = status["vifs"].as_array().map_or(0, Vec::len)
+        + status["ports"].as_array().map_or(0, Vec::len);
+    count(rec, "sees", "vifs and ports that he sees", seen, Bound::equal(1.0))?;
+    let (_, body) = tenant.ask(Method::GET, "/v1/caller", "").map_err(broken)?;
+    let caller: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let known = usize::from(caller["role"] == "tenant" && caller["who"] == "token shop");
+    count(rec, "known", "tenants known as such", known, Bound::equal(1.0))
+}
+
+type Ask = (Method, String, &'static str);
+
+/// For whoever has a token.
+fn unknown(own: &str) -> Vec<Ask> {
+    vec![
+        (Method::GET, "/v1/status".to_owned(), ""),
+        (Method::GET, "/v1/caller".to_owned(), ""),
+        (Method::POST, "/v1/vifs".to_owned(), NEW_VIF),
+        (Method::DELETE, format!("/v1/vifs/{own}"), ""),
+    ]
+}
+
+fn foreign(other: &str) -> Vec<Ask> {
+    let limit = "{\"send\":{\"rate_bps\":1000000}}";
+    vec![
+        (Method::GET, format!("/v1/vifs/{other}"), ""),
+        (Method::GET, format!("/v1/vifs/{other}/capture"), ""),
+        (Method::GET, format!("/v1/explain?vif={other}"), ""),
+        (Method::GET, format!("/v1/report?slice={other}"), ""),
+        (Method::PATCH, format!("/v1/vifs/{other}"), limit),
+        (Method::PATCH, format!("/v1/slices/{other}"), limit),
+    ]
+}
+
+fn beyond(own: &str, other: &str) -> Vec<Ask> {
+    let vif = format!("/v1/vifs/{own}");
+    let bodies = [
+        "{\"send\":{\"min_rate_bps\":20000001}}",
+        "{\"send\":{\"rate_bps\":50000001}}",
+        "{\"receive\":{\"min_rate_bps\":1000}}",
+        "{\"send\":{\"burst_bytes\":1000000}}",
+        "{\"send\":{\"queue\":{\"packets\":4000}}}",
+        "{\"delay_ns\":1000000}",
+    ];
+    let mut all: Vec<Ask> =
+        bodies.into_iter().map(|body| (Method::PATCH, vif.clone(), body)).collect();
+    for path in ["/v1/reload", "/v1/confirm", "/v1/stop", "/v1/leave"] {
+        all.push((Method::POST, path.to_owned(), ""));
+    }
+    all.push((Method::GET, "/v1/document".to_owned(), ""));
+    // To bring or take a vif is the operator's, even the tenant's own.
+    all.push((Method::POST, "/v1/vifs".to_owned(), NEW_VIF));
+    for vif in [own, other] {
+        all.push((Method::DELETE, format!("/v1/vifs/{vif}"), ""));
+    }
+    all
+}
+
+fn statuses(connection: &mut Connection, all: &[Ask]) -> Result<Vec<u16>, ExperimentError> {
+    let ask = |(method, path, body): &Ask| {
+        Ok(connection.ask(method.clone(), path, body).map_err(broken)?.0)
+    };
+    all.iter().map(ask).collect()
+}
+
+fn count(
+    rec: &mut Recording<'_>,
+    name: &str,
+    what: &str,
+    number: usize,
+    bound: Bound,
+) -> Result<(), ExperimentError> {
+    rec.keep(name, Series::count("1", u64::try_from(number).unwrap_or(u64::MAX)))?;
+    rec.claim(name, what, Rule::Sum, bound, &[name])
+}
+
+fn failed(error: weir_client::ClientError) -> ExperimentError {
+    ExperimentError::Node(error.to_string())
+}
+
+fn broken(error: std::io::Error) -> ExperimentError {
+    ExperimentError::io("the node's socket", error)
+}
+
+/// In the tenant's own slice.
+const NEW_VIF: &str = "{\"name\":\"more\",\"slice\":\"t0\"}";
+/// As the policy's `wrong_tokens_per_minute` says by default.
+const TOLD_MAX: usize = 10;
+/// Far more than are looked at in a minute.
+const GUESSES: usize = 200;

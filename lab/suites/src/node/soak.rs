@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A real node under full load for ten minutes, its interface in use all the while: readers,
+//! listeners to events, ten changes a second.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use weir_client::{Client, Method};
+use weir_experiment::clock;
+use weir_experiment::node_process::NodeProcess;
+use weir_experiment::prelude::*;
+use weir_node::overlay::Overlay;
+use weir_platform::StateDir;
+
+use super::growth::{Disk, Watch, add_metrics, counters_of};
+
+/// Shows the part of the row that is real.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    let times = match rec.quick {
+        true => Times { all: 60, first: 30 },
+        false => Times { all: 600, first: 60 },
+    };
+    let star = StarTopology::new("node-soak", VIFS, BitRate::from_mbps(LINK_MBPS));
+    let mut policy = star.policy();
+    policy.api.changes = RECORD;
+    let names: Vec<String> = policy.vifs.iter().map(|vif| vif.name.clone()).collect();
+    let flood = Some(Rate::Bps(FLOOD_MBPS * 1_000_000));
+    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
+    let run = TrafficRun {
+        middle: Forwarder::Weir(Box::new(policy.clone())),
+        senders: vec![star.generator(streams)],
+        receivers: vec![star.sink_at("wire")],
+        changes: Vec::new(),
+        length: Duration::from_secs(times.all + EDGES),
+        star,
+    };
+    let (outcome, (watch, asked)) = run.run_beside(|rig| {
+        let node =
+            rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+        let folders = folders(&policy, rig.folder().parent().map(Into::into));
+        beside(node, &names, &times, &|| Disk::of(&folders, &policy.node.name))
+    })?;
+    judge_use(rec, &outcome, &asked, &times)?;
+    watch.judge(rec, "soak", [1.0, 1.0])
+}
+
+/// Seconds.
+struct Times {
+    all: u64,
+    /// Of these, those that memory and files of the others are compared with.
+    first: u64,
+}
+
+/// What came of the use beside the traffic.
+#[derive(Default)]
+struct Asked {
+    reads: AtomicU64,
+    events: AtomicU64,
+    changes: AtomicU64,
+    failed: AtomicU64,
+    /// Most bytes of files since they were last looked at: a record is longest just before it is
+    /// written anew.
+    disk_most: AtomicU64,
+}
+
+/// How long the node is used.
+struct Use {
+    end: Instant,
+    /// The watch has ended before, since a signal came or the node has gone.
+    ended: AtomicBool,
+}
+
+impl Use {
+    fn goes_on(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed) && Instant::now() < self.end
+    }
+}
+
+/// Where the node keeps what is its own.
+fn folders(policy: &Policy, state: Option<PathBuf>) -> Vec<PathBuf> {
+    let overlay = Overlay::path(&StateDir::from_env(), &policy.node.name);
+    let mut folders: Vec<PathBuf> =
+        overlay.parent().map(Into::into).into_iter().chain(state).collect();
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+fn beside(
+    node: &NodeProcess,
+    names: &[String],
+    times: &Times,
+    disk: &(dyn Fn() -> Disk + Sync),
+) -> Result<(Watch, Asked), ExperimentError> {
+    let asked = Asked::default();
+    let client = node.client();
+    let end = Instant::now() + Duration::from_secs(times.all);
+    let time = Use { end, ended: AtomicBool::new(false) };
+    let watched = std::thread::scope(|scope| {
+        let (client, time, asked) = (&client, &time, &asked);
+        for _ in 0..LISTENERS {
+            scope.spawn(move || listen(client, time, asked));
+        }
+        for number in 0..READERS {
+            scope.spawn(move || read(client, number, time, asked));
+        }
+        scope.spawn(move || change(client, names, time, asked, disk));
+        let watched = watch(node, times, asked, disk);
+        time.ended.store(true, Ordering::Relaxed);
+        watched
+    });
+    watched.map(|watch| (watch, asked))
+}
+
+/// Takes a sample each second.
+fn watch(
+    node: &NodeProcess,
+    times: &Times,
+    asked: &Asked,
+    disk: &(dyn Fn() -> Disk + Sync),
+) -> Result<Watch, ExperimentError> {
+    let (mut watch, start, client) = (Watch::default(), Instant::now(), node.client());
+    for second in 1..=times.all {
+        clock::sleep(Duration::from_secs(second).saturating_sub(start.elapsed()))?;
+        let mut counters = counters_of(&node.status()?);
+        let page = client.text("/metrics");
+        let page = page.map_err(|error| ExperimentError::Node(error.to_string()))?;
+        add_metrics(&page, &mut counters);
+        let now = disk();
+        let others = now.others.max(asked.disk_most.swap(0, Ordering::Relaxed));
+        let disk = Disk { others, ..now };
+        watch.sample(second <= times.first, node.pid(), disk, counters)?;
+    }
+    Ok(watch)
+}
+
+/// A stream that ends early is a failure, and the last: the node is not to go meanwhile.
+fn listen(client: &Client, time: &Use, asked: &Asked) {
+    let failed = || asked.failed.fetch_add(1, Ordering::Relaxed);
+    let Ok(mut events) = client.events("/v1/events?interval_ms=100") else {
+        failed();
+        return;
+    };
+    while time.goes_on() {
+        let Ok(Some(_)) = events.event(Duration::from_secs(5)) else {
+            failed();
+            return;
+        };
+        asked.events.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// On a connection of its own each, as programs that ask now and then do.
+fn read(client: &Client, number: u32, time: &Use, asked: &Asked) {
+    let paths = ["/v1/status", "/v1/policy", "/metrics", "/v1/changes", "/v1/overlay"];
+    for path in paths.iter().cycle().skip(number as usize) {
+        if !time.goes_on() {
+            return;
+        }
+        let counter = if client.text(path).is_ok() { &asked.reads } else { &asked.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(READ_PAUSE);
+    }
+}
+
+/// Limits of all but those that flood, of one length each; every tenth is taken back.
+fn change(
+    client: &Client,
+    names: &[String],
+    time: &Use,
+    asked: &Asked,
+    disk: &(dyn Fn() -> Disk + Sync),
+) {
+    for number in 0_u64.. {
+        if !time.goes_on() {
+            return;
+        }
+        let done = if number % 10 == 9 {
+            client.ask::<serde_json::Value>(Method::POST, "/v1/undo", Some(&serde_json::json!({})))
+        } else {
+            let others = &names[2..];
+            let name = &others[usize::try_from(number).unwrap_or(0) % others.len()];
+            let body =
+                serde_json::json!({ "send": { "rate_bps": 10_000_001 + number % 80_000_000 }});
+            client.ask(Method::PATCH, &format!("/v1/vifs/{name}"), Some(&body))
+        };
+        let counter = if done.is_ok() { &asked.changes } else { &asked.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+        asked.disk_most.fetch_max(disk().others, Ordering::Relaxed);
+        // First as many as fill the record, since one that is not full grows.
+        if number > FILL {
+            std::thread::sleep(CHANGE_PAUSE);
+        }
+    }
+}
+
+/// The run was what it says: full load, and an interface in use.
+fn judge_use(
+    rec: &mut Recording<'_>,
+    outcome: &TrafficRecord,
+    asked: &Asked,
+    times: &Times,
+) -> Result<(), ExperimentError> {
+    let at_least = |each_second: f64| Bound::at_least(each_second * float(times.all));
+    for (part, what, count, bound) in [
+        ("reads", "requests that read", &asked.reads, at_least(10.0)),
+        ("events", "events heard", &asked.events, at_least(10.0)),
+        ("changes", "changes made", &asked.changes, at_least(2.0)),
+        ("failed", "requests that failed", &asked.failed, Bound::equal(0.0)),
+    ] {
+        let name = format!("soak/{part}");
+        rec.keep(&name, Series::count("1", count.load(Ordering::Relaxed)))?;
+        rec.claim(&name, what, Rule::Sum, bound, &[&name])?;
+    }
+    let seconds = usize::try_from(times.all).unwrap_or(1);
+    let mut wire = vec![0.0; seconds];
+    for stream in 0..2 {
+        let bits = outcome.bits_each_second(0, stream, seconds);
+        wire.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
+    }
+    let name = "soak/wire";
+    rec.keep(name, Series::sampled("bit/s", 1.0, wire))?;
+    let full = Bound::at_least(0.9 * float(LINK_MBPS * 1_000_000));
+    let claim = Claim::new("soak/full", "on the link, mean", Rule::Mean, full);
+    rec.judge(claim.of(&[name]).skip(1))
+}
+
+const VIFS: usize = 6;
+const LINK_MBPS: u64 = 50;
+/// Of each of two: three times the link together.
+const FLOOD_MBPS: u64 = 75;
+const LISTENERS: u32 = 2;
+const READERS: u32 = 4;
+const READ_PAUSE: Duration = Duration::from_millis(100);
+const CHANGE_PAUSE: Duration = Duration::from_millis(70);
+/// Changes on record: soon it is full, and then written anew again and again.
+const RECORD: u32 = 200;
+/// Changes that fill it, up to where it is written anew, and until their numbers have four digits,
+/// as at the end.
+const FILL: u64 = 1000;
+/// Seconds that traffic goes on after the last sample.
+const EDGES: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    fn hours() -> Use {
+        Use { end: Instant::now() + Duration::from_secs(7200), ended: AtomicBool::new(false) }
+    }
+
+    /// A node that says one thing and goes: that is one failure, not one for each turn of a loop.
+    #[test]
+    fn a_listener_ends_with_its_node() {
+        let path = std::env::temp_dir().join(format!("weir-t-soak-{}", std::process::id()));
+        let door = UnixListener::bind(&path).unwrap();
+        let node = std::thread::spawn(move || {
+            let (mut stream, _) = door.accept().unwrap();
+            let _head = stream.read(&mut [0; 4096]).unwrap();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+            let event = "event: status\ndata: {}\n\n";
+            write!(stream, "{head}connection: close\r\n\r\n{event}").unwrap();
+        });
+        let (time, asked, client) = (hours(), Asked::default(), Client::new(&path));
+        let (tell, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (time, asked) = (&time, &asked);
+            scope.spawn(move || {
+                listen(&client, time, asked);
+                let _told = tell.send(());
+            });
+            let in_time = ended.recv_timeout(Duration::from_secs(20));
+            time.ended.store(true, Ordering::Relaxed);
+            assert_eq!(in_time, Ok(()), "it listens on");
+        });
+        node.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let counts = [&asked.events, &asked.failed].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 1]);
+    }
+
+    /// As after Ctrl-C: who reads and who changes has hours left, and ends.
+    #[test]
+    fn everybody_ends_with_the_watch() {
+        let (time, asked) = (hours(), Asked::default());
+        let client = Client::new(std::path::Path::new("/nowhere/weir.sock"));
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let (time, asked, client) = (&time, &asked, &client);
+        std::thread::scope(|scope| {
+            scope.spawn(|| read(client, 0, time, asked));
+            scope.spawn(|| change(client, &names, time, asked, &|| Disk { report: 0, others: 0 }));
+            std::thread::sleep(READ_PAUSE);
+            time.ended.store(true, Ordering::Relaxed);
+        });
+        assert!(asked.failed.load(Ordering::Relaxed) > 0);
+    }
+}

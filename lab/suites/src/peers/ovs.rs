@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Open vSwitch's user-space data path over AF_XDP: a data base, a socket and two processes of its
+//! own, in a folder of the run's. The system's Open vSwitch is not touched.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::time::Instant;
+use std::{fs, thread};
+
+use weir_experiment::prelude::*;
+use weir_experiment::{StarTopology, UPLINK};
+use weir_platform::netns::Namespace;
+use weir_platform::run::{Command, Host, Platform};
+
+/// A running Open vSwitch with one bridge over all links of the star.
+#[derive(Debug)]
+pub(crate) struct OpenVSwitch {
+    // In the order in which they end: the switch, then its data base.
+    children: Vec<Child>,
+    folder: PathBuf,
+}
+
+impl OpenVSwitch {
+    /// Whether it is installed here.
+    pub(crate) fn is_installed() -> bool {
+        ["/usr/sbin/ovs-vswitchd", "/usr/sbin/ovsdb-server", SCHEMA]
+            .iter()
+            .all(|path| Path::new(path).exists())
+    }
+
+    /// Puts it in the middle, which is empty, its packet thread on processor `cpu`. Call it from a
+    /// thread that lives as long as it should.
+    pub(crate) fn up(
+        rig: &Testbed,
+        star: &StarTopology,
+        cpu: u32,
+    ) -> Result<Self, ExperimentError> {
+        // Root's own, and gone with the run, however it ends.
+        let folder = rig.folder().join("ovs");
+        fs::create_dir_all(&folder).map_err(|error| ExperimentError::io(&folder, error))?;
+        let mut switch = Self { children: Vec::new(), folder };
+        let namespace = rig.namespace("sw")?;
+        let file = |name: &str| switch.folder.join(name).display().to_string();
+        let (data, socket, control) = (file("conf.db"), file("db.sock"), file("vs.ctl"));
+        let (data_log, switch_log) = (file("db.log"), file("vs.log"));
+        let remote = format!("--remote=punix:{socket}");
+        let data_control = format!("--unixctl={}", file("db.ctl"));
+        Host::default().run(&Command::new("ovsdb-tool", ["create", data.as_str(), SCHEMA]))?;
+        switch.start(&namespace, "ovsdb-server", &[&data, &remote, &data_control], &data_log)?;
+        wait_for(Path::new(&socket))?;
+        switch.ask(["--no-wait", "init"])?;
+        let mask = format!("other_config:pmd-cpu-mask=0x{:x}", 1_u64 << cpu);
+        switch.ask(["--no-wait", "set", "Open_vSwitch", ".", mask.as_str()])?;
+        let database = format!("unix:{socket}");
+        let control_option = format!("--unixctl={control}");
+        switch.start(&namespace, "ovs-vswitchd", &[&database, &control_option], &switch_log)?;
+        wait_for(Path::new(&control))?;
+        switch.ask("add-br br0 -- set bridge br0 datapath_type=netdev".split_whitespace())?;
+        for device in star.tenants.iter().map(String::as_str).chain([UPLINK]) {
+            let line = format!("add-port br0 {device} -- set interface {device} type=afxdp");
+            switch.ask(line.split_whitespace())?;
+        }
+        switch.hurry()?;
+        Ok(switch)
+    }
+
+    /// Gives the packet thread the nice value that Weir's worker has.
+    fn hurry(&self) -> Result<(), ExperimentError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let switch = self.children.first().map_or(0, Child::id);
+            let threads = fs::read_dir(format!("/proc/{switch}/task")).into_iter().flatten();
+            let ids = threads.flatten().filter_map(|entry| {
+                let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+                name.starts_with("pmd-").then(|| entry.file_name().display().to_string())
+            });
+            let ids: Vec<String> = ids.collect();
+            if !ids.is_empty() {
+                let words = ["-n", "-20", "-p"].map(str::to_owned).into_iter().chain(ids);
+                Host::default().run(&Command::new("renice", words))?;
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let message = "Open vSwitch has no packet thread (pmd-…)".to_owned();
+                return Err(ExperimentError::Node(message));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn down(self) {
+        drop(self);
+    }
+
+    /// `ovs-vsctl` with these words.
+    fn ask<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result<(), ExperimentError> {
+        let database = format!("--db=unix:{}", self.folder.join("db.sock").display());
+        let command = Command::new("ovs-vsctl", words).with_option(&database);
+        let said = Host::default().run(&command)?;
+        if said.contains("rror") {
+            return Err(ExperimentError::Node(format!("ovs-vsctl: {said}")));
+        }
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        namespace: &Namespace,
+        program: &str,
+        words: &[&str],
+        log: &str,
+    ) -> Result<(), ExperimentError> {
+        let file = fs::File::create(log).map_err(|error| ExperimentError::io(log, error))?;
+        let other = file.try_clone().map_err(|error| ExperimentError::io(log, error))?;
+        let mut command = Process::new(program);
+        command.args(words).stdin(Stdio::null()).stdout(file).stderr(other);
+        for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
+            command.env(name, &self.folder);
+        }
+        self.children.insert(0, namespace.spawn(command)?);
+        Ok(())
+    }
+}
+
+impl Drop for OpenVSwitch {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            weir_platform::process::terminate(child);
+            let until = Instant::now() + PATIENCE;
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+                thread::sleep(POLL);
+            }
+            // It has ended, or has to be ended: either way nothing is left to be done about it.
+            let _killed = child.kill();
+            let _ended = child.wait();
+        }
+        let _removed = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn wait_for(path: &Path) -> Result<(), ExperimentError> {
+    let until = Instant::now() + PATIENCE;
+    while !path.exists() {
+        if Instant::now() > until {
+            return Err(ExperimentError::Node(format!("{}: does not appear", path.display())));
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// From Debian's openvswitch-common.
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5);

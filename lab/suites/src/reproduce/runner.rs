@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs a scenario: every panel, through everything that may stand in the middle, as often as it
+//! says, and keeps what the sink saw.
+
+use weir_experiment::prelude::*;
+
+use super::disk::DiskWork;
+use super::scenario::{Measure, Panel, Scenario};
+use super::series::Key;
+use super::stage::{VARIANTS, Variant, stage, streams};
+
+/// Which lab, and what stands in its middle.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The lab's name.
+    pub lab: &'a str,
+    /// What stands before the names of series and cases: empty, or something that ends with `/`.
+    pub prefix: &'a str,
+    /// What is compared.
+    pub variants: &'a [Variant],
+}
+
+/// Runs all of a scenario. The series are named as [`Key`] says.
+///
+/// # Errors
+/// A lab could not be built, traffic could not flow, `fio` is missing.
+pub fn run(
+    trial: &mut Recording<'_>,
+    scenario: &Scenario,
+    at: Place<'_>,
+) -> Result<(), ExperimentError> {
+    for panel in &scenario.panels {
+        for variant in at.variants.iter().filter(|variant| panel.has(**variant)) {
+            let runs = scenario.repetitions;
+            let (seconds, title) = (scenario.duration.as_secs_f64(), &panel.title);
+            trial.say(&format!("{title}, {}: {runs} × {seconds} s", variant.name()));
+            repeat(trial, scenario, panel, *variant, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// How long it takes, nearly: traffic, and what stands before and after each run of it.
+#[must_use]
+pub fn length(scenario: &Scenario) -> Duration {
+    let middles = |panel: &Panel| {
+        let count = VARIANTS.iter().filter(|variant| panel.has(**variant)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    let runs: u32 = scenario.panels.iter().map(middles).sum();
+    let each = (scenario.duration + BESIDE_RUN) * scenario.repetitions + BESIDE_LAB;
+    each * runs
+}
+
+/// All repetitions in one lab.
+fn repeat(
+    trial: &mut Recording<'_>,
+    scenario: &Scenario,
+    panel: &Panel,
+    variant: Variant,
+    at: Place<'_>,
+) -> Result<(), ExperimentError> {
+    let run = stage(at.lab, scenario, panel, variant);
+    let work = scenario.disk.as_ref().map(|disk| {
+        let tenant = panel.all().iter().position(|tenant| tenant.name == disk.tenant);
+        let sender = tenant.and_then(|index| run.senders.get(index));
+        let cpu = sender.and_then(|sender| sender.run.cpus.first().copied()).unwrap_or(0);
+        DiskWork::prepare(at.lab, cpu).map(|work| (work, disk.from, disk.to))
+    });
+    let work = work.transpose()?;
+    let mut rig = Testbed::up(&run.star)?;
+    rig.put(&run.middle)?;
+    let mut counts = Counts::default();
+    for repetition in 0..scenario.repetitions {
+        let (outcome, moved) = run.flow(&rig, |_| match &work {
+            None => Ok(None),
+            Some((work, from, to)) => {
+                weir_experiment::clock::sleep(*from)?;
+                work.run(to.saturating_sub(*from)).map(Some)
+            }
+        })?;
+        counts.add(&outcome);
+        let key = Key { prefix: at.prefix, panel: &panel.name, variant, repetition };
+        keep(trial, scenario, panel, &outcome, key)?;
+        if let Some(bytes) = moved {
+            trial.keep(&key.of("disk"), Series::count("byte", bytes))?;
+        }
+    }
+    rig.down()?;
+    if matches!(variant, Variant::After(_)) {
+        let key = Key { prefix: at.prefix, panel: &panel.name, variant, repetition: 0 };
+        counts.keep(trial, key)?;
+    }
+    Ok(())
+}
+
+/// Keeps what arrived of each tenant; for weights in what followed each change, too.
+fn keep(
+    trial: &mut Recording<'_>,
+    scenario: &Scenario,
+    panel: &Panel,
+    outcome: &TrafficRecord,
+    key: Key<'_>,
+) -> Result<(), ExperimentError> {
+    let interval = scenario.interval();
+    for (tenant, streams) in panel.all().iter().zip(streams(panel)) {
+        let bits = sum(outcome, streams.clone(), interval, scenario.samples());
+        let bps = bits.iter().map(|bits| bits / interval.as_secs_f64()).collect();
+        let series = Series::sampled("bit/s", interval.as_secs_f64(), bps);
+        trial.keep(&key.of(&tenant.name), series)?;
+        if scenario.measure == Measure::Weights {
+            let series = after_changes(outcome, scenario, streams);
+            trial.keep(&key.of(&format!("{}/settled", tenant.name)), series)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bits of streams together, in each interval from the start on.
+fn sum(
+    outcome: &TrafficRecord,
+    streams: std::ops::Range<u16>,
+    interval: Duration,
+    count: usize,
+) -> Vec<f64> {
+    let mut sum = vec![0.0; count];
+    for stream in streams {
+        let series = outcome.stream(0, stream).map(|seen| &seen.series);
+        let bits = outcome.bits(series, weir_experiment::clock::nanos(interval), count);
+        sum.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
+    }
+    sum
+}
+
+/// Bits in what is left of each step of a sweep once it has settled.
+fn after_changes(
+    outcome: &TrafficRecord,
+    scenario: &Scenario,
+    streams: std::ops::Range<u16>,
+) -> Series {
+    let every = scenario.sweep.map_or(Duration::from_secs(1), |sweep| sweep.every);
+    let cells = |length: Duration| {
+        usize::try_from(length.as_millis() / CELL.as_millis()).unwrap_or(usize::MAX)
+    };
+    let fine = sum(outcome, streams, CELL, cells(scenario.duration));
+    let steps = fine.chunks_exact(cells(every).max(1));
+    let bits = steps.map(|step| step.iter().skip(cells(SETTLE)).sum()).collect();
+    Series::sampled("bit", every.as_secs_f64(), bits)
+}
+
+/// What the scheduler handed over, and what the sink saw of it, over all repetitions.
+#[derive(Debug, Default)]
+struct Counts {
+    scheduled: u64,
+    dropped: u64,
+    arrived: u64,
+    disordered: u64,
+    latest_ns: u64,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: &TrafficRecord) {
+        if let Some(status) = &outcome.status {
+            // The node's own counts go on from one repetition to the next.
+            self.scheduled = status.vifs.iter().map(|vif| vif.send.sent.packets).sum();
+            self.latest_ns = status.worker.unwrap_or_default().lateness.max_ns;
+            self.dropped = status.ports.iter().map(|port| port.lost_after_transmit).sum();
+        }
+        for stream in outcome.received.iter().flat_map(|sink| &sink.streams) {
+            self.arrived += stream.packets;
+            let order = stream.order;
+            self.disordered += order.reordered + order.duplicated + order.stale;
+        }
+    }
+
+    fn keep(&self, trial: &mut Recording<'_>, key: Key<'_>) -> Result<(), ExperimentError> {
+        let counts = [
+            ("scheduled", self.scheduled),
+            ("arrived", self.arrived),
+            ("device-dropped", self.dropped),
+            ("disordered", self.disordered),
+        ];
+        for (name, count) in counts {
+            trial.keep(&key.whole(name), Series::count("packet", count))?;
+        }
+        // Tells a machine that stops the worker from a worker that is slow.
+        let latest = float(self.latest_ns) / 1e9;
+        trial.keep(&key.whole("lateness"), Series::unordered("s", vec![latest]))
+    }
+}
+
+/// Waiting for receivers, senders and empty queues.
+const BESIDE_RUN: Duration = Duration::from_secs(1);
+
+/// Building a lab and taking it down.
+const BESIDE_LAB: Duration = Duration::from_secs(1);
+
+/// What receivers count in.
+const CELL: Duration = Duration::from_millis(10);
+
+/// A change of priorities is held against nobody for so long.
+const SETTLE: Duration = Duration::from_millis(100);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Three routers one behind the other, probed hop by hop: Fig. 20.
+
+use std::fmt::Write as _;
+
+use weir_experiment::prelude::*;
+use weir_plot::{PointSet, Points, Svg};
+use weir_result::ResultFile;
+
+use super::draw::{axis, samples};
+use super::page::{kpps, nothing};
+use crate::routers::{Chain, HOPS, Kind, Means, Way, lost, prefix};
+
+/// Tries the chain and keeps what is seen.
+pub(super) fn run(trial: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+    if kind != Kind::Process {
+        let (what, needs) = ("fig20".to_owned(), "routers that are processes".to_owned());
+        return Err(ExperimentError::Missing { what, needs });
+    }
+    Chain::of(trial.quick).run(trial)?.keep(trial, "")
+}
+
+/// A line for each hop at each set-point, a column for each way of holding the routers.
+pub(super) fn table(result: &ResultFile) -> String {
+    let mut text = String::from("| set-point | probed behind |");
+    for means in Means::ALL {
+        let _ = write!(text, " {} |", means.name());
+    }
+    text += &format!("\n|---|---|{}\n", "---:|".repeat(Means::ALL.len()));
+    for percent in percents(result) {
+        let wanted = samples(result, &format!("{}set-point", prefix(Means::Weir, percent)));
+        let wanted = wanted.first().map_or_else(nothing, |rate| kpps(*rate));
+        for hop in 0..HOPS {
+            let _ = write!(text, "| {percent} %, {wanted} | vr{} |", hop + 1);
+            for means in Means::ALL {
+                let seen = Seen { result, means, percent, hop };
+                let _ = write!(text, " {} |", seen.cell().unwrap_or_else(nothing));
+            }
+            text.push('\n');
+        }
+    }
+    text + "\nEach cell: the flow that was lost up to there; of the probe that comes with it, what \
+            did not\ncome back, and the mean round-trip time; the same of a probe by an interface \
+            of its own.\n\n"
+}
+
+/// Loss and round-trip time of the probe that comes with the flow, by hop: a picture of each for
+/// each way of holding the routers.
+pub(super) fn draw(
+    title: &str,
+    result: &ResultFile,
+) -> Result<Vec<(String, Svg)>, ExperimentError> {
+    let mut drawn = Vec::new();
+    for means in Means::HELD {
+        for Metric { key, name, unit, value } in METRICS {
+            let set = |means, percent, name: String| {
+                let point = |hop: usize| {
+                    let seen = Seen { result, means, percent, hop };
+                    Some((float(hop as u64 + 1), value(&seen.probed(Way::Flow)?)))
+                };
+                let points = (0..HOPS).filter_map(point).collect();
+                PointSet { name, points, halves: vec![], joined: true }
+            };
+            let held = percents(result).into_iter().map(|p| set(means, p, format!("{p} %")));
+            let without = set(Means::Without, 0, Means::Without.name().to_owned());
+            let sets = std::iter::once(without).chain(held);
+            let sets: Vec<PointSet> = sets.filter(|set| !set.points.is_empty()).collect();
+            if sets.is_empty() {
+                continue;
+            }
+            let title = format!("{title}: {}", means.name());
+            let (x, y) = (axis("probed behind router", "1"), axis(name, unit));
+            let points = Points { title, x, y, diagonal: false, sets };
+            drawn.push((format!("{key}-{}", means.key()), points.draw()?));
+        }
+    }
+    Ok(drawn)
+}
+
+/// One hop of a chain held in one way, as the result has it.
+struct Seen<'r> {
+    result: &'r ResultFile,
+    means: Means,
+    percent: u64,
+    hop: usize,
+}
+
+/// A probe: the part that did not come back, and the mean time of the others in seconds.
+struct Probe {
+    loss: f64,
+    time_s: f64,
+}
+
+impl<'r> Seen<'r> {
+    fn samples(&self, name: &str) -> &'r [f64] {
+        samples(self.result, &format!("{}{name}", prefix(self.means, self.percent)))
+    }
+
+    /// The part of the flow that was lost up to here.
+    fn lost(&self) -> Option<f64> {
+        let (came, forwarded) = (self.samples("came").first()?, self.samples("forwarded"));
+        forwarded.get(self.hop).map(|rate| lost(*came, *rate))
+    }
+
+    fn probed(&self, way: Way) -> Option<Probe> {
+        let of = |name: &str| self.samples(&format!("hop{}/{}/{name}", self.hop + 1, way.key()));
+        let (times_s, due, failed) = (of("times"), of("due").first()?, of("failed").first()?);
+        let answered = !times_s.is_empty();
+        answered
+            .then(|| Probe { loss: failed / due.max(1.0), time_s: weir_experiment::mean(times_s) })
+    }
+
+    fn cell(&self) -> Option<String> {
+        let probe = |way: Way| {
+            let probe = self.probed(way)?;
+            Some(format!("{:.1} %, {:.2} ms", probe.loss * 100.0, probe.time_s * 1e3))
+        };
+        let lost = self.lost()? * 100.0;
+        Some(format!("{lost:.1} %; {}; {}", probe(Way::Flow)?, probe(Way::Own)?))
+    }
+}
+
+/// The set-points that were made.
+fn percents(result: &ResultFile) -> Vec<u64> {
+    let mut percents = [Chain::of(false).percents, Chain::of(true).percents].concat();
+    percents.sort_unstable();
+    percents.dedup();
+    let is_made = |percent: &u64| {
+        let made = |means| !samples(result, &format!("{}came", prefix(means, *percent))).is_empty();
+        Means::HELD.into_iter().any(made)
+    };
+    percents.into_iter().filter(is_made).collect()
+}
+
+/// What is drawn of a probe.
+struct Metric {
+    /// Its part of the file's name.
+    key: &'static str,
+    name: &'static str,
+    unit: &'static str,
+    value: fn(&Probe) -> f64,
+}
+
+const METRICS: [Metric; 2] = [
+    Metric { key: "loss", name: "probes lost", unit: "1", value: |probe| probe.loss },
+    Metric { key: "rtt", name: "mean round-trip time", unit: "s", value: |probe| probe.time_s },
+];

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A flow through routers one behind the other, each of which a node of its own holds at the same
+//! rate (§8.2, Fig. 20): what becomes of it on the way, and of a probe that is answered behind the
+//! first, the second, the third of them.
+//!
+//! The text probes each router from where its flow comes from, so that the probe shares the fate of
+//! the flow; what is seen at a hop is what happened up to there. A second probe enters by an
+//! interface of its own, as in the other trials. Loss of the flow is counted, not sampled.
+
+use weir_api_types::xtc::DecisionView;
+use weir_control::Sample;
+use weir_experiment::prelude::*;
+
+use super::plan::{Plan, Way};
+use super::shared::{pps, rate};
+use super::{HeldLab, Load, Means, Probed, SAMPLING, Traffic, probing};
+
+/// How a chain is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    /// Set-points of all its routers, in percent of what it forwards without XTC.
+    pub(crate) percents: &'static [u64],
+    /// How often each hop is probed, by turns.
+    rounds: usize,
+    /// Samples of each time.
+    samples: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    /// What the chain forwards of a flood, without XTC: packets a second.
+    pub(crate) flood: f64,
+    /// Without XTC first.
+    pub(crate) runs: Vec<ChainRun>,
+}
+
+/// A chain held in one way at one set-point.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainRun {
+    pub(crate) means: Means,
+    /// 0 without XTC.
+    pub(crate) percent: u64,
+    /// Packets a second; 0 without XTC.
+    pub(crate) set_point: f64,
+    /// Packets a second that came to the first node, with those that it dropped.
+    pub(crate) came: f64,
+    /// What each router forwarded of them, in the same seconds.
+    pub(crate) forwarded: Vec<f64>,
+    /// Probes answered behind each router, by [`Way::ALL`].
+    pub(crate) probed: Vec<[Probed; 2]>,
+    /// Decisions on each router, made on a sample while it was held so; none without XTC.
+    pub(crate) decisions: Vec<Vec<DecisionView>>,
+}
+
+impl Chain {
+    /// One set-point where trials are quick.
+    pub(crate) const fn of(quick: bool) -> Self {
+        if quick {
+            Self { percents: &[50], rounds: 1, samples: 60 }
+        } else {
+            Self { percents: &[25, 50, 75], rounds: 2, samples: 100 }
+        }
+    }
+
+    /// How long it takes, nearly.
+    pub(crate) fn seconds(&self) -> u64 {
+        let of = |samples: usize| samples as u64 * SAMPLING.as_nanos() / SECOND.as_nanos();
+        let probing = (self.rounds * HOPS) as u64 * (of(self.samples) + LAST_ANSWERS_S);
+        let runs = 1 + 2 * self.percents.len() as u64;
+        BESIDE_RUNS_S + runs * (of(SETTLE) + of(COUNTED) + probing)
+    }
+
+    /// Tries it: without XTC, then at each set-point by the caps alone and as Weir does by default.
+    /// What is offered is seven tenths of what the chain forwards of a flood.
+    ///
+    /// # Errors
+    /// The lab cannot be made; the chain forwards nothing; no probe came back from a hop.
+    pub(crate) fn run(&self, trial: &mut Recording<'_>) -> Result<Tried, ExperimentError> {
+        let mut lab = HeldLab::up(Plan::chain("xtc-chain", HOPS, SAMPLING))?;
+        let (flood, _) = Traffic::one(Load::Udp(None)).beside(&mut lab, |lab| {
+            lab.watch_all(SETTLE)?;
+            counted(lab)
+        })?;
+        let flood = flood.1.last().copied().unwrap_or(0.0);
+        let offered = pps(flood * 0.7).as_pps();
+        trial.say(&format!("{flood:.0} packets a second of a flood; {offered} are offered"));
+        let load = Traffic::one(Load::Udp(Some(offered)));
+        let (runs, _) = load.beside(&mut lab, |lab| self.measure(lab, trial))?;
+        Ok(Tried { flood, runs })
+    }
+
+    fn measure(
+        &self,
+        lab: &mut HeldLab,
+        trial: &mut Recording<'_>,
+    ) -> Result<Vec<ChainRun>, ExperimentError> {
+        let mut runs = Vec::new();
+        let mut all = 0.0;
+        let held = self.percents.iter().flat_map(|percent| Means::HELD.map(|m| (m, *percent)));
+        for (means, percent) in std::iter::once((Means::Without, 0)).chain(held) {
+            let set_point = pps(all * float(percent) / 100.0);
+            let run = self.held(lab, means, percent, set_point)?;
+            for line in run.lines() {
+                trial.say(&line);
+            }
+            if means == Means::Without {
+                all = run.delivered();
+            }
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    fn held(
+        &self,
+        lab: &mut HeldLab,
+        means: Means,
+        percent: u64,
+        set_point: PacketRate,
+    ) -> Result<ChainRun, ExperimentError> {
+        let controller = means.controller();
+        let mut newest = Vec::new();
+        if let Some(controller) = controller {
+            for router in 0..HOPS {
+                newest.push(lab.log(router, 1)?.last().map(|decision| decision.number));
+                lab.hold_by(router, controller, set_point)?;
+            }
+        }
+        lab.watch_all(SETTLE)?;
+        let (came, forwarded) = counted(lab)?;
+        if forwarded.last().is_none_or(|rate| *rate <= 0.0) {
+            return Err(ExperimentError::Node(format!(
+                "the chain forwards nothing, {}",
+                means.name()
+            )));
+        }
+        let mut probed = vec![<[Probed; 2]>::default(); HOPS];
+        for _ in 0..self.rounds {
+            for (hop, probed) in probed.iter_mut().enumerate() {
+                let ((_, flow), own) = probing(lab, hop, Way::Own, |lab| {
+                    probing(lab, hop, Way::Flow, |lab| lab.watch_all(self.samples))
+                })?;
+                probed.iter_mut().zip([own, flow]).for_each(|(all, more)| all.add(more));
+            }
+        }
+        let mut decisions = Vec::new();
+        for (router, newest) in newest.into_iter().enumerate() {
+            let mut made = lab.log(router, LOG)?;
+            made.retain(|one| Some(one.number) > newest && one.rate_pps.is_some());
+            decisions.push(made);
+        }
+        let set_point = controller.map_or(0.0, |_| float(set_point.as_pps()));
+        let run = ChainRun { means, percent, set_point, came, forwarded, probed, decisions };
+        run.check()?;
+        Ok(run)
+    }
+}
+
+impl Tried {
+    /// Keeps all that was seen, under names that begin with `before`.
+    pub(crate) fn keep(
+        &self,
+        trial: &mut Recording<'_>,
+        before: &str,
+    ) -> Result<(), ExperimentError> {
+        let flood = Series::unordered("packet/s", vec![self.flood]);
+        trial.keep(&format!("{before}flood"), flood)?;
+        self.runs.iter().try_for_each(|run| run.keep(trial, before))
+    }
+
+    /// What was held in that way, by rising set-point.
+    pub(crate) fn held(&self, means: Means) -> impl Iterator<Item = &ChainRun> {
+        self.runs.iter().filter(move |run| run.means == means)
+    }
+}
+
+impl ChainRun {
+    /// What the last router forwards.
+    pub(crate) fn delivered(&self) -> f64 {
+        self.forwarded.last().copied().unwrap_or(0.0)
+    }
+
+    /// The part of the flow that was lost up to and at a router.
+    pub(crate) fn lost(&self, hop: usize) -> f64 {
+        lost(self.came, self.forwarded.get(hop).copied().unwrap_or(0.0))
+    }
+
+    /// Of no answer at all there is no time.
+    fn check(&self) -> Result<(), ExperimentError> {
+        let silent = self.probed.iter().position(|ways| ways.iter().any(|p| p.times_s.is_empty()));
+        silent.map_or(Ok(()), |hop| {
+            let (hop, means) = (hop + 1, self.means.name());
+            Err(ExperimentError::Node(format!("no probe came back from hop {hop}, {means}")))
+        })
+    }
+
+    /// What was seen at each hop, in words.
+    fn lines(&self) -> Vec<String> {
+        let of = |(hop, ways): (usize, &[Probed; 2])| {
+            let [own, flow] = ways.each_ref().map(|probed| {
+                let (lost, mean) =
+                    (probed.loss() * 100.0, weir_experiment::mean(&probed.times_s) * 1e3);
+                format!("{lost:.2} % lost, {mean:.3} ms")
+            });
+            format!(
+                "{} at {} % ({:.0}), hop {}: {:.0} of {:.0} forwarded; probe with the flow {flow}; \
+                 by its own way {own}",
+                self.means.name(),
+                self.percent,
+                self.set_point,
+                hop + 1,
+                self.forwarded.get(hop).copied().unwrap_or(0.0),
+                self.came,
+            )
+        };
+        self.probed.iter().enumerate().map(of).collect()
+    }
+
+    fn keep(&self, trial: &mut Recording<'_>, before: &str) -> Result<(), ExperimentError> {
+        let before = format!("{before}{}", prefix(self.means, self.percent));
+        let mut keep = |name: &str, rates: Vec<f64>| {
+            trial.keep(&format!("{before}{name}"), Series::unordered("packet/s", rates))
+        };
+        keep("came", vec![self.came])?;
+        keep("forwarded", self.forwarded.clone())?;
+        if self.means != Means::Without {
+            keep("set-point", vec![self.set_point])?;
+        }
+        for (hop, ways) in self.probed.iter().enumerate() {
+            for (way, probed) in Way::ALL.into_iter().zip(ways) {
+                probed.keep(trial, &format!("{before}hop{}/{}", hop + 1, way.key()))?;
+            }
+        }
+        for (hop, made) in self.decisions.iter().enumerate() {
+            let name = format!("{before}hop{}/decisions", hop + 1);
+            trial.keep(&name, Series::count("1", made.len() as u64))?;
+            if let Some(last) = made.last() {
+                trial.result.add_note(format!("{name}: {}", last.text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of what came that was not forwarded.
+pub(crate) fn lost(came: f64, forwarded: f64) -> f64 {
+    1.0 - forwarded / came.max(1.0)
+}
+
+/// Before the names of all series of a chain held in one way.
+pub(crate) fn prefix(means: Means, percent: u64) -> String {
+    match means {
+        Means::Without => format!("{}/", means.key()),
+        Means::Cap | Means::Weir => format!("{percent}%/{}/", means.key()),
+    }
+}
+
+/// What comes to the chain and what each router forwards, in packets a second.
+fn counted(lab: &mut HeldLab) -> Result<(f64, Vec<f64>), ExperimentError> {
+    let seen = lab.watch_all(COUNTED)?;
+    let came = |one: &Sample| one.offered.unwrap_or(0);
+    let came = seen.first().map_or(0.0, |first| rate(first, came));
+    Ok((came, seen.iter().map(|samples| rate(samples, |one| one.packets)).collect()))
+}
+
+/// Routers one behind the other, as in the text.
+pub(crate) const HOPS: usize = 3;
+
+/// Samples until it is counted, and in which it is.
+const SETTLE: usize = 20;
+const COUNTED: usize = 30;
+
+/// More decisions than a router is held for, as a test shows.
+const LOG: usize = 1000;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// Two probes wait a second each for their last answers.
+const LAST_ANSWERS_S: u64 = 2;
+
+/// Bringing three nodes up, and the flood.
+const BESIDE_RUNS_S: u64 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(came: f64, forwarded: [f64; HOPS]) -> ChainRun {
+        let probed = Probed { times_s: vec![0.001], due: 2, unsent: 0 };
+        ChainRun {
+            means: Means::Weir,
+            percent: 50,
+            set_point: 500.0,
+            came,
+            forwarded: forwarded.to_vec(),
+            probed: vec![[probed.clone(), probed]; HOPS],
+            decisions: vec![vec![]; HOPS],
+        }
+    }
+
+    #[test]
+    fn a_log_has_all_decisions_of_a_hold() {
+        let answers = LAST_ANSWERS_S * SECOND.as_nanos() / SAMPLING.as_nanos();
+        for quick in [false, true] {
+            let Chain { rounds, samples, .. } = Chain::of(quick);
+            let probing = (rounds * HOPS) as u64 * (samples as u64 + answers);
+            let all = (SETTLE + COUNTED) as u64 + probing;
+            assert!(all < LOG as u64, "{all} of {LOG}");
+        }
+    }
+
+    #[test]
+    fn loss_is_of_all_that_came() {
+        let run = run(1000.0, [500.0, 490.0, 500.0]);
+        let lost = [0, 1, 2].map(|hop| (run.lost(hop) * 1e3).round().to_bits());
+        assert_eq!(lost, [500.0_f64, 510.0, 500.0].map(f64::to_bits));
+        assert_eq!(run.delivered().to_bits(), 500.0_f64.to_bits());
+        assert!(run.lost(HOPS) >= 1.0, "of a hop that is not there all is lost");
+    }
+
+    /// Goal: a hop that no probe comes back from is an error, no round trip of no time.
+    #[test]
+    fn a_silent_hop_is_told() {
+        let mut run = run(1000.0, [500.0; HOPS]);
+        assert!(run.check().is_ok());
+        run.probed[1][1].times_s.clear();
+        let error = run.check().unwrap_err().to_string();
+        assert!(error.contains("hop 2"), "{error}");
+    }
+
+    #[test]
+    fn the_length_counts_all_that_is_waited_for() {
+        let quick = Chain::of(true);
+        // Three ways, each 2 s and 3 s and three hops of 6 s and 2 s.
+        assert_eq!(quick.seconds(), BESIDE_RUNS_S + 3 * (2 + 3 + 3 * 8));
+        assert!(Chain::of(false).seconds() > 4 * quick.seconds());
+    }
+}

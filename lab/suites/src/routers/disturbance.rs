@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A process that takes a share of a processor from a router, because it shares the router's
+//! control group: the text's disturbance (§7.1).
+//!
+//! It takes turns of a millisecond: computes until it has used its share of the time that passed,
+//! sleeps otherwise. What the group's quota kept it from is made up for up to ten of them, since a
+//! disturbance that waits does not grow.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use weir_experiment::prelude::*;
+use weir_experiment::product;
+use weir_experiment::senders::worker_cpu;
+use weir_platform::cap::cgroup;
+use weir_platform::meter::{CpuMeter, CpuSource};
+use weir_platform::netns::Namespace;
+use weir_platform::process::Identity;
+use weir_units::CpuShare;
+
+use super::Crossed;
+use super::lab::failed;
+
+/// A process that disturbs, until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Disturbance {
+    child: Child,
+    cpu: CpuMeter,
+}
+
+impl Disturbance {
+    /// Starts one beside router number `router` of a lab.
+    ///
+    /// # Errors
+    /// As [`Self::beside`]; the router is no process.
+    pub(crate) fn of(
+        lab: &impl Crossed,
+        router: usize,
+        share: CpuShare,
+    ) -> Result<Self, ExperimentError> {
+        let namespace = lab.plan().namespace(&format!("vr{}", router + 1));
+        let unshared = || {
+            let why = "no process can share the cap of a router whose threads are the kernel's";
+            ExperimentError::Node(format!("{namespace}: {why}"))
+        };
+        Self::beside(lab.process(router).ok_or_else(unshared)?, &namespace, share)
+    }
+
+    /// Starts it on the routers' processor, in the control group that the process of a router is in
+    /// now, to use that share of the processor. It ends with the calling thread, even if that is
+    /// killed.
+    ///
+    /// # Errors
+    /// It does not start; the router, or its namespace, is gone.
+    pub(crate) fn beside(
+        router: Identity,
+        namespace: &str,
+        share: CpuShare,
+    ) -> Result<Self, ExperimentError> {
+        let path = product::own_path()?;
+        let mut command = Command::new(path);
+        let (cpu, ppm) = (worker_cpu().to_string(), share.as_ppm().to_string());
+        command.args(["lab", "disturbance", "--cpu", &cpu, "--ppm", &ppm]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        let child = Namespace::open(namespace)?.spawn(command)?;
+        let identity = Identity::of(child.id());
+        let begun = Self { child, cpu: CpuMeter::new(identity.map(CpuSource::Process)) };
+        let gone = || ExperimentError::Node("the disturbing process ended at once".to_owned());
+        cgroup::follow(&cgroup::Tree::find()?, identity.ok_or_else(gone)?, router)?;
+        Ok(begun)
+    }
+
+    /// CPU time that it has used.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(crate) fn used(&mut self) -> Result<Nanos, ExperimentError> {
+        self.cpu.read().map_err(failed)
+    }
+}
+
+impl Drop for Disturbance {
+    fn drop(&mut self) {
+        // It has no state to save.
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+/// Uses that share of processor `cpu` until the process is ended.
+///
+/// # Errors
+/// The processor is not to be had, or the process's own CPU time cannot be read.
+pub fn run(share: CpuShare, cpu: u32) -> Result<(), ExperimentError> {
+    use weir_platform::cpu::{Class, Reservation, Wish};
+
+    let _pinned = Reservation::take(Wish { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
+    let ended = weir_traffic::stop_on_signals()?;
+    let mut meter = CpuMeter::new([CpuSource::Process(Identity::own()?)]);
+    let (mut last, mut used) = (Instant::now(), meter.read().map_err(failed)?);
+    let mut owed = Owed::default();
+    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+        let (now, uses) = (Instant::now(), meter.read().map_err(failed)?);
+        owed.add(share, now - last, uses.saturating_sub(used));
+        (last, used) = (now, uses);
+        if owed.is_due() {
+            while now.elapsed() < TURN {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::sleep(TURN);
+        }
+    }
+    Ok(())
+}
+
+/// What the process still has to use, in nanoseconds; less than nothing when it used too much.
+#[derive(Debug, Default)]
+struct Owed(i64);
+
+impl Owed {
+    fn add(&mut self, share: CpuShare, passed: Duration, used: Nanos) {
+        let due = share.time_in_floor(Nanos::new(weir_experiment::clock::nanos(passed)));
+        let whole = |nanos: Nanos| i64::try_from(nanos.as_nanos()).unwrap_or(i64::MAX);
+        self.0 = self.0.saturating_add(whole(due)).saturating_sub(whole(used)).min(OWED_MOST);
+    }
+
+    const fn is_due(&self) -> bool {
+        self.0 > 0
+    }
+}
+
+/// How long it computes or sleeps.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Ten turns, in nanoseconds.
+const OWED_MOST: i64 = 10_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_is_the_share_less_what_was_used() {
+        let (share, second) = (CpuShare::from_percent(15), Duration::from_secs(1));
+        let mut owed = Owed::default();
+        assert!(!owed.is_due());
+        owed.add(share, Duration::from_millis(10), Nanos::from_millis(1));
+        assert_eq!(owed.0, 500_000);
+        owed.add(share, second, Nanos::ZERO);
+        assert_eq!(owed.0, OWED_MOST, "what a quota kept it from is not made up for");
+        owed.add(share, Duration::ZERO, Nanos::from_millis(12));
+        assert_eq!(owed.0, -2_000_000);
+        assert!(!owed.is_due());
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Set-points, held by the cap alone.
+
+use std::fmt::Write as _;
+
+use weir_control::identify::Identified;
+use weir_control::{
+    Actuator as _, CapRange, Controller, DeadZone, FeedForward, FeedForwardConfig, Gains, Pi,
+    PiConfig, Poles,
+};
+use weir_experiment::prelude::*;
+
+use super::bench::{Bench, Router, now};
+use super::picture::{self, Course};
+use super::{Spec, refused, write};
+
+/// What is known before set-points are held.
+pub(super) struct Plan {
+    /// What each guest forwards without a cap.
+    pub(super) capacity: Vec<PacketRate>,
+    /// The model of each guest; none without a training.
+    pub(super) trained: Vec<Identified>,
+}
+
+/// Weir's controller at two set-points of each guest; beside it, without a bound, the text's at the
+/// first ones; logs and a picture.
+///
+/// # Errors
+/// A meter or an actuator failed; the result does not take a series.
+pub(super) fn run(
+    trial: &mut Recording<'_>,
+    id: &str,
+    bench: &mut Bench<'_>,
+    plan: &Plan,
+    spec: &Spec,
+) -> Result<(), ExperimentError> {
+    let range =
+        |guest: &Router<'_>| guest.control.actuator().map_or(CapRange::WHOLE, |a| a.range());
+    let ranges: Vec<_> = bench.guests.iter().map(range).collect();
+    let weir = ranges.iter().map(|range| -> Box<dyn Controller + Send> {
+        let config = FeedForwardConfig { dead_zone: DEAD_ZONE, ..FeedForwardConfig::new(*range) };
+        Box::new(FeedForward::new(config, PacketRate::ZERO, range.most()))
+    });
+    let [first, second] = [0, 1].map(|turn| set_points(&plan.capacity, turn));
+    let steps = [(&first, SAMPLES), (&second, SAMPLES)];
+    held(trial, &format!("{id}/weir"), bench, weir.collect(), &steps, spec)?;
+    if plan.trained.is_empty() {
+        return Ok(());
+    }
+    let poles = Poles::pair(PUBLISHED_POLES.0, PUBLISHED_POLES.1).map_err(refused)?;
+    let text =
+        ranges.iter().zip(&plan.trained).map(|(range, trained)| -> Box<dyn Controller + Send> {
+            let gains = Gains::place(trained.model, poles);
+            let config = PiConfig { gains, range: *range, dead_zone: DEAD_ZONE };
+            Box::new(Pi::new(config, PacketRate::ZERO, range.most()))
+        });
+    held(trial, &format!("{id}{TEXT}"), bench, text.collect(), &[(&first, SAMPLES)], spec)
+}
+
+/// A fifth of a guest's capacity for one, two fifths for the next; the other way round in the next
+/// turn.
+fn set_points(capacity: &[PacketRate], turn: usize) -> Vec<PacketRate> {
+    let parts = capacity.iter().zip(turn..);
+    parts
+        .map(|(rate, index)| {
+            let part = SET_POINTS_PERCENT[index % SET_POINTS_PERCENT.len()];
+            PacketRate::from_pps((rate.as_pps() * part / 100).max(1))
+        })
+        .collect()
+}
+
+/// One controller a guest, from no cap through all steps.
+fn held(
+    trial: &mut Recording<'_>,
+    id: &str,
+    bench: &mut Bench<'_>,
+    controllers: Vec<Box<dyn Controller + Send>>,
+    steps: &[(&Vec<PacketRate>, usize)],
+    spec: &Spec,
+) -> Result<(), ExperimentError> {
+    for (guest, controller) in bench.guests.iter_mut().zip(controllers) {
+        guest.renew()?;
+        guest.control.install(now(), controller);
+    }
+    let mut courses: Vec<Course> =
+        bench.guests.iter().map(|guest| Course::new(guest.name)).collect();
+    bench.restart();
+    for (step, (set_points, samples)) in (1..).zip(steps) {
+        begin(bench, step == 1, set_points)?;
+        watch(bench, *samples, &mut courses)?;
+        for (index, set_point) in set_points.iter().enumerate() {
+            let id = format!("{id}/{}/step-{step}", bench.guests[index].name);
+            let course = courses[index].tail(*samples);
+            judge(trial, &id, *set_point, &course)?;
+        }
+    }
+    for guest in &mut bench.guests {
+        guest.control.deactivate(now());
+        if guest.execute().is_err() {
+            return Err(refused(format!("guest {}: its cap is still in force", guest.name)));
+        }
+        logged(trial, id, guest, spec)?;
+    }
+    let name = format!("{}.svg", id.replace('/', "-"));
+    write(spec, &name, picture::draw(id, &courses)?.as_str())
+}
+
+/// Set-points for all: at first each loop begins with the cap in force, then it goes on to another
+/// rate. A cap that fails is in the log.
+fn begin(
+    bench: &mut Bench<'_>,
+    first: bool,
+    set_points: &[PacketRate],
+) -> Result<(), ExperimentError> {
+    for (guest, set_point) in bench.guests.iter_mut().zip(set_points) {
+        let begun = match first {
+            true => guest.control.activate(now(), *set_point),
+            false => guest.control.change_set_point(now(), *set_point),
+        };
+        begun.map_err(refused)?;
+        let _logged = guest.execute();
+    }
+    Ok(())
+}
+
+/// So many samples of each guest, and what follows from each.
+fn watch(
+    bench: &mut Bench<'_>,
+    samples: usize,
+    courses: &mut [Course],
+) -> Result<(), ExperimentError> {
+    let count = |guest: &Router<'_>| guest.control.status().map_or(0, |status| status.samples);
+    let wanted: Vec<u64> = bench.guests.iter().map(|guest| count(guest) + samples as u64).collect();
+    // A period without a sample is told in the log; the run has its bound all the same.
+    for _ in 0..samples * TRIES {
+        if bench.guests.iter().zip(&wanted).all(|(guest, wanted)| count(guest) >= *wanted) {
+            return Ok(());
+        }
+        let (at, readings) = bench.read()?;
+        for (index, reading) in readings.into_iter().enumerate() {
+            let guest = &mut bench.guests[index];
+            let Some(before) = guest.control.status().filter(|one| one.samples < wanted[index])
+            else {
+                continue;
+            };
+            guest.step(at, reading);
+            let after = guest.control.status().filter(|after| after.samples > before.samples);
+            if let Some(sample) = after.and_then(|after| after.sample) {
+                courses[index].push(&sample, &before);
+            }
+        }
+    }
+    Err(refused(format!("not {samples} samples in {} periods", samples * TRIES)))
+}
+
+/// The mean after the controller has settled, and what was offered all the while.
+fn judge(
+    trial: &mut Recording<'_>,
+    id: &str,
+    set_point: PacketRate,
+    course: &Course,
+) -> Result<(), ExperimentError> {
+    let wanted = float(set_point.as_pps());
+    let [rate, offered, cap] = ["rate", "offered", "cap"].map(|part| format!("{id}/{part}"));
+    trial.keep(&rate, Series::sampled("pps", 1.0, course.rates.clone()))?;
+    trial.keep(&offered, Series::sampled("pps", 1.0, course.offered.clone()))?;
+    trial.keep(&cap, Series::sampled("1", 1.0, course.caps.clone()))?;
+    let settled = course.rates.get(SETTLING..).unwrap_or_default();
+    let off = weir_experiment::mean(settled) / wanted - 1.0;
+    let percent = off * 100.0;
+    trial.say(&format!("{id}: {percent:+.1} % off {wanted:.0} pps after {SETTLING} samples"));
+    // The text's needs more samples than these to come back from a first error that is large, and
+    // whole per cents of the cap are coarse steps for it: it is shown, and bound to nothing.
+    if !id.contains(TEXT) {
+        let rule = Rule::RelativeError { reference: wanted };
+        let title = format!("distance of the mean from {wanted:.0} pps");
+        let claim = Claim::new(id, title, rule, Bound::at_most(WITHIN)).of(&[&rate]);
+        trial.judge(claim.skip(SETTLING))?;
+    }
+    let title = format!("offered, at {wanted:.0} pps");
+    let claim = Claim::new(&offered, title, Rule::Mean, Bound::at_least(2.0 * wanted));
+    trial.judge(claim.of(&[&offered]))?;
+    Ok(())
+}
+
+/// The log of an instance as a file; it has a decision for each sample.
+fn logged(
+    trial: &mut Recording<'_>,
+    id: &str,
+    guest: &Router<'_>,
+    spec: &Spec,
+) -> Result<(), ExperimentError> {
+    let name = guest.name;
+    let (Some(log), Some(status)) = (guest.control.log(), guest.control.status()) else {
+        return Err(refused(format!("guest {name}: no controller decided")));
+    };
+    let mut text = String::new();
+    let first = log.since(0).next().map(|first| first.at);
+    for decision in log.since(0) {
+        let seconds = float((decision.at - first.unwrap_or(decision.at)).as_nanos()) / 1e9;
+        let _written = writeln!(text, "{seconds:8.3} s  {decision}");
+    }
+    let made = log.made();
+    write(spec, &format!("decisions-{}-{name}.txt", id.rsplit('/').next().unwrap_or(id)), &text)?;
+    trial.say(&format!("{id}/{name}: {made} decisions, {} calls of xl", status.commands));
+    let [decisions, samples] = ["decisions", "samples"].map(|part| format!("{id}/{name}/{part}"));
+    trial.keep(&decisions, Series::count("1", made))?;
+    trial.keep(&samples, Series::count("1", status.samples))?;
+    let title = format!("{name}: decisions in the log, of samples");
+    let claim = Claim::new(&decisions, title, Rule::RatioOfSums, Bound::at_least(1.0));
+    trial.judge(claim.of(&[decisions, samples]))?;
+    let failures = format!("{id}/{name}/failures");
+    trial.keep(&failures, Series::count("1", status.failures))?;
+    let claim = Claim::new(&failures, "calls of xl that failed", Rule::Sum, Bound::equal(0.0));
+    trial.judge(claim.of(&[&failures])).map(drop)
+}
+
+/// In identifiers of what the text's controller does.
+const TEXT: &str = "/pi";
+
+/// Of each guest's capacity. What is offered is at least the capacity.
+const SET_POINTS_PERCENT: [u64; 2] = [20, 40];
+
+/// A call of `xl` takes domain 0 a tenth of a second and more here, during which it does nothing
+/// else: it is not made for less than this of the cap.
+const DEAD_ZONE: DeadZone = DeadZone::from_ppm(40_000);
+
+/// The text's, by which its gains were chosen (§6).
+const PUBLISHED_POLES: (f64, f64) = (0.2445, 0.3766);
+
+/// At each set-point; the first so many are the way there.
+const SAMPLES: usize = 15;
+const SETTLING: usize = 5;
+
+/// Periods for each sample that is wanted, at most.
+const TRIES: usize = 2;
+
+/// Row 14.
+const WITHIN: f64 = 0.10;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Guests of a real Xen, held to packet rates by `xl` caps alone: what `cargo xtask xen-lab` runs
+//! in domain 0.
+//!
+//! Senders in domain 0 offer each guest more than twice what it is held at. What a guest forwards
+//! is counted on its devices; what it may use is its cap. QEMU counts time in instructions: a
+//! packet costs fifty times what it costs on a real processor, and rates are in units of what the
+//! guest did without a cap in the same run.
+
+mod bench;
+mod capacity;
+mod discover;
+mod hold;
+mod load;
+mod picture;
+mod training;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use bench::Bench;
+use discover::Xen;
+use weir_experiment::prelude::*;
+use weir_platform::HostError;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The guests, and where packets that each of them is to forward go to.
+    pub loads: Vec<Load>,
+    /// The folder of decision logs and pictures.
+    pub folder: PathBuf,
+}
+
+/// A guest, and the address of packets that it is to forward: `fc1=198.18.1.1:9`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The guest's name.
+    pub guest: String,
+    /// The route to it leads through the guest.
+    pub to: SocketAddr,
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').filter(|(guest, _)| !guest.is_empty());
+        let wrong = || format!("'{text}' is no GUEST=ADDRESS:PORT");
+        let (guest, to) = parts.ok_or_else(wrong)?;
+        Ok(Self { guest: guest.to_owned(), to: to.parse().map_err(|_| wrong())? })
+    }
+}
+
+/// Runs it: discovery, capacity, training (unless it is to be quick), set-points, and the way back.
+///
+/// # Errors
+/// This is no domain 0, a guest is not there, or something could not be done or measured. The caps
+/// that guests had before are theirs again, whatever happened.
+pub fn show(trial: &mut Recording<'_>, spec: &Spec) -> Result<(), ExperimentError> {
+    let xen = discover::discover(spec)?;
+    let id = format!("{ROW}/{}", xen.scheduler);
+    let before = trial.result.cases().len();
+    trial.say(&format!("{id}: {xen}"));
+    discovered(trial, &id, &xen)?;
+    let caps = xen.caps()?;
+    let outcome = Bench::with(&xen, spec, |bench| {
+        let capacity = capacity::measure(trial, &id, bench)?;
+        let trained = match trial.quick {
+            true => Vec::new(),
+            false => training::run(trial, &id, bench, spec)?,
+        };
+        hold::run(trial, &id, bench, &hold::Plan { capacity, trained }, spec)
+    });
+    // The bench has gone back; what is looked at here is the hypervisor, not what Weir believes.
+    let same = xen.caps()? == caps;
+    outcome?;
+    let name = format!("{id}/back");
+    trial.keep(&name, Series::count("1", u64::from(same)))?;
+    let claim = Claim::new(&name, "every guest has the cap it had", Rule::Sum, Bound::equal(1.0));
+    trial.judge(claim.of(&[&name]))?;
+    trial.judge_parts(before, &id, "guests of a real Xen are held by their caps").map(drop)
+}
+
+fn discovered(trial: &mut Recording<'_>, id: &str, xen: &Xen) -> Result<(), ExperimentError> {
+    let name = format!("{id}/vifs");
+    let counts = xen.guests.iter().map(|guest| float(guest.vifs.len() as u64));
+    trial.keep(&name, Series::unordered("1", counts.collect()))?;
+    let claim = Claim::new(&name, "interfaces found of each guest", Rule::Min, Bound::equal(2.0));
+    trial.judge(claim.of(&[&name])).map(drop)
+}
+
+/// A file of the result's folder.
+fn write(spec: &Spec, name: &str, content: &str) -> Result<(), ExperimentError> {
+    let path = spec.folder.join(name);
+    let made = std::fs::create_dir_all(&spec.folder);
+    made.and_then(|()| std::fs::write(&path, content)).map_err(|e| ExperimentError::io(&path, e))
+}
+
+fn refused(what: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::Host(HostError::Refused(what.to_string()))
+}
+
+/// The row whose cases these are.
+const ROW: &str = "xtc.14";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_names_guest_and_address() {
+        let load: Load = "fc1=198.18.1.1:9".parse().unwrap();
+        assert_eq!((load.guest.as_str(), load.to.port()), ("fc1", 9));
+        for bad in ["fc1", "=198.18.1.1:9", "fc1=198.18.1.1", "fc1=x:9"] {
+            let error = bad.parse::<Load>().unwrap_err();
+            assert_eq!(error, format!("'{bad}' is no GUEST=ADDRESS:PORT"));
+        }
+    }
+}

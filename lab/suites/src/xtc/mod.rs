@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! XTC: a packet rate for every router, held by feedback.
+
+mod chain;
+mod changes;
+mod combined;
+mod disturbed;
+mod faults;
+mod figures;
+mod held;
+mod load;
+mod policing;
+mod probe;
+mod shares;
+mod training;
+mod xen;
+
+use weir_experiment::RowPart::{Plain, With};
+use weir_experiment::prelude::*;
+use weir_experiment::{Requirement, RequirementTable, RowPart};
+
+/// The table.
+pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
+
+const NAME: &str = "xtc";
+
+const ROWS: &[Requirement] = &[
+    row(
+        1,
+        "three minutes of training give a model that holds",
+        &[Plain(training::process), Plain(training::namespace)],
+    ),
+    row(
+        2,
+        "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap",
+        &[With(held::alone, 0), With(held::alone, 1), With(held::alone, 2), With(held::alone, 3)],
+    ),
+    row(
+        3,
+        "limit and ceiling hold every rate from the second sample on",
+        &[
+            With(combined::show, 0),
+            With(combined::show, 1),
+            With(combined::show, 2),
+            With(combined::show, 3),
+        ],
+    ),
+    row(
+        4,
+        "a disturbance worth 15 % of the assigned CPU is rejected",
+        &[
+            With(disturbed::alone, 0),
+            With(disturbed::combined, 0),
+            With(disturbed::alone, 2),
+            With(disturbed::combined, 2),
+        ],
+    ),
+    row(
+        5,
+        "probes come back in time, beside TCP and beside a flood",
+        &[
+            With(probe::show, 0),
+            With(probe::show, 1),
+            With(probe::show, 2),
+            With(probe::show, 3),
+            Plain(probe::alone),
+        ],
+    ),
+    row(
+        6,
+        "six TCP routers share in proportion to their set-points",
+        &[Plain(shares::proportions)],
+    ),
+    row(7, "a UDP flood beside TCP takes nothing from it", &[Plain(shares::coexistence)]),
+    row(8, "one flow gets as much as ten", &[Plain(shares::fairness)]),
+    row(9, "a chain of three nodes loses and delays no more at its end", &[Plain(chain::show)]),
+    row(10, "1000 instances at 10 Hz cost a twentieth of a core", &[Plain(load::show)]),
+    row(
+        11,
+        "dead zone, self-tuning, bumpless transfer, the manager's verbs",
+        &[Plain(changes::show)],
+    )
+    .correctness(),
+    row(12, "contention comes and goes, a router misbehaves and reforms", &[Plain(policing::show)])
+        .correctness(),
+    row(13, "every fault is named, caps stay safe, nobody has to help", &[Plain(faults::show)])
+        .correctness(),
+    row(14, "guests of a real Xen are held by their caps", &[Plain(xen::show)]),
+];
+
+const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
+    Requirement::new(NAME, number, title, parts)
+}
+
+/// Says loudly where a row cannot be made for lack of rights.
+fn needs_root(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    if weir_platform::process::is_root() {
+        return Ok(());
+    }
+    let skipped = format!("SKIPPED {}: needs root", rec.id());
+    rec.say(&skipped);
+    Err(ExperimentError::Missing { what: rec.id().to_owned(), needs: "root".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_result::{Case, Machine, Origin, ResultFile};
+
+    use super::*;
+
+    /// Goal: rows in virtual time hold on any machine, busy or not.
+    #[test]
+    fn rows_in_virtual_time_hold() {
+        let text = || "test".to_owned();
+        let origin = Origin {
+            command: text(),
+            machine: Machine::default(),
+            kernel: text(),
+            commit: text(),
+            start: text(),
+        };
+        let mut silent = |_: &str| {};
+        let mut rec = Recording::new(ResultFile::new(origin), true, &mut silent);
+        for row in ROWS.iter().filter(|row| row.correctness) {
+            row.run(&mut rec).unwrap();
+        }
+        let cases = rec.result.cases();
+        let broken: Vec<&Case> = cases.iter().filter(|case| !case.holds()).collect();
+        assert!(broken.is_empty() && cases.len() > 100, "{broken:#?}");
+    }
+}

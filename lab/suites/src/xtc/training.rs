@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The training on a process router and on a namespace router (§5): small UDP packets, caps in
+//! steps, samples of 1 s; the model judged on a run that it has not seen.
+//!
+//! What comes is seven tenths of what the router forwards of a flood, so that there is a cap from
+//! which on the rate is that. The text's model is a straight line over the logarithm of the cap;
+//! a router whose rate is proportional to its cap is one only over a part of the range, so the
+//! model's caps begin at [`LEAST_PERCENT`] %; the fit over all caps from 5 % on stands beside it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use weir_control::identify::{
+    Identified, Point, Residual, free_run, one_step, persistence, r_squared,
+};
+use weir_experiment::prelude::*;
+use weir_plot::{PointSet, Points, Svg};
+use weir_units::CpuShare;
+
+use super::figures::{self, Judge};
+use crate::routers::{
+    Flowed, Kind, Load, Loop, Plan, RouterLab, Taken, Traffic, Trained, Training, below, capacity,
+};
+
+/// Shows the row on a process router.
+pub(super) fn process(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    show(rec, Kind::Process)
+}
+
+/// Shows the row on a namespace router.
+pub(super) fn namespace(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+    show(rec, Kind::Namespace)?;
+    rec.result.add_note(format!("{}: pictures are in {PICTURES}", rec.id()));
+    Ok(())
+}
+
+fn show(rec: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+    super::needs_root(rec)?;
+    let seen = measure(rec.quick, kind)?;
+    judge(rec, kind, &seen)?;
+    draw(kind, &seen)
+}
+
+/// What one kind of router showed.
+struct Seen {
+    /// What it forwarded of a flood, with the largest cap.
+    capacity: PacketRate,
+    offered: PacketRate,
+    trained: Trained,
+    /// How long the training took, in seconds.
+    seconds: f64,
+    /// A run of caps below the threshold that the fit has not seen.
+    held_out: Vec<Taken>,
+    flowed: Flowed,
+}
+
+fn measure(quick: bool, kind: Kind) -> Result<Seen, ExperimentError> {
+    let mut lab = RouterLab::up(Plan::one("xtc-training", kind))?;
+    let flood = Traffic::one(Load::Udp(None));
+    let (capacity, _) = flood.beside(&mut lab, capacity)?;
+    let offered = PacketRate::from_pps(capacity.as_pps() * 7 / 10_000 * 1000);
+    let (repetitions, samples) = if quick { (1, 2) } else { (3, 3) };
+    let traffic = Traffic::one(Load::Udp(Some(offered.as_pps())));
+    let (measured, flowed) = traffic.beside(&mut lab, |lab| {
+        let mut on = Loop::begin(lab, 0)?;
+        let most = on.range()?.most();
+        let percents = (1..=13).map(|step| 5 * step).chain([75, 85, 100]);
+        let caps = percents.map(CpuShare::from_percent).filter(|cap| *cap <= most).collect();
+        let training = Training { caps, offered, repetitions, samples };
+        let started = Instant::now();
+        let trained = training.run_above(&mut on, SEED, least())?;
+        let seconds = started.elapsed().as_secs_f64();
+        let caps = trained.caps_below().filter(|cap| *cap >= least()).collect();
+        let unseen = Training { caps, repetitions: 1, ..training };
+        let (held_out, _) = unseen.take(&mut on, SEED + 1)?;
+        Ok((trained, seconds, held_out))
+    })?;
+    let (trained, seconds, held_out) = measured;
+    Ok(Seen { capacity, offered, trained, seconds, held_out, flowed })
+}
+
+fn least() -> CpuShare {
+    CpuShare::from_percent(LEAST_PERCENT)
+}
+
+fn judge(rec: &mut Recording<'_>, kind: Kind, seen: &Seen) -> Result<(), ExperimentError> {
+    let id = |part: &str| format!("{}/{part}", kind.name());
+    let trained = &seen.trained;
+    figures::keep_taken(rec, &id("training"), &trained.taken)?;
+    figures::keep_taken(rec, &id("held-out"), &seen.held_out)?;
+    let rates = [("capacity", seen.capacity), ("offered", seen.offered)];
+    for (name, rate) in rates {
+        rec.keep(&id(name), Series::count("packet/s", rate.as_pps()))?;
+    }
+    let threshold = trained.threshold.map_or(0.0, figures::share);
+    rec.keep(&id("cap-threshold"), Series::unordered("1", vec![threshold]))?;
+    let model = trained.identified.model;
+    rec.keep(&id("model"), Series::unordered("1", vec![model.a(), model.b()]))?;
+    let mut judge = Judge { rec, kind: kind.name() };
+    let seconds = Series::unordered("s", vec![seen.seconds]);
+    judge.one(
+        id("seconds"),
+        "length of the training",
+        Rule::Max,
+        Bound::at_most(180.0),
+        seconds,
+    )?;
+    let below: Vec<f64> = trained.caps_below().map(figures::share).collect();
+    let text = "caps below the cap threshold";
+    judge.one(
+        id("caps"),
+        text,
+        Rule::Count,
+        Bound::at_least(6.0),
+        Series::unordered("1", below),
+    )?;
+    judge_model(rec, kind, seen)?;
+    figures::judge_meter(rec, &id("meter"), &seen.flowed)
+}
+
+/// The model on the run that it has not seen, beside the one that repeats the rate before.
+fn judge_model(rec: &mut Recording<'_>, kind: Kind, seen: &Seen) -> Result<(), ExperimentError> {
+    let id = |part: &str| format!("{}/{part}", kind.name());
+    let points: Vec<Point> = below(&seen.held_out, None).into_iter().flatten().collect();
+    let free = free_run(&seen.trained.identified, &points);
+    let kpps = |of: fn(&Residual) -> f64| free.iter().map(|one| of(one) * 1e3).collect();
+    rec.keep(&id("free-run/estimated"), Series::unordered("packet/s", kpps(|r| r.estimated)))?;
+    rec.keep(&id("free-run/actual"), Series::unordered("packet/s", kpps(|r| r.actual)))?;
+    let all = whole_range(&seen.trained);
+    let kinds = [
+        ("free-run-r2", r_squared(&free)),
+        ("one-step-r2", r_squared(&one_step(&seen.trained.identified, &points))),
+        ("persistence-r2", r_squared(&persistence(&points))),
+        ("all-caps-fit-r2", all.map(|identified| identified.r_squared)),
+    ];
+    for (name, value) in kinds {
+        // Where the rate did not vary, nothing is explained.
+        let value = value.unwrap_or(0.0);
+        rec.say(&format!("{}: {value:.4}", id(name)));
+        rec.keep(&id(name), Series::unordered("1", vec![value]))?;
+    }
+    if kind == Kind::Process {
+        let text = "R² of the free run on a run that the fit has not seen";
+        let bound = Bound::at_least(R_SQUARED);
+        let name = id("free-run-r2");
+        rec.claim(&name, text, Rule::Min, bound, &[&name])?;
+    }
+    Ok(())
+}
+
+/// The fit over all caps below the threshold, from the least one on.
+fn whole_range(trained: &Trained) -> Option<Identified> {
+    let segments = below(&trained.taken, trained.threshold);
+    let slices: Vec<&[Point]> = segments.iter().map(Vec::as_slice).collect();
+    weir_control::identify::fit(&slices).ok()
+}
+
+/// Figs 3 and 4 of the text: rate by cap, and what the model says beside what was measured.
+fn draw(kind: Kind, seen: &Seen) -> Result<(), ExperimentError> {
+    let rate = |rate: PacketRate| float(rate.as_pps());
+    let curve = &seen.trained.curve;
+    let points = curve.iter().map(|p| (100.0 * figures::share(p.cap), rate(p.mean))).collect();
+    let halves = curve.iter().map(|p| p.interval.map_or(0.0, rate)).collect();
+    let name = format!("{} router, mean and 95 % interval", kind.name());
+    let axis = |name: &str, unit: &str| (name.to_owned(), unit.to_owned());
+    let by_cap = Points {
+        title: format!("Rate by cap, {} offered", seen.offered),
+        x: axis("cap", "%"),
+        y: axis("forwarded", "packet/s"),
+        diagonal: false,
+        sets: vec![PointSet { name, points, halves, joined: true }],
+    };
+    let held_out: Vec<Point> = below(&seen.held_out, None).into_iter().flatten().collect();
+    let residuals = free_run(&seen.trained.identified, &held_out);
+    let points = residuals.iter().map(|r| (r.actual.max(0.0) * 1e3, r.estimated.max(0.0) * 1e3));
+    let name = format!("{} router, free run on a run not seen", kind.name());
+    let beside = Points {
+        title: "What the model says beside what was measured".to_owned(),
+        x: axis("measured", "packet/s"),
+        y: axis("estimated", "packet/s"),
+        diagonal: true,
+        sets: vec![PointSet { name, points: points.collect(), halves: vec![], joined: false }],
+    };
+    save(&format!("rate-by-cap-{}", kind.name()), &by_cap.draw()?)?;
+    save(&format!("residuals-{}", kind.name()), &beside.draw()?)
+}
+
+fn save(name: &str, svg: &Svg) -> Result<(), ExperimentError> {
+    let folder = Path::new(PICTURES);
+    std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
+    let write = |extension: &str, bytes: &[u8]| {
+        let path = folder.join(format!("{name}.{extension}"));
+        std::fs::write(&path, bytes).map_err(|error| ExperimentError::io(&path, error))
+    };
+    write("svg", svg.as_str().as_bytes())?;
+    write("png", &svg.to_png(2.0)?)
+}
+
+/// The caps of the model; see above.
+const LEAST_PERCENT: u32 = 20;
+const R_SQUARED: f64 = 0.95;
+const SEED: u64 = 20_261_122;
+const PICTURES: &str = "out/xtc";
