@@ -2,8 +2,9 @@
 //! What every experiment is made of.
 //!
 //! A [`TrafficRun`] puts a [`Forwarder`] into the middle of a [`StarTopology`], lets traffic flow
-//! and returns a [`TrafficRecord`] of what independent sinks saw. A [`Recording`] takes samples from
-//! it and judges claims about them; a [`Requirement`] is a row of a table, made of such experiments.
+//! and returns a [`TrafficRecord`] of what independent sinks saw. A [`Recording`] takes samples of
+//! it and judges claims about them; a [`Requirement`] is a row of a table, made of such
+//! experiments.
 //!
 //! Experiments use two processors: the worker has the last one for itself, senders, receivers and
 //! the kernel's own work share the others.
