@@ -12,6 +12,7 @@ mod again;
 mod bench;
 mod cargo_test;
 mod ci;
+mod claims;
 mod command;
 mod correctness;
 mod deb;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::check_repository(),
         "no-std" => no_std::prove(),
         "fuzz" => fuzz::run_all(rest),
+        "claims" => claims::call(rest),
         "lines" => lines::call(rest),
         "bench" if rest.first().is_some_and(|word| word == "instructions") => {
             bench::instructions::call(&rest[1..])
@@ -98,6 +100,7 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
                     what is kept where, and how to compare with another revision
   bless             rewrite goldens and generated documents, then show what changed
   picture           run the demo, and put its chart and table into the README
+  claims RESULT..   identifier, rule and bound of every claim in result files
   lines [REVISION]  lines of code that no product binary reaches, here or at a revision
   deb [--out DIR]   a Debian package, in target/debian; the same tree gives the same bytes
   xen-lab [ARGS]    Xen with two guests in QEMU, and Weir that holds their rates: out/xen
