@@ -6,21 +6,16 @@ use std::time::Duration;
 use crate::ExperimentError;
 
 /// Now, in ns of `CLOCK_MONOTONIC`.
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     weir_dataplane::clock::now().as_nanos()
 }
 
 /// A length in ns, at most 584 years.
-#[must_use]
 pub fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Sleeps until an instant of this clock, or until a signal comes.
-///
-/// # Errors
-/// [`ExperimentError::Interrupted`]: a signal came, before or meanwhile.
 pub fn sleep_until(at_ns: u64) -> Result<(), ExperimentError> {
     loop {
         if weir_traffic::is_stopped() {
@@ -35,9 +30,6 @@ pub fn sleep_until(at_ns: u64) -> Result<(), ExperimentError> {
 }
 
 /// Sleeps for so long, or until a signal comes.
-///
-/// # Errors
-/// As [`sleep_until`].
 pub fn sleep(length: Duration) -> Result<(), ExperimentError> {
     sleep_until(monotonic_ns().saturating_add(nanos(length)))
 }

@@ -48,13 +48,11 @@ pub struct InMemory {
 
 impl Source {
     /// A source whose frames are dropped when its queue is full.
-    #[must_use]
     pub const fn new(vif: VifId, frame_bytes: u16, rate_bps: u64) -> Self {
         Self { vif, frame_bytes, rate_bps, waits: false, offered: 0, held_back: false }
     }
 
     /// The same source, but one that waits when its queue is full.
-    #[must_use]
     pub const fn waiting(mut self) -> Self {
         self.waits = true;
         self
@@ -73,9 +71,6 @@ impl Source {
 
 impl InMemory {
     /// A switch for `policy`, whose port leads to the wire of a [`StarTopology`].
-    ///
-    /// # Errors
-    /// The switch does not take the policy, or there is no memory for its frames.
     pub fn new(policy: &Policy) -> Result<Self, ExperimentError> {
         let switch = Switch::new(policy, Instant::ZERO)
             .map_err(|error| ExperimentError::Node(error.to_string()))?;
@@ -92,15 +87,11 @@ impl InMemory {
     }
 
     /// The switch and its frames, for a caller with a loop of its own.
-    #[must_use]
     pub fn into_parts(self) -> (Switch, Pool) {
         (self.switch, self.pool)
     }
 
     /// Lets the sources offer until `end_ns`, taking each frame at the instant it may leave.
-    ///
-    /// # Errors
-    /// The pool is smaller than its queues.
     pub fn run(
         &mut self,
         sources: &mut [Source],
@@ -166,7 +157,6 @@ impl InMemory {
 }
 
 /// Bits of one source in each whole second.
-#[must_use]
 pub fn bits_each_second(departures: &[Departure], source: usize, seconds: usize) -> Vec<f64> {
     let mut bits = vec![0.0; seconds];
     for departure in departures.iter().filter(|departure| departure.source == source) {

@@ -31,9 +31,6 @@ pub struct NodeProcess {
 impl NodeProcess {
     /// Starts a node with `policy` in `namespace`, its files at `place`, and waits until it
     /// forwards. It ends when the calling thread does, even if that is killed.
-    ///
-    /// # Errors
-    /// It could not be started, or ended again: the error has what it said.
     pub fn start(
         namespace: Namespace,
         policy: &Policy,
@@ -52,9 +49,6 @@ impl NodeProcess {
     }
 
     /// Has the node end and leave everything to [`Self::start_again`].
-    ///
-    /// # Errors
-    /// It does not answer, or ended with a failure.
     pub fn leave(&self) -> Result<(), ExperimentError> {
         self.ask("/v1/leave")?;
         let ended = self.child().wait().map_err(|error| ExperimentError::io("weir node", error))?;
@@ -65,9 +59,6 @@ impl NodeProcess {
     }
 
     /// Kills the node as a crash would; [`Self::start_again`] may follow.
-    ///
-    /// # Errors
-    /// It cannot be waited for.
     pub fn crash(&self) -> Result<(), ExperimentError> {
         let mut child = self.child();
         let killed = child.kill().and_then(|()| child.wait());
@@ -75,9 +66,6 @@ impl NodeProcess {
     }
 
     /// Starts the node again with the same files, as `program`, and waits until it forwards.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
     pub fn start_again(&self, program: &Path) -> Result<(), ExperimentError> {
         let child = spawn(program, &self.namespace, &self.config, &self.state, &self.log)?;
         *self.child() = child;
@@ -85,40 +73,27 @@ impl NodeProcess {
     }
 
     /// The document of the policy in force.
-    ///
-    /// # Errors
-    /// The node does not answer.
     pub fn document(&self) -> Result<String, ExperimentError> {
         self.client().text("/v1/document").map_err(failed)
     }
 
     /// Writes `policy` to the configuration file and has the node apply it.
-    ///
-    /// # Errors
-    /// The node refuses it, or does not answer.
     pub fn reload(&self, policy: &Policy) -> Result<(), ExperimentError> {
         write_policy(&self.config, policy)?;
         self.ask("/v1/reload")
     }
 
     /// The node's counters.
-    ///
-    /// # Errors
-    /// The node does not answer.
     pub fn status(&self) -> Result<NodeStatus, ExperimentError> {
         self.client().get("/v1/status").map_err(failed)
     }
 
     /// Asks the node as an administrator.
-    #[must_use]
     pub fn client(&self) -> Client {
         Client::new(&self.socket)
     }
 
     /// Ends the node by SIGTERM and waits until it has handed everything back.
-    ///
-    /// # Errors
-    /// It ended with a failure.
     pub fn stop(self) -> Result<(), ExperimentError> {
         let mut child = self.child();
         weir_platform::process::terminate(&child);
@@ -130,27 +105,21 @@ impl NodeProcess {
     }
 
     /// Kills the node for good.
-    ///
-    /// # Errors
-    /// As [`Self::crash`].
     pub fn kill(self) -> Result<(), ExperimentError> {
         self.crash()
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
     /// What it said so far.
-    #[must_use]
     pub fn said(&self) -> String {
         fs::read_to_string(self.config.with_file_name("node.log")).unwrap_or_default()
     }
 
     /// The node's process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child().id()
     }

@@ -24,9 +24,6 @@ pub struct Bulk {
 
 impl Testbed {
     /// Sends `count` echo requests from a node and counts the answers that arrive.
-    ///
-    /// # Errors
-    /// `ping` is missing, or printed something else than always.
     pub fn ping(&self, from: &str, to: IpAddr, count: u32) -> Result<u64, ExperimentError> {
         let (count, to) = (count.to_string(), to.to_string());
         // Its status is 1 where nothing comes back, which is an answer too.
@@ -41,10 +38,7 @@ impl Testbed {
     }
 
     /// Sends `bytes` from one node to an address of another over one TCP connection, and compares
-    /// each with what was sent.
-    ///
-    /// # Errors
-    /// The receiver cannot listen. A connection that fails makes wrong bytes, not an error.
+    /// each with what was sent. A connection that fails makes wrong bytes, not an error.
     pub fn bulk(
         &self,
         from: &str,
@@ -69,9 +63,6 @@ impl Testbed {
     }
 
     /// Checksums that the stack of a node found wrong, of any protocol.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
     pub fn checksum_errors(&self, node: &str) -> Result<u64, ExperimentError> {
         let script = "cat /proc/net/snmp; cat /proc/net/snmp6 2>/dev/null || true";
         let text = self.ask(node, Command::new("sh", ["-c", script]))?;

@@ -19,9 +19,6 @@ pub fn expect_version(version: &'static str) {
 }
 
 /// The path of `weir`, looked for beside this program.
-///
-/// # Errors
-/// There is none, it does not run, or it is of another build than this program.
 pub fn path() -> Result<&'static Path, ExperimentError> {
     if let Some(found) = FOUND.get() {
         return Ok(found);
@@ -36,9 +33,6 @@ pub fn path() -> Result<&'static Path, ExperimentError> {
 }
 
 /// The path of this program.
-///
-/// # Errors
-/// The system does not say.
 pub fn own_path() -> Result<PathBuf, ExperimentError> {
     std::env::current_exe().map_err(|error| ExperimentError::io("weir-lab", error))
 }

@@ -27,10 +27,6 @@ pub struct RunFolder {
 impl RunFolder {
     /// Takes the name `lab`, and undoes what an earlier run of that name left: its node, its lab,
     /// its files.
-    ///
-    /// # Errors
-    /// Another process has the name, or a lab of that name was brought up to stay; what was left
-    /// could not be undone.
     pub fn take(lab: &str, state: &StateDir) -> Result<Self, ExperimentError> {
         let (journal, _left) = journal::open_clean(state, &format!("run-{lab}"), PATIENCE)?;
         let folder = state.path().join(format!("run-{lab}"));
@@ -53,21 +49,16 @@ impl RunFolder {
     }
 
     /// Notes that `undo` is to be done when this value goes.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result<(), ExperimentError> {
         self.journal.as_mut().map_or(Ok(()), |journal| Ok(journal.record(what, undo)?))
     }
 
     /// The folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Where journals are.
-    #[must_use]
     pub const fn state(&self) -> &StateDir {
         &self.state
     }

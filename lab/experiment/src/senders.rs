@@ -18,7 +18,6 @@ const TCP_PORT: u16 = 9_001;
 
 impl StarTopology {
     /// UDP from a kernel socket of tenant `index` to the wire; `rate` `None`: as fast as it goes.
-    #[must_use]
     pub fn udp(&self, index: usize, stream: u16, size: u16, rate: Option<Rate>) -> SendSpec {
         let to = SocketAddr::new(IpAddr::V4(Self::wire_address()), UDP_PORT);
         let method = SendMethod::Udp(UdpSend {
@@ -35,7 +34,6 @@ impl StarTopology {
     }
 
     /// Bulk TCP from tenant `index` to the wire over that many connections.
-    #[must_use]
     pub fn tcp(&self, index: usize, stream: u16, connections: u32) -> SendSpec {
         let to = SocketAddr::new(IpAddr::V4(Self::wire_address()), TCP_PORT);
         let send = TcpSend::one(stream, to, connections);
@@ -44,7 +42,6 @@ impl StarTopology {
     }
 
     /// A stream of the XDP generator from tenant `index` to the wire.
-    #[must_use]
     pub fn stream(&self, index: usize, stream: u16, size: u16, rate: Option<Rate>) -> XdpStream {
         XdpStream {
             stream,
@@ -66,7 +63,6 @@ impl StarTopology {
     }
 
     /// A stream of the XDP generator from the wire to tenant `index`.
-    #[must_use]
     pub fn stream_towards(
         &self,
         index: usize,
@@ -85,7 +81,6 @@ impl StarTopology {
     }
 
     /// A stream of the XDP generator from tenant `index` to tenant `to`.
-    #[must_use]
     pub fn stream_between(
         &self,
         index: usize,
@@ -101,26 +96,22 @@ impl StarTopology {
     }
 
     /// UDP from a kernel socket of any node of the star to any address.
-    #[must_use]
     pub fn udp_from(&self, node: &str, send: UdpSend) -> SendSpec {
         SendSpec { run: self.run_of(node), start_ns: None, method: SendMethod::Udp(send) }
     }
 
     /// All streams from one generator.
-    #[must_use]
     pub fn generator(&self, streams: Vec<XdpStream>) -> SendSpec {
         let method = SendMethod::Xdp(XdpSend { streams, catch_up_us: CATCH_UP_US, clock_every: 1 });
         SendSpec { run: self.run_of("wire"), start_ns: None, method }
     }
 
     /// A sink at the wire's end: counts everything, drops measured packets, passes on the rest.
-    #[must_use]
     pub fn sink(&self) -> ReceiveSpec {
         self.sink_at("wire")
     }
 
     /// A sink at the device of a node.
-    #[must_use]
     pub fn sink_at(&self, node: &str) -> ReceiveSpec {
         let method = ReceiveMethod::Sink(SinkSpec {
             device: "eth0".to_owned(),
@@ -132,7 +123,6 @@ impl StarTopology {
     }
 
     /// The sockets behind the sink: TCP connections end here.
-    #[must_use]
     pub fn tcp_server(&self) -> ReceiveSpec {
         let tcp = vec![SocketAddr::new(IpAddr::V4(Self::wire_address()), TCP_PORT)];
         let method = ReceiveMethod::Sockets(SocketsSpec { udp: vec![], tcp, buffer_bytes: None });
@@ -163,14 +153,12 @@ pub fn hardly_reading_the_clock(mut sender: SendSpec) -> SendSpec {
 }
 
 /// Counts in cells of `cell_us`.
-#[must_use]
 pub fn in_cells(mut receiver: ReceiveSpec, cell_us: u64) -> ReceiveSpec {
     receiver.run.cell_us = cell_us;
     receiver
 }
 
 /// The processors that are not the worker's. With one processor they share it.
-#[must_use]
 pub fn traffic_cpus() -> Vec<usize> {
     cpu::division().others.into_iter().filter_map(|cpu| usize::try_from(cpu).ok()).collect()
 }

@@ -40,7 +40,6 @@ pub struct StarTopology {
 
 impl StarTopology {
     /// A star of tenants `t0`, `t1`, …, each a namespace of its own.
-    #[must_use]
     pub fn new(name: &str, tenants: usize, rate: BitRate) -> Self {
         let tenants = (0..tenants).map(|index| format!("t{index}")).collect();
         let (name, queue) = (name.to_owned(), FIFO_PACKETS);
@@ -49,7 +48,6 @@ impl StarTopology {
     }
 
     /// The topology as a lab reads it.
-    #[must_use]
     pub fn topology(&self) -> String {
         let Self { name, rate, queue, offloads, queues, .. } = self;
         let mut text = format!("name = \"{name}\"\n");
@@ -111,7 +109,6 @@ impl StarTopology {
 
     /// A policy for the switch node: one slice and one vif for each tenant, with its MAC address,
     /// no guarantees yet. Tenant k is vif k.
-    #[must_use]
     pub fn policy(&self) -> Policy {
         let mut policy = Policy::new(&self.name);
         let port = policy.add_port(Port::new(UPLINK, self.rate));
@@ -135,52 +132,44 @@ impl StarTopology {
     }
 
     /// The namespace of a node.
-    #[must_use]
     pub fn namespace(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
     }
 
     /// Address of tenant `index`.
-    #[must_use]
     pub fn address(index: usize) -> Ipv4Addr {
         let [high, low] = host_number(index);
         Ipv4Addr::new(198, 18, high, low)
     }
 
     /// Ethernet address of tenant `index`.
-    #[must_use]
     pub fn mac(index: usize) -> Mac {
         let [high, low] = host_number(index);
         Mac([0x02, 0, 0, 1, high, low])
     }
 
     /// The IPv6 address of whoever has this IPv4 address, in a network for measurements (RFC 5180).
-    #[must_use]
     pub fn ipv6(ip: Ipv4Addr) -> Ipv6Addr {
         let [_, _, high, low] = ip.octets();
         Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low]))
     }
 
     /// Addresses of the wire's end.
-    #[must_use]
     pub const fn wire() -> (Ipv4Addr, Mac) {
         (Self::wire_address(), Self::wire_mac())
     }
 
     /// Addresses of the switch node's host.
-    #[must_use]
     pub const fn host() -> (Ipv4Addr, Mac) {
         (Ipv4Addr::new(198, 18, 0, 2), Mac([0x02, 0, 0, 0, 0, 2]))
     }
 
     /// Address of the wire's end.
-    #[must_use]
     pub const fn wire_address() -> Ipv4Addr {
         Ipv4Addr::new(198, 18, 0, 1)
     }
 
     /// Ethernet address of the wire's end.
-    #[must_use]
     pub const fn wire_mac() -> Mac {
         Mac([0x02, 0, 0, 0, 0, 1])
     }

@@ -30,9 +30,6 @@ pub struct Testbed {
 impl Testbed {
     /// Builds the lab, with nothing in its middle. What an earlier run of the same lab left when
     /// it was killed is undone first.
-    ///
-    /// # Errors
-    /// The star is no topology, its lab cannot be made, or another process runs the same lab.
     pub fn up(star: &StarTopology) -> Result<Self, ExperimentError> {
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
@@ -45,9 +42,6 @@ impl Testbed {
 
     /// Puts a bridge or Weir in the middle, which is empty. Call it from a thread that lives as
     /// long as the node should.
-    ///
-    /// # Errors
-    /// The bridge cannot be made; the node did not start.
     pub fn put(&mut self, middle: &Forwarder) -> Result<(), ExperimentError> {
         match middle {
             Forwarder::Bridge => make_bridge(&self.star),
@@ -64,17 +58,11 @@ impl Testbed {
     }
 
     /// Ends the node, if there is one, and waits until it has handed everything back.
-    ///
-    /// # Errors
-    /// It ended with a failure.
     pub fn stop_node(&mut self) -> Result<(), ExperimentError> {
         self.node.take().map_or(Ok(()), NodeProcess::stop)
     }
 
     /// Takes everything down.
-    ///
-    /// # Errors
-    /// The node ended with a failure, or the lab could not be taken down.
     pub fn down(mut self) -> Result<(), ExperimentError> {
         let stopped = self.stop_node();
         self.lab.down()?;
@@ -82,41 +70,31 @@ impl Testbed {
     }
 
     /// The path of a file that goes with the rig.
-    #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.place.folder().join(name)
     }
 
     /// The star that is up.
-    #[must_use]
     pub fn star(&self) -> &StarTopology {
         &self.star
     }
 
     /// A folder for files of this run, root's own, which is gone with it.
-    #[must_use]
     pub fn folder(&self) -> &std::path::Path {
         self.place.folder()
     }
 
     /// The node in the middle.
-    #[must_use]
     pub fn node(&self) -> Option<&NodeProcess> {
         self.node.as_ref()
     }
 
     /// The namespace of a node of the star.
-    ///
-    /// # Errors
-    /// There is no such node.
     pub fn namespace(&self, node: &str) -> Result<Namespace, ExperimentError> {
         Ok(self.lab.namespace(node)?)
     }
 
     /// What a command prints that runs at a node of the star.
-    ///
-    /// # Errors
-    /// It could not be started, or ended with a failure.
     pub fn ask(&self, node: &str, command: Command) -> Result<String, ExperimentError> {
         Ok(Host::default().run(&command.in_namespace(&self.star.namespace(node)))?)
     }

@@ -70,18 +70,12 @@ pub struct TrafficRecord {
 impl TrafficRun {
     /// Runs it. The lab is gone afterwards, whatever happened; what an earlier run of the same lab
     /// left when it was killed is undone first.
-    ///
-    /// # Errors
-    /// Whatever could not be made, started or measured; another process runs the same lab.
     pub fn run(self) -> Result<TrafficRecord, ExperimentError> {
         Ok(self.run_beside(|_| Ok(()))?.0)
     }
 
     /// Runs it, and `beside` as soon as traffic flows and all changes are made. Receivers wait for
     /// it; senders do not.
-    ///
-    /// # Errors
-    /// As [`Self::run`], and what `beside` fails with.
     pub fn run_beside<T>(
         self,
         beside: impl FnOnce(&Testbed) -> Result<T, ExperimentError>,
@@ -95,9 +89,6 @@ impl TrafficRun {
 
     /// Lets the traffic of this run flow over a rig that is up; the run's own star and middle are
     /// of no account.
-    ///
-    /// # Errors
-    /// As [`Self::run_beside`].
     pub fn flow<T>(
         &self,
         rig: &Testbed,
@@ -177,7 +168,6 @@ impl TrafficRun {
 
 impl TrafficRecord {
     /// Layer-2 bits that the senders of a stream put on their devices in each full second.
-    #[must_use]
     pub fn offered_each_second(&self, stream: u16, seconds: usize) -> Vec<f64> {
         let mut streams = self.sent.iter().flat_map(|sender| &sender.streams);
         let sent = streams.find(|sent| sent.stream == stream);
@@ -185,20 +175,17 @@ impl TrafficRecord {
     }
 
     /// What stream `stream` brought to receiver `receiver`; nothing if nothing of it arrived.
-    #[must_use]
     pub fn stream(&self, receiver: usize, stream: u16) -> Option<&weir_traffic::Received> {
         self.received.get(receiver)?.streams.iter().find(|seen| seen.stream == stream)
     }
 
     /// Layer-2 bits of a stream in each full second from the start of the traffic.
-    #[must_use]
     pub fn bits_each_second(&self, receiver: usize, stream: u16, seconds: usize) -> Vec<f64> {
         let series = self.stream(receiver, stream).map(|seen| &seen.series);
         self.bits(series, NANOS_PER_SECOND, seconds)
     }
 
     /// The same of everything that a source sent.
-    #[must_use]
     pub fn source_bits_each_second(
         &self,
         receiver: usize,
@@ -214,7 +201,6 @@ impl TrafficRecord {
 
     /// Layer-2 bits in each of `count` windows of `width_ns` from the start of the traffic; zero
     /// where nothing arrived.
-    #[must_use]
     pub fn bits(
         &self,
         series: Option<&weir_traffic::Series>,

@@ -53,9 +53,6 @@ pub struct Line {
 
 /// Runs the demonstration in a lab called `lab`, `seconds` for each half; series and cases go into
 /// the recording; names of cases begin with `case`.
-///
-/// # Errors
-/// The lab could not be built, or traffic could not flow; `seconds` leave nothing after settling.
 pub fn run(
     trial: &mut Recording<'_>,
     lab: &str,
@@ -89,7 +86,6 @@ pub fn run(
 }
 
 /// The policy of the demonstration's node.
-#[must_use]
 pub fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     for (vif, tenant) in policy.vifs.iter_mut().zip(TENANTS) {

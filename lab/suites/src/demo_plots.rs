@@ -10,9 +10,6 @@ use weir_result::ResultFile;
 use crate::demo::{LINK_MBPS, SETTLE_SECONDS, TENANTS};
 
 /// Draws throughput over time and as bars, as SVG and PNG, into `folder`.
-///
-/// # Errors
-/// A picture could not be drawn or written.
 pub fn draw(result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
     std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     let title = format!("Three tenants on a link of {LINK_MBPS} Mb/s, one flooding it");

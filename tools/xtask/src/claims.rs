@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `cargo xtask claims RESULT..`: every claim of result files, one a line, sorted: identifier, rule,
-//! bound. Two listings that are equal claim the same, whatever was measured.
+//! `cargo xtask claims RESULT..`: every claim of result files, one a line, sorted: identifier,
+//! rule, bound. Two listings that are equal claim the same, whatever was measured.
 
 use std::collections::BTreeSet;
 

@@ -37,9 +37,6 @@ pub(super) struct Peer {
 
 impl Built {
     /// Compiles it.
-    ///
-    /// # Errors
-    /// No compiler, or no DPDK (`libdpdk-dev`); the text names what failed.
     pub(super) fn new() -> Result<Self, ExperimentError> {
         let place = RunFolder::take(LAB, &StateDir::from_env())?;
         let folder = place.folder();

@@ -32,9 +32,6 @@ pub(super) struct Spent {
 
 impl Worker {
     /// Reads the counters.
-    ///
-    /// # Errors
-    /// The node does not answer, or its worker's thread is not found.
     pub(super) fn now(node: &NodeProcess) -> Result<Self, ExperimentError> {
         let status = node.status()?;
         let uplink = status.port(UPLINK).or_else(|| status.ports.first());

@@ -34,9 +34,6 @@ pub(super) struct Fate {
 
 impl Devices {
     /// What they have dropped by now.
-    ///
-    /// # Errors
-    /// They cannot be asked.
     pub(super) fn read(rig: &Testbed) -> Result<Self, ExperimentError> {
         let text = rig.ask("sw", Command::new("ip", ["-j", "-s", "link", "show"]))?;
         let links: Vec<Value> = serde_json::from_str(&text)

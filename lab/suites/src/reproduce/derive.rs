@@ -10,9 +10,6 @@ use super::scenario::{Measure, Panel, Scenario, Tenant};
 use super::series::Key;
 
 /// Keeps what follows for a panel with one thing in its middle. `key` is of repetition 0.
-///
-/// # Errors
-/// It was derived before, or a sample is no number.
 pub fn derive(
     trial: &mut Recording<'_>,
     scenario: &Scenario,
@@ -28,13 +25,11 @@ pub fn derive(
 }
 
 /// The tenant's throughput over time, each sample a mean over repetitions with its interval.
-#[must_use]
 pub fn over_time(result: &ResultFile, tenant: &Tenant, key: Key<'_>) -> Vec<Interval> {
     by_sample(&key.repeated(result, &tenant.name))
 }
 
 /// The tenant's mean throughput while it sent, with its interval over repetitions.
-#[must_use]
 pub fn overall(
     result: &ResultFile,
     scenario: &Scenario,
@@ -48,13 +43,11 @@ pub fn overall(
 }
 
 /// First sample of a tenant that bounds are held against.
-#[must_use]
 pub fn first_judged(scenario: &Scenario, tenant: &Tenant) -> usize {
     place(scenario, tenant.start) + scenario.settle()
 }
 
 /// Bits of the largest frame, in samples of bits a second.
-#[must_use]
 pub fn packet_bps(scenario: &Scenario, tenant: &Tenant) -> f64 {
     f64::from(tenant.frame_max) * 8.0 / scenario.interval().as_secs_f64()
 }

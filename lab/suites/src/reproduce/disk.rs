@@ -19,9 +19,6 @@ pub(super) struct DiskWork {
 
 impl DiskWork {
     /// Lays the file out; the work will be on processor `cpu`.
-    ///
-    /// # Errors
-    /// `fio` is missing, or there is no room.
     pub(super) fn prepare(lab: &str, cpu: usize) -> Result<Self, ExperimentError> {
         let mut place = RunFolder::take(&format!("{lab}-disk"), &StateDir::from_env())?;
         // The state folder is in memory; this one outlives a boot, so that it is on a disk.
@@ -34,9 +31,6 @@ impl DiskWork {
     }
 
     /// Works for that long. Gives the bytes read and written.
-    ///
-    /// # Errors
-    /// `fio` failed.
     pub(super) fn run(&self, length: Duration) -> Result<u64, ExperimentError> {
         let runtime = format!("--runtime={}ms", length.as_millis());
         let said = self.fio(&["--time_based=1".to_owned(), runtime], length)?;

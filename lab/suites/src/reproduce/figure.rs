@@ -16,9 +16,6 @@ use super::series::Key;
 use super::stage::{VARIANTS, Variant};
 
 /// Writes `figure.svg`, `figure.png` and `data.csv` into `folder`.
-///
-/// # Errors
-/// There is nothing to draw, or a file cannot be written.
 pub fn write(
     result: &ResultFile,
     scenario: &Scenario,
@@ -32,9 +29,6 @@ pub fn write(
 }
 
 /// The picture of a figure.
-///
-/// # Errors
-/// There is nothing to draw.
 pub fn draw(result: &ResultFile, scenario: &Scenario) -> Result<Svg, ExperimentError> {
     let mut panels = Vec::new();
     let mut rows = 0;
@@ -51,7 +45,6 @@ pub fn draw(result: &ResultFile, scenario: &Scenario) -> Result<Svg, ExperimentE
 }
 
 /// A line for each sample of each machine: the mean over repetitions, and half its 95 % interval.
-#[must_use]
 pub fn csv(result: &ResultFile, scenario: &Scenario) -> String {
     let mut text = String::from("panel,middle,machine,time_s,mean_bps,half_interval_bps\n");
     let width = scenario.interval().as_secs_f64();

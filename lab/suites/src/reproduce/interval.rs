@@ -13,7 +13,6 @@ pub struct Interval {
 }
 
 /// The interval of these samples; none of no sample.
-#[must_use]
 pub fn interval(samples: &[f64]) -> Option<Interval> {
     let count = float(samples.len() as u64);
     if samples.is_empty() {
@@ -29,7 +28,6 @@ pub fn interval(samples: &[f64]) -> Option<Interval> {
 }
 
 /// The interval of the samples k of all rows, for each k that all rows have.
-#[must_use]
 pub fn by_sample(rows: &[&[f64]]) -> Vec<Interval> {
     let length = rows.iter().map(|row| row.len()).min().unwrap_or(0);
     let column = |k: usize| rows.iter().map(|row| row[k]).collect::<Vec<_>>();

@@ -35,9 +35,6 @@ pub struct Finding {
 }
 
 /// Derives what follows from a scenario's runs and claims it of Weir, where the scenario says so.
-///
-/// # Errors
-/// A series is missing or judged already.
 pub fn judge(
     trial: &mut Recording<'_>,
     scenario: &Scenario,
@@ -60,7 +57,6 @@ pub fn judge(
 }
 
 /// All claims about a panel with one thing in its middle. `key` is of repetition 0.
-#[must_use]
 pub fn claims(result: &ResultFile, scenario: &Scenario, panel: &Panel, key: Key<'_>) -> Vec<Named> {
     match scenario.measure {
         Measure::Rates => rates(result, scenario, panel, key),
@@ -71,7 +67,6 @@ pub fn claims(result: &ResultFile, scenario: &Scenario, panel: &Panel, key: Key<
 }
 
 /// The worst case of the claims of one word, by the side on which their bound is.
-#[must_use]
 pub fn worst(result: &ResultFile, claims: &[Named], word: &str) -> Option<Case> {
     let cases = claims.iter().filter(|named| named.word == word);
     let cases = cases.filter_map(|named| verdict(result, &named.claim).ok());
@@ -85,7 +80,6 @@ pub fn worst(result: &ResultFile, claims: &[Named], word: &str) -> Option<Case> 
 }
 
 /// Whether the bridge showed a defect of the text in a panel; none if the result does not say.
-#[must_use]
 pub fn finding(
     result: &ResultFile,
     scenario: &Scenario,

@@ -40,9 +40,6 @@ pub const NETBACK: [(&str, &str); 11] = [
 ];
 
 /// The scenario of a figure of the Netback text.
-///
-/// # Errors
-/// There is none of that name.
 pub fn netback(figure: &str) -> Result<Scenario, ExperimentError> {
     let found = NETBACK.iter().find(|(name, _)| *name == figure);
     let (name, text) = found.ok_or_else(|| {

@@ -20,9 +20,6 @@ use super::stage::{VARIANTS, Variant};
 pub type Made = (&'static str, Scenario, ResultFile);
 
 /// Writes the page and its pictures below `root`, the project's folder.
-///
-/// # Errors
-/// There is no result, or a file cannot be written.
 pub fn write(root: &Path, made: &[Made]) -> Result<PathBuf, ExperimentError> {
     if made.is_empty() {
         let (what, needs) = ("a report".to_owned(), "a result; make one figure first".to_owned());
@@ -50,7 +47,6 @@ pub fn note(trial: &mut Recording<'_>, scenario: &Scenario) {
 }
 
 /// The page.
-#[must_use]
 pub fn page(made: &[Made]) -> String {
     let mut text = HEAD.to_owned();
     for (name, scenario, result) in made {

@@ -21,9 +21,6 @@ pub struct Place<'a> {
 }
 
 /// Runs all of a scenario. The series are named as [`Key`] says.
-///
-/// # Errors
-/// A lab could not be built, traffic could not flow, `fio` is missing.
 pub fn run(
     trial: &mut Recording<'_>,
     scenario: &Scenario,
@@ -41,7 +38,6 @@ pub fn run(
 }
 
 /// How long it takes, nearly: traffic, and what stands before and after each run of it.
-#[must_use]
 pub fn length(scenario: &Scenario) -> Duration {
     let middles = |panel: &Panel| {
         let count = VARIANTS.iter().filter(|variant| panel.has(**variant)).count();

@@ -214,9 +214,6 @@ pub struct Defect {
 
 impl Scenario {
     /// Reads a scenario; `name` is for the error.
-    ///
-    /// # Errors
-    /// It is no TOML, lacks a key, has one too many, or has a value out of bounds.
     pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
         let wrong = |what: String| ExperimentError::Scenario { name: name.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
@@ -224,9 +221,6 @@ impl Scenario {
     }
 
     /// The same, if nothing in it is out of bounds.
-    ///
-    /// # Errors
-    /// Something is.
     pub fn checked(self, name: &str) -> Result<Self, ExperimentError> {
         match problem::of(&self) {
             Some(what) => Err(ExperimentError::Scenario { name: name.to_owned(), what }),
@@ -235,7 +229,6 @@ impl Scenario {
     }
 
     /// The same with other lengths: all times but those between changes keep their proportion.
-    #[must_use]
     pub fn lasting(mut self, duration: Duration) -> Self {
         let scale = duration.as_secs_f64() / self.duration.as_secs_f64();
         for tenant in self.panels.iter_mut().flat_map(|panel| &mut panel.tenants) {
@@ -249,7 +242,6 @@ impl Scenario {
     }
 
     /// The same with another start of all who do not start at once.
-    #[must_use]
     pub fn starting(mut self, at: Duration) -> Self {
         let tenants = self.panels.iter_mut().flat_map(|panel| &mut panel.tenants);
         for tenant in tenants.filter(|tenant| !tenant.start.is_zero()) {
@@ -259,7 +251,6 @@ impl Scenario {
     }
 
     /// The same as `--quick` makes it.
-    #[must_use]
     pub fn quickly(mut self) -> Self {
         let Quick { duration, repetitions, panels } = self.quick.clone();
         self.repetitions = repetitions;
@@ -275,7 +266,6 @@ impl Scenario {
     }
 
     /// The same as the run was that made a result: its panels, its length, its repetitions.
-    #[must_use]
     pub fn as_run(mut self, result: &ResultFile) -> Self {
         let first = |panel: &Panel| {
             let tenant = panel.all().into_iter().next()?;
@@ -300,7 +290,6 @@ impl Scenario {
     }
 
     /// Width of a sample: a second, or a tenth of one in a run of less than five.
-    #[must_use]
     pub fn interval(&self) -> Duration {
         if self.sweep.is_some() || self.duration >= Duration::from_secs(5) {
             return Duration::from_secs(1);
@@ -310,19 +299,16 @@ impl Scenario {
 
     /// Samples at the beginning of a tenant's traffic that nothing is held against: buckets are
     /// full then, and threads find their places.
-    #[must_use]
     pub fn settle(&self) -> usize {
         if self.interval() < Duration::from_secs(1) { 3 } else { 2 }
     }
 
     /// Samples of a run.
-    #[must_use]
     pub fn samples(&self) -> usize {
         samples(self.duration, self.interval())
     }
 
     /// The priorities of the two tenants at change number `step`, in ten-thousandths.
-    #[must_use]
     pub fn priorities(&self, step: usize) -> [u32; 2] {
         let Some(sweep) = self.sweep else { return [1, 1] };
         let last = samples(self.duration, sweep.every).saturating_sub(1).max(1);
@@ -334,7 +320,6 @@ impl Scenario {
 
 impl Measure {
     /// The words by which a defect names what is claimed.
-    #[must_use]
     pub const fn words(self) -> &'static [&'static str] {
         match self {
             Self::Rates => &["least", "greatest", "interval"],
@@ -347,7 +332,6 @@ impl Measure {
 
 impl Defect {
     /// Whether it is looked for in a panel.
-    #[must_use]
     pub fn concerns(&self, panel: &Panel) -> bool {
         self.panels.is_empty() || self.panels.contains(&panel.name)
     }
@@ -355,13 +339,11 @@ impl Defect {
 
 impl Panel {
     /// Whether it is run with this in the middle.
-    #[must_use]
     pub fn has(&self, variant: Variant) -> bool {
         !self.control || variant == Variant::Before
     }
 
     /// Its tenants, copies told apart by their numbers.
-    #[must_use]
     pub fn all(&self) -> Vec<Tenant> {
         let copies = |tenant: &Tenant| {
             let one = tenant.clone();
@@ -376,7 +358,6 @@ impl Panel {
 
 impl Scheduler {
     /// Its key in series and policies.
-    #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
             Self::Wrr => "wrr",

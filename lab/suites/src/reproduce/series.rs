@@ -20,20 +20,17 @@ pub struct Key<'a> {
 
 impl Key<'_> {
     /// The name of a series of this repetition.
-    #[must_use]
     pub fn of(&self, what: &str) -> String {
         format!("{}/{}", self.whole(what), self.repetition)
     }
 
     /// The name of a series of all repetitions together.
-    #[must_use]
     pub fn whole(&self, what: &str) -> String {
         let Self { prefix, panel, variant, .. } = self;
         format!("{prefix}{panel}/{}/{what}", variant.key())
     }
 
     /// The samples of this and all later repetitions, in order.
-    #[must_use]
     pub fn repeated<'a>(&self, result: &'a ResultFile, what: &str) -> Vec<&'a [f64]> {
         let name = |repetition| Self { repetition, ..*self }.of(what);
         (self.repetition..)

@@ -24,7 +24,6 @@ pub const VARIANTS: [Variant; 3] =
 
 impl Variant {
     /// Its key in series.
-    #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -33,7 +32,6 @@ impl Variant {
     }
 
     /// Its name for people.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Before => "before: bridge",
@@ -44,7 +42,6 @@ impl Variant {
 }
 
 /// The run of a panel in a lab called `lab`. Its streams are numbered as [`streams`] says.
-#[must_use]
 pub fn stage(lab: &str, scenario: &Scenario, panel: &Panel, variant: Variant) -> TrafficRun {
     let tenants = panel.all();
     let mut star = StarTopology::new(lab, tenants.len(), scenario.link);
@@ -66,7 +63,6 @@ pub fn stage(lab: &str, scenario: &Scenario, panel: &Panel, variant: Variant) ->
 }
 
 /// The stream numbers of each tenant: its connections, in order.
-#[must_use]
 pub fn streams(panel: &Panel) -> Vec<std::ops::Range<u16>> {
     let mut next = 0_u16;
     let mut numbers = |tenant: &Tenant| {

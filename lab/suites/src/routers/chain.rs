@@ -73,9 +73,6 @@ impl Chain {
 
     /// Tries it: without XTC, then at each set-point by the caps alone and as Weir does by default.
     /// What is offered is seven tenths of what the chain forwards of a flood.
-    ///
-    /// # Errors
-    /// The lab cannot be made; the chain forwards nothing; no probe came back from a hop.
     pub(crate) fn run(&self, trial: &mut Recording<'_>) -> Result<Tried, ExperimentError> {
         let mut lab = HeldLab::up(Plan::chain("xtc-chain", HOPS, SAMPLING))?;
         let (flood, _) = Traffic::one(Load::Udp(None)).beside(&mut lab, |lab| {

@@ -41,7 +41,6 @@ impl LeastCap {
 
 impl Contender {
     /// Its name, as in a legend.
-    #[must_use]
     pub fn name(self) -> String {
         let least = |name: &str, least: LeastCap| match least {
             LeastCap::DEFAULT => name.to_owned(),
@@ -57,7 +56,6 @@ impl Contender {
     }
 
     /// Its name, as in identifiers.
-    #[must_use]
     pub fn key(self) -> String {
         match self {
             Self::Combined => "weir".to_owned(),

@@ -30,9 +30,6 @@ pub(crate) struct Disturbance {
 
 impl Disturbance {
     /// Starts one beside router number `router` of a lab.
-    ///
-    /// # Errors
-    /// As [`Self::beside`]; the router is no process.
     pub(crate) fn of(
         lab: &impl Crossed,
         router: usize,
@@ -49,9 +46,6 @@ impl Disturbance {
     /// Starts it on the routers' processor, in the control group that the process of a router is in
     /// now, to use that share of the processor. It ends with the calling thread, even if that is
     /// killed.
-    ///
-    /// # Errors
-    /// It does not start; the router, or its namespace, is gone.
     pub(crate) fn beside(
         router: Identity,
         namespace: &str,
@@ -71,9 +65,6 @@ impl Disturbance {
     }
 
     /// CPU time that it has used.
-    ///
-    /// # Errors
-    /// It is gone.
     pub(crate) fn used(&mut self) -> Result<Nanos, ExperimentError> {
         self.cpu.read().map_err(failed)
     }
@@ -88,9 +79,6 @@ impl Drop for Disturbance {
 }
 
 /// Uses that share of processor `cpu` until the process is ended.
-///
-/// # Errors
-/// The processor is not to be had, or the process's own CPU time cannot be read.
 pub fn run(share: CpuShare, cpu: u32) -> Result<(), ExperimentError> {
     use weir_platform::cpu::{Class, Reservation, Wish};
 

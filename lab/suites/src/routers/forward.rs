@@ -76,9 +76,6 @@ impl Side {
 /// Forwards between two devices of the calling thread's namespace until the process is ended, on
 /// processor `cpu` alone if one is given. `batch`: it stands on a full processor, and lets others
 /// end their turn there before it looks at what has come ([`Class::Batch`]).
-///
-/// # Errors
-/// A device cannot be opened, or is gone; the processor is not to be had.
 pub fn run(sides: [&Side; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
     let class = if batch { Class::Batch } else { Class::Normal { nice: 0 } };
     let asked = batch || cpu.is_some();

@@ -82,9 +82,6 @@ impl Drop for ForwarderProcess {
 impl HeldLab {
     /// Brings it up. What an earlier run of the same name left when it was killed is undone first.
     /// Call it from a thread that lives as long as the lab should.
-    ///
-    /// # Errors
-    /// The lab cannot be made, or a node does not start; another process runs the same lab.
     pub(crate) fn up(plan: Plan) -> Result<Self, ExperimentError> {
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
@@ -125,9 +122,6 @@ impl HeldLab {
     }
 
     /// Has its node hold a router at a rate; what was decided by then is in force.
-    ///
-    /// # Errors
-    /// The node refuses it, or does not answer.
     pub(crate) fn hold(&self, router: usize, set_point: PacketRate) -> Result<(), ExperimentError> {
         let state = Some(XtcState::Active.name().to_owned());
         let set_point_pps = Some(set_point.as_pps());
@@ -135,9 +129,6 @@ impl HeldLab {
     }
 
     /// Has the node hold a router at a rate in one of its ways.
-    ///
-    /// # Errors
-    /// As [`Self::hold`].
     pub(crate) fn hold_by(
         &self,
         router: usize,
@@ -150,18 +141,12 @@ impl HeldLab {
     }
 
     /// Has the node take cap and limit of a router away.
-    ///
-    /// # Errors
-    /// As [`Self::hold`].
     pub(crate) fn release(&self, router: usize) -> Result<(), ExperimentError> {
         let state = Some(XtcState::Off.name().to_owned());
         self.change(router, &XtcChange { state, ..XtcChange::default() })
     }
 
     /// Has a router never get a larger cap than this.
-    ///
-    /// # Errors
-    /// As [`Self::hold`].
     pub(crate) fn bound(&self, router: usize, most: CpuShare) -> Result<(), ExperimentError> {
         let cap_max_ppm = Some(most.as_ppm());
         self.change(router, &XtcChange { cap_max_ppm, ..XtcChange::default() })
@@ -174,18 +159,12 @@ impl HeldLab {
     }
 
     /// How the node says that a router is.
-    ///
-    /// # Errors
-    /// The node does not answer.
     pub(crate) fn status(&self, router: usize) -> Result<RouterView, ExperimentError> {
         let asked = self.client(router)?.get(&path(router));
         asked.map_err(|error| ExperimentError::Node(error.to_string()))
     }
 
     /// The node's newest decisions on a router, oldest first.
-    ///
-    /// # Errors
-    /// The node does not answer.
     pub(crate) fn log(
         &self,
         router: usize,
@@ -197,9 +176,6 @@ impl HeldLab {
 
     /// Counts what a router forwards in each of `count` periods from now on; with the node's caps,
     /// limits and CPU times of about the same periods.
-    ///
-    /// # Errors
-    /// An interface is gone; the node does not answer.
     pub(crate) fn watch(
         &mut self,
         router: usize,
@@ -235,9 +211,6 @@ impl HeldLab {
 
     /// Counts what each router forwards in each of `count` periods from now on, and, as offered,
     /// what comes to its node from the side of the source.
-    ///
-    /// # Errors
-    /// An interface is gone.
     pub(crate) fn watch_all(&mut self, count: usize) -> Result<Vec<Vec<Sample>>, ExperimentError> {
         let _urgent = urgent()?;
         let mut before = self.read()?;

@@ -54,10 +54,6 @@ pub(crate) struct LabActuator {
 impl RouterLab {
     /// Brings it up. What an earlier run of the same name left when it was killed is undone first.
     /// Call it from a thread that lives as long as the lab should.
-    ///
-    /// # Errors
-    /// The lab cannot be made, its routers cannot be capped here, or the sampling period is too
-    /// short for their caps; another process runs the same lab.
     pub(crate) fn up(plan: Plan) -> Result<Self, ExperimentError> {
         if !(1..=ROUTERS_MAX).contains(&plan.kinds.len()) {
             let count = plan.kinds.len();

@@ -113,7 +113,6 @@ impl Kind {
     pub const ALL: [Self; 2] = [Self::Process, Self::Namespace];
 
     /// Its name, as in identifiers.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "process",

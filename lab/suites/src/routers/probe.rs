@@ -72,9 +72,6 @@ impl Probed {
 }
 
 /// Does `work` with the lab while router `router`, and those before it in a chain, are probed.
-///
-/// # Errors
-/// The sockets cannot be opened, or `work` failed.
 pub(crate) fn probing<L: Crossed, T>(
     lab: &mut L,
     router: usize,

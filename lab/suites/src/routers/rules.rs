@@ -21,9 +21,6 @@ pub(crate) struct RuleList {
 impl RuleList {
     /// Makes it, without a rule: what a list costs that is there at all is in each packet from now
     /// on.
-    ///
-    /// # Errors
-    /// `nft` is missing, or the kernel refuses.
     pub(crate) fn empty(namespace: &str) -> Result<Self, ExperimentError> {
         let list = Self { namespace: namespace.to_owned() };
         list.set(0)?;
@@ -31,9 +28,6 @@ impl RuleList {
     }
 
     /// Has so many rules, up to [`RULES_MAX`], from one packet to the next.
-    ///
-    /// # Errors
-    /// As [`Self::empty`].
     pub(crate) fn set(&self, rules: u32) -> Result<(), ExperimentError> {
         let command = Command::new("nft", ["-f", "-"]).reading(script(rules));
         let ran = Host::default().run(&command.in_namespace(&self.namespace));

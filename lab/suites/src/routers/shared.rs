@@ -9,9 +9,6 @@ use super::HeldLab;
 
 impl HeldLab {
     /// Has the node hold each router in that way at a rate of these, in packets a second.
-    ///
-    /// # Errors
-    /// As [`Self::hold`].
     pub(crate) fn hold_all(
         &self,
         controller: ControllerKind,
@@ -22,9 +19,6 @@ impl HeldLab {
     }
 
     /// What each router forwards in the mean of `count` periods from now on, in packets a second.
-    ///
-    /// # Errors
-    /// An interface is gone.
     pub(crate) fn rates(&mut self, count: usize) -> Result<Vec<f64>, ExperimentError> {
         Ok(self.watch_all(count)?.iter().map(|samples| rate(samples, |one| one.packets)).collect())
     }

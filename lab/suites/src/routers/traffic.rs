@@ -64,9 +64,6 @@ impl Traffic {
     }
 
     /// The same where all TCP of it together has half of what arrived when it flowed as it liked.
-    ///
-    /// # Errors
-    /// Nothing arrived.
     pub(crate) fn eased_tcp(self, flowed: &Flowed) -> Result<Self, ExperimentError> {
         match flowed.tcp_bps() {
             0 => Err(ExperimentError::Node("no TCP gets through".to_owned())),
@@ -77,9 +74,6 @@ impl Traffic {
     /// One load for the first router, half of what gets through of as much of it as there is: what
     /// saturates the processor of its ends differs by a third from one second to the next, and
     /// nothing is held more steadily than it comes.
-    ///
-    /// # Errors
-    /// As [`Self::beside`].
     pub(crate) fn eased<L: Crossed>(
         load: Load,
         lab: &mut L,
@@ -94,9 +88,6 @@ impl Traffic {
     }
 
     /// Does `work` while all of it flows.
-    ///
-    /// # Errors
-    /// A sender or a receiver failed, or `work` did; a signal came.
     pub(crate) fn beside<L: Crossed, T>(
         &self,
         lab: &mut L,

@@ -80,9 +80,6 @@ impl Router<'_> {
 
 impl<'a> Bench<'a> {
     /// Runs `body` while packets are offered to all guests; then everything is as it was.
-    ///
-    /// # Errors
-    /// Those of `body`, of the senders, of meters and actuators, and of the way back.
     pub(super) fn with(
         xen: &Xen,
         spec: &Spec,
@@ -141,9 +138,6 @@ impl<'a> Bench<'a> {
     }
 
     /// The counters of all guests when they are due: a period after the last time.
-    ///
-    /// # Errors
-    /// A signal came; the kernel does not answer.
     pub(super) fn read(&mut self) -> Result<(Instant, Vec<Option<Reading>>), ExperimentError> {
         clock::sleep_until(self.due_ns)?;
         let now = now();
@@ -158,9 +152,6 @@ impl<'a> Bench<'a> {
     }
 
     /// So many samples of each guest, one after the other, from now on.
-    ///
-    /// # Errors
-    /// As [`Self::read`]; or there was no sample.
     pub(super) fn samples(&mut self, count: usize) -> Result<Vec<Vec<Sample>>, ExperimentError> {
         let mut samples = vec![Vec::new(); self.guests.len()];
         self.guests.iter_mut().for_each(|guest| guest.sampler.forget());
@@ -181,9 +172,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Sets the cap of each guest.
-    ///
-    /// # Errors
-    /// One could not be set.
     pub(super) fn cap(&mut self, caps: &[CpuShare]) -> Result<(), ExperimentError> {
         self.guests.iter_mut().zip(caps).try_for_each(|(guest, cap)| {
             guest.control.set_manually(*cap);
@@ -192,9 +180,6 @@ impl<'a> Bench<'a> {
     }
 
     /// Takes the cap of each guest away.
-    ///
-    /// # Errors
-    /// One of them is still in force.
     pub(super) fn release(&mut self) -> Result<(), ExperimentError> {
         let release = |guest: &mut Router<'_>| {
             guest.control.deactivate(now());

@@ -9,9 +9,6 @@ use weir_units::CpuShare;
 use super::bench::Bench;
 
 /// Measures it, all guests at once.
-///
-/// # Errors
-/// A meter failed; the result does not take the series.
 pub(super) fn measure(
     trial: &mut Recording<'_>,
     id: &str,

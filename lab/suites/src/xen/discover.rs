@@ -28,9 +28,6 @@ pub(super) struct Guest {
 }
 
 /// Looks for the guests that are to be loaded, as a node does: by name, and by Xen's store.
-///
-/// # Errors
-/// This is no domain 0; its scheduler has no caps; one of the guests or of its devices is missing.
 pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
     if !Path::new("/proc/xen/capabilities").exists() {
         let needs = "domain 0 of a Xen: `cargo xtask xen-lab` boots one".to_owned();
@@ -64,18 +61,12 @@ pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
 
 impl Xen {
     /// Weights and caps of all domains, as the hypervisor has them.
-    ///
-    /// # Errors
-    /// `xl` failed, or printed something else.
     pub(super) fn caps(&self) -> Result<Vec<DomainCap>, ExperimentError> {
         let command = Command::new("xl", [format!("sched-{}", self.scheduler)]);
         xl_text::caps(&self.on.run(&command)?).map_err(refused)
     }
 
     /// CPU time of each guest so far, in the order of `guests`.
-    ///
-    /// # Errors
-    /// As [`Self::caps`].
     pub(super) fn times(&self) -> Result<Vec<Nanos>, ExperimentError> {
         let listed = domains(&*self.on)?;
         let time = |guest: &Guest| {

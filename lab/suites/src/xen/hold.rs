@@ -24,9 +24,6 @@ pub(super) struct Plan {
 
 /// Weir's controller at two set-points of each guest; beside it, without a bound, the text's at the
 /// first ones; logs and a picture.
-///
-/// # Errors
-/// A meter or an actuator failed; the result does not take a series.
 pub(super) fn run(
     trial: &mut Recording<'_>,
     id: &str,

@@ -19,9 +19,6 @@ impl Sent {
 }
 
 /// Sends until `stop` is set.
-///
-/// # Errors
-/// As of [`weir_traffic::send`].
 pub(super) fn send(to: SocketAddr, sent: &Sent, stop: &AtomicBool) -> Result<(), ExperimentError> {
     let udp = UdpSend {
         stream: 0,

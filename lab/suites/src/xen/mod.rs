@@ -54,10 +54,6 @@ impl FromStr for Load {
 }
 
 /// Runs it: discovery, capacity, training (unless it is to be quick), set-points, and the way back.
-///
-/// # Errors
-/// This is no domain 0, a guest is not there, or something could not be done or measured. The caps
-/// that guests had before are theirs again, whatever happened.
 pub fn show(trial: &mut Recording<'_>, spec: &Spec) -> Result<(), ExperimentError> {
     let xen = discover::discover(spec)?;
     let id = format!("{ROW}/{}", xen.scheduler);

@@ -49,9 +49,6 @@ impl Course {
 }
 
 /// Rates beside set-points, a panel for each guest.
-///
-/// # Errors
-/// There are no samples.
 pub(super) fn draw(id: &str, courses: &[Course]) -> Result<Svg, PlotError> {
     let panel = |course: &Course| Panel {
         title: course.name.clone(),

@@ -12,9 +12,6 @@ use super::capacity::{rates, whole};
 use super::{Spec, load, refused, write};
 
 /// Runs it; the model of each guest.
-///
-/// # Errors
-/// A meter or an actuator failed; no model follows from what was seen.
 pub(super) fn run(
     trial: &mut Recording<'_>,
     id: &str,

@@ -9,9 +9,6 @@ use weir_platform::run::{Command, Host, Platform};
 use weir_result::ResultFile;
 
 /// Boots both and takes over what they found.
-///
-/// # Errors
-/// This is not the folder of the sources, or the machines could not be made: no QEMU, no packages.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     weir_traffic::stop_on_signals()?;
     for scheduler in SCHEDULERS {

@@ -17,9 +17,6 @@ use crate::reproduce::figure::save;
 use crate::routers::Means;
 
 /// Writes the pictures of a figure into `folder`, as SVG and as PNG.
-///
-/// # Errors
-/// There is nothing to draw, or a file cannot be written.
 pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
     std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     for (part, svg) in draw(figure, result)? {
@@ -30,9 +27,6 @@ pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), 
 }
 
 /// The pictures of a figure, each with what its file is called beside the figure's name.
-///
-/// # Errors
-/// There is nothing to draw.
 pub fn draw(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>, ExperimentError> {
     match &figure.made {
         Made::Curve(curve) => by_cap(figure, curve, result),

@@ -34,9 +34,6 @@ pub(super) enum Made {
 }
 
 /// The figure of that name.
-///
-/// # Errors
-/// There is none.
 pub fn figure(name: &str) -> Result<&'static Figure, ExperimentError> {
     FIGURES.iter().find(|figure| figure.name == name).ok_or_else(|| {
         let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();

@@ -27,10 +27,6 @@ use weir_units::PacketRate;
 use crate::routers::{Chain, Kind, Load, Plan, RouterLab, Traffic, capacity};
 
 /// Makes a figure on a router of that kind. Series are named as [`page`] reads them.
-///
-/// # Errors
-/// Not root; the lab could not be built, traffic could not flow, no model follows; the figure is of
-/// routers of another kind.
 pub fn run(trial: &mut Recording<'_>, figure: &Figure, kind: Kind) -> Result<(), ExperimentError> {
     if !weir_platform::process::is_root() {
         let (what, needs) = (figure.name.to_owned(), "root".to_owned());
@@ -46,7 +42,6 @@ pub fn run(trial: &mut Recording<'_>, figure: &Figure, kind: Kind) -> Result<(),
 }
 
 /// How long it takes, nearly.
-#[must_use]
 pub fn length(figure: &Figure, quick: bool) -> Duration {
     let seconds = match &figure.made {
         Made::Curve(curve) => curve.seconds(quick),
@@ -69,7 +64,6 @@ pub enum Flow {
 
 impl Flow {
     /// Its name, as in identifiers.
-    #[must_use]
     pub fn key(self) -> String {
         match self {
             Self::Udp(percent) => format!("udp-{percent}"),
@@ -78,7 +72,6 @@ impl Flow {
     }
 
     /// What it is called on the page.
-    #[must_use]
     pub fn name(self) -> String {
         match self {
             Self::Udp(100) => "UDP, the flow".to_owned(),

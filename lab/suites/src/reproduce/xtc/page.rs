@@ -18,9 +18,6 @@ use crate::reproduce::interval::interval;
 use crate::routers::{Contender, Means};
 
 /// Writes the page and its pictures below `root`, the project's folder.
-///
-/// # Errors
-/// There is no result, nothing to draw of one, or a file cannot be written.
 pub fn write(root: &Path, made: &[(&Figure, ResultFile)]) -> Result<PathBuf, ExperimentError> {
     if made.is_empty() {
         let (what, needs) = ("a report".to_owned(), "a result; make one figure first".to_owned());
@@ -45,7 +42,6 @@ pub fn write(root: &Path, made: &[(&Figure, ResultFile)]) -> Result<PathBuf, Exp
 }
 
 /// The file of a picture.
-#[must_use]
 pub fn picture(figure: &Figure, part: &str, extension: &str) -> String {
     let dash = if part.is_empty() { "" } else { "-" };
     format!("{}{dash}{part}.{extension}", figure.name)
@@ -84,7 +80,6 @@ fn section(figure: &Figure, result: &ResultFile, pictures: &[String]) -> String 
 }
 
 /// What a figure shows, in numbers.
-#[must_use]
 pub fn table(figure: &Figure, result: &ResultFile) -> String {
     match &figure.made {
         Made::Curve(curve) => by_cap(figure, curve, result),
