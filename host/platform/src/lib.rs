@@ -22,6 +22,7 @@ pub mod netns;
 pub mod output;
 mod proc_stat;
 pub mod process;
+pub mod program;
 mod purpose;
 pub mod run;
 pub mod snapshot;

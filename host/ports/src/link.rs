@@ -44,11 +44,23 @@ pub(crate) fn dropped_on_transmit(ifindex: u32) -> io::Result<u64> {
 /// Whether the device takes redirected frames now. A veth does while its peer has GRO on or runs a
 /// program; one that does not drops them without a word.
 pub(crate) fn takes_redirects(ifindex: u32) -> bool {
+    xdp_features(ifindex) & NETDEV_XDP_ACT_NDO_XMIT != 0
+}
+
+/// Whether the driver may let a device read and write the pool itself. Kernels before 6.3 do not
+/// say; then it may.
+pub(crate) fn may_zero_copy(ifindex: u32) -> bool {
+    let features = xdp_features(ifindex);
+    features == 0 || features & NETDEV_XDP_ACT_XSK_ZEROCOPY != 0
+}
+
+/// What a device can do with XDP now; 0 if the kernel does not say.
+fn xdp_features(ifindex: u32) -> u64 {
     let index = i32::try_from(ifindex).unwrap_or(0);
-    let Ok(any) = socket(libc::AF_INET, libc::SOCK_DGRAM, 0) else { return false };
+    let Ok(any) = socket(libc::AF_INET, libc::SOCK_DGRAM, 0) else { return 0 };
     // The question is about the device; whose program asks is of no account.
     let features = libbpf_rs::Xdp::new(any.as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
-    features.is_ok_and(|features| features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
+    features.map_or(0, |features| features.feature_flags)
 }
 
 /// Runs an ethtool command; `command` points to its struct.
@@ -146,6 +158,8 @@ struct EthtoolChannels {
 
 /// From `linux/netdev.h`: frames can be redirected to the device.
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
+/// As above: AF_XDP sockets without a copy.
+const NETDEV_XDP_ACT_XSK_ZEROCOPY: u64 = 1 << 3;
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;

@@ -2,6 +2,7 @@
 //! Loading the two programs, and their maps as arrays of 64-bit words.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use weir_platform::program::load_object;
 
 use super::error::TrafficError;
 
@@ -9,11 +10,25 @@ use super::error::TrafficError;
 #[repr(C, align(8))]
 pub(super) struct Aligned<T: ?Sized>(pub(super) T);
 
-/// Opens an object: `settings` are its constants, `entries` the sizes of its maps.
+/// Loads the object `bytes` into the kernel: `settings` are its constants, `entries` the sizes of
+/// its maps.
 ///
 /// # Errors
-/// The object has no such map, which would be a defect of this crate.
-pub(super) fn open(
+/// The kernel refuses: no root, no BPF, or no memory for the maps. Or the object has no such map,
+/// which would be a defect of this crate.
+pub(super) fn load(
+    name: &str,
+    bytes: &[u8],
+    settings: &[u64],
+    entries: &[(&str, u32)],
+) -> Result<Object, TrafficError> {
+    load_object(
+        || open(name, bytes, settings, entries),
+        |error| TrafficError::bpf("load a BPF program (root needed)", error),
+    )
+}
+
+fn open(
     name: &str,
     bytes: &[u8],
     settings: &[u64],
@@ -34,14 +49,6 @@ pub(super) fn open(
         }
     }
     Ok(object)
-}
-
-/// Loads an object into the kernel.
-///
-/// # Errors
-/// The kernel refuses: no root, no BPF, or no memory for the maps.
-pub(super) fn load(object: OpenObject) -> Result<Object, TrafficError> {
-    object.load().map_err(|error| TrafficError::bpf("load a BPF program (root needed)", error))
 }
 
 /// A map of `object`.

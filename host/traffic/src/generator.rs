@@ -95,8 +95,7 @@ impl Generator {
         let clock_every = u64::from(xdp.clock_every);
         let settings = [u64::from(count), u64::from(frame_bytes), run.cell_ns(), clock_every];
         let entries = [("streams", count), ("rings", count)];
-        let object = bpf::open("generator", &OBJECT.0, &settings, &entries)?;
-        let object = bpf::load(object)?;
+        let object = bpf::load("generator", &OBJECT.0, &settings, &entries)?;
         let streams = bpf::map(&object, "streams")?;
         let rings = bpf::map(&object, "rings")?;
         let mut generator = Self { object, streams, rings, devices: Vec::new(), frame_bytes };

@@ -109,7 +109,7 @@ impl Maps {
             ("source_index", sources),
             ("records", records),
         ];
-        let object = bpf::load(bpf::open("sink", &OBJECT.0, &settings, &entries)?)?;
+        let object = bpf::load("sink", &OBJECT.0, &settings, &entries)?;
         Ok(Self {
             streams: bpf::map(&object, "streams")?,
             sources: bpf::map(&object, "sources")?,

@@ -355,14 +355,17 @@ fn check(config: &XdpConfig) -> Result<u32, PortError> {
     link::ifindex(&config.device)
 }
 
-/// One socket a queue. Zero copy is tried first if asked for, and all or none of the queues have
-/// it.
+/// One socket a queue. Zero copy is tried first if asked for and the driver may have it, and all or
+/// none of the queues have it.
+///
+/// An attempt that a driver refuses is dear: it registers the whole pool, and its queue is in use
+/// until the kernel has let go of it. With each of 128 veths it made a start quadratic.
 fn open_sockets(
     config: &XdpConfig,
     ifindex: u32,
     region: &Region,
 ) -> Result<(Vec<Socket>, BindMode), PortError> {
-    if config.zero_copy {
+    if config.zero_copy && link::may_zero_copy(ifindex) {
         // Whatever the driver's reason to refuse, copying works.
         if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, region) {
             return Ok((sockets, BindMode::ZeroCopy));

@@ -8,7 +8,8 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenObject};
+use weir_platform::program::load_object;
 use weir_units::Instant;
 
 use super::devices::{Devices, Role, failed};
@@ -91,24 +92,11 @@ impl DataPlane {
     pub fn load_with(limits: PlaneLimits, pins: Option<&Pins>) -> Result<Self, PortError> {
         limits.check()?;
         let adopted = pins.filter(|pins| pins.limits() == Some(limits));
-        let mut open = ObjectBuilder::default()
-            .name("weir")
-            .and_then(|builder| builder.open_memory(OBJECT))
-            .map_err(|error| failed("open the program", &error))?;
         let rows = CounterRows::of(limits.gates, processors()?);
-        for mut map in open.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name.ends_with(".rodata") {
-                let set = map.set_initial_value(&rows.constants(limits.gates));
-                set.map_err(|error| failed("set the constants", &error))?;
-            } else if let Some(pins) = adopted {
-                let reused = map.reuse_pinned_map(pins.map(&name));
-                reused.map_err(|error| failed("adopt a map", &error))?;
-            } else if let Some(entries) = limits.entries(&name, &rows) {
-                map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
-            }
-        }
-        let mut object = open.load().map_err(|error| failed("load the program", &error))?;
+        let mut object = load_object(
+            || open_object(limits, rows, adopted),
+            |error| failed("load the program", &error),
+        )?;
         if let Some(pins) = pins.filter(|_| adopted.is_none()) {
             pins.make()?;
             for mut map in object.maps_mut() {
@@ -317,6 +305,31 @@ impl DataPlane {
             PortError::bound("stations", format!("one more than {bound}? {error}"))
         })
     }
+}
+
+/// Opens the program with tables of those sizes, or with those that are pinned.
+fn open_object(
+    limits: PlaneLimits,
+    rows: CounterRows,
+    adopted: Option<&Pins>,
+) -> Result<OpenObject, PortError> {
+    let mut open = ObjectBuilder::default()
+        .name("weir")
+        .and_then(|builder| builder.open_memory(OBJECT))
+        .map_err(|error| failed("open the program", &error))?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name.ends_with(".rodata") {
+            let set = map.set_initial_value(&rows.constants(limits.gates));
+            set.map_err(|error| failed("set the constants", &error))?;
+        } else if let Some(pins) = adopted {
+            let reused = map.reuse_pinned_map(pins.map(&name));
+            reused.map_err(|error| failed("adopt a map", &error))?;
+        } else if let Some(entries) = limits.entries(&name, &rows) {
+            map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
+        }
+    }
+    Ok(open)
 }
 
 impl PlaneLimits {
