@@ -60,6 +60,35 @@ impl Policy {
     }
 }
 
+/// Frames of the pool that the rings of a device hold at most.
+///
+/// The gate of a vif lets in no more than its `receive`, so that a smaller ring means earlier drops
+/// while the worker is away, and none that the gate does not count. A few vifs have deep rings. A
+/// node of many must not pay for depth that its worker could not use: 128 vifs that receive 128
+/// frames each keep it busy for some 10 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingFrames {
+    /// Chunks ready for receiving.
+    pub receive: u32,
+    /// Frames on their way out.
+    pub transmit: u32,
+}
+
+impl RingFrames {
+    /// Of a port.
+    pub const PORT: Self = Self { receive: 1024, transmit: 256 };
+    /// Of each of the first [`Self::DEEP_VIFS`] vifs that are opened.
+    pub const DEEP_VIF: Self = Self { receive: 512, transmit: 256 };
+    /// Of each further vif.
+    pub const VIF: Self = Self { receive: 128, transmit: 64 };
+    /// Vifs at a time that have deep rings.
+    pub const DEEP_VIFS: usize = 8;
+
+    fn sum(self) -> u64 {
+        u64::from(self.receive) + u64::from(self.transmit)
+    }
+}
+
 pub(crate) fn frames_needed(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
         // To the port and to other vifs wait apart.
@@ -71,10 +100,17 @@ pub(crate) fn frames_needed(policy: &Policy) -> u64 {
 
 /// Frames that devices may hold in their rings.
 fn rings(policy: &Policy) -> u64 {
-    let ports = policy.ports.iter().map(|port| port.kind);
-    let kinds = ports.chain(policy.vifs.iter().map(|vif| vif.kind));
-    let held = |kind| if is_on_linux(kind) { FRAMES_PER_DEVICE } else { FRAMES_IN_MEMORY };
-    kinds.map(held).sum()
+    let count = |kinds: &mut dyn Iterator<Item = Kind>| {
+        let (linux, memory): (Vec<_>, Vec<_>) = kinds.partition(|kind| is_on_linux(*kind));
+        (linux.len() as u64, memory.len() as u64)
+    };
+    let (ports, ports_in_memory) = count(&mut policy.ports.iter().map(|port| port.kind));
+    let (vifs, vifs_in_memory) = count(&mut policy.vifs.iter().map(|vif| vif.kind));
+    let deep = vifs.min(RingFrames::DEEP_VIFS as u64);
+    ports * RingFrames::PORT.sum()
+        + deep * RingFrames::DEEP_VIF.sum()
+        + (vifs - deep) * RingFrames::VIF.sum()
+        + (ports_in_memory + vifs_in_memory) * FRAMES_IN_MEMORY
 }
 
 const fn is_on_linux(kind: Kind) -> bool {
@@ -272,7 +308,5 @@ fn is_linux_device(name: &str) -> bool {
 const DEVICE_MAX: usize = 15;
 /// Protocols with ports where TCP has them: TCP, UDP, SCTP.
 const PORTED: [u8; 3] = [6, 17, 132];
-/// Frames in a device's rings: 1024 ready for receiving, 256 on their way out.
-const FRAMES_PER_DEVICE: u64 = 1280;
 /// Frames in the batch of a device that is none.
 const FRAMES_IN_MEMORY: u64 = 64;

@@ -69,6 +69,7 @@ mod xtc;
 
 pub use address::{MacAddr, ParseAddressError, Prefix};
 pub use api::{Api, Digest, Role, Token};
+pub use check::RingFrames;
 pub use document::{
     ADDRESSES_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX, SLICES_MAX, VIFS_MAX,
 };

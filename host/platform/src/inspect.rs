@@ -139,13 +139,25 @@ pub fn link_in(
     namespace: Option<&str>,
     device: &str,
 ) -> Result<LinkView, HostError> {
+    let found = find_link(on, namespace, device)?;
+    found.ok_or_else(|| HostError::Refused(format!("device {device}: there is none")))
+}
+
+/// The device of that name in a namespace (none: this process's), if there is one.
+///
+/// # Errors
+/// `ip` failed.
+pub fn find_link(
+    on: &dyn Platform,
+    namespace: Option<&str>,
+    device: &str,
+) -> Result<Option<LinkView>, HostError> {
     let command = Command::new("ip", ["-d", "-j", "addr", "show", "dev", device]);
     let links: Vec<LinkView> = match json(on, &command.maybe_in_namespace(namespace)) {
         Err(error) if error.is_gone() => Vec::new(),
         other => other?,
     };
-    let found = links.into_iter().find(|link| link.ifname == device);
-    found.ok_or_else(|| HostError::Refused(format!("device {device}: there is none")))
+    Ok(links.into_iter().find(|link| link.ifname == device))
 }
 
 /// The queueing disciplines of a namespace (none: this process's).

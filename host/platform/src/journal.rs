@@ -9,15 +9,20 @@
 //! **The order is: [`Journal::record`], then the change.** A crash between the two leaves a way
 //! back from something that never happened, which every [`Undo`] takes calmly.
 
+mod content;
+
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use content::{Change, Content, Line, batches, boot_id};
+use serde::Serialize;
 
 use crate::error::HostError;
 use crate::output;
@@ -214,21 +219,27 @@ impl Journal {
         wanted: impl Fn(u64, &ChangePurpose) -> bool,
     ) -> Result<UndoReport, HostError> {
         let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
-        let mut at = self.content.changes.len();
-        while at > 0 {
-            at -= 1;
-            let Some(change) = self.content.changes.get(at) else { break };
-            if !wanted(change.sequence, change.purpose()) {
+        let changes = self.content.changes.iter().rev();
+        let changes = changes.filter(|change| wanted(change.sequence, change.purpose()));
+        let changes: Vec<Change> = changes.cloned().collect();
+        for group in batches(&changes) {
+            if let (Some(batch), true) = (&group.batch, group.changes.len() > 1)
+                && on.run(batch).is_ok()
+            {
+                self.strike(group.changes)?;
+                report.undone.extend(group.changes.iter().map(|change| change.what.clone()));
                 continue;
             }
-            let what = change.what.clone();
-            let skip = change.boot_ended && change.undo.ends_with_boot();
-            match if skip { Ok(()) } else { change.undo.apply(on) } {
-                Ok(()) => {
-                    self.strike(at)?;
-                    report.undone.push(what);
+            // Each undo may be applied again, so those of a batch that failed are tried one by one.
+            for change in group.changes {
+                let skip = change.boot_ended && change.undo.ends_with_boot();
+                match if skip { Ok(()) } else { change.undo.apply(on) } {
+                    Ok(()) => {
+                        self.strike(slice::from_ref(change))?;
+                        report.undone.push(change.what.clone());
+                    }
+                    Err(error) => report.failed.push(format!("{}: {error}", change.what)),
                 }
-                Err(error) => report.failed.push(format!("{what}: {error}")),
             }
         }
         Ok(report)
@@ -240,22 +251,23 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written.
     pub fn forget_those(&mut self, gone: impl Fn(&ChangePurpose) -> bool) -> Result<(), HostError> {
-        let mut bytes = Vec::new();
-        for change in self.content.changes.iter().filter(|change| gone(change.purpose())) {
-            self.encode(&Line::Undone { sequence: change.sequence }, &mut bytes)?;
-        }
-        if !bytes.is_empty() {
-            self.append_bytes(&bytes)?;
-            self.content.changes.retain(|change| !gone(change.purpose()));
-        }
-        Ok(())
+        let changes = self.content.changes.iter().filter(|change| gone(change.purpose()));
+        let changes: Vec<Change> = changes.cloned().collect();
+        self.strike(&changes)
     }
 
-    /// Strikes out the change at this place of the list, on disk before it is gone from memory.
-    fn strike(&mut self, at: usize) -> Result<(), HostError> {
-        let sequence = self.content.changes[at].sequence;
-        self.append(&Line::Undone { sequence })?;
-        self.content.changes.remove(at);
+    /// Removes these changes, from disk first, with one sync.
+    fn strike(&mut self, gone: &[Change]) -> Result<(), HostError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        for change in gone {
+            self.encode(&Line::Undone { sequence: change.sequence }, &mut bytes)?;
+        }
+        self.append_bytes(&bytes)?;
+        let gone: BTreeSet<u64> = gone.iter().map(|change| change.sequence).collect();
+        self.content.changes.retain(|change| !gone.contains(&change.sequence));
         Ok(())
     }
 
@@ -403,103 +415,6 @@ pub fn list(state: &StateDir) -> Result<Vec<String>, HostError> {
     Ok(files(state)?.iter().map(|path| name_of(path)).collect())
 }
 
-/// One line of a journal.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Line {
-    /// Who makes the changes that follow.
-    Owner { owner: Identity, boot: String, command: String },
-    /// A change that is about to be made.
-    Change(Change),
-    /// The change of this number is undone.
-    Undone { sequence: u64 },
-    /// The changes so far outlive their owner.
-    Keep,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Change {
-    sequence: u64,
-    /// `None` only while a line of an old journal is read.
-    #[serde(default)]
-    purpose: Option<ChangePurpose>,
-    what: String,
-    undo: Undo,
-    /// It was made before the last boot: what it changed in the kernel is gone.
-    #[serde(skip)]
-    boot_ended: bool,
-}
-
-impl Change {
-    fn purpose(&self) -> &ChangePurpose {
-        self.purpose.as_ref().unwrap_or(&ChangePurpose::Other)
-    }
-}
-
-/// What the lines of a journal come to.
-#[derive(Clone, Debug, Default)]
-struct Content {
-    owner: Option<Identity>,
-    /// The lines read last were written before the last boot.
-    boot_ended: bool,
-    kept: bool,
-    changes: Vec<Change>,
-    /// The file ends inside a line: its writer died before the change it was to describe.
-    torn: bool,
-}
-
-impl Content {
-    /// How long to wait for the lock of what should be stale: the last command of a dead owner
-    /// holds it until its change is made; of a living one only what it is just starting may.
-    fn patience(&self) -> Duration {
-        match self.owner {
-            Some(owner) if owner.is_alive() => PATIENCE_LIVING,
-            _ => PATIENCE_DEAD,
-        }
-    }
-
-    fn read(path: &Path) -> Result<Self, HostError> {
-        let mut content = Self::default();
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(content),
-            Err(error) => return Err(HostError::io("read the journal", path, error)),
-        };
-        let mut reader = BufReader::new(file);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let read = reader.read_until(b'\n', &mut line);
-            if read.map_err(|error| HostError::io("read the journal", path, error))? == 0 {
-                return Ok(content);
-            }
-            content.torn = line.last() != Some(&b'\n');
-            // A line that does not parse was torn by a crash before its change was made: the
-            // write is one call, and the change waits for its sync.
-            if let Ok(line) = serde_json::from_slice(&line) {
-                content.add(line);
-            }
-        }
-    }
-
-    fn add(&mut self, line: Line) {
-        match line {
-            Line::Owner { owner, boot, .. } => {
-                self.owner = Some(owner);
-                self.boot_ended = boot != boot_id();
-                self.kept = false;
-            }
-            Line::Change(change) => {
-                let old = || ChangePurpose::from_old_description(&change.what);
-                let purpose = Some(change.purpose.clone().unwrap_or_else(old));
-                self.changes.push(Change { purpose, boot_ended: self.boot_ended, ..change });
-            }
-            Line::Undone { sequence } => self.changes.retain(|c| c.sequence != sequence),
-            Line::Keep => self.kept = true,
-        }
-    }
-}
-
 /// A name that is one plain path component.
 fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -560,10 +475,6 @@ fn sync_folder(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
 
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
 fn command_line() -> String {
     std::env::args().collect::<Vec<_>>().join(" ")
 }
@@ -575,12 +486,6 @@ const NAME_LEN_MAX: usize = 128;
 
 /// The most changes of one journal: a lab of a thousand nodes needs a few thousand.
 const CHANGES_MAX: usize = 100_000;
-
-/// A process that was started a moment ago holds its parent's lock until it runs its own program.
-const PATIENCE_LIVING: Duration = Duration::from_millis(200);
-
-/// As long as the longest command of a lab may well take.
-const PATIENCE_DEAD: Duration = Duration::from_secs(10);
 
 /// How often a held lock is tried again.
 const POLL: Duration = Duration::from_millis(10);

@@ -17,6 +17,7 @@ pub mod inspect;
 pub mod journal;
 pub mod machine;
 pub mod memory;
+mod merge;
 pub mod meter;
 pub mod netns;
 pub mod output;

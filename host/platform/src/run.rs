@@ -121,6 +121,21 @@ impl Command {
         argv
     }
 
+    /// The program.
+    pub(crate) fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// The words after the program.
+    pub(crate) fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    /// The namespace that it is for.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// The lines of the batch, or none.
     pub fn input_lines(&self) -> impl Iterator<Item = &str> {
         self.input.as_deref().unwrap_or_default().lines()

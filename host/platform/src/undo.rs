@@ -63,6 +63,17 @@ impl Undo {
         Self::Run(vec![command])
     }
 
+    /// The command that it consists of, if it is a single one.
+    pub(crate) fn command(&self) -> Option<&Command> {
+        match self {
+            Self::Run(commands) => match commands.as_slice() {
+                [command] => Some(command),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Goes this way back.
     ///
     /// # Errors

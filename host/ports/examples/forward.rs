@@ -38,7 +38,7 @@ fn forward(
     let limits = PlaneLimits { gates: 2, devices: 2, sockets: 64, stations: 1 };
     let mut plane = DataPlane::load(limits)?;
     let open = |device: &str, gate, plane: &mut DataPlane, pool: &mut Pool| {
-        let config = XdpConfig { transmit_limit: 2048, ..XdpConfig::new(device, Role::Vif(gate)) };
+        let config = XdpConfig::sized(device, Role::Vif(gate), 1024, 2048);
         XdpPort::open(&config, plane, pool)
     };
     let mut from = open(input, GateId(0), &mut plane, &mut pool)?;

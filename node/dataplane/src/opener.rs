@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weir_policy::{Kind, Policy};
+use weir_policy::{Kind, Policy, RingFrames};
 use weir_ports::{
     AnyPort, BindMode, DataPlane, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
     Pool, PortError, Questions, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
@@ -29,6 +29,8 @@ pub struct Opener {
     /// Placement of vifs and of ports that nobody has.
     free_vifs: Vec<u32>,
     free_ports: Vec<u32>,
+    /// The gates of the vifs that have deep rings, [`RingFrames::DEEP_VIFS`] at most.
+    deep_vifs: BTreeSet<GateId>,
 }
 
 impl Opener {
@@ -64,6 +66,7 @@ impl Opener {
             ports_max,
             free_vifs: (0..vifs_max).rev().filter(|place| free(2 * place)).collect(),
             free_ports: (0..ports_max).rev().filter(|place| free(2 * vifs_max + place)).collect(),
+            deep_vifs: BTreeSet::new(),
         };
         Ok((opener, plane))
     }
@@ -117,7 +120,10 @@ impl Opener {
 
     fn free(&mut self, gates: DeviceGates) {
         match gates {
-            DeviceGates::Vif([send, _]) => self.free_vifs.push(send.0 / 2),
+            DeviceGates::Vif([send, _]) => {
+                self.deep_vifs.remove(&send);
+                self.free_vifs.push(send.0 / 2);
+            }
             DeviceGates::Port(flood) => {
                 self.free_ports.push(flood.0.saturating_sub(2 * self.vifs_max))
             }
@@ -132,15 +138,22 @@ impl Opener {
         is_port: bool,
     ) -> Result<AttachedDevice, PortError> {
         let gates = self.take_gates(device, is_port)?;
-        let role = match gates {
-            DeviceGates::Port(flood) => Role::Port(flood),
-            DeviceGates::Vif([send, _]) => Role::Vif(send),
+        let (role, rings) = match gates {
+            DeviceGates::Port(flood) => (Role::Port(flood), RingFrames::PORT),
+            DeviceGates::Vif([send, _]) if self.deep_vifs.len() < RingFrames::DEEP_VIFS => {
+                (Role::Vif(send), RingFrames::DEEP_VIF)
+            }
+            DeviceGates::Vif([send, _]) => (Role::Vif(send), RingFrames::VIF),
         };
-        let opened = open(device, kind, role, &self.devices, &self.region);
+        let config = XdpConfig::sized(device, role, rings.receive, rings.transmit);
+        let opened = open(&config, kind, &self.devices, &self.region);
         if opened.is_err() {
             self.free(gates);
         }
         let Opened { port, fallback } = opened?;
+        if let (AnyPort::Xdp(_), Role::Vif(send), RingFrames::DEEP_VIF) = (&port, role, rings) {
+            self.deep_vifs.insert(send);
+        }
         if let Some(facts) = port.facts() {
             self.questions.add(facts);
         }
@@ -239,13 +252,13 @@ struct Opened<T = AnyPort> {
 
 /// Opens a device as the policy says, or in the best way that works.
 fn open(
-    device: &str,
+    config: &XdpConfig,
     kind: Kind,
-    role: Role,
     devices: &Devices,
     region: &Region,
 ) -> Result<Opened, PortError> {
-    let xdp = || XdpPort::prepare(&XdpConfig::new(device, role), devices, region).map(AnyPort::Xdp);
+    let device = config.device.as_str();
+    let xdp = || XdpPort::prepare(config, devices, region).map(AnyPort::Xdp);
     let best = |port| Opened { port, fallback: None };
     match kind {
         Kind::Xdp | Kind::Host => xdp().map(best),

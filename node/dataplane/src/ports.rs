@@ -197,11 +197,19 @@ impl NodePorts {
         }
         let held = self.paths.any() && self.holds_frames(switch);
         let vifs = id_of(self.vif_gates.len());
+        let first_vif = self.attached.len().saturating_sub(self.vif_gates.len());
         for _ in 0..vifs.min(GRANTS_A_TURN) {
             let vif = VifId(self.grant_next);
             let Some(gates) = self.vif_gates.get(vif.0 as usize) else { break };
             for (direction, gate) in Direction::ALL.into_iter().zip(gates) {
                 let mut credit = switch.credit(now, vif, direction);
+                if direction == Direction::Send
+                    && let Some(AnyPort::Xdp(port)) =
+                        self.attached.get(first_vif + vif.0 as usize).map(|one| &one.port)
+                {
+                    // What its ring has no room for is dropped, and counted, by the gate.
+                    credit = credit.min(port.receive_room());
+                }
                 if self.paths.any() {
                     let (path, parts) = ((vif, direction, *gate), (switch, &self.plane));
                     credit = self.paths.credit(now, path, parts, held, credit);

@@ -76,13 +76,14 @@ impl Plan {
         for vif in part.vifs.iter().filter(|vif| vif.kind == Kind::Host) {
             add(host_vif(&host, &part, vif, namespace.as_deref()).map(|change| vec![change]));
         }
-        for take in takes(&part, namespace.as_deref()) {
-            let made_later =
-                part.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device);
-            if !made_later {
-                add(host::take_device(&host, &take));
-            }
-        }
+        let made_later = |take: &Take| {
+            part.vifs.iter().any(|vif| vif.kind == Kind::Host && vif.device == take.device)
+        };
+        let mut takes = takes(&part, namespace.as_deref());
+        takes.retain(|take| !made_later(take));
+        let mut standing = Vec::new();
+        add(host::take_devices(&host, &takes, &mut standing));
+        problems.extend(standing);
         changes.extend(reservation::changes(&policy.node));
         let (paths, routers) = (paths(policy), weir_loops::plan(policy));
         let waits = present::waiting(policy, &part).into_iter().collect();
@@ -248,22 +249,12 @@ impl Takeover {
     ) -> Result<(), HostError> {
         let host = self.journal.host();
         let namespace = netns::current()?;
-        let mut taken = Vec::new();
-        for take in takes(policy, namespace.as_deref()) {
-            if !wanted(&take.device) {
-                continue;
-            }
-            let made = host::take_device(&host, &take).and_then(|changes| self.make(changes));
-            if let Err(error) = made {
-                let left = self.hand_back(&taken);
-                return Err(match left {
-                    Ok(()) => error,
-                    Err(left) => HostError::Refused(format!("{error}; {left}")),
-                });
-            }
-            taken.push(take.device);
-        }
-        Ok(())
+        let mut takes = takes(policy, namespace.as_deref());
+        takes.retain(|take| wanted(&take.device));
+        let mut problems = Vec::new();
+        let changes = host::take_devices(&host, &takes, &mut problems)?;
+        problems.into_iter().next().map_or(Ok(()), Err)?;
+        self.make(changes)
     }
 
     /// Makes changes. One that an earlier run wrote down is made again, since its device may have
@@ -272,9 +263,7 @@ impl Takeover {
         let (again, new): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| self.journal.holds(&change.undo));
         let host = self.journal.host();
-        for command in again.iter().flat_map(|change| &change.run) {
-            host.run(command)?;
-        }
+        host::run_all(&host, again.iter().flat_map(|change| &change.run))?;
         host::apply(&mut self.journal, &new)
     }
 

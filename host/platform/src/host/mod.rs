@@ -11,13 +11,14 @@ mod vif;
 use std::fmt;
 
 pub use spare::spare_cpu;
-pub use take::{Take, take_device};
+pub use take::{Take, take_device, take_devices};
 pub use vif::{HostVif, host_vif};
 
 use crate::error::HostError;
 use crate::journal::{Journal, JournalEntry};
+use crate::merge::merge;
 use crate::purpose::ChangePurpose;
-use crate::run::{Command, Platform};
+use crate::run::{Command, Platform, RunError};
 use crate::undo::Undo;
 
 /// One change of the host, not made yet.
@@ -41,6 +42,17 @@ impl fmt::Display for Change {
     }
 }
 
+/// Runs the commands in order, as few processes; ends with the first that fails.
+///
+/// # Errors
+/// A command failed; those before it were run.
+pub fn run_all<'a>(
+    on: &dyn Platform,
+    commands: impl IntoIterator<Item = &'a Command>,
+) -> Result<(), RunError> {
+    merge(commands).iter().try_for_each(|(command, _)| on.run(command).map(drop))
+}
+
 /// Writes all changes to the journal, with one sync, then makes them in order. If one fails, all
 /// of them are undone, last first.
 ///
@@ -53,8 +65,7 @@ pub fn apply(journal: &mut Journal, changes: &[Change]) -> Result<(), HostError>
         what: &change.what,
         undo: &change.undo,
     }))?;
-    let mut commands = changes.iter().flat_map(|change| &change.run);
-    let made = commands.try_for_each(|command| host.run(command).map(drop));
+    let made = run_all(&host, changes.iter().flat_map(|change| &change.run));
     let Err(error) = made else { return Ok(()) };
     let report = journal.undo_since(&host, mark)?;
     match report.failed.is_empty() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A device becomes Weir's: all its frames, as they are on the wire, none of the host's own.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::Change;
@@ -30,34 +32,75 @@ pub struct Take {
     pub addresses_move: bool,
 }
 
-/// What has to be changed so that the device is Weir's. Reads only.
+/// Plans how a device becomes Weir's. Reads only.
 ///
 /// # Errors
 /// There is no such device; its packets are too large; it is the port of a bridge; it has
 /// addresses that would be lost; a command failed.
 pub fn take_device(on: &dyn Platform, take: &Take) -> Result<Vec<Change>, HostError> {
-    let link = inspect::link_in(on, take.namespace.as_deref(), &take.device)?;
-    check(take, &link)?;
-    let mut changes = Vec::new();
-    if !take.addresses_move {
-        changes.extend(without_ipv6(on, take)?);
-    }
-    changes.extend(without_offloads(on, take)?);
-    if link.qdisc.as_deref() == Some("noqueue") {
-        changes.push(with_queue(take));
-    }
-    if take.promiscuous {
-        changes.push(set(take, "hear frames for all stations", "promisc on", "promisc off"));
-    }
-    if !link.has("UP") {
-        changes.push(set(take, "up", "up", "down"));
-        if link.qdisc.as_deref() == Some("noop") && link.is("veth") {
-            // The kernel chooses a queueing discipline when a device first comes up; a veth gets
-            // none at all.
-            changes.push(with_queue(take));
+    let mut problems = Vec::new();
+    let changes = take_devices(on, std::slice::from_ref(take), &mut problems)?;
+    problems.into_iter().next().map_or(Ok(changes), Err)
+}
+
+/// Plans how devices of one namespace become Weir's, the same step for all of them before the next
+/// one, so that [`super::apply`] runs a step as one command. Reads only, by three commands however
+/// many devices there are. What stands in the way of a device is in `problems`, which leaves the
+/// device out.
+///
+/// # Errors
+/// A command failed.
+pub fn take_devices(
+    on: &dyn Platform,
+    takes: &[Take],
+    problems: &mut Vec<HostError>,
+) -> Result<Vec<Change>, HostError> {
+    let mut taken = Vec::with_capacity(takes.len());
+    for (take, link) in takes.iter().zip(links(on, takes)?) {
+        let missing = || HostError::Refused(format!("device {}: there is none", take.device));
+        match link.ok_or_else(missing).and_then(|link| check(take, &link).map(|()| link)) {
+            Ok(link) => taken.push((take, link)),
+            Err(problem) => problems.push(problem),
         }
     }
+    let own: Vec<&Take> =
+        taken.iter().map(|(take, _)| *take).filter(|take| !take.addresses_move).collect();
+    let mut changes = without_ipv6(on, &own)?;
+    let all: Vec<&Take> = taken.iter().map(|(take, _)| *take).collect();
+    changes.extend(without_offloads(on, &all));
+    let qdisc = |link: &LinkView, name: &str| link.qdisc.as_deref() == Some(name);
+    let noqueue = taken.iter().filter(|(_, link)| qdisc(link, "noqueue"));
+    changes.extend(noqueue.map(|(take, _)| with_queue(take)));
+    let promiscuous = taken.iter().filter(|(take, _)| take.promiscuous);
+    changes.extend(
+        promiscuous.map(|(take, _)| {
+            set(take, "hear frames for all stations", "promisc on", "promisc off")
+        }),
+    );
+    let down: Vec<_> = taken.iter().filter(|(_, link)| !link.has("UP")).collect();
+    changes.extend(down.iter().map(|(take, _)| set(take, "up", "up", "down")));
+    // The kernel chooses a queueing discipline when a device first comes up; a veth gets none at
+    // all.
+    let bare = down.iter().filter(|(_, link)| qdisc(link, "noop") && link.is("veth"));
+    changes.extend(bare.map(|(take, _)| with_queue(take)));
     Ok(changes)
+}
+
+/// The links of the devices, in their order; `None` for one that is not there.
+fn links(on: &dyn Platform, takes: &[Take]) -> Result<Vec<Option<LinkView>>, HostError> {
+    let [first, ..] = takes else { return Ok(Vec::new()) };
+    debug_assert!(
+        takes.iter().all(|take| take.namespace == first.namespace),
+        "one dump shows one namespace"
+    );
+    let namespace = first.namespace.as_deref();
+    if takes.len() == 1 {
+        return Ok(vec![inspect::find_link(on, namespace, &first.device)?]);
+    }
+    let links = inspect::links(on, namespace)?.into_iter();
+    let mut links: BTreeMap<String, LinkView> =
+        links.map(|link| (link.ifname.clone(), link)).collect();
+    Ok(takes.iter().map(|take| links.remove(&take.device)).collect())
 }
 
 fn check(take: &Take, link: &LinkView) -> Result<(), HostError> {
@@ -85,53 +128,100 @@ fn check(take: &Take, link: &LinkView) -> Result<(), HostError> {
     }
 }
 
-/// The host says nothing on the device: no router solicitations, no multicast reports.
-fn without_ipv6(on: &dyn Platform, take: &Take) -> Result<Option<Change>, HostError> {
-    // With slashes, since a device's name may hold dots.
-    let key = format!("net/ipv6/conf/{}/disable_ipv6", take.device);
-    let read = command(take, "sysctl", &["-n", &key]);
-    let now = match on.run(&read) {
-        Ok(now) => now,
-        // A kernel without IPv6.
-        Err(error) if error.is_gone() => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    if now.trim() != "0" {
-        return Ok(None);
+/// The host sends nothing on the devices: no router solicitations, no multicast reports.
+fn without_ipv6(on: &dyn Platform, takes: &[&Take]) -> Result<Vec<Change>, HostError> {
+    let mut enabled = BTreeSet::new();
+    for takes in takes.chunks(KEYS_MAX) {
+        let Some(first) = takes.first() else { break };
+        // With `-e` a kernel without IPv6 has none of the keys.
+        let keys = takes.iter().map(|take| ipv6_key(&take.device));
+        let args = ["-e".to_owned()].into_iter().chain(keys);
+        let read = Command::new("sysctl", args).maybe_in_namespace(first.namespace.as_deref());
+        let text = on.run(&read)?;
+        enabled.extend(text.lines().filter_map(ipv6_enabled));
     }
-    Ok(Some(Change {
-        purpose: ChangePurpose::device(&take.device),
-        what: format!("{}: no IPv6 of the host's own", take.device),
-        run: vec![command(take, "sysctl", &["-q", "-w", &format!("{key}=1")])],
-        undo: Undo::run(command(take, "sysctl", &["-q", "-e", "-w", &format!("{key}=0")])),
-    }))
+    let change = |take: &&Take| {
+        let set = |args: &[&str], value: u8| {
+            let pair = format!("{}={value}", ipv6_key(&take.device));
+            command(take, "sysctl", &[args, &[pair.as_str()]].concat())
+        };
+        Change {
+            purpose: ChangePurpose::device(&take.device),
+            what: format!("{}: no IPv6 of the host's own", take.device),
+            run: vec![set(&["-q", "-w"], 1)],
+            undo: Undo::run(set(&["-q", "-e", "-w"], 0)),
+        }
+    };
+    Ok(takes.iter().filter(|take| enabled.contains(&take.device)).map(change).collect())
+}
+
+/// With slashes, since a device's name may hold dots.
+fn ipv6_key(device: &str) -> String {
+    format!("{IPV6_BEFORE}{device}{IPV6_AFTER}")
+}
+
+/// The device of a line as in `net.ipv6.conf.eth0/100.disable_ipv6 = 0`, where dots and slashes
+/// have changed places, if its IPv6 is enabled.
+fn ipv6_enabled(line: &str) -> Option<String> {
+    let (key, value) = line.split_once(" = ")?;
+    let swap = |c| match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    };
+    let key: String = key.chars().map(swap).collect();
+    let device = key.strip_prefix(IPV6_BEFORE)?.strip_suffix(IPV6_AFTER)?;
+    (value.trim() == "0").then(|| device.to_owned())
 }
 
 /// Frames come as they were on the wire: not merged, and with their VLAN tag in place.
-fn without_offloads(on: &dyn Platform, take: &Take) -> Result<Option<Change>, HostError> {
-    let features: Result<Vec<Value>, RunError> =
-        json(on, &command(take, "ethtool", &["--json", "-k", &take.device]));
-    // A device that knows no offloads (some virtual ones) has none to turn off.
-    let Some(features) = features.ok().and_then(|mut list| list.pop()) else { return Ok(None) };
+fn without_offloads(on: &dyn Platform, takes: &[&Take]) -> Vec<Change> {
+    let all = match takes {
+        [] | [_] => BTreeMap::new(),
+        [first, ..] => features(on, first, "*"),
+    };
+    let mut changes = Vec::new();
+    for take in takes {
+        // Old versions of ethtool do not know `*`.
+        let own = match all.get(&take.device) {
+            Some(features) => Some(features.clone()),
+            None => features(on, take, &take.device).remove(&take.device),
+        };
+        // A device that knows no offloads (some virtual ones) has none to turn off.
+        changes.extend(own.and_then(|features| without_offloads_of(take, &features)));
+    }
+    changes
+}
+
+/// The features of one device, or of all (`*`), by device; empty where they are not known.
+fn features(on: &dyn Platform, take: &Take, device: &str) -> BTreeMap<String, Value> {
+    let list: Result<Vec<Value>, RunError> =
+        json(on, &command(take, "ethtool", &["--json", "-k", device]));
+    let name = |features: &Value| features["ifname"].as_str().map(ToOwned::to_owned);
+    let named = list.unwrap_or_default().into_iter();
+    named.filter_map(|features| Some((name(&features)?, features))).collect()
+}
+
+fn without_offloads_of(take: &Take, features: &Value) -> Option<Change> {
     let changeable = |(name, _): &&(&str, &str)| {
         features[*name]["active"] == Value::Bool(true)
             && features[*name]["fixed"] != Value::Bool(true)
     };
     let names: Vec<&str> = OFFLOADS.iter().filter(changeable).map(|(_, short)| *short).collect();
     if names.is_empty() {
-        return Ok(None);
+        return None;
     }
     let switched = |to: &'static str| {
         let mut args = vec!["-K", take.device.as_str()];
         args.extend(names.iter().flat_map(|name| [*name, to]));
         command(take, "ethtool", &args)
     };
-    Ok(Some(Change {
+    Some(Change {
         purpose: ChangePurpose::device(&take.device),
         what: format!("{}: frames as they are on the wire ({} off)", take.device, names.join(", ")),
         run: vec![switched("off")],
         undo: Undo::run(switched("on")),
-    }))
+    })
 }
 
 fn with_queue(take: &Take) -> Change {
@@ -172,6 +262,13 @@ fn set(take: &Take, what: &str, to: &str, back: &str) -> Change {
 fn command(take: &Take, program: &str, args: &[&str]) -> Command {
     Command::new(program, args).maybe_in_namespace(take.namespace.as_deref())
 }
+
+/// Before and after the device in the key that disables IPv6.
+const IPV6_BEFORE: &str = "net/ipv6/conf/";
+const IPV6_AFTER: &str = "/disable_ipv6";
+
+/// Keys that one command reads: their text is far below what the kernel lets a process have.
+const KEYS_MAX: usize = 1024;
 
 /// As `ethtool --json -k` names them, and as `ethtool -K` takes them.
 const OFFLOADS: &[(&str, &str)] = &[

@@ -45,6 +45,7 @@ pub struct XdpPort {
     entry: DeviceEntry,
     /// An earlier process left it.
     adopted: bool,
+    receive_room: u32,
     gates: Arc<Gates>,
     link: OwnedFd,
     attached: AttachMode,
@@ -62,7 +63,7 @@ pub struct XdpConfig {
     pub role: Role,
     /// Entries of each ring: a power of two, 64 ..= 32 768.
     pub ring: u32,
-    /// Chunks kept ready for receiving, over all queues; each has 64 at least.
+    /// Chunks kept ready for receiving, over all queues; each has 64 at least, and at most `ring`.
     pub fill: u32,
     /// Most frames handed to the device and not yet sent, 1 ..= `ring`.
     pub transmit_limit: u32,
@@ -71,17 +72,19 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// The usual sizes for a device.
+    /// The usual sizes for a single device.
     #[must_use]
     pub fn new(device: &str, role: Role) -> Self {
-        Self {
-            device: device.to_owned(),
-            role,
-            ring: 2048,
-            fill: 1024,
-            transmit_limit: 256,
-            zero_copy: true,
-        }
+        Self::sized(device, role, 1024, 256)
+    }
+
+    /// A device that holds at most `fill` chunks for receiving and `transmit_limit` frames on their
+    /// way out; its rings are as long as that takes.
+    #[must_use]
+    pub fn sized(device: &str, role: Role, fill: u32, transmit_limit: u32) -> Self {
+        let longest = fill.max(transmit_limit).clamp(RING_MIN, RING_MAX);
+        let ring = longest.checked_next_power_of_two().unwrap_or(RING_MAX);
+        Self { device: device.to_owned(), role, ring, fill, transmit_limit, zero_copy: true }
     }
 }
 
@@ -120,6 +123,7 @@ impl XdpPort {
             Ok((entry, adopted, link, attached)) => Ok(Self {
                 name: config.device.clone(),
                 ifindex,
+                receive_room: sockets.iter().map(Socket::fill_target).sum(),
                 sockets,
                 turn: 0,
                 entry,
@@ -216,6 +220,12 @@ impl XdpPort {
     #[must_use]
     pub fn bound(&self) -> BindMode {
         self.bound
+    }
+
+    /// Frames that its sockets can receive before they are read.
+    #[must_use]
+    pub fn receive_room(&self) -> u32 {
+        self.receive_room
     }
 
     /// Receive queues served.
@@ -348,8 +358,9 @@ impl Port for XdpPort {
 
 /// Its index, if it is there and the rings have a size that exists.
 fn check(config: &XdpConfig) -> Result<u32, PortError> {
-    if !config.ring.is_power_of_two() || !(64..=32_768).contains(&config.ring) {
-        let message = format!("ring is {}; a power of two from 64 to 32768", config.ring);
+    if !config.ring.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&config.ring) {
+        let message =
+            format!("ring is {}; a power of two from {RING_MIN} to {RING_MAX}", config.ring);
         return Err(PortError::bound(&config.device, message));
     }
     link::ifindex(&config.device)
@@ -404,6 +415,10 @@ fn open_queues(
 /// `GATE_MARK` of `bpf/weir.h`; the other 16 bits are the gate.
 const GATE_MARK: u32 = 0x57e1_0000;
 const GATE_MARK_MASK: u32 = 0xffff_0000;
+
+/// Bounds of a ring's entries.
+const RING_MIN: u32 = 64;
+const RING_MAX: u32 = 32_768;
 
 /// The kernel's receive loop handles 64 frames at a time.
 const FILL_MIN: u32 = 64;

@@ -203,6 +203,11 @@ impl Socket {
         self.outstanding
     }
 
+    /// Chunks that it keeps ready for receiving.
+    pub(super) fn fill_target(&self) -> u32 {
+        self.fill_target
+    }
+
     /// Frames received since the socket was opened.
     pub(super) fn received(&self) -> u64 {
         self.received
