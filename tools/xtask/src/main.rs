@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         "test" if rest.is_empty() => ci::all(),
         "test" => cargo_test::some(rest),
         "tidy" => tidy::check_repository(),
+        "house" => tidy::house(rest),
         "no-std" => no_std::prove(),
         "fuzz" => fuzz::run_all(rest),
         "claims" => claims::call(rest),
@@ -94,6 +95,7 @@ usage: ./x COMMAND [ARGUMENTS]   (or: cargo xtask COMMAND)
   openapi           docs/openapi.json anew, from the routes
   web               the node's page: types, tests, and web/dist anew
   tidy              the rules of style that a program can check
+  house [PATH]      cycles between files, names used twice, riddles: counts, and those below PATH
   no-std            the proof that the pure crates need no operating system
   fuzz [SECONDS]    every fuzz target for that long (30)
   bench [NAME..]    all benches, or those named; `bench --help` says which, how long they take,

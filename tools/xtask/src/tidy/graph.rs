@@ -27,6 +27,24 @@ pub(crate) fn crates(files: &[File]) -> Vec<Problem> {
     problems
 }
 
+/// Nothing outside `lab/` depends on a crate below it, not even for its tests.
+pub(crate) fn laboratory(files: &[File]) -> Vec<Problem> {
+    let manifests = || files.iter().filter_map(|file| Some((file, package(file)?)));
+    let lab: Vec<_> =
+        manifests().filter(|(file, _)| file.path.starts_with("lab/")).map(|pair| pair.1).collect();
+    let mut problems = Vec::new();
+    for (file, _) in manifests().filter(|(file, _)| !file.path.starts_with("lab/")) {
+        for (index, line) in file.text.lines().enumerate() {
+            let key = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if lab.contains(&key) {
+                problems
+                    .push(file.problem(index + 1, format!("depends on {key} of the laboratory")));
+            }
+        }
+    }
+    problems
+}
+
 /// `a & b --> c & d` between crates that are declared as `a["NAME: …"]`.
 fn drawn(text: &str) -> Graph {
     let mermaid = text.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());

@@ -10,10 +10,13 @@ use std::process::Command;
 use crate::command;
 
 mod commits;
+mod cycles;
 mod documents;
 mod functions;
 mod graph;
 mod mask;
+mod names;
+mod openings;
 mod promises;
 mod purity;
 mod repository;
@@ -64,6 +67,26 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.message)
     }
+}
+
+/// Prints how far the house is in order: cycles between files, names used twice, openings of
+/// comments, dependencies on the laboratory. With a path, only problems below it are listed.
+pub(crate) fn house(arguments: &[String]) -> Result<(), String> {
+    let files = files()?;
+    let below = arguments.first().map_or("", String::as_str);
+    let rules: [(&str, Vec<Problem>); 4] = [
+        ("cycles between files", cycles::cycles(&files)),
+        ("public type names used twice", names::types(&files)),
+        ("comment openings", files.iter().flat_map(openings::openings).collect()),
+        ("dependencies on the laboratory", graph::laboratory(&files)),
+    ];
+    for (name, problems) in &rules {
+        for problem in problems.iter().filter(|problem| problem.path.starts_with(below)) {
+            println!("{problem}");
+        }
+        println!("== {name}: {}\n", problems.len());
+    }
+    Ok(())
 }
 
 /// Checks every file of the work tree, and the form of the latest commits.

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The files of a crate depend on each other in one direction.
+//!
+//! A file depends on another where it names one of its items. A name is followed to the file that
+//! defines it: an item that a parent only re-exports is its child's. Tests do not count. Files that
+//! reach each other form a cycle, so no stranger can read one without the others; each such group
+//! (a strongly connected component of the graph) is a problem.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::mask::mask;
+use super::source::implementation;
+use super::{File, Problem};
+
+/// Names one problem for each group of files that depend on each other in a circle.
+pub(crate) fn cycles(files: &[File]) -> Vec<Problem> {
+    let mut crates: BTreeMap<&str, Vec<Module<'_>>> = BTreeMap::new();
+    for file in files {
+        let Some((root, inside)) = file.path.split_once("/src/") else { continue };
+        if let Some(path) = module_path(inside) {
+            crates.entry(root).or_default().push(Module::of(file, path));
+        }
+    }
+    crates.values().flat_map(|modules| groups(modules)).collect()
+}
+
+/// One file of a crate.
+struct Module<'f> {
+    file: &'f File,
+    path: Vec<String>,
+    /// Paths that the file uses, from the root of the crate.
+    uses: Vec<Vec<String>>,
+    /// Names that the file only passes on, and where they come from.
+    exports: BTreeMap<String, Vec<String>>,
+}
+
+impl<'f> Module<'f> {
+    fn of(file: &'f File, path: Vec<String>) -> Self {
+        let code = mask(implementation(&file.text));
+        let mut module = Self { file, path, uses: Vec::new(), exports: BTreeMap::new() };
+        let mut rest = code.as_str();
+        while let Some(at) = next_use(rest) {
+            let (before, statement) = rest.split_at(at);
+            module.inline(before);
+            let end = statement.find(';').unwrap_or(statement.len());
+            module.statement(&statement[..end], before.ends_with("pub "));
+            rest = &statement[end..];
+        }
+        module.inline(rest);
+        module
+    }
+
+    /// A `use` statement without its semicolon.
+    fn statement(&mut self, statement: &str, is_public: bool) {
+        let tree: String = statement[4..].split_whitespace().collect::<Vec<_>>().join(" ");
+        for (path, name) in leaves(&tree) {
+            let Some(path) = self.absolute(&path) else { continue };
+            if is_public {
+                self.exports.insert(name, path);
+            } else {
+                self.uses.push(path);
+            }
+        }
+    }
+
+    /// Paths in code, such as `crate::a::B` or `super::f`.
+    fn inline(&mut self, code: &str) {
+        let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        for word in code.split(|c| !is_path(c)) {
+            if word.starts_with("crate::") || word.starts_with("super::") {
+                let words: Vec<_> = word.split("::").map(str::to_owned).collect();
+                self.uses.extend(self.absolute(&words));
+            } else if let Some((first, _)) = word.split_once("::") {
+                // A child module, if there is one of that name.
+                let mut path = self.path.clone();
+                path.push(first.to_owned());
+                path.extend(word.split("::").skip(1).map(str::to_owned));
+                self.uses.push(path);
+            }
+        }
+    }
+
+    /// The path from the root of the crate; `None` for another crate's.
+    fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
+        let (first, rest) = path.split_first()?;
+        let mut base = match first.as_str() {
+            "crate" => Vec::new(),
+            "self" => self.path.clone(),
+            "super" => {
+                let mut base = self.path.clone();
+                base.pop();
+                let ups = rest.iter().take_while(|word| *word == "super").count();
+                base.truncate(base.len().saturating_sub(ups));
+                base.extend(rest[ups..].iter().cloned());
+                return Some(base);
+            }
+            // Of another crate, or a child's.
+            _ => {
+                let mut base = self.path.clone();
+                base.extend(path.iter().cloned());
+                return Some(base);
+            }
+        };
+        base.extend(rest.iter().cloned());
+        Some(base)
+    }
+}
+
+/// `a/b.rs` and `a/b/mod.rs` are `a::b`; `lib.rs` is the root. `None` for what is not Rust, for
+/// tests in files of their own, and for a second root.
+fn module_path(inside: &str) -> Option<Vec<String>> {
+    let path = inside.strip_suffix(".rs")?;
+    let mut words: Vec<_> = path.split('/').map(str::to_owned).collect();
+    if words.iter().any(|word| word == "tests" || word.ends_with("_tests")) {
+        return None;
+    }
+    match (words.len(), words.last()?.as_str()) {
+        (1, "lib" | "main") => words.clear(),
+        (_, "mod") => drop(words.pop()),
+        _ => {}
+    }
+    Some(words)
+}
+
+/// Where the next `use` statement begins.
+fn next_use(code: &str) -> Option<usize> {
+    let starts = code.match_indices("use ");
+    let mut starts = starts.filter(|(at, _)| {
+        let before = code[..*at].trim_end_matches("pub ").trim_end_matches("pub(crate) ");
+        let before = before.trim_end_matches("pub(super) ").trim_end_matches(' ');
+        before.is_empty() || before.ends_with('\n')
+    });
+    starts.next().map(|(at, _)| at)
+}
+
+/// `a::{b, c::{self, d as e}}` as its paths, each with the name that it gets.
+fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
+    let Some(open) = tree.find('{') else {
+        let (path, renamed) = tree.split_once(" as ").unwrap_or((tree, ""));
+        let words: Vec<_> = path.split("::").map(|word| word.trim().to_owned()).collect();
+        let last = words.last().cloned().unwrap_or_default();
+        return vec![(words, if renamed.is_empty() { last } else { renamed.trim().to_owned() })];
+    };
+    let prefix: Vec<_> =
+        tree[..open].split("::").map(str::trim).filter(|w| !w.is_empty()).collect();
+    let inside = tree[open + 1..].trim_end().trim_end_matches('}');
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in inside.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inside[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inside[start..]);
+    let mut all = Vec::new();
+    for part in parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()) {
+        for (path, name) in leaves(part) {
+            let mut whole: Vec<_> = prefix.iter().map(|word| (*word).to_owned()).collect();
+            whole.extend(path.into_iter().filter(|word| word != "self"));
+            all.push((whole, name));
+        }
+    }
+    all
+}
+
+/// The groups of one crate.
+fn groups(modules: &[Module<'_>]) -> Vec<Problem> {
+    let at: BTreeMap<&[String], usize> =
+        modules.iter().enumerate().map(|(index, module)| (&module.path[..], index)).collect();
+    let edges: Vec<BTreeSet<usize>> = (0..modules.len())
+        .map(|index| {
+            let uses = modules[index].uses.iter();
+            uses.filter_map(|path| owner(modules, &at, path, 0)).filter(|to| *to != index).collect()
+        })
+        .collect();
+    let reach: Vec<BTreeSet<usize>> = (0..modules.len()).map(|from| reach(&edges, from)).collect();
+    let mut seen = BTreeSet::new();
+    let mut problems = Vec::new();
+    for from in 0..modules.len() {
+        let circle: Vec<_> =
+            reach[from].iter().copied().filter(|to| reach[*to].contains(&from)).collect();
+        if circle.is_empty() || !seen.insert(circle.clone()) {
+            continue;
+        }
+        let names: Vec<_> = circle.iter().map(|index| modules[*index].path.join("::")).collect();
+        let names = names.iter().map(|name| if name.is_empty() { "(root)" } else { name });
+        let text = format!("depend on each other: {}", names.collect::<Vec<_>>().join(", "));
+        problems.push(modules[circle[0]].file.problem(1, text));
+    }
+    problems
+}
+
+/// The file that defines what a path names.
+fn owner(
+    modules: &[Module<'_>],
+    at: &BTreeMap<&[String], usize>,
+    path: &[String],
+    depth: usize,
+) -> Option<usize> {
+    let length = (0..=path.len()).rev().find(|length| at.contains_key(&path[..*length]))?;
+    let index = at[&path[..length]];
+    let Some(name) = path.get(length) else { return Some(index) };
+    match modules[index].exports.get(name) {
+        Some(origin) if depth < RENAMES_MAX => {
+            let mut whole = origin.clone();
+            whole.extend(path[length + 1..].iter().cloned());
+            owner(modules, at, &whole, depth + 1)
+        }
+        // The path began at a name of another crate, or of this very file.
+        _ if path.len() > length && is_foreign(modules, index, path, length) => None,
+        _ => Some(index),
+    }
+}
+
+/// Whether the rest of a path is no item of the module: a crate's name, or a type's own path.
+fn is_foreign(modules: &[Module<'_>], index: usize, path: &[String], length: usize) -> bool {
+    let name = &path[length];
+    let text = &modules[index].file.text;
+    let kinds =
+        ["struct", "enum", "trait", "fn", "const", "static", "type", "macro_rules!", "union"];
+    name != "*" && !kinds.iter().any(|kind| text.contains(&format!("{kind} {name}")))
+}
+
+fn reach(edges: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
+    let (mut ahead, mut seen) = (vec![from], BTreeSet::new());
+    while let Some(at) = ahead.pop() {
+        for to in &edges[at] {
+            if seen.insert(*to) {
+                ahead.push(*to);
+            }
+        }
+    }
+    seen
+}
+
+/// How often a name is passed on before it is given up.
+const RENAMES_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, text)| File::of(&format!("core/x/src/{path}"), text))
+            .collect();
+        cycles(&files).into_iter().map(|problem| problem.message).collect()
+    }
+
+    #[test]
+    fn files_that_name_each_other_are_a_cycle() {
+        let a = ("a.rs", "use crate::b::B;\npub struct A;\n");
+        let lib = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
+        let named = check(&[lib, a, ("b.rs", "pub struct B(super::a::A);\n")]);
+        assert_eq!(named, ["depend on each other: a, b"]);
+        assert_eq!(check(&[lib, a, ("b.rs", "pub struct B;\n")]), [""; 0]);
+    }
+
+    /// The child's type comes back by way of the root, which only passes it on.
+    #[test]
+    fn a_re_export_leads_to_the_file_that_defines() {
+        let lib = ("lib.rs", "mod a;\nmod b;\npub use b::B;\nfn f() { a::g(); }\n");
+        let a = ("a.rs", "use crate::{B, b};\npub fn g() { b::h() }\n");
+        assert_eq!(check(&[lib, a, ("b.rs", "pub struct B;\npub fn h() {}\n")]), [""; 0]);
+        let back = ("b.rs", "pub struct B;\npub fn h() { crate::a::g() }\n");
+        assert_eq!(check(&[lib, a, back]), ["depend on each other: a, b"]);
+    }
+
+    #[test]
+    fn a_child_that_needs_its_parent_is_a_cycle_and_tests_are_not() {
+        let child = ("p/c.rs", "use super::P;\nimpl P { pub fn f() {} }\n");
+        let parent = ("p/mod.rs", "mod c;\npub struct P;\nfn g() { c::k() }\n");
+        let child_k = ("p/c.rs", "use super::P;\npub fn k() {}\n");
+        assert_eq!(check(&[parent, child_k]), ["depend on each other: p, p::c"]);
+        assert_eq!(check(&[("p/mod.rs", "mod c;\npub struct P;\n"), child]), [""; 0]);
+        let tests =
+            ("p/c.rs", "pub fn k() {}\n#[cfg(test)]\nmod tests {\n use super::super::P;\n}\n");
+        assert_eq!(check(&[parent, tests]), [""; 0]);
+    }
+}

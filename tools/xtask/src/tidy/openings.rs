@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A doc comment opens with its subject or a verb, not with a word that makes a riddle of it.
+//!
+//! An alarm, not a judge: a count above [`OPENINGS_MAX`] says that a habit is back.
+
+use super::{File, Problem};
+
+/// Each doc comment whose first word is one of [`OPENINGS`].
+pub(crate) fn openings(file: &File) -> Vec<Problem> {
+    if !file.has_extension(&["rs", "ts", "h", "c"]) {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    let mut is_first = true;
+    for (index, line) in file.text.lines().enumerate() {
+        let text = ["/// ", "//! ", "/** ", " * "].iter().find_map(|lead| {
+            let line = if *lead == " * " { line } else { line.trim_start() };
+            line.strip_prefix(lead)
+        });
+        let Some(text) = text else {
+            is_first = true;
+            continue;
+        };
+        let opening = OPENINGS.iter().find(|word| text.starts_with(**word));
+        if let Some(word) = opening.filter(|_| is_first) {
+            problems
+                .push(file.problem(index + 1, format!("a comment opens with '{}'", word.trim())));
+        }
+        is_first = text.trim().is_empty() || text.starts_with("# ");
+    }
+    problems
+}
+
+/// One problem if all files together have too many.
+pub(crate) fn alarm(files: &[File]) -> Option<Problem> {
+    let all: Vec<_> = files.iter().flat_map(openings).collect();
+    let first = all.get(OPENINGS_MAX)?;
+    let text = format!("{} comments open so, at most {OPENINGS_MAX}: {first}", all.len());
+    Some(Problem { path: first.path.clone(), line: first.line, message: text })
+}
+
+/// Openings that `CONTRIBUTING.md` warns of.
+const OPENINGS: &[&str] = &[
+    "What ",
+    "Of ",
+    "Whether ",
+    "The same ",
+    "Those ",
+    "As ",
+    "Who ",
+    "Whoever ",
+    "Whatever ",
+    "Where ",
+    "How ",
+    "Which ",
+];
+
+/// More than these ring the alarm.
+pub(crate) const OPENINGS_MAX: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opening_counts_once_a_paragraph() {
+        let text =
+            "/// What it is.\n/// Of all.\n///\n/// Those.\nfn f() {}\n/// Returns what it is.\n";
+        assert_eq!(openings(&File::of("a.rs", text)).len(), 1);
+        assert!(alarm(&[File::of("a.rs", text)]).is_none());
+        let many = "/// What it is.\nfn f() {}\n".repeat(OPENINGS_MAX + 1);
+        assert!(alarm(&[File::of("a.rs", &many)]).is_some());
+    }
+}
