@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one place where the data plane's time comes from.
+//! The clock of the data plane.
 
 use rustix::time::{ClockId, clock_gettime};
 use weir_units::Instant;
 
-/// Now, on the kernel's monotonic clock: the one that XDP programs read too, so that both sides of
-/// a measurement count from the same origin.
+/// Reads the kernel's monotonic clock. XDP programs read the same one, so that both sides of a
+/// measurement count from the same origin.
 #[must_use]
 pub fn now() -> Instant {
     let time = clock_gettime(ClockId::Monotonic);

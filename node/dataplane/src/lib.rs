@@ -27,6 +27,7 @@ mod renumbering;
 pub mod reservation;
 mod routers;
 mod snapshot;
+mod standing;
 mod stations;
 pub mod status;
 pub mod worker;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Opens and closes devices while the worker moves frames: what takes milliseconds happens here,
-//! the worker is handed what is ready.
+//! Opens and closes devices while the worker moves frames.
 //!
-//! Each device has gates of its own as long as it is open. There are as many as the policy had
-//! interfaces at the start, and room for [`VIFS_SPARE`] vifs and [`PORTS_SPARE`] ports more.
+//! To open a device takes milliseconds: sockets, rings, a program to attach. This happens on the
+//! control thread; the worker receives devices that are ready, and returns those that it no longer
+//! needs.
+//!
+//! Each open device has gates of its own. Their number is fixed when the kernel's tables are made:
+//! one place for each interface of the first policy, and [`VIFS_SPARE`] vifs and [`PORTS_SPARE`]
+//! ports more. Tables that an earlier process left are adopted where they have room.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +22,7 @@ use weir_switch::IfaceId;
 
 use crate::device::{AttachedDevice, DetachedDevice, DeviceGates, id_of};
 
-/// Opens devices, on whatever thread.
+/// Opens devices. It may be used on any thread.
 #[derive(Debug)]
 pub struct Opener {
     devices: Arc<Devices>,
@@ -34,9 +38,9 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Loads the data plane with tables for `policy` and what may come, or adopts one with room for
-    /// `policy` that an earlier process left. Devices that are opened are asked about by
-    /// `questions`.
+    /// Loads the kernel's program with tables for `policy` and for what may come, or adopts what an
+    /// earlier process left if it has room for `policy`. Opened devices are added to `questions`,
+    /// which finds out later what has changed about them.
     ///
     /// # Errors
     /// The kernel refuses the program.
@@ -54,8 +58,8 @@ impl Opener {
         let plane = DataPlane::load_with(sizes, pins)?;
         let (vifs_max, ports_max) = interfaces(sizes);
         let devices = Arc::clone(plane.devices());
-        // A place that an earlier run left has paths of its own until they are swept: it is for the
-        // same device, or for nobody before the next start.
+        // A place that an earlier run left keeps its paths until they are swept. It is reserved for
+        // the same device until the next start.
         let left: BTreeSet<GateId> = devices.left_roles().into_iter().map(first_gate).collect();
         let free = |gate: u32| !left.contains(&GateId(gate));
         let opener = Self {
@@ -71,10 +75,10 @@ impl Opener {
         Ok((opener, plane))
     }
 
-    /// Opens the devices of `policy` for which `wanted` says so; the order is that of the policy.
+    /// Opens the devices of `policy` that `wanted` selects by name, in the order of the policy.
     ///
     /// # Errors
-    /// The first that cannot be opened, and why. Those opened before it are closed.
+    /// The first device that cannot be opened, and why. Those opened before it are closed.
     pub fn open(
         &mut self,
         policy: &Policy,
@@ -98,10 +102,10 @@ impl Opener {
         Ok(opened)
     }
 
-    /// Closes devices that the worker never had; what an earlier run left is left again.
+    /// Closes devices that the worker never had. What an earlier run left of them is left again.
     pub fn give_up(&mut self, opened: Vec<AttachedDevice>) {
         for attached in opened {
-            // The others hold nothing before they are first asked.
+            // Other ports hold no frames before they are first read.
             if let AnyPort::Xdp(port) = attached.port {
                 self.region.retire_all(port.abandon(&self.devices));
             }
@@ -109,8 +113,8 @@ impl Opener {
         }
     }
 
-    /// Closes a device that has left the worker; what is left is for [`Pool::forget_all`]. The
-    /// second part: frames that were dropped there since it left.
+    /// Closes a device that the worker has let go. Returns its frames, for [`Pool::forget_all`],
+    /// and how many were dropped there since it was let go.
     pub fn shut(&mut self, detached: DetachedDevice) -> (Remains, u64) {
         let remains = detached.port.shut(&self.devices);
         let dropped = detached.gates.dropped(self.devices.gates()).saturating_sub(detached.dropped);
@@ -186,14 +190,14 @@ impl Opener {
     }
 }
 
-/// The gate by which a place is known.
+/// Returns the gate that identifies a place.
 const fn first_gate(role: Role) -> GateId {
     match role {
         Role::Vif(gate) | Role::Port(gate) => gate,
     }
 }
 
-/// The sizes of what an earlier process left, if they are enough for `policy`.
+/// Returns the sizes of the tables that an earlier process left, if they have room for `policy`.
 pub fn adoptable(policy: &Policy, pins: &Pins) -> Option<PlaneLimits> {
     let there = pins.limits()?;
     let (vifs, ports) = (id_of(policy.vifs.len()), id_of(policy.ports.len()));
@@ -203,13 +207,15 @@ pub fn adoptable(policy: &Policy, pins: &Pins) -> Option<PlaneLimits> {
     (vifs <= vifs_max && ports <= ports_max && room).then_some(there)
 }
 
-/// Vifs and ports that tables of these sizes have room for: two gates for each vif, one a port.
+/// Returns how many vifs and ports tables of these sizes have room for. A vif takes two gates, a
+/// port one.
 fn interfaces(sizes: PlaneLimits) -> (u32, u32) {
     let vifs = sizes.gates.saturating_sub(sizes.devices);
     (vifs, sizes.devices.saturating_sub(vifs))
 }
 
-/// An interface on an opened device. Its index and vif are given with its place in a policy.
+/// Makes the interface of an opened device. It gets its index and its vif with its place in a
+/// policy.
 pub fn attached(
     name: &str,
     device: &str,
@@ -228,7 +234,7 @@ pub fn attached(
     let holds_back = matches!(port, AnyPort::Memory(_));
     AttachedDevice {
         name: name.to_owned(),
-        // Both are given with its place.
+        // Both come with the place in a policy.
         iface: IfaceId(u32::MAX),
         vif: None,
         device: device.to_owned(),
@@ -242,15 +248,15 @@ pub fn attached(
     }
 }
 
-/// A device that was opened.
+/// An opened port, and how it came to be.
 #[derive(Debug)]
 struct Opened<T = AnyPort> {
     port: T,
-    /// Why it is not the best way.
+    /// Why XDP does not drive it, if XDP was tried first.
     fallback: Option<String>,
 }
 
-/// Opens a device as the policy says, or in the best way that works.
+/// Opens a device as its kind says; for `auto`, by XDP if that works.
 fn open(
     config: &XdpConfig,
     kind: Kind,
@@ -275,7 +281,7 @@ fn open(
     }
 }
 
-/// What XDP opened, or a packet socket and why.
+/// Returns the port that XDP opened, or else a packet socket and why XDP failed.
 fn or_packet<T>(
     device: &str,
     xdp: Result<T, PortError>,
@@ -285,7 +291,7 @@ fn or_packet<T>(
         Ok(port) => return Ok(Opened { port, fallback: None }),
         Err(error) => error,
     };
-    // Somebody else's program is there, another node's perhaps: beside it a packet socket would
+    // Another program is on the device, perhaps another node's. Beside it a packet socket would
     // forward every frame a second time.
     if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
         return Err(error);
@@ -301,7 +307,7 @@ fn packet(device: &str, devices: &Devices) -> Result<AnyPort, PortError> {
     Ok(AnyPort::Packet(Box::new(port)))
 }
 
-/// Room for that many interfaces, and for addresses that the bridge learns.
+/// Returns sizes with room for that many interfaces, and for addresses that the bridge learns.
 fn limits(policy: &Policy, vifs: u32, ports: u32) -> PlaneLimits {
     let interfaces = vifs.saturating_add(ports);
     let macs: usize = policy.vifs.iter().map(|vif| vif.macs.len()).sum();
@@ -313,7 +319,7 @@ fn limits(policy: &Policy, vifs: u32, ports: u32) -> PlaneLimits {
     }
 }
 
-/// Vifs that may come beyond those of the start: each costs 2 KiB of tables.
+/// Vifs that may come beyond those of the start. Each takes 2 KiB of tables.
 const VIFS_SPARE: u32 = 256;
 
 /// Ports that may come beyond those of the start.
@@ -322,17 +328,17 @@ const PORTS_SPARE: u32 = 16;
 /// Receive queues of a device, on average over all.
 const QUEUES_EACH: u32 = 16;
 
-/// As many as the data plane numbers.
+/// The kernel's tables number no more sockets.
 const SOCKETS_MAX: u32 = 1 << 16;
 
-/// For addresses that the bridge learns.
+/// Stations that the bridge may learn.
 const STATIONS_SPARE: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A node that is slower than its operator thinks must say so, and why.
+    /// A device that is slower than its operator thinks must say so, and why.
     #[test]
     fn a_fallback_to_a_packet_socket_keeps_its_reason() {
         let failed =

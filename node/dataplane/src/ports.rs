@@ -18,6 +18,7 @@ use weir_units::Instant;
 use crate::device::{AttachedDevice, DetachedDevice, DeviceGates, EarlyDrops, id_of};
 use crate::paths::RedirectedPaths;
 use crate::placement::Placement;
+use crate::renumbering::Renumbering;
 
 /// All devices of a node in use.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl NodePorts {
         }
     }
 
-    /// Goes from an old policy to a new one: puts the devices in use and `others` in their places,
+    /// Goes to a new policy: puts the devices in use and `others` in their places,
     /// gives everything its new id, and follows the new policy. Returns the devices without a
     /// place.
     ///
@@ -134,13 +135,12 @@ impl NodePorts {
     pub(crate) fn reconfigure(
         &mut self,
         now: Instant,
-        (old, new): (&Policy, &Policy),
+        (new, renumbering): (&Policy, &Renumbering),
         placement: &Placement,
         others: Vec<AttachedDevice>,
     ) -> (Vec<AttachedDevice>, Result<(), PortError>) {
-        let renumbering = placement.renumbering(old, new);
         let unplaced = self.place(others, placement, new);
-        self.paths.renumber(&renumbering, &unplaced, &self.vif_gates, &mut self.plane);
+        self.paths.renumber(renumbering, &unplaced, &self.vif_gates, &mut self.plane);
         (unplaced, self.follow(now, new))
     }
 

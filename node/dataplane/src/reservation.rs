@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The worker's own processor time, so that no tenant's load delays everybody's packets.
+//! Reserves processor time for the worker, so that no tenant's load delays the packets of all.
+//!
+//! The policy chooses the kind (`node.reservation`): a processor to itself at high priority, a
+//! real-time class, a deadline budget, or nothing. The worker's way to pass idle time follows from
+//! it.
 
 use weir_platform::HostError;
 use weir_platform::cpu::{self, Class, Wish};
@@ -8,7 +12,7 @@ use weir_policy::{Node, Reservation as Kind};
 use weir_ports::{Idle, Rest};
 use weir_units::Nanos;
 
-/// What the policy asks for; `None` for no reservation at all.
+/// Returns the reservation that the policy asks for.
 pub fn wish(node: &Node) -> Option<Wish> {
     let pinned = Some(node.worker_cpu.unwrap_or_else(|| cpu::division().worker));
     match node.reservation {
@@ -22,8 +26,8 @@ pub fn wish(node: &Node) -> Option<Wish> {
     }
 }
 
-/// What a thread asks for that must be on time and leave the worker alone; `None` where the worker
-/// has no processor of its own, or there is no other.
+/// Returns the reservation for a thread that must be on time and off the worker's processor; `None`
+/// if the worker has no processor of its own, or there is no other.
 pub fn beside(node: &Node) -> Option<Wish> {
     if matches!(node.reservation, Kind::None | Kind::Deadline) {
         return None;
@@ -35,18 +39,23 @@ pub fn beside(node: &Node) -> Option<Wish> {
     Some(Wish { cpu: Some(other), class: Class::Normal { nice: NICE_BESIDE } })
 }
 
-/// Takes the reservation for the calling thread, if one is asked for.
+/// Takes a reservation for the calling thread, if there is one to take.
+///
+/// # Errors
+/// The kernel refuses it.
 pub fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostError> {
     wish.map(cpu::Reservation::take).transpose()
 }
 
-/// What the host does for it: kernel threads that may run elsewhere leave the worker's processor.
+/// Lists the changes of the host for it: kernel threads that may run elsewhere leave the worker's
+/// processor.
 pub fn changes(node: &Node) -> Vec<Change> {
     wish(node).and_then(|wish| wish.cpu).map_or_else(Vec::new, host::spare_cpu)
 }
 
-/// How the worker passes the time without work. Only a processor of its own is kept while the next
-/// packet is waited for; and a thread of a real-time class that does not sleep is throttled.
+/// Returns how the worker passes idle time. It stays awake for the next packet only on a processor
+/// of its own: on a shared one that would take time from others, and a real-time thread that does
+/// not sleep is throttled.
 pub(crate) const fn idle(node: &Node) -> Idle {
     match (node.idle, node.reservation) {
         (weir_policy::Idle::Spin, _) => Idle::Spin,
@@ -55,9 +64,9 @@ pub(crate) const fn idle(node: &Node) -> Idle {
     }
 }
 
-/// What a real-time worker leaves of its processor. Linux keeps 5 % of each second for ordinary
-/// threads, and takes them at once where they were not left: 50 ms in which no packet moves, 40 of
-/// which no pacer makes good.
+/// Returns how much of its processor a real-time worker leaves to others. Linux keeps 5 % of each
+/// second for ordinary threads. It takes what was not left in one piece: 50 ms in which no packet
+/// moves, 40 of which no pacer can make up for.
 pub(crate) const fn rest(node: &Node) -> Option<Rest> {
     match node.reservation {
         Kind::Fifo => Some(Rest { every: Nanos::from_millis(1), least: Nanos::from_micros(60) }),
@@ -65,29 +74,31 @@ pub(crate) const fn rest(node: &Node) -> Option<Rest> {
     }
 }
 
-/// Waking up takes 5 to 50 µs: awake for so long before an instant, the worker is not late for it.
+/// Waking up takes 5 to 50 µs. A worker that is awake this long before an instant is on time for
+/// it.
 pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 
-/// How long a worker that found few packets lets more come, where some wait for a router's limit
-/// all the same. Waking up for each costs as much as the packets do, and who sends and receives on
-/// the worker's processor pays for it.
+/// How long a worker that found few packets lets more of them gather, while some wait for a
+/// router's limit anyway. Waking up for each costs as much as the packets do, at the expense of
+/// senders and receivers on the worker's processor.
 pub(crate) const GATHER: Nanos = Nanos::from_micros(50);
 
-/// How long a limit's next packet waits at most where others may gather: a millisecond, two turns
-/// of a limit. A limit of a few packets a second makes nobody wait.
+/// Packets may gather if the next packet of a limit is due within this time. A limit of a few
+/// packets a second so makes none wait.
 pub(crate) const SOON: Nanos = Nanos::from_millis(1);
 
-/// At 10 Mb/s frames of 1500 bytes come every 1.2 ms: from there on the worker is awake when the
-/// next one comes.
+/// At 10 Mb/s, frames of 1500 bytes come every 1.2 ms. From that rate on the worker is awake when
+/// the next frame comes.
 const LINGER: Nanos = Nanos::from_millis(2);
 
-/// Before all ordinary work.
+/// The highest priority of ordinary threads.
 const NICE: i32 = -20;
 
-/// Before ordinary work, as who must be on time to a tenth of a second.
+/// A higher priority than ordinary threads, for a thread that must be on time to a tenth of a
+/// second.
 const NICE_BESIDE: i32 = -10;
 
-/// Above ordinary real-time threads, below the kernel's own.
+/// Higher than ordinary real-time threads, lower than the kernel's own.
 const FIFO_PRIORITY: u32 = 40;
 
 /// Runtime, deadline, period: 90 % is the most that Linux grants on one processor, and a period of

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the switch counted of each router: asked for some ten times a second, of a thousand.
+//! Counts the packets of each router: the sum over its vifs, read some ten times a second for up to
+//! a thousand routers. The vifs of each router are therefore looked up once for each policy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,32 +8,32 @@ use std::sync::Arc;
 use weir_policy::{Direction, Policy, RouterId};
 use weir_switch::{IfaceId, Switch};
 
-/// Packets of all vifs of a router, since each vif exists.
+/// The packets of all vifs of a router, counted since each vif exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterCount {
-    /// What it sent, whatever became of it then.
+    /// Packets that it sent, whatever became of them.
     pub forwarded: u64,
-    /// What came for it, early drops included.
+    /// Packets that came for it, early drops included.
     pub offered: u64,
 }
 
-/// Where the routers of a policy are, looked up once for each policy and list of names.
+/// The vifs of routers, looked up once for each policy and list of names.
 #[derive(Debug, Default)]
 pub(crate) struct RouterCounters {
     by_name: Option<BTreeMap<String, (RouterId, Vec<IfaceId>)>>,
-    /// The names that were asked for last.
+    /// The names that were requested last.
     asked: Option<Arc<[String]>>,
-    /// The interfaces of each of them; none if it has no vif with a device.
+    /// The interfaces of each of them; `None` for a router without a vif that has a device.
     places: Vec<Option<Vec<IfaceId>>>,
 }
 
 impl RouterCounters {
-    /// The policy is another.
+    /// Forgets what was looked up, since the policy has changed.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The counts of each of these; none of a router that has no vif with a device.
+    /// Counts the packets of these routers. One without a vif that has a device has no count.
     pub(crate) fn count(
         &mut self,
         names: &Arc<[String]>,
@@ -59,7 +60,7 @@ impl RouterCounters {
         self.places.iter().map(|vifs| vifs.as_ref().map(count)).collect()
     }
 
-    /// The router of that name.
+    /// Returns the router of that name.
     pub(crate) fn of_name(&mut self, name: &str, policy: &Policy) -> Option<RouterId> {
         self.known(policy).get(name).map(|(router, _)| *router)
     }
@@ -115,7 +116,7 @@ mod tests {
             drop(&mut switch, vif, Direction::Receive, 10_u64.pow(vif));
         }
         drop(&mut switch, 2, Direction::Send, 7);
-        // What the program in the kernel has sent on is forwarded like everything else.
+        // Redirected packets count as forwarded.
         let redirected = Tally { packets: 5, bytes: 5 };
         switch.account_redirected(switch.vif_iface(VifId(2)), Direction::Send, redirected);
         let names: Arc<[String]> = ["vr1", "vr2", "none"].map(str::to_owned).into();

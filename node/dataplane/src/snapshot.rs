@@ -6,14 +6,16 @@ use weir_switch::{Direction, Switch};
 use weir_units::{Instant, PacketRate};
 
 use crate::device::{AttachedDevice, EarlyDrops};
+use crate::standing::StandingQueues;
 use crate::status::{self, DirectionStatus, IfaceStatus};
 
-/// Reads the state of a device and its interface. `early` are its drops before the switch.
+/// Reads the state of a device and its interface. `early` are its drops before the switch read
+/// them.
 pub(crate) fn interface(
     now: Instant,
     attached: &mut AttachedDevice,
     early: EarlyDrops,
-    switch: &Switch,
+    (switch, standing): (&Switch, &StandingQueues),
 ) -> IfaceStatus {
     let statistics = attached.port.statistics();
     let counted = |direction| {
@@ -27,8 +29,10 @@ pub(crate) fn interface(
         status::add_early_drops(read, reason, frames);
     }
     if let Some(vif) = attached.vif {
-        send.wait_ns = switch.wait(now, vif, Direction::Send).as_nanos();
-        receive.wait_ns = switch.wait(now, vif, Direction::Receive).as_nanos();
+        for (direction, side) in Direction::ALL.into_iter().zip([&mut send, &mut receive]) {
+            side.wait_ns = switch.wait(now, vif, direction).as_nanos();
+            side.standing = standing.is_standing(now, vif, direction);
+        }
         let router = switch.policy()[vif].router;
         let held = router.and_then(|router| switch.router_limit(router));
         receive.held_pps = held.map(PacketRate::as_pps);

@@ -34,6 +34,7 @@ use crate::ports::NodePorts;
 use crate::reservation;
 use crate::routers::RouterCounters;
 use crate::snapshot;
+use crate::standing::StandingQueues;
 use crate::status::{IfaceStatus, NodeStatus, RemovedPackets, WorkerStatus};
 
 /// The worker's state. It is built on one thread and run on another.
@@ -47,6 +48,7 @@ pub struct Worker {
     lateness: Lateness,
     captures: Captures,
     routers: RouterCounters,
+    standing: StandingQueues,
     started: Instant,
     next_upkeep: Instant,
     turns: u64,
@@ -111,6 +113,7 @@ impl Worker {
             lateness,
             captures: Captures::default(),
             routers: RouterCounters::default(),
+            standing: StandingQueues::default(),
             started,
             next_upkeep,
             turns,
@@ -296,7 +299,7 @@ impl Worker {
     }
 
     /// Does what is not needed in each turn: reclaims the chunks of devices that are no longer sent
-    /// to, counts early drops, hands captures on.
+    /// to, counts early drops, samples the delays of queues, hands captures on.
     fn keep_up(&mut self, now: Instant, turn: &mut TurnSummary) {
         for attached in &mut self.ports.attached {
             attached.port.transmit_room(&mut self.pool);
@@ -306,6 +309,8 @@ impl Worker {
             }
         }
         self.ports.upkeep(now, &mut self.switch, turn.drained || turn.moved == 0);
+        let (switch, vifs) = (&self.switch, self.policy.vifs.len());
+        self.standing.sample(now, vifs, |vif, direction| switch.wait(now, vif, direction));
         self.captures.drain(&mut self.switch);
         // Vifs are redirected again when their capture ends. What the kernel refuses stays queued.
         let _off = self.ports.capture(now, self.captures.vifs(), &self.policy);
@@ -384,12 +389,16 @@ impl Worker {
         ports.upkeep(now, switch, false);
         ports.adopt(&mut opened, pool);
         let back = placement.reversed(ports.attached.len(), opened.len());
-        let (unplaced, followed) = ports.reconfigure(now, (old, &policy), &placement, opened);
+        let renumbering = placement.renumbering(old, &policy);
+        let new = (&policy, &renumbering);
+        let (unplaced, followed) = ports.reconfigure(now, new, &placement, opened);
         let applied = followed
             .map_err(ReconfigurationError::from)
             .and_then(|()| Ok(switch.apply(now, &policy, pool)?));
         if let Err(mut refused) = applied {
-            let (unplaced, followed) = ports.reconfigure(now, (&policy, old), &back, unplaced);
+            let renumbering = back.renumbering(&policy, old);
+            let old = (&*old, &renumbering);
+            let (unplaced, followed) = ports.reconfigure(now, old, &back, unplaced);
             if let Err(error) = followed {
                 refused = ReconfigurationError::NotRedirected { cause: Box::new(refused), error };
             }
@@ -397,6 +406,7 @@ impl Worker {
             return ReconfigurationReply { outcome: Err(refused), detached };
         }
         let detached = ports.detach(unplaced, pool);
+        self.standing.renumber(&renumbering.vifs);
         self.captures.follow(&policy);
         self.routers.forget();
         self.policy = policy;
@@ -420,11 +430,11 @@ impl Worker {
     /// Reads counters, queues and lateness at `now`.
     pub fn status(&mut self, now: Instant) -> NodeStatus {
         self.ports.upkeep(now, &mut self.switch, false);
-        let Self { ports, switch, lateness, .. } = self;
+        let Self { ports, switch, standing, lateness, .. } = self;
         let early: Vec<_> = ports.attached.iter().map(|a| ports.early_drops(a)).collect();
         let each = ports.attached.iter_mut().zip(early);
         let mut port_list: Vec<IfaceStatus> = each
-            .map(|(attached, early)| snapshot::interface(now, attached, early, switch))
+            .map(|(attached, early)| snapshot::interface(now, attached, early, (switch, standing)))
             .collect();
         let vif_list = port_list.split_off(self.policy.ports.len().min(port_list.len()));
         NodeStatus {
@@ -495,7 +505,7 @@ const NO_FRAME: Frame = Frame { id: 0, offset: 0, len: 0 };
 /// A device that is full frees its ring at wire speed: 20 µs is some 16 frames at 10 Gb/s.
 const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);
 
-/// How often early drops are fetched and lost credit is returned.
+/// How often early drops are fetched, lost credit is returned, and delays are sampled.
 const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]
