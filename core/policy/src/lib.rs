@@ -48,6 +48,7 @@ extern crate alloc;
 mod address;
 mod api;
 mod check;
+pub mod count;
 mod document;
 mod draft;
 mod fit;
@@ -79,7 +80,7 @@ pub use model::{
     Action, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
     Reservation, Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
-pub use problem::{Problem, Problems};
+pub use problem::{Problem, Problems, UnsoundPolicy};
 pub use read::parse;
 pub use reference::reference;
 pub use report::Report;

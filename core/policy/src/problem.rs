@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is wrong with a document: everything at once, each with its place.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+
+use crate::Policy;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,16 @@ pub struct Problem {
 pub struct Problems {
     list: Vec<Problem>,
     more: usize,
+}
+
+/// A document that is no sound policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsoundPolicy {
+    /// All problems.
+    pub problems: Problems,
+    /// The policy as far as it is understood, to tell what somebody asks for that does not fit;
+    /// `None` where the form is wrong.
+    pub understood: Option<Box<Policy>>,
 }
 
 /// Byte offsets of a text, turned into lines and columns.

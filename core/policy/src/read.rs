@@ -12,10 +12,10 @@ use toml::de::{DeTable, DeValue};
 
 use crate::check::check;
 use crate::document::Document;
-use crate::problem::{Places, Problem, Problems};
+use crate::problem::{Places, Problem, Problems, UnsoundPolicy};
 use crate::resolve::resolve;
 use crate::walk::{Misfit, Walk, element};
-use crate::{Policy, schema};
+use crate::{Policy, count, schema};
 
 /// Something wrong with a value of the document: which one, and why.
 #[derive(Debug)]
@@ -35,18 +35,20 @@ pub(crate) struct Finding {
 /// [`Problems`]: everything that is wrong with it, each with line, column, key, value and bound.
 /// A text that is not TOML is told so alone, since what it means is unknown.
 pub fn parse(text: &str) -> Result<Policy, Problems> {
-    parse_as_far(text).map_err(|(problems, _)| problems)
+    parse_as_far(text).map_err(|unsound| unsound.problems)
 }
 
 /// As [`parse`]; beside the problems, what the document says as far as it is understood, if it is
 /// at all.
-pub(crate) fn parse_as_far(text: &str) -> Result<Policy, (Problems, Option<Box<Policy>>)> {
+pub(crate) fn parse_as_far(text: &str) -> Result<Policy, UnsoundPolicy> {
     if text.len() > TEXT_MAX {
         let message = format!("is {} bytes long, at most {TEXT_MAX}", text.len());
         let key = String::new();
         let problem = Problem { line: 1, column: 1, key, message };
-        return Err((Problems::new(alloc::vec![problem]), None));
+        let problems = Problems::new(alloc::vec![problem]);
+        return Err(UnsoundPolicy { problems, understood: None });
     }
+    count::parsed();
     let (table, errors) = DeTable::parse_recoverable(text);
     let not_toml = errors.iter().any(|error| error.message() != DUPLICATE);
     let mut misfits: Vec<Misfit> = errors.iter().map(syntax).collect();
@@ -56,7 +58,8 @@ pub(crate) fn parse_as_far(text: &str) -> Result<Policy, (Problems, Option<Box<P
         policy => {
             let places = Places::new(text);
             let list = misfits.into_iter().map(|misfit| placed(&places, misfit)).collect();
-            Err((Problems::new(list), policy.map(Box::new)))
+            let problems = Problems::new(list);
+            Err(UnsoundPolicy { problems, understood: policy.map(Box::new) })
         }
     }
 }

@@ -5,6 +5,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde_json::Value;
+
 use crate::api::ApiTable;
 use crate::document::{
     Aqm, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
@@ -13,13 +15,16 @@ use crate::document::{
 use crate::format::{Factor, Protocol, Text};
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
-use crate::{Filter, Node, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, parse};
+use crate::{
+    Filter, Node, Place, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, count, parse,
+};
 
 impl Policy {
     /// The policy as a document, with every default written out. [`parse`] reads back an equal
     /// policy, if the policy is sound.
     #[must_use]
     pub fn to_toml(&self) -> String {
+        count::serialised();
         let document = Document {
             version: Some(1),
             node: Some(node(&self.node)),
@@ -33,6 +38,36 @@ impl Policy {
         };
         // The document holds tables, arrays, texts and integers only: none of them can fail.
         toml::to_string(&document).unwrap_or_else(|error| format!("# not written: {error}\n"))
+    }
+
+    /// The value at a place, as [`Self::to_toml`] would write it: defaults included. It costs as
+    /// much as one item of the document, not as much as all of it.
+    #[must_use]
+    pub fn value(&self, place: &Place) -> Option<Value> {
+        let named = |name: &String| *name == place.name;
+        let top = match place.table.as_str() {
+            "node" => serde_json::to_value(node(&self.node)),
+            "api" => serde_json::to_value(ApiTable::of(&self.api)),
+            "report" => serde_json::to_value(ReportTable::of(&self.report)),
+            "xtc" => serde_json::to_value(XtcTable::of(&self.xtc)),
+            "port" => serde_json::to_value(self.ports.iter().find(|p| named(&p.name)).map(port)),
+            "slice" => serde_json::to_value(self.slices.iter().find(|s| named(&s.name)).map(slice)),
+            "router" => {
+                let router = self.routers.iter().find(|router| named(&router.name));
+                serde_json::to_value(router.map(|router| self.router_table(router)))
+            }
+            "vif" => {
+                let vif = self.vifs.iter().find(|vif| named(&vif.name));
+                serde_json::to_value(vif.map(|vif| self.vif_table(vif)))
+            }
+            _ => return None,
+        };
+        // The tables hold texts, numbers and lists only: none of them can fail.
+        let mut top = top.ok()?;
+        drop_nulls(&mut top);
+        let mut keys = place.key.split('.').filter(|key| !key.is_empty());
+        let found = keys.try_fold(&top, |table, key| table.get(key))?;
+        (!found.is_null()).then(|| found.clone())
     }
 
     /// Checks a policy that was built in Rust, by the same rules as a document: it is written and
@@ -172,6 +207,18 @@ fn rule(rule: &Filter) -> FilterTable {
 
 fn texts<T: Copy>(values: &[T]) -> Option<Vec<Text<T>>> {
     some(values.iter().copied().map(Text).collect())
+}
+
+/// A key without a value is left out, as TOML has no null.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(table) => {
+            table.retain(|_, value| !value.is_null());
+            table.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
 }
 
 /// An empty list is left out: absent and empty mean the same.

@@ -135,6 +135,15 @@ impl Switch {
         })
     }
 
+    /// Checks that the switch can hold a policy, without building anything.
+    ///
+    /// # Errors
+    /// [`SwitchError`], but for [`SwitchError::Scheduler`]: only a policy that did not pass its own
+    /// checks gives that.
+    pub fn validate(policy: &Policy) -> Result<(), SwitchError> {
+        check(policy)
+    }
+
     /// Says whether frames from an interface may carry checksums that a device was to complete.
     /// Unless said otherwise, all but those from memory and files may.
     pub fn set_completes_checksums(&mut self, iface: IfaceId, completes: bool) {

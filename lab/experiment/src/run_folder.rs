@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_node::overlay::Overlay;
+use weir_node::{old_files, policy_store};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::Host;
 use weir_platform::{StateDir, Undo};
@@ -36,9 +36,9 @@ impl RunFolder {
         journal::clean_one(state, &format!("lab-{lab}"))?;
         let undo = Undo::RemoveTree(place.folder.clone());
         place.answer_for(&format!("files in {}", place.folder.display()), undo)?;
-        let overlay = Overlay::path(state, lab);
-        let changes = overlay.with_file_name(format!("changes-{lab}.jsonl"));
-        for kept in Store::paths(state, lab).into_iter().chain([changes, overlay]) {
+        let policy =
+            policy_store::files(state, lab).into_iter().chain(old_files::paths(state, lab));
+        for kept in Store::paths(state, lab).into_iter().chain(policy) {
             // Of an earlier run: this one begins with its policy alone.
             let _none = fs::remove_file(&kept);
             place.answer_for("what the node kept", Undo::Remove(kept))?;

@@ -117,10 +117,11 @@ pub(crate) async fn undo(
     let UndoRequest { id } = body::json(&app, &headers, request).await?;
     let asker = caller.clone();
     let undone = app.ask_in_turn(move |control| {
-        let may: &control::May<'_> = &|old, _, edits| caller.owns(old, edits);
-        let sees: &control::Sees<'_> = &|old, problem| caller.sees_problem(old, problem);
+        let may: &control::ChangePermission<'_> = &|old, _, edits| caller.owns(old, edits);
+        let sees: &control::ProblemVisibility<'_> =
+            &|old, problem| caller.sees_problem(old, problem);
         let own = caller.slice().is_some();
-        control.undo(&control::Wish { who: &caller.who, own, may, sees }, id)
+        control.undo(&control::ChangeRequest { who: &caller.who, own, may, sees }, id)
     });
     told(&app, &asker, undone.await)
 }
@@ -192,9 +193,10 @@ pub(crate) async fn make(
     }
     let asker = caller.clone();
     let changed = app.ask_in_turn(move |control| {
-        let may: &control::May<'_> = &|old, new, edits| caller.may(old, new, edits);
-        let sees: &control::Sees<'_> = &|old, problem| caller.sees_problem(old, problem);
-        control.change(&control::Wish { who: &caller.who, own: false, may, sees }, &edits)
+        let may: &control::ChangePermission<'_> = &|old, new, edits| caller.may(old, new, edits);
+        let sees: &control::ProblemVisibility<'_> =
+            &|old, problem| caller.sees_problem(old, problem);
+        control.change(&control::ChangeRequest { who: &caller.who, own: false, may, sees }, &edits)
     });
     told(app, &asker, changed.await)
 }

@@ -19,7 +19,7 @@ use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_node::Serving;
 use weir_node::changes::{Change, ChangeKind};
-use weir_node::control::{Control, InForce, Refusal, RefusalKind, Wish};
+use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
 use weir_policy::{Edit, Place, Policy, Role, Slice, Token};
 use weir_report::{Answer, Line, Question, Service, Subject};
 use weir_units::Nanos;
@@ -47,12 +47,12 @@ impl Control for Node {
         let overlay = policy.vifs.iter().map(|vif| edit(&vif.name)).collect();
         Ok(InForce { policy, document: "".into(), overlay })
     }
-    fn change(&self, _: &Wish<'_>, _: &[Edit]) -> Result<Change, Refusal> {
+    fn change(&self, _: &ChangeRequest<'_>, _: &[Edit]) -> Result<Change, Refusal> {
         self.changing.store(true, Ordering::Relaxed);
         drop(self.disk.lock());
         absent()
     }
-    fn undo(&self, _: &Wish<'_>, _: Option<u64>) -> Result<Change, Refusal> {
+    fn undo(&self, _: &ChangeRequest<'_>, _: Option<u64>) -> Result<Change, Refusal> {
         absent()
     }
     fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {

@@ -35,13 +35,13 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why they are refused; nothing has changed then.
-    fn change(&self, wish: &Wish<'_>, edits: &[Edit]) -> Result<Change, Refusal>;
+    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<Change, Refusal>;
 
     /// Takes a change back: the newest that was not taken back yet, or the one of that number.
     ///
     /// # Errors
     /// There is none, or something else holds now at one of its places.
-    fn undo(&self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal>;
+    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<Change, Refusal>;
 
     /// The newest `most` of the changes on record that are `wanted`, oldest first.
     fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change>;
@@ -99,23 +99,23 @@ pub trait Control: Send + Sync + 'static {
     fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal>;
 }
 
-/// Who wishes for a change, and whether he may have it.
-pub struct Wish<'w> {
-    /// As the record names him.
-    pub who: &'w str,
-    /// Whether he takes back his own changes only.
+/// Who asks for a change, and what it may do and see.
+pub struct ChangeRequest<'r> {
+    /// The caller's name in the record.
+    pub who: &'r str,
+    /// Whether it takes back its own changes only.
     pub own: bool,
-    /// Says no to what he may not have.
-    pub may: &'w May<'w>,
-    /// Says which problems with the policy that would be he may read: some are others' business.
-    pub sees: &'w Sees<'w>,
+    /// Refuses changes that the caller may not make.
+    pub may: &'r ChangePermission<'r>,
+    /// Tells which problems with a refused policy the caller may read: some tell of others.
+    pub sees: &'r ProblemVisibility<'r>,
 }
 
-/// Judges a change: what holds, what would hold, and the edits between.
-pub type May<'m> = dyn Fn(&Policy, &Policy, &[Edit]) -> Result<(), Refusal> + 'm;
+/// Judges a change by the policy that holds, the policy that would hold, and the edits between.
+pub type ChangePermission<'p> = dyn Fn(&Policy, &Policy, &[Edit]) -> Result<(), Refusal> + 'p;
 
-/// Whether somebody may read of a problem with the policy that would be; first comes what holds.
-pub type Sees<'s> = dyn Fn(&Policy, &Problem) -> bool + 's;
+/// Tells, by the policy that holds, whether a caller may read of a problem with another one.
+pub type ProblemVisibility<'p> = dyn Fn(&Policy, &Problem) -> bool + 'p;
 
 /// What holds now.
 #[derive(Clone, Debug)]

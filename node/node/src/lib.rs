@@ -6,14 +6,13 @@
 //! ([`control`]) and follows devices that come and go. Every change to the host goes through an
 //! undo journal and is undone when the node ends.
 
-mod book;
 pub mod changes;
 pub mod control;
 mod error;
 mod hotplug;
-mod lines;
-pub mod overlay;
-mod overlay_file;
+mod live_policy;
+pub mod old_files;
+pub mod policy_store;
 mod present;
 pub mod rehearsal;
 mod run;

@@ -14,10 +14,10 @@ use weir_ports::{AnyPort, MemoryPort, Pool, Port, Waiter};
 use weir_switch::{Frame, FramePool};
 use weir_units::{Instant, Nanos};
 
-use crate::book::Book;
 use crate::changes::Change;
-use crate::control::{Refusal, RefusalKind, Wish};
+use crate::control::{ChangeRequest, Refusal, RefusalKind};
 use crate::error::NodeError;
+use crate::live_policy::LivePolicy;
 use crate::site::ready_for;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::command::Reconfiguration;
@@ -31,7 +31,7 @@ use weir_dataplane::worker::Worker;
 pub struct Rehearsal {
     worker: Worker,
     waiter: Waiter,
-    book: Book,
+    live: LivePolicy,
     config: PathBuf,
     /// The far ends of its devices: ports, then vifs.
     ends: Vec<MemoryPort>,
@@ -53,8 +53,9 @@ impl Rehearsal {
         state: &StateDir,
         start: Instant,
     ) -> Result<Self, NodeError> {
-        let (book, _dropped) = Book::open(text, config, state)?;
-        let policy = Policy::clone(&book.in_force().policy);
+        let (mut live, _dropped) = LivePolicy::open(text, config, state)?;
+        let _note = live.take_over_old_files();
+        let policy = Policy::clone(&live.in_force().policy);
         let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
         let (mut opener, plane) = Opener::new(&policy, &pool, None, &Arc::default())?;
         let (opened, ends) = devices(&policy, &mut opener)?;
@@ -63,7 +64,7 @@ impl Rehearsal {
         let waiter = worker.waiter()?;
         worker.begin(start)?;
         let batch = Vec::with_capacity(RING);
-        Ok(Self { worker, waiter, book, config: config.to_owned(), ends, batch, now: start })
+        Ok(Self { worker, waiter, live, config: config.to_owned(), ends, batch, now: start })
     }
 
     /// Puts a frame on the device of interface `iface`, from outside; whether there was room.
@@ -109,18 +110,26 @@ impl Rehearsal {
     ///
     /// # Errors
     /// As [`crate::control::Control::change`].
-    pub fn change(&mut self, wish: &Wish<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
-        let Self { worker, waiter, book, now, .. } = self;
-        book.change(wish, edits, &mut |policy| apply(worker, waiter, *now, policy))
+    pub fn change(
+        &mut self,
+        request: &ChangeRequest<'_>,
+        edits: &[Edit],
+    ) -> Result<Change, Refusal> {
+        let Self { worker, waiter, live, now, .. } = self;
+        live.change(request, edits, &mut |policy| apply(worker, waiter, *now, policy))
     }
 
     /// Takes a change back, as a request would.
     ///
     /// # Errors
     /// As [`crate::control::Control::undo`].
-    pub fn undo(&mut self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal> {
-        let Self { worker, waiter, book, now, .. } = self;
-        book.undo(wish, id, &mut |policy| apply(worker, waiter, *now, policy))
+    pub fn undo(
+        &mut self,
+        request: &ChangeRequest<'_>,
+        id: Option<u64>,
+    ) -> Result<Change, Refusal> {
+        let Self { worker, waiter, live, now, .. } = self;
+        live.undo(request, id, &mut |policy| apply(worker, waiter, *now, policy))
     }
 
     /// Takes over another text of the policy file.
@@ -128,8 +137,8 @@ impl Rehearsal {
     /// # Errors
     /// As [`crate::control::Control::reload`].
     pub fn reload(&mut self, who: &str, text: &str) -> Result<(), Refusal> {
-        let Self { worker, waiter, book, config, now, .. } = self;
-        book.reload(who, text, config, &mut |policy| apply(worker, waiter, *now, policy)).map(drop)
+        let Self { worker, waiter, live, config, now, .. } = self;
+        live.reload(who, text, config, &mut |policy| apply(worker, waiter, *now, policy)).map(drop)
     }
 
     /// Counters, queues, lateness now.
@@ -140,7 +149,7 @@ impl Rehearsal {
     /// The policy in force.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        self.book.in_force().policy
+        self.live.in_force().policy
     }
 
     /// The simulated time.
@@ -158,8 +167,7 @@ fn apply(
     policy: &Policy,
 ) -> Result<(), Refusal> {
     let refused = |why: String| Refusal::new(RefusalKind::Refused, why);
-    let policy =
-        ready_for(worker.policy(), policy.clone(), now).map_err(|e| refused(e.to_string()))?;
+    let policy = ready_for(worker.policy(), policy.clone()).map_err(|e| refused(e.to_string()))?;
     let wanted = Reconfiguration { policy, opened: Vec::new() };
     worker.reconfigure(now, wanted, waiter).outcome.map_err(|error| refused(error.to_string()))
 }

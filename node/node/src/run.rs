@@ -14,11 +14,11 @@ use weir_platform::{StateDir, text};
 use weir_policy::{Direction, Edit, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool, Questions, device_number};
 
-use crate::book::{self, Apply, Book};
 use crate::changes::Change;
-use crate::control::{self, Control, InForce, Refusal, RefusalKind, Wish};
+use crate::control::{self, ChangeRequest, Control, InForce, Refusal, RefusalKind};
 use crate::error::NodeError;
 use crate::hotplug::Watch;
+use crate::live_policy::{self, ApplyPolicy, LivePolicy};
 use crate::present;
 use crate::site::{Followed, Site};
 use crate::supervisor::Supervisor;
@@ -98,14 +98,14 @@ pub fn run<S>(
     let text =
         text::read(&options.config).map_err(|error| NodeError::io(&options.config, error))?;
     if options.without_overlay
-        && let Some(aside) = book::put_aside(&text, &options.config, &options.state)?
+        && let Some(aside) = live_policy::put_edits_aside(&text, &options.config, &options.state)?
     {
         report(&format!("what was changed live is kept aside: {}", aside.display()));
     }
-    let (book, dropped) = Book::open(&text, &options.config, &options.state)?;
+    let (live, dropped) = LivePolicy::open(&text, &options.config, &options.state)?;
     dropped.iter().for_each(|line| report(line));
-    let wanted = book.in_force().policy;
-    let node = Arc::new(Node::new(options, book)?);
+    let wanted = live.in_force().policy;
+    let node = Arc::new(Node::new(options, live)?);
     let (policy, devices) = present::on_host(&wanted, device_number);
     let pins = Pins::of(options.state.path(), &policy.node.name);
     let adoptable = pins.as_ref().is_some_and(|pins| opener::adoptable(&wanted, pins).is_some());
@@ -118,6 +118,7 @@ pub fn run<S>(
         }
         None => Takeover::begin(&policy, &options.state, report)?,
     };
+    node.live().take_over_old_files().iter().for_each(|line| report(line));
     let socket = control::socket_path(options.state.path(), &policy.node.name);
     let mut noted = takeover.will_leave(&socket);
     match &pins {
@@ -249,7 +250,7 @@ struct Node {
     /// One change at a time; none before the start and after the end.
     site: Mutex<Option<Site>>,
     /// One change at a time.
-    book: Mutex<Book>,
+    live: Mutex<LivePolicy>,
     /// What the book says holds: to be read while a change is under way.
     in_force: RwLock<InForce>,
     /// What tenants had.
@@ -268,7 +269,7 @@ struct Node {
 
 impl Node {
     /// From here on signals are requests: a stop in the middle of the start is not lost.
-    fn new(options: &Options, book: Book) -> Result<Self, NodeError> {
+    fn new(options: &Options, live: LivePolicy) -> Result<Self, NodeError> {
         let [stop, leave, reload] = [false; 3].map(|no| Arc::new(AtomicBool::new(no)));
         let signals = [(SIGINT, &stop), (SIGTERM, &stop), (SIGUSR1, &leave), (SIGHUP, &reload)];
         for (signal, flag) in signals {
@@ -282,8 +283,8 @@ impl Node {
             config: options.config.clone(),
             worker: std::sync::OnceLock::new(),
             site: Mutex::new(None),
-            in_force: RwLock::new(book.in_force()),
-            book: Mutex::new(book),
+            in_force: RwLock::new(live.in_force()),
+            live: Mutex::new(live),
             keeper: Keeper::default(),
             routers: Holding::new(options.state.clone(), tell),
             notes,
@@ -406,23 +407,27 @@ impl Node {
         let text = text::read(&self.config).map_err(|error| {
             Refusal::new(RefusalKind::Refused, format!("{}: {error}", self.config.display()))
         })?;
-        let dropped = self.with_book(|book, apply| book.reload(who, &text, &self.config, apply))?;
-        dropped.iter().for_each(|edit| self.note(format!("the file has changed; dropped: {edit}")));
+        let dropped = self.with_live(|live, apply| live.reload(who, &text, &self.config, apply))?;
+        dropped.into_iter().for_each(|line| self.note(line));
         Ok(())
     }
 
-    /// Does something to the book, which has the worker follow.
-    fn with_book<T>(
+    /// Calls `what` with the live policy and a function that has the worker follow it.
+    fn with_live<T>(
         &self,
-        what: impl FnOnce(&mut Book, Apply<'_>) -> Result<T, Refusal>,
+        what: impl FnOnce(&mut LivePolicy, ApplyPolicy<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        // It changes in one step, at the end: it is whole, whatever happened to the thread that
-        // had the lock before.
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = what(&mut book, &mut |policy| self.apply(policy));
-        // Whatever came of it: who may ask follows from what holds.
-        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = book.in_force();
+        let mut live = self.live();
+        let done = what(&mut live, &mut |policy| self.apply(policy));
+        // On an error too: who may ask follows from the policy that holds.
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = live.in_force();
         done
+    }
+
+    /// The live policy changes in one step, at the end of a change: it is whole even if a thread
+    /// that had the lock panicked.
+    fn live(&self) -> MutexGuard<'_, LivePolicy> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
@@ -474,7 +479,7 @@ impl Node {
     /// Takes and lets go of devices; `anew`: what those that stay can do is to be looked at again.
     fn follow_devices(&self, anew: bool) -> Followed {
         // Meanwhile nobody asks for anything else.
-        let _book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let _live = self.live();
         let (Some(worker), Some(site)) = (self.worker.get(), &mut *self.site()) else {
             return Followed::default();
         };
@@ -529,16 +534,16 @@ impl Control for Node {
         Ok(self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    fn change(&self, wish: &Wish<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
-        self.with_book(|book, apply| book.change(wish, edits, apply))
+    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
+        self.with_live(|live, apply| live.change(request, edits, apply))
     }
 
-    fn undo(&self, wish: &Wish<'_>, id: Option<u64>) -> Result<Change, Refusal> {
-        self.with_book(|book, apply| book.undo(wish, id, apply))
+    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<Change, Refusal> {
+        self.with_live(|live, apply| live.undo(request, id, apply))
     }
 
     fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).changes(most, wanted)
+        self.live().changes(most, wanted)
     }
 
     fn report(&self, question: &Question) -> Result<Answer, Refusal> {

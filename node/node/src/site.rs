@@ -8,14 +8,12 @@ use std::collections::BTreeSet;
 use weir_policy::{Kind, Policy};
 use weir_ports::{Remains, device_number};
 use weir_switch::{Switch, SwitchError};
-use weir_units::Instant;
 
 use crate::control::{Refusal, RefusalKind};
 use crate::present::{self, Devices};
 use crate::takeover::Takeover;
 use weir_dataplane::FixedValue;
 use weir_dataplane::WorkerHandle;
-use weir_dataplane::clock;
 use weir_dataplane::command::{Reconfiguration, ReconfigurationReply};
 use weir_dataplane::opener::Opener;
 
@@ -152,8 +150,7 @@ impl Site {
     fn bring(&mut self, policy: Policy, worker: &WorkerHandle) -> Result<Option<String>, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let opener = self.opener.as_mut().ok_or_else(starting)?;
-        let policy = ready_for(&self.policy, policy, clock::now());
-        let policy = policy.map_err(|error| refused(error.to_string()))?;
+        let policy = ready_for(&self.policy, policy).map_err(|error| refused(error.to_string()))?;
         let old = &self.policy;
         let joins = |device: &str| role_of(old, device).is_none();
         let taken = self.takeover.take_devices(&policy, joins);
@@ -242,16 +239,12 @@ pub(crate) enum UnfitPolicy {
 ///
 /// # Errors
 /// Why it may not.
-pub(crate) fn ready_for(
-    old: &Policy,
-    mut new: Policy,
-    now: Instant,
-) -> Result<Policy, UnfitPolicy> {
+pub(crate) fn ready_for(old: &Policy, mut new: Policy) -> Result<Policy, UnfitPolicy> {
     fits_pool(old, &mut new)?;
     FixedValue::check(old, &new)?;
     devices_may_change(old, &new)?;
-    // Whatever the switch would refuse, it refuses here, off the worker's thread.
-    Switch::new(&new, now)?;
+    // The switch refuses here, before the host is touched and off the worker's thread.
+    Switch::validate(&new)?;
     Ok(new)
 }
 

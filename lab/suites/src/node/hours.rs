@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use weir_experiment::prelude::*;
-use weir_node::control::{Refusal, Wish};
+use weir_node::control::{ChangeRequest, Refusal};
 use weir_node::rehearsal::Rehearsal;
 use weir_platform::StateDir;
 use weir_policy::{Edit, Kind, Place};
@@ -166,7 +166,8 @@ impl Day {
     /// Another limit, guarantee or weight of one vif; every tenth time the last change is taken
     /// back.
     fn change(&mut self) -> Result<(), ExperimentError> {
-        let anybody = Wish { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
+        let anybody =
+            ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
         let number = self.asked;
         self.asked += 1;
         let done = if number % 10 == 9 {

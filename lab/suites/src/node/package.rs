@@ -141,8 +141,8 @@ grep -q "The policy, with its defaults" out && echo "ran dry-run"
 inside test -x /usr/share/weir/hooks/xen-vif && echo "ran hook"
 inside mkdir -p /var/lib/weir /run/weir
 inside cp /usr/share/doc/weir/examples/node.toml /etc/weir/edge1.toml
-for name in overlay changes service; do
-    inside cp /etc/weir/edge1.toml "/var/lib/weir/$name-edge1.json"
+for name in policy-edge1.sqlite overlay-edge1.json changes-edge1.json service-edge1.json; do
+    inside cp /etc/weir/edge1.toml "/var/lib/weir/$name"
 done
 inside mkdir -p /etc/systemd/system/multi-user.target.wants
 inside ln -s /lib/systemd/system/weir-node@.service \
@@ -158,11 +158,12 @@ const FOLDER: &str = "target/debian";
 
 /// What stays after a removal: the operator's policy, the defaults of the unit, which instance is
 /// enabled, and what holds beside the policy.
-const CONFIGURATION: [&str; 4] = [
+const CONFIGURATION: [&str; 5] = [
     "/etc/weir/edge1.toml",
     "/etc/default/weir-node",
     "/etc/systemd/system/multi-user.target.wants/weir-node@edge1.service",
     "/var/lib/weir/overlay-edge1.json",
+    "/var/lib/weir/policy-edge1.sqlite",
 ];
 
 /// What these are in.

@@ -10,7 +10,7 @@ use weir_client::{Client, Method};
 use weir_experiment::clock;
 use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
-use weir_node::overlay::Overlay;
+use weir_node::policy_store;
 use weir_platform::StateDir;
 
 use super::growth::{Disk, Watch, add_metrics, counters_of};
@@ -79,9 +79,9 @@ impl Use {
 
 /// Where the node keeps what is its own.
 fn folders(policy: &Policy, state: Option<PathBuf>) -> Vec<PathBuf> {
-    let overlay = Overlay::path(&StateDir::from_env(), &policy.node.name);
+    let policy = policy_store::path(&StateDir::from_env(), &policy.node.name);
     let mut folders: Vec<PathBuf> =
-        overlay.parent().map(Into::into).into_iter().chain(state).collect();
+        policy.parent().map(Into::into).into_iter().chain(state).collect();
     folders.sort();
     folders.dedup();
     folders

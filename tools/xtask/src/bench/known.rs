@@ -33,6 +33,12 @@ pub(super) const ALL: &[Bench] = &[
         "the kernel's counters of 2000 interfaces, and CPU time",
     ),
     bench("packets", "weir-switch", "25 s", "the switch between ports in memory, stage by stage"),
+    bench(
+        "live_change",
+        "weir-node",
+        "1 min",
+        "a live change of one rate at 1000 vifs, to the disk",
+    ),
     bench("sched", "weir-sched", "10 min", "every scheduler at 1 to 1 M classes"),
     row("rte_sched", 6, "5 min", "schedulers beside DPDK's (needs libdpdk-dev)"),
     row("forwarding", 7, "5 min", "packets a second beside bridge, HTB, Open vSwitch"),
