@@ -87,7 +87,7 @@ fn defaults_are_what_the_schema_says() {
 fn every_policy_of_the_repository_is_sound() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut read = 0;
-    for folder in ["examples", "lab/policies"] {
+    for folder in ["examples", "lab/scenarios/policies"] {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_none_or(|end| end != "toml") {

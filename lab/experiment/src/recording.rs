@@ -61,27 +61,6 @@ impl<'a> Recording<'a> {
         Ok(self.result.add_series(&self.name(name), series)?)
     }
 
-    /// Keeps a number as a series of one sample.
-    pub fn keep_value(
-        &mut self,
-        name: &str,
-        unit: &str,
-        value: f64,
-    ) -> Result<(), ExperimentError> {
-        self.keep(name, Series::unordered(unit, vec![value]))
-    }
-
-    /// Keeps samples that were taken `seconds` apart.
-    pub fn keep_each(
-        &mut self,
-        name: &str,
-        unit: &str,
-        seconds: f64,
-        samples: Vec<f64>,
-    ) -> Result<(), ExperimentError> {
-        self.keep(name, Series::sampled(unit, seconds, samples))
-    }
-
     /// Judges a claim about kept series. Fails if a series is not there or the rule does not take
     /// it; a claim that does not hold is a result, not a failure.
     pub fn judge(&mut self, claim: Claim) -> Result<(), ExperimentError> {
@@ -123,21 +102,21 @@ impl<'a> Recording<'a> {
     /// Keeps samples under the name of a case, and judges `rule` over them.
     pub fn claim_samples(
         &mut self,
-        id: &str,
-        text: &str,
+        id: impl AsRef<str>,
+        text: impl AsRef<str>,
         series: Series,
         rule: Rule,
         bound: Bound,
     ) -> Result<(), ExperimentError> {
-        self.keep(id, series)?;
-        self.claim(id, text, rule, bound, &[id])
+        self.keep(id.as_ref(), series)?;
+        self.claim(id.as_ref(), text, rule, bound, &[id.as_ref()])
     }
 
     /// Keeps a count under the name of a case, and judges it.
     pub fn count(
         &mut self,
-        id: &str,
-        text: &str,
+        id: impl AsRef<str>,
+        text: impl AsRef<str>,
         count: u64,
         bound: Bound,
     ) -> Result<(), ExperimentError> {

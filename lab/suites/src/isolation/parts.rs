@@ -154,8 +154,7 @@ impl Part<'_> {
         bound: Bound,
     ) -> Result<(), ExperimentError> {
         let id = self.id(id);
-        rec.keep(&id, Series::count("1", count))?;
-        rec.claim(&id, what, Rule::Sum, bound, &[&id])
+        rec.count(&id, what, count, bound)
     }
 
     fn judge_mean(

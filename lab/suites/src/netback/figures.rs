@@ -37,9 +37,8 @@ pub(super) fn commands(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     ];
     for (what, text, count, expected) in counts {
         let id = what;
-        rec.keep(id, Series::count("1", count as u64))?;
         let bound = Bound::equal(float(expected as u64));
-        rec.claim(id, text, Rule::Sum, bound, &[&id])?;
+        rec.count(id, text, count as u64, bound)?;
     }
     Ok(())
 }

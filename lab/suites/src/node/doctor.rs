@@ -17,8 +17,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rig.down()?;
     for (part, what, count, bound) in seen? {
         let name = format!("doctor/{part}");
-        rec.keep(&name, Series::count("1", count))?;
-        rec.claim(&name, what, Rule::Sum, Bound::equal(bound), &[&name])?;
+        rec.count(&name, what, count, Bound::equal(bound))?;
     }
     Ok(())
 }

@@ -54,9 +54,8 @@ fn attack(
     refused(rec, "connections", "connections beyond not refused with 429", &many, 429)?;
     let held = connections - many.len();
     let name = "held";
-    rec.keep(name, Series::count("1", u64::try_from(held).unwrap_or(u64::MAX)))?;
     let most = Bound::at_most(connections_max);
-    rec.claim(name, "connections held at once", Rule::Sum, most, &[&name])?;
+    rec.count(name, "connections held at once", u64::try_from(held).unwrap_or(u64::MAX), most)?;
     // Those that were held are told in time, and their places are free again.
     std::thread::sleep(Duration::from_secs(2));
     node.status()?;
@@ -70,8 +69,13 @@ fn attack(
     ] {
         let name = part;
         let grown = float(bytes.saturating_sub(before.now)) / f64::from(1 << 20);
-        rec.keep(name, Series::unordered("MiB", vec![grown]))?;
-        rec.claim(name, what, Rule::Sum, Bound::at_most(most), &[&name])?;
+        rec.claim_samples(
+            name,
+            what,
+            Series::unordered("MiB", vec![grown]),
+            Rule::Sum,
+            Bound::at_most(most),
+        )?;
     }
     // Without its first part the row is not shown, whatever the others say.
     tested
@@ -142,12 +146,15 @@ fn refused(
     wanted: u16,
 ) -> Result<(), ExperimentError> {
     let others = seen.iter().filter(|status| **status != wanted).count();
-    rec.keep(name, Series::count("1", u64::try_from(others).unwrap_or(u64::MAX)))?;
     let what = format!("{what}, of {}", seen.len());
-    rec.claim(name, what, Rule::Sum, Bound::equal(0.0), &[name])?;
+    rec.count(name, what, u64::try_from(others).unwrap_or(u64::MAX), Bound::equal(0.0))?;
     let asked = format!("{name}/asked");
-    rec.keep(&asked, Series::count("1", u64::try_from(seen.len()).unwrap_or(0)))?;
-    rec.claim(&asked, "that many were refused", Rule::Sum, Bound::at_least(10.0), &[&asked])
+    rec.count(
+        &asked,
+        "that many were refused",
+        u64::try_from(seen.len()).unwrap_or(0),
+        Bound::at_least(10.0),
+    )
 }
 
 /// Resident bytes.

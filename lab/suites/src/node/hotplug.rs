@@ -51,8 +51,13 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let id = "hotplug/other/lost";
     rec.claim(id, "another vif's packets lost", Rule::Difference, none, &names)?;
     let id = "hotplug/other/order";
-    rec.keep(id, Series::count("packet", wrong))?;
-    rec.claim(id, "its packets late or doubled", Rule::Sum, none, &[&id])?;
+    rec.claim_samples(
+        id,
+        "its packets late or doubled",
+        Series::count("packet", wrong),
+        Rule::Sum,
+        none,
+    )?;
     let way = Way { from: Some("t0"), to: None };
     let fate = Fate { sent, arrived };
     losses::judge(rec, "hotplug/other", way, fate, outcome.status.as_ref(), (&before, &after))
@@ -141,13 +146,17 @@ fn judge(rec: &mut Recording<'_>, seen: &Seen, rounds: u32) -> Result<(), Experi
         ("hotplug/joined", "until a device that came is taken", joined_ms),
     ] {
         let id = part;
-        rec.keep(id, Series::unordered("ms", times.clone()))?;
-        rec.claim(id, what, Rule::Max, Bound::at_most(JOIN_MS_MAX), &[&id])?;
+        rec.claim_samples(
+            id,
+            what,
+            Series::unordered("ms", times.clone()),
+            Rule::Max,
+            Bound::at_most(JOIN_MS_MAX),
+        )?;
     }
     let id = "hotplug/answers";
-    rec.keep(id, Series::count("1", *answers))?;
     let all = Bound::equal(f64::from(2 * rounds));
-    rec.claim(id, "times that traffic passed again", Rule::Sum, all, &[&id])
+    rec.count(id, "times that traffic passed again", *answers, all)
 }
 
 const STREAM: u16 = 0;

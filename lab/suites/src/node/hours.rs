@@ -78,8 +78,7 @@ fn judge(
         ("dropped", "drops counted", watch.dropped(), Bound::at_least(1.0)),
     ] {
         let name = format!("hours/{part}");
-        rec.keep(&name, Series::count("1", count))?;
-        rec.claim(&name, what, Rule::Sum, bound, &[&name])?;
+        rec.count(&name, what, count, bound)?;
     }
     Ok(())
 }

@@ -138,13 +138,11 @@ fn judge(
         ("same-process", "processes that did not end", u64::from(made.pids[0] == made.pids[1])),
     ];
     for (part, what, count) in values {
-        rec.keep(&id(part), Series::count("1", count))?;
-        rec.claim(id(part), what, Rule::Sum, Bound::equal(0.0), &[id(part)])?;
+        rec.count(&id(part), what, count, Bound::equal(0.0))?;
     }
     let overlay = u64::try_from(made.overlay).unwrap_or(u64::MAX);
-    rec.keep(&id("overlay"), Series::count("1", overlay))?;
     let some = Bound::at_least(1.0);
-    rec.claim(id("overlay"), "keys that hold above the file", Rule::Sum, some, &[id("overlay")])?;
+    rec.count(&id("overlay"), "keys that hold above the file", overlay, some)?;
     rec.keep(&id("away"), Series::unordered("ms", vec![made.away_ms]))?;
     rec.say(&format!("{}: no process for {:.0} ms", event.name(), made.away_ms));
     for flow in FLOWS {
@@ -194,8 +192,13 @@ fn judge_flow(
         ("blocked", "blocked time: loss by rate", bits / float(FLOW_BPS)),
         ("silence", "longest time without a packet", silence),
     ] {
-        rec.keep(&part(name), Series::unordered("s", vec![seconds]))?;
-        rec.claim(part(name), what, Rule::Max, Bound::at_most(INTERRUPTION_S), &[part(name)])?;
+        rec.claim_samples(
+            &part(name),
+            what,
+            Series::unordered("s", vec![seconds]),
+            Rule::Max,
+            Bound::at_most(INTERRUPTION_S),
+        )?;
     }
     Ok(())
 }

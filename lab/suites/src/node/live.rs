@@ -182,11 +182,21 @@ fn judge_flow(
     let none = Bound::equal(0.0);
     rec.claim(id("lost"), "packets that did not arrive", Rule::Difference, none, &both)?;
     let wrong = order.reordered + order.duplicated + order.stale;
-    rec.keep(&id("order"), Series::count("packet", wrong))?;
-    rec.claim(id("order"), "packets late or doubled", Rule::Sum, none, &[id("order")])?;
+    rec.claim_samples(
+        &id("order"),
+        "packets late or doubled",
+        Series::count("packet", wrong),
+        Rule::Sum,
+        none,
+    )?;
     let lost_bits = float(offered.saturating_sub(arrived) * 8 * bytes / offered.max(1));
-    rec.keep(&id("blocked"), Series::unordered("s", vec![lost_bits / float(bps)]))?;
-    rec.claim(id("blocked"), "blocked time: loss by rate", Rule::Sum, none, &[id("blocked")])?;
+    rec.claim_samples(
+        &id("blocked"),
+        "blocked time: loss by rate",
+        Series::unordered("s", vec![lost_bits / float(bps)]),
+        Rule::Sum,
+        none,
+    )?;
     let fate = Fate { sent: offered, arrived };
     losses::judge(rec, name, way, fate, outcome.status.as_ref(), devices)
 }

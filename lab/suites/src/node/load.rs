@@ -123,8 +123,7 @@ fn judge_requests(
     let all = Bound::at_least(float(seconds * 500 * 999 / 1000));
     rec.claim("asked", "requests made", Rule::Count, all, &both)?;
     let name = "failed";
-    rec.keep(name, Series::count("1", asked.failed))?;
-    rec.claim(name, "requests that failed", Rule::Sum, Bound::equal(0.0), &[&name])?;
+    rec.count(name, "requests that failed", asked.failed, Bound::equal(0.0))?;
     let p99 = Rule::Percentile { percent: 99.0 };
     for (name, what, most) in [("reads", "read", 20.0), ("changes", "change", 50.0)] {
         let text = format!("time of a {what} from when it was due, 99th percentile");

@@ -100,6 +100,11 @@ pub(super) fn judge(
     rec.keep(&format!("{name}/named-twice"), Series::count("packet", all.saturating_sub(lost)))?;
     let unnamed = lost.saturating_sub(all);
     let id = format!("{name}/named");
-    rec.keep(&id, Series::count("packet", unnamed))?;
-    rec.claim(&id, "packets lost that no counter names", Rule::Sum, Bound::equal(0.0), &[&id])
+    rec.claim_samples(
+        &id,
+        "packets lost that no counter names",
+        Series::count("packet", unnamed),
+        Rule::Sum,
+        Bound::equal(0.0),
+    )
 }

@@ -35,8 +35,13 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         for file in files.iter().take(NAMED_MAX).filter(|_| !bound.is_kept_by(count(files))) {
             rec.say(&format!("{name}: {file}"));
         }
-        rec.keep(&name, Series::unordered("1", vec![count(files)]))?;
-        rec.claim(&name, what, Rule::Sum, bound, &[&name])?;
+        rec.claim_samples(
+            &name,
+            what,
+            Series::unordered("1", vec![count(files)]),
+            Rule::Sum,
+            bound,
+        )?;
     }
     Ok(())
 }

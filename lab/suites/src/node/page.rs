@@ -215,8 +215,7 @@ fn lines(
 fn judge_page(rec: &mut Recording<'_>, seen: &Seen) -> Result<(), ExperimentError> {
     let mut judge = |part: &str, what: &str, unit: &str, value: f64, bound: Bound| {
         let name = part;
-        rec.keep(name, Series::unordered(unit, vec![value]))?;
-        rec.claim(name, what, Rule::Sum, bound, &[&name])
+        rec.claim_samples(name, what, Series::unordered(unit, vec![value]), Rule::Sum, bound)
     };
     let none = Bound::equal(0.0);
     judge("errors", "errors in the browser's console", "1", seen.sample("errors")?, none)?;

@@ -46,8 +46,7 @@ fn phases(rec: &mut Recording<'_>, rig: &Testbed, run: &TrafficRun) -> Result<()
             judge(rec, (phase, flow), &outcome, [&before, &after])?;
         }
         let name = format!("report/{phase}/torn");
-        rec.keep(&name, Series::count("1", after.torn))?;
-        rec.claim(&name, "torn records", Rule::Sum, Bound::equal(0.0), &[&name])?;
+        rec.count(&name, "torn records", after.torn, Bound::equal(0.0))?;
         before = after;
     }
     Ok(())

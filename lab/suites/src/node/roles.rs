@@ -162,8 +162,7 @@ fn count(
     number: usize,
     bound: Bound,
 ) -> Result<(), ExperimentError> {
-    rec.keep(name, Series::count("1", u64::try_from(number).unwrap_or(u64::MAX)))?;
-    rec.claim(name, what, Rule::Sum, bound, &[name])
+    rec.count(name, what, u64::try_from(number).unwrap_or(u64::MAX), bound)
 }
 
 fn failed(error: weir_client::ClientError) -> ExperimentError {

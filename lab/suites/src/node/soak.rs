@@ -210,8 +210,7 @@ fn judge_use(
         ("failed", "requests that failed", &asked.failed, Bound::equal(0.0)),
     ] {
         let name = format!("soak/{part}");
-        rec.keep(&name, Series::count("1", count.load(Ordering::Relaxed)))?;
-        rec.claim(&name, what, Rule::Sum, bound, &[&name])?;
+        rec.count(&name, what, count.load(Ordering::Relaxed), bound)?;
     }
     let seconds = usize::try_from(times.all).unwrap_or(1);
     let mut wire = vec![0.0; seconds];

@@ -26,8 +26,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         ("undo/overlay", "keys that hold beside the file", made.overlay, Bound::equal(0.0)),
     ] {
         let name = part;
-        rec.keep(name, Series::count("1", u64::try_from(count).unwrap_or(u64::MAX)))?;
-        rec.claim(name, what, Rule::Sum, bound, &[&name])?;
+        rec.count(name, what, u64::try_from(count).unwrap_or(u64::MAX), bound)?;
     }
     Ok(())
 }

@@ -26,17 +26,17 @@ pub use stage::{VARIANTS, Variant};
 
 /// The figures of the Netback text, then what it left open; each with its scenario.
 pub const NETBACK: [(&str, &str); 11] = [
-    ("fig5", include_str!("../../../../lab/netback/fig5.toml")),
-    ("fig6", include_str!("../../../../lab/netback/fig6.toml")),
-    ("fig7", include_str!("../../../../lab/netback/fig7.toml")),
-    ("fig8", include_str!("../../../../lab/netback/fig8.toml")),
-    ("fig9", include_str!("../../../../lab/netback/fig9.toml")),
-    ("fig10", include_str!("../../../../lab/netback/fig10.toml")),
-    ("fig11", include_str!("../../../../lab/netback/fig11.toml")),
-    ("fig12", include_str!("../../../../lab/netback/fig12.toml")),
-    ("tenants", include_str!("../../../../lab/netback/tenants.toml")),
-    ("sizes", include_str!("../../../../lab/netback/sizes.toml")),
-    ("gigabit", include_str!("../../../../lab/netback/gigabit.toml")),
+    ("fig5", include_str!("../../../scenarios/netback/fig5.toml")),
+    ("fig6", include_str!("../../../scenarios/netback/fig6.toml")),
+    ("fig7", include_str!("../../../scenarios/netback/fig7.toml")),
+    ("fig8", include_str!("../../../scenarios/netback/fig8.toml")),
+    ("fig9", include_str!("../../../scenarios/netback/fig9.toml")),
+    ("fig10", include_str!("../../../scenarios/netback/fig10.toml")),
+    ("fig11", include_str!("../../../scenarios/netback/fig11.toml")),
+    ("fig12", include_str!("../../../scenarios/netback/fig12.toml")),
+    ("tenants", include_str!("../../../scenarios/netback/tenants.toml")),
+    ("sizes", include_str!("../../../scenarios/netback/sizes.toml")),
+    ("gigabit", include_str!("../../../scenarios/netback/gigabit.toml")),
 ];
 
 /// The scenario of a figure of the Netback text.

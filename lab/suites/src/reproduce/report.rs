@@ -233,8 +233,8 @@ On a machine of two processors, Weir's worker has the second and all senders sha
 bridge has both. What came before varies from run to run, so each line about a defect tells how far
 the repetitions were from each other. A **control** is run before only: it takes one thing away and
 shows whether that is why a defect is absent. What was made with `--quick` is shorter and less often
-repeated than in the text; the last line of each section says how. Scenarios: `lab/netback/`; how to
-run them: [reproduce.md](../reproduce.md).
+repeated than in the text; the last line of each section says how. Scenarios:
+`lab/scenarios/netback/`; how to run them: [reproduce.md](../reproduce.md).
 
 This page is generated: `weir-lab reproduce netback all`, then `weir-lab reproduce netback report`.
 ";

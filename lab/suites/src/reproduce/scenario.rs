@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A figure as data: who sends what, when and how often, and what the text found. The files are
-//! `lab/netback/*.toml`; `docs/reproduce.md` has their keys.
+//! `lab/scenarios/netback/*.toml`; `docs/reproduce.md` has their keys.
 
 use std::fmt::Display;
 use std::str::FromStr;

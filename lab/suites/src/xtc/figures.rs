@@ -69,9 +69,14 @@ pub(super) fn judge_meter(
         off / float(arrived.max(1))
     };
     let errors = flowed.metered.iter().zip(flowed.arrived()).map(error).collect();
-    rec.keep(id, Series::unordered("1", errors))?;
     let text = "packets that meter and sink counted differently";
-    rec.claim(id, text, Rule::Max, Bound::at_most(METER_ERROR), &[id])
+    rec.claim_samples(
+        id,
+        text,
+        Series::unordered("1", errors),
+        Rule::Max,
+        Bound::at_most(METER_ERROR),
+    )
 }
 
 /// A share of a processor as a number.
