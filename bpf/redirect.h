@@ -278,7 +278,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 }
 
 /*
- * Whether user space has to see a frame of a port: a tag behind that of the slice, or a source
+ * Returns true if user space has to see a frame of a port: a tag behind that of the slice, a source
  * that it has to learn, or that is one of the bridge's own vifs (a loop, or a forgery).
  */
 static __always_inline int suspect(struct xdp_md *ctx, const struct path *path, int tagged)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the generator and the sink agree on: the header in the payload of every measured UDP packet,
+ * The contract of generator and sink: the header in the payload of every measured UDP packet,
  * and the cells that packets are counted in by time.
  *
  * The header has 18 bytes, so that it fits the smallest Ethernet frame (60 bytes without FCS:

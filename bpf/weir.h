@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the data-plane program and user space share. Each struct has its twin in weir-ports. Tables
+ * Shared by the data-plane program and user space. Each struct has its twin in weir-ports. Tables
  * outlive the program that made them: what is changed here changes LAYOUT in weir-ports, too.
  */
 #ifndef WEIR_H

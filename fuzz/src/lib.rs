@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the fuzz targets share: a pool that notices every misuse, and a reader of input bytes.
+//! Shared by the fuzz targets: a pool that notices every misuse, and a reader of input bytes.
 
 use weir_switch::{Frame, FramePool};
 
@@ -75,7 +75,7 @@ impl FramePool for Pool {
 }
 
 impl<'d> Input<'d> {
-    /// Whether nothing is left.
+    /// Returns true if no byte is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

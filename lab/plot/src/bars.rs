@@ -14,7 +14,7 @@ use crate::svg::{PlotError, Svg};
 /// A chart of groups of bars: one group a tenant, one bar for each way of running.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What it shows, in one line.
+    /// A title of one line.
     pub title: String,
     /// Unit of all values, as in a series: `bit/s`.
     pub unit: String,
@@ -27,7 +27,7 @@ pub struct Bars {
 pub struct Group {
     /// The tenant.
     pub name: String,
-    /// What it is owed: a mark across its bars.
+    /// The guarantee, drawn as a mark across its bars.
     pub guarantee: Option<f64>,
     /// From left to right: first, in grey, what the others are compared with. The k-th has the
     /// same colour in every group.

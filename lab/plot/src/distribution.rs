@@ -17,9 +17,9 @@ use crate::svg::{PlotError, Svg};
 /// A chart of cumulative distributions over a logarithmic axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// What it shows, in one line.
+    /// A title of one line.
     pub title: String,
-    /// What a sample is, for the axis: `queueing delay`.
+    /// The name of the measured quantity, for the axis: `queueing delay`.
     pub quantity: String,
     /// Unit of all samples, as in a series: `s`.
     pub unit: String,

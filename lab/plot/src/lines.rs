@@ -16,7 +16,7 @@ use crate::svg::{PlotError, Svg};
 /// A chart of quantities over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// What it shows, in one line.
+    /// A title of one line.
     pub title: String,
     /// Unit of all samples, as in a series: `bit/s`.
     pub unit: String,
@@ -29,7 +29,7 @@ pub struct Lines {
 /// One of the panels of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What tells it from the others; may be empty.
+    /// A title that tells it from the other panels; may be empty.
     pub title: String,
     /// One for each tenant; the k-th has the same colour in every panel.
     pub lines: Vec<Line>,
@@ -79,7 +79,7 @@ impl Lines {
     /// and beside them there may be quantities of another size.
     ///
     /// # Errors
-    /// As [`Self::draw`].
+    /// See [`Self::draw`].
     pub fn draw_rows(&self, rows: usize) -> Result<Svg, PlotError> {
         let rows = rows.clamp(1, ROWS_MAX);
         let columns = self.panels.len().div_ceil(rows).max(1);
@@ -111,7 +111,7 @@ impl Lines {
         self.panels.iter().flat_map(|panel| &panel.lines)
     }
 
-    /// What the panels share that are `step` from each other, from the `first` on.
+    /// The frame that the panels share which are `step` apart, from `first` on.
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
     fn frame(&self, first: usize, step: usize) -> Result<Frame, PlotError> {
         let mut greatest = 0.0_f64;
@@ -147,7 +147,7 @@ impl Lines {
     }
 }
 
-/// What panels of a chart share.
+/// The axes and the unit that panels of a chart share.
 struct Frame {
     divisor: f64,
     unit: String,

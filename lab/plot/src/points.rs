@@ -15,13 +15,13 @@ use crate::svg::{PlotError, Svg};
 /// A chart of points over two linear axes from 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
-    /// What it shows, in one line.
+    /// A title of one line.
     pub title: String,
-    /// What is drawn to the right, and its unit.
+    /// The quantity on the horizontal axis, and its unit.
     pub x: (String, String),
-    /// What is drawn upwards, and its unit.
+    /// The quantity on the vertical axis, and its unit.
     pub y: (String, String),
-    /// Whether a grey line shows where both are the same.
+    /// Draws a grey line where both quantities are equal.
     pub diagonal: bool,
     /// One for each thing compared.
     pub sets: Vec<PointSet>,
@@ -34,9 +34,9 @@ pub struct PointSet {
     pub name: String,
     /// None below 0.
     pub points: Vec<(f64, f64)>,
-    /// How far each reaches up and down; none: no bars.
+    /// Half the length of each point's error bar; empty: no bars.
     pub halves: Vec<f64>,
-    /// Whether a line joins them in their order.
+    /// Joins the points by a line, in their order.
     pub joined: bool,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all charts share: paper, ink, colours, letters, magnitudes.
+//! The style of all charts: paper, ink, colours, letters, magnitudes.
 
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;

@@ -27,7 +27,7 @@ fn distribution(samples: Vec<f64>) -> Result<Svg, PlotError> {
     Distribution { title, quantity, unit: "s".to_string(), curves }.draw()
 }
 
-/// How many pixels of a picture have a colour, and how many of its title are nearly black.
+/// Counts the coloured pixels of a picture, and the nearly black ones of its title.
 fn inks(svg: &Svg) -> (usize, usize) {
     let picture = Pixmap::decode_png(&svg.to_png(1.0).unwrap()).unwrap();
     let channels = |p: &resvg::tiny_skia::PremultipliedColorU8| [p.red(), p.green(), p.blue()];

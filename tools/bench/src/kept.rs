@@ -29,7 +29,7 @@ pub(crate) struct Line {
     pub(crate) start: String,
     /// The figures, by name.
     pub(crate) series: BTreeMap<String, Summary>,
-    /// What the run was set to or found once, by name.
+    /// Settings of the run, and facts that it found once, by name.
     pub(crate) settings: BTreeMap<String, Setting>,
     pub(crate) cases: Vec<Case>,
     /// First ÷ second in each turn, by the case that claims a ratio of medians.
@@ -37,7 +37,7 @@ pub(crate) struct Line {
     pub(crate) notes: Vec<String>,
 }
 
-/// What a line keeps of samples.
+/// The summary of a series that a line keeps.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Summary {
@@ -48,7 +48,7 @@ pub(crate) struct Summary {
     pub(crate) greatest: f64,
 }
 
-/// What did not change during a run.
+/// A setting, which does not change during a run.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
@@ -236,7 +236,7 @@ fn foreign(commit: &str) -> Option<String> {
     }
 }
 
-/// Whether git has only the last commits, as machines that build often do.
+/// Returns true if git has only the last commits, as on many build machines.
 fn is_shallow() -> bool {
     let said = Command::new("git").args(["rev-parse", "--is-shallow-repository"]).output();
     said.is_ok_and(|said| said.stdout.starts_with(b"true"))
@@ -245,7 +245,7 @@ fn is_shallow() -> bool {
 /// A median of fewer is hardly one.
 const SAMPLES_MIN: usize = 5;
 
-/// How often everything was measured in turn.
+/// The series that counts how often everything was measured in turn.
 const TURNS: &str = "setting/turns";
 const TURNS_MAX: u32 = 10_000;
 

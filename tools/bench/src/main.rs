@@ -23,8 +23,8 @@ fn main() -> ExitCode {
         }
         ["compare", sides @ ..] if sides.contains(&"--") => compare::compare(sides),
         ["keep", lines, name, result] => done(kept::append(lines, name, result)),
-        ["document", lines, page] => done(document(lines, page)),
-        ["check", lines, page] => done(check(lines, page)),
+        ["document", lines, page, readme] => done(document(lines, page, readme)),
+        ["check", lines, page, readme] => done(check(lines, page, readme)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -40,24 +40,43 @@ fn done(outcome: Result<(), Box<dyn Error>>) -> Result<ExitCode, Box<dyn Error>>
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Writes the page that follows from the lines.
-fn document(lines: &str, page: &str) -> Result<(), Box<dyn Error>> {
-    let text = page::document(&kept::read(lines)?);
-    fs::write(page, text).map_err(|error| format!("{page}: {error}").into())
-}
-
-/// Whether the page is the one that follows from the lines, and these from commits of ours.
-fn check(lines: &str, page: &str) -> Result<(), Box<dyn Error>> {
-    let found = fs::read_to_string(page).map_err(|error| format!("{page}: {error}"))?;
-    if found != page::document(&kept::read(lines)?) {
-        let text = format!("{page} is not what follows from {lines}: ./x bench --document");
-        return Err(text.into());
+/// Writes the page and the README's table that follow from the lines.
+fn document(lines: &str, page: &str, readme: &str) -> Result<(), Box<dyn Error>> {
+    for (path, text) in documents(lines, page, readme)? {
+        fs::write(path, text).map_err(|error| format!("{path}: {error}"))?;
     }
     Ok(())
+}
+
+/// Refuses a page or a README that is not the one that follows from the lines.
+fn check(lines: &str, page: &str, readme: &str) -> Result<(), Box<dyn Error>> {
+    for (path, text) in documents(lines, page, readme)? {
+        if read(path)? != text {
+            let text = format!("{path} is not what follows from {lines}: ./x bench --document");
+            return Err(text.into());
+        }
+    }
+    Ok(())
+}
+
+/// Both documents, each with the text that it should have.
+fn documents<'p>(
+    lines: &str,
+    page: &'p str,
+    readme: &'p str,
+) -> Result<[(&'p str, String); 2], Box<dyn Error>> {
+    let known = kept::read(lines)?;
+    let excerpt = page::excerpt::renew(&read(readme)?, &known);
+    let excerpt = excerpt.map_err(|error| format!("{readme}: {error}"))?;
+    Ok([(page, page::document(&known)), (readme, excerpt)])
+}
+
+fn read(path: &str) -> Result<String, Box<dyn Error>> {
+    fs::read_to_string(path).map_err(|error| format!("{path}: {error}").into())
 }
 
 const USAGE: &str = "\
 usage: weir-bench collect OUT COMMAND COMMIT START SECONDS < WHAT A BENCH PRINTED
        weir-bench compare BASE.. -- HEAD..
        weir-bench keep LINES BENCH RESULT
-       weir-bench document|check LINES PAGE";
+       weir-bench document|check LINES PAGE README";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page of all benches: the last run of each, in which no number is written by hand.
 
+pub(crate) mod excerpt;
 mod limits;
 mod table;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What becomes of a few tests that failed: they are made again alone.
+//! Repeats a few failed tests alone.
 //!
 //! Many judge time on a machine that has two processors for all of them. What holds alone does not
 //! fail the run, and is named at its end. What fails alone has failed, unless the machine's host
@@ -32,7 +32,7 @@ pub(crate) fn again(summary: &mut Summary, mut alone: impl FnMut(&[String]) -> (
     }
 }
 
-/// How often it is made again.
+/// The most attempts that a failed test gets.
 const ATTEMPTS: u32 = 3;
 
 /// The part of a processor's time without which a test is not judged that fails each time: those
@@ -46,8 +46,8 @@ mod tests {
 
     const HOST: &str = "---- a stdout ----\nON THE HOST";
 
-    /// What comes of it if `a` fails at first, then alone as often as there are parts stolen but
-    /// for the last time where it `holds`; and how often it was made again.
+    /// Repeats the failed test `a` once for each entry of `stolen`; the last attempt passes if it
+    /// `holds`. Returns the outcome and the number of attempts.
     fn made(first: &str, stolen: &[f64], holds: bool) -> (String, usize) {
         let closing = "test result: FAILED. 0 passed; 1 failed;";
         let mut summary = run(&format!("test a ... FAILED\n{first}"), closing);

@@ -19,7 +19,7 @@ use crate::command::{self, cargo, output, run};
 use crate::tools;
 use known::{Bench, Kind};
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Call {
     help: bool,
@@ -92,7 +92,7 @@ impl Call {
     /// Measures, keeps, compares or writes the page.
     ///
     /// # Errors
-    /// What failed; also a bench that does not keep its own bound, after all others were run.
+    /// Runs the benches. A bench that breaks its own bound fails the call after all others ran.
     pub(crate) fn run(&self) -> Result<(), String> {
         if self.help {
             print!("{}", known::help());
@@ -104,7 +104,7 @@ impl Call {
                 None => self.measure()?,
             }
         }
-        if self.document { weir_bench(&["document", LINES, PAGE]) } else { Ok(()) }
+        if self.document { weir_bench(&["document", LINES, PAGE, README]) } else { Ok(()) }
     }
 
     fn measure(&self) -> Result<(), String> {
@@ -189,9 +189,9 @@ fn run_row(row: u32, arguments: &[String], out: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether the page is what follows from the lines, and these are worth keeping.
+/// Refuses a page or a README that does not follow from the kept lines.
 pub(crate) fn check_page() -> Result<(), String> {
-    weir_bench(&["check", LINES, PAGE])
+    weir_bench(&["check", LINES, PAGE, README])
 }
 
 /// Runs the program that knows results, kept lines and the page.
@@ -208,8 +208,9 @@ fn bench_tool() -> Command {
 pub(crate) fn commit(top: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| output(Command::new("git").current_dir(top).args(arguments));
     let head = git(&["rev-parse", "HEAD"])?;
-    let but = [LINES, PAGE].map(|path| format!(":(exclude){path}"));
-    let status = ["status", "--porcelain", "--untracked-files=no", "--", ".", &but[0], &but[1]];
+    let but = [LINES, PAGE, README].map(|path| format!(":(exclude){path}"));
+    let status =
+        ["status", "--porcelain", "--untracked-files=no", "--", ".", &but[0], &but[1], &but[2]];
     let dirty = !git(&status)?.is_empty();
     Ok(format!("{}{}", head.trim(), if dirty { "-dirty" } else { "" }))
 }
@@ -226,6 +227,7 @@ const NOT_HELD: i32 = 3;
 
 const LINES: &str = "docs/performance.jsonl";
 const PAGE: &str = "docs/performance.md";
+const README: &str = "README.md";
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ use crate::summary::{Summary, report};
 /// longest silence of a run that holds is its build: about ten minutes on two processors.
 const SILENCE: Duration = Duration::from_secs(1500);
 
-/// As proptest reads it.
+/// The variable from which proptest reads its seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// All tests of the workspace, all suites even when one fails. A few that fail are made again

@@ -70,7 +70,7 @@ fn lints() -> Result<(), String> {
     run(cargo(&["clippy", "--package", "weir-sched", "--no-default-features"]).args(denied))
 }
 
-/// Whether what is built beside peers compiles. `Some` says why that was not tried.
+/// Compiles the sources that are built beside peers. `Some` says why that was not tried.
 fn peers() -> Result<Option<String>, String> {
     let Ok(flags) = output(Command::new("pkg-config").args(["--cflags", "libdpdk"])) else {
         return Ok(Some("no DPDK on this machine (libdpdk-dev)".to_owned()));

@@ -38,7 +38,7 @@ pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the package holds, as it will be on the disk.
+/// The package's files as they will be on disk.
 struct Tree {
     root: PathBuf,
 }
@@ -226,7 +226,7 @@ fn check(file: &Path) -> Result<(), String> {
     run(Command::new("lintian").args(["--fail-on", "error", "--allow-root"]).arg(file))
 }
 
-/// Of the workspace.
+/// Returns the version of the workspace.
 fn version() -> Result<String, String> {
     let manifest = String::from_utf8_lossy(&read(Path::new("Cargo.toml"))?).into_owned();
     let mut lines = manifest.lines().skip_while(|line| *line != "[workspace.package]");

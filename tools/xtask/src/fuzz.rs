@@ -76,7 +76,7 @@ fn host_triple() -> Result<String, String> {
 /// Long enough for some millions of small inputs; the whole run stays within its 40 minutes.
 const SECONDS: u32 = 30;
 
-/// What cargo-fuzz sets, less the sanitizers, which want a nightly compiler.
+/// The flags of cargo-fuzz, without the sanitizers, which need a nightly compiler.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \

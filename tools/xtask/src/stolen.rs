@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the machine's own host takes of its processors while something is judged here.
+//! Steal: processor time that the machine's own host takes while something is judged here.
 
 use std::time::Instant;
 
 /// The part of a processor's time above which the host is to blame for what is late.
 pub(crate) const DISTURBED: f64 = 0.05;
 
-/// What has been taken since.
+/// A measurement of steal from its beginning on.
 pub(crate) struct Stolen {
     before_s: f64,
     begun: Instant,

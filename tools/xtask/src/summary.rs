@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the tests of a run came to, read from what they print.
+//! The outcome of a test run, read from its output.
 //!
 //! A test that cannot run here (no root, no XDP, no namespaces) prints `SKIPPED name: reason` on a
 //! line of its own and returns. Cargo counts it as passed; here it counts as skipped, like an
@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What all suites of a run came to.
+/// The outcome of all suites of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Tests that ran and held.
@@ -24,17 +24,17 @@ pub(crate) struct Summary {
     begun: u64,
     /// It ended otherwise than by its tests: a signal, a silence, a crash at exit.
     pub(crate) crashed: bool,
-    /// Those that failed, by name.
+    /// Names of the tests that failed.
     pub(crate) failures: Vec<String>,
-    /// Those that held, by name.
+    /// Names of the tests that passed.
     held: Vec<String>,
-    /// Those that failed beside others and held alone.
+    /// Names of flaky tests: they failed in parallel and passed alone.
     unsteady: Vec<String>,
     /// Whose output is read.
     shown: String,
-    /// Those that said that they, or a part of them, did not run.
+    /// Names of tests that said that they, or a part of them, did not run.
     not_run: BTreeSet<String>,
-    /// Those that have real packets or processes.
+    /// Names of tests with real packets or processes.
     on_host: BTreeSet<String>,
 }
 
@@ -99,7 +99,7 @@ impl Summary {
         true
     }
 
-    /// Whether all that fails has real packets or processes, and no other test has its name.
+    /// Returns true if each failed test is `ON THE HOST` and has a name of its own.
     pub(crate) fn is_all_on_host(&self) -> bool {
         let named = |name: &String| {
             self.held.iter().chain(&self.failures).filter(|other| *other == name).count()

@@ -34,7 +34,7 @@ pub(crate) fn check() -> Result<Option<String>, String> {
     same.map(|()| None)
 }
 
-/// Whether a version such as `v20.1.2` is one that the page is built with.
+/// Returns true if a version such as `v20.1.2` can build the page.
 fn is_enough(version: &str) -> bool {
     let mut parts = version.trim().trim_start_matches('v').split('.').map(str::parse::<u32>);
     let [major, minor] = [parts.next(), parts.next()].map(|part| part.and_then(Result::ok));

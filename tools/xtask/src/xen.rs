@@ -24,7 +24,7 @@ use kernel::{Ending, Modules, filtered};
 use machine::Machine;
 use packages::{Packages, named};
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     schedulers: Vec<&'static str>,
@@ -57,7 +57,7 @@ pub(crate) fn check() -> Result<Option<String>, String> {
     boot_all(&Files::make(None)?, &call).map(|()| None)
 }
 
-/// What this machine lacks for it, if anything.
+/// Returns what this machine lacks for the Xen lab, if anything.
 fn missing() -> Option<String> {
     let programs = [
         (machine::QEMU, "qemu-system-x86"),
@@ -132,7 +132,7 @@ impl Call {
     }
 }
 
-/// What a machine is booted from.
+/// The files that a machine is booted from.
 struct Files {
     folder: PathBuf,
 }
@@ -200,7 +200,7 @@ impl Files {
     }
 }
 
-/// Where everything is kept that is made or fetched.
+/// The folder of everything that is built or fetched.
 fn folder() -> PathBuf {
     root().join("target/xen")
 }
@@ -228,7 +228,7 @@ fn update() -> Result<(), String> {
     run(Command::new("apt-get").args(["-qq", "-o", strict, "update"]))
 }
 
-/// Whether everything that was done inside went well, by `status`, which has a line for each.
+/// Refuses a run in which a step failed. `status` has a line for each step.
 fn judge(out: &Path, scheduler: &str) -> Result<(), String> {
     let read = |name: &str| {
         let path = out.join(name);
@@ -246,7 +246,7 @@ fn judge(out: &Path, scheduler: &str) -> Result<(), String> {
     }
 }
 
-/// What did not end with status 0, or did not run.
+/// Returns the steps that did not run, or did not end with status 0.
 fn unkept(status: &str) -> Vec<String> {
     let code = |name: &str| {
         let mut lines = status.lines().filter_map(|line| line.split_once(' '));
@@ -260,7 +260,7 @@ fn unkept(status: &str) -> Vec<String> {
     bad.collect()
 }
 
-/// Those whose guests can be capped.
+/// The schedulers under which guests can be capped.
 const SCHEDULERS: [&str; 2] = ["credit2", "credit"];
 
 const OUT: &str = "out/xen";
@@ -288,7 +288,7 @@ const PACKAGES: &[&str] = &[
     "libyajl2",
 ];
 
-/// What `status` must say of.
+/// The steps that `status` must have.
 const DONE: [&str; 8] =
     ["create-fc1", "create-fc2", "ping-fc1", "ping-fc2", "doctor", "weir", "xl-info", "xl-list"];
 

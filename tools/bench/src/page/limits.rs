@@ -35,7 +35,7 @@ impl Known<'_> {
         self.median("forwarding", &format!("netback.7/{who}/{what}"))
     }
 
-    /// Whether the queued path's frames were copied on their way out.
+    /// Returns true if the queued path copied frames on their way out.
     fn copies(&self) -> Option<bool> {
         let setting = self.0.get("forwarding")?.settings.get("netback.7/setting/zero-copy")?;
         Some(setting.value <= 0.0)

@@ -37,7 +37,7 @@ pub(super) fn figures(series: &BTreeMap<String, Summary>) -> String {
     text
 }
 
-/// What they were measured with, in a sentence.
+/// Returns the settings of a run as a sentence.
 pub(super) fn settings(settings: &BTreeMap<String, Setting>) -> String {
     let said: Vec<String> = settings
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn settings(settings: &BTreeMap<String, Setting>) -> String {
     if said.is_empty() { said.concat() } else { format!("\nMade with: {}.\n", said.join(", ")) }
 }
 
-/// What was claimed of them.
+/// Returns the table of claims.
 pub(super) fn cases(cases: &[Case], pairs: &BTreeMap<String, Summary>) -> String {
     if cases.is_empty() {
         return String::new();

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::command::{cargo, output, show};
 
-/// What a bench executes for each packet.
+/// One counted bench.
 struct Case {
     name: String,
     package: &'static str,
@@ -51,7 +51,7 @@ pub(crate) fn call(words: &[String]) -> Result<(), String> {
 /// Counts and compares. `Some` says why nothing was counted.
 ///
 /// # Errors
-/// As [`call`].
+/// Does the same as [`call`], for continuous integration.
 pub(crate) fn check() -> Result<Option<String>, String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Ok(Some("no valgrind on this machine".to_owned()));

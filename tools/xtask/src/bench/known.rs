@@ -9,12 +9,12 @@ pub(super) struct Bench {
     /// On the command line, in the result's path and in the kept lines.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// How long it takes after the build, roughly.
+    /// Its rough duration after the build.
     time: &'static str,
     about: &'static str,
 }
 
-/// What runs it.
+/// The kind of program that runs a bench.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// `benches/NAME.rs` of this crate: one processor, no lab.
@@ -55,7 +55,7 @@ pub(super) fn named(name: &str) -> Result<&'static Bench, String> {
     ALL.iter().find(|bench| bench.name == name).ok_or_else(unknown)
 }
 
-/// What `./x bench --help` prints.
+/// Returns the text of `./x bench --help`.
 pub(super) fn help() -> String {
     let mut text = String::from(HEAD);
     for Bench { name, kind, time, about } in ALL {

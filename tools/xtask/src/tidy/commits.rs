@@ -34,7 +34,7 @@ pub(crate) fn latest() -> Result<Vec<Problem>, String> {
         .collect())
 }
 
-/// What is wrong with a message, by line.
+/// Returns the problems of a commit message, each with its line.
 fn form(message: &str) -> Vec<(usize, String)> {
     let mut problems = Vec::new();
     let mut lines = message.lines();
@@ -74,7 +74,7 @@ fn has_form(subject: &str) -> bool {
         && !what.ends_with('.')
 }
 
-/// Where the published branch is known.
+/// The reference of the published branch.
 const PUBLISHED: &str = "refs/remotes/origin/main";
 /// The first few hundred commits were made before all of them were judged.
 const BASE: &str = "849e56d8554e8bafbaa7e84fc60a2d1dcb4f2394";

@@ -122,7 +122,7 @@ fn module_path(inside: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Where the next `use` statement begins.
+/// Finds the beginning of the next `use` statement.
 fn next_use(code: &str) -> Option<usize> {
     let starts = code.match_indices("use ");
     let mut starts = starts.filter(|(at, _)| {
@@ -217,7 +217,7 @@ fn owner(
     }
 }
 
-/// Whether the rest of a path is no item of the module: a crate's name, or a type's own path.
+/// Returns true if the rest of a path is no item of the module, but of another crate or a type.
 fn is_foreign(modules: &[Module<'_>], index: usize, path: &[String], length: usize) -> bool {
     let name = &path[length];
     let text = &modules[index].file.text;
@@ -238,7 +238,7 @@ fn reach(edges: &[BTreeSet<usize>], from: usize) -> BTreeSet<usize> {
     seen
 }
 
-/// How often a name is passed on before it is given up.
+/// The most re-exports that are followed for one name.
 const RENAMES_MAX: usize = 8;
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What `](…)`, `src="…"` and `href="…"` point to, outside of code spans.
+/// Returns the targets of `](…)`, `src="…"` and `href="…"`, outside of code spans.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let openings = [("](", ')'), ("src=\"", '"'), ("href=\"", '"')];
     openings.into_iter().flat_map(move |(open, close)| {

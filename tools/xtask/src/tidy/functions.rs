@@ -68,7 +68,7 @@ fn c_functions(text: &str) -> Vec<Function> {
     functions
 }
 
-/// Where the body of the function opens; `None` for one without, in a trait or a type.
+/// Finds the opening of the function's body; `None` if it has none, in a trait or a type.
 fn body(code: &str) -> Option<usize> {
     let mut depth = 0_i32;
     for (at, c) in code.char_indices() {

@@ -67,7 +67,7 @@ fn drawn(text: &str) -> Graph {
     graph
 }
 
-/// What the manifests say below `[dependencies]`, of crates of this repository.
+/// Reads from each manifest its `[dependencies]` on crates of this repository.
 fn written(files: &[File]) -> Graph {
     let mut graph = Graph::new();
     for file in files {

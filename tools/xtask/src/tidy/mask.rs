@@ -25,7 +25,7 @@ pub(crate) fn mask(text: &str) -> String {
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// Where the comment or literal that begins at `at` ends, if one does.
+/// Returns the end of the comment or literal that begins at `at`, if one does.
 fn literal_end(text: &str, at: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let rest = &bytes[at..];
@@ -94,7 +94,7 @@ fn character(text: &str, at: usize) -> Option<usize> {
     (inside.next()? == '\'').then(|| at + 2 + first.len_utf8())
 }
 
-/// Whether the byte before `at` belongs to a word, other than the `b` or `c` of `br"…"`.
+/// Returns true if the byte before `at` belongs to a word, other than the `b` of `br"…"`.
 fn follows_a_word(bytes: &[u8], at: usize) -> bool {
     let word = |index: usize| {
         bytes.get(index).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
@@ -111,7 +111,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }
 
-/// Whether `word` stands in `code` as a word of its own, and at which line, counted from 1.
+/// Finds `word` in `code` as a word of its own; returns its line, counted from 1.
 pub(crate) fn line_of_word(code: &str, word: &str) -> Option<usize> {
     let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let alone = |at: &usize| {

@@ -33,7 +33,7 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// What is wrong where.
+/// A broken rule, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) path: String,
@@ -112,7 +112,7 @@ pub(crate) fn check_repository() -> Result<(), String> {
     }
 }
 
-/// Those that look at one file.
+/// The rules that look at one file.
 const FILE_RULES: &[fn(&File) -> Vec<Problem>] = &[
     source::columns,
     source::licence,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which crate may know what: system calls, clocks, the standard library.
+//! Purity: which crates may make system calls, read clocks, use the standard library.
 
 use super::mask::{line_of_word, mask};
 use super::source::implementation;
@@ -55,7 +55,7 @@ pub(crate) fn declared_no_std(file: &File) -> Vec<Problem> {
     vec![file.problem(1, "has no line '#![no_std]'")]
 }
 
-/// Where `unsafe` may stand. The proof is an allocator that hands out nothing.
+/// Folders in which `unsafe` may stand. The proof has an allocator that hands out nothing.
 const UNSAFE: &[&str] = &["host/", "proof/no-std/"];
 
 /// Pure, and linked without an operating system.
@@ -64,7 +64,7 @@ const NO_STD: &[&str] = &["units", "sched", "control", "policy", "switch"];
 /// Pure, on top of the standard library.
 const PURE: &[&str] = &["result"];
 
-/// What reads a clock, draws entropy, waits, or reaches outside of the process.
+/// Words that read a clock, draw entropy, wait, or reach outside of the process.
 const IMPURE: &[(&str, &str)] = &[
     ("Instant::now", "take the time as an argument"),
     ("SystemTime", "take the time as an argument"),

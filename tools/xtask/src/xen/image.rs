@@ -12,7 +12,7 @@ use super::kernel::{Ending, Modules, filtered};
 use super::packages::named;
 use crate::command::output;
 
-/// Where everything is taken from.
+/// The sources of an image.
 pub(super) struct Sources<'a> {
     /// The folder into which packages were unpacked.
     pub(super) tree: &'a Path,

@@ -27,14 +27,14 @@ pub(super) fn unpacked(vmlinuz: &Path) -> Result<Vec<u8>, String> {
     Err(format!("{}: no kernel in it that xz or zstd unpack", vmlinuz.display()))
 }
 
-/// Whether a filter must end well.
+/// The exit status that a filter must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Well,
     Whatever,
 }
 
-/// What a program makes of its standard input.
+/// Returns the output of a filter.
 pub(super) fn filtered(
     program: &str,
     arguments: &[&str],
@@ -107,7 +107,7 @@ fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// What a module's section `.modinfo` says that it needs: `depends=a,b`, ended by a zero.
+/// Returns the modules that a module depends on, from its section `.modinfo`: `depends=a,b\0`.
 fn needs(module: &[u8]) -> Vec<String> {
     let Some(at) = module.windows(DEPENDS.len()).position(|window| window == DEPENDS) else {
         return Vec::new();
@@ -119,7 +119,7 @@ fn needs(module: &[u8]) -> Vec<String> {
 
 const DEPENDS: &[u8] = b"\0depends=";
 
-/// How compressed data begin, and what unpacks them.
+/// The first bytes of compressed data, and the program that unpacks them.
 const PACKERS: [(&[u8], &str); 2] = [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd")];
 
 #[cfg(test)]

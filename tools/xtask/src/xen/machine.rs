@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::packages::named;
 use crate::command::show;
 
-/// What is booted.
+/// The machine to boot.
 pub(super) struct Machine<'a> {
     /// Xen, as an ELF file.
     pub(super) xen: &'a Path,
@@ -20,7 +20,7 @@ pub(super) struct Machine<'a> {
     pub(super) scheduler: &'a str,
     /// The kernel of domain 0.
     pub(super) kernel: &'a Path,
-    /// What that kernel is told beside where its console is.
+    /// Words of the kernel's command line besides its console.
     pub(super) words: &'a str,
     /// Its first root file system.
     pub(super) root: &'a Path,
@@ -110,10 +110,10 @@ impl Drop for Ending {
     }
 }
 
-/// What runs it.
+/// The kind of program that runs a bench.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// How a line begins that is for whoever waits.
+/// The beginning of a line for the waiting parent.
 const MARK: &str = "XEN-LAB ";
 
 /// Several times what it takes on a machine that does something else meanwhile.

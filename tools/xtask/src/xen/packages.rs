@@ -14,7 +14,7 @@ struct Package {
     sha256: String,
 }
 
-/// Where packages are kept and unpacked.
+/// The folder in which packages are kept and unpacked.
 pub(super) struct Packages {
     folder: PathBuf,
 }
