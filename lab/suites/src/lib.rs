@@ -8,6 +8,7 @@
 pub mod conformance;
 pub mod demo;
 pub mod demo_plots;
+pub mod house;
 pub mod isolation;
 pub mod netback;
 pub mod node;
@@ -19,4 +20,4 @@ pub mod xtc;
 
 /// All tables of requirements.
 pub const TABLES: &[weir_experiment::RequirementTable] =
-    &[isolation::TABLE, netback::TABLE, node::TABLE, xtc::TABLE];
+    &[isolation::TABLE, netback::TABLE, node::TABLE, xtc::TABLE, house::TABLE];

@@ -158,13 +158,13 @@ fn refused(
 }
 
 /// Resident bytes.
-pub(super) struct Memory {
-    pub(super) now: u64,
+pub(crate) struct Memory {
+    pub(crate) now: u64,
     peak: u64,
 }
 
-/// Of a process.
-pub(super) fn memory(pid: u32) -> Result<Memory, ExperimentError> {
+/// Reads the resident memory of a process, now and at its peak.
+pub(crate) fn memory(pid: u32) -> Result<Memory, ExperimentError> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| ExperimentError::io(&path, error))?;
     let of = |key: &str| -> u64 {

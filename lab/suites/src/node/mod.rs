@@ -4,7 +4,7 @@
 mod doctor;
 mod explain;
 mod growth;
-mod hostile;
+pub(crate) mod hostile;
 mod hotplug;
 mod hours;
 mod life;
