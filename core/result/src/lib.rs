@@ -20,18 +20,24 @@
 //! ```
 
 mod case;
+mod cells;
+mod delays;
 mod display;
 mod error;
 mod file;
 mod reference;
 mod rule;
+mod sequence;
 mod series;
 mod stats;
 
 pub use case::{Bound, Case, Claim, Comparison};
+pub use cells::{CELLS_MAX, Cells};
+pub use delays::{Delays, Histogram, nonempty_steps};
 pub use display::{quantity, spread, wrapped};
 pub use error::{ResultError, RuleError};
 pub use file::{Format, Machine, Origin, ResultFile};
 pub use reference::{rules_reference, schema};
 pub use rule::Rule;
+pub use sequence::{Order, Sequence};
 pub use series::{ATTEMPT, MACHINE, Series};

@@ -9,7 +9,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{BROADCAST, Rig, UP, ether, mac, node, tagged};
+use common::{BROADCAST, Rig, Steps, UP, ether, mac, node, tagged};
 use weir_policy::{Codel, SchedulerKind, Slice, VifId};
 use weir_switch::{FramePool, IfaceId, Transmit};
 use weir_units::{BitRate, PacketRate};
@@ -55,7 +55,7 @@ fn round(rig: &mut Rig, frames: &[(IfaceId, Vec<u8>)], interfaces: u32) -> u64 {
     for (from, bytes) in frames {
         let Some(id) = rig.pool.alloc() else { break };
         let len = u16::try_from(bytes.len()).unwrap();
-        let frame = weir_switch::Frame { id, offset: common::HEADROOM, len };
+        let frame = weir_switch::Frame { id, offset: weir_sim::MemoryPool::HEADROOM, len };
         rig.pool.data(frame).copy_from_slice(bytes);
         rig.switch.receive_batch(rig.now, *from, &[frame], &mut rig.pool);
         rig.wait(5_000);
@@ -92,7 +92,7 @@ fn no_packet_costs_an_allocation() {
                 policy[id].receive.rate = Some(BitRate::from_mbps(30));
             }
         }
-        let mut rig = Rig::new(&policy);
+        let mut rig = common::start(&policy);
         let mut frames = Vec::new();
         for vif in 0..12u32 {
             let (from, own) = (IfaceId(1 + vif), mac(vif + 1));

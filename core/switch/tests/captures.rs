@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Rig, UP, ether, mac, node, tenant};
+use common::{Steps, UP, ether, mac, node, tenant};
 use weir_policy::{Action, Filter, MacAddr};
 use weir_switch::{CaptureConfig, CaptureCounters, Direction, pcapng};
 use weir_units::BitRate;
@@ -13,7 +13,7 @@ fn both_directions_are_seen_in_order_and_losses_counted() {
     let mut policy = node(BitRate::from_mbps(1000));
     let (_, a) = tenant(&mut policy, "a");
     let (_, other) = tenant(&mut policy, "other");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let config = CaptureConfig { snaplen: 20, frames: 3, ..CaptureConfig::default() };
     assert!(rig.switch.capture_start(a, &config));
     rig.put_vif(other, &ether(mac(9), mac(3), 60, 0));
@@ -45,7 +45,7 @@ fn both_directions_are_seen_in_order_and_losses_counted() {
 fn a_filter_chooses_what_is_captured() {
     let mut policy = node(BitRate::from_mbps(1000));
     let (_, a) = tenant(&mut policy, "a");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let only = Filter { mac: Some(MacAddr(mac(7))), ..Filter::new(Action::Accept) };
     let filter = vec![only, Filter::new(Action::Drop)];
     rig.switch.capture_start(a, &CaptureConfig { filter, ..CaptureConfig::default() });

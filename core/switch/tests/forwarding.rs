@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BROADCAST, Rig, UP, ether, mac, mark_of, node, tagged, tenant, vif};
+use common::{BROADCAST, Steps, UP, ether, mac, mark_of, node, tagged, tenant, vif};
 use weir_policy::Slice;
 use weir_switch::{Direction, Reason};
 use weir_units::BitRate;
@@ -12,7 +12,7 @@ use weir_units::BitRate;
 fn a_vif_and_its_port_exchange_frames() {
     let mut policy = node(BitRate::from_mbps(100));
     let (_, a) = tenant(&mut policy, "a");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let out = ether(mac(9), mac(1), 60, 1);
     rig.put_vif(a, &out);
     assert_eq!(rig.take(UP), Some(out));
@@ -29,7 +29,7 @@ fn a_vif_and_its_port_exchange_frames() {
 fn the_port_is_paced_exactly() {
     let mut policy = node(BitRate::from_mbps(100));
     let (_, a) = tenant(&mut policy, "a");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     for mark in 0..5 {
         rig.put_vif(a, &ether(mac(9), mac(1), 1250, mark));
     }
@@ -47,7 +47,7 @@ fn tags_are_pushed_and_popped_for_the_slice() {
     let mut policy = node(BitRate::from_mbps(100));
     let (slice, a) = tenant(&mut policy, "a");
     policy[slice].vlan = Some(100);
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let out = ether(mac(9), mac(1), 60, 1);
     rig.put_vif(a, &out);
     assert_eq!(rig.take(UP), Some(tagged(&out, 100)));
@@ -72,7 +72,7 @@ fn broadcasts_stay_inside_the_slice() {
     let gold = policy.add_slice(Slice::new("gold"));
     let (a, b) = (vif(&mut policy, "a", gold), vif(&mut policy, "b", gold));
     let (_, stranger) = tenant(&mut policy, "stranger");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let frame = ether(BROADCAST, mac(1), 60, 7);
     rig.put_vif(a, &frame);
     let taken = rig.drain();
@@ -90,7 +90,7 @@ fn two_vifs_of_a_slice_exchange_frames_without_the_port() {
     let mut policy = node(BitRate::from_mbps(100));
     let gold = policy.add_slice(Slice::new("gold"));
     let (a, b) = (vif(&mut policy, "a", gold), vif(&mut policy, "b", gold));
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put_vif(b, &ether(mac(9), mac(2), 60, 0));
     assert_eq!(rig.drain().len(), 2, "unknown: to the port and to the other vif");
     let frame = ether(mac(2), mac(1), 1514, 1);
@@ -108,7 +108,7 @@ fn another_slices_address_is_not_served_locally() {
     let mut policy = node(BitRate::from_mbps(100));
     let (_, a) = tenant(&mut policy, "a");
     let (_, b) = tenant(&mut policy, "b");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put_vif(b, &ether(mac(9), mac(2), 60, 0));
     rig.drain();
     rig.put_vif(a, &ether(mac(2), mac(1), 60, 1));

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{BROADCAST, Rig, UP, ether, mac, node, tagged, vif};
+use common::{BROADCAST, Steps, UP, ether, mac, node, tagged, vif};
 use proptest::prelude::*;
 use weir_policy::{Codel, Policy, SchedulerKind, Slice, VifId};
 use weir_switch::{Direction, IfaceId};
@@ -85,7 +85,7 @@ proptest! {
         steps in prop::collection::vec((0u8..12, any::<u8>(), 0usize..1500), 1..400),
     ) {
         let policy = four_slices(kind);
-        let mut rig = Rig::new(&policy);
+        let mut rig = common::start(&policy);
         let mut taken = 0;
         for (what, value, length) in steps {
             let own = value % 8;
@@ -145,7 +145,7 @@ proptest! {
         let (slice, vif) = common::tenant(&mut policy, "a");
         policy[vif].send_queue.packets = packets;
         policy[slice].send.max_pps = (pps > 0).then(|| PacketRate::from_pps(pps * 1000));
-        let mut rig = Rig::new(&policy);
+        let mut rig = common::start(&policy);
         rig.put(UP, &ether(mac(7), mac(9), 60, 0));
         rig.drain();
         let out = ether(mac(9), mac(1), 60, 0);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Rig, UP, ether, mac, mark_of, node, vif};
+use common::{Rig, Steps, UP, ether, mac, mark_of, node, vif};
 use weir_policy::{Policy, Router, RouterId, Slice, SliceId, VifId};
 use weir_switch::{Direction, Reason};
 use weir_units::{BitRate, Nanos, PacketRate};
@@ -31,7 +31,12 @@ fn policy(max_pps: Option<u64>) -> Policy {
     policy
 }
 
-impl Rig {
+trait Limited {
+    fn limit(&mut self, router: u32, pps: Option<u64>) -> bool;
+    fn passed(&mut self, millis: u64) -> [u64; 2];
+}
+
+impl Limited for Rig {
     fn limit(&mut self, router: u32, pps: Option<u64>) -> bool {
         let limit = pps.map(PacketRate::from_pps);
         self.switch.limit_router(self.now, RouterId(router), limit, &mut self.pool)
@@ -73,7 +78,7 @@ fn sum(passed: [u64; 2]) -> u64 {
 /// the neighbour's few lose nothing.
 #[test]
 fn a_limit_comes_moves_and_goes_between_two_packets() {
-    let mut rig = Rig::new(&policy(None));
+    let mut rig = common::start(&policy(None));
     assert_eq!(rig.passed(100), [12_000, 10], "nothing is limited");
     assert!(rig.limit(0, Some(50_000)));
     assert_eq!(rig.passed(10)[1], 1);
@@ -99,7 +104,7 @@ fn a_limit_comes_moves_and_goes_between_two_packets() {
 
 #[test]
 fn the_policys_own_limit_stays_the_upper_bound() {
-    let mut rig = Rig::new(&policy(Some(20_000)));
+    let mut rig = common::start(&policy(Some(20_000)));
     rig.limit(0, Some(90_000));
     rig.passed(10);
     let passed = sum(rig.passed(1000));
@@ -115,7 +120,7 @@ fn the_policys_own_limit_stays_the_upper_bound() {
 #[test]
 fn a_limit_stays_with_its_router_through_a_change_of_policy() {
     let old = policy(None);
-    let mut rig = Rig::new(&old);
+    let mut rig = common::start(&old);
     rig.limit(0, Some(10_000));
     rig.passed(50);
     let mut new = old.clone();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BROADCAST, Rig, UP, ether, mac, node, tagged, tenant};
+use common::{BROADCAST, Rig, Steps, UP, ether, mac, node, tagged, tenant};
 use weir_policy::{Action, Filter, MacAddr, Policy, VifId};
 use weir_switch::{Direction, Frame, Reason, Tally};
 use weir_units::{BitRate, PacketRate};
@@ -16,7 +16,7 @@ fn one() -> (Policy, VifId) {
 
 /// Hands in frames at a vif, and says under which reasons they were dropped.
 fn refused(policy: &Policy, vif: VifId, frames: &[Vec<u8>]) -> Vec<(Reason, u64)> {
-    let mut rig = Rig::new(policy);
+    let mut rig = common::start(policy);
     for frame in frames {
         rig.put_vif(vif, frame);
     }
@@ -64,7 +64,7 @@ fn a_service_tag_is_refused_everywhere() {
     let mut frame = tagged(&ether(mac(9), mac(1), 60, 0), 5);
     frame[12..14].copy_from_slice(&[0x88, 0xa8]);
     assert_eq!(refused(&policy, vif, std::slice::from_ref(&frame)), [(Reason::NestedTag, 1)]);
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put(UP, &frame);
     let dropped = rig.counters(UP, Direction::Receive).dropped_for(Reason::NestedTag);
     assert_eq!(dropped.packets, 1);
@@ -74,9 +74,9 @@ fn a_service_tag_is_refused_everywhere() {
 #[test]
 fn frames_that_cannot_be_are_survived() {
     let (policy, vif) = one();
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let iface = rig.iface(vif);
-    let mut pool = common::TestPool::new(64);
+    let mut pool = weir_sim::MemoryPool::new(64);
     for frame in [
         Frame { id: 1, offset: 2000, len: 100 },
         Frame { id: 1, offset: u16::MAX, len: u16::MAX },
@@ -113,7 +113,7 @@ fn learned_addresses_are_bounded() {
 fn an_address_stays_where_it_is_alive() {
     let (mut policy, a) = one();
     let (_, b) = tenant(&mut policy, "b");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put_vif(a, &ether(mac(9), mac(1), 60, 0));
     rig.put_vif(b, &ether(mac(9), mac(1), 60, 0));
     assert_eq!(reasons(&rig, b, Direction::Send), [(Reason::Moved, 1)]);
@@ -131,7 +131,7 @@ fn an_address_stays_where_it_is_alive() {
 fn a_loop_dies_at_the_port() {
     let (mut policy, a) = one();
     let (_, _b) = tenant(&mut policy, "b");
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put_vif(a, &ether(BROADCAST, mac(1), 60, 0));
     let mut turns = 0;
     while let Some((_, _, frame)) = rig.drain().into_iter().find(|(iface, ..)| *iface == UP) {
@@ -147,7 +147,7 @@ fn a_loop_dies_at_the_port() {
 fn storms_are_limited_at_the_vif_and_at_the_port() {
     let (mut policy, a) = one();
     policy[a].storm = Some(PacketRate::from_pps(100));
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     for _ in 0..1000 {
         rig.put_vif(a, &ether(BROADCAST, mac(1), 60, 0));
         rig.wait(common::millis(1));
@@ -180,7 +180,7 @@ fn filters_decide_by_the_first_rule_that_matches() {
     ];
     let frames = [ether(mac(7), mac(1), 60, 0), ether(mac(9), mac(1), 60, 0)];
     assert_eq!(refused(&policy, vif, &frames), [(Reason::Filtered, 1)]);
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put(UP, &ether(mac(1), mac(9), 60, 0));
     assert_eq!(rig.drain().len(), 1, "the rule is for the other direction");
 }
@@ -188,7 +188,7 @@ fn filters_decide_by_the_first_rule_that_matches() {
 #[test]
 fn early_drops_are_counted_like_the_others() {
     let (policy, vif) = one();
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     let frames = Tally { packets: 10, bytes: 640 };
     rig.switch.account_early_drop(
         weir_units::Instant::ZERO,
@@ -207,7 +207,7 @@ fn an_exhausted_pool_is_a_reason() {
     policy.node.frames = 8;
     let slice = policy.add_slice(weir_policy::Slice::new("s"));
     let vifs: Vec<_> = (0..16).map(|n| common::vif(&mut policy, &format!("v{n}"), slice)).collect();
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put_vif(vifs[0], &ether(BROADCAST, mac(1), 60, 0));
     let counters = rig.vif_counters(vifs[0], Direction::Send);
     assert_eq!(counters.copies.packets, 15);

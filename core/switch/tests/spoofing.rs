@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{BROADCAST, Rig, ether, mac, node, tenant};
+use common::{BROADCAST, Steps, ether, mac, node, tenant};
 use etherparse::PacketBuilder;
 use weir_switch::{Direction, Reason};
 use weir_units::BitRate;
@@ -19,7 +19,7 @@ fn passes(frame: &[u8]) -> bool {
     let mut policy = node(BitRate::from_mbps(1000));
     let (_, vif) = tenant(&mut policy, "a");
     policy[vif].addresses = vec![OWN4.into(), OWN6.into()];
-    let mut rig = Rig::new(&policy);
+    let mut rig = common::start(&policy);
     rig.put_vif(vif, frame);
     let dropped = rig.vif_counters(vif, Direction::Send).dropped_for(Reason::SpoofedAddress);
     rig.check();

@@ -16,11 +16,12 @@ use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts, xdp_md};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, Xdp, XdpFlags};
 
 use weir_platform::netns::enter_for_good;
+use weir_result::Cells;
 
 use super::bpf::{self, Aligned};
 use super::error::TrafficError;
 use super::frame;
-use super::result::{SendResult, Sent, Series};
+use super::result::{SendResult, Sent};
 use super::rings;
 use super::spec::{FrameSizes, Mac, Rate, RunSpec, SendSpec, XdpSend, XdpStream};
 use super::stop::{Course, OnProgress, handle};
@@ -47,7 +48,7 @@ pub(super) fn send(
         .iter()
         .map(|stream| Sent {
             stream: stream.stream,
-            series: Series::new(course.start_ns(), spec.run.cell_ns()),
+            series: Cells::new(course.start_ns(), spec.run.cell_ns()),
             ..Sent::default()
         })
         .collect();

@@ -22,12 +22,10 @@ mod error;
 mod frame;
 mod generator;
 mod header;
-mod histogram;
 mod pace;
 mod raw;
 mod result;
 mod rings;
-mod sequence;
 mod sink;
 mod socket;
 mod sockets;
@@ -42,11 +40,9 @@ use std::sync::atomic::AtomicBool;
 
 pub use error::TrafficError;
 pub use header::{HEADER_BYTES, Header};
-pub use histogram::{Delays, Histogram};
 pub use raw::send_raw;
 pub use result::{
-    CELLS_MAX, Connection, Order, ReceiveResult, Received, Record, SendResult, Sent, Series,
-    Source, Span, Totals,
+    Connection, ReceiveResult, Received, Record, SendResult, Sent, Source, Span, Totals,
 };
 pub use socket::allow_many_files;
 pub use spec::{
@@ -54,6 +50,7 @@ pub use spec::{
     SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
 };
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
+pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};
 
 /// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,
 /// so the caller's namespace, processors and priority stay as they are.

@@ -3,8 +3,8 @@
 //! otherwise; times are ns of `CLOCK_MONOTONIC`, the same on all ends of one machine.
 
 use serde::{Deserialize, Serialize};
+use weir_result::{Cells, Delays, Order};
 
-use super::histogram::Delays;
 use super::spec::{Mac, ReceiveSpec, SendSpec};
 
 /// What a sender did.
@@ -65,7 +65,7 @@ pub struct Sent {
     /// rate of all streams together that of all.
     pub skipped_ns: u64,
     /// By time.
-    pub series: Series,
+    pub series: Cells,
 }
 
 /// One stream, as received.
@@ -86,25 +86,7 @@ pub struct Received {
     /// Arrival of the last packet.
     pub last_ns: u64,
     /// By time of arrival.
-    pub series: Series,
-}
-
-/// What the sequence numbers of a stream say (RFC 4737). What was lost before the first and after
-/// the last arrival is for the reader to add, who knows what was sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
-    /// Sequence number of the first packet that arrived.
-    pub first: u64,
-    /// Highest sequence number + 1.
-    pub next: u64,
-    /// Numbers after the first that never arrived.
-    pub lost: u64,
-    /// Packets that arrived after one with a higher number.
-    pub reordered: u64,
-    /// Packets whose number had arrived before.
-    pub duplicated: u64,
-    /// Packets more than 1024 below the highest number: reordered or duplicated, nobody knows.
-    pub stale: u64,
+    pub series: Cells,
 }
 
 /// One source: a MAC address in a VLAN.
@@ -121,7 +103,7 @@ pub struct Source {
     /// Frames that stood for several packets.
     pub super_frames: u64,
     /// By time of arrival.
-    pub series: Series,
+    pub series: Cells,
 }
 
 /// One accepted TCP connection.
@@ -165,113 +147,4 @@ pub struct Record {
     pub bytes: u64,
     /// Its time on the way; 0 if it was stamped later than it arrived.
     pub delay_ns: u64,
-}
-
-/// Packets and bytes in cells of equal width, from `origin_ns` on. Cells of all series of one width
-/// begin at multiples of it, so they lie side by side.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Series {
-    /// Begin of the first cell.
-    pub origin_ns: u64,
-    /// Width of a cell.
-    pub cell_ns: u64,
-    /// Packets of each cell.
-    pub packets: Vec<u64>,
-    /// Bytes of each cell.
-    pub bytes: Vec<u64>,
-    /// Packets that came before the first cell or after the last one that there is room for.
-    pub outside: u64,
-}
-
-impl Series {
-    /// An empty series whose first cell holds `start_ns`.
-    #[must_use]
-    pub fn new(start_ns: u64, cell_ns: u64) -> Self {
-        let cell_ns = cell_ns.max(1);
-        Self { origin_ns: start_ns - start_ns % cell_ns, cell_ns, ..Self::default() }
-    }
-
-    /// Counts packets at `now_ns`.
-    pub fn add(&mut self, now_ns: u64, packets: u64, bytes: u64) {
-        let Some((in_cell, bytes_in_cell)) = self.cell_at(now_ns) else {
-            self.outside += packets;
-            return;
-        };
-        *in_cell += packets;
-        *bytes_in_cell += bytes;
-    }
-
-    /// Sets the count of the cell that holds `now_ns`.
-    pub fn set(&mut self, now_ns: u64, packets: u64, bytes: u64) {
-        if let Some((in_cell, bytes_in_cell)) = self.cell_at(now_ns) {
-            (*in_cell, *bytes_in_cell) = (packets, bytes);
-        }
-    }
-
-    /// Adds empty cells until the series reaches `end_ns`, so that silence shows as zeros.
-    pub fn extend_to(&mut self, end_ns: u64) {
-        self.cell_at(end_ns.saturating_sub(1));
-    }
-
-    /// Sums of packets and bytes over windows of `cells` cells from the cell that holds `from_ns`
-    /// on: full windows only.
-    #[must_use]
-    pub fn windows(&self, from_ns: u64, cells: usize) -> Vec<(u64, u64)> {
-        let first = from_ns.saturating_sub(self.origin_ns).div_ceil(self.cell_ns.max(1));
-        let first = usize::try_from(first).unwrap_or(usize::MAX).min(self.packets.len());
-        let width = cells.max(1);
-        let packets = self.packets[first..].chunks_exact(width);
-        let bytes = self.bytes[first..].chunks_exact(width);
-        packets.zip(bytes).map(|(p, b)| (p.iter().sum(), b.iter().sum())).collect()
-    }
-
-    fn cell_at(&mut self, now_ns: u64) -> Option<(&mut u64, &mut u64)> {
-        let index = now_ns.checked_sub(self.origin_ns)? / self.cell_ns.max(1);
-        let index = usize::try_from(index).ok().filter(|index| *index < CELLS_MAX)?;
-        if index >= self.packets.len() {
-            self.packets.resize(index + 1, 0);
-            self.bytes.resize(index + 1, 0);
-        }
-        Some((self.packets.get_mut(index)?, self.bytes.get_mut(index)?))
-    }
-}
-
-/// 10 minutes of 10 ms cells: 1 MiB a series.
-pub const CELLS_MAX: usize = 60_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_begin_at_multiples_of_their_width() {
-        let mut series = Series::new(25, 10);
-        series.add(29, 1, 100);
-        series.add(45, 2, 200);
-        series.add(49, 1, 50);
-        assert_eq!(series.origin_ns, 20);
-        assert_eq!((&series.packets[..], &series.bytes[..]), (&[1, 0, 3][..], &[100, 0, 250][..]));
-    }
-
-    #[test]
-    fn what_has_no_cell_is_counted_apart() {
-        let mut series = Series::new(100, 10);
-        series.add(99, 3, 1);
-        series.add(100 + 10 * CELLS_MAX as u64, 4, 1);
-        assert_eq!((series.outside, series.packets.len()), (7, 0));
-        series.add(99 + 10 * CELLS_MAX as u64, 5, 1);
-        assert_eq!((series.outside, series.packets.len()), (7, CELLS_MAX));
-    }
-
-    #[test]
-    fn windows_are_full_and_begin_at_a_cell() {
-        let mut series = Series::new(0, 10);
-        for cell in 0..7 {
-            series.add(cell * 10, 1, cell);
-        }
-        assert_eq!(series.windows(5, 2), [(2, 1 + 2), (2, 3 + 4), (2, 5 + 6)]);
-        assert_eq!(series.windows(1_000, 2), []);
-        series.extend_to(90);
-        assert_eq!(series.packets.len(), 9);
-    }
 }

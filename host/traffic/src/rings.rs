@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rings of time cells that the programs count in (`bpf/traffic.h`), collected into a series.
 
-use super::result::Series;
+use weir_result::Cells;
 
 /// Copies the cells of a ring into a series. A cell is written again whole, so that it does not
 /// matter how often a ring is collected.
-pub(super) fn collect(words: &[u64], series: &mut Series) {
+pub(super) fn collect(words: &[u64], series: &mut Cells) {
     let (cells, _) = words.as_chunks::<WORDS_PER_CELL>();
     for [number, packets, bytes] in cells {
         if let Some(number) = number.checked_sub(1) {
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn collecting_twice_is_collecting_once() {
-        let mut series = Series::new(30, 10);
+        let mut series = Cells::new(30, 10);
         let ring = [4 + 1, 2, 200, 0, 9, 9, 3 + 1, 1, 100, 2 + 1, 7, 7];
         collect(&ring, &mut series);
         collect(&ring, &mut series);

@@ -9,11 +9,12 @@ use std::sync::atomic::AtomicBool;
 use libbpf_rs::libbpf_sys::{BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_link_create};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
+use weir_result::{Cells, Delays, Order, nonempty_steps};
+
 use super::bpf::{self, Aligned};
 use super::device::mtu;
 use super::error::TrafficError;
-use super::histogram::{Delays, nonempty_steps};
-use super::result::{Order, ReceiveResult, Received, Record, Series, Source, Totals};
+use super::result::{ReceiveResult, Received, Record, Source, Totals};
 use super::rings::{self, CELLS, WORDS_PER_CELL};
 use super::spec::{Attach, Mac, ReceiveSpec, SinkSpec, Verdict};
 use super::stop::{Course, OnProgress};
@@ -145,7 +146,7 @@ impl Maps {
             }
             let stream = seen.streams.entry(index).or_insert_with(|| Received {
                 stream: u16::try_from(index).unwrap_or(u16::MAX),
-                series: Series::new(seen.start_ns, seen.cell_ns),
+                series: Cells::new(seen.start_ns, seen.cell_ns),
                 ..Received::default()
             });
             collect_stream(&words, stream);
@@ -160,7 +161,7 @@ impl Maps {
                 packets: 0,
                 bytes: 0,
                 super_frames: 0,
-                series: Series::new(seen.start_ns, seen.cell_ns),
+                series: Cells::new(seen.start_ns, seen.cell_ns),
             });
             let [_, packets, bytes, super_frames] = *words.first_chunk().unwrap_or(&[0; 4]);
             (source.packets, source.bytes, source.super_frames) = (packets, bytes, super_frames);

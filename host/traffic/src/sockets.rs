@@ -9,11 +9,11 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use weir_result::{Cells, Histogram, Sequence};
+
 use super::error::TrafficError;
 use super::header::Header;
-use super::histogram::Histogram;
-use super::result::{Connection, ReceiveResult, Received, Record, Series, Totals};
-use super::sequence::Sequence;
+use super::result::{Connection, ReceiveResult, Received, Record, Totals};
 use super::socket::{self, BATCH, Epoll};
 use super::spec::{ReceiveSpec, SocketsSpec};
 use super::stop::{Course, NAP_NS, OnProgress};
@@ -233,7 +233,7 @@ impl<'a> Counts<'a> {
         Some(self.streams.entry(number).or_insert_with(|| Counted {
             received: Received {
                 stream: number,
-                series: Series::new(start_ns, cell_ns),
+                series: Cells::new(start_ns, cell_ns),
                 ..Received::default()
             },
             sequence: Sequence::default(),

@@ -8,10 +8,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use weir_result::Cells;
+
 use super::error::TrafficError;
 use super::header::{HEADER_BYTES, Header};
 use super::pace::Pace;
-use super::result::{SendResult, Sent, Series};
+use super::result::{SendResult, Sent};
 use super::socket::{self, Epoll};
 use super::spec::{Rate, SendSpec, TcpBulk, TcpSend};
 use super::stop::{Course, NAP_NS, OnProgress};
@@ -33,7 +35,7 @@ pub(super) fn send(
     let mut pace = Pace::new(tcp.rate_bps.map(Rate::Bps), course.start_ns());
     let begin = |stream: &TcpBulk| Sent {
         stream: stream.stream,
-        series: Series::new(course.start_ns(), spec.run.cell_ns()),
+        series: Cells::new(course.start_ns(), spec.run.cell_ns()),
         ..Sent::default()
     };
     let mut streams: Vec<Sent> = tcp.streams.iter().map(begin).collect();

@@ -6,10 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use weir_result::Cells;
+
 use super::error::TrafficError;
 use super::header::{HEADER_BYTES, Header};
 use super::pace::{Pace, Sizes};
-use super::result::{SendResult, Sent, Series};
+use super::result::{SendResult, Sent};
 use super::socket;
 use super::spec::{SendSpec, UdpSend};
 use super::stop::{Course, OnProgress};
@@ -71,7 +73,7 @@ impl<'a> Sender<'a> {
             filling: vec![0; usize::from(udp.sizes.max())],
             sent: Sent {
                 stream: udp.stream,
-                series: Series::new(start_ns, cell_ns),
+                series: Cells::new(start_ns, cell_ns),
                 ..Sent::default()
             },
         }

@@ -33,6 +33,9 @@ pub enum ExperimentError {
     /// A series or a claim does not fit the result format.
     #[error("result: {0}")]
     Result(#[from] ResultError),
+    /// A run in virtual time cannot go on.
+    #[error("virtual time: {0}")]
+    Sim(#[from] weir_sim::SimError),
     /// Memory for frames.
     #[error("frames: {0}")]
     Port(#[from] weir_ports::PortError),

@@ -203,7 +203,7 @@ impl TrafficRecord {
     /// where nothing arrived.
     pub fn bits(
         &self,
-        series: Option<&weir_traffic::Series>,
+        series: Option<&weir_traffic::Cells>,
         width_ns: u64,
         count: usize,
     ) -> Vec<f64> {

@@ -6,12 +6,12 @@
 //! memory; the oracle knows no scheduler. A failure prints its seed: `WEIR_SEED=N` runs it alone.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use weir_experiment::in_memory::{InMemory, Source};
+use weir_experiment::sim_star::{sim_node, sim_source};
 use weir_experiment::{StarTopology, TENANTS_MAX};
-use weir_suites::conformance::intent::{Intent, Limits, Tenant};
+use weir_sim::{Seed, SimSource};
+use weir_suites::conformance::intent::{Intent, Limits, Tenant, switch_policy};
 use weir_suites::conformance::oracle::{Demand, shares};
-use weir_suites::conformance::planes::switch_policy;
-use weir_units::{BitRate, ByteCount};
+use weir_units::{BitRate, ByteCount, Instant};
 
 #[test]
 fn each_tenant_gets_what_weighted_max_min_fairness_says() {
@@ -57,7 +57,7 @@ struct Case {
 impl Case {
     /// The case of a seed.
     fn of(seed: u64) -> Self {
-        Self::random(&mut Noise(seed))
+        Self::random(&mut Seed::new(seed))
     }
 
     /// The first tenant who did not get what the oracle says, if there is one.
@@ -75,7 +75,7 @@ impl Case {
         Some(format!("{wrong}; all got {all:.0} bit/s"))
     }
 
-    fn random(noise: &mut Noise) -> Self {
+    fn random(noise: &mut Seed) -> Self {
         let link = BitRate::from_mbps(noise.between(20, 200));
         let count = usize::try_from(noise.between(2, 12)).unwrap();
         assert!(count <= TENANTS_MAX);
@@ -123,38 +123,17 @@ impl Case {
             vif.receive_queue.packets = 1;
         }
         policy.node.frames = u32::try_from(policy.frames_needed()).unwrap();
-        let vifs = policy.vifs().map(|(id, _)| id);
-        let sources =
-            vifs.zip(&self.offers).map(|(id, (bytes, bps))| Source::new(id, *bytes, *bps));
-        let mut sources: Vec<Source> = sources.collect();
-        let departures = InMemory::new(&policy).unwrap().run(&mut sources, END_NS).unwrap();
+        let mut node = sim_node(&policy).unwrap();
+        let offers = self.offers.iter().enumerate();
+        let mut sources: Vec<SimSource> =
+            offers.map(|(tenant, (bytes, bps))| sim_source(&node, tenant, *bytes, *bps)).collect();
+        let departures = node.record(&mut sources, Instant::from_nanos(END_NS)).unwrap();
         let mut got = vec![0.0; self.offers.len()];
-        for departure in departures.iter().filter(|departure| departure.at_ns >= SETTLED_NS) {
+        for departure in departures.iter().filter(|departure| departure.at.as_nanos() >= SETTLED_NS)
+        {
             got[departure.source] += f64::from(u32::try_from(departure.bytes * 8).unwrap());
         }
         got.iter().map(|bits| bits / JUDGED_S).collect()
-    }
-}
-
-/// `SplitMix64` (Steele, Lea, Flood 2014).
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// Both ends included.
-    fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.next() % (most.max(least) - least + 1)
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.next().is_multiple_of(count)
     }
 }
 

@@ -10,7 +10,9 @@ use weir_experiment::product;
 use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
-use weir_suites::conformance::{DataPlane, EXPERIMENTS, Experiment, Line, plane, table};
+use weir_suites::conformance::{
+    Experiment, Laboratory, Line, PLANES, Plane, experiments, names, nothing_beside, table,
+};
 
 use crate::output::{Output, origin};
 use crate::{Failure, Usage};
@@ -22,7 +24,7 @@ pub(crate) struct Conformance {
     #[arg(long, value_name = "PLANE", value_parser = planes())]
     on: Option<String>,
     /// Only this experiment; may be repeated
-    #[arg(long, value_name = "NAME", value_parser = experiments())]
+    #[arg(long, value_name = "NAME", value_parser = experiment_names())]
     only: Vec<String>,
     /// Name of the lab: runs of different names can be made at the same time
     #[arg(long, value_name = "NAME", default_value = "conf")]
@@ -33,40 +35,38 @@ pub(crate) struct Conformance {
 
 impl Conformance {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut planes = plane::all();
         let Some(name) = &self.on else {
-            list(&planes)?;
+            list()?;
             return Ok(ExitCode::SUCCESS);
         };
         let unknown = || Usage(format!("no data plane '{name}'"));
-        let index = planes.iter().position(|plane| plane.name() == name).ok_or_else(unknown)?;
-        let plane = planes.swap_remove(index);
-        self.make(plane, &self.experiments())
+        let plane = PLANES.iter().find(|plane| plane.name == name).ok_or_else(unknown)?;
+        self.make(plane, &self.experiments()?)
     }
 
-    fn make(
-        &self,
-        mut plane: Box<dyn DataPlane>,
-        experiments: &[&Experiment],
-    ) -> Result<ExitCode, Failure> {
+    fn make(&self, plane: &Plane, experiments: &[Experiment]) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let mut say = Output::say;
-        product::path()?;
+        if plane.is_on_the_wire() {
+            product::path()?;
+        }
         let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let mut lines = Vec::new();
+        let mut beside = nothing_beside;
+        let mut laboratory = Laboratory { plane, name: &self.lab, beside: &mut beside };
         let mut first_error = None;
         for experiment in experiments {
             // One experiment that cannot be made must not hide the others.
-            match experiment.run(&mut trial, plane.as_mut(), &self.lab) {
+            match experiment.run(&mut trial, &mut laboratory) {
                 Ok(line) => lines.push(line),
                 Err(ExperimentError::Interrupted) => {
                     return Err(ExperimentError::Interrupted.into());
                 }
                 Err(error) => {
-                    let text = format!("conformance.{}: not made: {error}", experiment.name);
+                    let text = format!("conformance.{}: not made: {error}", experiment.name());
                     trial.say(&text);
                     trial.result.add_note(text.clone());
-                    lines.push(Line::not_made(experiment.name, error.to_string()));
+                    lines.push(Line::not_made(experiment.name(), error.to_string()));
                     first_error.get_or_insert(text);
                 }
             }
@@ -76,41 +76,42 @@ impl Conformance {
         if !self.output.json {
             print(&format!("\n{}\n", table(&lines)))?;
         }
-        let status = self.output.finish(&format!("conformance/{}", plane.name()), &result)?;
+        let status = self.output.finish(&format!("conformance/{}", plane.name), &result)?;
         if let Some(first) = first_error {
             return Err(first.into());
         }
         if result.cases().is_empty() {
             // Nothing judged is nothing shown: a script must not take it for a success.
-            return Err(format!("{}: all of these experiments were skipped", plane.name()).into());
+            return Err(format!("{}: all of these experiments were skipped", plane.name).into());
         }
         Ok(status)
     }
 
-    fn experiments(&self) -> Vec<&'static Experiment> {
-        let wanted = |experiment: &&Experiment| {
-            self.only.is_empty() || self.only.iter().any(|name| name == experiment.name)
-        };
-        EXPERIMENTS.iter().filter(wanted).collect()
+    fn experiments(&self) -> Result<Vec<Experiment>, ExperimentError> {
+        let mut wanted = experiments()?;
+        wanted.retain(|experiment| {
+            self.only.is_empty() || self.only.iter().any(|name| name == experiment.name())
+        });
+        Ok(wanted)
     }
 }
 
 fn planes() -> PossibleValuesParser {
-    plane::all().iter().map(|plane| plane.name()).collect::<Vec<_>>().into()
+    PLANES.iter().map(|plane| plane.name).collect::<Vec<_>>().into()
 }
 
-fn experiments() -> PossibleValuesParser {
-    EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().into()
+fn experiment_names() -> PossibleValuesParser {
+    names().collect::<Vec<_>>().into()
 }
 
-fn list(planes: &[Box<dyn DataPlane>]) -> std::io::Result<()> {
+fn list() -> Result<(), Failure> {
     let mut text = String::from("data planes\n");
-    for plane in planes {
-        text += &format!("  {:14} {}\n", plane.name(), plane.about());
+    for plane in PLANES {
+        text += &format!("  {:14} {}\n", plane.name, plane.about);
     }
     text += "experiments\n";
-    for experiment in EXPERIMENTS {
-        text += &format!("  {:14} {}\n", experiment.name, experiment.title);
+    for experiment in experiments()? {
+        text += &format!("  {:14} {}\n", experiment.name(), experiment.scenario.title);
     }
-    print(&text)
+    Ok(print(&text)?)
 }

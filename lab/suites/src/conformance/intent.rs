@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a data plane is asked to hold, in words that belong to none of them.
 
+use weir_experiment::StarTopology;
+use weir_policy::{Idle, Policy, Share, SliceId};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 /// Who shares a link, and what each is promised.
@@ -74,6 +76,43 @@ impl Default for Limits {
     fn default() -> Self {
         Self { weight: 1, min_rate: BitRate::ZERO, rate: None, burst: None, max_pps: None }
     }
+}
+
+/// Compiles an intent to the policy that all data planes take, for the devices of a star. A tenant
+/// is a slice with one vif, which has its name.
+#[must_use]
+pub fn switch_policy(star: &StarTopology, intent: &Intent) -> Policy {
+    let mut policy = star.policy();
+    policy.node.idle = Idle::Spin;
+    policy.ports.iter_mut().for_each(|port| port.rate = intent.link);
+    for (vif, tenant) in policy.vifs.iter_mut().zip(&intent.tenants) {
+        limit(&mut vif.send, &tenant.send);
+        limit(&mut vif.receive, &tenant.receive);
+        vif.delay = tenant.delay;
+    }
+    // A tenant is a slice with one vif; among slices the slices' priorities count.
+    for (slice, tenant) in policy.slices.iter_mut().zip(&intent.tenants) {
+        slice.send.priority = tenant.send.weight;
+        slice.receive.priority = tenant.receive.weight;
+    }
+    // A network is one slice: that of its first member.
+    for (index, tenant) in intent.tenants.iter().enumerate() {
+        let network = tenant.network;
+        let first = intent.tenants.iter().position(|other| other.network == network);
+        let slice = first.filter(|_| network.is_some()).unwrap_or(index);
+        if let Some(vif) = policy.vifs.get_mut(index) {
+            vif.slice = SliceId(u32::try_from(slice).unwrap_or(u32::MAX));
+        }
+    }
+    policy
+}
+
+fn limit(share: &mut Share, limits: &Limits) {
+    share.priority = limits.weight;
+    share.min_rate = limits.min_rate;
+    share.rate = limits.rate;
+    share.max_pps = limits.max_pps;
+    share.burst = limits.burst();
 }
 
 /// What a rate may be exceeded by, in time at that rate: a data plane that shares its processor

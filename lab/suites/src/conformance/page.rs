@@ -1,33 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The tables of `docs/conformance.md`, from the code.
+//! The tables of `docs/conformance.md`, from scenarios and code.
 
 use std::fmt::Write;
 
-use super::{EXPERIMENTS, plane};
+use weir_experiment::claims::{GUARANTEED, UTILIZATION};
 
-/// The experiments as a table in Markdown.
+use super::judge::{BALANCE, FOLLOWS, PACKET_RATE_ERROR, RATE_ERROR};
+use super::{DELAY_SLACK_S, Experiment, PLANES};
+
+/// Returns the experiments as a table in Markdown.
 #[must_use]
-pub fn experiments() -> String {
+pub fn experiments_table(experiments: &[Experiment]) -> String {
     let mut text = "| Experiment | What is done | What must hold |\n|---|---|---|\n".to_owned();
-    for experiment in EXPERIMENTS {
-        let bounds = (experiment.bounds)();
-        let _ = writeln!(text, "| `{}` | {} | {bounds} |", experiment.name, experiment.does);
+    for Experiment { scenario } in experiments {
+        let bounds = with_bounds(&scenario.bounds);
+        let does = scenario.does.trim();
+        let _ = writeln!(text, "| `{}` | {does} | {bounds} |", scenario.name);
     }
     text
 }
 
-/// The data planes as a table in Markdown.
+/// Returns the data planes as a table in Markdown.
 #[must_use]
-pub fn planes() -> String {
+pub fn planes_table(experiments: &[Experiment]) -> String {
     let mut text = "| Data plane | What it is | Skipped on it |\n|---|---|---|\n".to_owned();
-    for plane in plane::all() {
-        let lacking = EXPERIMENTS.iter().filter_map(|experiment| {
-            let why = experiment.needs.iter().find_map(|need| plane.lacks(*need))?;
-            Some(format!("`{}` ({why})", experiment.name))
+    for plane in PLANES {
+        let lacking = experiments.iter().filter_map(|Experiment { scenario }| {
+            let why = scenario.needs.iter().find_map(|need| plane.abilities.lacks(*need))?;
+            Some(format!("`{}` ({why})", scenario.name))
         });
         let lacking: Vec<_> = lacking.collect();
         let lacking = if lacking.is_empty() { "nothing".to_owned() } else { lacking.join(", ") };
-        let _ = writeln!(text, "| `{}` | {} | {lacking} |", plane.name(), plane.about());
+        let _ = writeln!(text, "| `{}` | {} | {lacking} |", plane.name, plane.about);
     }
     text
+}
+
+/// Replaces the names of bounds, in braces, by their values.
+fn with_bounds(text: &str) -> String {
+    let bounds = [
+        ("{balance}", BALANCE.to_string()),
+        ("{utilization}", format!("{:.0} %", UTILIZATION * 100.0)),
+        ("{guaranteed}", GUARANTEED.to_string()),
+        ("{rate_error}", format!("{:.1} %", RATE_ERROR * 100.0)),
+        ("{packet_rate_error}", format!("{:.0} %", PACKET_RATE_ERROR * 100.0)),
+        ("{delay_slack}", format!("{:.0} µs", DELAY_SLACK_S * 1e6)),
+        ("{follows_error}", format!("{:.0} %", (1.0 - FOLLOWS) * 100.0)),
+    ];
+    let replace = |text: String, (name, value): &(&str, String)| text.replace(name, value);
+    bounds.iter().fold(text.trim().to_owned(), replace)
 }

@@ -9,7 +9,7 @@ use super::judge::{Finding, Found};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// The experiment.
-    pub experiment: &'static str,
+    pub experiment: String,
     /// The error that came nearest to its bound, or went beyond it most.
     pub worst: Option<Finding>,
     /// The least utilization of the link, 0 to 1.
@@ -36,7 +36,7 @@ pub enum Verdict {
 impl Line {
     /// An experiment that was made.
     #[must_use]
-    pub fn made(experiment: &'static str, found: Found, holds: bool) -> Self {
+    pub fn made(experiment: &str, found: Found, holds: bool) -> Self {
         let Found { findings, utilization, missing } = found;
         let worst = findings.into_iter().max_by(|a, b| a.of_bound().total_cmp(&b.of_bound()));
         let verdict = match missing {
@@ -44,19 +44,23 @@ impl Line {
             None if holds => Verdict::Holds,
             None => Verdict::Broken,
         };
-        Self { experiment, worst, utilization, verdict }
+        Self { experiment: experiment.to_owned(), worst, utilization, verdict }
     }
 
     /// An experiment that the data plane has no means for.
     #[must_use]
-    pub const fn skipped(experiment: &'static str, why: String) -> Self {
-        Self { experiment, worst: None, utilization: None, verdict: Verdict::Skipped(why) }
+    pub fn skipped(experiment: &str, why: String) -> Self {
+        Self::unmade(experiment, Verdict::Skipped(why))
     }
 
     /// An experiment that could not be made.
     #[must_use]
-    pub const fn not_made(experiment: &'static str, why: String) -> Self {
-        Self { experiment, worst: None, utilization: None, verdict: Verdict::NotMade(why) }
+    pub fn not_made(experiment: &str, why: String) -> Self {
+        Self::unmade(experiment, Verdict::NotMade(why))
+    }
+
+    fn unmade(experiment: &str, verdict: Verdict) -> Self {
+        Self { experiment: experiment.to_owned(), worst: None, utilization: None, verdict }
     }
 
     fn cells(&self) -> [String; 6] {
@@ -66,7 +70,7 @@ impl Line {
             self.worst.as_ref().map_or_else(none, quantity)
         };
         [
-            self.experiment.to_owned(),
+            self.experiment.clone(),
             of(|worst| worst.error),
             of(|worst| worst.bound),
             self.utilization.map_or_else(none, |part| format!("{:.1} %", part * 100.0)),

@@ -181,7 +181,7 @@ fn follows(rec: &mut Recording<'_>, outcome: &TrafficRecord) -> Result<(), Exper
     Ok(())
 }
 
-fn series(outcome: &TrafficRecord, stream: u16) -> Option<&weir_traffic::Series> {
+fn series(outcome: &TrafficRecord, stream: u16) -> Option<&weir_traffic::Cells> {
     outcome.stream(0, stream).map(|seen| &seen.series)
 }
 

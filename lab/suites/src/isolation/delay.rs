@@ -2,9 +2,10 @@
 //! A well-behaved vif beside a flooding one at 1 Gb/s: its delay through Weir, beside the same
 //! through a bridge and a FIFO.
 
-use weir_experiment::in_memory::{InMemory, Source};
 use weir_experiment::prelude::*;
 use weir_experiment::senders::hardly_catching_up;
+use weir_experiment::sim_star::{sim_node, sim_source};
+use weir_units::Instant;
 
 use super::SETTLE_SECONDS;
 
@@ -19,11 +20,11 @@ fn in_virtual_time(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let policy = policy(&StarTopology::new("delay", 2, BitRate::from_mbps(LINK_MBPS)));
     let well_behaved = GUARANTEED_BPS * 95 / 100;
     let flood = FLOOD_LINKS * LINK_MBPS * 1_000_000;
-    let mut sources =
-        [Source::new(VifId(0), 1518, well_behaved), Source::new(VifId(1), 1518, flood)];
-    let departures = InMemory::new(&policy)?.run(&mut sources, 1_000_000_000)?;
+    let mut node = sim_node(&policy)?;
+    let mut sources = [sim_source(&node, 0, 1518, well_behaved), sim_source(&node, 1, 1518, flood)];
+    let departures = node.record(&mut sources, Instant::from_nanos(1_000_000_000))?;
     let own = departures.iter().filter(|departure| departure.source == 0);
-    let delays = own.map(|departure| float(departure.at_ns - departure.offered_ns) / 1e9);
+    let delays = own.map(|departure| float((departure.at - departure.offered).as_nanos()) / 1e9);
     let name = "virtual/delay";
     rec.keep(name, Series::unordered("s", delays.collect()))?;
     // The last two frames may be under way at the end. What is lost has no delay.

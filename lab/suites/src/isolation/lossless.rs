@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Eight senders fill a link for a minute: what the scheduler let go is what the sink saw.
 
-use weir_experiment::in_memory::{InMemory, Source};
 use weir_experiment::prelude::*;
+use weir_experiment::sim_star::{sim_node, sim_source};
 use weir_policy::Direction;
+use weir_sim::SimSource;
+use weir_units::Instant;
 
 use super::SETTLE_SECONDS;
 
@@ -17,13 +19,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 fn in_memory(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let policy = StarTopology::new("held", SENDERS, BitRate::from_mbps(LINK_MBPS)).policy();
     let each = 2 * LINK_MBPS * 1_000_000 / SENDERS as u64;
-    let source = |(id, _): (VifId, _)| Source::new(id, 1500, each).waiting();
-    let mut sources: Vec<Source> = policy.vifs().map(source).collect();
-    let mut memory = InMemory::new(&policy)?;
-    let departures = memory.run(&mut sources, 2_000_000_000)?;
-    let counters = policy
-        .vifs()
-        .filter_map(|(id, _)| memory.switch.counters(memory.switch.vif_iface(id), Direction::Send));
+    let mut node = sim_node(&policy)?;
+    let source = |tenant| sim_source(&node, tenant, 1500, each).waiting();
+    let mut sources: Vec<SimSource> = (0..SENDERS).map(source).collect();
+    let departures = node.record(&mut sources, Instant::from_nanos(2_000_000_000))?;
+    let counters = policy.vifs().map(|(id, _)| node.vif_counters(id, Direction::Send));
     let dropped: u64 = counters.map(|counters| counters.dropped_total().packets).sum();
     let names = ["memory/left", "memory/dropped"];
     rec.keep(names[0], Series::count("packet", departures.len() as u64))?;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A tenth of the link, guaranteed, against ten vifs that flood it.
 
-use weir_experiment::in_memory::{Departure, InMemory, Source, bits_each_second};
 use weir_experiment::prelude::*;
+use weir_experiment::sim_star::{bits_each_second, sim_node, sim_source};
+use weir_sim::{Departure, SimSource};
+use weir_units::Instant;
 
 use super::SETTLE_SECONDS;
 
@@ -20,14 +22,15 @@ fn in_memory(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut policy = StarTopology::new("memory", CLASSES, link).policy();
     let guaranteed = link.as_bps() / 10;
     policy.vifs[0].send.min_rate = BitRate::from_bps(guaranteed);
-    let source = |(id, _): (VifId, _)| {
+    let mut node = sim_node(&policy)?;
+    let source = |tenant| {
         let floods = FLOOD_TIMES_LINK * link.as_bps() / CLASSES as u64;
-        let offered = if id == VifId(0) { guaranteed + guaranteed / 2 } else { floods };
-        Source::new(id, 1500, offered)
+        let offered = if tenant == 0 { guaranteed + guaranteed / 2 } else { floods };
+        sim_source(&node, tenant, 1500, offered)
     };
-    let mut sources: Vec<Source> = policy.vifs().map(source).collect();
-    let end_ns = weir_experiment::clock::nanos(Duration::from_secs(seconds as u64));
-    let departures = InMemory::new(&policy)?.run(&mut sources, end_ns)?;
+    let mut sources: Vec<SimSource> = (0..CLASSES).map(source).collect();
+    let end = weir_experiment::clock::nanos(Duration::from_secs(seconds as u64));
+    let departures = node.record(&mut sources, Instant::from_nanos(end))?;
     let of = |departure: &Departure| Departure {
         source: usize::from(departure.source != 0),
         ..*departure

@@ -4,12 +4,11 @@
 use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
-use weir_experiment::in_memory::InMemory;
 use weir_experiment::prelude::*;
 use weir_experiment::senders::worker_cpu;
 use weir_policy::{Kind, SliceId};
 use weir_ports::Pool;
-use weir_switch::{Frame, FramePool, IfaceId, Switch};
+use weir_switch::{Frame, FramePool, IfaceId, Switch, Transmit};
 use weir_units::Instant;
 
 /// Shows the row.
@@ -35,7 +34,10 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 /// Packets a second through the switch, once for each repetition.
 fn measure(repetitions: usize) -> Result<Vec<f64>, ExperimentError> {
     let policy = policy();
-    let (mut switch, mut pool) = InMemory::new(&policy)?.into_parts();
+    let mut switch = Switch::new(&policy, Instant::ZERO)
+        .map_err(|error| ExperimentError::Node(error.to_string()))?;
+    let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
+    learn_wire(&mut switch, &mut pool);
     let mut arrivals: VecDeque<(IfaceId, Frame)> = (0..BACKLOG + BATCH)
         .filter_map(|n| arrival(&switch, &mut pool, n * SCATTER % CLASSES))
         .collect();
@@ -92,6 +94,21 @@ fn policy() -> Policy {
     }
     policy.node.frames = FRAMES;
     policy
+}
+
+/// Lets the switch learn where the wire's end is: by a frame from it, which is taken out again.
+fn learn_wire(switch: &mut Switch, pool: &mut Pool) {
+    let Some(frame) = pool.frame(FRAME_BYTES) else { return };
+    let bytes = pool.data(frame);
+    bytes[..6].copy_from_slice(&StarTopology::mac(0).0);
+    bytes[6..12].copy_from_slice(&StarTopology::wire_mac().0);
+    switch.receive(Instant::ZERO, PORT, frame, pool);
+    switch.advance(Instant::ZERO, pool);
+    while let Some(iface) = switch.next_ready(PORT) {
+        if let Transmit::Frame(frame) = switch.transmit(Instant::ZERO, iface, pool) {
+            pool.free(frame.id);
+        }
+    }
 }
 
 /// A frame of a class as its device leaves it in memory. The pool hands out chunks in turn.

@@ -9,67 +9,41 @@ use weir_policy::Direction;
 use weir_report::explain::Limiter;
 use weir_result::{Origin, ResultFile};
 
-use crate::conformance::planes::Switch;
-use crate::conformance::{Ability, DataPlane, EXPERIMENTS, Intent};
+use crate::conformance::planes::SWITCH;
+use crate::conformance::{Laboratory, experiments};
 
 /// Shows this part of the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    for experiment in EXPERIMENTS {
+    for experiment in experiments()? {
         let ask = |rec: &mut Recording<'_>| {
-            let mut asked = Asked { answers: Vec::new() };
+            // Every vif, of each run.
+            let mut answers = Vec::new();
+            let mut beside = |testbed: &Testbed| {
+                answers.push(ask_all(testbed)?);
+                Ok(())
+            };
             // What the experiment itself finds is judged by the suite, not here.
             let mut silent = |_: &str| {};
             let scratch = ResultFile::new(Origin::default());
             let mut scratch = Recording::new(scratch, rec.quick, &mut silent);
-            experiment.run(&mut scratch, &mut asked, "node-explain")?;
-            judge(rec, experiment.name, &asked.answers)
+            let mut laboratory =
+                Laboratory { plane: &SWITCH, name: "node-explain", beside: &mut beside };
+            experiment.run(&mut scratch, &mut laboratory)?;
+            judge(rec, experiment.name(), &answers)
         };
-        rec.attempt(experiment.name, ask)?;
+        rec.attempt(experiment.name(), ask)?;
     }
     Ok(())
 }
 
-/// The switch, asked while traffic flows.
-struct Asked {
-    /// Of each run of an experiment: every vif.
-    answers: Vec<Vec<ExplainView>>,
-}
-
-impl DataPlane for Asked {
-    fn name(&self) -> &'static str {
-        Switch.name()
-    }
-
-    fn about(&self) -> &'static str {
-        Switch.about()
-    }
-
-    fn lacks(&self, ability: Ability) -> Option<&'static str> {
-        Switch.lacks(ability)
-    }
-
-    fn start(&mut self, rig: &mut Testbed, intent: &Intent) -> Result<(), ExperimentError> {
-        Switch.start(rig, intent)
-    }
-
-    fn change(&mut self, rig: &Testbed, intent: &Intent) -> Result<(), ExperimentError> {
-        Switch.change(rig, intent)
-    }
-
-    fn stop(&mut self, rig: &mut Testbed) -> Result<(), ExperimentError> {
-        Switch.stop(rig)
-    }
-
-    fn beside(&mut self, rig: &Testbed) -> Result<(), ExperimentError> {
-        // Not the first moments, in which queues fill.
-        std::thread::sleep(SETTLE);
-        let node =
-            rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
-        let path = format!("/v1/explain?interval_ms={}", LOOK.as_millis());
-        let answer = node.client().get(&path);
-        self.answers.push(answer.map_err(|error| ExperimentError::Node(error.to_string()))?);
-        Ok(())
-    }
+/// Asks the node in the middle of a star about all of its vifs while traffic flows.
+fn ask_all(testbed: &Testbed) -> Result<Vec<ExplainView>, ExperimentError> {
+    // Not the first moments, in which queues fill.
+    std::thread::sleep(SETTLE);
+    let missing = || ExperimentError::Node("no node in the middle".into());
+    let node = testbed.node().ok_or_else(missing)?;
+    let path = format!("/v1/explain?interval_ms={}", LOOK.as_millis());
+    node.client().get(&path).map_err(|error| ExperimentError::Node(error.to_string()))
 }
 
 /// One sample for each vif, direction and run that a truth is known of: 1 if it was named.

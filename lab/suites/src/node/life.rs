@@ -13,7 +13,7 @@ use weir_experiment::prelude::*;
 use weir_experiment::product;
 use weir_platform::run::Command;
 use weir_policy::Kind;
-use weir_traffic::{Sent, Series as Cells, XdpStream};
+use weir_traffic::{Cells, Sent, XdpStream};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {

@@ -108,13 +108,14 @@ impl Default for Histogram {
 }
 
 /// The steps that are not empty of `counts`, with their lower ends.
-pub(super) fn nonempty_steps(counts: &[u64]) -> Vec<(u64, u64)> {
+#[must_use]
+pub fn nonempty_steps(counts: &[u64]) -> Vec<(u64, u64)> {
     let nonempty = counts.iter().enumerate().filter(|(_, count)| **count > 0);
     nonempty.map(|(step, count)| (step_begin(step), *count)).collect()
 }
 
 /// The step that holds `ns`; the last one holds all that is longer.
-pub(super) fn step_of(ns: u64) -> usize {
+pub(crate) fn step_of(ns: u64) -> usize {
     if ns < STEPS_PER_OCTAVE {
         return usize::try_from(ns).unwrap_or(STEPS - 1);
     }
@@ -125,7 +126,7 @@ pub(super) fn step_of(ns: u64) -> usize {
 }
 
 /// The least delay of a step, in ns.
-pub(super) fn step_begin(step: usize) -> u64 {
+fn step_begin(step: usize) -> u64 {
     let step = step.min(STEPS - 1) as u64;
     let (octave, within) = (step / STEPS_PER_OCTAVE, step % STEPS_PER_OCTAVE);
     if octave == 0 { within } else { (STEPS_PER_OCTAVE + within) << (octave - 1) }
@@ -137,7 +138,7 @@ fn step_end(begin: u64) -> u64 {
 }
 
 /// Steps of the histogram, as in the sink.
-pub(super) const STEPS: usize = 2048;
+const STEPS: usize = 2048;
 const STEPS_BITS: u32 = 6;
 const STEPS_PER_OCTAVE: u64 = 1 << STEPS_BITS;
 

@@ -3,11 +3,29 @@
 //! opens a gap, whose packets count as lost until they arrive; then they count as reordered.
 //! `bpf/sink.bpf.c` counts in the same way.
 
-use super::result::Order;
+use serde::{Deserialize, Serialize};
+
+/// What the sequence numbers of a stream say (RFC 4737). What was lost before the first and after
+/// the last arrival is for the reader to add, who knows what was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Sequence number of the first packet that arrived.
+    pub first: u64,
+    /// Highest sequence number + 1.
+    pub next: u64,
+    /// Numbers after the first that never arrived.
+    pub lost: u64,
+    /// Packets that arrived after one with a higher number.
+    pub reordered: u64,
+    /// Packets whose number had arrived before.
+    pub duplicated: u64,
+    /// Packets more than 1024 below the highest number: reordered or duplicated, nobody knows.
+    pub stale: u64,
+}
 
 /// Follows the sequence numbers of one stream, in 128 bytes whatever arrives.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sequence {
+pub struct Sequence {
     order: Order,
     started: bool,
     /// Bit n % [`WINDOW`]: number n arrived, for the numbers up to [`WINDOW`] below the highest.
@@ -16,7 +34,7 @@ pub(super) struct Sequence {
 
 impl Sequence {
     /// Counts the arrival of `number`.
-    pub(super) fn add(&mut self, number: u64) {
+    pub fn add(&mut self, number: u64) {
         if !self.started {
             self.started = true;
             (self.order.first, self.order.next) = (number, number);
@@ -38,7 +56,7 @@ impl Sequence {
     }
 
     /// What was counted so far.
-    pub(super) const fn order(&self) -> Order {
+    pub const fn order(&self) -> Order {
         self.order
     }
 

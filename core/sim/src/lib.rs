@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Virtual time: the shipped switch between simulated sources, links and sinks.
+//!
+//! **Problem.** A promise such as "tenant A gets at least 30 Mb/s" depends on when packets arrive.
+//! On a real machine their times change with every run, so a failure cannot be repeated, and what
+//! a busy machine adds cannot be told from what the scheduler does.
+//!
+//! **Idea.** [`weir_switch::Switch`] reads no clock: time is an argument. So the code that ships
+//! can run in a *discrete-event simulation* (Law, *Simulation Modeling and Analysis*, chapter 1).
+//! A run is a loop:
+//!
+//! 1. The clock jumps to the earliest of: the next packet of a [`SimSource`], the next arrival
+//!    over a [`SimLink`], the next instant that the switch asks for.
+//! 2. Everything due then is handed to the switch.
+//! 3. Everything that the switch lets go leaves, over a link where the interface has one, and is
+//!    reported as a [`Departure`], for a [`StreamSink`] to count.
+//!
+//! Nothing takes time but what a rate or a delay says. The processor is infinitely fast, so a
+//! result shows what the algorithms do, not what a machine adds.
+//!
+//! **Determinism.** There is no clock, no entropy, no thread and no hash table. Random sources
+//! draw from a [`Seed`]. Two events of one instant keep the order in which they were scheduled:
+//! [`EventQueue`] breaks ties by a counter. The same arguments give the same run, bit by bit.
+//!
+//! **Bounds.** The queue of events has a capacity, and so has each link. A run that does not
+//! advance its clock within [`STEPS_AT_ONCE_MAX`] steps ends with [`SimError::Livelock`].
+//!
+//! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] is what the simulator has in common with
+//! data planes on the wire.
+
+mod error;
+mod event;
+mod link;
+mod node;
+mod plane;
+mod pool;
+mod probe;
+mod run;
+mod seed;
+mod sink;
+mod source;
+
+pub use error::SimError;
+pub use event::EventQueue;
+pub use link::SimLink;
+pub use node::SimNode;
+pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
+pub use pool::MemoryPool;
+pub use probe::{PROBE_BYTES, PROBE_TYPE, frame};
+pub use run::{Departure, Observation, STEPS_AT_ONCE_MAX};
+pub use seed::Seed;
+pub use sink::{StreamSink, bytes_each_second, in_order, most_in_window};
+pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};

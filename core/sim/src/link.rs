@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A link: frames leave it in order, at its rate, after its delay.
+
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+/// One direction of a link, with a bounded first-in-first-out queue before it.
+///
+/// The link keeps the instant at which its last frame will have been sent. A frame that arrives
+/// earlier starts then, so departures need no queue of their own. Bits that wait are the time
+/// until then at the link's rate.
+#[derive(Clone, Debug)]
+pub struct SimLink {
+    rate: BitRate,
+    delay: Nanos,
+    queue: ByteCount,
+    /// When the last accepted frame has left the near end.
+    free_at: Instant,
+    dropped: u64,
+}
+
+impl SimLink {
+    /// Makes an idle link of this rate and delay, before which at most `queue` bytes wait, the
+    /// frame that is being sent included.
+    #[must_use]
+    pub const fn new(rate: BitRate, delay: Nanos, queue: ByteCount) -> Self {
+        Self { rate, delay, queue, free_at: Instant::ZERO, dropped: 0 }
+    }
+
+    /// Accepts a frame of `bytes` bytes and returns when it arrives at the far end; `None` if the
+    /// queue has no room for it, which is counted.
+    pub fn send(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
+        if self.room_at(bytes) > now {
+            self.dropped += 1;
+            return None;
+        }
+        let bytes = ByteCount::new(bytes);
+        self.free_at = self.free_at.max(now) + self.rate.time_for_ceil(bytes);
+        Some(self.free_at + self.delay)
+    }
+
+    /// Returns the instant from which the queue has room for `bytes` bytes. A frame that is longer
+    /// than the queue passes an idle link.
+    #[must_use]
+    pub fn room_at(&self, bytes: u64) -> Instant {
+        let may_wait = ByteCount::new(self.queue.get().saturating_sub(bytes));
+        self.free_at.saturating_sub(self.rate.time_for_ceil(may_wait))
+    }
+
+    /// Returns how many frames found no room.
+    #[must_use]
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 Mb/s are a byte a microsecond.
+    fn link(queue: u64) -> SimLink {
+        SimLink::new(BitRate::from_mbps(8), Nanos::from_millis(5), ByteCount::new(queue))
+    }
+
+    #[test]
+    fn frames_leave_in_turn_at_the_rate_and_arrive_after_the_delay() {
+        let mut link = link(10_000);
+        let at = |micros: u64| Instant::from_nanos(micros * 1_000);
+        assert_eq!(link.send(at(0), 1_000), Some(at(6_000)));
+        assert_eq!(link.send(at(0), 1_000), Some(at(7_000)));
+        // Idle from 2 ms on.
+        assert_eq!(link.send(at(4_000), 500), Some(at(9_500)));
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_counts() {
+        let mut link = link(2_000);
+        let at = |micros: u64| Instant::from_nanos(micros * 1_000);
+        let sent = (0..5).filter(|_| link.send(at(0), 1_000).is_some()).count();
+        assert_eq!((sent, link.dropped()), (2, 3));
+        assert_eq!(link.room_at(1_000), at(1_000));
+        assert!(link.send(at(1_000), 1_000).is_some());
+        // Longer than the queue: only when idle.
+        assert_eq!(link.room_at(4_000), at(3_000));
+        assert!(link.send(at(3_000), 4_000).is_some());
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A node in virtual time: the shipped switch, its frames, its clock, the links at its interfaces.
+
+use std::collections::BTreeMap;
+
+use weir_policy::{Policy, VifId};
+use weir_switch::{Counters, Direction, Frame, FramePool, IfaceId, Switch, Tally, Transmit};
+use weir_units::Instant;
+
+use crate::event::EventQueue;
+use crate::plane::{Abilities, DataPlane, VifTraffic};
+use crate::run::Flight;
+use crate::{MemoryPool, SimError, SimLink, probe};
+
+/// A node whose clock advances when it is told to.
+#[derive(Debug)]
+pub struct SimNode {
+    /// The switch.
+    pub switch: Switch,
+    /// Its frames.
+    pub pool: MemoryPool,
+    /// The virtual time.
+    pub now: Instant,
+    pub(crate) links_in: BTreeMap<IfaceId, SimLink>,
+    pub(crate) links_out: BTreeMap<IfaceId, SimLink>,
+    /// Frames on a link.
+    pub(crate) in_flight: EventQueue<Flight>,
+}
+
+impl SimNode {
+    /// Makes a node of this policy at instant 0, with nothing in its queues and no links: frames
+    /// enter and leave in no time.
+    ///
+    /// # Errors
+    /// The switch does not take the policy.
+    pub fn new(policy: &Policy) -> Result<Self, SimError> {
+        Ok(Self {
+            switch: Switch::new(policy, Instant::ZERO)?,
+            pool: MemoryPool::new(policy.node.frames),
+            now: Instant::ZERO,
+            links_in: BTreeMap::new(),
+            links_out: BTreeMap::new(),
+            in_flight: EventQueue::new(IN_FLIGHT_MAX),
+        })
+    }
+
+    /// Has frames that a source sends to this interface travel over `link`.
+    pub fn link_in(&mut self, iface: IfaceId, link: SimLink) {
+        self.links_in.insert(iface, link);
+    }
+
+    /// Has frames that leave by this interface travel over `link`. The switch is asked for the
+    /// next frame as soon as the link has room for the longest.
+    pub fn link_out(&mut self, iface: IfaceId, link: SimLink) {
+        self.links_out.insert(iface, link);
+    }
+
+    /// Lets the switch learn that the station `mac` is behind `iface`: hands in a frame from it to
+    /// nobody and takes out the copies.
+    ///
+    /// # Errors
+    /// As [`Self::hand_in`] and [`Self::run_dry`].
+    pub fn learn(&mut self, iface: IfaceId, mac: [u8; 6]) -> Result<(), SimError> {
+        self.hand_in(iface, &probe::frame(NOBODY, mac, 60, 0))?;
+        self.run_dry().map(drop)
+    }
+
+    /// Hands in a frame.
+    ///
+    /// # Errors
+    /// The pool is empty, or the frame is too long for it.
+    pub fn hand_in(&mut self, from: IfaceId, bytes: &[u8]) -> Result<(), SimError> {
+        let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+        if length > MemoryPool::FRAME_MAX {
+            let most = MemoryPool::FRAME_MAX;
+            return Err(SimError::FrameSize { bytes: length, least: 0, most });
+        }
+        let frame = self.pool.copy_in(bytes).ok_or_else(|| self.pool_empty())?;
+        self.switch.receive(self.now, from, frame, &mut self.pool);
+        Ok(())
+    }
+
+    /// Takes the next frame that may leave by `to` now.
+    pub fn take(&mut self, to: IfaceId) -> Option<Vec<u8>> {
+        match self.switch.transmit(self.now, to, &mut self.pool) {
+            Transmit::Frame(frame) => Some(self.take_out(frame)),
+            Transmit::Wait { until, .. } => {
+                debug_assert!(until > self.now, "a wait ends later than now");
+                None
+            }
+            Transmit::Idle => None,
+        }
+    }
+
+    /// Advances the clock until the queues are empty. Returns every frame that left, with its
+    /// interface and time.
+    ///
+    /// # Errors
+    /// The queues are not empty after many steps.
+    pub fn run_dry(&mut self) -> Result<Vec<(IfaceId, Instant, Vec<u8>)>, SimError> {
+        let mut taken = Vec::new();
+        for _ in 0..DRAIN_STEPS_MAX {
+            let before = taken.len();
+            for iface in self.interfaces() {
+                while let Some(bytes) = self.take(iface) {
+                    taken.push((iface, self.now, bytes));
+                }
+            }
+            match self.switch.next_event() {
+                Some(next) => self.now = self.now.max(next),
+                None if taken.len() == before => return Ok(taken),
+                None => {}
+            }
+        }
+        Err(SimError::Livelock { at: self.now, steps: DRAIN_STEPS_MAX })
+    }
+
+    /// Returns the interfaces: ports, then vifs, in the policy's order.
+    pub fn interfaces(&self) -> impl Iterator<Item = IfaceId> + use<> {
+        let policy = self.switch.policy();
+        (0..).map(IfaceId).take(policy.ports.len() + policy.vifs.len())
+    }
+
+    /// Returns what was counted at an interface; nothing for one that does not exist.
+    #[must_use]
+    pub fn counters(&self, iface: IfaceId, direction: Direction) -> Counters {
+        self.switch.counters(iface, direction).copied().unwrap_or_default()
+    }
+
+    /// Returns what was counted at a vif.
+    #[must_use]
+    pub fn vif_counters(&self, vif: VifId, direction: Direction) -> Counters {
+        self.counters(self.switch.vif_iface(vif), direction)
+    }
+
+    /// Checks that no frame is lost: at every interface the identities of [`Counters`] hold, and
+    /// every frame that is not in the pool is in a queue of the switch or on a link. Returns the
+    /// first violation.
+    ///
+    /// # Errors
+    /// A sentence that names what does not add up.
+    pub fn balanced(&self) -> Result<(), String> {
+        let (taken, queued) = (self.pool.taken(), self.switch.queued() as usize);
+        let in_flight = self.in_flight.len();
+        if taken > queued + in_flight || taken < queued {
+            return Err(format!("{taken} frames are out, {queued} queued, {in_flight} in flight"));
+        }
+        let ports = self.switch.policy().ports.len();
+        for (at, iface) in self.interfaces().enumerate() {
+            for direction in Direction::ALL {
+                let counters = self.counters(iface, direction);
+                let backlog = counters.backlog();
+                let packets = match at.checked_sub(ports).map(u32::try_from) {
+                    Some(Ok(vif)) => {
+                        let waiting = self.switch.waiting(VifId(vif), direction).into();
+                        // Local frames towards a vif are their sender's until they cross.
+                        let is_receive = direction == Direction::Receive;
+                        if is_receive { backlog.packets.min(waiting) } else { waiting }
+                    }
+                    _ => backlog.packets,
+                };
+                let backlog = Tally { packets, bytes: backlog.bytes };
+                if !counters.balanced(backlog) || (packets == 0 && backlog.bytes > 0) {
+                    return Err(format!("{iface:?} {direction:?}: {counters:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pool_empty(&self) -> SimError {
+        SimError::PoolEmpty { chunks: self.pool.chunks() }
+    }
+
+    fn take_out(&mut self, frame: Frame) -> Vec<u8> {
+        let bytes = self.pool.data(frame).to_vec();
+        self.pool.free(frame.id);
+        bytes
+    }
+}
+
+impl DataPlane for SimNode {
+    type Error = SimError;
+
+    fn abilities(&self) -> Abilities {
+        Abilities::ALL
+    }
+
+    fn apply(&mut self, policy: &Policy) -> Result<(), SimError> {
+        Ok(self.switch.apply(self.now, policy, &mut self.pool)?)
+    }
+
+    fn counters(&mut self) -> Result<Vec<VifTraffic>, SimError> {
+        let traffic = |(id, vif): (VifId, &weir_policy::Vif)| VifTraffic {
+            vif: vif.name.clone(),
+            from_vif: self.vif_counters(id, Direction::Send).received,
+            to_vif: self.vif_counters(id, Direction::Receive).sent,
+        };
+        Ok(self.switch.policy().vifs().map(traffic).collect())
+    }
+}
+
+/// An address that no station has.
+const NOBODY: [u8; 6] = [0x02, 0, 0, 0xff, 0xff, 0xfe];
+
+/// Frames on all links together; also the bound of a pool.
+const IN_FLIGHT_MAX: usize = 1 << 20;
+
+const DRAIN_STEPS_MAX: u32 = 1_000_000;

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The loop of a simulation.
+
+use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
+use weir_units::{Instant, Nanos};
+
+use crate::event::EventQueue;
+use crate::probe::Probe;
+use crate::source::WhenFull;
+use crate::{MemoryPool, PROBE_BYTES, SimError, SimNode, SimSource};
+
+/// A frame of a source that left the node, at the far end of the link that it left by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When it arrived there; without a link when it left.
+    pub at: Instant,
+    /// Interface that it left by.
+    pub iface: IfaceId,
+    /// Its source, by position.
+    pub source: usize,
+    /// Its number within the source, from 0.
+    pub number: u64,
+    /// When it was offered.
+    pub offered: Instant,
+    /// Its length, with the tag of its VLAN if it has one.
+    pub bytes: u64,
+}
+
+/// What a run reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// A source handed in a frame, whatever became of it.
+    Offered {
+        /// When.
+        at: Instant,
+        /// The source, by position.
+        source: usize,
+        /// Length of the frame.
+        bytes: u64,
+    },
+    /// A frame left.
+    Left(Departure),
+}
+
+/// A frame on a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Flight {
+    /// Towards the switch.
+    In(IfaceId, Frame),
+    /// Away from it.
+    Out(Departure),
+}
+
+/// The state of one run.
+struct Run<'a> {
+    node: &'a mut SimNode,
+    sources: &'a mut [SimSource],
+    /// The next frame of each source that does not wait for room.
+    due: EventQueue<usize>,
+    /// Sources that wait for room.
+    waiting: Vec<usize>,
+    report: &'a mut dyn FnMut(Observation),
+}
+
+impl SimNode {
+    /// Lets the sources offer and the switch forward until `end`, and reports every frame that is
+    /// offered and that leaves, in order of time. Each frame leaves at the first instant at which
+    /// the switch lets it go and its link has room. Sources go on where the run before left them.
+    ///
+    /// # Errors
+    /// A source sends frames that the node cannot take, the pool or the queue of events is full,
+    /// or the clock does not advance.
+    pub fn run(
+        &mut self,
+        sources: &mut [SimSource],
+        end: Instant,
+        report: &mut dyn FnMut(Observation),
+    ) -> Result<(), SimError> {
+        self.check_sources(sources)?;
+        let mut due = EventQueue::new(sources.len());
+        for (index, source) in sources.iter().enumerate() {
+            due.push(source.due(), index)?;
+        }
+        let mut run = Run { node: self, sources, due, waiting: Vec::new(), report };
+        let (mut last, mut steps) = (run.node.now, 0);
+        while let Some(now) = run.next().filter(|now| *now < end) {
+            steps = if now > last { 0 } else { steps + 1 };
+            if steps >= STEPS_AT_ONCE_MAX {
+                return Err(SimError::Livelock { at: now, steps });
+            }
+            (last, run.node.now) = (now, now);
+            run.step()?;
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// [`Self::run`] that returns the departures.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn record(
+        &mut self,
+        sources: &mut [SimSource],
+        end: Instant,
+    ) -> Result<Vec<Departure>, SimError> {
+        let mut departures = Vec::new();
+        self.run(sources, end, &mut |observation| {
+            if let Observation::Left(departure) = observation {
+                departures.push(departure);
+            }
+        })?;
+        Ok(departures)
+    }
+
+    fn check_sources(&self, sources: &[SimSource]) -> Result<(), SimError> {
+        let interfaces = self.interfaces().count();
+        for (source_index, source) in sources.iter().enumerate() {
+            let iface = source.from.0;
+            if iface as usize >= interfaces {
+                return Err(SimError::NoInterface { source_index, iface, interfaces });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// The next instant at which anything happens; `None` if nothing ever does.
+    fn next(&self) -> Option<Instant> {
+        let node = &*self.node;
+        let retry = (!self.waiting.is_empty()).then(|| node.now + RETRY);
+        let room = node.links_out.values().map(|link| link.room_at(FRAME_MAX));
+        let room = room.filter(|at| *at > node.now).min();
+        // What the switch would let go before that waits for the link.
+        let switch = node.switch.next_event().filter(|at| room.is_none() || *at > node.now);
+        let events = [self.due.next(), node.in_flight.next(), switch, retry, room];
+        events.into_iter().flatten().min().map(|next| next.max(node.now))
+    }
+
+    /// Handles everything that is due now: first what comes, then what may leave.
+    fn step(&mut self) -> Result<(), SimError> {
+        let now = self.node.now;
+        while let Some((_, index)) = self.due.pop_due(now) {
+            self.offer_due(index)?;
+        }
+        while let Some((_, flight)) = self.node.in_flight.pop_due(now) {
+            match flight {
+                Flight::In(iface, frame) => {
+                    self.node.switch.receive(now, iface, frame, &mut self.node.pool);
+                }
+                Flight::Out(departure) => (self.report)(Observation::Left(departure)),
+            }
+        }
+        self.transmit()?;
+        if !self.waiting.is_empty() {
+            for index in std::mem::take(&mut self.waiting) {
+                self.offer_due(index)?;
+            }
+            self.transmit()?;
+        }
+        Ok(())
+    }
+
+    /// Offers all frames of a source that are due, then schedules it again.
+    fn offer_due(&mut self, index: usize) -> Result<(), SimError> {
+        let now = self.node.now;
+        for _ in 0..STEPS_AT_ONCE_MAX {
+            let Some(source) = self.sources.get(index) else { return Ok(()) };
+            let due = source.due();
+            if due > now {
+                return self.due.push(due, index);
+            }
+            for _ in 0..source.burst.max(1) {
+                if !self.offer(index)? {
+                    self.waiting.push(index);
+                    return Ok(());
+                }
+            }
+        }
+        Err(SimError::Livelock { at: now, steps: STEPS_AT_ONCE_MAX })
+    }
+
+    /// Offers the next frame of a source; `false` if it waits for room instead.
+    fn offer(&mut self, index: usize) -> Result<bool, SimError> {
+        let Self { node, sources, report, .. } = self;
+        let Some(source) = sources.get_mut(index) else { return Ok(true) };
+        if source.when_full != WhenFull::Lose && !node.has_room(source.from) {
+            if source.when_full == WhenFull::Wait {
+                return Ok(false);
+            }
+            source.advance();
+            return Ok(true);
+        }
+        let (from, to, mac, bytes) = (source.from, source.to, source.mac, source.next_bytes());
+        if !(PROBE_BYTES..=MemoryPool::FRAME_MAX).contains(&bytes) {
+            let (least, most) = (PROBE_BYTES, MemoryPool::FRAME_MAX);
+            return Err(SimError::FrameSize { bytes, least, most });
+        }
+        let (number, now) = (source.advance(), node.now);
+        let frame = node.pool.frame_of(bytes).ok_or_else(|| node.pool_empty())?;
+        let source = u32::try_from(index).unwrap_or(u32::MAX);
+        report(Observation::Offered { at: now, source: index, bytes: bytes.into() });
+        Probe { source, number, offered: now }.write(to, mac, node.pool.data(frame));
+        match node.links_in.get_mut(&from) {
+            None => node.switch.receive(now, from, frame, &mut node.pool),
+            Some(link) => match link.send(now, bytes.into()) {
+                Some(at) => node.in_flight.push(at, Flight::In(from, frame))?,
+                None => node.pool.free(frame.id),
+            },
+        }
+        Ok(true)
+    }
+
+    /// Takes every frame that may leave now.
+    fn transmit(&mut self) -> Result<(), SimError> {
+        let ports = self.node.switch.policy().ports.len();
+        for iface in (0..).map(IfaceId).take(ports) {
+            while self.transmit_one(iface)? {}
+        }
+        loop {
+            let node = &mut *self.node;
+            node.switch.advance(node.now, &mut node.pool);
+            let (mut from, mut any) = (IfaceId(0), false);
+            while let Some(iface) = self.node.switch.next_ready(from) {
+                while self.transmit_one(iface)? {
+                    any = true;
+                }
+                from = IfaceId(iface.0 + 1);
+            }
+            if !any {
+                return Ok(());
+            }
+        }
+    }
+
+    fn transmit_one(&mut self, iface: IfaceId) -> Result<bool, SimError> {
+        let node = &mut *self.node;
+        let now = node.now;
+        if node.links_out.get(&iface).is_some_and(|link| link.room_at(FRAME_MAX) > now) {
+            return Ok(false);
+        }
+        let Transmit::Frame(frame) = node.switch.transmit(now, iface, &mut node.pool) else {
+            return Ok(false);
+        };
+        let probe = Probe::read(node.pool.data(frame));
+        node.pool.free(frame.id);
+        let bytes = u64::from(frame.len);
+        let link = node.links_out.get_mut(&iface);
+        let arrives = link.map(|link| link.send(now, bytes).unwrap_or(now));
+        // A frame without a probe was put in by hand.
+        let Some(Probe { source, number, offered }) = probe else { return Ok(true) };
+        let at = arrives.unwrap_or(now);
+        let departure = Departure { at, iface, source: source as usize, number, offered, bytes };
+        match arrives {
+            None => (self.report)(Observation::Left(departure)),
+            Some(at) => node.in_flight.push(at, Flight::Out(departure))?,
+        }
+        Ok(true)
+    }
+}
+
+impl SimNode {
+    /// Says whether the switch would take one more frame from this interface. A port always may
+    /// hand one in.
+    fn has_room(&self, from: IfaceId) -> bool {
+        let ports = self.switch.policy().ports.len();
+        let vif = (from.0 as usize).checked_sub(ports).map(u32::try_from);
+        let Some(Ok(vif)) = vif else { return true };
+        self.switch.credit(self.now, weir_policy::VifId(vif), Direction::Send) > 0
+    }
+}
+
+/// Steps that may be made without the clock advancing; more are a livelock.
+pub const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
+
+/// A source that waits for room looks again after this time at the latest: a policer gives room
+/// without an event.
+const RETRY: Nanos = Nanos::from_micros(10);
+
+/// The longest frame.
+const FRAME_MAX: u64 = MemoryPool::FRAME_MAX as u64;

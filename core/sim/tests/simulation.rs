@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The simulator itself: exact, repeatable, bounded. What the switch does in it is for the tests
+//! of the switch.
+#![allow(clippy::unwrap_used)]
+
+use weir_policy::{Kind, Policy, Port, PortId, Slice, Vif, VifId};
+use weir_sim::{
+    ArrivalProcess, DataPlane, Departure, OfferedRate, Seed, SimError, SimLink, SimNode, SimSource,
+    SizePattern, in_order,
+};
+use weir_switch::{Direction, IfaceId};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+const UPLINK: IfaceId = IfaceId(0);
+const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const SECOND: Instant = Instant::from_nanos(1_000_000_000);
+
+fn mac(vif: u32) -> [u8; 6] {
+    [2, 0, 0, 1, 0, u8::try_from(vif).unwrap()]
+}
+
+/// A node with a port of 100 Mb/s, `vifs` tenants, and a gateway behind the port.
+fn node(vifs: u32) -> SimNode {
+    let mut policy = Policy::new("node");
+    let mut port = Port::new("up", BitRate::from_mbps(100));
+    (port.kind, port.catch_up) = (Kind::Memory, Nanos::ZERO);
+    policy.add_port(port);
+    for index in 0..vifs {
+        let slice = policy.add_slice(Slice::new(&format!("t{index}")));
+        let mut vif = Vif::new(&format!("t{index}"), slice, PortId(0));
+        vif.kind = Kind::Memory;
+        policy.add_vif(vif);
+    }
+    let mut node = SimNode::new(&policy).unwrap();
+    node.learn(UPLINK, GATEWAY).unwrap();
+    node
+}
+
+fn source(node: &SimNode, vif: u32, process: ArrivalProcess) -> SimSource {
+    let sizes = SizePattern::Uniform { least: 64, most: 1500 };
+    let from = node.switch.vif_iface(VifId(vif));
+    SimSource::with(from, mac(vif), GATEWAY, sizes, process, Seed::new(vif.into()))
+}
+
+const fn mbps(mbps: u64) -> OfferedRate {
+    OfferedRate::Bits(BitRate::from_mbps(mbps))
+}
+
+/// Four sources of all kinds; the departures of one second.
+fn mixed() -> Vec<Departure> {
+    let mut node = node(4);
+    let on_off = (Nanos::from_millis(3), Nanos::from_millis(7));
+    let mut sources = [
+        source(&node, 0, ArrivalProcess::Constant(mbps(50))),
+        source(&node, 1, ArrivalProcess::Poisson(mbps(50))),
+        source(&node, 2, ArrivalProcess::OnOff { rate: mbps(200), on: on_off.0, off: on_off.1 }),
+        source(&node, 3, ArrivalProcess::Greedy).waiting(),
+    ];
+    let departures = node.record(&mut sources, SECOND).unwrap();
+    node.balanced().unwrap();
+    let dropped = node.vif_counters(VifId(3), Direction::Send).dropped_total();
+    assert_eq!(dropped.packets, 0, "a source that waits loses nothing");
+    departures
+}
+
+#[test]
+fn the_same_arguments_give_the_same_run() {
+    let departures = mixed();
+    assert_eq!(departures, mixed());
+    assert!(in_order(&departures));
+    assert!((0..4).all(|source| departures.iter().any(|departure| departure.source == source)));
+    let bits: u64 = departures.iter().map(|departure| departure.bytes * 8).sum();
+    assert!((99_900_000..=100_100_000).contains(&bits), "the link is full: {bits}");
+}
+
+#[test]
+fn a_run_in_two_parts_is_the_run_in_one() {
+    let whole = {
+        let mut node = node(1);
+        let mut sources = [source(&node, 0, ArrivalProcess::Poisson(mbps(120)))];
+        node.record(&mut sources, SECOND).unwrap()
+    };
+    let mut node = node(1);
+    let mut sources = [source(&node, 0, ArrivalProcess::Poisson(mbps(120)))];
+    let mut parts = node.record(&mut sources, Instant::from_nanos(400_000_000)).unwrap();
+    parts.extend(node.record(&mut sources, SECOND).unwrap());
+    assert_eq!(whole, parts);
+}
+
+#[test]
+fn links_delay_limit_and_push_back() {
+    let mut node = node(1);
+    let delay = Nanos::from_millis(5);
+    node.link_in(
+        node.switch.vif_iface(VifId(0)),
+        SimLink::new(BitRate::from_mbps(1000), delay, ByteCount::new(100_000)),
+    );
+    node.link_out(UPLINK, SimLink::new(BitRate::from_mbps(20), delay, ByteCount::new(4_000)));
+    let mut sources = [source(&node, 0, ArrivalProcess::Constant(mbps(30)))];
+    let departures = node.record(&mut sources, SECOND).unwrap();
+    // Two delays, and no loss after the scheduler: the slower link holds it back.
+    assert!(departures.iter().all(|one| one.at - one.offered >= Nanos::from_millis(10)));
+    let bits: u64 = departures.iter().map(|departure| departure.bytes * 8).sum();
+    assert!((19_700_000..=20_000_000).contains(&bits), "{bits}");
+    let sent = node.vif_counters(VifId(0), Direction::Send);
+    assert_eq!(sent.dropped_after.packets, 0);
+    node.balanced().unwrap();
+}
+
+/// A source that never waits and is always due would offer for ever at one instant.
+#[test]
+fn a_run_that_does_not_advance_ends_with_an_error() {
+    let mut node = node(1);
+    let mut sources = [source(&node, 0, ArrivalProcess::Greedy)];
+    let error = node.record(&mut sources, SECOND).unwrap_err();
+    assert!(matches!(error, SimError::Livelock { .. }), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let mut node = node(1);
+    let mut lost = source(&node, 0, ArrivalProcess::Constant(mbps(1)));
+    lost.from = IfaceId(9);
+    let error = node.record(&mut [lost], SECOND).unwrap_err();
+    assert_eq!(error.to_string(), "source 0 sends from interface 9, the policy has 2");
+    let from = node.switch.vif_iface(VifId(0));
+    let error = node.record(&mut [SimSource::new(from, mac(0), GATEWAY, 20, 1000)], SECOND);
+    assert_eq!(error.unwrap_err(), SimError::FrameSize { bytes: 20, least: 38, most: 1920 });
+}
+
+#[test]
+fn a_policy_changes_between_two_runs() {
+    let mut node = node(2);
+    let mut sources = [0, 1].map(|vif| source(&node, vif, ArrivalProcess::Constant(mbps(100))));
+    let before = node.record(&mut sources, SECOND).unwrap();
+    let mut policy = node.switch.policy().clone();
+    policy.vifs[0].send.rate = Some(BitRate::from_mbps(10));
+    node.apply(&policy).unwrap();
+    let after = node.record(&mut sources, Instant::from_nanos(2_000_000_000)).unwrap();
+    let bits = |departures: &[Departure], source| {
+        let own = departures.iter().filter(|departure| departure.source == source);
+        own.map(|departure| departure.bytes * 8).sum::<u64>()
+    };
+    assert!((49_000_000..=51_000_000).contains(&bits(&before, 0)), "{}", bits(&before, 0));
+    assert!((9_500_000..=10_500_000).contains(&bits(&after, 0)), "{}", bits(&after, 0));
+    let counted = DataPlane::counters(&mut node).unwrap();
+    assert_eq!(counted[1].vif, "t1");
+    assert!(counted[0].from_vif.packets > 30_000 / 2);
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a scenario says must hold, judged of the record of a run.
+
+use std::time::Duration;
+
+use weir_experiment::ExperimentError;
+
+use super::judge::{Judge, Phase as JudgedPhase, Policed, SETTLE_SECONDS, Share};
+use super::measure::{RunRecord, Setup, Way};
+use super::scenario::{End, Judgement, Label, Phase};
+
+/// A run of a variant, to be judged.
+pub(super) struct Judged<'a> {
+    /// The variant's name.
+    pub(super) part: &'a str,
+    pub(super) setup: &'a Setup,
+    pub(super) phases: &'a [Phase],
+    /// How many of the first seconds are judged.
+    pub(super) seconds: usize,
+    pub(super) record: &'a RunRecord,
+}
+
+impl Judged<'_> {
+    pub(super) fn judge(
+        &self,
+        judge: &mut Judge<'_, '_>,
+        judgement: &Judgement,
+    ) -> Result<(), ExperimentError> {
+        match judgement {
+            Judgement::Shares => self.shares(judge),
+            Judgement::Minimums { by_way } => self.minimums(judge, *by_way),
+            Judgement::Full { streams } => self.full(judge, *streams),
+            Judgement::Maximums => self.maximums(judge),
+            Judgement::MaximumBetween { case, load, limit_of } => {
+                self.between(judge, case, *load, *limit_of)
+            }
+            Judgement::PacketRates => self.packet_rates(judge),
+            Judgement::Delay { tenant } => self.delay(judge, *tenant),
+            Judgement::Follows => self.follows(judge),
+            Judgement::Untouched { tenant, percent_of_link } => {
+                self.untouched(judge, *tenant, *percent_of_link)
+            }
+            Judgement::Offered { case, load, frames, bytes } => {
+                let least = weir_experiment::float(frames * bytes * 8).min(self.link_bps());
+                judge.offered(&self.case(case), self.record.offered(*load), least)
+            }
+            Judgement::Inside => self.inside(judge),
+        }
+    }
+
+    fn shares(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+        let tenants = self.setup.intent.tenants.iter().enumerate();
+        let share = |(tenant, promised): (usize, &super::intent::Tenant)| Share {
+            name: format!("t{tenant}"),
+            got: self.record.got(tenant),
+            offered: self.record.offered(tenant),
+            weight: promised.send.weight,
+        };
+        judge.shares(self.part, tenants.map(share).collect(), self.setup.intent.link.as_bps())
+    }
+
+    /// The first load of each tenant and direction with a minimum.
+    fn minimums(&self, judge: &mut Judge<'_, '_>, by_way: bool) -> Result<(), ExperimentError> {
+        let mut judged = Vec::new();
+        for (load, way) in self.ways() {
+            let Some(promised) = self.setup.intent.tenants.get(way.tenant()) else { continue };
+            let limits =
+                if matches!(way, Way::Receive(_)) { &promised.receive } else { &promised.send };
+            let min_bps = limits.min_rate.as_bps();
+            if min_bps == 0 || judged.contains(&way) {
+                continue;
+            }
+            judged.push(way);
+            let who = if by_way { by_way_name(way) } else { format!("t{}", way.tenant()) };
+            let both = [self.whole(self.record.got(load)), self.whole(self.record.offered(load))];
+            judge.owed(self.part, &who, both, min_bps)?;
+        }
+        Ok(())
+    }
+
+    /// All loads towards the link.
+    fn full(&self, judge: &mut Judge<'_, '_>, label: Label) -> Result<(), ExperimentError> {
+        let sent = self.ways().filter(|(_, way)| matches!(way, Way::Send(_)));
+        let stream = |(load, way): (usize, Way)| {
+            let name = match label {
+                Label::Tenant => format!("t{}", way.tenant()),
+                Label::Way => format!("link/{}-{load}", by_way_name(way)),
+                Label::Load => format!("link/{load}"),
+            };
+            (name, self.whole(self.record.got(load)))
+        };
+        judge.full(self.part, sent.map(stream).collect(), self.link_bps())
+    }
+
+    fn maximums(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+        let mut total = 0.0;
+        for (load, way) in self.ways() {
+            let limits = &self.setup.intent.tenants[way.tenant()].send;
+            let Some(rate) = limits.rate else { continue };
+            let bits = self.bits_each_ms(load);
+            total += settled(&bits);
+            let case = self.case(&format!("{}M", rate.as_bps() / 1_000_000));
+            judge.limited(&case, bits, limits, self.record.stolen_s)?;
+        }
+        self.utilized(judge, total);
+        Ok(())
+    }
+
+    fn between(
+        &self,
+        judge: &mut Judge<'_, '_>,
+        case: &str,
+        load: usize,
+        end: End,
+    ) -> Result<(), ExperimentError> {
+        let Some(Way::Between(from, to)) = self.setup.loads.get(load).map(|load| load.way) else {
+            return Ok(());
+        };
+        let tenants = &self.setup.intent.tenants;
+        let limits = match end {
+            End::Sender => &tenants[from].send,
+            End::Receiver => &tenants[to].receive,
+        };
+        judge.limited(&self.case(case), self.bits_each_ms(load), limits, self.record.stolen_s)
+    }
+
+    fn packet_rates(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+        let mut total = 0.0;
+        for (load, way) in self.ways() {
+            let limits = &self.setup.intent.tenants[way.tenant()].send;
+            let Some(pps) = limits.max_pps else { continue };
+            total += settled(&self.bits_each_ms(load));
+            let offered = self.record.packets_offered(load, MILLI, self.millis());
+            let policed = Policed {
+                packets: self.record.packets(load, MILLI, self.millis()),
+                offered: &offered,
+                delays: &self.record.loads[load].delays,
+                stolen_s: self.record.stolen_s,
+            };
+            let case = self.case(&format!("{}pps", pps.as_pps()));
+            judge.limited_packets(&case, policed, limits)?;
+        }
+        self.utilized(judge, total);
+        Ok(())
+    }
+
+    fn delay(&self, judge: &mut Judge<'_, '_>, tenant: usize) -> Result<(), ExperimentError> {
+        let bound = self.setup.intent.tenants.get(tenant).and_then(|tenant| tenant.delay);
+        let bound_s = bound.map_or(0.0, |bound| weir_experiment::float(bound.as_nanos()) / 1e9);
+        let Some((load, _)) = self.ways().find(|(_, way)| *way == Way::Send(tenant)) else {
+            return Ok(());
+        };
+        judge.waits(self.part, self.record.delays(load), bound_s + super::DELAY_SLACK_S)
+    }
+
+    fn follows(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+        let count = (self.phases.len() + 1) * CELLS_OF_PHASE;
+        let cells = |load| self.record.bits(load, CELL, count);
+        let (first, second) = (cells(0), cells(1));
+        let others: Vec<_> = (2..self.setup.loads.len()).map(cells).collect();
+        let phase = |(number, phase): (usize, &Phase)| {
+            let begin = number * CELLS_OF_PHASE + CELLS_LEFT_OUT;
+            let sum = |cells: &Vec<f64>| {
+                let judged = cells.iter().skip(begin).take(CELLS_OF_PHASE - CELLS_LEFT_OUT);
+                judged.sum::<f64>()
+            };
+            JudgedPhase {
+                got: [sum(&first), sum(&second)],
+                rest: others.iter().map(sum).sum(),
+                weights: phase.weights,
+                rate_bps: phase.rate(self.setup.intent.link),
+            }
+        };
+        let phases: Vec<_> = (1..).zip(self.phases).map(phase).collect();
+        judge.follows(self.part, &phases, JUDGED_S, self.link_bps())
+    }
+
+    fn untouched(
+        &self,
+        judge: &mut Judge<'_, '_>,
+        tenant: usize,
+        percent: u64,
+    ) -> Result<(), ExperimentError> {
+        let own = self.ways().find(|(_, way)| *way == Way::Send(tenant));
+        let Some((load, record)) =
+            own.and_then(|(load, _)| Some((load, self.record.loads.get(load)?)))
+        else {
+            return Ok(());
+        };
+        let lost = record.sent.abs_diff(record.received);
+        judge.none(&self.case("lost"), "packets within the minimum lost", lost)?;
+        let wrong = record.order.reordered + record.order.duplicated + record.order.stale;
+        judge.none(&self.case("order"), "of those, late or doubled", wrong)?;
+        // Of nothing nothing is lost.
+        let least = weir_experiment::float(self.setup.intent.link.as_bps() * percent / 100);
+        judge.offered(&self.case("calm"), self.record.offered(load), least)
+    }
+
+    fn inside(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+        let between = self.ways().filter(|(_, way)| matches!(way, Way::Between(..)));
+        let seen = between.filter_map(|(load, _)| self.record.loads.get(load));
+        let inside = seen.map(|load| load.on_the_link).sum();
+        judge.none(&self.case("on-the-link"), "frames between tenants that the link saw", inside)
+    }
+
+    fn ways(&self) -> impl Iterator<Item = (usize, Way)> + '_ {
+        self.setup.loads.iter().map(|load| load.way).enumerate()
+    }
+
+    fn case(&self, name: &str) -> String {
+        format!("{}/{name}", self.part)
+    }
+
+    fn link_bps(&self) -> f64 {
+        weir_experiment::float(self.setup.intent.link.as_bps())
+    }
+
+    const fn millis(&self) -> usize {
+        self.seconds * 1000
+    }
+
+    fn bits_each_ms(&self, load: usize) -> Vec<f64> {
+        self.record.bits(load, MILLI, self.millis())
+    }
+
+    /// The seconds that are judged.
+    fn whole(&self, mut each_second: Vec<f64>) -> Vec<f64> {
+        each_second.truncate(self.seconds);
+        each_second
+    }
+
+    /// Tells how full a link was that is not meant to be.
+    fn utilized(&self, judge: &mut Judge<'_, '_>, bits: f64) {
+        let seconds = weir_experiment::float((self.seconds - SETTLE_SECONDS) as u64);
+        judge.utilized(bits / seconds / self.link_bps());
+    }
+}
+
+fn by_way_name(way: Way) -> String {
+    match way {
+        Way::Send(tenant) => format!("t{tenant}-sends"),
+        Way::Receive(tenant) | Way::Between(_, tenant) => format!("t{tenant}-receives"),
+    }
+}
+
+/// What came after the first second, of bits each ms.
+fn settled(bits: &[f64]) -> f64 {
+    bits.iter().skip(1000 * SETTLE_SECONDS).sum()
+}
+
+const MILLI: Duration = Duration::from_millis(1);
+
+const CELL: Duration = Duration::from_millis(100);
+const CELLS_OF_PHASE: usize = 10;
+
+/// A change has 100 ms.
+const CELLS_LEFT_OUT: usize = 1;
+
+/// Seconds of each phase that are judged.
+const JUDGED_S: f64 = 0.9;

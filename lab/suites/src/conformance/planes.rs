@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The data planes that the suite runs on.
+
+use serde::Deserialize;
+use weir_experiment::{ExperimentError, Forwarder, StarTopology, Testbed, UPLINK};
+use weir_platform::run::Command;
+use weir_policy::{Policy, Share};
+use weir_sim::{Abilities, Ability, DataPlane, VifTraffic};
+use weir_switch::Tally;
+use weir_units::BitRate;
+
+use super::wire::{Start, Started};
+
+/// A kind of data plane, and where it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Plane {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    /// What it has means for.
+    pub abilities: Abilities,
+    pub(super) place: Place,
+}
+
+/// Where a data plane runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// Between namespaces, in real time.
+    Wire(Start),
+    /// Between simulated senders and sinks, in virtual time.
+    VirtualTime,
+}
+
+/// All of them.
+pub const PLANES: &[Plane] = &[SWITCH, SIM, BRIDGE, HTB];
+
+/// Weir's own switch, as a process that is started and changed as an operator does it.
+pub const SWITCH: Plane = Plane {
+    name: "switch",
+    about: "Weir's switch over AF_XDP, HFSC, its worker spinning on a processor of its own",
+    abilities: Abilities::ALL,
+    place: Place::Wire(|rig, policy| {
+        rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
+        let rig: &Testbed = rig;
+        Ok((rig, Box::new(WireSwitch { rig })))
+    }),
+};
+
+/// The switch without a machine.
+pub const SIM: Plane = Plane {
+    name: "sim",
+    about: "the same switch in virtual time: exact, needs no privileges, finds no machine's faults",
+    abilities: Abilities::ALL,
+    place: Place::VirtualTime,
+};
+
+/// The control. It holds nothing, so an experiment that it passes shows nothing.
+pub const BRIDGE: Plane = Plane {
+    name: "bridge",
+    about: "the kernel's bridge and a FIFO at the link's rate: a control, which must fail",
+    abilities: Abilities::ALL,
+    place: Place::Wire(|rig, _| kernel(rig, Abilities::ALL, None)),
+};
+
+/// What a host without Weir has.
+pub const HTB: Plane = Plane {
+    name: "htb",
+    about: "the kernel's bridge with an HTB class for each tenant: what a host has without Weir",
+    abilities: HTB_ABILITIES,
+    place: Place::Wire(|rig, policy| {
+        let started = kernel(rig, HTB_ABILITIES, Some(htb_classes))?;
+        tc(started.0, htb_classes(policy, "add"))?;
+        Ok(started)
+    }),
+};
+
+const HTB_ABILITIES: Abilities = Abilities::all_but(&[
+    (Ability::PacketRate, "HTB counts bytes only"),
+    (Ability::Delay, "an HTB class has no delay bound"),
+    (Ability::NeighbourMaximum, "what tenants send each other passes no class"),
+]);
+
+impl Plane {
+    /// Says whether it needs a machine: namespaces, devices, processes.
+    #[must_use]
+    pub const fn is_on_the_wire(&self) -> bool {
+        matches!(self.place, Place::Wire(_))
+    }
+}
+
+/// A running `weir node`.
+struct WireSwitch<'r> {
+    rig: &'r Testbed,
+}
+
+impl DataPlane for WireSwitch<'_> {
+    type Error = ExperimentError;
+
+    fn abilities(&self) -> Abilities {
+        SWITCH.abilities
+    }
+
+    fn apply(&mut self, policy: &Policy) -> Result<(), ExperimentError> {
+        let node =
+            self.rig.node().ok_or_else(|| ExperimentError::Node("no node runs".to_owned()))?;
+        node.reload(policy)
+    }
+
+    fn counters(&mut self) -> Result<Vec<VifTraffic>, ExperimentError> {
+        let node =
+            self.rig.node().ok_or_else(|| ExperimentError::Node("no node runs".to_owned()))?;
+        let traffic = node.status()?.vifs.into_iter().map(|vif| {
+            let (from, to) = (vif.send.received, vif.receive.sent);
+            let from_vif = Tally { packets: from.packets, bytes: from.bytes };
+            let to_vif = Tally { packets: to.packets, bytes: to.bytes };
+            VifTraffic { vif: vif.name, from_vif, to_vif }
+        });
+        Ok(traffic.collect())
+    }
+}
+
+/// The kernel's bridge with a queueing discipline at the uplink.
+struct KernelBridge<'r> {
+    rig: &'r Testbed,
+    abilities: Abilities,
+    /// Writes the lines for `tc`; `None`: the lab's FIFO stays.
+    classes: Option<fn(&Policy, &str) -> Vec<String>>,
+}
+
+/// What `ip -s -j link` says of a device.
+#[derive(Deserialize)]
+struct LinkStatistics {
+    ifname: String,
+    stats64: TwoWays,
+}
+
+#[derive(Deserialize)]
+struct TwoWays {
+    rx: PacketsAndBytes,
+    tx: PacketsAndBytes,
+}
+
+#[derive(Deserialize)]
+struct PacketsAndBytes {
+    packets: u64,
+    bytes: u64,
+}
+
+fn kernel(
+    rig: &mut Testbed,
+    abilities: Abilities,
+    classes: Option<fn(&Policy, &str) -> Vec<String>>,
+) -> Result<Started<'_>, ExperimentError> {
+    rig.put(&Forwarder::Bridge)?;
+    let rig: &Testbed = rig;
+    Ok((rig, Box::new(KernelBridge { rig, abilities, classes })))
+}
+
+impl DataPlane for KernelBridge<'_> {
+    type Error = ExperimentError;
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    fn apply(&mut self, policy: &Policy) -> Result<(), ExperimentError> {
+        self.classes.map_or(Ok(()), |classes| tc(self.rig, classes(policy, "change")))
+    }
+
+    fn counters(&mut self) -> Result<Vec<VifTraffic>, ExperimentError> {
+        let said = self.rig.ask("sw", Command::line("ip -s -j link show"))?;
+        let links: Vec<LinkStatistics> = serde_json::from_str(&said)
+            .map_err(|error| ExperimentError::Node(format!("ip -s -j link show: {error}")))?;
+        let tally = |PacketsAndBytes { packets, bytes }| Tally { packets, bytes };
+        let tenants = &self.rig.star().tenants;
+        let own = links.into_iter().filter(|link| tenants.contains(&link.ifname));
+        let traffic = own.map(|LinkStatistics { ifname, stats64: TwoWays { rx, tx } }| {
+            VifTraffic { vif: ifname, from_vif: tally(rx), to_vif: tally(tx) }
+        });
+        Ok(traffic.collect())
+    }
+}
+
+/// Writes the classes at the uplink: below one of the link's rate, one for each vif. A frame's
+/// class is its source address (u32).
+fn htb_classes(policy: &Policy, verb: &str) -> Vec<String> {
+    let link = policy.ports.first().map_or(BitRate::ZERO, |port| port.rate);
+    let bps = link.as_bps();
+    let mut lines = Vec::new();
+    if verb == "add" {
+        // The lab's own discipline has the same handle.
+        lines.push(format!("qdisc del dev {UPLINK} root"));
+        lines.push(format!("qdisc add dev {UPLINK} root handle 1: htb"));
+    }
+    lines.push(format!(
+        "class {verb} dev {UPLINK} parent 1: classid 1:1 htb rate {bps}bit ceil {bps}bit"
+    ));
+    for (index, vif) in policy.vifs.iter().enumerate() {
+        let class = format!("1:{:x}", FIRST_CLASS + index);
+        let terms = htb_terms(&vif.send, link);
+        let line = format!("class {verb} dev {UPLINK} parent 1:1 classid {class} htb {terms}");
+        lines.push(line);
+        if verb == "add" {
+            lines.push(format!("qdisc add dev {UPLINK} parent {class} pfifo limit {QUEUE}"));
+            let source = StarTopology::address(index);
+            lines.push(format!(
+                "filter add dev {UPLINK} parent 1: protocol ip prio 1 \
+                 u32 match ip src {source}/32 flowid {class}"
+            ));
+        }
+    }
+    lines
+}
+
+/// Writes the terms of a class: its rate is what it has in any case, its ceiling what it may borrow
+/// up to; what is left is lent in rounds of its quantum.
+fn htb_terms(share: &Share, link: BitRate) -> String {
+    let ceiling = share.rate.unwrap_or(link).as_bps().min(link.as_bps());
+    let rate = share.min_rate.as_bps().clamp(LEAST_RATE_BPS, ceiling);
+    let quantum = u64::from(share.priority).saturating_mul(QUANTUM_BYTES).min(QUANTUM_MAX);
+    let burst = share.burst.get();
+    format!("rate {rate}bit ceil {ceiling}bit burst {burst} cburst {burst} quantum {quantum}")
+}
+
+fn tc(rig: &Testbed, lines: Vec<String>) -> Result<(), ExperimentError> {
+    rig.ask("sw", Command::batch("tc", lines)).map(drop)
+}
+
+const FIRST_CLASS: usize = 0x10;
+
+/// As many packets as wait at a device by default (`txqueuelen`).
+const QUEUE: u32 = 1000;
+
+/// A class without a minimum has a rate all the same.
+const LEAST_RATE_BPS: u64 = 8_000;
+
+/// A frame of the suite; the kernel warns below its MTU and above 200 000.
+const QUANTUM_BYTES: u64 = 1_514;
+const QUANTUM_MAX: u64 = 200_000;

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scenarios of the suite as data: `lab/scenarios/conformance/*.toml`.
+//!
+//! A scenario has *variants*, each of which is one run: how many tenants, which link, which frames.
+//! *Groups* say what tenants are promised and what they send; a tenant belongs to the first group
+//! that names it, or to the first that names nobody. Amounts are parts of something that differs
+//! between variants and tenants: of the link, of a tenant's share, minimum or rate. *Judgements*
+//! say what must hold; their bounds are the suite's.
+
+use serde::Deserialize;
+use weir_experiment::ExperimentError;
+use weir_sim::Ability;
+use weir_traffic::{FrameSizes, Rate};
+use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+use super::intent::{FRAME_BYTES, Intent, Limits, Tenant, burst_lasting};
+use super::measure::{Load, Way};
+
+/// A scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name; its cases are `conformance.NAME/PART`.
+    pub name: String,
+    /// What must hold, in a few words.
+    pub title: String,
+    /// What is done, in a sentence or two.
+    pub does: String,
+    /// What must hold, with the names of the suite's bounds in braces.
+    pub bounds: String,
+    /// What it needs the data plane to have means for.
+    #[serde(default, deserialize_with = "abilities")]
+    pub needs: Vec<Ability>,
+    /// Width of the cells that packets are counted in.
+    #[serde(default = "ten_millis")]
+    pub cell_us: u64,
+    /// Whether senders give up what they were kept from sending, instead of catching up.
+    #[serde(default)]
+    pub even: bool,
+    /// Length of a run, of which the first second is not judged.
+    #[serde(default = "six")]
+    seconds: usize,
+    /// Seconds of traffic after that.
+    #[serde(default)]
+    spare_seconds: usize,
+    #[serde(rename = "variant")]
+    variants: Vec<Variant>,
+    #[serde(rename = "group")]
+    groups: Vec<Group>,
+    /// What is judged of each run.
+    pub judge: Vec<Judgement>,
+    #[serde(default)]
+    phase: Vec<Phase>,
+    #[serde(default)]
+    quick_phase: Vec<Phase>,
+}
+
+/// One run of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    name: Option<String>,
+    tenants: Option<usize>,
+    link_mbps: u64,
+    frames: Frames,
+    #[serde(default)]
+    weights: Vec<u32>,
+    #[serde(default)]
+    rates_mbps: Vec<u64>,
+    #[serde(default)]
+    rates_pps: Vec<u64>,
+}
+
+/// Lengths of frames, layer 2 without FCS.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+enum Frames {
+    /// All of one length.
+    Of(u16),
+    /// By name.
+    Named(FrameMix),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FrameMix {
+    /// Each of a length of its own: random, 64 to 1500.
+    Mixed,
+    /// Tenants in turn 64, 512, 1500 and mixed.
+    Apart,
+}
+
+/// What some tenants are promised and what they send.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    /// None: all that no other group names.
+    #[serde(default)]
+    tenants: Vec<usize>,
+    weight: Option<u32>,
+    #[serde(default)]
+    send: Promise,
+    #[serde(default)]
+    receive: Promise,
+    network: Option<u32>,
+    /// A delay bound of so many frames of 1518 bytes.
+    delay_frames: Option<u64>,
+    #[serde(default)]
+    load: Vec<Stream>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promise {
+    /// Of the link.
+    min_percent: Option<u64>,
+    /// Of the link.
+    rate_percent: Option<u64>,
+    burst_ms: Option<u64>,
+    burst_frames: Option<u64>,
+}
+
+/// What an amount is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Base {
+    /// The link's rate.
+    Link,
+    /// What the tenant's weight gives it of the link.
+    Share,
+    /// Its minimum in the direction of the load.
+    Minimum,
+    /// Its rate.
+    Rate,
+    /// Its packet rate.
+    PacketRate,
+}
+
+/// What a tenant sends or is sent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stream {
+    #[serde(default)]
+    way: StreamWay,
+    /// The neighbour that it is for.
+    to: Option<usize>,
+    frames: Option<u16>,
+    pps: Option<u64>,
+    percent: Option<u64>,
+    of: Option<Base>,
+    /// The amount is that of all tenants of the group.
+    #[serde(default)]
+    together: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StreamWay {
+    #[default]
+    Send,
+    Receive,
+}
+
+/// What holds for a second of a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Weights of the first two tenants.
+    #[serde(default = "equal")]
+    pub weights: [u32; 2],
+    /// The second tenant's rate, of the link.
+    pub rate_percent: Option<u64>,
+}
+
+/// What must hold of a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Judgement {
+    /// All tenants share the link in proportion to their weights, and leave nothing of it.
+    Shares,
+    /// Who has a minimum gets it.
+    Minimums {
+        /// Cases are named after tenant and direction.
+        #[serde(default)]
+        by_way: bool,
+    },
+    /// All that is sent to the link fills it.
+    Full {
+        /// What its series are named after.
+        streams: Label,
+    },
+    /// Who has a rate gets it, and exceeds it by its burst at most.
+    Maximums,
+    /// The same of a load between neighbours.
+    MaximumBetween {
+        /// Name of its cases.
+        case: String,
+        /// The load.
+        load: usize,
+        /// Whose limit.
+        limit_of: End,
+    },
+    /// Who has a packet rate gets it, and exceeds it by its burst at most.
+    PacketRates,
+    /// A tenant's packets wait no longer than its delay bound says.
+    Delay {
+        /// The tenant.
+        tenant: usize,
+    },
+    /// The first two tenants have in each phase what it says.
+    Follows,
+    /// A tenant loses no packet, and each comes in order.
+    Untouched {
+        /// The tenant.
+        tenant: usize,
+        /// What it sends at least.
+        percent_of_link: u64,
+    },
+    /// A load was sent at all: the lesser of the link and so many frames a second.
+    Offered {
+        /// Name of the case.
+        case: String,
+        /// The load.
+        load: usize,
+        /// Frames a second.
+        frames: u64,
+        /// Bytes of each.
+        bytes: u64,
+    },
+    /// What one tenant sends another never comes to the link.
+    Inside,
+}
+
+/// What series of loads are named after.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Label {
+    /// The tenant.
+    Tenant,
+    /// Tenant, direction and load.
+    Way,
+    /// The load.
+    Load,
+}
+
+/// An end of a load between neighbours.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// Who sends.
+    Sender,
+    /// Who receives.
+    Receiver,
+}
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// It is no scenario; a tenant is in no group, or an amount has nothing to be a part of.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ExperimentError> {
+        let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
+        let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        for variant in &scenario.variants {
+            scenario.loads(variant).map_err(wrong)?;
+        }
+        Ok(scenario)
+    }
+
+    /// Returns the variants to run: the first one alone if quick.
+    #[must_use]
+    pub fn variants(&self, quick: bool) -> &[Variant] {
+        let count = if quick { 1 } else { self.variants.len() };
+        self.variants.get(..count).unwrap_or(&self.variants)
+    }
+
+    /// Returns what changes each second, if anything does.
+    #[must_use]
+    pub fn phases(&self, quick: bool) -> &[Phase] {
+        if quick { &self.quick_phase } else { &self.phase }
+    }
+
+    /// Returns the length of a run, and how much of it is judged, in seconds.
+    #[must_use]
+    pub fn seconds(&self, quick: bool) -> (usize, usize) {
+        let judged = match self.phases(quick).len() {
+            0 if quick => QUICK_SECONDS,
+            0 => self.seconds,
+            phases => phases + 2,
+        };
+        (judged + self.spare_seconds, judged)
+    }
+
+    /// Returns what the data plane is to hold in a variant, at first.
+    #[must_use]
+    pub fn intent(&self, variant: &Variant) -> Intent {
+        let tenants = (0..variant.tenants()).map(|tenant| self.tenant(variant, tenant));
+        Intent { link: variant.link(), tenants: tenants.collect() }
+    }
+
+    /// Returns what the data plane is to hold in a phase of a variant.
+    #[must_use]
+    pub fn intent_in(&self, variant: &Variant, phase: &Phase) -> Intent {
+        let mut intent = self.intent(variant);
+        for (tenant, weight) in intent.tenants.iter_mut().zip(phase.weights) {
+            tenant.send.weight = weight;
+            tenant.receive.weight = weight;
+        }
+        if let Some(second) = intent.tenants.get_mut(1) {
+            second.send.rate = phase.rate(variant.link()).map(BitRate::from_bps);
+        }
+        intent
+    }
+
+    /// Returns what flows in a variant: load k is stream k.
+    ///
+    /// # Errors
+    /// A tenant is in no group, or an amount has nothing to be a part of.
+    pub fn loads(&self, variant: &Variant) -> Result<Vec<Load>, String> {
+        let intent = self.intent(variant);
+        let mut loads = Vec::new();
+        for (tenant, promised) in intent.tenants.iter().enumerate() {
+            let group = self.group(tenant).ok_or_else(|| format!("tenant {tenant}: no group"))?;
+            let is_same =
+                |other: &usize| self.group(*other).is_some_and(|its| std::ptr::eq(its, group));
+            let count = (0..variant.tenants()).filter(is_same).count().max(1) as u64;
+            let share = share_of(&intent, tenant);
+            for stream in &group.load {
+                let way = match (stream.way, stream.to) {
+                    (_, Some(to)) => Way::Between(tenant, to),
+                    (StreamWay::Send, None) => Way::Send(tenant),
+                    (StreamWay::Receive, None) => Way::Receive(tenant),
+                };
+                let rate = stream.rate(way, promised, intent.link, share, count)?;
+                let frames = stream.frames.map(FrameSizes::Fixed);
+                let sizes = frames.unwrap_or_else(|| variant.frames.sizes(tenant));
+                loads.push(Load { way, sizes, rate });
+            }
+        }
+        Ok(loads)
+    }
+
+    fn tenant(&self, variant: &Variant, tenant: usize) -> Tenant {
+        let Some(group) = self.group(tenant) else { return Tenant::default() };
+        let link = variant.link();
+        let weight = variant.weights.get(tenant).copied().or(group.weight).unwrap_or(1);
+        let mut send = group.send.limits(link, weight);
+        let rate = variant.rates_mbps.get(tenant).copied().map(BitRate::from_mbps);
+        send.rate = rate.or(send.rate);
+        send.max_pps = variant.rates_pps.get(tenant).copied().map(PacketRate::from_pps);
+        let receive = group.receive.limits(link, weight);
+        let frames = |count| link.time_for_ceil(ByteCount::new(count * DELAY_FRAME_BYTES));
+        let delay = group.delay_frames.map(frames);
+        Tenant { send, receive, network: group.network, delay }
+    }
+
+    fn group(&self, tenant: usize) -> Option<&Group> {
+        let named = self.groups.iter().find(|group| group.tenants.contains(&tenant));
+        named.or_else(|| self.groups.iter().find(|group| group.tenants.is_empty()))
+    }
+}
+
+impl Variant {
+    /// Returns a part's name that says all of it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let frames = match self.frames {
+            Frames::Of(bytes) => format!("{bytes}B"),
+            Frames::Named(FrameMix::Mixed) => "mixed".to_owned(),
+            Frames::Named(FrameMix::Apart) => "apart".to_owned(),
+        };
+        let whole = || format!("{}x{}M-{frames}", self.tenants(), self.link_mbps);
+        self.name.clone().unwrap_or_else(whole)
+    }
+
+    /// Returns the rate of its link.
+    #[must_use]
+    pub const fn link(&self) -> BitRate {
+        BitRate::from_mbps(self.link_mbps)
+    }
+
+    /// Returns how many tenants there are: as many as it has values for.
+    fn tenants(&self) -> usize {
+        let listed = self.weights.len().max(self.rates_mbps.len()).max(self.rates_pps.len());
+        self.tenants.unwrap_or(listed)
+    }
+}
+
+impl Frames {
+    /// What a tenant sends.
+    fn sizes(self, tenant: usize) -> FrameSizes {
+        let mixed = FrameSizes::Uniform { min: SIZES[0], max: SIZES[SIZES.len() - 1] };
+        match self {
+            Self::Of(bytes) => FrameSizes::Fixed(bytes),
+            Self::Named(FrameMix::Mixed) => mixed,
+            Self::Named(FrameMix::Apart) => SIZES
+                .get(tenant % (SIZES.len() + 1))
+                .map_or(mixed, |bytes| FrameSizes::Fixed(*bytes)),
+        }
+    }
+}
+
+impl Promise {
+    fn limits(&self, link: BitRate, weight: u32) -> Limits {
+        let of_link = |percent: u64| BitRate::from_bps(link.as_bps() * percent / 100);
+        let rate = self.rate_percent.map(of_link);
+        let lasting = self.burst_ms.map(|ms| burst_lasting(rate, Nanos::from_millis(ms)));
+        let frames = ByteCount::new(self.burst_frames.unwrap_or(0) * FRAME_BYTES);
+        Limits {
+            weight,
+            min_rate: self.min_percent.map_or(BitRate::ZERO, of_link),
+            rate,
+            burst: lasting.map(|burst| burst.max(frames)),
+            max_pps: None,
+        }
+    }
+}
+
+impl Stream {
+    /// The rate of this load of a tenant whose share of the link is `share`, one of `count` tenants
+    /// of its group.
+    fn rate(
+        &self,
+        way: Way,
+        tenant: &Tenant,
+        link: BitRate,
+        share: u64,
+        count: u64,
+    ) -> Result<Rate, String> {
+        if let Some(pps) = self.pps {
+            return Ok(Rate::Pps(pps));
+        }
+        let limits = if matches!(way, Way::Receive(_)) { &tenant.receive } else { &tenant.send };
+        let (Some(percent), Some(of)) = (self.percent, self.of) else {
+            return Err("a load has neither pps, nor percent and of".to_owned());
+        };
+        let base = match of {
+            Base::Link => Some(link.as_bps()),
+            Base::Share => Some(share),
+            Base::Minimum => Some(limits.min_rate.as_bps()).filter(|bps| *bps > 0),
+            Base::Rate => limits.rate.map(BitRate::as_bps),
+            Base::PacketRate => limits.max_pps.map(PacketRate::as_pps),
+        };
+        let base = base.ok_or_else(|| format!("{way:?}: {percent} % of {of:?}: it has none"))?;
+        let amount = base * percent / 100 / if self.together { count } else { 1 };
+        Ok(if of == Base::PacketRate { Rate::Pps(amount) } else { Rate::Bps(amount) })
+    }
+}
+
+impl Phase {
+    /// Returns the second tenant's rate in bits a second.
+    #[must_use]
+    pub fn rate(&self, link: BitRate) -> Option<u64> {
+        self.rate_percent.map(|percent| link.as_bps() * percent / 100)
+    }
+}
+
+/// What a tenant's weight gives it of the link, in bits a second.
+fn share_of(intent: &Intent, tenant: usize) -> u64 {
+    let weight = |tenant: &Tenant| u64::from(tenant.send.weight);
+    let all: u64 = intent.tenants.iter().map(weight).sum();
+    intent.link.as_bps() * intent.tenants.get(tenant).map_or(0, weight) / all.max(1)
+}
+
+fn abilities<'de, D: serde::Deserializer<'de>>(names: D) -> Result<Vec<Ability>, D::Error> {
+    let ability = |name: String| {
+        let known = ABILITIES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, ability)| *ability).ok_or_else(|| format!("no ability '{name}'"))
+    };
+    let names = Vec::<String>::deserialize(names)?;
+    let all: Result<Vec<_>, _> = names.into_iter().map(ability).collect();
+    all.map_err(serde::de::Error::custom)
+}
+
+const fn ten_millis() -> u64 {
+    10_000
+}
+
+const fn six() -> usize {
+    6
+}
+
+const fn equal() -> [u32; 2] {
+    [1, 1]
+}
+
+const QUICK_SECONDS: usize = 3;
+
+/// A frame of a VLAN.
+const DELAY_FRAME_BYTES: u64 = 1518;
+
+const SIZES: [u16; 3] = [64, 512, 1500];
+
+const ABILITIES: [(&str, Ability); 8] = [
+    ("weight", Ability::Weight),
+    ("minimum", Ability::Minimum),
+    ("receive-minimum", Ability::ReceiveMinimum),
+    ("maximum", Ability::Maximum),
+    ("neighbour-maximum", Ability::NeighbourMaximum),
+    ("packet-rate", Ability::PacketRate),
+    ("delay", Ability::Delay),
+    ("change", Ability::Change),
+];

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run in virtual time: the shipped switch between simulated senders and sinks.
+
+use weir_experiment::sim_star::{SIM_UPLINK, sim_node};
+use weir_experiment::{ExperimentError, StarTopology};
+use weir_policy::VifId;
+use weir_result::Cells;
+use weir_sim::{
+    ArrivalProcess, DataPlane, Observation, OfferedRate, Seed, SimNode, SimSource, SizePattern,
+    StreamSink,
+};
+use weir_switch::IfaceId;
+use weir_traffic::{FrameSizes, Rate};
+use weir_units::{BitRate, Instant, Nanos, PacketRate};
+
+use super::intent::switch_policy;
+use super::measure::{Load, LoadRecord, RunRecord, Setup, Way};
+
+/// Runs it. The same setup gives the same record.
+///
+/// # Errors
+/// The switch does not take the intent.
+pub(super) fn run(setup: &Setup) -> Result<RunRecord, ExperimentError> {
+    let star = StarTopology::new("sim", setup.intent.tenants.len(), setup.intent.link);
+    let mut node = sim_node(&switch_policy(&star, &setup.intent))?;
+    let start = node.now;
+    let cell_ns = setup.cell_us.saturating_mul(1_000);
+    let mut sources = Vec::new();
+    let mut counts = Vec::new();
+    for (load, seed) in setup.loads.iter().zip(1..) {
+        sources.push(source(&node, load, Seed::new(seed), start));
+        counts.push(Count::new(&node, load, start, cell_ns));
+    }
+    let mut count = |observation: Observation| Count::add(&mut counts, &observation);
+    for (at, intent) in &setup.changes {
+        node.run(&mut sources, start + Nanos::new(weir_experiment::clock::nanos(*at)), &mut count)?;
+        node.apply(&switch_policy(&star, intent))?;
+    }
+    let end = start + Nanos::from_secs(setup.seconds as u64);
+    node.run(&mut sources, end, &mut count)?;
+    // What waits in queues still arrives.
+    node.run(&mut [], end + DRAIN, &mut count)?;
+    Ok(RunRecord {
+        loads: counts.into_iter().map(Count::into_record).collect(),
+        stolen_s: 0.0,
+        counted: DataPlane::counters(&mut node)?,
+        start_ns: start.as_nanos(),
+        seconds: setup.seconds,
+    })
+}
+
+/// What is counted of a load.
+struct Count {
+    offered: Cells,
+    sent: u64,
+    /// The interface that it is to leave by.
+    to: IfaceId,
+    sink: StreamSink,
+    on_the_link: u64,
+}
+
+impl Count {
+    fn new(node: &SimNode, load: &Load, start: Instant, cell_ns: u64) -> Self {
+        let to = load.way.receiver().map_or(SIM_UPLINK, |tenant| vif_iface(node, tenant));
+        let offered = Cells::new(start.as_nanos(), cell_ns);
+        Self { offered, sent: 0, to, sink: StreamSink::new(cell_ns), on_the_link: 0 }
+    }
+
+    fn add(counts: &mut [Self], observation: &Observation) {
+        match observation {
+            Observation::Offered { at, source, bytes } => {
+                if let Some(count) = counts.get_mut(*source) {
+                    count.offered.add(at.as_nanos(), 1, *bytes);
+                    count.sent += 1;
+                }
+            }
+            Observation::Left(departure) => {
+                if let Some(count) = counts.get_mut(departure.source) {
+                    count.on_the_link += u64::from(departure.iface == SIM_UPLINK);
+                    if departure.iface == count.to {
+                        count.sink.add(departure);
+                    }
+                }
+            }
+        }
+    }
+
+    fn into_record(self) -> LoadRecord {
+        let Self { offered, sent, sink, on_the_link, .. } = self;
+        LoadRecord {
+            offered,
+            sent,
+            arrived: sink.cells().clone(),
+            received: sink.packets(),
+            on_the_link,
+            order: sink.order(),
+            delays: sink.delays(),
+        }
+    }
+}
+
+fn source(node: &SimNode, load: &Load, seed: Seed, start: Instant) -> SimSource {
+    let wire = (SIM_UPLINK, StarTopology::wire_mac().0);
+    let tenant = |tenant| (vif_iface(node, tenant), StarTopology::mac(tenant).0);
+    let (from, to) = match load.way {
+        Way::Send(one) => (tenant(one), wire),
+        Way::Receive(one) => (wire, tenant(one)),
+        Way::Between(one, other) => (tenant(one), tenant(other)),
+    };
+    let sizes = match &load.sizes {
+        FrameSizes::Fixed(bytes) => SizePattern::Fixed(*bytes),
+        FrameSizes::Uniform { min, max } => SizePattern::Uniform { least: *min, most: *max },
+        mix => SizePattern::Cycle(mix.list()),
+    };
+    let rate = match load.rate {
+        Rate::Bps(bps) => OfferedRate::Bits(BitRate::from_bps(bps)),
+        Rate::Pps(pps) => OfferedRate::Packets(PacketRate::from_pps(pps)),
+    };
+    let mut source =
+        SimSource::with(from.0, from.1, to.1, sizes, ArrivalProcess::Constant(rate), seed);
+    source.start = start;
+    source
+}
+
+fn vif_iface(node: &SimNode, tenant: usize) -> IfaceId {
+    node.switch.vif_iface(VifId(u32::try_from(tenant).unwrap_or(u32::MAX)))
+}
+
+/// Longer than any queue of the suite lasts.
+const DRAIN: Nanos = Nanos::from_secs(5);

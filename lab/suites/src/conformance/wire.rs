@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run over the wire: a star of namespaces with the data plane in its middle, an XDP generator,
+//! and XDP sinks.
+
+use std::time::Duration;
+
+use weir_experiment::cpu_time::CpuTime;
+use weir_experiment::senders::{hardly_catching_up, in_cells, worker_cpu};
+use weir_experiment::{
+    ExperimentError, Forwarder, StarTopology, Testbed, TrafficRecord, TrafficRun, clock,
+};
+use weir_policy::Policy;
+use weir_sim::DataPlane;
+use weir_traffic::XdpStream;
+
+use super::intent::switch_policy;
+use super::measure::{Load, LoadRecord, RunRecord, Setup, Way};
+
+/// Puts a data plane with its first policy into the middle of a star, which is empty.
+pub(super) type Start =
+    for<'r> fn(&'r mut Testbed, &Policy) -> Result<Started<'r>, ExperimentError>;
+
+/// A star and the data plane that runs in its middle.
+pub(super) type Started<'r> = (&'r Testbed, Box<dyn DataPlane<Error = ExperimentError> + 'r>);
+
+/// Something to do beside the traffic, once, after all changes; it returns before traffic ends.
+pub type Beside<'a> = &'a mut dyn FnMut(&Testbed) -> Result<(), ExperimentError>;
+
+/// Runs a setup in a lab of that name, which is gone afterwards.
+///
+/// # Errors
+/// The lab could not be made, the data plane did not start, change or stop, or traffic could not
+/// flow.
+pub(super) fn run(
+    setup: &Setup,
+    start: Start,
+    lab: &str,
+    beside: Beside<'_>,
+) -> Result<RunRecord, ExperimentError> {
+    let star = StarTopology::new(lab, setup.intent.tenants.len(), setup.intent.link);
+    let (run, receivers) = traffic(setup, &star);
+    let mut rig = Testbed::up(&star)?;
+    let (rig_up, mut plane) = start(&mut rig, &switch_policy(&star, &setup.intent))?;
+    let before = CpuTime::now()?;
+    let outcome = run.flow(rig_up, |rig| {
+        let started = std::time::Instant::now();
+        for (at, intent) in &setup.changes {
+            clock::sleep(at.saturating_sub(started.elapsed()))?;
+            plane.apply(&switch_policy(&star, intent))?;
+        }
+        beside(rig)
+    });
+    let cpu = usize::try_from(worker_cpu()).unwrap_or(usize::MAX);
+    let stolen_s = CpuTime::now()?.stolen_since(&before, cpu);
+    let counted = plane.counters();
+    drop(plane);
+    // Ends the node as well, and says if that failed.
+    rig.down()?;
+    let (outcome, ()) = outcome?;
+    Ok(RunRecord {
+        loads: (0..).zip(receivers).map(|(load, at)| record(&outcome, load, at)).collect(),
+        stolen_s,
+        counted: counted?,
+        start_ns: outcome.start_ns,
+        seconds: setup.seconds,
+    })
+}
+
+/// The traffic, and the receiver of each load: the wire's is the first.
+fn traffic(setup: &Setup, star: &StarTopology) -> (TrafficRun, Vec<usize>) {
+    let mut nodes = vec!["wire"];
+    let mut receivers = Vec::new();
+    let mut streams = Vec::new();
+    for (load, stream) in setup.loads.iter().zip(0..) {
+        let node = match load.way.receiver() {
+            None => "wire",
+            Some(tenant) => star.tenants.get(tenant).map_or("", String::as_str),
+        };
+        let known = nodes.iter().position(|known| *known == node);
+        receivers.push(known.unwrap_or(nodes.len()));
+        if known.is_none() {
+            nodes.push(node);
+        }
+        streams.push(xdp_stream(load, star, stream));
+    }
+    let generator = star.generator(streams);
+    let mut sender = if setup.even { hardly_catching_up(generator) } else { generator };
+    // What is policed has a burst of 1 ms: a sender that pauses for longer is sending less.
+    sender.run.nice = Some(SENDERS_NICE);
+    sender.run.cell_us = setup.cell_us;
+    let sinks = nodes.iter().map(|node| in_cells(star.sink_at(node), setup.cell_us));
+    let run = TrafficRun {
+        senders: vec![sender],
+        receivers: sinks.collect(),
+        changes: Vec::new(),
+        length: Duration::from_secs(setup.seconds as u64),
+        // Of no account: the rig is up.
+        middle: Forwarder::Bridge,
+        star: star.clone(),
+    };
+    (run, receivers)
+}
+
+fn xdp_stream(load: &Load, star: &StarTopology, stream: u16) -> XdpStream {
+    let rate = Some(load.rate);
+    let plain = match load.way {
+        Way::Send(tenant) => star.stream(tenant, stream, 0, rate),
+        Way::Receive(tenant) => star.stream_towards(tenant, stream, 0, rate),
+        Way::Between(tenant, to) => star.stream_between(tenant, to, stream, rate),
+    };
+    XdpStream { sizes: load.sizes.clone(), ..plain }
+}
+
+/// What senders and sinks say of a load.
+fn record(outcome: &TrafficRecord, load: u16, receiver: usize) -> LoadRecord {
+    let mut streams = outcome.sent.iter().flat_map(|sender| &sender.streams);
+    let sent = streams.find(|sent| sent.stream == load);
+    let arrived = outcome.stream(receiver, load);
+    LoadRecord {
+        offered: sent.map(|sent| sent.series.clone()).unwrap_or_default(),
+        sent: sent.map_or(0, |sent| sent.packets),
+        arrived: arrived.map(|arrived| arrived.series.clone()).unwrap_or_default(),
+        received: arrived.map_or(0, |arrived| arrived.packets),
+        on_the_link: outcome.stream(0, load).map_or(0, |seen| seen.packets),
+        order: arrived.map(|arrived| arrived.order).unwrap_or_default(),
+        delays: arrived.map(|arrived| arrived.delays.clone()).unwrap_or_default(),
+    }
+}
+
+/// Before whatever else runs on the senders' processor.
+const SENDERS_NICE: i32 = -15;
