@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a controller wants done, and why.
+//! Actions of controllers, each with its reason.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use weir_units::{CpuShare, Instant, PacketRate};
 
 use crate::Sample;
 
-/// What should be in force from now on.
+/// The settings that a controller requests from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// When it was decided.
@@ -16,14 +16,14 @@ pub struct Action {
     pub cap: CpuShare,
     /// Packets a second that may reach the router; `None`: as many as come.
     pub limit: Option<PacketRate>,
-    /// Whether it differs from the action before, or is the first since the controller was made or
-    /// took over: if not, no actuator need be called.
+    /// True if it differs from the action before, or is the first since the controller was made or
+    /// took over. Otherwise no actuator need be called.
     pub changed: bool,
     /// Why.
     pub reason: Reason,
 }
 
-/// What is in force on a router.
+/// A cap and a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its cap.
@@ -33,7 +33,7 @@ pub struct Settings {
 }
 
 impl Action {
-    /// What it wants in force.
+    /// Returns the requested settings.
     #[must_use]
     pub const fn settings(&self) -> Settings {
         Settings { cap: self.cap, limit: self.limit }
@@ -47,8 +47,9 @@ impl Settings {
         Self { cap, limit: None }
     }
 
-    /// The cap that holds the rate which is seen. Under a limit the cap in force is a ceiling and
-    /// holds nothing: who takes over without the limit has to begin with what the rate costs.
+    /// Returns the cap that holds the measured rate. Under a limit the cap in force is a ceiling
+    /// and holds nothing: a controller that takes over without the limit starts from the CPU time
+    /// that the rate costs.
     pub(crate) fn binding(self, sample: Option<&Sample>) -> CpuShare {
         let used = sample.and_then(Sample::used).filter(|used| *used > CpuShare::ZERO);
         match (self.limit, used) {
@@ -58,12 +59,12 @@ impl Settings {
     }
 }
 
-/// What was asked for last, to tell what changes. The first action counts as a change, and so does
-/// the first after [`Told::forget`].
+/// The last request, to tell changes. The first action counts as a change, and so does the first
+/// after [`LastRequest::forget`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told(Option<(CpuShare, Option<PacketRate>)>);
+pub(crate) struct LastRequest(Option<(CpuShare, Option<PacketRate>)>);
 
-impl Told {
+impl LastRequest {
     pub(crate) fn act(
         &mut self,
         at: Instant,
@@ -80,7 +81,7 @@ impl Told {
     }
 }
 
-/// Why an action is what it is.
+/// The reason of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The error is within the dead zone: the cap stays.
@@ -89,17 +90,17 @@ pub enum Reason {
     Feedback,
     /// The set-point, or the CPU time that a packet takes, changed what the set-point costs.
     FeedForward,
-    /// What the metered CPU time does not explain moved the cap.
+    /// A difference that the metered CPU time does not explain moved the cap.
     Trim,
-    /// What the second lacks so far, or has too much, moved the cap.
+    /// Packets that the second lacks so far, or has too many, moved the cap.
     MadeGood,
     /// The error asks for less than the least cap.
     CapLeast,
     /// The error asks for more than the largest cap.
     CapMost,
-    /// Too few packets come to reach the set-point, and the cap is not what holds them.
+    /// Fewer packets are offered than the set-point, and the cap is not the bottleneck.
     NoDemand,
-    /// Nothing is forwarded, and nobody knows what a packet costs: the cap is doubled.
+    /// Nothing is forwarded, and the cost of a packet is unknown: the cap is doubled.
     Probe,
     /// The cap is the map's for this set-point.
     Map,

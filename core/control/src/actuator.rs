@@ -35,14 +35,15 @@ pub trait Actuator: Send {
     /// requested where no more is left.
     ///
     /// # Errors
-    /// As [`Actuator::in_force`]; or the cap was refused. The cap before stays in force.
+    /// The cap was refused, or one of the errors of [`Actuator::in_force`]. The cap before stays in
+    /// force.
     fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError>;
 
     /// Adapts the cap in force to what the router did in the last sampling period. The loop calls
     /// it once in each period in which it sets no cap.
     ///
     /// # Errors
-    /// As [`Actuator::set`].
+    /// Those of [`Actuator::set`].
     fn refresh(&mut self) -> Result<(), CapError> {
         Ok(())
     }
@@ -94,7 +95,7 @@ pub enum CapError {
     },
     /// The cap does not fit beside the caps of others.
     NoRoom {
-        /// What does not fit, as in `router vr1`.
+        /// The requester, as in `router vr1`.
         what: String,
         /// The requested cap.
         asked: CpuShare,
@@ -103,7 +104,7 @@ pub enum CapError {
         /// The largest sum of all.
         bound: CpuShare,
     },
-    /// What enforces caps refused, or its answer is no cap.
+    /// The enforcer of caps refused, or its answer is no cap.
     Refused {
         /// The attempt, as in `write 10000 into …/cpu.cfs_quota_us`.
         what: String,

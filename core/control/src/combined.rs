@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Weir's default: the rate is held by a limit at ingress, the cap is a ceiling above it.
+//! Weir's default controller: a limit at ingress holds the rate, the cap is a ceiling above it.
 //!
-//! *Role*: holds a rate exactly, and drops what is beyond it before it costs anything, where the
-//! text's packets are carried up to the router first (§7.3). *Synopsis*: [`Combined::new`].
-//! *Behaviour*: the limit is the set-point, trimmed by feedback for packets that are lost, or made,
-//! behind it: by the least of four errors in a row that have the same sign, so that what comes a
-//! little late, in the sample after, moves nothing; nor does what a router had let wait, before the
-//! limit or under a ceiling that was too low. Where nobody meters what comes, it is the plain
-//! set-point. The cap is what the set-point costs and a headroom. It is raised at once where the
-//! rate falls short under it, and the log says where there is no more to get; while the rate is
-//! held it is not, whatever the router burns beside its packets. A router that drops its packets to
-//! be given more is bounded by the range and by [`CombinedConfig::cost_most`] alone.
+//! *Role*: holds a rate exactly, and drops excess packets before they cost anything; the text's
+//! packets are carried up to the router first (§7.3). *Synopsis*: [`Combined::new`]. *The limit* is
+//! the set-point, trimmed by feedback for packets that are lost, or made, behind the limiter. The
+//! trim follows the least of four consecutive errors of the same sign. A delay that moves packets
+//! into the next sample therefore moves nothing; nor does the backlog that a router had before the
+//! limit, or under a ceiling that was too low. Where the offered rate is not metered, the limit is
+//! the plain set-point. *The ceiling* is the cost of the set-point and a headroom. It rises at once
+//! where the rate falls short under it, and the log says when there is no headroom left. While the
+//! rate is held it does not rise, whatever CPU time the router burns beside its packets. A router
+//! that drops packets in order to get more is bounded by the range and by
+//! [`CombinedConfig::cost_most`] alone.
 //!
-//! At another set-point a packet costs something else: at a hundredth of a router's capacity up to
-//! six times as much, since each one wakes it. So the ceiling comes down to six times what the new
-//! set-point would cost at the old price, and to its headroom above the dearest of ten samples when
-//! these have told the new.
+//! At another set-point a packet has another cost: at a hundredth of a router's capacity up to six
+//! times as much, since each packet wakes it. After a change the ceiling therefore falls to six
+//! times the new set-point's cost at the old price. Ten samples later it falls to the headroom
+//! above the dearest of them.
 //!
 //! | parameter | default | why |
 //! |---|---|---|
@@ -28,33 +29,34 @@
 
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-use crate::action::Told;
+use crate::action::LastRequest;
 use crate::number::{float, whole};
 use crate::{Action, CapRange, Controller, Estimate, Reason, Sample, Settings};
 
-/// What a [`Combined`] is made of.
+/// The configuration of [`Combined`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CombinedConfig {
-    /// Where the ceiling may go.
+    /// The range of the ceiling.
     pub range: CapRange,
-    /// What the ceiling has above what the set-point costs, in parts per million of it.
+    /// The headroom of the ceiling above the cost of the set-point, in parts per million of that
+    /// cost.
     pub headroom_ppm: u32,
-    /// The least of that.
+    /// The least headroom.
     pub headroom_least: CpuShare,
-    /// Errors that neither limit nor ceiling follows, in parts per million of the set-point; of
-    /// [`Self::TOLERANCE_PACKETS`] in a sample it follows none either.
+    /// Errors that move neither limit nor ceiling, in parts per million of the set-point; errors of
+    /// up to [`Self::TOLERANCE_PACKETS`] in a sample do not either.
     pub tolerance_ppm: u32,
-    /// The CPU time a packet that the router was admitted with: its ceiling is not above what the
-    /// set-point is worth at that. `None`: the range alone bounds it.
+    /// The CPU time of a packet that the router was admitted with: it bounds the ceiling. `None`:
+    /// only the range does.
     pub cost_most: Option<Nanos>,
 }
 
 impl CombinedConfig {
-    /// Packets that a sample may miss, or have too many, by when it was taken: one that was about
-    /// to pass, at each of its ends.
+    /// Packets that a sample may lack or have too many because of its timing: one in flight at each
+    /// end.
     pub const TOLERANCE_PACKETS: u32 = 2;
 
-    /// A headroom of 25 %, at least 5 % of a processor, a tolerance of 0.5 %, any cost.
+    /// Returns a headroom of 25 %, at least 5 % of a processor, a tolerance of 0.5 %, and any cost.
     #[must_use]
     pub const fn new(range: CapRange) -> Self {
         Self {
@@ -78,20 +80,21 @@ pub struct Combined {
     cap: CpuShare,
     /// Microseconds of CPU time a packet, rather too high than too low; `None` before it is known.
     micros: Option<f64>,
-    /// The ceiling by what it would be with the plain headroom: what this router was seen to need.
+    /// The ceiling divided by the one with plain headroom: learned from shortfalls.
     extra: f64,
-    /// Samples since the set-point, or who set the cap, was another.
+    /// Samples since the set-point or the cap was changed from outside.
     age: u32,
-    /// The least error of samples in a row that are off to the same side, and how many they are.
+    /// The least of consecutive errors of the same sign, and their number.
     lasting: f64,
     lasting_for: u32,
-    /// Packets that may wait behind the limit: that they come out does not mean that they are made.
+    /// Packets that may be in the backlog behind the limit. Their departure does not mean that the
+    /// router makes packets.
     waiting: f64,
-    told: Told,
+    told: LastRequest,
 }
 
 impl Combined {
-    /// Starts from a cap that is in force, which becomes the ceiling until the first sample.
+    /// Starts from a cap in force, which is the ceiling until the first sample.
     #[must_use]
     pub fn new(config: CombinedConfig, set_point: PacketRate, start: CpuShare) -> Self {
         let cap = config.range.clamp(start);
@@ -107,13 +110,13 @@ impl Combined {
             lasting: 0.0,
             lasting_for: 0,
             waiting: 0.0,
-            told: Told::default(),
+            told: LastRequest::default(),
         };
         fresh.begin();
         fresh
     }
 
-    /// What comes from now on came under another limit, or none.
+    /// Starts again, since the packets from now on came under another limit.
     fn begin(&mut self) {
         (self.age, self.lasting_for) = (0, 0);
         self.waiting = self.waiting_most();
@@ -123,16 +126,18 @@ impl Combined {
         float(self.set_point.as_pps()) * WAITING_SECONDS
     }
 
-    /// Whether the limit was what held the rate: all that it lets in came.
+    /// Returns true if the limit held the rate: at least as many packets were offered as it lets
+    /// in.
     fn limits(&self, sample: &Sample) -> bool {
         let part = |rate: PacketRate| u128::from(rate.as_pps()) * 100;
         let limit = u128::from(self.limit.as_pps()) * 99;
         sample.offered_rate().is_some_and(|offered| part(offered) >= limit)
     }
 
-    /// Whether the rate is below the set-point by more than the tolerance, and not because less
-    /// comes, or is let in: a limit that was lowered for packets that are made no more is raised,
-    /// not the ceiling. Where that is not metered, because the ceiling is nearly used up.
+    /// Returns true if the rate is below the set-point by more than the tolerance although enough
+    /// packets are offered and let in: a limit that was lowered for made packets is raised before
+    /// the ceiling. Where the offered rate is not metered, a ceiling that is nearly used up stands
+    /// for it.
     fn falls_short(&self, sample: &Sample) -> bool {
         let comes = match sample.offered {
             Some(_) => self.limits(sample) || (sample.loses() && self.near(sample)),
@@ -142,35 +147,36 @@ impl Combined {
         comes && short_of(self.set_point) && short_of(self.limit)
     }
 
-    /// Whether it falls short because of the ceiling.
+    /// Returns true if it falls short because of the ceiling.
     fn is_starved(&self, sample: &Sample) -> bool {
         self.falls_short(sample) && sample.bound_by(self.cap)
     }
 
-    /// Whether the largest cap is used up: what comes beyond the limit then can only have waited.
+    /// Returns true if the largest cap is used up. Packets beyond the limit then come from a
+    /// backlog.
     fn is_full(&self, sample: &Sample) -> bool {
         self.cap >= self.nearest(f64::MAX) && self.near(sample)
     }
 
-    /// Whether nine tenths of the ceiling were used.
+    /// Returns true if nine tenths of the ceiling were used.
     fn near(&self, sample: &Sample) -> bool {
         let used = sample.used().unwrap_or(CpuShare::ZERO);
         u64::from(used.as_ppm()) * 10 >= u64::from(self.cap.as_ppm()) * 9
     }
 
-    /// The sample's packets beyond this rate.
+    /// Returns the packets of the sample in excess of `rate`.
     fn beyond(rate: PacketRate, sample: &Sample) -> f64 {
         let rate = float(rate.as_pps()).max(1.0);
         float(sample.packets) - rate * float(sample.span.as_nanos()) / 1e9
     }
 
-    /// The sample's rate by this one, minus 1.
+    /// Returns the relative excess of the sample's rate over `rate`.
     fn relative_to(rate: PacketRate, sample: &Sample) -> f64 {
         let expected = float(rate.as_pps()).max(1.0) * float(sample.span.as_nanos()).max(1.0);
         Self::beyond(rate, sample) * 1e9 / expected
     }
 
-    /// Whether the sample is off `rate` by more than is tolerated.
+    /// Returns true if the sample is off `rate` by more than the tolerance.
     fn counts(&self, rate: PacketRate, sample: &Sample) -> bool {
         let relative = Self::relative_to(rate, sample).abs();
         let expected = float(rate.as_pps()).max(1.0) * float(sample.span.as_nanos()) / 1e9;
@@ -179,8 +185,8 @@ impl Combined {
     }
 
     fn follow(&mut self, sample: &Sample) {
-        // Without it nobody knows whether the limit is too low or too little comes: what went down
-        // with every burst would never come up again.
+        // Without the offered rate, a limit that is too low looks like low demand: it would fall
+        // with every burst and never rise again.
         if sample.offered.is_none() {
             return;
         }
@@ -202,7 +208,8 @@ impl Combined {
         }
     }
 
-    /// Whether what the sample has beyond the limit had waited; once it has nothing, nothing waits.
+    /// Returns true if the excess of the sample over the limit comes from a backlog. A sample
+    /// without excess ends the backlog.
     fn comes_late(&mut self, sample: &Sample) -> bool {
         let beyond = match self.counts(self.limit, sample) {
             true => Self::beyond(self.limit, sample),
@@ -212,7 +219,7 @@ impl Combined {
         self.waiting > 0.0
     }
 
-    /// What a sample under a ceiling that is too low lacks may wait.
+    /// Adds the packets that the sample lacks under its ceiling to the backlog.
     fn let_wait(&mut self, sample: &Sample) {
         let more = self.waiting.max(0.0) - Self::beyond(self.limit, sample);
         self.waiting = more.clamp(0.0, self.waiting_most());
@@ -234,28 +241,29 @@ impl Combined {
         let micros = f64::from(used.as_ppm()) * seconds / float(sample.packets);
         let known = *self.micros.get_or_insert(micros);
         let gain = match micros > known {
-            // What was known is of another set-point, or the sample is.
+            // The known cost is of another set-point, or the sample is.
             _ if self.age < STALE => 1.0,
-            // The dearest of them: what is used up in a sample is a delay.
+            // Take the highest cost of them: a sample whose ceiling is used up means delay.
             true if self.age < FRESH => 1.0,
             true => RISE_GAIN,
             false => FALL_GAIN,
         };
         let learned = known + gain * (micros - known);
-        // While the rate is held, what is used may be burnt as well as needed: it is learned as far
-        // as the ceiling need not rise for it.
+        // While the rate is held, a router may burn CPU time without need: learn only as far as the
+        // ceiling need not rise.
         let short = self.falls_short(sample);
         let learned = if short { learned } else { learned.min(self.worth(self.cap).max(known)) };
         self.micros = Some(learned);
     }
 
-    /// What the set-point needs, headroom and all, in parts per million of a processor.
+    /// Returns the ceiling that the set-point needs with its headroom, in parts per million of a
+    /// processor.
     fn needed(&self, micros: f64) -> f64 {
         let plain = float(self.limit.as_pps()) * micros;
         (plain * self.factor()).max(plain + f64::from(self.config.headroom_least.as_ppm()))
     }
 
-    /// The dearest packet for which a cap is enough.
+    /// Returns the highest cost of a packet for which `cap` is enough.
     fn worth(&self, cap: CpuShare) -> f64 {
         let cap = f64::from(cap.as_ppm());
         let plain = (cap / self.factor()).min(cap - f64::from(self.config.headroom_least.as_ppm()));
@@ -266,7 +274,7 @@ impl Combined {
         (1.0 + f64::from(self.config.headroom_ppm) / 1e6) * self.extra
     }
 
-    /// The nearest of the range, up to what was admitted.
+    /// Returns the nearest cap of the range that the admitted cost allows.
     fn nearest(&self, ppm: f64) -> CpuShare {
         let most = self.config.cost_most.map_or(f64::INFINITY, |cost| {
             float(self.set_point.as_pps()) * float(cost.as_nanos()) / 1000.0
@@ -274,7 +282,7 @@ impl Combined {
         self.config.range.nearest(ppm.min(most))
     }
 
-    /// The ceiling for the set-point; the old one before anything is known.
+    /// Returns the ceiling for the set-point; the old one before a cost is known.
     fn ceiling(&self) -> CpuShare {
         let in_force = f64::from(self.cap.as_ppm());
         self.nearest(self.micros.map_or(in_force, |micros| self.needed(micros)))
@@ -288,8 +296,8 @@ impl Combined {
                 return Reason::NoHeadroom;
             }
             let raised = self.nearest(f64::from(self.cap.as_ppm()) * RAISE);
-            // What is known of the cost may not explain it: another process under the same cap,
-            // bursts that the budget's slices do not let through.
+            // The known cost may not explain it: another process under the same cap, or bursts that
+            // the slices of the budget do not let through.
             self.extra = (self.extra * RAISE).min(EXTRA_MOST);
             self.cap = self.ceiling().max(raised);
             return Reason::CeilingRaised;
@@ -330,7 +338,7 @@ impl Controller for Combined {
         self.learn(sample);
         let starved = self.is_starved(sample);
         let mut reason = self.step_ceiling(sample, starved);
-        // A rate that the ceiling holds down, or from before the limit, says nothing about it.
+        // A rate under a starved ceiling, or from before the limit, says nothing about the limit.
         if starved {
             self.let_wait(sample);
         } else if self.age > 0 {
@@ -344,7 +352,7 @@ impl Controller for Combined {
     }
 
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
-        // What is lost or made behind the limit at one rate says nothing about it at another.
+        // Losses behind the limit at one rate say nothing about those at another.
         let (old, new) = (float(self.set_point.as_pps()), float(set_point.as_pps()));
         if (new - old).abs() > SAME_POINT * old {
             self.trim = 1.0;
@@ -352,7 +360,8 @@ impl Controller for Combined {
         self.set_point = set_point;
         self.limit = self.limited();
         self.begin();
-        // Down at once as well: what the ceiling is for is that nobody takes more than he may.
+        // The ceiling falls at once as well: its purpose is that no router takes more than its
+        // share.
         let roomy = self.micros.map(|micros| self.nearest(self.needed(micros) * ROOM));
         let roomy = roomy.map_or(self.cap, |roomy| roomy.min(self.cap));
         self.cap = self.ceiling().max(roomy);
@@ -363,7 +372,7 @@ impl Controller for Combined {
         self.cap = self.config.range.clamp(in_force.cap);
         self.begin();
         self.told.forget();
-        // One that knows something was given the sample before: it is not to be learned twice.
+        // A controller that knows a cost has learned this sample already.
         if let Some(sample) = sample.filter(|_| self.micros.is_none()) {
             self.learn(sample);
         }
@@ -374,32 +383,32 @@ impl Controller for Combined {
     }
 }
 
-/// Samples that are off to the same side before the limit follows: what a pause of the machine
-/// holds up is missing in one sample and too much in the next.
+/// Consecutive errors of the same sign before the limit follows: a pause of the machine makes one
+/// sample lack packets and the next have too many.
 const LASTING: u32 = 4;
-/// What may wait in a router's queues, in seconds of its set-point; at 61 kp/s 951 packets did.
+/// The backlog of a router's queues, in seconds of its set-point; measured: 951 packets at 61 kp/s.
 const WAITING_SECONDS: f64 = 0.1;
-/// Samples of which the first may be of another set-point.
+/// Samples of which the first may belong to another set-point.
 const STALE: u32 = 2;
-/// Samples after which the cost of a packet at this set-point is known: after two of them a ceiling
-/// was set of which then nine tenths and more were used, for good.
+/// Samples after which the cost of a packet at this set-point is known. A ceiling set after two of
+/// them stayed nine tenths used for good.
 const FRESH: u32 = 10;
-/// What a packet may cost more at another set-point: measured 4 µs at capacity, 25 µs at 1 % of it.
+/// Factor of the cost at another set-point: measured 4 µs at capacity, 25 µs at 1 % of it.
 const ROOM: f64 = 6.0;
-/// A router that makes packets (multicast) is held to its rate all the same, down to half.
+/// A router that makes packets (multicast) is held to its rate, down to half of the limit.
 const TRIM_LEAST: f64 = 0.5;
-/// A router that drops some by its own rules gets a little more; who drops more means it.
+/// A router that drops a few by its own rules gets a little more; one that drops more intends it.
 const TRIM_MOST: f64 = 1.05;
-/// Of the set-point: a smaller change is the same operating point.
+/// A change of the set-point by less than this part is the same operating point.
 const SAME_POINT: f64 = 0.05;
 const RISE_GAIN: f64 = 0.5;
 const FALL_GAIN: f64 = 0.02;
-/// Of the ceiling, when a router falls short under it.
+/// Factor on the ceiling when a router falls short under it.
 const RAISE: f64 = 1.25;
-/// A router that needs more than ten times what it pays for is not helped by more.
+/// More than ten times the plain ceiling does not help a router.
 const EXTRA_MOST: f64 = 10.0;
-/// Ten minutes: what a router needed for a while is taken back slowly, and it falls short by no
-/// more than the tolerance before it gets it again.
+/// Ten minutes: extra ceiling is taken back slowly, and a router falls short by no more than the
+/// tolerance before it gets it again.
 const EXTRA_NANOS: f64 = 600e9;
-/// How far a ceiling is above what is wanted before it is lowered: it must not follow noise.
+/// Factor by which a ceiling exceeds its target before it is lowered: it must not follow noise.
 const LOWER: f64 = 1.1;

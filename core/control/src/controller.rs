@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all controllers have in common.
+//! The interface of all controllers.
 
 use alloc::boxed::Box;
 
@@ -36,31 +36,32 @@ use crate::{Action, Model, Sample, Settings};
 /// # Ok::<(), weir_control::CapRangeError>(())
 /// ```
 pub trait Controller {
-    /// Its name, as in configuration and logs.
+    /// Returns its name, as in configuration and logs.
     fn name(&self) -> &'static str;
 
-    /// The rate that it holds.
+    /// Returns the set-point.
     fn set_point(&self) -> PacketRate;
 
-    /// What to do after a period of which this is the sample. `now` is its end; where it lies
-    /// more than three periods behind the one before, the error before is forgotten.
+    /// Returns the action after a period with this sample. `now` is the end of the period; if it is
+    /// more than three periods after the one before, the error before is forgotten.
     fn step(&mut self, now: Instant, sample: &Sample) -> Action;
 
-    /// Holds another rate from now on. What follows from that alone is done at once, without
-    /// waiting for a sample.
+    /// Holds another rate from now on. The action that follows from the set-point alone is returned
+    /// at once, without waiting for a sample.
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action;
 
-    /// Goes on from what is in force, whoever set it, without a step in the rate (bumpless
-    /// transfer). `sample` is the latest under that, if there is one. The next action counts as
+    /// Goes on from the settings in force, whoever made them, without a step in the rate (bumpless
+    /// transfer). `sample` is the latest under them, if there is one. The next action counts as
     /// changed.
     fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>);
 
-    /// What is to be in force while no sample comes, for however long; `None`: what is.
+    /// Returns the action for a time without samples, however long; `None`: the settings in force
+    /// stay.
     fn rest(&mut self, _now: Instant) -> Option<Action> {
         None
     }
 
-    /// What it believes about the router, if it estimates anything.
+    /// Returns its estimate of the router, if it estimates anything.
     fn estimate(&self) -> Option<Estimate> {
         None
     }
@@ -96,10 +97,10 @@ impl<C: Controller + ?Sized> Controller for Box<C> {
     }
 }
 
-/// What a controller believes about its router.
+/// A controller's estimate of its router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Estimate {
-    /// CPU time that a packet takes.
+    /// The CPU time of a packet.
     Cost(Nanos),
     /// The first-order model.
     Model(Model),
@@ -110,20 +111,20 @@ pub enum Estimate {
 pub(crate) struct Previous(Option<(Instant, f64)>);
 
 impl Previous {
-    /// The error before, or `otherwise` where there is none or it is too old.
+    /// Returns the error before, or `otherwise` where there is none or it is too old.
     pub(crate) fn error_or(self, now: Instant, span: Nanos, otherwise: f64) -> f64 {
         let longest = Nanos::new(span.as_nanos().saturating_mul(LONGEST_GAP_SPANS));
         let fresh = |(at, _): &(Instant, f64)| now - *at <= longest;
         self.0.filter(fresh).map_or(otherwise, |(_, error)| error)
     }
 
-    /// Whether there has been none yet.
+    /// Returns true before the first error.
     pub(crate) fn is_empty(self) -> bool {
         self.0.is_none()
     }
 
-    /// A sample that did not move what is controlled: its error is in nothing, so that the one from
-    /// before stays, and none is left of one that is too old.
+    /// Keeps the error before over a sample that did not move the controlled quantity, unless it is
+    /// too old.
     pub(crate) fn hold(&mut self, now: Instant, span: Nanos) {
         if !self.is_empty() {
             *self = Self(Some((now, self.error_or(now, span, 0.0))));
@@ -135,5 +136,5 @@ impl Previous {
     }
 }
 
-/// One lost sample is bridged, and a late one; more is a pause.
+/// Bridges a lost sample and a late one; a longer gap is a pause.
 const LONGEST_GAP_SPANS: u64 = 3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A running estimate of what a packet costs, quick after a change and quiet between changes.
+//! A running estimate of the cost of a packet, quick after a change and quiet between changes.
 //!
 //! In logarithms, so that errors are relative. Two parts: what the meter of CPU time explains, and
 //! a trim for what it does not (another process under the same cap, a budget that is not enforced
@@ -15,9 +15,9 @@ use crate::number::float;
 /// ln of millionths of a processor for one packet a second, that is of microseconds a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
-    /// What the meter says.
+    /// The metered part.
     metered: f64,
-    /// What the cap needs beyond that.
+    /// The part of the cap beyond the metered one.
     trim: f64,
     /// Samples since the last change.
     age: u32,
@@ -133,10 +133,10 @@ pub(crate) fn ln_micros(ppm: f64, packets: u64, seconds: f64) -> f64 {
     libm::log((ppm * seconds).max(f64::MIN_POSITIVE) / float(packets.max(1)))
 }
 
-/// Of each of the two parts, so 0.19 together: on white noise the cap's own motion then adds
+/// Gain of each of the two parts, so 0.19 together: on white noise the motion of the cap then adds
 /// 0.19 ÷ (2 − 0.19) to the variance, that is 5 % to the relative RMSE.
 const QUIET_GAIN: f64 = 0.1;
-/// What the meter says of a router that is not held back is near, but not the same.
+/// The metered cost of a router that is not held back is near the right one, but not equal.
 const IDLE_GAIN: f64 = 0.2;
 /// A relative noise of 2 % until more is known.
 const DEVIATION_FIRST: f64 = 0.02;

@@ -22,14 +22,14 @@ impl DeadZone {
         Self { ppm: if ppm < 1_000_000 { ppm } else { 1_000_000 } }
     }
 
-    /// Whether a router at `rate` is left as it is.
+    /// Returns true if a router at `rate` needs no action.
     #[must_use]
     pub fn holds(self, set_point: PacketRate, rate: PacketRate) -> bool {
         let error = u128::from(set_point.as_pps().abs_diff(rate.as_pps())) * 1_000_000;
         self.ppm > 0 && error <= u128::from(set_point.as_pps()) * u128::from(self.ppm)
     }
 
-    /// As a fraction.
+    /// Returns the share as a fraction.
     pub(crate) fn fraction(self) -> f64 {
         f64::from(self.ppm) / 1e6
     }

@@ -28,18 +28,18 @@ pub struct Poles {
     product: f64,
 }
 
-/// How a loop should answer to a step of its set-point.
+/// The wanted response of a loop to a step of its set-point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Response {
-    /// Within which it comes to rest, to within 2 %.
+    /// The time until it stays within 2 % of the new set-point.
     pub settling: Nanos,
-    /// From one sample to the next.
+    /// The sampling period.
     pub period: Nanos,
-    /// How far it may go beyond, as a fraction of the step: from 0 to below 1.
+    /// The largest overshoot, as a fraction of the step: from 0 to below 1.
     pub overshoot: f64,
 }
 
-/// A wish that no controller fulfils.
+/// A design that is not possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DesignError {
     /// A pole on or outside of the unit circle: the loop would never come to rest.
@@ -99,8 +99,8 @@ impl Gains {
         self.ki
     }
 
-    /// Where the poles of the loop are with a router of this model, which need not be the one that
-    /// the gains were designed for.
+    /// Returns the poles of the loop with a router of this model, which need not be the model of
+    /// the design.
     ///
     /// # Errors
     /// The loop is not stable.

@@ -23,23 +23,23 @@
 
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-use crate::action::Told;
+use crate::action::LastRequest;
 use crate::cost::{Cost, ln_micros};
 use crate::number::{float, whole};
 use crate::{Action, CapRange, Controller, DeadZone, Estimate, Reason, Sample, Settings};
 
-/// What a [`FeedForward`] is made of.
+/// The configuration of [`FeedForward`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedForwardConfig {
-    /// Where the cap may go.
+    /// The range of the cap.
     pub range: CapRange,
-    /// Changes of the cap, relative to it, that are not worth a call of the actuator.
+    /// Relative changes of the cap that are not worth a call of the actuator.
     pub dead_zone: DeadZone,
 }
 
 impl FeedForwardConfig {
-    /// With a dead zone of half a per cent of the cap: a quarter of the 2 % within which a mean is
-    /// to be held.
+    /// Returns a dead zone of half a per cent of the cap: a quarter of the 2 % within which a mean
+    /// is to be held.
     #[must_use]
     pub const fn new(range: CapRange) -> Self {
         Self { range, dead_zone: DeadZone::from_ppm(5000) }
@@ -53,20 +53,19 @@ pub struct FeedForward {
     set_point: PacketRate,
     cap: CpuShare,
     cost: Option<Cost>,
-    /// What rounding has left over, in parts per million.
+    /// The remainder of rounding, in parts per million.
     carry: f64,
-    /// Packets that the next sample is to make good; below zero, that it is to spare.
+    /// Packets that the next sample has to compensate; negative if there were too many.
     owed: f64,
-    /// How long a sample usually is. One that is late is followed by a short one.
+    /// The usual length of a sample. A late sample is followed by a short one.
     span_s: f64,
-    /// Whether the next sample is the first at this set-point: what it has of the rate before is no
-    /// debt.
+    /// True before the first sample at this set-point, whose packets of the old rate are no debt.
     first: bool,
-    told: Told,
+    told: LastRequest,
 }
 
 impl FeedForward {
-    /// Starts from a cap that is in force; the first sample shows what a packet costs.
+    /// Starts from a cap in force; the first sample shows the cost of a packet.
     #[must_use]
     pub fn new(config: FeedForwardConfig, set_point: PacketRate, start: CpuShare) -> Self {
         let cap = config.range.clamp(start);
@@ -79,12 +78,12 @@ impl FeedForward {
             owed: 0.0,
             span_s: OWED_S,
             first: true,
-            told: Told::default(),
+            told: LastRequest::default(),
         }
     }
 
-    /// Counts what was to come and did not, less what is too long ago. What no cap held back, or
-    /// nobody knows whether one did, is not owed.
+    /// Adds the packets that the sample lacks to the debt of the last second. Packets that no cap
+    /// held back are no debt.
     fn count(&mut self, sample: &Sample, bound: bool) {
         let seconds = float(sample.span.as_nanos()) / 1e9;
         let wanted = float(self.set_point.as_pps()) * seconds;
@@ -98,18 +97,18 @@ impl FeedForward {
         self.span_s += gain * (seconds - self.span_s);
     }
 
-    /// Packets a second, of the next sample.
+    /// Returns the correction of the next sample, in packets a second.
     fn to_make_good(&self) -> f64 {
         let most = float(self.set_point.as_pps()) * MADE_GOOD_MOST;
         (self.owed / self.span_s).clamp(-most, most)
     }
 
-    /// Owes nothing; the next sample is the first at what now comes.
+    /// Cancels the debt; the next sample is the first of a new situation.
     fn forgive(&mut self) {
         (self.owed, self.first) = (0.0, true);
     }
 
-    /// Learns what a sample has to say; the reason that it gives for moving the cap.
+    /// Learns from a sample, and returns the reason for moving the cap.
     fn learn(&mut self, sample: &Sample) -> Reason {
         let seconds = float(sample.span.as_nanos()) / 1e9;
         let used = sample.used().filter(|used| *used > CpuShare::ZERO);
@@ -139,7 +138,7 @@ impl FeedForward {
         }
     }
 
-    /// The cap for the set-point, as far as it is known what a packet costs.
+    /// Requests the cap for the set-point, as far as the cost of a packet is known.
     fn aim(&mut self, at: Instant, reason: Reason) -> Action {
         let Some(cost) = &self.cost else { return self.act(at, self.cap, reason) };
         let rate = float(self.set_point.as_pps()) + self.to_make_good();
@@ -167,7 +166,7 @@ impl FeedForward {
         self.told.act(at, cap, None, reason)
     }
 
-    /// A router that forwards nothing: more CPU, unless it does not use what it has.
+    /// Doubles the cap of a router that forwards nothing, unless it does not use its cap.
     fn probe(&mut self, at: Instant, sample: &Sample) -> Action {
         self.forgive();
         let idle = !sample.bound_by(self.cap) || sample.offered == Some(0);
@@ -215,7 +214,7 @@ impl Controller for FeedForward {
         self.carry = 0.0;
         self.forgive();
         self.told.forget();
-        // Its own cap that an actuator could not set tells nothing new about packets.
+        // A refused cap of its own tells nothing new about packets.
         if same && self.cost.is_some() {
             return;
         }
@@ -238,17 +237,17 @@ impl Controller for FeedForward {
     }
 }
 
-/// The second whose mean is held.
+/// The window over which a mean is held.
 const OWED_S: f64 = 1.0;
-/// As long as nothing at all was forwarded, at most: what lacks longer, as under the largest cap,
-/// would be too much afterwards.
+/// The largest debt, in seconds without any packet: a larger one, as under the largest cap, would
+/// overshoot afterwards.
 const OWED_MOST_S: f64 = 0.1;
-/// Of samples that are a period apart the latest four say how long one usually is.
+/// Gain of the usual length: about the last four samples count.
 const SPAN_GAIN: f64 = 0.25;
-/// Of the set-point: a rate of up to 1.5 times, and down to half, is still one that caps near this
-/// one tell of; what is beyond it waits for the sample after.
+/// The largest correction, as a part of the set-point: from half to 1.5 times, nearby caps still
+/// predict the rate. The rest waits for the next sample.
 const MADE_GOOD_MOST: f64 = 0.5;
-/// Of the set-point: a smaller change is the same operating point.
+/// A change of the set-point by less than this part is the same operating point.
 const SAME_POINT: f64 = 0.05;
 
 #[cfg(test)]

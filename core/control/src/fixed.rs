@@ -10,7 +10,7 @@ use core::fmt;
 
 use weir_units::{CpuShare, Instant, PacketRate};
 
-use crate::action::Told;
+use crate::action::LastRequest;
 use crate::number::float;
 use crate::{Action, CapRange, Controller, Reason, Sample, Settings};
 
@@ -21,7 +21,7 @@ pub struct FixedMap {
     points: Vec<(PacketRate, CpuShare)>,
 }
 
-/// A list that is no map.
+/// Why a list is no map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FixedMapError {
     /// No points, or more than [`FixedMap::POINTS_MAX`].
@@ -40,13 +40,13 @@ pub struct FixedCap {
     range: CapRange,
     set_point: PacketRate,
     cap: CpuShare,
-    /// Whether the cap was another's and the set-point has not changed since.
+    /// True while the cap of another controller stays, until the set-point changes.
     adopted: bool,
-    told: Told,
+    told: LastRequest,
 }
 
 impl FixedMap {
-    /// Most points of a map.
+    /// The most points of a map.
     pub const POINTS_MAX: usize = 256;
 
     /// A map through these points, by rising rate.
@@ -80,11 +80,11 @@ impl FixedMap {
 }
 
 impl FixedCap {
-    /// Sets what the map says for `set_point`.
+    /// Makes a controller that sets the cap of the map for `set_point`.
     #[must_use]
     pub fn new(map: FixedMap, range: CapRange, set_point: PacketRate) -> Self {
         let cap = range.nearest(map.ppm(set_point));
-        Self { map, range, set_point, cap, adopted: false, told: Told::default() }
+        Self { map, range, set_point, cap, adopted: false, told: LastRequest::default() }
     }
 
     fn action(&mut self, at: Instant) -> Action {

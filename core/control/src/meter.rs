@@ -35,7 +35,7 @@ pub enum MeterError {
     Unreadable {
         /// The reason, as in `device v0: not there`.
         why: String,
-        /// Whether another meter of the router, such as that of its CPU time, still answers.
+        /// True if another meter of the router, such as that of its CPU time, still answers.
         router_answers: bool,
     },
     /// The router is gone.

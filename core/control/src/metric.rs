@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How steady a rate is.
+//! The steadiness of a rate.
 
 use weir_units::PacketRate;
 

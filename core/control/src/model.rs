@@ -14,7 +14,7 @@ pub struct Model {
     b: f64,
 }
 
-/// Numbers that are no model of a router.
+/// Why numbers are no model of a router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ModelError {
     /// `a` is not within −1 and 1, so that the router's rate would grow by itself.
@@ -30,7 +30,7 @@ pub enum ModelError {
 }
 
 impl Model {
-    /// What was identified in the text (§5.2) on its own hardware, under 100 kp/s of 64 bytes.
+    /// The model of the text (§5.2), identified on its hardware under 100 kp/s of 64 bytes.
     pub const PUBLISHED: Self = Self { a: 0.0915, b: 63.0051 };
 
     /// A model with |`a`| < 1 and `b` > 0, in thousand packets a second a decade of cap.

@@ -17,19 +17,19 @@
 
 use weir_units::{CpuShare, Instant, PacketRate};
 
-use crate::action::Told;
+use crate::action::LastRequest;
 use crate::controller::Previous;
 use crate::number::{kpps, log_cap, ppm_of_log};
 use crate::{Action, CapRange, Controller, DeadZone, Gains, Reason, Sample, Settings};
 
-/// What a [`Pi`] is made of.
+/// The configuration of [`Pi`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PiConfig {
-    /// How strongly an error moves the cap.
+    /// The gains.
     pub gains: Gains,
-    /// Where the cap may go.
+    /// The range of the cap.
     pub range: CapRange,
-    /// Errors that do not move it.
+    /// The errors that do not move the cap.
     pub dead_zone: DeadZone,
 }
 
@@ -43,16 +43,16 @@ pub struct Pi {
     /// e(k−1).
     previous: Previous,
     cap: CpuShare,
-    told: Told,
+    told: LastRequest,
 }
 
 impl Pi {
-    /// Starts from a cap that is in force.
+    /// Starts from a cap in force.
     #[must_use]
     pub fn new(config: PiConfig, set_point: PacketRate, start: CpuShare) -> Self {
         let cap = config.range.clamp(start);
         let (log_cap, previous) = (log_cap(cap), Previous::default());
-        Self { config, set_point, log_cap, previous, cap, told: Told::default() }
+        Self { config, set_point, log_cap, previous, cap, told: LastRequest::default() }
     }
 
     /// Other gains from the next sample on.

@@ -12,10 +12,10 @@ use crate::Sample;
 use crate::noise::Noise;
 use crate::number::{float, whole};
 
-/// What a router is like. All of it may change while it runs.
+/// The properties of a router. Each may change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plant {
-    /// Packets that come for it a second.
+    /// Packets offered a second.
     pub offered: PacketRate,
     /// CPU time of one packet.
     pub cost: Nanos,
@@ -23,16 +23,16 @@ pub struct Plant {
     pub overhead: CpuShare,
     /// Part of the *assigned* CPU that another process takes, in parts per million.
     pub stolen_ppm: u32,
-    /// Whether the meter of CPU time sees that process too.
+    /// True if the meter of CPU time counts that process too.
     pub stolen_metered: bool,
-    /// The step in which caps are enforced: what is between is rounded down.
+    /// The step in which caps are enforced; values between are rounded down.
     pub grain: CpuShare,
-    /// Part of what the cap was worth in the sample before that is left in this one, in parts per
-    /// million: the text's a.
+    /// The part of the last sample's capacity that is left in this one, in parts per million: the
+    /// text's a.
     pub lag_ppm: u32,
-    /// Half the width of the noise on what a cap is worth, in parts per million of it.
+    /// Half the width of the noise on the capacity, in parts per million of it.
     pub noise_ppm: u32,
-    /// How sharp the knee is where the cap reaches the demand, from 1, soft, to some 50, sharp.
+    /// The sharpness of the knee where the cap reaches the demand, from 1, soft, to some 50, sharp.
     pub knee: u32,
 }
 
@@ -51,7 +51,7 @@ impl Plant {
         knee: 5,
     };
 
-    /// The rate of a router that could forward `capacity` packets a second and is offered this.
+    /// Returns the rate of a router with this capacity and this offered rate, in packets a second.
     fn forwarded(&self, capacity: f64, offered: f64) -> f64 {
         if offered <= 0.0 || capacity <= 0.0 {
             return 0.0;
@@ -63,38 +63,38 @@ impl Plant {
         offered * soft * part / more
     }
 
-    /// What is left for packets of a cap, as a fraction of a processor.
+    /// Returns the part of a cap that is left for packets, as a fraction of a processor.
     fn budget(&self, cap: CpuShare) -> f64 {
         let assigned = self.enforced(cap);
         let stolen = assigned * f64::from(self.stolen_ppm.min(1_000_000)) / 1e6;
         (assigned - stolen - f64::from(self.overhead.as_ppm()) / 1e6).max(0.0)
     }
 
-    /// A cap as it is enforced, as a fraction of a processor.
+    /// Returns a cap as it is enforced, as a fraction of a processor.
     fn enforced(&self, cap: CpuShare) -> f64 {
         f64::from(cap.as_ppm() - cap.as_ppm() % self.grain.as_ppm().max(1)) / 1e6
     }
 }
 
-/// A router that runs.
+/// A simulated router.
 #[derive(Clone, Debug)]
 pub struct Router {
-    /// What it is like from the next sample on.
+    /// Its properties from the next sample on.
     pub plant: Plant,
     noise: Noise,
-    /// Packets a second that the cap was worth in the sample before; `None` before the first.
+    /// The capacity of the sample before, in packets a second; `None` before the first.
     capacity: Option<f64>,
 }
 
 impl Router {
-    /// A router that has not run yet, with the seed of its noise.
+    /// Makes a router that has not run yet, with the seed of its noise.
     #[must_use]
     pub fn new(plant: Plant, seed: u64) -> Self {
         Self { plant, noise: Noise::new(seed), capacity: None }
     }
 
-    /// Runs for `span` under a cap and, where there is one, a limit at ingress; what its meters
-    /// show at the end of it.
+    /// Runs for `span` under a cap and a limit at ingress, if there is one, and returns the sample
+    /// of its meters.
     pub fn run(&mut self, cap: CpuShare, limit: Option<PacketRate>, span: Nanos) -> Sample {
         let plant = self.plant;
         let seconds = float(span.as_nanos()) / 1e9;
@@ -104,9 +104,9 @@ impl Router {
         let rest = plant.budget(cap) / cost;
         let lag = f64::from(plant.lag_ppm.min(999_999)) / 1e6;
         let capacity = self.capacity.map_or(rest, |before| lag * before + (1.0 - lag) * rest);
-        // What it could have forwarded beyond what was let in leaves nothing behind.
+        // Unused capacity above the admitted rate leaves nothing behind.
         self.capacity = Some(capacity.min(admitted));
-        // The cap's slices make the noise: what is not held by the cap has none.
+        // The slices of the cap make the noise: a router that the cap does not bind has none.
         let noise = f64::from(plant.noise_ppm) / 1e6 * self.noise.centred();
         let rate = plant.forwarded(capacity * (1.0 + noise), admitted);
         let assigned = plant.enforced(cap);

@@ -16,14 +16,14 @@ pub struct CapRange {
     grain: CpuShare,
 }
 
-/// A range with nothing in it.
+/// Why a range is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CapRangeError {
     /// The least cap is zero, at which a router could never show what it can do.
     NoLeast,
     /// The least cap is above the largest.
     Empty {
-        /// As given.
+        /// The range.
         range: RangeInclusive<CpuShare>,
     },
     /// The step is zero.

@@ -26,13 +26,13 @@ use weir_units::PacketRate;
 use crate::Model;
 use crate::number::kpps;
 
-/// How a [`SelfTuning`](crate::SelfTuning) regulator learns.
+/// The guard of a [`SelfTuning`](crate::SelfTuning) regulator: the samples from which it learns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guard {
     /// Decades of cap within the last [`Guard::WINDOW`] samples, from which on a sample says
     /// something.
     excitation: f64,
-    /// What is left of a sample's weight after one more, from above 0 to 1.
+    /// The factor on a sample's weight with each later one, from above 0 to 1.
     forgetting: f64,
     /// Share of the set-point within which a rate is of the same operating point.
     neighbourhood: f64,
@@ -58,7 +58,7 @@ impl Guard {
         self.excitation
     }
 
-    /// Whether a rate is of the operating point that the set-point is.
+    /// Returns true if `rate` is of the operating point of the set-point.
     pub(crate) fn is_near(self, set_point: PacketRate, rate: PacketRate) -> bool {
         let off = (kpps(rate) - kpps(set_point)).abs();
         off <= self.neighbourhood * kpps(set_point)
@@ -74,7 +74,7 @@ pub(crate) struct Rls {
     covariance: [[f64; 3]; 3],
     /// The latest caps, in decades.
     recent: [f64; Guard::WINDOW],
-    /// What rates and caps are counted from; `None` before the first sample.
+    /// The origin of rates and caps; `None` before the first sample.
     origin: Option<Origin>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Rls {
 struct Origin {
     rate: f64,
     log_cap: f64,
-    /// Whether it was near the set-point.
+    /// True if it was near the set-point.
     near: bool,
 }
 
@@ -123,7 +123,7 @@ impl Rls {
         self.update([before - origin.rate, log_cap - origin.log_cap, 1.0], after, weight);
     }
 
-    /// From which samples it learns.
+    /// Returns the guard.
     pub(crate) const fn guard(&self) -> Guard {
         self.guard
     }
@@ -183,7 +183,7 @@ fn covariance_first() -> [[f64; 3]; 3] {
     covariance
 }
 
-/// Whether each variance is one, and no larger than it began.
+/// Returns true if each variance is positive, finite and no larger than at the start.
 fn is_bounded(covariance: &[[f64; 3]; 3]) -> bool {
     (0..3).all(|index| (0.0..=VARIANCES_FIRST[index]).contains(&covariance[index][index]))
 }

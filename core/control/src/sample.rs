@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a meter saw of one router during one period.
+//! The counts of one router in one period.
 
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-/// Counts of one period. Rates follow from them, so that no rounding adds up.
+/// Counts of one period. Rates are computed from them, so that no rounding adds up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// How long the period was.
+    /// The length of the period.
     pub span: Nanos,
     /// Packets that the router forwarded, as they were on the wire, over all of its interfaces.
     pub packets: u64,
@@ -35,19 +35,19 @@ impl Sample {
         self.cpu.map(|cpu| CpuShare::of_floor(cpu, self.span))
     }
 
-    /// Whether more than two in a hundred of the offered packets were not forwarded.
+    /// Returns true if more than two in a hundred of the offered packets were not forwarded.
     #[must_use]
     pub fn loses(&self) -> bool {
         let forwarded = u128::from(self.packets) * 100;
         self.offered.is_some_and(|offered| forwarded < u128::from(offered) * 98)
     }
 
-    /// Whether the cap `in_force` is what held the rate down, and not a lack of demand.
+    /// Returns true if the cap `in_force` held the rate down, and not a lack of demand.
     ///
-    /// It is taken to be where the CPU time is not metered; where three quarters of the cap were
-    /// used, since a budget that is handed out in slices is never used whole; and where half of it
-    /// was used and packets were lost. Losses alone do not show it: a router may drop what it
-    /// likes. No losses do not show the contrary: TCP offers what it gets.
+    /// It counts as the bottleneck where the CPU time is not metered; where three quarters of the
+    /// cap were used, since a budget that is handed out in slices is never used whole; and where
+    /// half of it was used and packets were lost. Losses alone prove nothing: a router may drop
+    /// packets for its own reasons. Nor does their absence: TCP adapts its offer to what it gets.
     #[must_use]
     pub fn bound_by(&self, in_force: CpuShare) -> bool {
         let Some(used) = self.used() else { return true };

@@ -21,7 +21,7 @@ use crate::{
     Action, Controller, Estimate, Gains, Guard, Model, Pi, PiConfig, Poles, Sample, Settings,
 };
 
-/// How gains follow from a model.
+/// The design of gains from a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Design {
     /// By cancelling the plant's pole.
@@ -30,16 +30,16 @@ pub enum Design {
     Poles(Poles),
 }
 
-/// What a [`SelfTuning`] regulator is made of.
+/// The configuration of [`SelfTuning`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SelfTuningConfig {
     /// The loop, with the gains to begin with.
     pub pi: PiConfig,
-    /// How gains follow.
+    /// The design of the gains.
     pub design: Design,
     /// The first guess of the model: a plausible b is enough.
     pub first: Model,
-    /// From which samples it learns.
+    /// The guard: the samples from which it learns.
     pub guard: Guard,
 }
 
@@ -64,7 +64,7 @@ impl Design {
 }
 
 impl SelfTuning {
-    /// Starts from a cap that is in force.
+    /// Starts from a cap in force.
     #[must_use]
     pub fn new(config: SelfTuningConfig, set_point: PacketRate, start: CpuShare) -> Self {
         let pi = Pi::new(config.pi, set_point, start);

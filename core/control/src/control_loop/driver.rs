@@ -56,7 +56,7 @@ pub struct ControlLoop<M, C, A> {
     manual: Option<LoopCommand>,
 }
 
-/// What [`ControlLoop::execute`] did.
+/// The effect of [`ControlLoop::execute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executed {
     /// Nothing was pending; the cap in force was refreshed.
@@ -65,7 +65,7 @@ pub enum Executed {
     Changed,
 }
 
-/// What [`ControlLoop::execute`] could not do; the settings before are still in force.
+/// The failure of [`ControlLoop::execute`]; the settings before are still in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteError<E> {
     /// The limit could not be set.
@@ -140,7 +140,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         };
         let cap = actuator.in_force().map_err(ControlError::Cap)?;
         let cap = cap.unwrap_or_else(|| actuator.range().most());
-        // The limit of a punishment is not the controller's.
+        // A limit set for a punishment is not the controller's.
         let limit = self.applied.limit.filter(|_| self.limit_bound.is_none());
         let activated = supervisor.activate(now, Settings { cap, limit }, set_point);
         activated.map(drop).map_err(ControlError::Request)
@@ -149,7 +149,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Holds another rate from now on.
     ///
     /// # Errors
-    /// As [`Supervisor::change_set_point`].
+    /// Those of [`Supervisor::change_set_point`].
     pub fn change_set_point(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Freezes the settings.
     ///
     /// # Errors
-    /// As [`Supervisor::pause`].
+    /// Those of [`Supervisor::pause`].
     pub fn pause(&mut self, now: Instant) -> Result<(), ControlError> {
         self.request(|supervisor| supervisor.pause(now))
     }
@@ -169,7 +169,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Goes on from the settings in force.
     ///
     /// # Errors
-    /// As [`Supervisor::resume`].
+    /// Those of [`Supervisor::resume`].
     pub fn resume(&mut self, now: Instant) -> Result<(), ControlError> {
         self.request(|supervisor| supervisor.resume(now))
     }
@@ -294,7 +294,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         self.applied
     }
 
-    /// Whether a router is attached.
+    /// Returns true if a router is attached.
     #[must_use]
     pub const fn is_attached(&self) -> bool {
         self.endpoint.is_some()

@@ -21,7 +21,7 @@ pub struct Decision {
     pub at: Instant,
     /// The set-point then.
     pub set_point: PacketRate,
-    /// What happened.
+    /// The event.
     pub event: DecisionEvent,
 }
 

@@ -12,7 +12,7 @@ use weir_units::{Instant, Nanos, PacketRate};
 use crate::Sample;
 use crate::meter::Reading;
 
-/// What a sampler expects of its meter.
+/// The configuration of a sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerConfig {
     /// The time from one reading to the next.
@@ -37,7 +37,7 @@ pub enum SampleFault {
     Absent,
     /// It is the reading before, or older than two periods: the meter stands still.
     Stale {
-        /// How old it is.
+        /// The age of the reading.
         age: Nanos,
     },
     /// It is older than the reading before, or from the future: a clock was set.
@@ -54,9 +54,9 @@ pub enum SampleFault {
     },
     /// A counter went back, and did not wrap at 32 or 64 bits: the router started again.
     Reset,
-    /// More packets than any router of this node forwards.
+    /// It has more packets than any router of this node forwards.
     Impossible {
-        /// What they would be a second.
+        /// The implausible rate.
         rate: PacketRate,
         /// The bound.
         most: PacketRate,

@@ -38,8 +38,8 @@ use crate::{Action, Controller, Estimate, Sample, Settings};
 pub struct LoopConfig {
     /// The sampling period, and the bound on plausible rates.
     pub sampler: SamplerConfig,
-    /// How long settings stay in force without a sample, or while commands fail. Counted in whole
-    /// periods, so that a clock that jumps neither shortens nor stretches it.
+    /// The time that settings stay in force without a sample, or while commands fail. It is counted
+    /// in whole periods, so that a clock that jumps neither shortens nor stretches it.
     pub release_after: Nanos,
     /// Decisions that are kept.
     pub log: usize,
@@ -71,14 +71,14 @@ pub struct LoopStatus {
     /// The settings that the controller goes on from: in force while active or paused, and set
     /// again after a release.
     pub settings: Option<Settings>,
-    /// Whether a release failed, so that cap or limit are in force although they should not be. It
-    /// is retried with each reading.
+    /// True after a failed release: cap or limit are in force although they should not be. Each
+    /// reading retries it.
     pub release_pending: bool,
-    /// Whether the settings are not in force because the router was lost.
+    /// True while the settings are not in force because the router was lost.
     pub lost: bool,
     /// The latest sample.
     pub sample: Option<Sample>,
-    /// What the controller believes about the router.
+    /// The controller's estimate of the router.
     pub estimate: Option<Estimate>,
     /// Samples so far.
     pub samples: u64,
@@ -110,9 +110,9 @@ pub struct Supervisor<C> {
     recovery_wait: u32,
     /// In [`LoopPhase::Paused`]: settings that could not be set yet.
     retry: Option<Retry>,
-    /// Whether a release failed.
+    /// True after a failed release.
     release_pending: bool,
-    /// Whether the settings were lost with the router.
+    /// True while the settings are lost with the router.
     lost: bool,
     due: Instant,
     log: DecisionLog,
@@ -490,9 +490,9 @@ impl<C: Controller> Supervisor<C> {
         if self.release_pending { self.command(LoopCommand::Release) } else { LoopCommand::Nothing }
     }
 
-    /// Commands settings that a paused loop should have and has not: lost ones with each sample,
-    /// since only then there is something to set them on; refused ones with each reading, so many
-    /// times.
+    /// Commands settings that a paused loop should have and has not. Lost ones are commanded with
+    /// each sample, which shows that the router is there; refused ones with each reading, a bounded
+    /// number of times.
     fn retry_paused(&mut self, now: Instant, sample: Option<Sample>) -> LoopCommand {
         self.sample = sample.or(self.sample);
         if let Some(settings) = self.settings.filter(|_| self.lost) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From runs to a curve of rate by cap, and the cap from which on it is flat.
+//! Makes a curve of rate by cap from runs, and finds the cap from which on it is flat.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use weir_units::{CpuShare, PacketRate};
 
 use crate::number::{float, kpps, whole};
 
-/// What the runs under one cap came to.
+/// The result of the runs under one cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurvePoint {
     /// The cap.
@@ -17,7 +17,7 @@ pub struct CurvePoint {
     pub mean: PacketRate,
     /// Half the width of the 95 % interval of that mean (Student's t); `None` of a single run.
     pub interval: Option<PacketRate>,
-    /// How many runs there were.
+    /// The number of runs.
     pub runs: u32,
 }
 

@@ -41,14 +41,14 @@ pub struct Identified {
     pub pairs: usize,
 }
 
-/// Runs from which no model follows.
+/// Why no model follows from runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FitError {
     /// Fewer than 4 pairs of consecutive points.
     TooFew(usize),
     /// Rate and cap did not move, or only together.
     NotExcited,
-    /// What fits best is no router.
+    /// The best fit is not the model of a router.
     Model(ModelError),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which caps to set under which load.
+//! The plan of a training: caps to set under loads.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,20 +17,20 @@ pub struct TrainingPlan {
     run: Nanos,
 }
 
-/// One run of it.
+/// One run of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainingStep {
     /// The cap to set.
     pub cap: CpuShare,
     /// Packets a second to send.
     pub offered: PacketRate,
-    /// Which repetition it is, from 0.
+    /// The number of the repetition, from 0.
     pub repetition: u16,
-    /// How long it lasts.
+    /// The length of the run.
     pub run: Nanos,
 }
 
-/// A plan that cannot be run, or from which nothing would follow.
+/// Why a plan cannot be run, or would teach nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanError {
     /// Fewer than 2 or more than 64 caps.
@@ -52,7 +52,7 @@ impl TrainingPlan {
     /// Rising `caps`, 2 to 64; loads, 1 to 16; 1 to 100 repetitions of runs that take some time.
     ///
     /// # Errors
-    /// What is out of these bounds.
+    /// The value that is out of these bounds.
     pub fn new(
         caps: Vec<CpuShare>,
         offered: Vec<PacketRate>,
@@ -84,7 +84,7 @@ impl TrainingPlan {
     /// The text's under one load: caps of 5, 10, … 100 %, runs of 30 s.
     ///
     /// # Errors
-    /// As of [`Self::new`], for the repetitions.
+    /// The number of repetitions is out of its bounds.
     pub fn published(offered: PacketRate, repetitions: u16) -> Result<Self, PlanError> {
         let caps = (1..=20).map(|step| CpuShare::from_percent(5 * step)).collect();
         Self::new(caps, Vec::from([offered]), repetitions, Nanos::from_secs(30))
@@ -110,7 +110,7 @@ impl TrainingPlan {
         steps
     }
 
-    /// How long all runs take together, without what lies between.
+    /// Returns the time of all runs together, without that between them.
     #[must_use]
     pub fn duration(&self) -> Nanos {
         let runs = self.caps.len() * self.offered.len() * usize::from(self.repetitions);

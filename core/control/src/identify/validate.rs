@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How good a model is on a run: residuals and R².
+//! Validation of a model on a run: residuals and R².
 
 use alloc::vec::Vec;
 
 use super::{Identified, Point};
 use crate::number::{kpps, log_cap};
 
-/// What the model says beside what was: a point of the text's residual plot (Fig. 4), in thousand
+/// An estimate beside its measurement: a point of the text's residual plot (Fig. 4), in thousand
 /// packets a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
-    /// What the model says.
+    /// The estimate of the model.
     pub estimated: f64,
-    /// What was measured.
+    /// The measurement.
     pub actual: f64,
 }
 

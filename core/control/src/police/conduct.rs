@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Punishment by grades (§3, §7.3): early drop, a lower set-point, stop. Each step is taken back.
 //!
-//! A router *offends* while far more comes for it than it may forward, and its sender does not
-//! yield: packets that will be thrown away are carried up to it, at the cost of all. It *behaves*
-//! while hardly more comes than it may. What lies between is neither, so that nobody goes to and
-//! fro between two grades; each grade up and each grade down takes its own time of the one or the
-//! other, without a break. A flood that meets no contention is neither, too: to stop it may be what
-//! ended the contention, and is no reason to let it in again.
+//! A router *offends* while far more packets are offered for it than it may forward, and its sender
+//! does not yield: packets that will be dropped are carried up to it, at the cost of all. It
+//! *behaves* while hardly more are offered than allowed. The range between is neither, so that no
+//! router oscillates between two grades. Each grade up takes its own uninterrupted time of offence,
+//! each grade down its own time of good conduct. A flood without contention is neither, too:
+//! stopping it may have ended the contention, which is no reason to let it in again.
 
 use core::fmt;
 
@@ -14,27 +14,27 @@ use weir_units::{Instant, Nanos, PacketRate};
 
 use super::set_points::WANTS_LEAST;
 
-/// When a router goes up and down.
+/// The configuration of [`Conduct`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConductConfig {
-    /// Offered rate from which on it offends, in parts per million of what it may.
+    /// Offered rate from which on it offends, in parts per million of the allowed rate.
     pub offends_ppm: u32,
     /// Offered rate up to which it behaves; below [`Self::offends_ppm`].
     pub behaves_ppm: u32,
-    /// How long it must offend for one grade up.
+    /// The time of offence for one grade up.
     pub patience: Nanos,
-    /// How long it must behave for one grade down.
+    /// The time of good conduct for one grade down.
     pub reform: Nanos,
-    /// How long a router whose offered rate nobody can see waits for one grade down.
+    /// The time for one grade down where the offered rate is not metered.
     pub parole: Nanos,
 }
 
-/// What is done about a router. Each includes those before it.
+/// A grade of punishment. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// Nothing.
     Free,
-    /// What is beyond its set-point is dropped at ingress, before it costs anything.
+    /// Packets beyond its set-point are dropped at ingress, before they cost anything.
     EarlyDrop,
     /// Its set-point is halved, down to its minimum.
     LowerSetPoint,
@@ -51,9 +51,9 @@ pub struct Judgement {
     pub from: Grade,
     /// The grade from now on: the next one up or down.
     pub to: Grade,
-    /// What came for it; `None` where nobody could see.
+    /// The offered rate; `None` where it is not metered.
     pub offered: Option<PacketRate>,
-    /// What it may.
+    /// The allowed rate.
     pub allowed: PacketRate,
 }
 
@@ -62,7 +62,7 @@ pub struct Judgement {
 pub struct Conduct {
     config: ConductConfig,
     grade: Grade,
-    /// What it does now, and since when.
+    /// Its conduct now, and since when.
     doing: Doing,
     since: Instant,
 }
@@ -88,19 +88,19 @@ impl ConductConfig {
 }
 
 impl Grade {
-    /// Whether what is beyond the set-point is to be dropped at ingress.
+    /// Returns true if packets beyond the set-point are dropped at ingress.
     #[must_use]
     pub fn drops_early(self) -> bool {
         self >= Self::EarlyDrop
     }
 
-    /// Whether the router is to be stopped.
+    /// Returns true if the router is stopped.
     #[must_use]
     pub fn stops(self) -> bool {
         self == Self::Stopped
     }
 
-    /// The set-point that it leaves of `allowed`, not below `min`, which was promised.
+    /// Returns the punished set-point: a part of `allowed`, but at least the guaranteed `min`.
     #[must_use]
     pub fn set_point(self, allowed: PacketRate, min: PacketRate) -> PacketRate {
         if self < Self::LowerSetPoint {
@@ -127,22 +127,22 @@ impl Grade {
 }
 
 impl Conduct {
-    /// Free.
+    /// Makes a free router.
     #[must_use]
     pub const fn new(config: ConductConfig) -> Self {
         Self { config, grade: Grade::Free, doing: Doing::Behaves, since: Instant::ZERO }
     }
 
-    /// What it is at.
+    /// Returns the grade.
     #[must_use]
     pub const fn grade(&self) -> Grade {
         self.grade
     }
 
-    /// A period in which so much came for it, of what it may. `allowed` is its set-point before any
-    /// punishment: measured against a lowered one nobody could ever reform. Below 100 packets a
-    /// second it counts as that: who may send next to nothing does not offend by a packet. Without
-    /// contention nobody offends, since what comes harms nobody.
+    /// Takes the offered and the allowed rate of a period; returns a change of grade. `allowed` is
+    /// the set-point before any punishment: measured against a lowered one no router could reform.
+    /// Below 100 packets a second it counts as that, so that one packet is no offence. Without
+    /// contention no router offends, since its packets harm nobody.
     pub fn step(
         &mut self,
         now: Instant,

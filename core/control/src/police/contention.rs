@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether anybody need be held: on with contention, off without, and no flapping between.
+//! The switch of control: on with contention, off without, and no flapping between.
 
 use weir_units::{Instant, Nanos, PacketRate};
 
-/// When control begins and ends.
+/// The configuration of [`Contention`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentionConfig {
     /// Demand from which on it begins, in parts per million of the capacity.
     pub on_ppm: u32,
     /// Demand below which it may end; below [`Self::on_ppm`].
     pub off_ppm: u32,
-    /// How long demand must stay below before it ends.
+    /// The time that demand must stay below before control ends.
     pub calm: Nanos,
-    /// What that grows to where control keeps coming back.
+    /// The largest value of that time, where control keeps coming back.
     pub calm_most: Nanos,
 }
 
-/// What all routers of a node ask for now.
+/// The demand of all routers of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The sum of what they are offered, or use where that is not metered.
+    /// The sum of their offered rates, or of their used rates where those are not metered.
     pub sum: PacketRate,
-    /// Whether one of them is held below what it would take: while that is so, the sum says too
-    /// little, and control stays.
+    /// True if one of them is held below its demand: the sum is then too low, and control stays.
     pub held: bool,
 }
 
-/// The switch.
+/// The state of the switch.
 #[derive(Clone, Debug)]
 pub struct Contention {
     config: ContentionConfig,
@@ -35,14 +34,14 @@ pub struct Contention {
     low_since: Option<Instant>,
     /// When it went off last.
     off_at: Option<Instant>,
-    /// How long the next calm must be.
+    /// The length of the next calm.
     calm: Nanos,
     changes: u64,
 }
 
 impl ContentionConfig {
-    /// On from 95 %, off below 85 % for half a second, which doubles up to 30 s where control comes
-    /// back within ten of them.
+    /// Returns: on from 95 %, off below 85 % for half a second, which doubles up to 30 s where
+    /// control comes back within ten of them.
     pub const DEFAULT: Self = Self {
         on_ppm: 950_000,
         off_ppm: 850_000,
@@ -52,14 +51,14 @@ impl ContentionConfig {
 }
 
 impl Contention {
-    /// Off.
+    /// Makes a switch that is off.
     #[must_use]
     pub const fn new(config: ContentionConfig) -> Self {
         Self { config, on: false, low_since: None, off_at: None, calm: config.calm, changes: 0 }
     }
 
-    /// Whether routers are to be held from now on. On with the first demand that is high; off only
-    /// after a calm.
+    /// Returns true while routers are to be held. It turns on with the first high demand, and off
+    /// only after a calm.
     pub fn step(&mut self, now: Instant, demand: Demand, capacity: PacketRate) -> bool {
         let part = |ppm: u32| u128::from(capacity.as_pps()) * u128::from(ppm);
         let sum = u128::from(demand.sum.as_pps()) * 1_000_000;
@@ -83,7 +82,7 @@ impl Contention {
         self.on
     }
 
-    /// How often it went on or off.
+    /// Returns the number of changes.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes

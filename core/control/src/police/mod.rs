@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The Policing Mechanism of one node (§3, §8.1): who is held at which rate, when, and what becomes
-//! of who does not yield.
+//! The Policing Mechanism of one node (§3, §8.1): the routers that are held, their set-points, and
+//! the punishment of those that do not yield.
 //!
-//! [`admit`] checks what is promised against what the node can carry. [`Contention`] says whether
-//! anybody need be held at all. [`set_points`] shares the capacity by weighted max-min, within what
-//! each router was promised and what it uses. [`Conduct`] punishes by grades, each reversible.
+//! [`admit`] checks guaranteed rates against the capacity of the node. [`Contention`] decides when
+//! routers are held at all. [`set_points`] shares the capacity by weighted max-min, within the
+//! guarantee and the use of each router. [`Conduct`] punishes by grades, each reversible.
 
 mod conduct;
 mod contention;

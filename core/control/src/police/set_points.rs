@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Set-points by weighted max-min.
+//! Set-points by weighted max-min fairness (D. Bertsekas and R. Gallager, *Data Networks*, §6.5).
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use weir_units::PacketRate;
 
-/// What a router was sold, and what it uses of that.
+/// The claim of a router: its guarantees and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What it gets whenever it asks for it: `min_pps`.
+    /// The guaranteed rate: `min_pps`.
     pub min: PacketRate,
-    /// What it gets at most: `max_pps`.
+    /// The limit: `max_pps`.
     pub max: Option<PacketRate>,
-    /// Its part of what is left, from 1 to [`Claim::WEIGHT_MAX`]; what is outside is taken as the
-    /// nearest.
+    /// Its share of the rest, from 1 to [`Claim::WEIGHT_MAX`]; other values are clamped.
     pub weight: u32,
-    /// What it would take, as far as one can tell (see [`wants`]); `None`: all it can get.
+    /// Its estimated demand (see [`wants`]); `None`: all it can get.
     pub wants: Option<PacketRate>,
 }
 
-/// More is promised than there is.
+/// Guarantees exceed the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionError {
     /// The sum of the minimums, saturating.
     pub sum: PacketRate,
-    /// What the node was measured to carry.
+    /// The measured capacity of the node.
     pub capacity: PacketRate,
 }
 
 impl Claim {
-    /// Largest weight.
+    /// The largest weight.
     pub const WEIGHT_MAX: u32 = 1_000_000;
 
-    /// The most that it is given: what it wants, up to its maximum.
+    /// Returns its demand, bounded by its limit.
     fn ceiling(&self) -> u64 {
         let most = |rate: Option<PacketRate>| rate.map_or(u64::MAX, PacketRate::as_pps);
         most(self.max).min(most(self.wants))
     }
 
-    /// What it is given before anything is shared.
+    /// Returns its share before anything is divided.
     fn floor(&self) -> u64 {
         self.min.as_pps().min(self.ceiling())
     }
@@ -48,17 +47,17 @@ impl Claim {
         u128::from(self.weight.clamp(1, Self::WEIGHT_MAX))
     }
 
-    /// What it is given at a level of water, in 2⁻²⁰ packets a second each unit of weight.
+    /// Returns its share at a water level, in 2⁻²⁰ packets a second each unit of weight.
     fn at(&self, level: u128) -> u64 {
         let share = (self.weight() * level) >> LEVEL_BITS;
         u64::try_from(share).unwrap_or(u64::MAX).clamp(self.floor(), self.ceiling())
     }
 }
 
-/// Whether all minimums hold at once on a node of this capacity.
+/// Checks that all guarantees fit on a node of this capacity.
 ///
 /// # Errors
-/// They do not: the sum and the bound.
+/// They do not fit: the sum and the bound.
 pub fn admit(
     capacity: PacketRate,
     minimums: impl IntoIterator<Item = PacketRate>,
@@ -68,13 +67,13 @@ pub fn admit(
     if sum <= capacity { Ok(()) } else { Err(AdmissionError { sum, capacity }) }
 }
 
-/// How much of `capacity` each gets: its minimum as far as it wants it, and of the rest as much as
-/// the others for the same weight, as far as it wants it and may. Nobody can get more but from one
-/// who has less for his weight. The sum is at most `capacity`, and equal to it where that much is
-/// wanted. Where the minimums alone are more than the capacity, they are cut in proportion.
+/// Divides `capacity`: each router gets its guarantee as far as it wants it, and of the rest as
+/// much as the others for the same weight, bounded by demand and limit. No router can get more
+/// without taking from one that has less for its weight. The sum is at most `capacity`, and equal
+/// to it where that much is wanted. Guarantees that exceed the capacity are cut in proportion.
 ///
-/// Exact to the packet; what does not divide goes to the first ones. Cost: at most 84 passes, some
-/// 40 at 100 kp/s.
+/// Exact to the packet; the remainder goes to the first ones. Cost: at most 84 passes, some 40 at
+/// 100 kp/s.
 #[must_use]
 pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRate> {
     let capacity = u128::from(capacity.as_pps());
@@ -113,11 +112,11 @@ pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRat
     rates.into_iter().map(PacketRate::from_pps).collect()
 }
 
-/// The set-points: what [`weighted_max_min`] gives, but nobody is held below his minimum. Who does
-/// not use his minimum now lends it to the others. His own limit has it back with his next packet;
-/// the others yield with the next period. Until then more may come than the node carries, at most
-/// by what is lent, and who then loses is not said: a node that promises minimums within a period
-/// too hands over a `capacity` that leaves out a reserve.
+/// Returns the set-points: the shares of [`weighted_max_min`], but at least the guarantee of each.
+/// A router that does not use its guarantee lends it to the others. It has it back with its next
+/// packet; the others yield with the next period. Until then more may be forwarded than the node
+/// carries, at most by the lent rate, and any router may lose packets: a node that guarantees
+/// minimums within a period too passes a `capacity` with a reserve left out.
 ///
 /// ```
 /// use weir_control::police::{Claim, set_points};
@@ -138,9 +137,9 @@ pub fn set_points(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRate> {
     shared.into_iter().zip(claims).map(held).collect()
 }
 
-/// What a router would take: all it can get (`None`) where it comes within a twentieth of its
-/// set-point, since a sender that yields shows no more than it is given; else a quarter more than
-/// it uses or is offered, so that it can grow until the next period.
+/// Estimates the demand of a router: all it can get (`None`) where it comes within a twentieth of
+/// its set-point, since a sender that yields shows no more than it is given; otherwise a quarter
+/// more than its used or offered rate, so that it can grow until the next period.
 #[must_use]
 pub fn wants(
     set_point: PacketRate,

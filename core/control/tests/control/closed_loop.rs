@@ -26,7 +26,7 @@ struct SimHost {
     reading: Reading,
     cap: Option<CpuShare>,
     limit: Option<PacketRate>,
-    /// What was done, in order.
+    /// The calls, in order.
     calls: Vec<&'static str>,
     refuses_caps: bool,
     refuses_limits: bool,

@@ -70,7 +70,7 @@ fn no_packets_at_all_harm_nobody() {
     }
 }
 
-/// As [`Trial::run`], with samples that say packets alone.
+/// Runs like [`Trial::run`], with samples that have packets alone.
 fn blind(trial: &mut Trial, count: usize) {
     for _ in 0..count {
         let span = weir_units::Nanos::from_secs(1);

@@ -7,7 +7,7 @@ use weir_units::{CpuShare, Nanos, PacketRate};
 
 use crate::trial::{PROCESS, Trial, combined, fixed, off, percent, weir};
 
-/// What comes over the router: a name and what it does to it.
+/// A disturbance: its name, and its effect on the router.
 type Disturbance = (&'static str, fn(Plant) -> Plant);
 
 /// A router that forwards all that comes as long as its budget is worth it: one whose budget is

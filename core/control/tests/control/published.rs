@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the text prints (§5.2, §6, §7.2.1), to the digits that it prints.
+//! The numbers of the text (§5.2, §6, §7.2.1), to the printed digits.
 
 use weir_control::{Gains, Model, Poles, Response};
 use weir_units::Nanos;

@@ -37,7 +37,7 @@ fn model() -> impl Strategy<Value = Model> {
     usual.prop_map(|(a, b)| Model::new(a, b).expect("in range"))
 }
 
-/// What may happen to a controller.
+/// An event that a controller has to stand.
 #[derive(Clone, Debug)]
 enum Event {
     Step(Sample),

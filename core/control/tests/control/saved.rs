@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a dead zone saves.
+//! The calls that a dead zone saves.
 
 use weir_control::{Controller, DeadZone, FeedForward, FeedForwardConfig, Gains, Model, PiConfig};
 use weir_units::PacketRate;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast and how exactly a set-point is reached by the cap alone.
+//! The settling time and the accuracy of a set-point that is held by the cap alone.
 
 use weir_control::plant::Plant;
 use weir_control::{

@@ -108,7 +108,7 @@ impl Node {
         self.supervisor.status().phase
     }
 
-    /// Whether the log has such an event, from this decision on.
+    /// Returns true if the log has such an event, from this decision on.
     fn logged(&self, first: u64, wanted: impl Fn(&DecisionEvent) -> bool) -> bool {
         self.supervisor.log().since(first).any(|decision| wanted(&decision.event))
     }
@@ -159,7 +159,7 @@ fn verbs_take_effect_at_once() {
     assert_eq!(node.supervisor.status().settings, None);
 }
 
-/// What goes wrong: its name, how it happens, and what it must be called in the log.
+/// A fault: its name, its cause, and its name in the log.
 type Fault = (&'static str, fn(&mut Node), fn(&SampleFault) -> bool);
 
 fn faults() -> [Fault; 6] {
