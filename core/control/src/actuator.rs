@@ -43,7 +43,7 @@ pub trait Actuator: Send {
     /// it once in each period in which it sets no cap.
     ///
     /// # Errors
-    /// Those of [`Actuator::set`].
+    /// The errors of [`Actuator::set`].
     fn refresh(&mut self) -> Result<(), CapError> {
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
-use weir_loops::{Load, RouterStatus};
+use weir_loops::{LoopsLoad, RouterStatus};
 use weir_policy::{Direction, Policy};
 use weir_report::{Service, Subject};
 use weir_units::BitRate;
@@ -20,7 +20,7 @@ mod xtc;
 pub(crate) struct Counted<'s> {
     pub(crate) status: &'s NodeStatus,
     /// Routers that are held at a rate, and what that takes.
-    pub(crate) routers: &'s (Vec<RouterStatus>, Load),
+    pub(crate) routers: &'s (Vec<RouterStatus>, LoopsLoad),
     /// Since the node started, send and receive.
     pub(crate) service: &'s BTreeMap<Subject, [Service; 2]>,
 }

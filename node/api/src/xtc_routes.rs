@@ -15,7 +15,7 @@ use weir_api_types::xtc::{
 };
 use weir_control::Estimate;
 use weir_dataplane::clock;
-use weir_loops::{Load, LogLine, Policed, Policing, RouterStatus, plain};
+use weir_loops::{LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus, plain};
 use weir_policy::{Policy, XtcState};
 use weir_units::{CpuShare, PacketRate};
 
@@ -186,12 +186,12 @@ fn whole_view(of: &RouterStatus) -> RouterView {
     }
 }
 
-fn policed_view(of: Policed) -> PolicedView {
+fn policed_view(of: PolicingStatus) -> PolicedView {
     let (allowed_pps, grade) = (of.allowed.as_pps(), of.grade.to_string());
     PolicedView { held: of.held, allowed_pps, grade, judged: of.judged }
 }
 
-fn policing_view(of: Policing) -> PolicingView {
+fn policing_view(of: PolicingLoad) -> PolicingView {
     PolicingView {
         capacity_pps: of.capacity.as_pps(),
         demand_pps: of.demand.as_pps(),
@@ -201,7 +201,7 @@ fn policing_view(of: Policing) -> PolicingView {
     }
 }
 
-fn load_view(of: Load) -> LoadView {
+fn load_view(of: LoopsLoad) -> LoadView {
     LoadView {
         ticks: of.ticks,
         steps: of.steps,
@@ -234,7 +234,7 @@ const NEWEST_MAX: u32 = 10_000;
 
 #[cfg(test)]
 mod tests {
-    use weir_loops::Trouble;
+    use weir_loops::RouterTrouble;
 
     use super::*;
     use crate::caller::Role;
@@ -247,7 +247,7 @@ mod tests {
                    together";
         let status = RouterStatus {
             trouble: Some(why.to_owned()),
-            trouble_kind: Some(Trouble::Command),
+            trouble_kind: Some(RouterTrouble::Command),
             cap_held: Some(CpuShare::from_percent(42)),
             ..RouterStatus::default()
         };

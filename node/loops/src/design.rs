@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the policy's words to a controller.
+//! Builds a controller from the policy of a router.
 
 use weir_control::{
     CapRange, Combined, CombinedConfig, Controller, DeadZone, Design, FeedForward,
@@ -9,7 +9,7 @@ use weir_control::{
 use weir_policy::{ControllerKind, Decimal, RouterXtc};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-/// The caps that are both the actuator's and the policy's.
+/// Returns the caps that both the actuator and the policy allow.
 ///
 /// # Errors
 /// There are none.
@@ -22,7 +22,7 @@ pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, Str
     })
 }
 
-/// Whether a router can be held as it is asked for, by caps of that range.
+/// Checks that a controller of this policy can be built for caps of that range.
 ///
 /// # Errors
 /// The key, the value and the bound.
@@ -31,10 +31,10 @@ pub(crate) fn check(xtc: &RouterXtc, actuator: CapRange) -> Result<(), String> {
     controller(xtc, range, range.most()).map(drop)
 }
 
-/// The controller that a router is to be held by, from the cap in force on.
+/// Builds the controller of a router, starting from the cap in force.
 ///
 /// # Errors
-/// A model, map or response that is none.
+/// A model, a map or a response is not possible: the key and the reason.
 pub(crate) fn controller(
     xtc: &RouterXtc,
     range: CapRange,
@@ -85,7 +85,7 @@ fn model(xtc: &RouterXtc) -> Result<Model, String> {
 }
 
 fn poles(xtc: &RouterXtc) -> Result<Poles, String> {
-    // In samples: how long one is does not matter here.
+    // The period does not matter here: it is in samples.
     let period = Nanos::from_secs(1);
     let settling = Nanos::from_secs(xtc.settling.into());
     let overshoot = f64::from(xtc.overshoot) / 1000.0;
@@ -93,7 +93,7 @@ fn poles(xtc: &RouterXtc) -> Result<Poles, String> {
     Poles::from_response(response).map_err(|error| format!("xtc.settling, overshoot: {error}"))
 }
 
-/// Exact for what a policy holds: below 2⁵³ millionths.
+/// Exact for decimals of a policy, which are below 2⁵³ millionths.
 #[expect(clippy::cast_precision_loss, reason = "a model has six digits, not sixteen")]
 fn float(value: Decimal) -> f64 {
     value.0 as f64 / 1e6

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a node has to do with its routers: nothing, until its policy wants one held.
+//! The control loops of a node. Their thread exists while the policy has a router held.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,38 +9,39 @@ use weir_policy::{Policy, Reservation};
 use weir_units::CpuShare;
 
 use super::host::{self, Host};
-use super::manager::Manager;
-use super::parts::Wanted;
-use super::readings::Collector;
-use super::status::{Load, LogLine, RouterStatus};
-use super::thread::{Asker, Patience, Running, Start};
+use super::manager::LoopManager;
+use super::parts::RouterTarget;
+use super::readings::ThroughputCollector;
+use super::status::{LogLine, LoopsLoad, RouterStatus};
+use super::thread::{LoopsClient, LoopsThread, Patience, Start};
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::reservation;
 use weir_dataplane::{Refusal, RefusalKind};
 
-/// Tells the operator.
+/// Tells the operator a line.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The routers of a node.
-pub struct Holding {
+/// The control loops of a node's routers.
+pub struct RouterLoops {
     state: StateDir,
     tell: Tell,
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<LoopsThread>>,
 }
 
-impl Holding {
-    /// Holds no router yet.
+impl RouterLoops {
+    /// Makes it without any loop.
     pub fn new(state: StateDir, tell: Tell) -> Self {
         Self { state, tell, running: Mutex::new(None) }
     }
 
-    /// Holds the routers that `policy` wants held. What cannot be held is in the status, and tried
-    /// again; what an earlier run left of routers is undone or told: a node starts all the same.
+    /// Starts the loops of the policy's routers. A router that cannot be held yet is in the status
+    /// and retried. Leftovers of an earlier run are undone or reported; the node starts in any
+    /// case.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn start(&self, policy: &Policy, worker: &WorkerHandle) -> Result<(), HostError> {
-        if Wanted::of(policy).is_empty() {
+        if RouterTarget::of(policy).is_empty() {
             let name = host::journal_name(&policy.node.name);
             match journal::clean_one(&self.state, &name) {
                 Ok(cleaned) => cleaned.undone.iter().for_each(|what| self.tell_undone(what)),
@@ -55,59 +56,59 @@ impl Holding {
         Ok(())
     }
 
-    /// Whether the policy could be followed; the thread that does comes with the first router.
+    /// Checks that the loops can follow the policy. The thread starts with the first router.
     ///
     /// # Errors
-    /// The router, the value and the bound; or there is nobody to follow it now.
+    /// The router, the value and the bound; or the thread does not answer.
     pub fn may_follow(&self, policy: &Policy, worker: &WorkerHandle) -> Result<(), Refusal> {
-        if self.asker().is_none() && Wanted::of(policy).is_empty() {
+        if self.asker().is_none() && RouterTarget::of(policy).is_empty() {
             return Ok(());
         }
         let refused = |error: HostError| Refusal::new(RefusalKind::Refused, error.to_string());
         self.asker_for(policy, worker).map_err(refused)?.check(policy)
     }
 
-    /// Does what `policy` says from now on; the thread goes with the last router. What it is too
-    /// busy for now it does later.
+    /// Follows the policy from now on. The thread ends with the last router. A busy thread follows
+    /// it later.
     pub fn follow(&self, policy: &Policy) {
         let Some(asker) = self.asker() else { return };
         match asker.follow(policy) {
             Err(refusal) => (self.tell)(format!("the policy is followed later: {refusal}")),
-            Ok(()) if Wanted::of(policy).is_empty() => {
+            Ok(()) if RouterTarget::of(policy).is_empty() => {
                 self.end().into_iter().for_each(|line| (self.tell)(line));
             }
             Ok(()) => {}
         }
     }
 
-    /// Takes all caps and limits away. A line for each that could not be.
+    /// Releases all routers. Returns a line for each failure.
     pub fn end(&self) -> Vec<String> {
         let running = self.running().take();
-        running.map(Running::end).unwrap_or_default()
+        running.map(LoopsThread::end).unwrap_or_default()
     }
 
-    /// How all routers are that are to be held, or the one of that name.
+    /// Returns the status of all routers to be held, or of the named one.
     ///
     /// # Errors
-    /// What holds them does not answer.
-    pub fn status(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+    /// The thread does not answer.
+    pub fn status(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         self.asker().map_or_else(|| Ok(Default::default()), |asker| asker.status(router))
     }
 
-    /// The newest decisions on a router; none if it is not to be held.
+    /// Returns the newest decisions on a router; none if it is not to be held.
     ///
     /// # Errors
-    /// What holds them does not answer.
+    /// The thread does not answer.
     pub fn log(&self, router: &str, newest: usize) -> Result<Option<Vec<LogLine>>, Refusal> {
         self.asker().map_or(Ok(None), |asker| asker.log(router, newest))
     }
 
-    fn asker(&self) -> Option<Asker> {
-        self.running().as_ref().map(Running::asker)
+    fn asker(&self) -> Option<LoopsClient> {
+        self.running().as_ref().map(LoopsThread::asker)
     }
 
-    /// Of the thread that there is, or of a new one.
-    fn asker_for(&self, policy: &Policy, worker: &WorkerHandle) -> Result<Asker, HostError> {
+    /// Returns a client of the thread, and starts it if need be.
+    fn asker_for(&self, policy: &Policy, worker: &WorkerHandle) -> Result<LoopsClient, HostError> {
         let mut running = self.running();
         if let Some(running) = running.as_ref() {
             return Ok(running.asker());
@@ -118,12 +119,15 @@ impl Holding {
         let make = Box::new(move || {
             let tell = Arc::clone(&tell);
             let host = Host::new(&node, &state, budgets.clone(), Some(worker.clone()), tell);
-            Manager::new(Box::new(Collector::new(Some(worker.clone()))), Box::new(host))
+            LoopManager::new(
+                Box::new(ThroughputCollector::new(Some(worker.clone()))),
+                Box::new(host),
+            )
         });
         let tell = Arc::clone(&self.tell);
         let note = Box::new(move |line| tell(line));
         let (wish, patience) = (reservation::beside(&policy.node), Patience::DEFAULT);
-        let started = Running::start(Start { make, wish, note, patience })?;
+        let started = LoopsThread::start(Start { make, wish, note, patience })?;
         Ok(running.insert(started).asker())
     }
 
@@ -131,19 +135,19 @@ impl Holding {
         (self.tell)(format!("undone, left by an earlier run: {what}"));
     }
 
-    /// It is there or not, whatever happened to the thread that had the lock.
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    /// A panic of another holder of the lock leaves the option valid.
+    fn running(&self) -> MutexGuard<'_, Option<LoopsThread>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Holding {
+impl std::fmt::Debug for RouterLoops {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Holding").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
-/// What deadline budgets of routers may come to, beside the worker's own.
+/// Returns the bound on deadline budgets of routers, beside the worker's own.
 fn budgets(policy: &Policy) -> Budgets {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let beside = match policy.node.reservation {

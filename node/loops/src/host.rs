@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is done to the host for routers, each change in a journal of its own; and what a dry run
-//! says of it.
+//! The platform of a real host: it takes routers by journaled changes, and plans them for a dry
+//! run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,52 +22,53 @@ use weir_policy::{ActuatorKind, Policy, RouterXtc};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::holding::Tell;
-use super::parts::{Cpu, Hands, Held, Wanted};
+use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget};
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::clock;
 
-/// The host.
+/// The host of a node's routers.
 pub(crate) struct Host {
-    taker: Taker,
+    taker: RouterTaker,
     state: StateDir,
-    record: Record,
+    record: RouterJournal,
     worker: Option<WorkerHandle>,
-    /// Tells the operator.
+    /// Tells the operator a line.
     tell: Tell,
-    /// What was done for each router.
-    taken: BTreeMap<String, Taken>,
+    /// The changes made for each router.
+    taken: BTreeMap<String, RouterChanges>,
 }
 
-/// The journal of what is done to the host.
-enum Record {
-    /// It cannot be had, and why; it is tried again then.
+/// The journal of changes to the host.
+enum RouterJournal {
+    /// It could not be opened: the time of the next attempt, and the reason.
     Closed(Instant, String),
     Open {
         journal: Journal,
-        /// What an earlier run left is before this place, and could not be undone yet.
+        /// The journal's end when it was opened: earlier entries are leftovers that could not be
+        /// undone yet.
         left: Option<u64>,
     },
-    /// After the end.
+    /// The node has ended.
     Ended,
 }
 
-/// What was done for a router: its entries in the journal, and its control group.
-struct Taken {
+/// The changes made for a router: its entries in the journal, and its control group.
+struct RouterChanges {
     entries: std::ops::Range<u64>,
     group: Option<(PathBuf, Version)>,
     process: Option<Identity>,
-    /// It is to be undone, and was not yet.
+    /// Undo is pending.
     leaves: bool,
 }
 
-/// Gets hold of routers.
-struct Taker {
+/// Takes routers.
+struct RouterTaker {
     node: String,
     budgets: Budgets,
 }
 
 impl Host {
-    /// The hands of that node; what an earlier run of it left of routers is undone now.
+    /// Opens the journal of that node and undoes leftovers of an earlier run.
     pub(crate) fn new(
         node: &str,
         state: &StateDir,
@@ -76,9 +77,9 @@ impl Host {
         tell: Tell,
     ) -> Self {
         let mut host = Self {
-            taker: Taker { node: node.to_owned(), budgets },
+            taker: RouterTaker { node: node.to_owned(), budgets },
             state: state.clone(),
-            record: Record::Closed(clock::now(), String::new()),
+            record: RouterJournal::Closed(clock::now(), String::new()),
             worker,
             tell,
             taken: BTreeMap::new(),
@@ -89,18 +90,18 @@ impl Host {
         host
     }
 
-    /// Opens the journal where it is closed, and undoes what an earlier run left: what of that is
-    /// still there is told, and is tried again whenever a router is taken.
+    /// Opens the journal if it is closed, and undoes leftovers of an earlier run. Failed ones are
+    /// reported, and retried whenever a router is taken.
     fn open(&mut self, patience: Duration) -> Result<(), String> {
         match &mut self.record {
-            Record::Ended => Err("the node is ending".to_owned()),
-            Record::Closed(again, why) if clock::now() < *again => Err(why.clone()),
-            Record::Closed(again, why) => {
+            RouterJournal::Ended => Err("the node is ending".to_owned()),
+            RouterJournal::Closed(again, why) if clock::now() < *again => Err(why.clone()),
+            RouterJournal::Closed(again, why) => {
                 let name = journal_name(&self.taker.node);
                 match Journal::open(&self.state, &name, patience) {
                     Ok(journal) => {
                         let left = Some(journal.mark());
-                        self.record = Record::Open { journal, left };
+                        self.record = RouterJournal::Open { journal, left };
                         let undone = self.undo_left();
                         undone.into_iter().for_each(|line| (self.tell)(line));
                         Ok(())
@@ -112,17 +113,17 @@ impl Host {
                     }
                 }
             }
-            Record::Open { left: None, .. } => Ok(()),
-            Record::Open { left: Some(_), .. } => {
+            RouterJournal::Open { left: None, .. } => Ok(()),
+            RouterJournal::Open { left: Some(_), .. } => {
                 self.undo_left();
                 Ok(())
             }
         }
     }
 
-    /// Undoes what an earlier run left; a line each.
+    /// Undoes leftovers of an earlier run; returns a line each.
     fn undo_left(&mut self) -> Vec<String> {
-        let Record::Open { journal, left } = &mut self.record else { return Vec::new() };
+        let RouterJournal::Open { journal, left } = &mut self.record else { return Vec::new() };
         let Some(before) = *left else { return Vec::new() };
         let on = journal.host();
         match journal.undo_those(&on, |place, _| place < before) {
@@ -141,19 +142,23 @@ impl Host {
     }
 }
 
-impl Taker {
-    fn hold(&self, journal: &mut Journal, wanted: &Wanted) -> Result<(Held, Taken), HostError> {
-        let mut taken = Taken { entries: 0..0, group: None, process: None, leaves: false };
+impl RouterTaker {
+    fn hold(
+        &self,
+        journal: &mut Journal,
+        wanted: &RouterTarget,
+    ) -> Result<(RouterEndpoint, RouterChanges), HostError> {
+        let mut taken = RouterChanges { entries: 0..0, group: None, process: None, leaves: false };
         let xtc = &wanted.xtc;
         let held = match xtc.actuator {
-            ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuOf::Nothing),
+            ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuSourceOf::Nothing),
             ActuatorKind::Cgroup => self.hold_group(journal, wanted, &mut taken)?,
             ActuatorKind::Napi => self.hold_threads(journal, wanted)?,
             ActuatorKind::Xl => {
                 let on = Arc::new(journal.host());
                 let domain = xtc.domain.as_deref().unwrap_or_default();
-                // Nobody else's step waits for `xl`.
-                held(Aside::new(XlCap::new(on, journal, domain)?)?, CpuOf::Nothing)
+                // No other loop waits for `xl`.
+                held(Aside::new(XlCap::new(on, journal, domain)?)?, CpuSourceOf::Nothing)
             }
         };
         Ok((held, taken))
@@ -162,9 +167,9 @@ impl Taker {
     fn hold_group(
         &self,
         journal: &mut Journal,
-        wanted: &Wanted,
-        taken: &mut Taken,
-    ) -> Result<Held, HostError> {
+        wanted: &RouterTarget,
+        taken: &mut RouterChanges,
+    ) -> Result<RouterEndpoint, HostError> {
         let xtc = &wanted.xtc;
         let shape = shape(xtc)?;
         if let Some(group) = &xtc.group {
@@ -178,7 +183,7 @@ impl Taker {
         let name = format!("weir-{}-{}", self.node, wanted.router);
         let mut changes = cgroup::make(&tree, &name)?;
         if tree.enable {
-            // For all groups, and so not a part of what is undone for this one.
+            // The change serves all groups: it is not undone with this one.
             let enable: Vec<_> = changes.drain(..changes.len().saturating_sub(1)).collect();
             host::apply(journal, &enable)?;
             taken.entries.start = journal.mark();
@@ -188,10 +193,14 @@ impl Taker {
         cgroup::join(journal, &tree, &group, process)?;
         let cap = CgroupCap::own(group.clone(), tree.version, shape);
         (taken.group, taken.process) = (Some((group, tree.version)), Some(process));
-        Ok(held(cap, CpuOf::Threads(CpuMeter::new([CpuSource::Process(process)]))))
+        Ok(held(cap, CpuSourceOf::Threads(CpuMeter::new([CpuSource::Process(process)]))))
     }
 
-    fn hold_threads(&self, journal: &mut Journal, wanted: &Wanted) -> Result<Held, HostError> {
+    fn hold_threads(
+        &self,
+        journal: &mut Journal,
+        wanted: &RouterTarget,
+    ) -> Result<RouterEndpoint, HostError> {
         let mut threads = Vec::new();
         for device in napi_devices(&wanted.xtc) {
             let before = napi::threads_named(&device.device);
@@ -206,12 +215,12 @@ impl Taker {
         let meter = CpuMeter::new(threads.iter().copied().map(CpuSource::Process));
         let budgets = self.budgets.clone();
         let cap = DeadlineCap::new(journal, &wanted.router, &threads, budgets)?;
-        Ok(held(cap, CpuOf::Threads(meter)))
+        Ok(held(cap, CpuSourceOf::Threads(meter)))
     }
 }
 
-impl Hands for Host {
-    fn take(&mut self, wanted: &Wanted) -> Result<Held, String> {
+impl RouterPlatform for Host {
+    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
         if wanted.dry_run {
             return watch(&wanted.xtc).map_err(|error| error.to_string());
         }
@@ -219,14 +228,16 @@ impl Hands for Host {
         if self.taken.get(router).is_some_and(|taken| taken.leaves) {
             self.give_back(router)?;
         }
-        if let Some(Taken { group: Some((path, version)), process, .. }) = self.taken.get(router) {
-            // It is in its group already: what is new is how its quota is shaped.
+        if let Some(RouterChanges { group: Some((path, version)), process, .. }) =
+            self.taken.get(router)
+        {
+            // The router is in its group already: only the shape of its quota changes.
             let shape = shape(&wanted.xtc).map_err(|error| error.to_string())?;
             let (path, version) = (path.clone(), *version);
             return Ok(match process {
                 Some(process) => held(
                     CgroupCap::own(path, version, shape),
-                    CpuOf::Threads(CpuMeter::new([CpuSource::Process(*process)])),
+                    CpuSourceOf::Threads(CpuMeter::new([CpuSource::Process(*process)])),
                 ),
                 None => {
                     let cpu = used_by_group(path.clone(), version, shape);
@@ -235,7 +246,7 @@ impl Hands for Host {
             });
         }
         self.open(Duration::ZERO)?;
-        let Record::Open { journal, .. } = &mut self.record else {
+        let RouterJournal::Open { journal, .. } = &mut self.record else {
             return Err("the node is ending".to_owned());
         };
         let mark = journal.mark();
@@ -247,7 +258,7 @@ impl Hands for Host {
             }
             Err(error) => {
                 let on = journal.host();
-                // What could not be undone stays in the journal, for the end.
+                // Failed undos stay in the journal, for the end.
                 Err(match left_by(journal.undo_since(&on, mark)) {
                     None => error.to_string(),
                     Some(left) => format!("{error}; {left}"),
@@ -256,8 +267,8 @@ impl Hands for Host {
         }
     }
 
-    /// Of a guest and of threads it is known when they are had.
-    fn range(&self, router: &Wanted) -> Result<Option<CapRange>, String> {
+    /// Returns `None` for guests and threads, whose range is known once they are taken.
+    fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, String> {
         match router.xtc.actuator {
             ActuatorKind::None => Ok(Some(CapRange::WHOLE)),
             ActuatorKind::Cgroup => match shape(&router.xtc) {
@@ -269,12 +280,12 @@ impl Hands for Host {
     }
 
     fn give_back(&mut self, router: &str) -> Result<(), String> {
-        let (Some(taken), Record::Open { journal, .. }) =
+        let (Some(taken), RouterJournal::Open { journal, .. }) =
             (self.taken.get_mut(router), &mut self.record)
         else {
             return Ok(());
         };
-        // Until it is undone: then nothing of it is there that could be in the way of another take.
+        // Undo stays pending until it succeeds: nothing of it may be in the way of another take.
         taken.leaves = true;
         let on = journal.host();
         let entries = taken.entries.clone();
@@ -294,19 +305,19 @@ impl Hands for Host {
     }
 
     fn end(&mut self) -> Result<(), String> {
-        let record = std::mem::replace(&mut self.record, Record::Ended);
-        let Record::Open { journal, .. } = record else { return Ok(()) };
+        let record = std::mem::replace(&mut self.record, RouterJournal::Ended);
+        let RouterJournal::Open { journal, .. } = record else { return Ok(()) };
         let on = journal.host();
         left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(format!("routers: {left}")))
     }
 }
 
-/// The name of the journal of a node's routers.
+/// Returns the name of the journal of a node's routers.
 pub(crate) fn journal_name(node: &str) -> String {
     format!("xtc-{node}")
 }
 
-/// What an undo has left.
+/// Returns the leftovers of an undo.
 fn left_by(undone: Result<UndoReport, HostError>) -> Option<String> {
     match undone {
         Ok(report) if report.failed.is_empty() => None,
@@ -315,10 +326,9 @@ fn left_by(undone: Result<UndoReport, HostError>) -> Option<String> {
     }
 }
 
-/// What would be done for each router that is to be held, a line each: for a dry run. Reads the
-/// host, touches nothing.
+/// Plans each router to be held, a line each, for a dry run. It reads the host and changes nothing.
 pub fn plan(policy: &Policy) -> Vec<String> {
-    let line = |wanted: Wanted| {
+    let line = |wanted: RouterTarget| {
         let xtc = &wanted.xtc;
         let rate = xtc.set_point.map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
         let state = xtc.state.name();
@@ -333,14 +343,14 @@ pub fn plan(policy: &Policy) -> Vec<String> {
             wanted.router, xtc.period
         )
     };
-    Wanted::of(policy).into_iter().map(line).collect()
+    RouterTarget::of(policy).into_iter().map(line).collect()
 }
 
-/// What a router would be held by, without touching it.
-fn watch(xtc: &RouterXtc) -> Result<Held, HostError> {
+/// Returns the endpoint of a router for a dry run, which changes nothing.
+fn watch(xtc: &RouterXtc) -> Result<RouterEndpoint, HostError> {
     let name = xtc.actuator.name();
     Ok(match xtc.actuator {
-        ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuOf::Nothing),
+        ActuatorKind::None => held(Unbound(CapRange::WHOLE), CpuSourceOf::Nothing),
         ActuatorKind::Cgroup => {
             let shape = shape(xtc)?;
             let watched = |cap: Option<CgroupCap>| Watched {
@@ -359,21 +369,21 @@ fn watch(xtc: &RouterXtc) -> Result<Held, HostError> {
                     Tree::find()?;
                     let process = process_of(xtc.process.as_deref().unwrap_or_default())?;
                     let meter = CpuMeter::new([CpuSource::Process(process)]);
-                    held(watched(None), CpuOf::Threads(meter))
+                    held(watched(None), CpuSourceOf::Threads(meter))
                 }
             }
         }
         ActuatorKind::Napi => {
             let mut threads = Vec::new();
             for device in napi_devices(xtc) {
-                // They come up when the router is held for the first time.
+                // The threads start when the router is held for the first time.
                 threads.extend(napi::threads_of(&device.device, 1).unwrap_or_default());
             }
             let cpu = match threads.is_empty() {
-                true => CpuOf::Nothing,
+                true => CpuSourceOf::Nothing,
                 false => {
                     let sources = threads.into_iter().map(CpuSource::Process);
-                    CpuOf::Threads(CpuMeter::new(sources))
+                    CpuSourceOf::Threads(CpuMeter::new(sources))
                 }
             };
             let range = CapRange::WHOLE;
@@ -381,17 +391,17 @@ fn watch(xtc: &RouterXtc) -> Result<Held, HostError> {
         }
         ActuatorKind::Xl => {
             let range = CapRange::WHOLE;
-            held(Watched { name, range, period: Nanos::ZERO, cap: None }, CpuOf::Nothing)
+            held(Watched { name, range, period: Nanos::ZERO, cap: None }, CpuSourceOf::Nothing)
         }
     })
 }
 
-/// An actuator that is only looked at.
+/// An actuator that reads only.
 struct Watched {
     name: &'static str,
     range: CapRange,
     period: Nanos,
-    /// Where a cap of somebody else's can be read.
+    /// The group with a foreign cap to read.
     cap: Option<CgroupCap>,
 }
 
@@ -421,7 +431,7 @@ impl Actuator for Watched {
     }
 }
 
-/// No cap at all.
+/// An actuator without any cap.
 struct Unbound(CapRange);
 
 impl Actuator for Unbound {
@@ -450,8 +460,8 @@ impl Actuator for Unbound {
     }
 }
 
-/// Where CPU time is read.
-enum CpuOf {
+/// The source of a router's CPU time.
+enum CpuSourceOf {
     Threads(CpuMeter),
     Group(CgroupCap),
     /// `cpuacct.usage`: nanoseconds, where the tree of version 1 has both controllers.
@@ -459,7 +469,7 @@ enum CpuOf {
     Nothing,
 }
 
-impl Cpu for CpuOf {
+impl CpuTimeMeter for CpuSourceOf {
     fn used(&mut self) -> Result<Option<Nanos>, CapError> {
         match self {
             Self::Threads(meter) => meter.read().map(Some),
@@ -474,21 +484,21 @@ impl Cpu for CpuOf {
     }
 }
 
-fn held(actuator: impl Actuator + 'static, cpu: CpuOf) -> Held {
-    Held { actuator: Box::new(actuator), cpu: Box::new(cpu) }
+fn held(actuator: impl Actuator + 'static, cpu: CpuSourceOf) -> RouterEndpoint {
+    RouterEndpoint { actuator: Box::new(actuator), cpu: Box::new(cpu) }
 }
 
-fn used_by_group(path: PathBuf, version: Version, shape: QuotaShape) -> CpuOf {
+fn used_by_group(path: PathBuf, version: Version, shape: QuotaShape) -> CpuSourceOf {
     let usage = path.join("cpuacct.usage");
     match version {
-        Version::V2 => CpuOf::Group(CgroupCap::new(path, version, shape)),
-        Version::V1 if usage.exists() => CpuOf::File(usage),
-        Version::V1 => CpuOf::Nothing,
+        Version::V2 => CpuSourceOf::Group(CgroupCap::new(path, version, shape)),
+        Version::V1 if usage.exists() => CpuSourceOf::File(usage),
+        Version::V1 => CpuSourceOf::Nothing,
     }
 }
 
-/// The quotas that a router's control group can have. What the policy bounds is not in it: that
-/// changes while the group stays, see [`super::design::range`].
+/// Returns the quotas that a router's control group can have. Bounds of the policy are not in it:
+/// they change while the group stays, see [`super::design::range`].
 fn shape(xtc: &RouterXtc) -> Result<QuotaShape, HostError> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let all = CpuShare::from_percent(u32::try_from(processors).unwrap_or(1).saturating_mul(100));
@@ -507,7 +517,7 @@ fn group_of(group: &str) -> Result<(PathBuf, Version), HostError> {
     Err(HostError::Refused(format!("control group {group}: not there, or without a CPU quota")))
 }
 
-/// A process by its id, or by a file that has it.
+/// Finds a process by its id, or by a file that has it.
 fn process_of(named: &str) -> Result<Identity, HostError> {
     match named.parse::<u32>() {
         Ok(pid) => {
@@ -527,10 +537,10 @@ fn napi_devices(xtc: &RouterXtc) -> impl Iterator<Item = napi::NapiDevice> + '_ 
     })
 }
 
-/// The last run of the same node may be about to end.
+/// The earlier run of the same node may be about to end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often a journal that cannot be had is asked for again.
+/// The time between attempts to open the journal.
 const OPEN_RETRY: Nanos = Nanos::from_secs(1);
 
 #[cfg(test)]
@@ -568,9 +578,9 @@ mod tests {
         fs::remove_dir_all(base).unwrap();
     }
 
-    fn wanted(document: &str) -> Wanted {
+    fn wanted(document: &str) -> RouterTarget {
         let (_, policy) = weir_policy::Draft::parse(document).unwrap();
-        Wanted::of(&policy).pop().unwrap()
+        RouterTarget::of(&policy).pop().unwrap()
     }
 
     const DOCUMENT: &str = r#"
@@ -605,8 +615,8 @@ interface = [{ device = "v0" }]
         (Host::new("n1", state, Budgets::of(1, CpuShare::ZERO), None, tell), lines)
     }
 
-    /// What could not be undone when a router was given back is undone before it is taken again;
-    /// what holds it is never what was given back.
+    /// A pending undo is executed before the router is taken again; the endpoint is never the one
+    /// that was given back.
     #[test]
     fn what_could_not_be_given_back_is_tried_again() {
         let (base, state) = folders("back");
@@ -630,7 +640,7 @@ interface = [{ device = "v0" }]
         fs::remove_dir_all(base).unwrap();
     }
 
-    /// What an earlier run left and cannot be undone is told, and is in nobody's way.
+    /// A leftover that cannot be undone is reported, and does not block the start.
     #[test]
     fn what_an_earlier_run_left_does_not_keep_a_node_from_starting() {
         let (base, state) = folders("left");

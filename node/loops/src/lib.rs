@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Routers held at a packet rate: the Throughput Collector, the XTC instances and their manager
-//! (§8.1 of the text behind `weir-control`) on one host.
+//! The control loops of a node: routers held at a packet rate (§8.1 of the text behind
+//! `weir-control`).
 //!
-//! **A tick: read all counters once ([`Readings`]), step every instance that is due
-//! ([`Manager::tick`]), put what they decided into force ([`Hands`]), sleep until the next is
-//! due.** Time, counters and what is done to the host come in from outside: the [`Manager`] itself
-//! reads no clock and touches nothing, so that its tests need neither root nor time.
+//! **A tick: read all counters in one pass ([`CounterReader`]), sample every loop that is due
+//! ([`LoopManager::tick`]), execute all commands ([`RouterPlatform`]), sleep until the next is
+//! due.** Time, counters and changes of the host come from outside: the [`LoopManager`] reads no
+//! clock and touches no host, so that its tests need neither root nor real time.
 //!
-//! What is asked for is the policy's: set-point, controller, period and state of a router are keys
-//! of the document, so that a change of one is on record, survives a restart and can be taken back.
-//! [`Manager::follow`] brings the instances to what it says, at once.
+//! Set-point, controller, period and state of a router are keys of the policy. A change of one is
+//! therefore recorded, survives a restart, and can be undone. [`LoopManager::follow`] applies the
+//! policy at once.
 
 mod design;
-mod entry;
+mod held_router;
 mod holding;
 mod host;
 pub mod load;
@@ -24,11 +24,16 @@ pub mod sim;
 mod status;
 mod thread;
 
-pub use holding::{Holding, Tell};
+pub use holding::{RouterLoops, Tell};
 pub use host::plan;
-pub use manager::Manager;
-pub use parts::{Counted, Cpu, Hands, Held, Readings, Sold, Wanted};
-pub use status::{Load, LogLine, Policed, Policing, RouterStatus, Trouble, plain};
+pub use manager::LoopManager;
+pub use parts::{
+    CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterGuarantee, RouterPlatform,
+    RouterTarget,
+};
+pub use status::{
+    LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus, RouterTrouble, plain,
+};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What holding many routers costs: real counters, actuators that only remember.
+//! Measures the cost of many loops, with real counters and actuators in memory.
 
 use std::time::Duration;
 
@@ -9,44 +9,45 @@ use weir_platform::cap::{Actuator, CapError};
 use weir_policy::{ActuatorKind, ControllerKind, Interface, Policy, Router, RouterXtc, Slice};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-use super::manager::Manager;
-use super::parts::{Cpu, Hands, Held, Wanted};
-use super::readings::Collector;
-use super::status::{Load, RouterStatus};
+use super::manager::LoopManager;
+use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget};
+use super::readings::ThroughputCollector;
+use super::status::{LoopsLoad, RouterStatus};
 use weir_dataplane::clock;
 
-/// Routers that are held, and for how long.
+/// A load: routers that are held, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Many {
+pub struct LoadSpec {
     /// The devices of each router, in the network namespace of the calling thread. Those that are
     /// not there are a fault of each sample.
     pub routers: Vec<Vec<String>>,
-    /// From one sample to the next, 10 ms to 1 s.
+    /// The sampling period, 10 ms to 1 s.
     pub period: Nanos,
-    /// How long.
+    /// The length of the measurement.
     pub time: Nanos,
 }
 
-/// What it came to.
+/// The measured cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
+pub struct LoadCost {
     /// Steps, lateness.
-    pub load: Load,
+    pub load: LoopsLoad,
     /// Samples that were made.
     pub samples: u64,
     /// Readings that gave none.
     pub faults: u64,
-    /// How long it took.
+    /// The real time that it took.
     pub time: Nanos,
-    /// CPU time of the thread that did it, in the kernel and outside, start not counted.
+    /// CPU time of the measuring thread, in kernel and user mode, without the start.
     pub cpu: Nanos,
 }
 
-/// Holds all of them on the calling thread, as the node's own thread does, by feed-forward at
-/// 10 000 packets a second each, and counts what that costs.
+/// Holds all routers on the calling thread, as the node's own thread does, by feed-forward at 10
+/// 000 packets a second each, and measures the cost.
 #[must_use]
-pub fn measure(many: &Many) -> Cost {
-    let mut manager = Manager::new(Box::new(Collector::new(None)), Box::new(Remembering));
+pub fn measure(many: &LoadSpec) -> LoadCost {
+    let mut manager =
+        LoopManager::new(Box::new(ThroughputCollector::new(None)), Box::new(MemoryPlatform));
     manager.follow(clock::now(), &policy(many));
     // The first pass looks every device up by its name, the second makes the first samples.
     run_until(&mut manager, clock::now() + many.period + many.period);
@@ -60,10 +61,10 @@ pub fn measure(many: &Many) -> Cost {
         after.saturating_sub(before)
     };
     let (samples, faults) = (sum(|one| one.samples), sum(|one| one.faults));
-    Cost { load: manager.load(), samples, faults, time: clock::now() - began, cpu }
+    LoadCost { load: manager.load(), samples, faults, time: clock::now() - began, cpu }
 }
 
-fn run_until(manager: &mut Manager, end: Instant) {
+fn run_until(manager: &mut LoopManager, end: Instant) {
     loop {
         let now = clock::now();
         if now >= end {
@@ -78,7 +79,7 @@ fn run_until(manager: &mut Manager, end: Instant) {
     }
 }
 
-fn policy(many: &Many) -> Policy {
+fn policy(many: &LoadSpec) -> Policy {
     let mut policy = Policy::new("load");
     let slice = policy.add_slice(Slice::new("load"));
     for (number, devices) in many.routers.iter().enumerate() {
@@ -101,12 +102,12 @@ fn thread_time() -> Nanos {
     Nanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Takes every router, and remembers its cap.
-pub(crate) struct Remembering;
+/// A platform that keeps each cap in memory.
+pub(crate) struct MemoryPlatform;
 
-impl Hands for Remembering {
-    fn take(&mut self, _: &Wanted) -> Result<Held, String> {
-        Ok(Held { actuator: Box::new(Remembered(None)), cpu: Box::new(Unmetered) })
+impl RouterPlatform for MemoryPlatform {
+    fn take(&mut self, _: &RouterTarget) -> Result<RouterEndpoint, String> {
+        Ok(RouterEndpoint { actuator: Box::new(MemoryActuator(None)), cpu: Box::new(Unmetered) })
     }
 
     fn give_back(&mut self, _: &str) -> Result<(), String> {
@@ -122,9 +123,9 @@ impl Hands for Remembering {
     }
 }
 
-struct Remembered(Option<CpuShare>);
+struct MemoryActuator(Option<CpuShare>);
 
-impl Actuator for Remembered {
+impl Actuator for MemoryActuator {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -154,7 +155,7 @@ impl Actuator for Remembered {
 
 struct Unmetered;
 
-impl Cpu for Unmetered {
+impl CpuTimeMeter for Unmetered {
     fn used(&mut self) -> Result<Option<Nanos>, CapError> {
         Ok(None)
     }
@@ -171,7 +172,7 @@ mod tests {
         let routers = vec![vec!["lo".to_owned()], vec!["no-such-0".to_owned()]];
         // Longer than a processor stands still that the machine's own host has given to others.
         let (period, time) = (Nanos::from_millis(20), Nanos::from_secs(3));
-        let cost = measure(&Many { routers, period, time });
+        let cost = measure(&LoadSpec { routers, period, time });
         assert_eq!(cost.load.routers, 2);
         assert!(cost.samples >= 1 && cost.faults >= 1, "{cost:?}");
         // What the machine is late is for the bound of a measurement, not of this test.

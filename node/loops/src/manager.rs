@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The XTC Manager: all instances of a node, stepped in the order in which they are due.
+//! The manager of all loops of a node (the XTC Manager, §8.1): it runs them in the order in which
+//! they are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,71 +10,71 @@ use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::design;
-use super::entry::Entry;
-use super::parts::{Counted, Hands, Readings, Wanted};
-use super::police::Police;
-use super::status::{Load, LogLine, Policing, RouterStatus, Trouble};
+use super::held_router::HeldRouter;
+use super::parts::{CounterReader, CounterSource, RouterPlatform, RouterTarget};
+use super::police::PolicingLoop;
+use super::status::{LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
 
-/// All routers of a node that are held at a rate.
+/// The loops of all routers of a node.
 ///
-/// **The loop: [`Manager::tick`] when the instant has come that [`Manager::next_due`] names, or
-/// later; [`Manager::follow`] when the policy has changed. Both do at once what follows from them,
-/// and nothing that can happen ends a router's instance but the policy.**
-pub struct Manager {
-    readings: Box<dyn Readings>,
-    hands: Box<dyn Hands>,
-    /// In the policy's order.
-    entries: Vec<Entry>,
+/// **The run loop: [`LoopManager::tick`] at [`LoopManager::next_due`] or later;
+/// [`LoopManager::follow`] when the policy has changed. Both act at once. Nothing but the policy
+/// ends the loop of a router.**
+pub struct LoopManager {
+    readings: Box<dyn CounterReader>,
+    platform: Box<dyn RouterPlatform>,
+    /// The routers, in the policy's order.
+    entries: Vec<HeldRouter>,
     schedule: BTreeSet<(Instant, usize)>,
-    /// Where the policy wants it.
-    police: Option<Police>,
+    /// Policing, if the policy wants it.
+    police: Option<PolicingLoop>,
     /// Routers whose loops have something to execute. Their limits go to the worker in one request.
     pending: BTreeSet<usize>,
-    /// Routers that left with a limit which could not be lifted.
+    /// Routers that left with a limit that could not be lifted.
     still_limited: BTreeSet<String>,
     last: Instant,
-    load: Load,
+    load: LoopsLoad,
     notes: Vec<String>,
     notes_lost: u64,
-    /// No router is taken before then, and why.
+    /// No router is taken before this time, for this reason.
     held_off: Option<(Instant, String)>,
 }
 
-impl Manager {
-    /// Of no router yet.
+impl LoopManager {
+    /// Makes a manager without routers.
     #[must_use]
-    pub fn new(readings: Box<dyn Readings>, hands: Box<dyn Hands>) -> Self {
+    pub fn new(readings: Box<dyn CounterReader>, platform: Box<dyn RouterPlatform>) -> Self {
         Self {
             readings,
-            hands,
+            platform,
             entries: Vec::new(),
             schedule: BTreeSet::new(),
             police: None,
             pending: BTreeSet::new(),
             still_limited: BTreeSet::new(),
             last: Instant::ZERO,
-            load: Load::default(),
+            load: LoopsLoad::default(),
             notes: Vec::new(),
             notes_lost: 0,
             held_off: None,
         }
     }
 
-    /// Does what `policy` says from now on: routers come and go, set-points, controllers, periods
-    /// and states change. What is only wanted otherwise goes on from what is in force.
+    /// Follows `policy` from now on: routers come and go; set-points, controllers, periods and
+    /// states change. A router that stays goes on from its settings in force.
     pub fn follow(&mut self, now: Instant, policy: &Policy) {
         self.last = now;
-        let mut before: BTreeMap<String, Entry> = std::mem::take(&mut self.entries)
+        let mut before: BTreeMap<String, HeldRouter> = std::mem::take(&mut self.entries)
             .into_iter()
             .map(|entry| (entry.wanted.router.clone(), entry))
             .collect();
-        let mut anew = Vec::new();
+        let mut retaken = Vec::new();
         let mut entries = Vec::new();
-        for wanted in Wanted::of(policy) {
+        for wanted in RouterTarget::of(policy) {
             match before.remove(&wanted.router) {
                 Some(mut entry) if entry.wanted.is_held_as(&wanted) => {
-                    if entry.turn_to(now, wanted) {
-                        anew.push(entries.len());
+                    if entry.reconfigure(now, wanted) {
+                        retaken.push(entries.len());
                     }
                     entries.push(entry);
                 }
@@ -85,12 +86,12 @@ impl Manager {
         }
         before.into_values().for_each(|entry| self.end(now, entry));
         self.entries = entries;
-        let counted: Vec<Counted> =
+        let counted: Vec<CounterSource> =
             self.entries.iter().map(|entry| entry.wanted.counted()).collect();
         self.readings.follow(&counted);
         let wanted = self.entries.iter().map(|entry| &entry.wanted);
-        self.police = Police::follow(self.police.take(), now, policy, wanted);
-        anew.into_iter().for_each(|at| self.take(now, at));
+        self.police = PolicingLoop::follow(self.police.take(), now, policy, wanted);
+        retaken.into_iter().for_each(|at| self.take(now, at));
         for at in 0..self.entries.len() {
             self.enforce(now, at);
         }
@@ -98,26 +99,26 @@ impl Manager {
         self.arrange();
     }
 
-    /// Takes no router before `until`, and says of each why.
+    /// Takes no router before `until`; `why` is in the status of each.
     pub(crate) fn hold_off(&mut self, until: Instant, why: String) {
         self.held_off = Some((until, why));
     }
 
-    /// Whether [`Self::follow`] could do what `policy` says, as far as that can be known before.
+    /// Checks that [`Self::follow`] could apply `policy`, as far as that can be known before.
     ///
     /// # Errors
     /// The router, the value and the bound.
     pub fn check(&self, policy: &Policy) -> Result<(), String> {
-        let named = |entry: &'_ Entry| entry.wanted.router.clone();
-        let entries: BTreeMap<String, &Entry> =
+        let named = |entry: &'_ HeldRouter| entry.wanted.router.clone();
+        let entries: BTreeMap<String, &HeldRouter> =
             self.entries.iter().map(|entry| (named(entry), entry)).collect();
-        for wanted in Wanted::of(policy) {
+        for wanted in RouterTarget::of(policy) {
             let entry = entries.get(&wanted.router);
-            // What holds already is in nobody's way.
+            // A router that does not change is no obstacle.
             if entry.is_some_and(|entry| entry.wanted == wanted) {
                 continue;
             }
-            let checked = self.hands.range(&wanted).and_then(|known| match (entry, known) {
+            let checked = self.platform.range(&wanted).and_then(|known| match (entry, known) {
                 (Some(entry), known) => entry.may_turn_to(&wanted, known),
                 (None, Some(range)) => design::check(&wanted.xtc, range),
                 (None, None) => Ok(()),
@@ -127,9 +128,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Steps what is due at `now`, after one pass over all counters. A router that is due later
-    /// waits for it; one that should have been stepped long ago is counted as late, and stepped
-    /// once.
+    /// Runs the loops that are due at `now`, after one pass over all counters. A loop that is late
+    /// is counted as late, and runs once.
     pub fn tick(&mut self, now: Instant) {
         if now < self.last {
             self.load.clock_jumps += 1;
@@ -163,18 +163,18 @@ impl Manager {
         self.execute_pending(read_at);
     }
 
-    /// When [`Self::tick`] has something to do; it may change with [`Self::follow`]. Far in the
-    /// future where no router is held.
+    /// Returns the time of the next [`Self::tick`], which [`Self::follow`] may change: far in the
+    /// future without routers.
     #[must_use]
     pub fn next_due(&self) -> Instant {
         let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
         self.police.as_ref().map_or(step, |police| police.due.min(step))
     }
 
-    /// Takes all caps and limits away and hands everything back.
+    /// Releases all routers and platform everything back.
     ///
     /// # Errors
-    /// What is still there.
+    /// The leftovers.
     pub fn end_all(&mut self, now: Instant) -> Result<(), String> {
         for entry in std::mem::take(&mut self.entries) {
             self.end(now, entry);
@@ -184,31 +184,32 @@ impl Manager {
         self.police = None;
         let limited = std::mem::take(&mut self.still_limited).into_iter();
         let limits: Vec<_> = limited.map(|router| (router, None)).collect();
-        let lifted = if limits.is_empty() { Ok(()) } else { self.hands.limit(&limits) };
-        match (self.hands.end(), lifted) {
+        let lifted = if limits.is_empty() { Ok(()) } else { self.platform.limit(&limits) };
+        match (self.platform.end(), lifted) {
             (Ok(()), lifted) => lifted.map_err(|why| format!("routers: {why}")),
             (Err(left), Ok(())) => Err(left),
             (Err(left), Err(why)) => Err(format!("{left}; {why}")),
         }
     }
 
-    /// Whether a router is to be held.
+    /// Returns true without a router to be held.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How all routers are, in the policy's order; or the one of that name, if it is to be held.
+    /// Returns the status of all routers in the policy's order, or of the named one.
     #[must_use]
     pub fn status(&self, router: Option<&str>) -> Vec<RouterStatus> {
-        let asked =
-            |(_, entry): &(usize, &Entry)| router.is_none_or(|name| entry.wanted.router == name);
-        let status = |(at, entry): (usize, &Entry)| {
+        let asked = |(_, entry): &(usize, &HeldRouter)| {
+            router.is_none_or(|name| entry.wanted.router == name)
+        };
+        let status = |(at, entry): (usize, &HeldRouter)| {
             let mut status = entry.status();
             if let Some(police) = &self.police {
                 status.police = police.policed(at);
                 if status.phase == Some(LoopPhase::Inactive) {
-                    // Its instance looks at nothing meanwhile.
+                    // Its loop samples nothing while it is inactive.
                     status.sample = police.sample(at);
                 }
             }
@@ -217,28 +218,28 @@ impl Manager {
         self.entries.iter().enumerate().filter(asked).map(status).collect()
     }
 
-    /// The newest decisions on a router, oldest first; none if it is not to be held.
+    /// Returns the newest decisions on a router, oldest first; none if it is not to be held.
     #[must_use]
     pub fn decisions(&self, router: &str, newest: usize) -> Option<Vec<Decision>> {
         let found = self.entries.iter().find(|entry| entry.wanted.router == router);
         found.map(|entry| entry.decisions(newest))
     }
 
-    /// The same with its text.
+    /// Returns these decisions with their texts.
     #[must_use]
     pub fn log(&self, router: &str, newest: usize) -> Option<Vec<LogLine>> {
         let decisions = self.decisions(router, newest)?;
         Some(decisions.iter().map(LogLine::from).collect())
     }
 
-    /// What holding them took so far; CPU time is for the caller to add.
+    /// Returns the load of all loops, but for the CPU time, which the caller adds.
     #[must_use]
-    pub fn load(&self) -> Load {
-        let policing = self.police.as_ref().map(Police::policing);
-        Load { routers: self.entries.len() as u64, policing, ..self.load }
+    pub fn load(&self) -> LoopsLoad {
+        let policing = self.police.as_ref().map(PolicingLoop::policing);
+        LoopsLoad { routers: self.entries.len() as u64, policing, ..self.load }
     }
 
-    /// Lines for the operator since this was asked last, at most so many.
+    /// Returns new lines for the operator, a bounded number.
     pub fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
         match std::mem::take(&mut self.notes_lost) {
@@ -248,21 +249,21 @@ impl Manager {
         notes
     }
 
-    /// A router that was not wanted before.
-    fn enter(&self, now: Instant, wanted: Wanted) -> Entry {
-        let mut entry = Entry::new(now, wanted);
+    /// Makes the entry of a new router.
+    fn enter(&self, now: Instant, wanted: RouterTarget) -> HeldRouter {
+        let mut entry = HeldRouter::new(now, wanted);
         if let Some((until, why)) = self.held_off.as_ref().filter(|(until, _)| *until > now) {
             entry.put_off(*until, why.clone());
         }
         entry
     }
 
-    /// Looks at all routers together, and brings each to what follows from that.
+    /// Runs policing on all routers, and applies its rulings.
     fn police(&mut self, now: Instant) {
         let Some(police) = &mut self.police else { return };
         let news = police.step(now, self.readings.as_mut());
         if let Some(contended) = news.contended {
-            let Policing { demand, capacity, .. } = police.policing();
+            let PolicingLoad { demand, capacity, .. } = police.policing();
             let what = if contended { "routers are held" } else { "routers are let go" };
             self.note(format!("{demand} asked for of {capacity}: {what}"));
         }
@@ -277,7 +278,7 @@ impl Manager {
         }
     }
 
-    /// Brings a router to what policing and policy say, and what is let in to it.
+    /// Applies policing and policy to a router, and queues a changed limit.
     fn enforce(&mut self, now: Instant, at: usize) {
         let ruling = self.police.as_ref().and_then(|police| police.ruling(at));
         let Some(entry) = self.entries.get_mut(at) else { return };
@@ -308,7 +309,7 @@ impl Manager {
         self.settle(now, at);
     }
 
-    /// Brings a router to what the policy says, step by step.
+    /// Applies the policy to a router, step by step.
     fn settle(&mut self, now: Instant, at: usize) {
         if self.entries.get(at).is_some_and(|entry| entry.wants_taking(now)) {
             self.take(now, at);
@@ -323,21 +324,21 @@ impl Manager {
                     self.execute_pending(now);
                 }
                 Err(error) => {
-                    self.trouble(at, Trouble::Command, error.to_string());
+                    self.trouble(at, RouterTrouble::Command, error.to_string());
                     break;
                 }
             }
         }
-        if self.entries.get(at).is_some_and(Entry::is_over) {
+        if self.entries.get(at).is_some_and(HeldRouter::is_over) {
             self.give_back(at);
         }
     }
 
     fn take(&mut self, now: Instant, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        let taken = self.hands.take(&entry.wanted).and_then(|held| {
+        let taken = self.platform.take(&entry.wanted).and_then(|held| {
             let name = held.actuator.name();
-            entry.took(now, held).map(|()| name)
+            entry.attach(now, held).map(|()| name)
         });
         match taken {
             Ok(by) => {
@@ -346,7 +347,7 @@ impl Manager {
                 self.pending.insert(at);
             }
             Err(why) => {
-                // What was had before cannot be what is wanted now.
+                // The old endpoint cannot be the wanted one.
                 entry.lose();
                 let news = entry.is_missing(now, why.clone());
                 self.note_of(at, &why, news);
@@ -373,8 +374,8 @@ impl Manager {
 
     fn hand_back(&mut self, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        if let Err(why) = self.hands.give_back(&entry.wanted.router) {
-            self.trouble(at, Trouble::Left, why);
+        if let Err(why) = self.platform.give_back(&entry.wanted.router) {
+            self.trouble(at, RouterTrouble::Left, why);
         }
     }
 
@@ -386,7 +387,7 @@ impl Manager {
             Some((entry.wanted.router.clone(), entry.control.limit_change()?))
         };
         let limits: Vec<(String, Option<PacketRate>)> = pending.iter().filter_map(change).collect();
-        let set = if limits.is_empty() { Ok(()) } else { self.hands.limit(&limits) };
+        let set = if limits.is_empty() { Ok(()) } else { self.platform.limit(&limits) };
         for at in pending {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             match entry.control.execute(now, |_| set.clone()) {
@@ -400,38 +401,38 @@ impl Manager {
     fn failed(&mut self, now: Instant, at: usize, error: ExecuteError<String>) {
         let held = self.entries.get(at).is_some_and(|entry| entry.control.is_attached());
         match error {
-            // The release of a cap that failed with it is tried again, and told then.
-            ExecuteError { limit: Some(why), .. } => self.trouble(at, Trouble::Command, why),
+            // A failed release of the cap is retried, and reported then.
+            ExecuteError { limit: Some(why), .. } => self.trouble(at, RouterTrouble::Command, why),
             ExecuteError { cap: Some(gone @ CapError::Gone { .. }), .. } => {
                 self.lose(now, at, &gone.to_string());
             }
-            // Of a router that is not there it is known what is wrong.
+            // The trouble of a detached router is known already.
             ExecuteError { cap: Some(error), .. } if held => {
-                self.trouble(at, Trouble::Command, error.to_string());
+                self.trouble(at, RouterTrouble::Command, error.to_string());
             }
             ExecuteError { .. } => {}
         }
     }
 
-    fn trouble(&mut self, at: usize, kind: Trouble, why: String) {
+    fn trouble(&mut self, at: usize, kind: RouterTrouble, why: String) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         let news = entry.is_troubled(kind, why.clone());
         self.note_of(at, &why, news);
     }
 
-    /// A router that is not wanted any more.
-    fn end(&mut self, now: Instant, mut entry: Entry) {
+    /// Ends a router that is not in the policy any more.
+    fn end(&mut self, now: Instant, mut entry: HeldRouter) {
         let router = entry.wanted.router.clone();
         entry.rule(None);
         entry.control.deactivate(now);
-        let lift = |limit| self.hands.limit(&[(router.clone(), limit)]);
+        let lift = |limit| self.platform.limit(&[(router.clone(), limit)]);
         let mut failed = Vec::new();
         failed.extend(entry.control.execute(now, lift).err().map(|error| error.to_string()));
         if entry.control.applied().limit.is_some() {
             self.still_limited.insert(router.clone());
         }
         drop(entry);
-        failed.extend(self.hands.give_back(&router).err());
+        failed.extend(self.platform.give_back(&router).err());
         if !failed.is_empty() {
             self.note(format!("router {router}: not released: {}", failed.join("; ")));
         }
@@ -456,20 +457,20 @@ impl Manager {
         }
     }
 
-    /// Adds the CPU time that the caller used for all this.
+    /// Takes the CPU time that the caller used.
     pub(crate) fn used(&mut self, cpu: Nanos) {
         self.load.cpu = cpu;
     }
 }
 
-impl std::fmt::Debug for Manager {
+impl std::fmt::Debug for LoopManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Manager").field("load", &self.load()).finish_non_exhaustive()
     }
 }
 
-/// Set-point, then state: no more than three of them lead from anything to anything.
+/// Set-point, then state: at most three steps lead from any state to any other.
 const STEPS_MOST: usize = 4;
 
-/// Lines that wait for the operator.
+/// The most lines that wait for the operator.
 const NOTES_MAX: usize = 64;

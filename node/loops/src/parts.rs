@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the manager needs of its host, behind traits; and what the policy wants of one router.
+//! The traits between the manager and its host, and the part of the policy for one router.
 
 use weir_control::control_loop::{LoopConfig, SamplerConfig};
 use weir_control::{CapRange, Meter, MeterError, Reading};
@@ -8,82 +8,82 @@ use weir_platform::meter::Side;
 use weir_policy::{Policy, RouterXtc, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
-/// Counters of all routers.
-pub trait Readings: Send {
-    /// Counts these routers from now on; they are known by their places in the list.
-    fn follow(&mut self, routers: &[Counted]);
+/// Reads the counters of all routers (the Throughput Collector, §8.1).
+pub trait CounterReader: Send {
+    /// Reads these routers from now on; they are known by their places in the list.
+    fn follow(&mut self, routers: &[CounterSource]);
 
-    /// Reads everything once, at `now` or a little later: when it was done.
+    /// Reads all counters once, at `now` or a little later; returns when.
     fn collect(&mut self, now: Instant) -> Instant;
 
-    /// What a router had forwarded when everything was read last; CPU time is not in it.
+    /// Returns the counters of a router from the last pass, without CPU time.
     ///
     /// # Errors
-    /// What is not there, as in `device v0: not there`.
+    /// The missing thing, as in `device v0: not there`.
     fn of(&mut self, router: usize) -> Result<Reading, String>;
 }
 
-/// What is counted for one router.
+/// The counters of one router.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CounterSource {
     /// Its name.
     pub router: String,
-    /// Whether vifs of this node are counted, by the switch.
+    /// True if the switch counts vifs of this node.
     pub vifs: bool,
-    /// Otherwise its devices, by the kernel.
+    /// Otherwise the devices that the kernel counts.
     pub links: Vec<(String, Side)>,
 }
 
-/// What is done to the host.
-pub trait Hands: Send {
-    /// Gets hold of a router's CPU time. Called again for one that it has, where its period has
-    /// changed: then with the same cap in force.
+/// Takes routers on a host, and changes it for them.
+pub trait RouterPlatform: Send {
+    /// Takes a router: makes it one whose CPU time can be capped. It is called again for a taken
+    /// router whose period has changed, with the same cap in force.
     ///
     /// # Errors
-    /// Why it cannot be held; then nothing has changed.
-    fn take(&mut self, router: &Wanted) -> Result<Held, String>;
+    /// The reason why it cannot be taken; then nothing has changed.
+    fn take(&mut self, router: &RouterTarget) -> Result<RouterEndpoint, String>;
 
-    /// The caps that a router can have that is asked for like this, as far as that is known without
-    /// touching it.
+    /// Returns the range of caps of a router with this target, as far as it is known without taking
+    /// it.
     ///
     /// # Errors
-    /// It cannot have any: the key, the value and the bound.
-    fn range(&self, router: &Wanted) -> Result<Option<CapRange>, String> {
+    /// No cap is possible: the key, the value and the bound.
+    fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, String> {
         let _unknown = router;
         Ok(None)
     }
 
-    /// Undoes what [`Hands::take`] did. Harmless where it did nothing.
+    /// Undoes [`RouterPlatform::take`]. Harmless for a router that is not taken.
     ///
     /// # Errors
-    /// What is still there; it stays in the journal.
+    /// The leftovers, which stay in the journal.
     fn give_back(&mut self, router: &str) -> Result<(), String>;
 
-    /// Lets at most so many packets a second in to each of these routers; `None`: as many as the
-    /// policy does.
+    /// Limits the packets a second that enter for each of these routers; `None`: only the policy
+    /// limits them.
     ///
     /// # Errors
-    /// None of them holds.
+    /// No limit was changed.
     fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String>;
 
-    /// Undoes all that is left.
+    /// Undoes all that is left of taken routers.
     ///
     /// # Errors
-    /// What is still there.
+    /// The leftovers.
     fn end(&mut self) -> Result<(), String>;
 }
 
-/// A router that can be capped.
-pub struct Held {
-    /// What caps it.
+/// Actuator and meter of a taken router.
+pub struct RouterEndpoint {
+    /// The actuator of its cap.
     pub actuator: Box<dyn Actuator>,
-    /// What tells the CPU time that it used.
-    pub cpu: Box<dyn Cpu>,
+    /// The meter of its CPU time.
+    pub cpu: Box<dyn CpuTimeMeter>,
 }
 
-/// CPU time of one router.
-pub trait Cpu: Send {
-    /// What it used since some beginning; `None`: it is not metered.
+/// Reads the CPU time of one router.
+pub trait CpuTimeMeter: Send {
+    /// Returns the CPU time since some start; `None`: it is not metered.
     ///
     /// # Errors
     /// The router is gone.
@@ -94,15 +94,15 @@ pub trait Cpu: Send {
 /// CPU time.
 pub(crate) struct RouterMeter {
     counters: Result<Reading, String>,
-    cpu: Box<dyn Cpu>,
+    cpu: Box<dyn CpuTimeMeter>,
 }
 
 impl RouterMeter {
-    pub(crate) fn new(cpu: Box<dyn Cpu>) -> Self {
+    pub(crate) fn new(cpu: Box<dyn CpuTimeMeter>) -> Self {
         Self { counters: Err("nothing was read yet".to_owned()), cpu }
     }
 
-    /// Takes over what was read of the router in the last pass.
+    /// Sets the counters of the last pass.
     pub(crate) fn set_counters(&mut self, counters: Result<Reading, String>) {
         self.counters = counters;
     }
@@ -121,44 +121,44 @@ impl Meter for RouterMeter {
     }
 }
 
-/// What the policy wants of one router.
+/// The policy for one router.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RouterTarget {
     /// Its name.
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// How it is held.
+    /// Its control loop.
     pub xtc: RouterXtc,
-    /// Whether vifs of this node are its interfaces.
+    /// True if vifs of this node are its interfaces.
     pub vifs: bool,
-    /// What its tenant bought.
-    pub sold: Sold,
-    /// Decides and logs, and touches nothing.
+    /// Its guarantees.
+    pub sold: RouterGuarantee,
+    /// True for a dry run: it decides and logs, and changes nothing.
     pub dry_run: bool,
     release_after: Nanos,
     log: u32,
     rate_most: PacketRate,
 }
 
-/// What a router may have of what the node carries.
+/// The guarantees of a router, of the node's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sold {
-    /// What it gets whenever it asks for it: `receive.min_pps`.
+pub struct RouterGuarantee {
+    /// The guaranteed rate: `receive.min_pps`.
     pub min: PacketRate,
-    /// What it gets at most: `receive.max_pps`.
+    /// The limit: `receive.max_pps`.
     pub max: Option<PacketRate>,
-    /// Its part of what is left: `receive.priority`.
+    /// Its weight in sharing the rest: `receive.priority`.
     pub weight: u32,
 }
 
-impl Wanted {
-    /// All routers that `policy` wants held, in its order.
+impl RouterTarget {
+    /// Returns all routers that `policy` wants held, in its order.
     #[must_use]
     pub fn of(policy: &Policy) -> Vec<Self> {
         let wanted = |(id, router): (_, &weir_policy::Router)| {
             let xtc = router.xtc.clone()?;
-            let sold = Sold {
+            let sold = RouterGuarantee {
                 min: router.receive.min_pps,
                 max: router.receive.max_pps,
                 weight: router.receive.priority,
@@ -178,16 +178,16 @@ impl Wanted {
         policy.routers().filter_map(wanted).collect()
     }
 
-    /// What is counted for it.
+    /// Returns its counters.
     #[must_use]
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> CounterSource {
         let link = |one: &weir_policy::Interface| (one.device.clone(), Side::Host);
         let links =
             if self.vifs { Vec::new() } else { self.xtc.interfaces.iter().map(link).collect() };
-        Counted { router: self.router.clone(), vifs: self.vifs, links }
+        CounterSource { router: self.router.clone(), vifs: self.vifs, links }
     }
 
-    /// Whether it can be followed to `new` with what holds it now: all else is another router.
+    /// Returns true if the router can follow its policy to `new` without another endpoint.
     #[must_use]
     pub fn is_held_as(&self, new: &Self) -> bool {
         let mut same = new.clone();
@@ -205,7 +205,7 @@ impl Wanted {
         *self == same
     }
 
-    /// Whether anything of the host is wanted for it.
+    /// Returns true unless the state is off.
     pub(crate) fn is_on(&self) -> bool {
         self.xtc.state != XtcState::Off
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The Policing Mechanism of a node (§3, §8.1): it looks at all routers ten times a second, shares
-//! what the node carries while they contend for it, and punishes who does not yield.
+//! The Policing Mechanism of a node (§3, §8.1): ten times a second it looks at all routers, shares
+//! the capacity while they contend for it, and punishes those that do not yield.
 //!
-//! It decides with `weir_control::police` and touches nothing: the manager brings each router to
-//! its [`Ruling`]. Routers without a set-point of the policy are held while there is contention,
-//! and let go without; those with one are held at it always, and what they use of it is taken off
-//! first. What somebody pauses or turns off is left alone, and what it uses is taken off, too.
+//! It decides with `weir_control::police` and changes nothing; the manager applies each [`Ruling`].
+//! Routers without a set-point in the policy are held during contention only. Those with one are
+//! always held at it, and their use of it is subtracted from the capacity first; so is the use of
+//! paused routers and of those that are off, which are left alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,43 +19,43 @@ use weir_control::police::{
 use weir_policy::{Policy, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
-use super::parts::{Readings, Wanted};
-use super::status::{Policed, Policing};
+use super::parts::{CounterReader, RouterTarget};
+use super::status::{PolicingLoad, PolicingStatus};
 
-/// All routers of a node, and what they contend for.
-pub(crate) struct Police {
+/// The policing of all routers of a node.
+pub(crate) struct PolicingLoop {
     capacity: PacketRate,
     rate_most: PacketRate,
     contention: Contention,
     contended: bool,
     demand: PacketRate,
-    /// In the order of the manager's.
+    /// The routers, in the manager's order.
     watched: Vec<Watched>,
     judged: u64,
-    /// When it looks next.
+    /// The time of the next look.
     pub(crate) due: Instant,
 }
 
-/// What holds for one router from now on.
+/// The ruling for one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ruling {
-    /// Whether it is held at all.
+    /// True if it is held.
     pub(crate) held: bool,
-    /// At which rate, above nothing.
+    /// Its set-point, above zero.
     pub(crate) set_point: PacketRate,
-    /// What is let in beside what its controller lets in: a punishment.
+    /// A bound on its limit beside the controller: a punishment.
     pub(crate) ingress: Option<PacketRate>,
 }
 
-/// What a look came to.
-pub(crate) struct News {
-    /// Contention began or ended.
+/// The changes of one look.
+pub(crate) struct PolicingChange {
+    /// Contention that began or ended.
     pub(crate) contended: Option<bool>,
-    /// Routers, by place, that are punished otherwise than before.
+    /// Routers with another punishment, by place.
     pub(crate) judged: Vec<(usize, Judgement)>,
 }
 
-/// One router.
+/// A router under policing.
 struct Watched {
     router: String,
     terms: Terms,
@@ -63,15 +63,15 @@ struct Watched {
     conduct: Conduct,
     /// The newest [`RECENT`] samples.
     recent: VecDeque<Sample>,
-    /// Looks without a sample, in a row.
+    /// Consecutive looks without a sample.
     missed: u32,
-    /// What it may, before any punishment.
+    /// Its allowed rate before any punishment.
     allowed: PacketRate,
     ruling: Ruling,
     judged: u64,
 }
 
-/// What it was sold, and what somebody wants of it.
+/// Its guarantees and its wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Terms {
     min: PacketRate,
@@ -79,17 +79,17 @@ struct Terms {
     weight: u32,
     set_point: Option<PacketRate>,
     state: XtcState,
-    /// Whether what comes for it can be dropped at ingress.
+    /// True if its packets can be dropped at ingress.
     vifs: bool,
 }
 
-impl Police {
-    /// Goes on as `policy` says, with these routers; `None` where it wants no policing.
+impl PolicingLoop {
+    /// Follows `policy` with these routers; `None` where it wants no policing.
     pub(crate) fn follow<'w>(
         before: Option<Self>,
         now: Instant,
         policy: &Policy,
-        wanted: impl Iterator<Item = &'w Wanted>,
+        wanted: impl Iterator<Item = &'w RouterTarget>,
     ) -> Option<Self> {
         let capacity = policy.node.capacity.filter(|_| policy.xtc.police)?;
         let rate_most = policy.xtc.rate_most;
@@ -110,19 +110,23 @@ impl Police {
         let watched = wanted.map(|wanted| {
             let known = old.remove(&wanted.router);
             let mut one = known.unwrap_or_else(|| Watched::new(wanted, rate_most));
-            one.turn_to(Terms::of(wanted));
+            one.reconfigure(Terms::of(wanted));
             one
         });
         police.watched = watched.collect();
         (police.capacity, police.rate_most) = (capacity, rate_most);
-        // What has changed is seen at once.
+        // A change takes effect at once.
         police.due = now;
         let _nobody = police.rule(None);
         Some(police)
     }
 
-    /// Looks at all routers, whose counters were just read.
-    pub(crate) fn step(&mut self, now: Instant, readings: &mut dyn Readings) -> News {
+    /// Looks at all routers, after their counters were read.
+    pub(crate) fn step(
+        &mut self,
+        now: Instant,
+        readings: &mut dyn CounterReader,
+    ) -> PolicingChange {
         self.reschedule(now);
         for (at, one) in self.watched.iter_mut().enumerate() {
             one.look(now, readings.of(at));
@@ -135,36 +139,36 @@ impl Police {
         self.contended = self.contention.step(now, demand, self.capacity);
         let judged = self.rule(Some(now));
         let contended = (before != self.contended).then_some(self.contended);
-        News { contended, judged }
+        PolicingChange { contended, judged }
     }
 
-    /// Puts the next look on the grid anew.
+    /// Puts the next look on the grid again.
     pub(crate) fn reschedule(&mut self, now: Instant) {
         let period = PERIOD.as_nanos();
         let next = (now.as_nanos() / period).saturating_add(1).saturating_mul(period);
         self.due = Instant::from_nanos(next);
     }
 
-    /// What holds for the router at that place.
+    /// Returns the ruling for the router at that place.
     pub(crate) fn ruling(&self, at: usize) -> Option<Ruling> {
         self.watched.get(at).map(|one| one.ruling)
     }
 
-    /// The newest sample of the router at that place.
+    /// Returns the newest sample of the router at that place.
     pub(crate) fn sample(&self, at: usize) -> Option<Sample> {
         self.watched.get(at)?.recent.back().copied()
     }
 
-    /// How that router stands.
-    pub(crate) fn policed(&self, at: usize) -> Option<Policed> {
+    /// Returns the status of the router at that place.
+    pub(crate) fn policed(&self, at: usize) -> Option<PolicingStatus> {
         let one = self.watched.get(at)?;
         let (held, allowed, judged) = (one.ruling.held, one.allowed, one.judged);
-        Some(Policed { held, allowed, grade: one.conduct.grade(), judged })
+        Some(PolicingStatus { held, allowed, grade: one.conduct.grade(), judged })
     }
 
-    /// How all of them stand.
-    pub(crate) fn policing(&self) -> Policing {
-        Policing {
+    /// Returns the load of all routers.
+    pub(crate) fn policing(&self) -> PolicingLoad {
+        PolicingLoad {
             capacity: self.capacity,
             demand: self.demand,
             contended: self.contended,
@@ -173,7 +177,8 @@ impl Police {
         }
     }
 
-    /// Shares, judges if there are new samples, and shares again what the punished leave.
+    /// Shares the capacity, judges if there are new samples, and shares again what the punished
+    /// leave.
     fn rule(&mut self, now: Option<Instant>) -> Vec<(usize, Judgement)> {
         let shared = self.shared();
         let claims: Vec<Claim> = self.watched.iter().map(Watched::claim).collect();
@@ -189,14 +194,14 @@ impl Police {
         let claims: Vec<Claim> = self.watched.iter().map(Watched::punished).collect();
         let shares = set_points(shared, &claims);
         let each = || self.watched.iter().zip(&shares);
-        // All of them or none: so they never add up to more than was shared.
+        // All shares move or none: so they never exceed the shared capacity.
         let moved = !judged.is_empty() || each().any(|(one, share)| one.is_moved_by(*share));
         let most = self.rate_most;
         for (one, share) in self.watched.iter_mut().zip(shares) {
             if one.terms.state == XtcState::Paused {
                 continue;
             }
-            // What the policy says is meant to the packet.
+            // A set-point of the policy is exact.
             let moved = moved || one.terms.set_point.is_some();
             let share = if moved { share } else { one.ruling.set_point };
             one.ruling = one.rule(share.min(most), self.contended);
@@ -204,8 +209,9 @@ impl Police {
         judged
     }
 
-    /// What is there to be shared: not what is taken by those whom nobody holds, and a reserve,
-    /// since who takes back what he lent is served before the others have yielded.
+    /// Returns the capacity to share: without the use of routers that are not held, and without a
+    /// reserve, since a router that takes back a lent share is served before the others have
+    /// yielded.
     fn shared(&self) -> PacketRate {
         let most = u128::from(self.capacity.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
         let most = u64::try_from(most).unwrap_or(u64::MAX);
@@ -216,7 +222,7 @@ impl Police {
 }
 
 impl Watched {
-    fn new(wanted: &Wanted, rate_most: PacketRate) -> Self {
+    fn new(wanted: &RouterTarget, rate_most: PacketRate) -> Self {
         let terms = Terms::of(wanted);
         let first = terms.set_point.unwrap_or(terms.min).max(LEAST);
         Self {
@@ -232,10 +238,10 @@ impl Watched {
         }
     }
 
-    fn turn_to(&mut self, terms: Terms) {
+    fn reconfigure(&mut self, terms: Terms) {
         self.terms = terms;
         if terms.state == XtcState::Off {
-            // Who is turned off and on again begins anew.
+            // A router that is turned off and on again starts anew.
             self.conduct = Conduct::new(ConductConfig::DEFAULT);
         }
     }
@@ -256,24 +262,24 @@ impl Watched {
                 }
                 self.recent.push_back(sample);
             }
-            // The next one makes a sample.
+            // The next reading makes a sample.
             Err(SampleFault::First | SampleFault::TooSoon { .. }) => {}
             Err(fault) => {
                 self.missed = self.missed.saturating_add(1);
                 if self.missed >= GONE && fault == SampleFault::Absent {
-                    // It is not there, and takes nothing from anybody.
+                    // A missing router uses nothing.
                     self.recent.clear();
                 }
             }
         }
     }
 
-    /// What it used in the newest sample, and what came.
+    /// Returns its used and its offered rate in the newest sample.
     fn newest(&self) -> (PacketRate, Option<PacketRate>) {
         self.recent.back().map_or((PacketRate::ZERO, None), |one| (one.rate(), one.offered_rate()))
     }
 
-    /// What it asks the node for now. A flood that is stopped at ingress asks for nothing.
+    /// Returns its demand now. A flood that is stopped at ingress demands nothing.
     fn demands(&self) -> PacketRate {
         let (used, offered) = self.newest();
         match self.terms.state {
@@ -287,7 +293,7 @@ impl Watched {
         }
     }
 
-    /// Whether the share holds it below what it would take.
+    /// Returns true if its share holds it below its demand.
     fn is_held_below(&self) -> bool {
         let (used, offered) = self.newest();
         let share = self.ruling.set_point;
@@ -298,7 +304,7 @@ impl Watched {
             && wants(share, used, offered).is_none()
     }
 
-    /// What it may claim, punished or not. What it wants follows from the most of the newest
+    /// Returns its claim before punishment. The demand follows from the largest of the newest
     /// samples, so that shares do not move with each of them.
     fn claim(&self) -> Claim {
         let Terms { min, max, weight, set_point, state, .. } = self.terms;
@@ -314,7 +320,7 @@ impl Watched {
         }
     }
 
-    /// The same under its punishment.
+    /// Returns its claim under its punishment.
     fn punished(&self) -> Claim {
         let (claim, grade) = (self.claim(), self.conduct.grade());
         if grade.stops() {
@@ -338,7 +344,7 @@ impl Watched {
         judgement
     }
 
-    /// Whether a share is another one than before, by more than what nobody would notice.
+    /// Returns true if a share differs from the one before by more than noise.
     fn is_moved_by(&self, share: PacketRate) -> bool {
         let (old, new) = (self.ruling.set_point.as_pps(), share.max(LEAST).as_pps());
         let active = self.terms.state == XtcState::Active;
@@ -356,7 +362,7 @@ impl Watched {
 }
 
 impl Terms {
-    fn of(wanted: &Wanted) -> Self {
+    fn of(wanted: &RouterTarget) -> Self {
         Self {
             min: wanted.sold.min,
             max: wanted.sold.max,
@@ -368,25 +374,25 @@ impl Terms {
     }
 }
 
-/// Of who is not to have anything.
+/// The claim of a router that is to have nothing.
 const NOTHING: Claim =
     Claim { min: PacketRate::ZERO, max: Some(PacketRate::ZERO), weight: 1, wants: None };
 
-/// From one look to the next: what begins is seen, and acted upon, well within a second.
+/// The period of looks: contention is seen, and acted upon, well within a second.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// What somebody used or was offered within so many samples he may use again at once. No more: a
-/// share that is not used any more is to be another's well before contention may end.
+/// Samples whose use or offer a router may have again at once. Few: an unused share is to be
+/// another router's well before contention may end.
 const RECENT: usize = 3;
 
-/// Looks at one that is not there, until it takes nothing from anybody.
+/// Looks without a reading after which a router counts as using nothing.
 const GONE: u32 = 10;
 
-/// Of the capacity: as much as contention begins at, so that what is shared does not keep it up.
+/// The shared part of the capacity: where contention begins, so that sharing does not keep it up.
 const SHARED_PPM: u32 = 950_000;
 
-/// Shares move by more than a fiftieth, or not at all: each move is a call of an actuator.
+/// Shares move by more than a fiftieth or not at all: each move is a call of an actuator.
 const MOVED_PART: u128 = 50;
 
-/// No controller holds less.
+/// The least set-point of a controller.
 const LEAST: PacketRate = PacketRate::from_pps(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The Throughput Collector on a host: the kernel's counters in one dump, the switch's in one
-//! question to the worker.
+//! The Throughput Collector on a host: it reads the kernel's counters in one dump, and the switch's
+//! in one request to the worker.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use weir_control::Reading;
 use weir_platform::meter::LinkMeter;
 use weir_units::Instant;
 
-use super::parts::{Counted, Readings};
+use super::parts::{CounterReader, CounterSource};
 use weir_dataplane::RouterCount;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::clock;
 
-/// Where the counters of one router are.
+/// The place of a router's counters.
 #[derive(Debug)]
-enum Place {
+enum CounterPlace {
     /// In the kernel's meter.
     Links(usize),
     /// In the worker's answer.
     Switch(usize),
-    /// Nowhere, and why.
+    /// Nowhere, for this reason.
     Nowhere(String),
 }
 
 /// The collector.
-pub(crate) struct Collector {
-    /// None where the node has no switch.
+pub(crate) struct ThroughputCollector {
+    /// The worker; `None` without a switch.
     worker: Option<WorkerHandle>,
-    places: Vec<Place>,
+    places: Vec<CounterPlace>,
     links: Option<LinkMeter>,
-    /// The routers that the worker is asked for.
+    /// The routers to request from the worker.
     asked: Arc<[String]>,
     answer: Result<(Instant, Vec<Option<RouterCount>>), String>,
-    /// Why the kernel's counters were not read.
+    /// The reason why the kernel's counters were not read.
     failed: Option<String>,
 }
 
-impl Collector {
+impl ThroughputCollector {
     pub(crate) fn new(worker: Option<WorkerHandle>) -> Self {
         Self {
             worker,
@@ -49,30 +49,30 @@ impl Collector {
         }
     }
 
-    fn place(&mut self, router: &Counted, asked: &mut Vec<String>) -> Place {
+    fn place(&mut self, router: &CounterSource, asked: &mut Vec<String>) -> CounterPlace {
         if router.vifs {
             asked.push(router.router.clone());
-            return Place::Switch(asked.len() - 1);
+            return CounterPlace::Switch(asked.len() - 1);
         }
         if self.links.is_none() {
             // Kernels before 4.7 have no dump of counters alone.
             self.links = match LinkMeter::open().or_else(|_| LinkMeter::open_text()) {
                 Ok(meter) => Some(meter),
-                Err(error) => return Place::Nowhere(error.to_string()),
+                Err(error) => return CounterPlace::Nowhere(error.to_string()),
             };
         }
         let added = self.links.as_mut().map(|meter| meter.add(&router.links));
         match added {
-            Some(Ok(place)) => Place::Links(place),
-            Some(Err(error)) => Place::Nowhere(error.to_string()),
-            None => Place::Nowhere("no meter".to_owned()),
+            Some(Ok(place)) => CounterPlace::Links(place),
+            Some(Err(error)) => CounterPlace::Nowhere(error.to_string()),
+            None => CounterPlace::Nowhere("no meter".to_owned()),
         }
     }
 }
 
-impl Readings for Collector {
-    fn follow(&mut self, routers: &[Counted]) {
-        // Counters only grow: a meter that is made anew goes on where the old one was.
+impl CounterReader for ThroughputCollector {
+    fn follow(&mut self, routers: &[CounterSource]) {
+        // Counters only grow: a new meter goes on where the old one was.
         self.links = None;
         let mut asked = Vec::new();
         self.places = routers.iter().map(|router| self.place(router, &mut asked)).collect();
@@ -81,7 +81,7 @@ impl Readings for Collector {
 
     fn collect(&mut self, _: Instant) -> Instant {
         if let Some(links) = &mut self.links {
-            // Where the dump fails, what was read before grows stale, and is named so.
+            // After a failed dump the old counters grow stale, which the sampler notices.
             self.failed = links.read(clock::now()).err().map(|error| error.to_string());
         }
         if let (false, Some(worker)) = (self.asked.is_empty(), &self.worker) {
@@ -94,8 +94,8 @@ impl Readings for Collector {
     fn of(&mut self, router: usize) -> Result<Reading, String> {
         match self.places.get(router) {
             None => Err("not counted".to_owned()),
-            Some(Place::Nowhere(why)) => Err(why.clone()),
-            Some(Place::Links(place)) => {
+            Some(CounterPlace::Nowhere(why)) => Err(why.clone()),
+            Some(CounterPlace::Links(place)) => {
                 let reading = self.links.as_ref().and_then(|links| links.reading(*place));
                 reading.ok_or_else(|| {
                     let missing =
@@ -107,7 +107,7 @@ impl Readings for Collector {
                     }
                 })
             }
-            Some(Place::Switch(place)) => {
+            Some(CounterPlace::Switch(place)) => {
                 let (at, counts) = self.answer.as_ref().map_err(Clone::clone)?;
                 let count = counts.get(*place).copied().flatten();
                 let count = count.ok_or("a vif of it waits for its device")?;

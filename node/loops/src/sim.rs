@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A node in virtual time: the manager as it is, over routers, meters and actuators that are
-//! simulated, each of which can be made to fail.
+//! A node in virtual time: the real manager and loops over simulated routers, meters and actuators,
+//! each of which can be made to fail.
 //!
 //! Rows of `weir-lab verify` and the manager's own tests drive it: [`SimNode::run`] lets all
-//! routers forward for a while and steps what is due then. The same document and the same faults
+//! routers forward for a while and then runs the due loops. The same document and the same faults
 //! give the same run.
 
 use std::collections::BTreeMap;
@@ -16,80 +16,82 @@ use weir_platform::cap::{Actuator, CapError};
 use weir_policy::{Draft, Edit, Place, Policy};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-use super::manager::Manager;
-use super::parts::{Counted, Cpu, Hands, Held, Readings, Wanted};
+use super::manager::LoopManager;
+use super::parts::{
+    CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget,
+};
 use super::status::RouterStatus;
 
-/// A node whose time passes when it is told to.
+/// A node in virtual time.
 pub struct SimNode {
     /// Its routers.
-    pub world: World,
-    /// What holds them.
-    pub manager: Manager,
-    /// Its policy, as it is changed.
+    pub world: SimWorld,
+    /// Their manager.
+    pub manager: LoopManager,
+    /// Its policy, with changes.
     pub document: Draft,
-    /// The clock that manager and meters go by; a test may set it.
+    /// The clock of manager and meters; a test may set it.
     pub now: Instant,
-    /// What the operator was told.
+    /// The lines for the operator.
     pub notes: Vec<String>,
 }
 
 /// All simulated routers, and what they share.
 #[derive(Clone, Default)]
-pub struct World(Arc<Mutex<Shared>>);
+pub struct SimWorld(Arc<Mutex<Shared>>);
 
-/// One simulated router, its meters and what caps it.
+/// A simulated router, with its meters and its actuator.
 #[derive(Clone, Debug)]
 pub struct SimRouter {
-    /// What forwards.
+    /// The plant.
     pub router: Router,
-    /// What it did in the last run, whatever its meters show.
+    /// Its true counts in the last run.
     pub last: Sample,
-    /// What its meters show.
+    /// The reading of its meters.
     pub reading: Reading,
-    /// What its counters of packets are at most: they wrap there.
+    /// The largest value of its packet counters, where they wrap.
     pub counts_to: u64,
     /// The cap in force.
     pub cap: Option<CpuShare>,
     /// Packets a second that are let in.
     pub limit: Option<PacketRate>,
-    /// How often a cap was set.
+    /// The number of caps set.
     pub sets: u64,
-    /// Its meters stand still.
+    /// True while its meters stand still.
     pub frozen: bool,
-    /// Its interfaces are not there.
+    /// True while its interfaces are missing.
     pub no_device: bool,
-    /// Its process is not there.
+    /// True while its process is missing.
     pub dead: bool,
-    /// What caps it says no.
+    /// True while its actuator refuses.
     pub refuses: bool,
-    /// The node has handed it back, or never had it.
+    /// True while the node has not taken it.
     pub free: bool,
 }
 
 #[derive(Default)]
 struct Shared {
     routers: BTreeMap<String, SimRouter>,
-    counted: Vec<Counted>,
-    /// CPU time that all routers have together; `None`: each has its own processor.
+    counted: Vec<CounterSource>,
+    /// The CPU time that all routers share; `None`: each has its own processor.
     budget: Option<CpuShare>,
     limit_fails: bool,
     passes: u64,
 }
 
-/// What caps a router and meters its CPU time.
-struct Grip(World, String);
+/// Actuator and CPU meter of a simulated router.
+struct SimEndpoint(SimWorld, String);
 
 impl SimNode {
-    /// A node of this policy, with a simulated router for each that it has. Time begins at one
-    /// second.
+    /// Makes a node of this policy, with a simulated router for each of the policy. Time begins at
+    /// one second.
     ///
     /// # Errors
-    /// What is wrong with the policy.
+    /// The problem of the policy.
     pub fn new(text: &str) -> Result<Self, String> {
         let (document, _) = Draft::parse(text).map_err(|error| error.to_string())?;
-        let world = World::default();
-        let manager = Manager::new(Box::new(world.clone()), Box::new(world.clone()));
+        let world = SimWorld::default();
+        let manager = LoopManager::new(Box::new(world.clone()), Box::new(world.clone()));
         let now = Instant::from_nanos(1_000_000_000);
         let mut node = Self { world, manager, document, now, notes: Vec::new() };
         let policy = node.policy()?;
@@ -100,18 +102,18 @@ impl SimNode {
         Ok(node)
     }
 
-    /// What is asked for now.
+    /// Returns the policy in force.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the policy.
     pub fn policy(&self) -> Result<Policy, String> {
         self.document.policy().map_err(|error| error.to_string())
     }
 
-    /// Changes the policy, all at once, as the interface does.
+    /// Changes the policy, all edits at once, as the interface does.
     ///
     /// # Errors
-    /// What is wrong with it; then the node goes on as before, and so does the document.
+    /// The problem of the policy; node and document then go on as before.
     pub fn edit(&mut self, edits: &[Edit]) -> Result<(), String> {
         let before = self.document.clone();
         let mut outcomes = edits.iter().map(|edit| self.document.apply(edit));
@@ -128,10 +130,10 @@ impl SimNode {
         }
     }
 
-    /// Changes a key of how a router is held.
+    /// Changes a key of a router's policy.
     ///
     /// # Errors
-    /// As [`Self::edit`].
+    /// The errors of [`Self::edit`].
     pub fn set(
         &mut self,
         router: &str,
@@ -141,7 +143,7 @@ impl SimNode {
         self.edit(&[Edit::set(Place::of("router", router, &format!("xtc.{key}")), value)])
     }
 
-    /// Lets all routers forward for a while, then steps what is due.
+    /// Lets all routers forward for a while, then runs the due loops.
     pub fn run(&mut self, span: Nanos) {
         self.now += span;
         self.world.forward(self.now, span);
@@ -149,13 +151,13 @@ impl SimNode {
         self.notes.extend(self.manager.take_notes());
     }
 
-    /// How a router is; `None` where the policy does not have it held.
+    /// Returns the status of a router; `None` if it is not to be held.
     #[must_use]
     pub fn status(&self, router: &str) -> Option<RouterStatus> {
         self.manager.status(Some(router)).pop()
     }
 
-    /// How many of the decisions that are kept of a router say that.
+    /// Counts the kept decisions on a router with this text.
     #[must_use]
     pub fn says(&self, router: &str, text: &str) -> usize {
         let lines = self.manager.log(router, usize::MAX).unwrap_or_default();
@@ -169,23 +171,23 @@ impl std::fmt::Debug for SimNode {
     }
 }
 
-impl World {
-    /// Looks at a router, or changes what it is like; `None` where there is none of that name.
+impl SimWorld {
+    /// Reads or changes a router; `None` without one of that name.
     pub fn router<T>(&self, name: &str, what: impl FnOnce(&mut SimRouter) -> T) -> Option<T> {
         self.lock().routers.get_mut(name).map(what)
     }
 
-    /// Gives all routers together so much CPU time; `None`: a processor each.
+    /// Gives all routers together this CPU time; `None`: a processor each.
     pub fn share(&self, budget: Option<CpuShare>) {
         self.lock().budget = budget;
     }
 
-    /// Whether no limit at ingress can be set any more.
+    /// Refuses limits at ingress from now on, or accepts them again.
     pub fn refuse_limits(&self, refuse: bool) {
         self.lock().limit_fails = refuse;
     }
 
-    /// How often all counters were read.
+    /// Returns the number of passes over all counters.
     #[must_use]
     pub fn passes(&self) -> u64 {
         self.lock().passes
@@ -203,14 +205,15 @@ impl World {
     }
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for SimWorld {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").finish_non_exhaustive()
     }
 }
 
 impl SimRouter {
-    /// The process router of `weir-control`, which loses little below its knee, with 1 % of noise.
+    /// Makes the process router of `weir-control`, which loses little below its knee, with 1 % of
+    /// noise.
     fn new(seed: u64) -> Self {
         let plant = Plant { noise_ppm: 10_000, knee: 50, ..Plant::LIKE_TABLE_1 };
         Self {
@@ -229,8 +232,8 @@ impl SimRouter {
         }
     }
 
-    /// CPU time that it would use of a processor of its own, in millionths. What its cap makes it
-    /// drop was carried up to it first, and is in that.
+    /// Returns its demand of CPU time on its own processor, in millionths. Packets that its cap
+    /// makes it drop have cost CPU time before.
     fn wants(&self) -> u64 {
         if self.dead {
             return 0;
@@ -242,8 +245,8 @@ impl SimRouter {
         u64::try_from(used).unwrap_or(u64::MAX).min(cap.as_ppm().into())
     }
 
-    /// Forwards for `span`. Where all want more than there is, each gets as large a part of it as
-    /// of what they want: `part` is both, in millionths.
+    /// Forwards for `span`. `part` is the CPU time of all and their demand, in millionths: if the
+    /// demand is larger, each gets its proportional part.
     fn forward(&mut self, now: Instant, span: Nanos, part: Option<(u64, u64)>) {
         let cap = self.cap.unwrap_or(CpuShare::ONE);
         let cap = match part {
@@ -280,8 +283,8 @@ impl SimRouter {
     }
 }
 
-impl Readings for World {
-    fn follow(&mut self, routers: &[Counted]) {
+impl CounterReader for SimWorld {
+    fn follow(&mut self, routers: &[CounterSource]) {
         self.lock().counted = routers.to_vec();
     }
 
@@ -301,8 +304,8 @@ impl Readings for World {
     }
 }
 
-impl Hands for World {
-    fn take(&mut self, wanted: &Wanted) -> Result<Held, String> {
+impl RouterPlatform for SimWorld {
+    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
         let name = wanted.router.clone();
         let taken = self.router(&name, |sim| {
             sim.free &= sim.dead;
@@ -311,8 +314,8 @@ impl Hands for World {
         if taken != Some(true) {
             return Err("process 17: not there".to_owned());
         }
-        let grip = || Grip(self.clone(), name.clone());
-        Ok(Held { actuator: Box::new(grip()), cpu: Box::new(grip()) })
+        let grip = || SimEndpoint(self.clone(), name.clone());
+        Ok(RouterEndpoint { actuator: Box::new(grip()), cpu: Box::new(grip()) })
     }
 
     fn give_back(&mut self, router: &str) -> Result<(), String> {
@@ -338,7 +341,7 @@ impl Hands for World {
     }
 }
 
-impl Grip {
+impl SimEndpoint {
     fn sim<T>(
         &self,
         what: impl FnOnce(&mut SimRouter) -> Result<T, CapError>,
@@ -348,7 +351,7 @@ impl Grip {
     }
 }
 
-impl Actuator for Grip {
+impl Actuator for SimEndpoint {
     fn name(&self) -> &'static str {
         "simulated"
     }
@@ -386,7 +389,7 @@ impl Actuator for Grip {
     }
 }
 
-impl Cpu for Grip {
+impl CpuTimeMeter for SimEndpoint {
     fn used(&mut self) -> Result<Option<Nanos>, CapError> {
         self.sim(|sim| sim.there().map(|()| sim.reading.cpu))
     }

@@ -1,116 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the instances are: what the interface shows.
+//! The status of the loops, for the interface.
 
 use weir_control::control_loop::{Decision, DecisionEvent, LoopPhase};
 use weir_control::police::Grade;
 use weir_control::{Action, Estimate, Sample};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-/// One router that is held at a rate, or is to be.
+/// The status of a router that is to be held.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouterStatus {
     /// Its name.
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// What the policy wants: `active`, `paused`, `off`.
+    /// The state in the policy: `active`, `paused`, `off`.
     pub state: &'static str,
-    /// What it is at; `None`: nothing holds it, and [`Self::trouble`] says why.
+    /// The phase of its loop; `None`: nothing is attached, and [`Self::trouble`] has the reason.
     pub phase: Option<LoopPhase>,
     /// The controller.
     pub controller: &'static str,
-    /// What caps it: as in `cgroup v1`; the kind that the policy names while nothing does.
+    /// The actuator, as in `cgroup v1`; the kind in the policy while nothing is attached.
     pub actuator: &'static str,
-    /// From one sample to the next.
+    /// The sampling period.
     pub period: Nanos,
-    /// The rate that it is held at.
+    /// The set-point.
     pub set_point: Option<PacketRate>,
-    /// Decides and logs, and touches nothing.
+    /// True for a dry run.
     pub dry_run: bool,
-    /// The cap in force by it.
+    /// The cap in force.
     pub cap: Option<CpuShare>,
-    /// What of that really holds, where it is less: no more was left beside others.
+    /// The granted cap, where it is less: no more was left beside others.
     pub cap_held: Option<CpuShare>,
-    /// Packets a second that are let in.
+    /// The limit at ingress.
     pub limit: Option<PacketRate>,
     /// The latest sample.
     pub sample: Option<Sample>,
-    /// What the controller believes.
+    /// The controller's estimate.
     pub estimate: Option<Estimate>,
     /// The latest decision and its reason.
     pub latest: Option<Decision>,
-    /// What is wrong now, with its reason: what is not there, what cannot be held. It may name what
-    /// is others' or the host's.
+    /// The trouble now. The text may name things of others or of the host.
     pub trouble: Option<String>,
-    /// Of which kind that is.
-    pub trouble_kind: Option<Trouble>,
-    /// Cap and limit are in force although they should not be.
+    /// The kind of the trouble.
+    pub trouble_kind: Option<RouterTrouble>,
+    /// True if cap or limit are in force although they should not be: their release is retried.
     pub owes_release: bool,
     /// Samples so far.
     pub samples: u64,
-    /// Readings that gave none.
+    /// Readings without a sample.
     pub faults: u64,
-    /// What was asked of actuator and limit.
+    /// Commands to actuator and limiter.
     pub commands: u64,
-    /// Of these, what failed.
+    /// Commands that failed.
     pub failures: u64,
     /// Samples that were late by more than a period.
     pub late: u64,
     /// The worst lateness.
     pub late_worst: Nanos,
-    /// How often it was got hold of.
+    /// The number of times that it was taken.
     pub taken: u64,
-    /// How often it was lost.
+    /// The number of times that it was lost.
     pub lost: u64,
-    /// How it stands with policing, where the node does that.
-    pub police: Option<Policed>,
+    /// Its policing, if the node polices.
+    pub police: Option<PolicingStatus>,
 }
 
-/// How a router stands with policing.
+/// The policing of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policed {
-    /// Whether it is held now: there is contention, it is punished, or it has a set-point.
+pub struct PolicingStatus {
+    /// True if it is held now: there is contention, it is punished, or it has a set-point.
     pub held: bool,
-    /// What it may, before any punishment.
+    /// Its allowed rate before any punishment.
     pub allowed: PacketRate,
-    /// What is done about it.
+    /// Its grade of punishment.
     pub grade: Grade,
-    /// How often that changed.
+    /// The number of changes of the grade.
     pub judged: u64,
 }
 
-/// What all routers contend for.
+/// The contention of all routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policing {
-    /// What the node was measured to carry.
+pub struct PolicingLoad {
+    /// The measured capacity of the node.
     pub capacity: PacketRate,
-    /// What all routers ask for now.
+    /// The demand of all routers.
     pub demand: PacketRate,
-    /// Whether that is too much: routers are held.
+    /// True during contention: routers are held.
     pub contended: bool,
-    /// How often contention began or ended.
+    /// The number of times that contention began or ended.
     pub changes: u64,
-    /// How often a router's punishment changed.
+    /// The number of changes of a router's punishment.
     pub judged: u64,
 }
 
-/// What is wrong with a router, by what shows that it is over; the worst first.
+/// A trouble of a router, by what ends it; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trouble {
-    /// What it is, is not there or cannot be had. Until it is had.
+pub enum RouterTrouble {
+    /// The router, or a part of it, is missing. It ends when the router is taken.
     Missing,
-    /// What the policy says cannot be: what was before goes on. Until it says what can be.
+    /// The policy is not possible, and the one before goes on. It ends with a possible policy.
     Design,
-    /// Its cap or limit could not be set. Until one is.
+    /// Cap or limit could not be set. It ends when one is set.
     Command,
-    /// What was done for it could not be undone. Until it is had again.
+    /// A change for it could not be undone. It ends when the router is taken again.
     Left,
-    /// Its packets cannot be counted. Until they are.
+    /// Its packets cannot be counted. It ends when they are.
     Reading,
 }
 
-impl Trouble {
-    /// For whoever is not to read of others and of the host.
+impl RouterTrouble {
+    /// Returns a text that says nothing of other tenants and of the host.
     #[must_use]
     pub const fn plain(self) -> &'static str {
         match self {
@@ -123,14 +122,14 @@ impl Trouble {
     }
 }
 
-/// What holding all routers takes.
+/// The load of all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Routers.
+pub struct LoopsLoad {
+    /// The number of routers.
     pub routers: u64,
-    /// Passes so far.
+    /// The number of passes.
     pub ticks: u64,
-    /// Steps of instances.
+    /// The number of samples taken.
     pub steps: u64,
     /// Samples that were late by more than their period.
     pub late: u64,
@@ -138,12 +137,12 @@ pub struct Load {
     pub late_worst: Nanos,
     /// The longest that a sample was late, in thousandths of its period.
     pub late_worst_thousandths: u64,
-    /// How often the clock went back.
+    /// The number of times that the clock went back.
     pub clock_jumps: u64,
     /// CPU time of the thread so far.
     pub cpu: Nanos,
-    /// What the routers contend for, where the node polices them.
-    pub policing: Option<Policing>,
+    /// The contention, if the node polices.
+    pub policing: Option<PolicingLoad>,
 }
 
 /// One decision.
@@ -155,25 +154,25 @@ pub struct LogLine {
     pub at: Instant,
     /// The set-point then.
     pub set_point: PacketRate,
-    /// What was seen.
+    /// The sample.
     pub sample: Option<Sample>,
     /// Set-point minus rate, in packets a second.
     pub error_pps: Option<i64>,
-    /// What was decided.
+    /// The action.
     pub action: Option<Action>,
-    /// The whole in a line: sample, error, action, reason. It may name what is others' or the
-    /// host's.
+    /// The decision in a line: sample, error, action, reason. It may name things of others or of
+    /// the host.
     pub text: String,
-    /// The same for whoever is not to read of those.
+    /// That line without things of others and of the host.
     pub plain: String,
 }
 
-/// A decision in a line that says nothing of others and of the host.
+/// Returns a decision in a line that says nothing of others and of the host.
 #[must_use]
 pub fn plain(decision: &Decision) -> String {
     match &decision.event {
         DecisionEvent::ActuatorFailed(_) => {
-            let failed = DecisionEvent::ActuatorFailed(Trouble::Command.plain().to_owned());
+            let failed = DecisionEvent::ActuatorFailed(RouterTrouble::Command.plain().to_owned());
             Decision { event: failed, ..decision.clone() }.to_string()
         }
         _ => decision.to_string(),

@@ -83,7 +83,7 @@ impl Node {
         off * 20 <= rate
     }
 
-    /// Whether a decision says that.
+    /// Returns true if a decision has this text.
     fn says(&self, router: &str, text: &str) -> bool {
         self.0.says(router, text) > 0
     }
@@ -335,7 +335,7 @@ fn a_clock_that_jumps_either_way_is_named_and_passes() {
     assert!(node.holds("a", 40_000) && node.holds("b", 20_000));
 }
 
-/// What the policy lets through and no router could hold: the largest cap is what there is.
+/// A set-point that no router could hold gets the largest cap.
 #[test]
 fn an_impossible_set_point_harms_nobody() {
     let mut node = Node::new();

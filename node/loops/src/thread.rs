@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread that steps the instances; there is one while a router is to be held.
+//! The thread of the loops, which exists while a router is to be held.
 //!
-//! **It alone has the manager. Who wants something of it hands it a job and waits, for a bounded
-//! time; jobs are done between two passes, all that wait, whether the next pass is late or not.**
-//! So neither a pass that takes longer than its period nor an actuator that hangs holds up whoever
-//! asks for longer than that; and what is asked is answered by copies, made into text elsewhere.
+//! **The thread owns the manager. A caller sends it a job and waits for a bounded time. All waiting
+//! jobs are done between two passes, late or not.** A slow pass or an actuator that hangs therefore
+//! delays no caller for longer; answers are copies, which the caller makes into text.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,15 +22,15 @@ use weir_platform::cpu::Wish;
 use weir_policy::Policy;
 use weir_units::Nanos;
 
-use super::manager::Manager;
-use super::status::{Load, LogLine, RouterStatus};
+use super::manager::LoopManager;
+use super::status::{LogLine, LoopsLoad, RouterStatus};
 use weir_dataplane::clock;
 use weir_dataplane::reservation;
 use weir_dataplane::{Refusal, RefusalKind};
 
-/// What a start needs.
+/// The parameters of a start.
 pub(crate) struct Start {
-    /// Makes the manager, on the thread; again where it failed.
+    /// Makes the manager, on the thread; again after a failure.
     pub(crate) make: Make,
     /// The processor time of the thread.
     pub(crate) wish: Option<Wish>,
@@ -40,60 +39,61 @@ pub(crate) struct Start {
     pub(crate) patience: Patience,
 }
 
-pub(crate) type Make = Box<dyn FnMut() -> Manager + Send>;
+pub(crate) type Make = Box<dyn FnMut() -> LoopManager + Send>;
 
-/// How long what may take.
+/// The bounds on waiting.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
-    /// An answer.
+    /// The longest wait for an answer.
     pub(crate) answer: Duration,
-    /// Until it begins anew after it failed.
+    /// The time from a failure to the next start.
     pub(crate) anew: Nanos,
 }
 
 /// The manager, on its thread.
-pub(crate) struct Running {
-    asker: Asker,
+pub(crate) struct LoopsThread {
+    asker: LoopsClient,
     ended: Arc<AtomicBool>,
     thread: JoinHandle<Vec<String>>,
 }
 
-/// Asks the manager.
+/// A client of the thread.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct LoopsClient {
     jobs: SyncSender<Job>,
-    /// What is to be followed next: the newest counts, and is not lost however busy the thread is.
+    /// The newest policy to follow, which is kept however busy the thread is.
     newest: Newest,
     patience: Duration,
 }
 
-type Job = Box<dyn FnOnce(&mut Stage) + Send>;
+type Job = Box<dyn FnOnce(&mut LoopsState) + Send>;
 type Newest = Arc<Mutex<Option<Policy>>>;
 
-/// What a job may see.
-struct Stage {
-    manager: Manager,
-    /// What it follows.
+/// The state that a job may use.
+struct LoopsState {
+    manager: LoopManager,
+    /// The policy in force.
     policy: Option<Policy>,
     newest: Newest,
 }
 
-impl Running {
-    /// Starts the thread; it holds nothing yet.
+impl LoopsThread {
+    /// Starts the thread, without routers.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub(crate) fn start(start: Start) -> Result<Self, HostError> {
         let Start { make, wish, note, patience } = start;
         let (jobs, inbox) = sync_channel(JOBS_MAX);
         let newest = Newest::default();
         let ended = Arc::new(AtomicBool::new(false));
-        let asker = Asker { jobs, newest: Arc::clone(&newest), patience: patience.answer };
+        let asker = LoopsClient { jobs, newest: Arc::clone(&newest), patience: patience.answer };
         let seen = Arc::clone(&ended);
         let thread = std::thread::Builder::new()
             .name("weir-xtc".into())
             .spawn(move || {
-                // Without it, it steps all the same; a worker that it shares with may be late.
+                // It runs without a reservation, too; a worker that shares its processor may be
+                // late.
                 let _reserved = reservation::take(wish);
                 Work::new(make, newest, inbox, seen, note, patience.anew).run()
             })
@@ -101,63 +101,62 @@ impl Running {
         Ok(Self { asker, ended, thread })
     }
 
-    /// Who asks it.
-    pub(crate) fn asker(&self) -> Asker {
+    /// Returns a client.
+    pub(crate) fn asker(&self) -> LoopsClient {
         self.asker.clone()
     }
 
-    /// Takes all caps and limits away, hands everything back and ends the thread. What could not be
-    /// handed back, a line each.
+    /// Releases all routers and ends the thread. Returns a line for each leftover.
     pub(crate) fn end(self) -> Vec<String> {
         self.ended.store(true, Ordering::Relaxed);
-        // It may be busy: then it sees the end after what it does.
+        // A busy thread sees the end after its job.
         let _woken = self.asker.jobs.try_send(Box::new(|_| {}));
         self.thread.join().unwrap_or_else(|_| vec!["routers: what held them failed".to_owned()])
     }
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for LoopsThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Running").finish_non_exhaustive()
     }
 }
 
-impl Asker {
-    /// Has it do what `policy` says from now on. Where it is busy it does so later.
+impl LoopsClient {
+    /// Has the loops follow `policy`. A busy thread does so later.
     ///
     /// # Errors
-    /// It is not done yet.
+    /// The policy is not followed yet.
     pub(crate) fn follow(&self, policy: &Policy) -> Result<(), Refusal> {
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy.clone());
-        self.ask(Stage::follow)
+        self.ask(LoopsState::follow)
     }
 
-    /// As [`Manager::check`].
+    /// Checks a policy by [`LoopManager::check`].
     ///
     /// # Errors
-    /// What cannot be followed; or it does not answer.
+    /// The policy cannot be followed, or the thread does not answer.
     pub(crate) fn check(&self, policy: &Policy) -> Result<(), Refusal> {
         let policy = policy.clone();
         let checked = self.ask(move |stage| stage.manager.check(&policy))?;
         checked.map_err(|why| Refusal::new(RefusalKind::Refused, why))
     }
 
-    /// How all routers are, or one, and what holding them takes.
+    /// Returns the status of all routers or of one, and the load.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The thread does not answer.
     pub(crate) fn status(
         &self,
         router: Option<&str>,
-    ) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+    ) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         let router = router.map(str::to_owned);
         self.ask(move |stage| (stage.manager.status(router.as_deref()), stage.manager.load()))
     }
 
-    /// The newest decisions on a router; none if it is not held.
+    /// Returns the newest decisions on a router; none if it is not to be held.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The thread does not answer.
     pub(crate) fn log(&self, router: &str, newest: usize) -> Result<Option<Vec<LogLine>>, Refusal> {
         let router = router.to_owned();
         let copied: Option<Vec<Decision>> =
@@ -167,11 +166,11 @@ impl Asker {
 
     fn ask<T: Send + 'static>(
         &self,
-        what: impl FnOnce(&mut Stage) -> T + Send + 'static,
+        what: impl FnOnce(&mut LoopsState) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let (reply, answer) = sync_channel(1);
-        let job = move |stage: &mut Stage| {
-            // Who asked may have given up.
+        let job = move |stage: &mut LoopsState| {
+            // The caller may have given up.
             let _heard = reply.send(what(stage));
         };
         let busy = |text: String| Refusal::new(RefusalKind::Busy, format!("routers: {text}"));
@@ -191,12 +190,12 @@ impl Asker {
     }
 }
 
-impl Stage {
+impl LoopsState {
     /// Follows the newest policy, if there is one that was not followed yet.
     fn follow(&mut self) {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(policy) = newest {
-            // Known first: what fails by it is begun anew with it.
+            // Kept first: after a failure the next manager follows it.
             let policy = self.policy.insert(policy);
             self.manager.follow(clock::now(), policy);
         }
@@ -205,7 +204,7 @@ impl Stage {
 
 /// The thread.
 struct Work {
-    stage: Stage,
+    stage: LoopsState,
     make: Make,
     inbox: Receiver<Job>,
     ended: Arc<AtomicBool>,
@@ -222,11 +221,11 @@ impl Work {
         note: Box<dyn Fn(String) + Send>,
         anew: Nanos,
     ) -> Self {
-        let stage = Stage { manager: make(), policy: None, newest };
+        let stage = LoopsState { manager: make(), policy: None, newest };
         Self { stage, make, inbox, ended, note, anew }
     }
 
-    /// Until it is to end; a fault of the program is told, and costs nobody his cap for good.
+    /// Runs until the end. A failure of the program is reported, and leaves no cap behind.
     fn run(mut self) -> Vec<String> {
         while catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
             self.begin_anew();
@@ -257,7 +256,7 @@ impl Work {
         }
     }
 
-    /// The jobs that wait by now: not those that come meanwhile without end.
+    /// Does the jobs that wait by now, but none that come meanwhile.
     fn do_waiting(&mut self) {
         for _ in 0..JOBS_MAX {
             match self.inbox.try_recv() {
@@ -267,8 +266,8 @@ impl Work {
         }
     }
 
-    /// The manager failed in the middle of something: all caps and limits are taken away, by the
-    /// journal where it knows no better, and are set again by another one, some time later.
+    /// Replaces a manager that panicked: all routers are released, by the journal where it knows no
+    /// better, and held again some time later.
     fn begin_anew(&mut self) {
         let now = clock::now();
         let ended = catch_unwind(AssertUnwindSafe(|| self.stage.manager.end_all(now)));
@@ -288,7 +287,7 @@ impl Work {
     }
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 fn thread_time() -> Nanos {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanos) = (used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs());
@@ -296,16 +295,16 @@ fn thread_time() -> Nanos {
 }
 
 impl Patience {
-    /// A pass takes milliseconds. Ten seconds without a sign of life are a node's end where systemd
-    /// watches: a reload that asks twice stays far below.
+    /// A pass takes milliseconds. Ten seconds without a sign of life end a node under systemd: a
+    /// reload that asks twice stays far below.
     pub(crate) const DEFAULT: Self =
         Self { answer: Duration::from_secs(2), anew: Nanos::from_secs(10) };
 }
 
-/// Requests that wait at a time.
+/// The most jobs that wait.
 const JOBS_MAX: usize = 64;
 
-/// However far away the next sample is, the end is seen.
+/// The end is seen within this time, however far the next sample is.
 const WAIT_MOST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use weir_policy::{Edit, Policy, Problem};
 use crate::changes::Change;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
-use weir_loops::{Load, LogLine, RouterStatus};
+use weir_loops::{LogLine, LoopsLoad, RouterStatus};
 use weir_report::{Answer, Question, Service, Subject};
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
@@ -60,9 +60,9 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// What holds them does not answer.
-    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         let _none = router;
-        Ok((Vec::new(), Load::default()))
+        Ok((Vec::new(), LoopsLoad::default()))
     }
 
     /// The newest decisions on a router, oldest first.

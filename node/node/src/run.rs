@@ -33,7 +33,7 @@ use weir_dataplane::redirect::may_stand_in;
 use weir_dataplane::reservation;
 use weir_dataplane::status::add_waiting;
 use weir_dataplane::worker::Worker;
-use weir_loops::{Holding, Load, LogLine, RouterStatus};
+use weir_loops::{LogLine, LoopsLoad, RouterLoops, RouterStatus};
 use weir_report::{Answer, Keeper, Question, Service, Store, Subject, Ticking};
 
 /// How a node is run.
@@ -256,7 +256,7 @@ struct Node {
     /// What tenants had.
     keeper: Keeper,
     /// Routers that are held at a rate.
-    routers: Holding,
+    routers: RouterLoops,
     /// What the operator is to be told.
     notes: Arc<Mutex<Notes>>,
     /// About the devices, on whoever's thread it is but the worker's.
@@ -286,7 +286,7 @@ impl Node {
             in_force: RwLock::new(live.in_force()),
             live: Mutex::new(live),
             keeper: Keeper::default(),
-            routers: Holding::new(options.state.clone(), tell),
+            routers: RouterLoops::new(options.state.clone(), tell),
             notes,
             questions: Arc::default(),
             confirmed: AtomicBool::new(options.confirm.is_none()),
@@ -554,7 +554,7 @@ impl Control for Node {
         self.keeper.totals()
     }
 
-    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, Load), Refusal> {
+    fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         self.routers.status(router)
     }
 

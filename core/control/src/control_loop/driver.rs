@@ -149,7 +149,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Holds another rate from now on.
     ///
     /// # Errors
-    /// Those of [`Supervisor::change_set_point`].
+    /// The errors of [`Supervisor::change_set_point`].
     pub fn change_set_point(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Freezes the settings.
     ///
     /// # Errors
-    /// Those of [`Supervisor::pause`].
+    /// The errors of [`Supervisor::pause`].
     pub fn pause(&mut self, now: Instant) -> Result<(), ControlError> {
         self.request(|supervisor| supervisor.pause(now))
     }
@@ -169,7 +169,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Goes on from the settings in force.
     ///
     /// # Errors
-    /// Those of [`Supervisor::resume`].
+    /// The errors of [`Supervisor::resume`].
     pub fn resume(&mut self, now: Instant) -> Result<(), ControlError> {
         self.request(|supervisor| supervisor.resume(now))
     }

@@ -3,43 +3,10 @@
 
 use core::fmt;
 
-use weir_units::{CpuShare, PacketRate};
-
+use super::identified::{Identified, OperatingPoint, Point};
 use super::validate::{Residual, one_step, r_squared};
 use crate::number::{kpps, log_cap};
 use crate::{Model, ModelError};
-
-/// The rate at the end of a period, and the cap from then on. A run is a slice of these, a period
-/// apart each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// y(k): forwarded in the period that ends here.
-    pub rate: PacketRate,
-    /// u(k): in force in the period that begins here.
-    pub cap: CpuShare,
-}
-
-/// The means around which the model is linear.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OperatingPoint {
-    /// ȳ, thousand packets a second.
-    pub rate_kpps: f64,
-    /// ū, log10 of the cap in percent.
-    pub log_cap: f64,
-}
-
-/// A model with where it comes from and how well it explains that.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Identified {
-    /// a and b.
-    pub model: Model,
-    /// The offsets.
-    pub operating_point: OperatingPoint,
-    /// The part of the variation of the rate that one step of the model explains, at most 1.
-    pub r_squared: f64,
-    /// Pairs of consecutive points.
-    pub pairs: usize,
-}
 
 /// Why no model follows from runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,8 +19,8 @@ pub enum FitError {
     Model(ModelError),
 }
 
-/// The least-squares a and b over all pairs of consecutive points of all runs (§5.2), as offsets
-/// from the means of these pairs. Give it only what was recorded below the
+/// Fits a and b by least squares over all pairs of consecutive points of all runs (§5.2), as
+/// offsets from the means of these pairs. The points must lie below the
 /// [`cap_threshold`](super::cap_threshold).
 ///
 /// # Errors

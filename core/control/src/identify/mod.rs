@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Identification (§5): what to run, where the cap stops to matter, and the model of what is below.
+//! Identification (§5) of a capped router: a training, the cap above which it has no effect, and
+//! a model of the range below.
 //!
-//! *Synopsis*: [`TrainingPlan::steps`] says which caps to set under which load; [`curve`] makes
-//! means and intervals of what came of it; [`cap_threshold`] says up to where it counts; [`fit`]
-//! makes the model of that, and [`one_step`], [`free_run`] and [`persistence`] say how good it is
-//! on a run that it has not seen.
+//! *Synopsis*: [`TrainingPlan::steps`] lists caps to set under loads; [`curve`] computes means and
+//! intervals of the results; [`cap_threshold`] finds the end of the useful range; [`fit`] fits the
+//! model to it. [`one_step`], [`free_run`] and [`persistence`] validate the model on a run that it
+//! has not seen.
 
 mod curve;
 mod fit;
+mod identified;
 mod plan;
 mod validate;
 
 pub use curve::{CurvePoint, cap_threshold, curve};
-pub use fit::{FitError, Identified, OperatingPoint, Point, fit};
+pub use fit::{FitError, fit};
+pub use identified::{Identified, OperatingPoint, Point};
 pub use plan::{PlanError, TrainingPlan, TrainingStep};
 pub use validate::{Residual, free_run, one_step, persistence, r_squared};

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Identified, Point};
+use super::identified::{Identified, Point};
 use crate::number::{kpps, log_cap};
 
 /// An estimate beside its measurement: a point of the text's residual plot (Fig. 4), in thousand

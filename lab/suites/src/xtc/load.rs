@@ -3,7 +3,7 @@
 //! on 2000 interfaces of a namespace of their own; the actuators only remember.
 
 use weir_experiment::prelude::*;
-use weir_loops::load::{Cost, Many, measure};
+use weir_loops::load::{LoadCost, LoadSpec, measure};
 use weir_platform::netns;
 use weir_platform::process::is_root;
 use weir_platform::run::{Command, Host, Platform};
@@ -16,7 +16,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let time = Nanos::from_secs(if rec.quick { 5 } else { 60 });
     let names = |router| ["a", "b"].map(|end| format!("{end}{router}")).to_vec();
     let routers = (0..ROUTERS).map(names).collect();
-    let many = Many { routers, period: PERIOD, time };
+    let many = LoadSpec { routers, period: PERIOD, time };
     let lines: Vec<String> =
         (0..ROUTERS).map(|n| format!("link add a{n} type veth peer name b{n}")).collect();
     let cost = netns::in_new(|| {
@@ -27,7 +27,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     judge(rec, &cost)
 }
 
-fn judge(rec: &mut Recording<'_>, cost: &Cost) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, cost: &LoadCost) -> Result<(), ExperimentError> {
     let seconds = |time: Nanos| vec![float(time.as_nanos()) / 1e9];
     rec.keep("cpu", Series::unordered("s", seconds(cost.cpu)))?;
     rec.keep("time", Series::unordered("s", seconds(cost.time)))?;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_control::police::Grade;
-use weir_loops::{Load, Policed, Policing, RouterStatus};
+use weir_loops::{LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
 use weir_report::{Service, Subject};
 use weir_units::{BitRate, PacketRate};
@@ -51,8 +51,8 @@ fn page() -> String {
     let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
     let set_point = Some(PacketRate::from_pps(40_000));
     let police =
-        Policed { held: true, allowed: PacketRate::ZERO, grade: Grade::Stopped, judged: 5 };
-    let policing = Policing {
+        PolicingStatus { held: true, allowed: PacketRate::ZERO, grade: Grade::Stopped, judged: 5 };
+    let policing = PolicingLoad {
         capacity: PacketRate::from_pps(100_000),
         demand: PacketRate::from_pps(97_500),
         contended: true,
@@ -66,7 +66,8 @@ fn page() -> String {
         police: Some(police),
         ..RouterStatus::default()
     };
-    let routers = (vec![router], Load { ticks: 7, policing: Some(policing), ..Load::default() });
+    let routers =
+        (vec![router], LoopsLoad { ticks: 7, policing: Some(policing), ..LoopsLoad::default() });
     let counted = Counted { status: &status, routers: &routers, service: &service };
     node(&counted, &caller, &policy).0
 }

@@ -2,7 +2,7 @@
 //! Routers that are held at a packet rate.
 
 use weir_control::control_loop::LoopPhase;
-use weir_loops::{Load, RouterStatus};
+use weir_loops::{LoopsLoad, RouterStatus};
 use weir_units::{CpuShare, PacketRate};
 
 use super::{Page, seconds};
@@ -31,7 +31,7 @@ pub(super) fn answers(page: &mut Page, answers: bool) {
 }
 
 /// What holding all of them takes.
-pub(super) fn load(page: &mut Page, load: &Load) {
+pub(super) fn load(page: &mut Page, load: &LoopsLoad) {
     for (name, help, value) in [
         ("weir_xtc_ticks_total", "Passes over the counters of all routers.", load.ticks),
         ("weir_xtc_steps_total", "Steps of instances.", load.steps),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is lost and comes back, and what is asked for while nothing is held.
+//! Routers that are lost and come back, and policies that change while nothing is attached.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn a_router_that_is_back_soon_has_its_cap_again() {
     }
 }
 
-/// The same under a ceiling: the limit held meanwhile, the ceiling comes back with the process.
+/// A ceiling comes back with its process; the limit held meanwhile.
 #[test]
 fn a_ceiling_comes_back_with_its_router() {
     let mut node = fixed();
@@ -57,7 +57,7 @@ fn a_ceiling_comes_back_with_its_router() {
     assert!(node.sim("a", |sim| sim.cap.is_some() && sim.limit == limit));
 }
 
-/// What is asked for while nothing is held is what holds the router when it is back: off, or gone.
+/// A policy that changed while the router was off or gone holds when it is back.
 #[test]
 fn a_controller_that_is_changed_meanwhile_is_used() {
     let mut node = fixed();
@@ -76,7 +76,7 @@ fn a_controller_that_is_changed_meanwhile_is_used() {
     assert!(node.holds("b", 20_000) && node.says("b", "switch to feed-forward"));
 }
 
-/// What cannot be held is refused before it holds, with the key, the value and the bound.
+/// A policy that is not possible is refused before it holds, with the key, the value and the bound.
 #[test]
 fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
     let mut node = fixed();
@@ -95,14 +95,14 @@ fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
     node.set("b", "cap_max", "0.5%");
     node.run(5);
     let status = node.status("b");
-    assert_eq!((status.trouble_kind, status.cap.is_some()), (Some(Trouble::Design), true));
+    assert_eq!((status.trouble_kind, status.cap.is_some()), (Some(RouterTrouble::Design), true));
     assert!(status.trouble.is_some_and(|why| why.contains("the actuator's are 1% to 100%")));
     assert_eq!(may(&node, "a", "set_point", "50kpps"), Ok(()), "it is in nobody's way");
     node.set("b", "cap_max", "50%");
     assert_eq!(node.status("b").trouble_kind, None);
 }
 
-/// What is wrong stays in sight until what shows that it is over has happened.
+/// A trouble stays in the status until the success that ends it.
 #[test]
 fn a_trouble_is_over_by_its_own_success_alone() {
     let mut node = Node::new();
@@ -112,7 +112,7 @@ fn a_trouble_is_over_by_its_own_success_alone() {
     node.set("b", "set_point", "10kpps");
     node.run(3);
     let status = node.status("b");
-    assert_eq!(status.trouble_kind, Some(Trouble::Command), "though samples are good");
+    assert_eq!(status.trouble_kind, Some(RouterTrouble::Command), "though samples are good");
     assert!(status.trouble.is_some_and(|why| why.contains("EBUSY")));
     assert!(status.latest.is_some());
     let log = node.manager.log("b", 10).unwrap();
@@ -123,14 +123,14 @@ fn a_trouble_is_over_by_its_own_success_alone() {
     assert_eq!(node.status("b").trouble_kind, None);
     node.sim("b", |sim| sim.no_device = true);
     node.run(1);
-    assert_eq!(node.status("b").trouble_kind, Some(Trouble::Reading));
+    assert_eq!(node.status("b").trouble_kind, Some(RouterTrouble::Reading));
     node.sim("b", |sim| sim.no_device = false);
     node.run(1);
     assert_eq!(node.status("b").trouble_kind, None);
 }
 
-/// What is in force when a router is taken is above what the policy allows: no cap at all, or one
-/// of somebody else's. It is not taken for the largest that is allowed.
+/// A router is taken whose cap is above the policy's bound, or that has none. The loop does not
+/// mistake it for the largest allowed cap.
 #[test]
 fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
     let twenty = Some(CpuShare::from_percent(20));
@@ -145,8 +145,7 @@ fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
     }
 }
 
-/// A pause whose cap is refused does not leave what was for one sample in force: the cap is tried
-/// again until it holds.
+/// A refused cap of a pause is retried until it holds: the correction of one sample does not stay.
 #[test]
 fn a_cap_that_is_refused_at_a_pause_is_set_later() {
     let mut node = Node::new();

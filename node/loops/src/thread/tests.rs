@@ -8,8 +8,10 @@ use weir_control::Reading;
 use weir_policy::{ActuatorKind, ControllerKind, Interface, Router, RouterXtc, Slice};
 use weir_units::{Instant, PacketRate};
 
-use super::super::load::Remembering;
-use super::super::parts::{Counted, Hands, Held, Readings, Wanted};
+use super::super::load::MemoryPlatform;
+use super::super::parts::{
+    CounterReader, CounterSource, RouterEndpoint, RouterPlatform, RouterTarget,
+};
 use super::*;
 
 /// Router `vr` every 10 ms.
@@ -26,11 +28,11 @@ fn policy() -> Policy {
     policy
 }
 
-/// What reading the counters does.
+/// The side effect of reading the counters.
 struct Faulty(Arc<dyn Fn() + Send + Sync>);
 
-impl Readings for Faulty {
-    fn follow(&mut self, _: &[Counted]) {}
+impl CounterReader for Faulty {
+    fn follow(&mut self, _: &[CounterSource]) {}
 
     fn collect(&mut self, _: Instant) -> Instant {
         (self.0)();
@@ -43,10 +45,10 @@ impl Readings for Faulty {
 }
 
 /// Takes every router, and says what is done to it.
-struct Watched(Remembering, std::sync::mpsc::Sender<&'static str>);
+struct Watched(MemoryPlatform, std::sync::mpsc::Sender<&'static str>);
 
-impl Hands for Watched {
-    fn take(&mut self, wanted: &Wanted) -> Result<Held, String> {
+impl RouterPlatform for Watched {
+    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
         let _told = self.1.send("taken");
         self.0.take(wanted)
     }
@@ -66,19 +68,19 @@ impl Hands for Watched {
 }
 
 /// A thread whose counters are read in that way, and what is done meanwhile.
-fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (Running, Told, Told) {
+fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (LoopsThread, Told, Told) {
     let (told, done) = channel();
     let (note, notes) = channel();
     let read: Arc<dyn Fn() + Send + Sync> = Arc::new(read);
     let make = Box::new(move || {
-        let hands = Watched(Remembering, told.clone());
-        Manager::new(Box::new(Faulty(Arc::clone(&read))), Box::new(hands))
+        let hands = Watched(MemoryPlatform, told.clone());
+        LoopManager::new(Box::new(Faulty(Arc::clone(&read))), Box::new(hands))
     });
     let note = Box::new(move |line: String| {
         let _told = note.send(if line.contains("begins anew") { "anew" } else { "other" });
     });
     let patience = Patience { answer, anew: Nanos::from_millis(50) };
-    let running = Running::start(Start { make, wish: None, note, patience }).unwrap();
+    let running = LoopsThread::start(Start { make, wish: None, note, patience }).unwrap();
     (running, done, notes)
 }
 
@@ -95,7 +97,7 @@ fn a_thread_that_is_always_late_answers() {
     let asker = running.asker();
     asker.follow(&policy()).unwrap();
     assert_eq!(done.recv_timeout(LONG), Ok("taken"));
-    let late = |asker: &Asker| asker.status(None).unwrap().1.late_worst;
+    let late = |asker: &LoopsClient| asker.status(None).unwrap().1.late_worst;
     let start = Moment::now();
     while late(&asker) == Nanos::ZERO {
         assert!(start.elapsed() < LONG);

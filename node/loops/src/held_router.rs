@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One router: what is wanted of it, what holds it, and its instance.
+//! A router of the node: its policy, its control loop, and the trouble with it.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use weir_policy::{ActuatorKind, RouterXtc, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::design;
-use super::parts::{Held, RouterMeter, Wanted};
+use super::parts::{RouterEndpoint, RouterMeter, RouterTarget};
 use super::police::Ruling;
-use super::status::{RouterStatus, Trouble};
+use super::status::{RouterStatus, RouterTrouble};
 
 /// The control loop of a router of the node.
 pub(crate) type RouterLoop =
     ControlLoop<RouterMeter, Box<dyn Controller + Send>, Box<dyn Actuator>>;
 
-/// One router.
-pub(crate) struct Entry {
-    pub(crate) wanted: Wanted,
+/// A router of the node that is to be held.
+pub(crate) struct HeldRouter {
+    pub(crate) wanted: RouterTarget,
     pub(crate) control: RouterLoop,
     range: Option<CapRange>,
-    /// What the controller was made by.
+    /// The policy that the controller was built from.
     made: Option<RouterXtc>,
-    /// What policing says; `None`: nothing does.
+    /// The ruling of policing; `None`: there is no policing.
     ruling: Option<Ruling>,
-    troubles: BTreeMap<Trouble, String>,
-    /// What of that the operator was told last, until something succeeds.
+    troubles: BTreeMap<RouterTrouble, String>,
+    /// The trouble that the operator was told last, until something succeeds.
     told: Option<String>,
     pub(crate) due: Instant,
     next_try: Instant,
@@ -39,8 +39,8 @@ pub(crate) struct Entry {
     lost: u64,
 }
 
-impl Entry {
-    pub(crate) fn new(now: Instant, wanted: Wanted) -> Self {
+impl HeldRouter {
+    pub(crate) fn new(now: Instant, wanted: RouterTarget) -> Self {
         let due = next(now, wanted.xtc.period);
         Self {
             control: ControlLoop::new(wanted.loop_config()),
@@ -60,13 +60,14 @@ impl Entry {
         }
     }
 
-    /// Whether the host should be asked for it now.
+    /// Returns true if the platform is to be asked for the router now.
     pub(crate) fn wants_taking(&self, now: Instant) -> bool {
         !self.control.is_attached() && self.wanted.is_on() && now >= self.next_try
     }
 
-    /// Counts how late it is at `now`; whether that is too late. Then it is due in a period, on
-    /// the grid that all routers of that period are on: one pass over the counters serves them all.
+    /// Counts the lateness at `now`, and returns whether it is more than a period, and the
+    /// lateness. The router is due again at the next point of the grid of its period: one pass over
+    /// the counters serves all routers of a period.
     pub(crate) fn is_late(&mut self, now: Instant) -> (bool, Nanos) {
         let late = now.saturating_since(self.due);
         self.late_worst = self.late_worst.max(late);
@@ -76,17 +77,17 @@ impl Entry {
         (too_late, late)
     }
 
-    /// Puts it on the grid anew.
+    /// Puts the router on the grid of its period again.
     pub(crate) fn reschedule(&mut self, now: Instant) {
         self.due = next(now, self.wanted.xtc.period);
         self.next_try = self.next_try.min(now + Self::RETRY_MOST);
     }
 
-    /// It is held by that from now on.
+    /// Attaches the endpoint of the router, with a controller of the policy.
     ///
     /// # Errors
-    /// It cannot be sampled so often, or there is no cap for it.
-    pub(crate) fn took(&mut self, now: Instant, held: Held) -> Result<(), String> {
+    /// The actuator cannot be sampled so often, or the policy allows no cap of it.
+    pub(crate) fn attach(&mut self, now: Instant, held: RouterEndpoint) -> Result<(), String> {
         check_period(&held.actuator, self.wanted.xtc.period).map_err(|error| error.to_string())?;
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
         let start = self.control.applied().cap.map_or_else(|| range.most(), |cap| cap.granted);
@@ -97,44 +98,45 @@ impl Entry {
         self.made = Some(self.wanted.xtc.clone());
         self.range = Some(range);
         (self.told, self.tries) = (None, 0);
-        self.troubles.retain(|kind, _| *kind == Trouble::Reading);
+        self.troubles.retain(|kind, _| *kind == RouterTrouble::Reading);
         self.taken += 1;
         self.control.attach(now, RouterMeter::new(held.cpu), held.actuator);
         Ok(())
     }
 
-    /// It could not be had, or was lost: it is tried again, at first soon. Whether that is news.
+    /// Schedules the next attempt to take a missing router, soon at first. Returns true if the
+    /// reason is news.
     pub(crate) fn is_missing(&mut self, now: Instant, why: String) -> bool {
         let wait = Self::RETRY.as_nanos() << self.tries.min(Self::RETRY_DOUBLED);
         self.next_try = now + Nanos::new(wait).min(Self::RETRY_MOST);
         self.tries = self.tries.saturating_add(1);
-        self.is_troubled(Trouble::Missing, why)
+        self.is_troubled(RouterTrouble::Missing, why)
     }
 
-    /// It is not tried before `until`.
+    /// Takes the router no earlier than `until`.
     pub(crate) fn put_off(&mut self, until: Instant, why: String) {
         if self.wanted.is_on() {
             self.next_try = until;
-            self.troubles.insert(Trouble::Missing, why);
+            self.troubles.insert(RouterTrouble::Missing, why);
         }
     }
 
-    /// What is wrong; whether that is news.
-    pub(crate) fn is_troubled(&mut self, kind: Trouble, why: String) -> bool {
+    /// Notes a trouble. Returns true if it is news.
+    pub(crate) fn is_troubled(&mut self, kind: RouterTrouble, why: String) -> bool {
         let news = self.told.as_ref() != Some(&why);
         self.told = Some(why.clone());
         self.troubles.insert(kind, why);
         news
     }
 
-    /// Detaches a router that is gone. Whether it was held.
+    /// Detaches a router that is gone. Returns true if it was attached.
     pub(crate) fn lose(&mut self) -> bool {
         let had = self.control.detach().is_some();
         self.lost += u64::from(had);
         had
     }
 
-    /// Nothing of it is wanted any more, and nothing owed.
+    /// Returns true if the router is to be handed back: it is off, and released.
     pub(crate) fn is_over(&self) -> bool {
         let idle = self
             .control
@@ -143,15 +145,15 @@ impl Entry {
         !self.wanted.is_on() && idle && self.control.is_attached()
     }
 
-    /// What it holds is handed back.
+    /// Detaches a router that is handed back.
     pub(crate) fn let_go(&mut self) {
         self.control.detach();
         self.troubles.clear();
     }
 
-    /// Follows the policy to `wanted`, which is held in the same way. Whether the actuator has to
-    /// be had anew: its period is another.
-    pub(crate) fn turn_to(&mut self, now: Instant, wanted: Wanted) -> bool {
+    /// Follows the policy to `wanted`, which needs no other endpoint. Returns true if the endpoint
+    /// has to be taken again, since its period has changed.
+    pub(crate) fn reconfigure(&mut self, now: Instant, wanted: RouterTarget) -> bool {
         let before = std::mem::replace(&mut self.wanted, wanted);
         if is_controlled_as(&before.xtc, &self.wanted.xtc) {
             return false;
@@ -163,7 +165,7 @@ impl Entry {
             // The quota of a control group is shaped for its sampling period.
             let shaped = self.wanted.xtc.actuator == ActuatorKind::Cgroup;
             if shaped && self.control.is_attached() {
-                // Whatever else has changed: the controller comes with the new shape.
+                // The new shape comes with a new controller.
                 self.range = None;
                 return true;
             }
@@ -172,14 +174,14 @@ impl Entry {
         false
     }
 
-    /// Whether it could be held as `wanted` says by what holds it now; `known`: the caps that it
-    /// can have, if that is known without.
+    /// Checks that the router could follow the policy to `wanted`; `known` is the range of caps, if
+    /// it is known without the actuator.
     ///
     /// # Errors
     /// The key, the value and the bound.
     pub(crate) fn may_turn_to(
         &self,
-        wanted: &Wanted,
+        wanted: &RouterTarget,
         known: Option<CapRange>,
     ) -> Result<(), String> {
         let actuator = self.control.actuator().filter(|_| self.wanted.is_held_as(wanted));
@@ -192,13 +194,13 @@ impl Entry {
         range.map_or(Ok(()), |range| design::check(&wanted.xtc, range))
     }
 
-    /// Whether the controller is the one that the policy wants: it may have changed while nothing
-    /// was held.
+    /// Returns true if the controller is that of the policy, which may have changed while nothing
+    /// was attached.
     fn is_made_as_wanted(&self) -> bool {
         self.made.as_ref().is_some_and(|made| is_controlled_as(made, &self.wanted.xtc))
     }
 
-    /// Another controller for the same range, as far as the policy has one.
+    /// Installs a controller of the changed policy, if it can be built.
     fn design(&mut self, now: Instant) {
         let (Some(actuator), Some(status)) = (self.control.actuator(), self.control.status())
         else {
@@ -213,29 +215,29 @@ impl Entry {
                 self.range = Some(range);
                 self.made = Some(self.wanted.xtc.clone());
                 self.control.install(now, controller);
-                self.troubles.remove(&Trouble::Design);
+                self.troubles.remove(&RouterTrouble::Design);
             }
-            // It was asked for all the same, as by a file at the start.
-            Err(why) => drop(self.troubles.insert(Trouble::Design, why)),
+            // The policy of a file at the start may ask for it all the same.
+            Err(why) => drop(self.troubles.insert(RouterTrouble::Design, why)),
         }
     }
 
-    /// Takes one step towards the state and the set-point of the policy. Whether there was one to
-    /// take; what follows from it is pending in the loop.
+    /// Takes one step towards the state and the set-point of the policy. Returns true if it attach
+    /// one; the command is pending in the loop.
     ///
     /// # Errors
     /// The loop cannot take it.
     pub(crate) fn next_step(&mut self, now: Instant) -> Result<bool, ControlError> {
         let Some(status) = self.control.status() else { return Ok(false) };
-        let (state, wished) = wished(&self.wanted.xtc, self.ruling);
-        let other = wished.filter(|wished| *wished != status.set_point);
+        let (state, goal) = goal(&self.wanted.xtc, self.ruling);
+        let other = goal.filter(|goal| *goal != status.set_point);
         match (state, status.phase, other) {
             (XtcState::Active, LoopPhase::Inactive, _) => {
                 if !self.control.is_attached() {
                     return Ok(false);
                 }
                 // The cap in force is not set again, though the policy may bound it.
-                self.control.activate(now, wished.unwrap_or(status.set_point))?;
+                self.control.activate(now, goal.unwrap_or(status.set_point))?;
             }
             (XtcState::Off, LoopPhase::Inactive, _) => return Ok(false),
             (XtcState::Off, ..) => self.control.deactivate(now),
@@ -244,14 +246,15 @@ impl Entry {
             }
             (XtcState::Active, LoopPhase::Paused, None) => self.control.resume(now)?,
             (XtcState::Paused, LoopPhase::Active, None) => self.control.pause(now)?,
-            // Paused before it was ever held, or while released: nothing is in force that could
-            // stay.
+            // A router that is paused before it was held, or while released, has no settings that
+            // could stay.
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Samples the router by what was read of it; the reason, if the router is gone.
+    /// Samples the router with the counters of the last pass. Returns the reason if the router is
+    /// gone.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -262,29 +265,29 @@ impl Entry {
         }
         let held = self.control.is_attached();
         match self.control.sample(now) {
-            Ok(()) if held => drop(self.troubles.remove(&Trouble::Reading)),
+            Ok(()) if held => drop(self.troubles.remove(&RouterTrouble::Reading)),
             Ok(()) => {}
             Err(MeterError::Unreadable { why, .. }) => {
-                self.troubles.insert(Trouble::Reading, why);
+                self.troubles.insert(RouterTrouble::Reading, why);
             }
             Err(MeterError::Gone { why }) => return Some(why),
         }
         None
     }
 
-    /// Follows what policing says from now on.
+    /// Follows a ruling of policing from now on.
     pub(crate) fn rule(&mut self, ruling: Option<Ruling>) {
         self.ruling = ruling;
         self.control.bound_limit(ruling.and_then(|ruling| ruling.ingress));
     }
 
-    /// A command was executed: the trouble with commands is over.
+    /// Ends the trouble with commands: one was executed.
     pub(crate) fn succeeded(&mut self) {
         self.told = None;
-        self.troubles.remove(&Trouble::Command);
+        self.troubles.remove(&RouterTrouble::Command);
     }
 
-    /// How it is.
+    /// Returns the status of the router.
     pub(crate) fn status(&self) -> RouterStatus {
         let xtc = &self.wanted.xtc;
         let status = self.control.status();
@@ -294,7 +297,7 @@ impl Entry {
         let capped = settings.filter(|_| status.is_some_and(|of| !of.lost));
         let kind = xtc.actuator.name();
         let cut = applied.cap.filter(|cap| cap.granted < cap.requested).map(|cap| cap.granted);
-        // What decides now; it is another one as soon as something is held.
+        // The installed controller decides; it is replaced once the router is attached.
         let controller = self.made.as_ref().map_or(xtc.controller, |made| made.controller);
         RouterStatus {
             router: self.wanted.router.clone(),
@@ -334,40 +337,40 @@ impl Entry {
         }
     }
 
-    /// The newest decisions, oldest first.
+    /// Returns the newest decisions, oldest first.
     pub(crate) fn decisions(&self, newest: usize) -> Vec<Decision> {
         let Some(log) = self.control.log() else { return Vec::new() };
         let newest = u64::try_from(newest).unwrap_or(u64::MAX);
         log.since(log.made().saturating_sub(newest)).cloned().collect()
     }
 
-    /// How soon what is not there is looked for again, at first.
+    /// The time until the first retry for a missing router.
     const RETRY: Nanos = Nanos::from_secs(1);
-    /// What is not there for long costs little.
+    /// Doublings of that time: a router that is missing for long costs little.
     const RETRY_DOUBLED: u32 = 4;
     const RETRY_MOST: Nanos = Nanos::from_secs(10);
 }
 
-/// Whether two routers are controlled alike: only rate and state may be others.
+/// Returns true if two policies differ in set-point and state at most.
 fn is_controlled_as(one: &RouterXtc, other: &RouterXtc) -> bool {
     let same = RouterXtc { set_point: other.set_point, state: other.state, ..one.clone() };
     same == *other
 }
 
-/// The state and the rate that are wanted: the policy's, or what policing makes of it.
-fn wished(xtc: &RouterXtc, ruling: Option<Ruling>) -> (XtcState, Option<PacketRate>) {
+/// Returns the state and the set-point to reach: those of the policy, or of the ruling.
+fn goal(xtc: &RouterXtc, ruling: Option<Ruling>) -> (XtcState, Option<PacketRate>) {
     match (xtc.state, ruling) {
         (XtcState::Active, Some(Ruling { held: true, set_point, .. })) => {
             (XtcState::Active, Some(set_point))
         }
         (XtcState::Active, Some(_)) => (XtcState::Off, None),
-        // Paused means that nothing moves.
+        // A paused router keeps its settings.
         (state, Some(_)) => (state, None),
         (state, None) => (state, xtc.set_point),
     }
 }
 
-/// The next point of the grid of that period.
+/// Returns the next point of the grid of that period.
 fn next(now: Instant, period: Nanos) -> Instant {
     let period = period.as_nanos().max(1);
     Instant::from_nanos((now.as_nanos() / period).saturating_add(1).saturating_mul(period))
@@ -379,8 +382,8 @@ mod tests {
     use weir_policy::{Policy, Router, Slice};
     use weir_units::CpuShare;
 
-    use super::super::load::Remembering;
-    use super::super::parts::Hands;
+    use super::super::load::MemoryPlatform;
+    use super::super::parts::RouterPlatform;
     use super::*;
 
     struct Destroyed;
@@ -419,15 +422,15 @@ mod tests {
         let slice = policy.add_slice(Slice::new("gold"));
         let xtc = RouterXtc::new(PacketRate::from_pps(1000), ActuatorKind::None);
         policy.add_router(Router { xtc: Some(xtc), ..Router::new("vr", slice) });
-        let wanted = Wanted::of(&policy).pop().unwrap();
+        let wanted = RouterTarget::of(&policy).pop().unwrap();
         let now = Instant::from_nanos(1);
-        let mut entry = Entry::new(now, wanted.clone());
-        let held = Remembering.take(&wanted).unwrap();
-        entry.took(now, held).unwrap();
+        let mut entry = HeldRouter::new(now, wanted.clone());
+        let held = MemoryPlatform.take(&wanted).unwrap();
+        entry.attach(now, held).unwrap();
         let missing = || Err("device vif3.0: not there".to_owned());
         assert!(entry.sample(now, missing()).is_none(), "it may only have been renamed");
-        let held = Remembering.take(&wanted).unwrap();
-        entry.took(now, Held { actuator: Box::new(Destroyed), ..held }).unwrap();
+        let held = MemoryPlatform.take(&wanted).unwrap();
+        entry.attach(now, RouterEndpoint { actuator: Box::new(Destroyed), ..held }).unwrap();
         assert!(entry.sample(now, Ok(Reading::default())).is_none(), "nobody is asked");
         let gone = entry.sample(now, missing());
         assert_eq!(gone.unwrap(), "guest vr: not there any more");
