@@ -14,17 +14,17 @@ use crate::{Rule, RuleError, Series};
 pub struct Case {
     /// Unique in its file; a row of a table of requirements is `TABLE.ROW`.
     pub(crate) id: String,
-    /// What is claimed, for a person.
+    /// The claim in words.
     pub(crate) name: String,
-    /// What the rule gives for the series.
+    /// The value that the rule gives for the series.
     pub(crate) value: f64,
     /// Unit of the value; it follows from the rule and the series.
     pub(crate) unit: String,
-    /// What the value is held against.
+    /// The bound that the value must keep.
     pub(crate) bound: Bound,
-    /// Whether the value keeps the bound.
+    /// Says whether the value keeps the bound.
     pub(crate) holds: bool,
-    /// How the value follows from the series.
+    /// The rule by which the value follows from the series.
     pub(crate) rule: Rule,
     /// The series that the rule takes, in its order.
     pub(crate) series: Vec<String>,
@@ -41,11 +41,11 @@ pub struct Case {
 pub struct Claim {
     /// Unique in the file.
     pub id: String,
-    /// What is claimed, for a person.
+    /// The claim in words.
     pub name: String,
-    /// How the value follows from the series.
+    /// The rule by which the value follows from the series.
     pub rule: Rule,
-    /// What the value is held against.
+    /// The bound that the value must keep.
     pub bound: Bound,
     /// The series that the rule takes, in its order.
     pub series: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Claim {
     pub take: Option<usize>,
 }
 
-/// What a value is held against: `value OP bound`.
+/// A bound of a value: `value OP bound`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bound {
@@ -65,7 +65,7 @@ pub struct Bound {
     pub value: f64,
 }
 
-/// How a value is compared with its bound.
+/// A comparison of a value with its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Comparison {
     /// The value must be at least the bound.
@@ -123,12 +123,12 @@ impl Case {
         &self.id
     }
 
-    /// What is claimed, for a person.
+    /// The claim in words.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the rule gives for the series, in [`Self::unit`].
+    /// Returns the value that the rule gives for the series, in [`Self::unit`].
     pub const fn value(&self) -> f64 {
         self.value
     }
@@ -138,17 +138,17 @@ impl Case {
         &self.unit
     }
 
-    /// What the value is held against.
+    /// The bound that the value must keep.
     pub const fn bound(&self) -> Bound {
         self.bound
     }
 
-    /// Whether the value keeps the bound.
+    /// Says whether the value keeps the bound.
     pub const fn holds(&self) -> bool {
         self.holds
     }
 
-    /// How the value follows from the series.
+    /// The rule by which the value follows from the series.
     pub const fn rule(&self) -> Rule {
         self.rule
     }
@@ -188,7 +188,7 @@ impl Bound {
         Self { op: Comparison::Equal, value }
     }
 
-    /// Whether `value` keeps the bound.
+    /// Says whether `value` keeps the bound.
     #[expect(clippy::float_cmp, reason = "equality is for counts, which a double holds exactly")]
     pub fn is_kept_by(self, value: f64) -> bool {
         match self.op {

@@ -22,8 +22,8 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// The delay that a share of `numerator / denominator` of the packets does not exceed, to one
-    /// step: the upper end of the step that holds it, at most the maximum. 0 if there are none.
+    /// Returns the delay that a part of `numerator / denominator` of the packets does not exceed:
+    /// the upper end of its step, at most the maximum; 0 without packets.
     #[must_use]
     pub fn quantile_ns(&self, numerator: u64, denominator: u64) -> u64 {
         let rank = u128::from(self.count) * u128::from(numerator);
@@ -38,13 +38,13 @@ impl Delays {
         self.max_ns
     }
 
-    /// How many packets more than were let through in a time can arrive in a time as long, at
-    /// `rate` packets a second.
+    /// Returns by how many packets a sink can count more in a window than were let through in any
+    /// window of that length, at `rate` packets a second.
     ///
-    /// For any bound J on delays: a packet that was on its way for J at most and arrives within T
-    /// was let through within T + J, since that was neither before it was sent nor after it
-    /// arrived. So `rate · J` more of these can come, and each one that took longer than J. The
-    /// least of these sums over all J holds.
+    /// Take any bound J on delays. A packet that is on its way for at most J and arrives within a
+    /// window of length T was let through within T + J. So at most `rate · J` more of these
+    /// packets arrive, and besides every packet that took longer than J. This holds for each J,
+    /// and so for the J with the least sum.
     #[must_use]
     pub fn on_the_way(&self, rate: f64) -> f64 {
         let mut longer = self.count;
@@ -64,7 +64,7 @@ const fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// Counts delays as they come; adding is a few shifts and takes no memory.
+/// Counts delays. Counting one costs a few shifts and no memory.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -72,7 +72,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// Makes an empty histogram.
     #[must_use]
     pub fn new() -> Self {
         Self { counts: vec![0; STEPS], delays: Delays::default() }
@@ -94,7 +94,7 @@ impl Histogram {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn delays(&self) -> Delays {
         Delays { steps: nonempty_steps(&self.counts), ..self.delays.clone() }
@@ -107,7 +107,7 @@ impl Default for Histogram {
     }
 }
 
-/// The steps that are not empty of `counts`, with their lower ends.
+/// Returns the steps of `counts` that are not empty, each with its lower end.
 #[must_use]
 pub fn nonempty_steps(counts: &[u64]) -> Vec<(u64, u64)> {
     let nonempty = counts.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -80,7 +80,7 @@ fn cells(case: &Case) -> [String; 5] {
     [case.id().to_string(), claim, value, bound, verdict.to_string()]
 }
 
-/// What stands for one of the prefix, and the prefix.
+/// The factor of a prefix, and the prefix.
 fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
     if unit == "1" {
         return (1.0, "");

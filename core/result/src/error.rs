@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be wrong with a result, or with a rule and the series it is given.
+//! Errors of results, and of rules with the series that they are given.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ pub enum RuleError {
     SeriesCount {
         /// The rule's name.
         rule: &'static str,
-        /// What it takes, in words.
+        /// The number of series that it takes, in words.
         takes: &'static str,
-        /// How many it was given.
+        /// The number of series that it was given.
         given: usize,
     },
     /// The series that it compares have different units.
@@ -76,7 +76,7 @@ pub enum ResultError {
     Series {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The mistake, in words.
         problem: String,
     },
     /// Two series of one name, or two cases of one id.
@@ -104,9 +104,9 @@ pub enum ResultError {
     NotReproduced {
         /// The case's id.
         case: String,
-        /// What the file says.
+        /// The value in the file.
         says: String,
-        /// What follows.
+        /// The value that follows from the series.
         follows: String,
     },
 }

@@ -25,13 +25,13 @@ pub struct ResultFile {
     commit: String,
     /// When it began: UTC as RFC 3339 writes it, for example `2026-11-21T10:55:14Z`.
     start: String,
-    /// How long it took in seconds, set-up included.
+    /// Its duration in seconds, set-up included.
     duration_s: f64,
     /// The raw samples by name.
     series: BTreeMap<String, Series>,
     /// The verdicts, in the order in which they were made.
     cases: Vec<Case>,
-    /// What a reader should know besides: what was not measured, and why.
+    /// Notes for the reader: measurements that are missing, and why.
     #[serde(default)]
     notes: Vec<String>,
 }
@@ -45,7 +45,7 @@ pub enum Format {
     V1,
 }
 
-/// Where and when something was measured.
+/// The place and time of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The command line, as a person would type it.
@@ -61,7 +61,7 @@ pub struct Origin {
     pub start: String,
 }
 
-/// What bounds the speed of a machine.
+/// The parts of a machine that bound its speed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -94,7 +94,7 @@ impl ResultFile {
     /// Reads a file and recomputes each of its cases.
     ///
     /// # Errors
-    /// What is no result file, and any case whose value, unit or verdict does not follow from its
+    /// The text is no result file, or the value, unit or verdict of a case does not follow from its
     /// series.
     pub fn from_json(text: &str) -> Result<Self, ResultError> {
         let file: Self =
@@ -199,12 +199,12 @@ impl ResultFile {
         if self.holds() { 0 } else { 3 }
     }
 
-    /// Whether there is a case, and every case holds.
+    /// Says whether there is a case, and every case holds.
     pub fn holds(&self) -> bool {
         !self.cases.is_empty() && self.cases.iter().all(Case::holds)
     }
 
-    /// Where and when it was measured.
+    /// Returns the place and time of the measurement.
     pub fn origin(&self) -> Origin {
         Origin {
             command: self.command.clone(),
@@ -215,7 +215,7 @@ impl ResultFile {
         }
     }
 
-    /// How long it took in seconds, set-up included.
+    /// Its duration in seconds, set-up included.
     pub const fn duration_s(&self) -> f64 {
         self.duration_s
     }
@@ -235,7 +235,7 @@ impl ResultFile {
         self.cases.iter().find(|case| case.id == id)
     }
 
-    /// What a reader should know besides.
+    /// Returns the notes for the reader.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

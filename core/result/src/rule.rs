@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a value follows from series. `docs/results.md` has the same as a table.
+//! Rules by which a value follows from series. `docs/results.md` lists them in a table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{RuleError, Series, stats};
 
-/// How a value follows from the samples of the series that a case names, after `skip` and `take`.
+/// A rule by which a value follows from the samples of a case's series, after `skip` and `take`.
 ///
 /// *All samples* means those of all named series, one series after the other. *Side by side* means
 /// that sample k of one series belongs to sample k of the others, and all have as many.
@@ -70,7 +70,7 @@ pub enum Rule {
     },
 }
 
-/// What a rule asks of the number of series.
+/// The number of series that a rule takes.
 #[derive(Clone, Copy)]
 pub(crate) enum Takes {
     OneOrMore,
@@ -162,7 +162,7 @@ impl Rule {
         Ok(if self.is_pure_number() { "1".to_string() } else { first.unit.clone() })
     }
 
-    /// Whether the value has no unit, whatever the unit of the series.
+    /// Says whether the value has no unit, whatever the unit of the series.
     pub(crate) const fn is_pure_number(&self) -> bool {
         match self {
             Self::Count
@@ -188,7 +188,7 @@ impl Rule {
         }
     }
 
-    /// What the rule asks of the number of series.
+    /// Returns the number of series that the rule takes.
     pub(crate) const fn takes(&self) -> Takes {
         match self {
             Self::RatioOfSums | Self::RatioOfMedians | Self::RatioOfPercentiles { .. } => {
@@ -297,7 +297,7 @@ impl Rule {
 }
 
 impl Takes {
-    /// The same for people.
+    /// Returns the number in words.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::OneOrMore => "one or more series",

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What sequence numbers say of a stream, in the terms of RFC 4737: a number above the highest one
-//! opens a gap, whose packets count as lost until they arrive; then they count as reordered.
-//! `bpf/sink.bpf.c` counts in the same way.
+//! Loss, reordering and duplication of a stream by its sequence numbers, in the terms of RFC 4737.
+//!
+//! A number above the next expected one opens a gap. The packets of the gap count as lost until
+//! they arrive; then they count as reordered. `bpf/sink.bpf.c` counts in the same way.
 
 use serde::{Deserialize, Serialize};
 
-/// What the sequence numbers of a stream say (RFC 4737). What was lost before the first and after
-/// the last arrival is for the reader to add, who knows what was sent.
+/// Loss and order of a stream by its sequence numbers (RFC 4737). Packets that were lost before the
+/// first arrival or after the last one are not in it: only the sender knows of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// Sequence number of the first packet that arrived.
@@ -55,7 +56,7 @@ impl Sequence {
         *self.word(number) |= 1 << (number % 64);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub const fn order(&self) -> Order {
         self.order
     }
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(order_of([0, 2, 1024, 1]).reordered, 1);
     }
 
-    /// The same counts as a set that forgets nothing, on 100 000 numbers that wander.
+    /// A set that forgets nothing gives the same counts on 100 000 numbers that wander.
     #[test]
     fn it_agrees_with_a_set_of_all_numbers() {
         let mut random = 88_172_645_463_325_252_u64;

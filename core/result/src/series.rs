@@ -4,11 +4,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The first part of a name, behind that of its row, of what is known of the machine during a run.
+/// The prefix, behind the row's, of series about the machine during a run.
 pub const MACHINE: &str = "machine/";
 
-/// What the names of an attempt begin with that does not count and was made again; its number and a
-/// slash follow.
+/// The prefix of names of an attempt that was repeated and does not count. Its number and a slash
+/// follow.
 pub const ATTEMPT: &str = "attempt-";
 
 /// Raw samples of one quantity, in the order in which they were taken. All of them are finite.

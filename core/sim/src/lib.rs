@@ -25,13 +25,14 @@
 //! **Bounds.** The queue of events has a capacity, and so has each link. A run that does not
 //! advance its clock within [`STEPS_AT_ONCE_MAX`] steps ends with [`SimError::Livelock`].
 //!
-//! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] is what the simulator has in common with
-//! data planes on the wire.
+//! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
+//! with data planes on the wire.
 
 mod error;
 mod event;
 mod link;
 mod node;
+mod observation;
 mod plane;
 mod pool;
 mod probe;
@@ -44,10 +45,11 @@ pub use error::SimError;
 pub use event::EventQueue;
 pub use link::SimLink;
 pub use node::SimNode;
+pub use observation::{Departure, Observation};
 pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
 pub use pool::MemoryPool;
 pub use probe::{PROBE_BYTES, PROBE_TYPE, frame};
-pub use run::{Departure, Observation, STEPS_AT_ONCE_MAX};
+pub use run::STEPS_AT_ONCE_MAX;
 pub use seed::Seed;
 pub use sink::{StreamSink, bytes_each_second, in_order, most_in_window};
 pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};

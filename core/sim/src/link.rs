@@ -13,7 +13,7 @@ pub struct SimLink {
     rate: BitRate,
     delay: Nanos,
     queue: ByteCount,
-    /// When the last accepted frame has left the near end.
+    /// Instant at which the last accepted frame has left the near end.
     free_at: Instant,
     dropped: u64,
 }

@@ -8,8 +8,8 @@ use weir_switch::{Counters, Direction, Frame, FramePool, IfaceId, Switch, Tally,
 use weir_units::Instant;
 
 use crate::event::EventQueue;
+use crate::observation::Flight;
 use crate::plane::{Abilities, DataPlane, VifTraffic};
-use crate::run::Flight;
 use crate::{MemoryPool, SimError, SimLink, probe};
 
 /// A node whose clock advances when it is told to.
@@ -59,7 +59,7 @@ impl SimNode {
     /// nobody and takes out the copies.
     ///
     /// # Errors
-    /// As [`Self::hand_in`] and [`Self::run_dry`].
+    /// The pool is empty, or the queues do not drain.
     pub fn learn(&mut self, iface: IfaceId, mac: [u8; 6]) -> Result<(), SimError> {
         self.hand_in(iface, &probe::frame(NOBODY, mac, 60, 0))?;
         self.run_dry().map(drop)

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all data planes have in common: they take the same policy, count, and say what they lack.
+//! The interface of all data planes: they enforce a policy, count, and name what they lack.
 
 use std::fmt;
 
 use weir_policy::Policy;
 use weir_switch::Tally;
 
-/// Whatever enforces a policy between vifs and ports: Weir's switch, the kernel's bridge, the
+/// An enforcer of a policy between vifs and ports: Weir's switch, the kernel's bridge, the
 /// simulator.
 pub trait DataPlane {
-    /// Why a policy was refused or counters cannot be read.
+    /// Error of a refused policy or of counters that cannot be read.
     type Error;
 
-    /// Returns what the data plane has means for. Having means for something is no promise that it
-    /// holds: that is for experiments to show.
+    /// Returns what the data plane has means for. Means for a limit are no proof that the limit
+    /// holds: experiments show that.
     fn abilities(&self) -> Abilities;
 
-    /// Enforces `policy` from now on. The first call starts the data plane; further ones change it
-    /// while traffic flows.
+    /// Enforces `policy` from now on, also while traffic flows. A data plane is made with its first
+    /// policy.
     ///
     /// # Errors
     /// The policy is refused; then the one before stays in force.
     fn apply(&mut self, policy: &Policy) -> Result<(), Self::Error>;
 
-    /// Returns what each vif sent and was given since the start, in the policy's order.
+    /// Returns the traffic of each vif since the start, in the policy's order.
     ///
     /// # Errors
     /// The counters cannot be read.
     fn counters(&mut self) -> Result<Vec<VifTraffic>, Self::Error>;
 }
 
-/// What every data plane counts of a vif.
+/// The counters of a vif that every data plane has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VifTraffic {
-    /// Its name.
+    /// The vif's name.
     pub vif: String,
-    /// Frames that it handed to the data plane, whatever became of them.
+    /// Frames from the vif to the data plane, those included that were dropped later.
     pub from_vif: Tally,
-    /// Frames that were handed to it.
+    /// Frames from the data plane to the vif.
     pub to_vif: Tally,
 }
 

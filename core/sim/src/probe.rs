@@ -13,7 +13,7 @@
 
 use weir_units::Instant;
 
-/// What a frame carries.
+/// The stamp of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     pub(crate) source: u32,

@@ -5,51 +5,10 @@ use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
 
 use crate::event::EventQueue;
+use crate::observation::Flight;
 use crate::probe::Probe;
 use crate::source::WhenFull;
-use crate::{MemoryPool, PROBE_BYTES, SimError, SimNode, SimSource};
-
-/// A frame of a source that left the node, at the far end of the link that it left by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure {
-    /// When it arrived there; without a link when it left.
-    pub at: Instant,
-    /// Interface that it left by.
-    pub iface: IfaceId,
-    /// Its source, by position.
-    pub source: usize,
-    /// Its number within the source, from 0.
-    pub number: u64,
-    /// When it was offered.
-    pub offered: Instant,
-    /// Its length, with the tag of its VLAN if it has one.
-    pub bytes: u64,
-}
-
-/// What a run reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observation {
-    /// A source handed in a frame, whatever became of it.
-    Offered {
-        /// When.
-        at: Instant,
-        /// The source, by position.
-        source: usize,
-        /// Length of the frame.
-        bytes: u64,
-    },
-    /// A frame left.
-    Left(Departure),
-}
-
-/// A frame on a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Flight {
-    /// Towards the switch.
-    In(IfaceId, Frame),
-    /// Away from it.
-    Out(Departure),
-}
+use crate::{Departure, MemoryPool, Observation, PROBE_BYTES, SimError, SimNode, SimSource};
 
 /// The state of one run.
 struct Run<'a> {
@@ -95,10 +54,10 @@ impl SimNode {
         Ok(())
     }
 
-    /// [`Self::run`] that returns the departures.
+    /// Runs like [`Self::run`], and returns the departures.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     pub fn record(
         &mut self,
         sources: &mut [SimSource],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What arrived of a source: by time, by delay, in which order.
+//! Counts of what arrived from a source: by time, by delay, and in which order.
 
 use weir_result::{Cells, Delays, Histogram, Order, Sequence};
 

@@ -21,9 +21,9 @@ pub struct SimSource {
     pub pace: ArrivalProcess,
     /// Frames that it offers at one instant; at least 1.
     pub burst: u32,
-    /// When it offers its first frame.
+    /// Instant at which it offers its first frame.
     pub start: Instant,
-    /// What it does when the switch would refuse a frame.
+    /// Its reaction when the switch would refuse a frame.
     pub when_full: WhenFull,
     seed: Seed,
     offered: u64,
@@ -50,7 +50,7 @@ pub enum SizePattern {
     Cycle(Vec<u16>),
 }
 
-/// How much a source offers.
+/// The rate at which a source offers frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferedRate {
     /// Bits of layer 2, without FCS.
@@ -59,7 +59,7 @@ pub enum OfferedRate {
     Packets(PacketRate),
 }
 
-/// When a source offers frames.
+/// The process by which a source offers frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalProcess {
     /// Evenly spaced.
@@ -68,18 +68,18 @@ pub enum ArrivalProcess {
     OnOff {
         /// Rate while it sends.
         rate: OfferedRate,
-        /// How long it sends.
+        /// Length of a burst.
         on: Nanos,
-        /// How long it is silent.
+        /// Length of a pause.
         off: Nanos,
     },
     /// A Poisson process of this mean rate.
     Poisson(OfferedRate),
-    /// As many as the switch takes; for sources that wait.
+    /// Enough frames to keep the queue full; for sources that wait.
     Greedy,
 }
 
-/// What a source does when the switch would refuse a frame.
+/// The reaction of a source when the switch would refuse a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// It hands the frame in all the same; the switch drops and counts it.
@@ -167,7 +167,7 @@ impl SimSource {
         self.offered
     }
 
-    /// Goes on to the next frame; the number of the one before.
+    /// Goes on to the next frame and returns the number of the one before.
     pub(crate) fn advance(&mut self) -> u64 {
         let number = self.offered;
         if let ArrivalProcess::Poisson(rate) = self.pace {

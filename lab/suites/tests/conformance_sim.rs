@@ -10,7 +10,8 @@ use weir_experiment::Recording;
 use weir_result::{Origin, ResultFile};
 use weir_suites::conformance::planes::SIM;
 use weir_suites::conformance::{
-    Experiment, Laboratory, Scenario, Verdict, experiments, names, nothing_beside, table,
+    ConformanceScenario, Experiment, ExperimentVerdict, Laboratory, experiments, names,
+    nothing_beside, table,
 };
 
 #[test]
@@ -18,7 +19,7 @@ fn the_switch_holds_the_whole_suite() {
     let experiments = experiments().unwrap();
     assert!(names().eq(experiments.iter().map(Experiment::name)), "a file is called as it is");
     let (verdicts, result) = run(&experiments);
-    let all = verdicts.iter().all(|(_, verdict)| *verdict == Verdict::Holds);
+    let all = verdicts.iter().all(|(_, verdict)| *verdict == ExperimentVerdict::Holds);
     assert!(all && result.holds(), "{verdicts:?}");
     assert_eq!(verdicts.len(), 10);
 }
@@ -38,15 +39,15 @@ fn a_promise_that_is_not_kept_is_found() {
     let promised = text.replace("send.min_percent = 10", "send.min_percent = 60");
     assert_ne!(text, promised);
     let (verdicts, _) = run(&[parsed(&promised)]);
-    assert_eq!(verdicts[0].1, Verdict::Holds, "{verdicts:?}");
+    assert_eq!(verdicts[0].1, ExperimentVerdict::Holds, "{verdicts:?}");
     // Nothing but what is asked for: a fifth tenant asks for more than its share and for no more.
     let idle = text.replace("percent = 300", "percent = 30");
     let (verdicts, _) = run(&[parsed(&idle)]);
-    assert_eq!(verdicts[0].1, Verdict::Broken, "an idle link: {verdicts:?}");
+    assert_eq!(verdicts[0].1, ExperimentVerdict::Broken, "an idle link: {verdicts:?}");
 }
 
 /// Names, verdicts and the result of experiments in their quick form.
-fn run(experiments: &[Experiment]) -> (Vec<(String, Verdict)>, ResultFile) {
+fn run(experiments: &[Experiment]) -> (Vec<(String, ExperimentVerdict)>, ResultFile) {
     let mut silent = |_: &str| {};
     let mut trial = Recording::new(ResultFile::new(Origin::default()), true, &mut silent);
     let mut beside = nothing_beside;
@@ -63,7 +64,7 @@ fn named(name: &str) -> Experiment {
 }
 
 fn parsed(text: &str) -> Experiment {
-    Experiment { scenario: Scenario::parse("test", text).unwrap() }
+    Experiment { scenario: ConformanceScenario::parse("test", text).unwrap() }
 }
 
 fn scenario(name: &str) -> String {

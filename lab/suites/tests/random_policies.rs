@@ -9,8 +9,8 @@
 use weir_experiment::sim_star::{sim_node, sim_source};
 use weir_experiment::{StarTopology, TENANTS_MAX};
 use weir_sim::{Seed, SimSource};
-use weir_suites::conformance::intent::{Intent, Limits, Tenant, switch_policy};
-use weir_suites::conformance::oracle::{Demand, shares};
+use weir_suites::conformance::intent::{LinkIntent, TenantIntent, TenantLimits, switch_policy};
+use weir_suites::conformance::oracle::{ShareDemand, shares};
 use weir_units::{BitRate, ByteCount, Instant};
 
 #[test]
@@ -26,7 +26,7 @@ fn each_tenant_gets_what_weighted_max_min_fairness_says() {
 #[test]
 fn an_oracle_that_forgets_something_is_found_out() {
     let cases: Vec<Case> = (0..CANARIES).map(Case::of).collect();
-    let forget: [fn(&mut Demand); 3] =
+    let forget: [fn(&mut ShareDemand); 3] =
         [|demand| demand.min_bps = 0, |demand| demand.max_bps = None, |demand| demand.weight = 1];
     for (number, forget) in forget.iter().enumerate() {
         let found = cases.iter().filter(|case| {
@@ -49,7 +49,7 @@ fn check(seed: u64) {
 /// A policy, and what its tenants send.
 #[derive(Debug)]
 struct Case {
-    intent: Intent,
+    intent: LinkIntent,
     /// Bytes of a frame and bits a second, by tenant.
     offers: Vec<(u16, u64)>,
 }
@@ -61,7 +61,7 @@ impl Case {
     }
 
     /// The first tenant who did not get what the oracle says, if there is one.
-    fn wrong(&self, demands: &[Demand]) -> Option<String> {
+    fn wrong(&self, demands: &[ShareDemand]) -> Option<String> {
         let expected = shares(self.intent.link.as_bps(), demands);
         let got = self.run();
         let wrong =
@@ -88,7 +88,7 @@ impl Case {
                 if noise.one_in(2) { noise.between(fair / 10, 2 * fair).min(left) } else { 0 };
             left -= min;
             let rate = noise.one_in(4).then(|| noise.between(fair / 4, 2 * fair).max(min));
-            let send = Limits {
+            let send = TenantLimits {
                 weight: u32::try_from(noise.between(1, 10)).unwrap(),
                 min_rate: BitRate::from_bps(min),
                 rate: rate.map(BitRate::from_bps),
@@ -96,16 +96,16 @@ impl Case {
                 burst: rate.map(|_| ByteCount::new(BURST_BYTES)),
                 max_pps: None,
             };
-            tenants.push(Tenant { send, ..Tenant::default() });
+            tenants.push(TenantIntent { send, ..TenantIntent::default() });
             let bytes = u16::try_from(noise.between(64, 1500)).unwrap();
             offers.push((bytes, noise.between(fair / 4, 4 * fair)));
         }
-        Self { intent: Intent { link, tenants }, offers }
+        Self { intent: LinkIntent { link, tenants }, offers }
     }
 
-    fn demands(&self) -> Vec<Demand> {
+    fn demands(&self) -> Vec<ShareDemand> {
         let both = self.intent.tenants.iter().zip(&self.offers);
-        both.map(|(tenant, (_, offer_bps))| Demand {
+        both.map(|(tenant, (_, offer_bps))| ShareDemand {
             weight: tenant.send.weight,
             min_bps: tenant.send.min_rate.as_bps(),
             max_bps: tenant.send.rate.map(BitRate::as_bps),

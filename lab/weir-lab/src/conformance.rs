@@ -11,7 +11,8 @@ use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_suites::conformance::{
-    Experiment, Laboratory, Line, PLANES, Plane, experiments, names, nothing_beside, table,
+    Experiment, ExperimentLine, Laboratory, PLANES, Plane, experiments, names, nothing_beside,
+    table,
 };
 
 use crate::output::{Output, origin};
@@ -66,7 +67,7 @@ impl Conformance {
                     let text = format!("conformance.{}: not made: {error}", experiment.name());
                     trial.say(&text);
                     trial.result.add_note(text.clone());
-                    lines.push(Line::not_made(experiment.name(), error.to_string()));
+                    lines.push(ExperimentLine::not_made(experiment.name(), error.to_string()));
                     first_error.get_or_insert(text);
                 }
             }

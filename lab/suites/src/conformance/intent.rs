@@ -1,63 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a data plane is asked to hold, in words that belong to none of them.
+//! The promises to tenants that share a link, in terms that no data plane owns.
 
 use weir_experiment::StarTopology;
 use weir_policy::{Idle, Policy, Share, SliceId};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-/// Who shares a link, and what each is promised.
+/// A link and the promises to the tenants that share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Intent {
+pub struct LinkIntent {
     /// The rate of the link, layer 2 without FCS.
     pub link: BitRate,
     /// The tenants, in the order of the star.
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<TenantIntent>,
 }
 
-/// What one tenant is promised and allowed.
+/// The guarantees and limits of one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tenant {
-    /// From the tenant to the link and to other tenants.
-    pub send: Limits,
-    /// Towards the tenant.
-    pub receive: Limits,
+pub struct TenantIntent {
+    /// Limits of its traffic to the link and to other tenants.
+    pub send: TenantLimits,
+    /// Limits of the traffic towards it.
+    pub receive: TenantLimits,
     /// Tenants of one network reach each other inside the node, all others never do; `None`: alone.
     pub network: Option<u32>,
     /// Bound on the queueing delay of a frame of 1518 bytes that it sends within its minimum.
     pub delay: Option<Nanos>,
 }
 
-/// One direction.
+/// Guarantee and limits of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TenantLimits {
     /// Weight among those who want more than their minimum; at least 1.
     pub weight: u32,
-    /// What it has whatever the others send; zero for none.
+    /// Guaranteed rate; zero for none.
     pub min_rate: BitRate,
-    /// What it may take at most.
+    /// Maximum rate.
     pub rate: Option<BitRate>,
-    /// How far `rate` may be exceeded at once; `None`: [`burst_lasting`] 5 ms.
+    /// Burst above `rate`; `None`: [`burst_lasting`] 5 ms.
     pub burst: Option<ByteCount>,
-    /// How many frames it may take at most.
+    /// Maximum packet rate.
     pub max_pps: Option<PacketRate>,
 }
 
-impl Intent {
-    /// Tenants of equal weight without further promises.
+impl LinkIntent {
+    /// Makes tenants of equal weight without further promises.
     #[must_use]
     pub fn equal(link: BitRate, tenants: usize) -> Self {
-        Self { link, tenants: vec![Tenant::default(); tenants] }
+        Self { link, tenants: vec![TenantIntent::default(); tenants] }
     }
 }
 
-impl Limits {
-    /// How far `rate` may be exceeded at once.
+impl TenantLimits {
+    /// Returns the burst above `rate`.
     #[must_use]
     pub fn burst(&self) -> ByteCount {
         self.burst.unwrap_or_else(|| burst_lasting(self.rate, BURST_TIME))
     }
 
-    /// How far `max_pps` may be exceeded at once: the larger of 64 frames and 1 ms at the rate.
+    /// Returns the burst above `max_pps`: the larger of 64 frames and 1 ms at the rate.
     #[must_use]
     pub fn burst_packets(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / BURST_PACKETS_PER_SECOND);
@@ -65,14 +65,14 @@ impl Limits {
     }
 }
 
-/// The larger of two frames and what passes at `rate` in `time`.
+/// Returns the larger of two frames and the bytes that pass at `rate` in `time`.
 #[must_use]
 pub fn burst_lasting(rate: Option<BitRate>, time: Nanos) -> ByteCount {
     let frames = ByteCount::new(2 * FRAME_BYTES);
     frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
 }
 
-impl Default for Limits {
+impl Default for TenantLimits {
     fn default() -> Self {
         Self { weight: 1, min_rate: BitRate::ZERO, rate: None, burst: None, max_pps: None }
     }
@@ -81,7 +81,7 @@ impl Default for Limits {
 /// Compiles an intent to the policy that all data planes take, for the devices of a star. A tenant
 /// is a slice with one vif, which has its name.
 #[must_use]
-pub fn switch_policy(star: &StarTopology, intent: &Intent) -> Policy {
+pub fn switch_policy(star: &StarTopology, intent: &LinkIntent) -> Policy {
     let mut policy = star.policy();
     policy.node.idle = Idle::Spin;
     policy.ports.iter_mut().for_each(|port| port.rate = intent.link);
@@ -107,7 +107,7 @@ pub fn switch_policy(star: &StarTopology, intent: &Intent) -> Policy {
     policy
 }
 
-fn limit(share: &mut Share, limits: &Limits) {
+fn limit(share: &mut Share, limits: &TenantLimits) {
     share.priority = limits.weight;
     share.min_rate = limits.min_rate;
     share.rate = limits.rate;
@@ -115,15 +115,15 @@ fn limit(share: &mut Share, limits: &Limits) {
     share.burst = limits.burst();
 }
 
-/// What a rate may be exceeded by, in time at that rate: a data plane that shares its processor
-/// with the kernel's own threads waits for one of them for a tick of 250 Hz, 4 ms; this is a
-/// little more. It is the suite's own number, whatever a data plane has for a default.
+/// Burst of a rate, in time at that rate. A data plane that shares its processor with the kernel's
+/// threads waits for one of them for a tick of 250 Hz, 4 ms; this is a little more. The suite sets
+/// it whatever default a data plane has.
 const BURST_TIME: Nanos = Nanos::from_millis(5);
 
-/// As many packets as a sender's driver hands over at once (`NAPI_POLL_WEIGHT`).
+/// Packets that a sender's driver hands over at once (`NAPI_POLL_WEIGHT`).
 const BURST_PACKETS: u64 = 64;
 
-/// A packet rate may be exceeded by its thousandth: 1 ms of it.
+/// Divisor of a packet rate that gives the packets of 1 ms.
 const BURST_PACKETS_PER_SECOND: u64 = 1_000;
 
 /// The longest frame of the suite, without FCS.

@@ -6,33 +6,33 @@ use weir_experiment::{ExperimentError, Recording, claims as judge};
 use weir_result::{Bound, Claim, Comparison, Rule, Series};
 use weir_traffic::Delays;
 
-use super::intent::{FRAME_BYTES, Limits};
+use super::intent::{FRAME_BYTES, TenantLimits};
 
-/// Judges what an experiment saw.
-pub struct Judge<'t, 'a> {
-    /// Where series and cases go.
+/// Judges the record of an experiment.
+pub struct ConformanceJudge<'t, 'a> {
+    /// The recording that takes series and cases.
     pub trial: &'t mut Recording<'a>,
-    /// What series and cases are named after: `conformance.NAME`.
+    /// Prefix of series and cases: `conformance.NAME`.
     pub id: String,
-    findings: Vec<Finding>,
+    findings: Vec<BoundError>,
     utilization: Option<f64>,
     missing: Option<String>,
 }
 
-/// What a judge found.
+/// The errors that a judge found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Each error, in order.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<BoundError>,
     /// The least utilization of the link that was judged or told, 0 to 1.
     pub utilization: Option<f64>,
-    /// The first case that says that the scenario was not there: who was to want more did not.
+    /// The first case that shows that a sender did not send what the scenario needs.
     pub missing: Option<String>,
 }
 
-/// How far something was from what it should be.
+/// A measured error beside its bound.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct BoundError {
     /// The case, without the experiment's name.
     pub part: String,
     /// The error.
@@ -45,9 +45,9 @@ pub struct Finding {
     pub holds: bool,
 }
 
-/// What two tenants got while neither their weights nor their rates changed.
+/// Bits of two tenants while neither their weights nor their rates changed.
 #[derive(Clone, Copy, Debug)]
-pub struct Phase {
+pub struct MeasuredPhase {
     /// Bits of each.
     pub got: [f64; 2],
     /// Bits of all others.
@@ -58,40 +58,40 @@ pub struct Phase {
     pub rate_bps: Option<u64>,
 }
 
-/// What a packet rate let through.
+/// A stream behind a packet rate.
 #[derive(Clone, Debug)]
-pub struct Policed<'a> {
+pub struct PolicedStream<'a> {
     /// Packets that arrived in each ms.
     pub packets: Vec<f64>,
     /// Packets that were sent in each ms.
     pub offered: &'a [f64],
-    /// How long each was on its way.
+    /// Delays of the packets.
     pub delays: &'a Delays,
     /// Time that the machine's host took from its processors, s.
     pub stolen_s: f64,
 }
 
-/// What a tenant got in each second, and its weight.
+/// The throughput of a tenant in each second, and its weight.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct MeasuredShare {
     /// Its name.
     pub name: String,
     /// Bits in each second.
     pub got: Vec<f64>,
-    /// What it put on its device.
+    /// Bits that it put on its device.
     pub offered: Vec<f64>,
     /// Its share in proportion to the others'.
     pub weight: u32,
 }
 
-impl<'t, 'a> Judge<'t, 'a> {
+impl<'t, 'a> ConformanceJudge<'t, 'a> {
     /// Judges for the experiment `name`.
     pub fn new(trial: &'t mut Recording<'a>, name: &str) -> Self {
         let id = format!("conformance.{name}");
         Self { trial, id, findings: Vec::new(), utilization: None, missing: None }
     }
 
-    /// What was found.
+    /// Returns what was found.
     #[must_use]
     pub fn into_found(self) -> Found {
         let Self { findings, utilization, missing, .. } = self;
@@ -106,7 +106,7 @@ impl<'t, 'a> Judge<'t, 'a> {
     pub fn shares(
         &mut self,
         part: &str,
-        shares: Vec<Share>,
+        shares: Vec<MeasuredShare>,
         link_bps: u64,
     ) -> Result<(), ExperimentError> {
         let id = format!("{}/{part}", self.id);
@@ -141,7 +141,7 @@ impl<'t, 'a> Judge<'t, 'a> {
 
     /// The claim that shares are balanced; where nobody got anything for a second, that somebody
     /// did.
-    fn balance(&self, id: &str, shares: &[Share]) -> Claim {
+    fn balance(&self, id: &str, shares: &[MeasuredShare]) -> Claim {
         let seconds = shares.first().map_or(0, |share| share.got.len());
         let is_silent = |second| shares.iter().all(|share| share.got.get(second) == Some(&0.0));
         if (SETTLE_SECONDS..seconds).any(is_silent) {
@@ -160,13 +160,13 @@ impl<'t, 'a> Judge<'t, 'a> {
     pub fn follows(
         &mut self,
         part: &str,
-        phases: &[Phase],
+        phases: &[MeasuredPhase],
         seconds: f64,
         link_bps: f64,
     ) -> Result<(), ExperimentError> {
         let id = format!("{}/{part}", self.id);
         let (mut got, mut owed) = (Vec::new(), Vec::new());
-        for Phase { got: [first, second], weights: [one, other], rate_bps, .. } in phases {
+        for MeasuredPhase { got: [first, second], weights: [one, other], rate_bps, .. } in phases {
             // With a rate, the second has that; without, its part of what both got.
             let part = f64::from(*other) / f64::from(one + other);
             let share = (first + second) * part;
@@ -246,9 +246,9 @@ impl<'t, 'a> Judge<'t, 'a> {
     /// A rate is reached to 0.1 % of ten seconds, and exceeded by its burst at most in any 100 ms.
     /// `bits` arrived in each ms.
     ///
-    /// Who has no processor for a time makes up for its burst at most and never gets back the rest,
-    /// which is less than the rate brings in that time. So of what the rate brings, `stolen_s` may
-    /// be missing: the time that the machine's host took from the forwarder's processor.
+    /// A forwarder that has no processor for a time catches up by its burst and loses the rest,
+    /// which is less than the rate brings in that time. So the traffic of `stolen_s` may be
+    /// missing: of the time that the machine's host took from the forwarder's processor.
     ///
     /// # Errors
     /// Series that do not fit each other.
@@ -256,7 +256,7 @@ impl<'t, 'a> Judge<'t, 'a> {
         &mut self,
         part: &str,
         bits: Vec<f64>,
-        limits: &Limits,
+        limits: &TenantLimits,
         stolen_s: f64,
     ) -> Result<(), ExperimentError> {
         let rate = weir_experiment::float(limits.rate.map_or(0, weir_units::BitRate::as_bps));
@@ -299,10 +299,10 @@ impl<'t, 'a> Judge<'t, 'a> {
     pub fn limited_packets(
         &mut self,
         part: &str,
-        seen: Policed<'_>,
-        limits: &Limits,
+        seen: PolicedStream<'_>,
+        limits: &TenantLimits,
     ) -> Result<(), ExperimentError> {
-        let Policed { packets, offered, delays, stolen_s } = seen;
+        let PolicedStream { packets, offered, delays, stolen_s } = seen;
         let rate = weir_experiment::float(limits.max_pps.map_or(0, weir_units::PacketRate::as_pps));
         let burst = weir_experiment::float(limits.burst_packets());
         let owed = let_through(offered, rate / 1e3, burst);
@@ -454,12 +454,12 @@ impl<'t, 'a> Judge<'t, 'a> {
             let part = case.id().strip_prefix(&self.id).unwrap_or_else(|| case.id());
             let part = part.trim_start_matches('/').to_owned();
             let (unit, holds) = (unit.to_owned(), case.holds());
-            self.findings.push(Finding { part, error, bound, unit, holds });
+            self.findings.push(BoundError { part, error, bound, unit, holds });
         }
     }
 }
 
-impl Finding {
+impl BoundError {
     /// The error in proportion to its bound.
     #[must_use]
     pub fn of_bound(&self) -> f64 {
@@ -467,8 +467,8 @@ impl Finding {
     }
 }
 
-/// What a token bucket lets through at least of what was offered in each ms, however it lay within
-/// the ms: as much as was in the bucket at its beginning.
+/// Returns a lower bound of what a token bucket lets through in each ms of the offer: the tokens at
+/// the start of the ms, however the offer lies within it.
 fn let_through(offered: &[f64], rate_ms: f64, burst: f64) -> Vec<f64> {
     let mut tokens = burst;
     let pass = |offered: &f64| {
@@ -486,26 +486,30 @@ const SETTLE_MILLIS: usize = 1000 * SETTLE_SECONDS;
 /// Least ÷ largest of shares by weight, in each second.
 pub const BALANCE: f64 = 0.99;
 
-/// Of what a changed value says, from 100 ms after the change on.
+/// Least part of the new share or rate, from 100 ms after a change on.
 pub const FOLLOWS: f64 = 0.98;
 
-/// What who wants more than its share offers of it at least: the generator keeps its rate to 2 %.
+/// Least offer of a backlogged tenant, in shares: the generator keeps its rate to 2 %.
 const PRESSURE: f64 = 1.1;
 
-/// What a tenant with a minimum asks of it at least, on average: a sender that gives up what it was
-/// kept from sends less than it was told to.
+/// Least offer of a tenant with a minimum, of that minimum, on average: a sender that skips what it
+/// was kept from sends less than it was told to.
 const ASKED: f64 = 0.75;
 
-/// Of the measured time: a machine that has less of its processors shows nothing.
+/// Greatest part of the measured time that the machine's host may take: beyond it a run shows
+/// nothing.
 const STOLEN_MAX: f64 = 0.005;
 
-/// What delays may add to a packet rate in 100 ms, in seconds at that rate, as much as the suite's
-/// bursts last: a data plane that holds packets for longer, to let them out at once, would earn
-/// itself an allowance.
+/// Greatest allowance for delays in 100 ms of a packet rate, in seconds at that rate: as long as
+/// the suite's bursts. Without this bound, a data plane that holds packets back and lets them out
+/// at once would earn itself an allowance.
 const ON_THE_WAY_MAX_S: f64 = 0.005;
 
-/// Of a rate, over ten seconds: as much less or more may come in a shorter run.
+/// Greatest error of a rate over ten seconds. A shorter run may miss as many bits.
 pub const RATE_ERROR: f64 = 0.001;
 
-/// Of what a packet rate lets through, over the whole run.
+/// Greatest error of a packet rate over the whole run.
 pub const PACKET_RATE_ERROR: f64 = 0.01;
+
+/// Time for the devices on the way and for a shared machine.
+pub(crate) const DELAY_SLACK_S: f64 = 200e-6;

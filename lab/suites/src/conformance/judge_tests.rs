@@ -7,16 +7,16 @@ use weir_result::{Origin, ResultFile};
 use weir_traffic::Delays;
 use weir_units::{BitRate, PacketRate};
 
-use super::intent::Limits;
-use super::judge::{Finding, Judge, Phase, Policed, Share};
+use super::intent::TenantLimits;
+use super::judge::{BoundError, ConformanceJudge, MeasuredPhase, MeasuredShare, PolicedStream};
 
-/// What `judgement` finds, and whether all cases hold.
+/// Returns the errors that `judgement` finds, and whether all cases hold.
 fn judged(
-    judgement: impl FnOnce(&mut Judge<'_, '_>) -> Result<(), ExperimentError>,
-) -> (Vec<Finding>, bool) {
+    judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError>,
+) -> (Vec<BoundError>, bool) {
     let mut silence = |_: &str| {};
     let mut trial = Recording::new(ResultFile::new(Origin::default()), false, &mut silence);
-    let mut judge = Judge::new(&mut trial, "test");
+    let mut judge = ConformanceJudge::new(&mut trial, "test");
     judgement(&mut judge).unwrap();
     let findings = judge.into_found().findings;
     trial.result.check().unwrap();
@@ -25,12 +25,14 @@ fn judged(
     (findings, holds)
 }
 
-fn holds(judgement: impl FnOnce(&mut Judge<'_, '_>) -> Result<(), ExperimentError>) -> bool {
+fn holds(
+    judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError>,
+) -> bool {
     judged(judgement).1
 }
 
-fn share(name: &str, got: [f64; 3], weight: u32) -> Share {
-    Share { name: name.to_owned(), got: got.to_vec(), offered: vec![100e6; 3], weight }
+fn share(name: &str, got: [f64; 3], weight: u32) -> MeasuredShare {
+    MeasuredShare { name: name.to_owned(), got: got.to_vec(), offered: vec![100e6; 3], weight }
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn who_offers_less_than_its_minimum_is_owed_that_and_must_offer_most_of_it() {
 /// 3 s of 8 Mb/s in frames of 1000 bytes: 1 a ms. 0.1 % of ten seconds are ten frames.
 #[test]
 fn a_rate_that_is_missed_exceeded_or_bursts_is_broken() {
-    let limits = Limits { rate: Some(BitRate::from_mbps(8)), ..Limits::default() };
+    let limits = TenantLimits { rate: Some(BitRate::from_mbps(8)), ..TenantLimits::default() };
     let even = vec![8_000.0; 3_000];
     assert!(holds(|judge| judge.limited("p", even.clone(), &limits, 0.0)));
     let with = |at: std::ops::Range<usize>, bits: f64| {
@@ -103,16 +105,17 @@ fn a_rate_that_is_missed_exceeded_or_bursts_is_broken() {
     );
 }
 
-fn policed(packets: Vec<f64>, offered: &[f64]) -> Policed<'_> {
+fn policed(packets: Vec<f64>, offered: &[f64]) -> PolicedStream<'_> {
     static NO_DELAY: Delays =
         Delays { count: 0, early: 0, min_ns: 0, max_ns: 0, sum_ns: 0, steps: Vec::new() };
-    Policed { packets, offered, delays: &NO_DELAY, stolen_s: 0.0 }
+    PolicedStream { packets, offered, delays: &NO_DELAY, stolen_s: 0.0 }
 }
 
 /// 1000 packets a second, a burst of 64.
 #[test]
 fn a_packet_rate_is_held_against_what_was_offered() {
-    let limits = Limits { max_pps: Some(PacketRate::from_pps(1_000)), ..Limits::default() };
+    let limits =
+        TenantLimits { max_pps: Some(PacketRate::from_pps(1_000)), ..TenantLimits::default() };
     let (even, offered) = (vec![1.0; 3_000], vec![2.0; 3_000]);
     assert!(holds(|judge| judge.limited_packets("p", policed(even.clone(), &offered), &limits)));
     // The sender pauses for 100 ms: the bucket keeps 64 of them, 36 are nobody's.
@@ -143,13 +146,13 @@ fn a_packet_rate_is_held_against_what_was_offered() {
     assert!(!holds(|judge| judge.limited_packets("p", few(65), &limits)), "bursts");
     let steps = vec![(1_000, 9_997), (20_000_000, 3)];
     let late = Delays { count: 10_000, max_ns: 20_000_000, steps, ..Delays::default() };
-    let late = |more| Policed { delays: &late, ..policed(lumps(more), &offered) };
+    let late = |more| PolicedStream { delays: &late, ..policed(lumps(more), &offered) };
     assert!(holds(|judge| judge.limited_packets("p", late(67), &limits)));
     assert!(!holds(|judge| judge.limited_packets("p", late(68), &limits)), "bursts");
     // Who holds each packet for 60 ms earns no allowance by it.
     let steps = vec![(60_000_000, 10_000)];
     let held = Delays { count: 10_000, max_ns: 60_000_000, steps, ..Delays::default() };
-    let held = Policed { delays: &held, ..policed(lumps(67), &offered) };
+    let held = PolicedStream { delays: &held, ..policed(lumps(67), &offered) };
     assert!(!holds(|judge| judge.limited_packets("p", held, &limits)), "held back");
     let idle = vec![0.5; 3_000];
     assert!(
@@ -170,7 +173,7 @@ fn the_last_percent_of_delays_may_be_long() {
 
 #[test]
 fn a_change_that_is_not_followed_is_broken() {
-    let phase = |first: f64, second: f64, weights, rate_bps| Phase {
+    let phase = |first: f64, second: f64, weights, rate_bps| MeasuredPhase {
         got: [first, second],
         rest: 10e6,
         weights,

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a scenario says must hold, judged of the record of a run.
+//! Applies the judgements of a scenario to the record of a run.
 
 use std::time::Duration;
 
 use weir_experiment::ExperimentError;
 
-use super::judge::{Judge, Phase as JudgedPhase, Policed, SETTLE_SECONDS, Share};
-use super::measure::{RunRecord, Setup, Way};
-use super::scenario::{End, Judgement, Label, Phase};
+use super::judge::{
+    ConformanceJudge, DELAY_SLACK_S, MeasuredPhase, MeasuredShare, PolicedStream, SETTLE_SECONDS,
+};
+use super::measure::{LoadPath, RunRecord, Setup};
+use super::scenario::{JudgementSpec, Label, NeighbourEnd, PhaseSpec};
 
 /// A run of a variant, to be judged.
 pub(super) struct Judged<'a> {
     /// The variant's name.
     pub(super) part: &'a str,
     pub(super) setup: &'a Setup,
-    pub(super) phases: &'a [Phase],
-    /// How many of the first seconds are judged.
+    pub(super) phases: &'a [PhaseSpec],
+    /// Number of seconds from the start that are judged.
     pub(super) seconds: usize,
     pub(super) record: &'a RunRecord,
 }
@@ -23,34 +25,34 @@ pub(super) struct Judged<'a> {
 impl Judged<'_> {
     pub(super) fn judge(
         &self,
-        judge: &mut Judge<'_, '_>,
-        judgement: &Judgement,
+        judge: &mut ConformanceJudge<'_, '_>,
+        judgement: &JudgementSpec,
     ) -> Result<(), ExperimentError> {
         match judgement {
-            Judgement::Shares => self.shares(judge),
-            Judgement::Minimums { by_way } => self.minimums(judge, *by_way),
-            Judgement::Full { streams } => self.full(judge, *streams),
-            Judgement::Maximums => self.maximums(judge),
-            Judgement::MaximumBetween { case, load, limit_of } => {
+            JudgementSpec::Shares => self.shares(judge),
+            JudgementSpec::Minimums { by_way } => self.minimums(judge, *by_way),
+            JudgementSpec::Full { streams } => self.full(judge, *streams),
+            JudgementSpec::Maximums => self.maximums(judge),
+            JudgementSpec::MaximumBetween { case, load, limit_of } => {
                 self.between(judge, case, *load, *limit_of)
             }
-            Judgement::PacketRates => self.packet_rates(judge),
-            Judgement::Delay { tenant } => self.delay(judge, *tenant),
-            Judgement::Follows => self.follows(judge),
-            Judgement::Untouched { tenant, percent_of_link } => {
+            JudgementSpec::PacketRates => self.packet_rates(judge),
+            JudgementSpec::Delay { tenant } => self.delay(judge, *tenant),
+            JudgementSpec::Follows => self.follows(judge),
+            JudgementSpec::Untouched { tenant, percent_of_link } => {
                 self.untouched(judge, *tenant, *percent_of_link)
             }
-            Judgement::Offered { case, load, frames, bytes } => {
+            JudgementSpec::Offered { case, load, frames, bytes } => {
                 let least = weir_experiment::float(frames * bytes * 8).min(self.link_bps());
                 judge.offered(&self.case(case), self.record.offered(*load), least)
             }
-            Judgement::Inside => self.inside(judge),
+            JudgementSpec::Inside => self.inside(judge),
         }
     }
 
-    fn shares(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+    fn shares(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
         let tenants = self.setup.intent.tenants.iter().enumerate();
-        let share = |(tenant, promised): (usize, &super::intent::Tenant)| Share {
+        let share = |(tenant, promised): (usize, &super::intent::TenantIntent)| MeasuredShare {
             name: format!("t{tenant}"),
             got: self.record.got(tenant),
             offered: self.record.offered(tenant),
@@ -59,13 +61,20 @@ impl Judged<'_> {
         judge.shares(self.part, tenants.map(share).collect(), self.setup.intent.link.as_bps())
     }
 
-    /// The first load of each tenant and direction with a minimum.
-    fn minimums(&self, judge: &mut Judge<'_, '_>, by_way: bool) -> Result<(), ExperimentError> {
+    /// Judges the first load of each tenant and direction with a minimum.
+    fn minimums(
+        &self,
+        judge: &mut ConformanceJudge<'_, '_>,
+        by_way: bool,
+    ) -> Result<(), ExperimentError> {
         let mut judged = Vec::new();
         for (load, way) in self.ways() {
             let Some(promised) = self.setup.intent.tenants.get(way.tenant()) else { continue };
-            let limits =
-                if matches!(way, Way::Receive(_)) { &promised.receive } else { &promised.send };
+            let limits = if matches!(way, LoadPath::Receive(_)) {
+                &promised.receive
+            } else {
+                &promised.send
+            };
             let min_bps = limits.min_rate.as_bps();
             if min_bps == 0 || judged.contains(&way) {
                 continue;
@@ -78,10 +87,14 @@ impl Judged<'_> {
         Ok(())
     }
 
-    /// All loads towards the link.
-    fn full(&self, judge: &mut Judge<'_, '_>, label: Label) -> Result<(), ExperimentError> {
-        let sent = self.ways().filter(|(_, way)| matches!(way, Way::Send(_)));
-        let stream = |(load, way): (usize, Way)| {
+    /// Judges all loads towards the link together.
+    fn full(
+        &self,
+        judge: &mut ConformanceJudge<'_, '_>,
+        label: Label,
+    ) -> Result<(), ExperimentError> {
+        let sent = self.ways().filter(|(_, way)| matches!(way, LoadPath::Send(_)));
+        let stream = |(load, way): (usize, LoadPath)| {
             let name = match label {
                 Label::Tenant => format!("t{}", way.tenant()),
                 Label::Way => format!("link/{}-{load}", by_way_name(way)),
@@ -92,7 +105,7 @@ impl Judged<'_> {
         judge.full(self.part, sent.map(stream).collect(), self.link_bps())
     }
 
-    fn maximums(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+    fn maximums(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
         let mut total = 0.0;
         for (load, way) in self.ways() {
             let limits = &self.setup.intent.tenants[way.tenant()].send;
@@ -108,30 +121,31 @@ impl Judged<'_> {
 
     fn between(
         &self,
-        judge: &mut Judge<'_, '_>,
+        judge: &mut ConformanceJudge<'_, '_>,
         case: &str,
         load: usize,
-        end: End,
+        end: NeighbourEnd,
     ) -> Result<(), ExperimentError> {
-        let Some(Way::Between(from, to)) = self.setup.loads.get(load).map(|load| load.way) else {
+        let Some(LoadPath::Between(from, to)) = self.setup.loads.get(load).map(|load| load.way)
+        else {
             return Ok(());
         };
         let tenants = &self.setup.intent.tenants;
         let limits = match end {
-            End::Sender => &tenants[from].send,
-            End::Receiver => &tenants[to].receive,
+            NeighbourEnd::Sender => &tenants[from].send,
+            NeighbourEnd::Receiver => &tenants[to].receive,
         };
         judge.limited(&self.case(case), self.bits_each_ms(load), limits, self.record.stolen_s)
     }
 
-    fn packet_rates(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+    fn packet_rates(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
         let mut total = 0.0;
         for (load, way) in self.ways() {
             let limits = &self.setup.intent.tenants[way.tenant()].send;
             let Some(pps) = limits.max_pps else { continue };
             total += settled(&self.bits_each_ms(load));
             let offered = self.record.packets_offered(load, MILLI, self.millis());
-            let policed = Policed {
+            let policed = PolicedStream {
                 packets: self.record.packets(load, MILLI, self.millis()),
                 offered: &offered,
                 delays: &self.record.loads[load].delays,
@@ -144,27 +158,31 @@ impl Judged<'_> {
         Ok(())
     }
 
-    fn delay(&self, judge: &mut Judge<'_, '_>, tenant: usize) -> Result<(), ExperimentError> {
+    fn delay(
+        &self,
+        judge: &mut ConformanceJudge<'_, '_>,
+        tenant: usize,
+    ) -> Result<(), ExperimentError> {
         let bound = self.setup.intent.tenants.get(tenant).and_then(|tenant| tenant.delay);
         let bound_s = bound.map_or(0.0, |bound| weir_experiment::float(bound.as_nanos()) / 1e9);
-        let Some((load, _)) = self.ways().find(|(_, way)| *way == Way::Send(tenant)) else {
+        let Some((load, _)) = self.ways().find(|(_, way)| *way == LoadPath::Send(tenant)) else {
             return Ok(());
         };
-        judge.waits(self.part, self.record.delays(load), bound_s + super::DELAY_SLACK_S)
+        judge.waits(self.part, self.record.delays(load), bound_s + DELAY_SLACK_S)
     }
 
-    fn follows(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
+    fn follows(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
         let count = (self.phases.len() + 1) * CELLS_OF_PHASE;
         let cells = |load| self.record.bits(load, CELL, count);
         let (first, second) = (cells(0), cells(1));
         let others: Vec<_> = (2..self.setup.loads.len()).map(cells).collect();
-        let phase = |(number, phase): (usize, &Phase)| {
+        let phase = |(number, phase): (usize, &PhaseSpec)| {
             let begin = number * CELLS_OF_PHASE + CELLS_LEFT_OUT;
             let sum = |cells: &Vec<f64>| {
                 let judged = cells.iter().skip(begin).take(CELLS_OF_PHASE - CELLS_LEFT_OUT);
                 judged.sum::<f64>()
             };
-            JudgedPhase {
+            MeasuredPhase {
                 got: [sum(&first), sum(&second)],
                 rest: others.iter().map(sum).sum(),
                 weights: phase.weights,
@@ -177,11 +195,11 @@ impl Judged<'_> {
 
     fn untouched(
         &self,
-        judge: &mut Judge<'_, '_>,
+        judge: &mut ConformanceJudge<'_, '_>,
         tenant: usize,
         percent: u64,
     ) -> Result<(), ExperimentError> {
-        let own = self.ways().find(|(_, way)| *way == Way::Send(tenant));
+        let own = self.ways().find(|(_, way)| *way == LoadPath::Send(tenant));
         let Some((load, record)) =
             own.and_then(|(load, _)| Some((load, self.record.loads.get(load)?)))
         else {
@@ -191,19 +209,19 @@ impl Judged<'_> {
         judge.none(&self.case("lost"), "packets within the minimum lost", lost)?;
         let wrong = record.order.reordered + record.order.duplicated + record.order.stale;
         judge.none(&self.case("order"), "of those, late or doubled", wrong)?;
-        // Of nothing nothing is lost.
+        // A stream that was never sent loses nothing.
         let least = weir_experiment::float(self.setup.intent.link.as_bps() * percent / 100);
         judge.offered(&self.case("calm"), self.record.offered(load), least)
     }
 
-    fn inside(&self, judge: &mut Judge<'_, '_>) -> Result<(), ExperimentError> {
-        let between = self.ways().filter(|(_, way)| matches!(way, Way::Between(..)));
+    fn inside(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
+        let between = self.ways().filter(|(_, way)| matches!(way, LoadPath::Between(..)));
         let seen = between.filter_map(|(load, _)| self.record.loads.get(load));
         let inside = seen.map(|load| load.on_the_link).sum();
         judge.none(&self.case("on-the-link"), "frames between tenants that the link saw", inside)
     }
 
-    fn ways(&self) -> impl Iterator<Item = (usize, Way)> + '_ {
+    fn ways(&self) -> impl Iterator<Item = (usize, LoadPath)> + '_ {
         self.setup.loads.iter().map(|load| load.way).enumerate()
     }
 
@@ -223,27 +241,27 @@ impl Judged<'_> {
         self.record.bits(load, MILLI, self.millis())
     }
 
-    /// The seconds that are judged.
+    /// Cuts a series to the seconds that are judged.
     fn whole(&self, mut each_second: Vec<f64>) -> Vec<f64> {
         each_second.truncate(self.seconds);
         each_second
     }
 
     /// Tells how full a link was that is not meant to be.
-    fn utilized(&self, judge: &mut Judge<'_, '_>, bits: f64) {
+    fn utilized(&self, judge: &mut ConformanceJudge<'_, '_>, bits: f64) {
         let seconds = weir_experiment::float((self.seconds - SETTLE_SECONDS) as u64);
         judge.utilized(bits / seconds / self.link_bps());
     }
 }
 
-fn by_way_name(way: Way) -> String {
+fn by_way_name(way: LoadPath) -> String {
     match way {
-        Way::Send(tenant) => format!("t{tenant}-sends"),
-        Way::Receive(tenant) | Way::Between(_, tenant) => format!("t{tenant}-receives"),
+        LoadPath::Send(tenant) => format!("t{tenant}-sends"),
+        LoadPath::Receive(tenant) | LoadPath::Between(_, tenant) => format!("t{tenant}-receives"),
     }
 }
 
-/// What came after the first second, of bits each ms.
+/// Returns the sum of bits a ms after the first second.
 fn settled(bits: &[f64]) -> f64 {
     bits.iter().skip(1000 * SETTLE_SECONDS).sum()
 }

@@ -1,88 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One run: what flows through what, and what sinks that share nothing with it saw. The record is
-//! the same whether packets went over the wire or through virtual time.
+//! One run: its traffic, its data plane's promises, and the record of independent sinks. The record
+//! has the same form for packets over the wire and in virtual time.
 
 use std::time::Duration;
 
 use weir_sim::VifTraffic;
 use weir_traffic::{Cells, Delays, FrameSizes, Order, Rate};
 
-use super::intent::Intent;
+use super::intent::LinkIntent;
 
-/// What flows, through what.
+/// The traffic of a run, and the promises that it tests.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What the data plane is asked to hold at first.
-    pub intent: Intent,
-    /// Who sends what; load k is stream k.
-    pub loads: Vec<Load>,
-    /// Other intents while traffic flows, each with its time from the start of the traffic.
-    pub changes: Vec<(Duration, Intent)>,
+    /// Promises at the start.
+    pub intent: LinkIntent,
+    /// Streams of the tenants; load k is stream k.
+    pub loads: Vec<TenantLoad>,
+    /// Changes of the promises, each with its time from the start of the traffic.
+    pub changes: Vec<(Duration, LinkIntent)>,
     /// Length of the traffic.
     pub seconds: usize,
     /// Width of the cells that packets are counted in.
     pub cell_us: u64,
-    /// Whether the senders give up what they were kept from sending, instead of catching up.
+    /// Senders skip what they were kept from sending, instead of catching up.
     pub even: bool,
 }
 
 /// Frames of one tenant, as evenly spaced as the generator can.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Load {
-    /// From where to where.
-    pub way: Way,
-    /// Their sizes, layer 2 without FCS.
+pub struct TenantLoad {
+    /// Its two ends.
+    pub way: LoadPath,
+    /// Sizes of its frames, layer 2 without FCS.
     pub sizes: FrameSizes,
-    /// How many.
+    /// Its rate.
     pub rate: Rate,
 }
 
-/// From where to where, by tenant.
+/// The two ends of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From a tenant to the link's other end.
+pub enum LoadPath {
+    /// A tenant sends to the link's other end.
     Send(usize),
-    /// From there to a tenant.
+    /// The link's other end sends to a tenant.
     Receive(usize),
-    /// From one tenant to another.
+    /// One tenant sends to another.
     Between(usize, usize),
 }
 
-/// What was seen of a run.
+/// The record of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunRecord {
     /// By load.
     pub loads: Vec<LoadRecord>,
     /// Time that the machine's host took from the forwarder's processor meanwhile, in seconds.
     pub stolen_s: f64,
-    /// What the data plane counted, when its queues were empty.
+    /// Counters of the data plane at the end, when its queues were empty.
     pub counted: Vec<VifTraffic>,
-    /// When the traffic began, on the clock of the cells.
+    /// Start of the traffic, on the clock of the cells.
     pub start_ns: u64,
     /// Length of the traffic.
     pub seconds: usize,
 }
 
-/// What was seen of one load.
+/// The record of one load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadRecord {
-    /// What its sender put on its device.
+    /// Traffic that its sender put on its device.
     pub offered: Cells,
-    /// Packets of that.
+    /// Packets of it.
     pub sent: u64,
-    /// What came where it was meant to go.
+    /// Traffic that reached its receiver.
     pub arrived: Cells,
-    /// Packets of that.
+    /// Packets of it.
     pub received: u64,
-    /// Packets that the link's other end saw, wherever they were meant to go.
+    /// Packets that reached the link's other end, intended or not.
     pub on_the_link: u64,
-    /// What the sequence numbers say.
+    /// Loss and order by the sequence numbers.
     pub order: Order,
-    /// How long packets that came were on their way.
+    /// Delays of the packets that reached the receiver.
     pub delays: Delays,
 }
 
-impl Way {
+impl LoadPath {
     /// Returns the tenant that it is for; `None` for the link's other end.
     #[must_use]
     pub const fn receiver(self) -> Option<usize> {
@@ -146,7 +146,7 @@ impl RunRecord {
         (1..=1000).map(|k| weir_experiment::float(quantile(k)) / 1e9).collect()
     }
 
-    /// Sums over windows from the start of the traffic on; zero where nothing came.
+    /// Returns sums over windows from the start of the traffic on; zero where nothing came.
     fn windows(
         &self,
         cells: Option<&Cells>,

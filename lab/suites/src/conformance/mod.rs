@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One suite of isolation experiments for every data plane: `weir-lab conformance --on PLANE`.
 //!
-//! An [`Experiment`] is a [`Scenario`], which is data, and its runs. Each run compiles what tenants
-//! are promised to a policy, has a data plane enforce it while tenants misbehave, and judges what
-//! independent sinks saw. It knows of the data plane what the trait [`weir_sim::DataPlane`] says.
+//! An [`Experiment`] makes the runs of a [`ConformanceScenario`], which is data. Each run compiles
+//! the promises to tenants to a policy, has a data plane enforce it while tenants misbehave, and
+//! judges the counts of independent sinks. It uses nothing of the data plane but the trait
+//! [`weir_sim::DataPlane`].
 //!
 //! Read [`scenario`] for what an experiment is, [`measure`] for a run and its record,
 //! [`planes`] for where it runs, [`judge`] for what is claimed of it.
@@ -25,34 +26,34 @@ mod wire;
 
 use std::time::Duration;
 
-pub use intent::Intent;
+pub use intent::LinkIntent;
 pub use planes::{PLANES, Plane};
-pub use scenario::Scenario;
-pub use table::{Line, Verdict, table};
+pub use scenario::ConformanceScenario;
+pub use table::{ExperimentLine, ExperimentVerdict, table};
 pub use wire::Beside;
 
 use weir_experiment::{ExperimentError, Recording, Testbed};
 
-use judge::Judge;
+use judge::ConformanceJudge;
 use judging::Judged;
 use measure::{RunRecord, Setup};
-use planes::Place;
-use scenario::Variant;
+use planes::PlaneKind;
+use scenario::ScenarioVariant;
 
 /// One experiment of the suite.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What is done and what must hold.
-    pub scenario: Scenario,
+    /// The scenario that it makes.
+    pub scenario: ConformanceScenario,
 }
 
-/// Where an experiment runs.
+/// The place where an experiment runs.
 pub struct Laboratory<'a> {
     /// The data plane.
     pub plane: &'a Plane,
-    /// Name of the lab, where namespaces are made.
+    /// Name of the lab, for data planes on the wire.
     pub name: &'a str,
-    /// What is done beside the traffic, on the wire.
+    /// Work beside the traffic, on the wire.
     pub beside: Beside<'a>,
 }
 
@@ -61,7 +62,7 @@ pub struct Laboratory<'a> {
 /// # Errors
 /// A file is no scenario.
 pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
-    let read = |(file, text): &(&str, &str)| Scenario::parse(file, text);
+    let read = |(file, text): &(&str, &str)| ConformanceScenario::parse(file, text);
     FILES.iter().map(read).map(|scenario| Ok(Experiment { scenario: scenario? })).collect()
 }
 
@@ -85,8 +86,9 @@ impl Experiment {
         &self.scenario.name
     }
 
-    /// Makes it: series and cases go into the trial, the last case is `conformance.NAME` and holds
-    /// if all others do. What the data plane has no means for is skipped, and noted.
+    /// Makes the experiment. Series and cases go into the recording; the last case is
+    /// `conformance.NAME`, and holds if all others do. Where the data plane lacks the means, the
+    /// experiment is skipped, and noted.
     ///
     /// # Errors
     /// The experiment could not be made.
@@ -94,8 +96,8 @@ impl Experiment {
         &self,
         trial: &mut Recording<'_>,
         laboratory: &mut Laboratory<'_>,
-    ) -> Result<Line, ExperimentError> {
-        let Scenario { name, title, needs, .. } = &self.scenario;
+    ) -> Result<ExperimentLine, ExperimentError> {
+        let ConformanceScenario { name, title, needs, .. } = &self.scenario;
         let id = format!("conformance.{name}");
         trial.say(&format!("{id} {title}"));
         let plane = laboratory.plane;
@@ -105,22 +107,22 @@ impl Experiment {
             let note = format!("{id}: skipped: {}: {skipped}", plane.name);
             trial.say(&note);
             trial.result.add_note(note);
-            return Ok(Line::skipped(name, skipped));
+            return Ok(ExperimentLine::skipped(name, skipped));
         }
         let before = trial.result.cases().len();
-        let mut judge = Judge::new(trial, name);
+        let mut judge = ConformanceJudge::new(trial, name);
         for variant in self.scenario.variants(judge.trial.quick) {
             self.run_variant(&mut judge, variant, laboratory)?;
         }
         let found = judge.into_found();
         let holds = trial.judge_parts(before, &id, title)?;
-        Ok(Line::made(name, found, holds))
+        Ok(ExperimentLine::made(name, found, holds))
     }
 
     fn run_variant(
         &self,
-        judge: &mut Judge<'_, '_>,
-        variant: &Variant,
+        judge: &mut ConformanceJudge<'_, '_>,
+        variant: &ScenarioVariant,
         laboratory: &mut Laboratory<'_>,
     ) -> Result<(), ExperimentError> {
         let (part, quick) = (variant.name(), judge.trial.quick);
@@ -134,11 +136,11 @@ impl Experiment {
         self.scenario.judge.iter().try_for_each(|judgement| judged.judge(judge, judgement))
     }
 
-    /// Returns what flows in a variant, and through what.
+    /// Returns the traffic of a variant, and the promises that it tests.
     ///
     /// # Errors
     /// The scenario is wrong.
-    pub fn setup(&self, variant: &Variant, quick: bool) -> Result<Setup, ExperimentError> {
+    pub fn setup(&self, variant: &ScenarioVariant, quick: bool) -> Result<Setup, ExperimentError> {
         let scenario = &self.scenario;
         let wrong = |what| ExperimentError::Scenario { name: scenario.name.clone(), what };
         let intents = || scenario.phases(quick).iter().map(|one| scenario.intent_in(variant, one));
@@ -157,8 +159,8 @@ impl Experiment {
 impl Laboratory<'_> {
     fn run(&mut self, setup: &Setup) -> Result<RunRecord, ExperimentError> {
         match self.plane.place {
-            Place::Wire(start) => wire::run(setup, start, self.name, self.beside),
-            Place::VirtualTime => virtual_time::run(setup),
+            PlaneKind::Wire(start) => wire::run(setup, start, self.name, self.beside),
+            PlaneKind::VirtualTime => virtual_time::run(setup),
         }
     }
 }
@@ -168,9 +170,6 @@ impl std::fmt::Debug for Laboratory<'_> {
         f.debug_struct("Laboratory").field("plane", &self.plane.name).finish_non_exhaustive()
     }
 }
-
-/// For the devices on the way and a shared machine.
-pub(crate) const DELAY_SLACK_S: f64 = 200e-6;
 
 macro_rules! files {
     ($($name:literal),*) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each tenant must get of a link, computed without a scheduler: weighted max-min fairness
+//! The share of each tenant of a link, computed without a scheduler: weighted max-min fairness
 //! between what is guaranteed and what is allowed (Bertsekas and Gallager, *Data Networks*, 1992,
 //! §6.5.2, with lower bounds).
 //!
@@ -7,22 +7,22 @@
 //! minimum and its offer, and no more than the lesser of its rate and its offer; and all together
 //! fill the link, unless all have all they want.
 
-/// What a tenant may and wants to have, in bits a second.
+/// A tenant's guarantee, limit and offer, in bits a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct ShareDemand {
     /// At least 1.
     pub weight: u32,
-    /// What is guaranteed; all of them together are at most the link.
+    /// Guaranteed rate; all guarantees together are at most the link.
     pub min_bps: u64,
-    /// What is allowed; `None`: all.
+    /// Maximum rate; `None`: no limit.
     pub max_bps: Option<u64>,
-    /// What it sends if nobody holds it back.
+    /// Rate at which it would send without limits.
     pub offer_bps: u64,
 }
 
-/// What each gets of a link of `link_bps`, in bits a second.
+/// Returns the share of each tenant of a link of `link_bps`, in bits a second.
 #[must_use]
-pub fn shares(link_bps: u64, demands: &[Demand]) -> Vec<f64> {
+pub fn shares(link_bps: u64, demands: &[ShareDemand]) -> Vec<f64> {
     let link = weir_experiment::float(link_bps);
     let at = |level: f64| demands.iter().map(|demand| demand.at(level)).collect::<Vec<_>>();
     let total = |level: f64| at(level).iter().sum::<f64>();
@@ -40,8 +40,8 @@ pub fn shares(link_bps: u64, demands: &[Demand]) -> Vec<f64> {
     at(below)
 }
 
-impl Demand {
-    /// What it gets at a level.
+impl ShareDemand {
+    /// Returns its share at a level.
     fn at(&self, level: f64) -> f64 {
         let most = self.max_bps.unwrap_or(u64::MAX).min(self.offer_bps);
         let least = self.min_bps.min(most);
@@ -58,11 +58,11 @@ mod tests {
 
     const ALL: u64 = 1_000;
 
-    fn demand(weight: u32, min_bps: u64, max_bps: Option<u64>, offer_bps: u64) -> Demand {
-        Demand { weight, min_bps, max_bps, offer_bps }
+    fn demand(weight: u32, min_bps: u64, max_bps: Option<u64>, offer_bps: u64) -> ShareDemand {
+        ShareDemand { weight, min_bps, max_bps, offer_bps }
     }
 
-    fn is(demands: &[Demand], expected: &[f64]) {
+    fn is(demands: &[ShareDemand], expected: &[f64]) {
         let got = shares(100, demands);
         let near = got.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6);
         assert!(near && got.len() == expected.len(), "{got:?}, not {expected:?}");

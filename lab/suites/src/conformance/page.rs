@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use weir_experiment::claims::{GUARANTEED, UTILIZATION};
 
-use super::judge::{BALANCE, FOLLOWS, PACKET_RATE_ERROR, RATE_ERROR};
-use super::{DELAY_SLACK_S, Experiment, PLANES};
+use super::judge::{BALANCE, DELAY_SLACK_S, FOLLOWS, PACKET_RATE_ERROR, RATE_ERROR};
+use super::{Experiment, PLANES};
 
 /// Returns the experiments as a table in Markdown.
 #[must_use]

@@ -9,30 +9,30 @@ use weir_sim::{Abilities, Ability, DataPlane, VifTraffic};
 use weir_switch::Tally;
 use weir_units::BitRate;
 
-use super::wire::{Start, Started};
+use super::wire::{StartPlane, StartedPlane};
 
-/// A kind of data plane, and where it runs.
+/// A kind of data plane.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A sentence about it.
     pub about: &'static str,
-    /// What it has means for.
+    /// Its means.
     pub abilities: Abilities,
-    pub(super) place: Place,
+    pub(super) place: PlaneKind,
 }
 
-/// Where a data plane runs.
+/// The place where a data plane runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum PlaneKind {
     /// Between namespaces, in real time.
-    Wire(Start),
+    Wire(StartPlane),
     /// Between simulated senders and sinks, in virtual time.
     VirtualTime,
 }
 
-/// All of them.
+/// The data planes, in the order of the documentation.
 pub const PLANES: &[Plane] = &[SWITCH, SIM, BRIDGE, HTB];
 
 /// Weir's own switch, as a process that is started and changed as an operator does it.
@@ -40,7 +40,7 @@ pub const SWITCH: Plane = Plane {
     name: "switch",
     about: "Weir's switch over AF_XDP, HFSC, its worker spinning on a processor of its own",
     abilities: Abilities::ALL,
-    place: Place::Wire(|rig, policy| {
+    place: PlaneKind::Wire(|rig, policy| {
         rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
         let rig: &Testbed = rig;
         Ok((rig, Box::new(WireSwitch { rig })))
@@ -52,23 +52,23 @@ pub const SIM: Plane = Plane {
     name: "sim",
     about: "the same switch in virtual time: exact, needs no privileges, finds no machine's faults",
     abilities: Abilities::ALL,
-    place: Place::VirtualTime,
+    place: PlaneKind::VirtualTime,
 };
 
-/// The control. It holds nothing, so an experiment that it passes shows nothing.
+/// The control: it holds nothing, so an experiment that passes on it shows nothing.
 pub const BRIDGE: Plane = Plane {
     name: "bridge",
     about: "the kernel's bridge and a FIFO at the link's rate: a control, which must fail",
     abilities: Abilities::ALL,
-    place: Place::Wire(|rig, _| kernel(rig, Abilities::ALL, None)),
+    place: PlaneKind::Wire(|rig, _| kernel(rig, Abilities::ALL, None)),
 };
 
-/// What a host without Weir has.
+/// The usual means of a host without Weir.
 pub const HTB: Plane = Plane {
     name: "htb",
     about: "the kernel's bridge with an HTB class for each tenant: what a host has without Weir",
     abilities: HTB_ABILITIES,
-    place: Place::Wire(|rig, policy| {
+    place: PlaneKind::Wire(|rig, policy| {
         let started = kernel(rig, HTB_ABILITIES, Some(htb_classes))?;
         tc(started.0, htb_classes(policy, "add"))?;
         Ok(started)
@@ -85,7 +85,7 @@ impl Plane {
     /// Says whether it needs a machine: namespaces, devices, processes.
     #[must_use]
     pub const fn is_on_the_wire(&self) -> bool {
-        matches!(self.place, Place::Wire(_))
+        matches!(self.place, PlaneKind::Wire(_))
     }
 }
 
@@ -128,7 +128,7 @@ struct KernelBridge<'r> {
     classes: Option<fn(&Policy, &str) -> Vec<String>>,
 }
 
-/// What `ip -s -j link` says of a device.
+/// A device in the output of `ip -s -j link`.
 #[derive(Deserialize)]
 struct LinkStatistics {
     ifname: String,
@@ -151,7 +151,7 @@ fn kernel(
     rig: &mut Testbed,
     abilities: Abilities,
     classes: Option<fn(&Policy, &str) -> Vec<String>>,
-) -> Result<Started<'_>, ExperimentError> {
+) -> Result<StartedPlane<'_>, ExperimentError> {
     rig.put(&Forwarder::Bridge)?;
     let rig: &Testbed = rig;
     Ok((rig, Box::new(KernelBridge { rig, abilities, classes })))
@@ -229,7 +229,7 @@ fn tc(rig: &Testbed, lines: Vec<String>) -> Result<(), ExperimentError> {
 
 const FIRST_CLASS: usize = 0x10;
 
-/// As many packets as wait at a device by default (`txqueuelen`).
+/// Packets that wait at a device by default (`txqueuelen`).
 const QUEUE: u32 = 1000;
 
 /// A class without a minimum has a rate all the same.

@@ -13,28 +13,28 @@ use weir_sim::Ability;
 use weir_traffic::{FrameSizes, Rate};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use super::intent::{FRAME_BYTES, Intent, Limits, Tenant, burst_lasting};
-use super::measure::{Load, Way};
+use super::intent::{FRAME_BYTES, LinkIntent, TenantIntent, TenantLimits, burst_lasting};
+use super::measure::{LoadPath, TenantLoad};
 
 /// A scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scenario {
+pub struct ConformanceScenario {
     /// Its name; its cases are `conformance.NAME/PART`.
     pub name: String,
-    /// What must hold, in a few words.
+    /// The claim in a few words.
     pub title: String,
-    /// What is done, in a sentence or two.
+    /// The procedure in a sentence or two.
     pub does: String,
-    /// What must hold, with the names of the suite's bounds in braces.
+    /// The bounds in words, with the names of the suite's numbers in braces.
     pub bounds: String,
-    /// What it needs the data plane to have means for.
+    /// Means that the data plane needs.
     #[serde(default, deserialize_with = "abilities")]
     pub needs: Vec<Ability>,
     /// Width of the cells that packets are counted in.
     #[serde(default = "ten_millis")]
     pub cell_us: u64,
-    /// Whether senders give up what they were kept from sending, instead of catching up.
+    /// Senders skip what they were kept from sending, instead of catching up.
     #[serde(default)]
     pub even: bool,
     /// Length of a run, of which the first second is not judged.
@@ -44,21 +44,21 @@ pub struct Scenario {
     #[serde(default)]
     spare_seconds: usize,
     #[serde(rename = "variant")]
-    variants: Vec<Variant>,
+    variants: Vec<ScenarioVariant>,
     #[serde(rename = "group")]
     groups: Vec<Group>,
-    /// What is judged of each run.
-    pub judge: Vec<Judgement>,
+    /// Judgements of each run.
+    pub judge: Vec<JudgementSpec>,
     #[serde(default)]
-    phase: Vec<Phase>,
+    phase: Vec<PhaseSpec>,
     #[serde(default)]
-    quick_phase: Vec<Phase>,
+    quick_phase: Vec<PhaseSpec>,
 }
 
 /// One run of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Variant {
+pub struct ScenarioVariant {
     name: Option<String>,
     tenants: Option<usize>,
     link_mbps: u64,
@@ -90,11 +90,11 @@ enum FrameMix {
     Apart,
 }
 
-/// What some tenants are promised and what they send.
+/// Promises to some tenants, and their loads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// None: all that no other group names.
+    /// Indices of the tenants; empty: all that no other group names.
     #[serde(default)]
     tenants: Vec<usize>,
     weight: Option<u32>,
@@ -112,21 +112,21 @@ struct Group {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Promise {
-    /// Of the link.
+    /// Guaranteed rate, in per cent of the link.
     min_percent: Option<u64>,
-    /// Of the link.
+    /// Maximum rate, in per cent of the link.
     rate_percent: Option<u64>,
     burst_ms: Option<u64>,
     burst_frames: Option<u64>,
 }
 
-/// What an amount is a part of.
+/// The base of an amount in per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Base {
     /// The link's rate.
     Link,
-    /// What the tenant's weight gives it of the link.
+    /// The tenant's share of the link by its weight.
     Share,
     /// Its minimum in the direction of the load.
     Minimum,
@@ -136,19 +136,19 @@ enum Base {
     PacketRate,
 }
 
-/// What a tenant sends or is sent.
+/// A load from a tenant or towards it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stream {
     #[serde(default)]
     way: StreamWay,
-    /// The neighbour that it is for.
+    /// The neighbour that receives it.
     to: Option<usize>,
     frames: Option<u16>,
     pps: Option<u64>,
     percent: Option<u64>,
     of: Option<Base>,
-    /// The amount is that of all tenants of the group.
+    /// All tenants of the group divide the amount.
     #[serde(default)]
     together: bool,
 }
@@ -161,10 +161,10 @@ enum StreamWay {
     Receive,
 }
 
-/// What holds for a second of a run.
+/// Values that hold for a second of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Phase {
+pub struct PhaseSpec {
     /// Weights of the first two tenants.
     #[serde(default = "equal")]
     pub weights: [u32; 2],
@@ -172,48 +172,49 @@ pub struct Phase {
     pub rate_percent: Option<u64>,
 }
 
-/// What must hold of a run.
+/// A claim about a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Judgement {
-    /// All tenants share the link in proportion to their weights, and leave nothing of it.
+pub enum JudgementSpec {
+    /// All tenants share the link in proportion to their weights, and the link is full.
     Shares,
-    /// Who has a minimum gets it.
+    /// Each tenant with a minimum gets it.
     Minimums {
         /// Cases are named after tenant and direction.
         #[serde(default)]
         by_way: bool,
     },
-    /// All that is sent to the link fills it.
+    /// The loads towards the link fill it.
     Full {
-        /// What its series are named after.
+        /// Names of its series.
         streams: Label,
     },
-    /// Who has a rate gets it, and exceeds it by its burst at most.
+    /// Each tenant with a rate reaches it, and exceeds it by its burst at most.
     Maximums,
-    /// The same of a load between neighbours.
+    /// A load between neighbours reaches the rate of one of them, and exceeds it by the burst at
+    /// most.
     MaximumBetween {
         /// Name of its cases.
         case: String,
         /// The load.
         load: usize,
-        /// Whose limit.
-        limit_of: End,
+        /// The neighbour whose rate limits it.
+        limit_of: NeighbourEnd,
     },
-    /// Who has a packet rate gets it, and exceeds it by its burst at most.
+    /// Each tenant with a packet rate reaches it, and exceeds it by its burst at most.
     PacketRates,
     /// A tenant's packets wait no longer than its delay bound says.
     Delay {
         /// The tenant.
         tenant: usize,
     },
-    /// The first two tenants have in each phase what it says.
+    /// The first two tenants get in each phase what its weights and rate say.
     Follows,
-    /// A tenant loses no packet, and each comes in order.
+    /// A tenant loses no packet, and all arrive in order.
     Untouched {
         /// The tenant.
         tenant: usize,
-        /// What it sends at least.
+        /// Its least offer, in per cent of the link.
         percent_of_link: u64,
     },
     /// A load was sent at all: the lesser of the link and so many frames a second.
@@ -227,11 +228,11 @@ pub enum Judgement {
         /// Bytes of each.
         bytes: u64,
     },
-    /// What one tenant sends another never comes to the link.
+    /// Traffic between tenants never reaches the link.
     Inside,
 }
 
-/// What series of loads are named after.
+/// The naming of series of loads.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
@@ -246,14 +247,14 @@ pub enum Label {
 /// An end of a load between neighbours.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
-    /// Who sends.
+pub enum NeighbourEnd {
+    /// The sender.
     Sender,
-    /// Who receives.
+    /// The receiver.
     Receiver,
 }
 
-impl Scenario {
+impl ConformanceScenario {
     /// Reads a scenario.
     ///
     /// # Errors
@@ -269,14 +270,14 @@ impl Scenario {
 
     /// Returns the variants to run: the first one alone if quick.
     #[must_use]
-    pub fn variants(&self, quick: bool) -> &[Variant] {
+    pub fn variants(&self, quick: bool) -> &[ScenarioVariant] {
         let count = if quick { 1 } else { self.variants.len() };
         self.variants.get(..count).unwrap_or(&self.variants)
     }
 
-    /// Returns what changes each second, if anything does.
+    /// Returns the phases, if there are any.
     #[must_use]
-    pub fn phases(&self, quick: bool) -> &[Phase] {
+    pub fn phases(&self, quick: bool) -> &[PhaseSpec] {
         if quick { &self.quick_phase } else { &self.phase }
     }
 
@@ -291,16 +292,16 @@ impl Scenario {
         (judged + self.spare_seconds, judged)
     }
 
-    /// Returns what the data plane is to hold in a variant, at first.
+    /// Returns the promises of a variant at the start.
     #[must_use]
-    pub fn intent(&self, variant: &Variant) -> Intent {
+    pub fn intent(&self, variant: &ScenarioVariant) -> LinkIntent {
         let tenants = (0..variant.tenants()).map(|tenant| self.tenant(variant, tenant));
-        Intent { link: variant.link(), tenants: tenants.collect() }
+        LinkIntent { link: variant.link(), tenants: tenants.collect() }
     }
 
-    /// Returns what the data plane is to hold in a phase of a variant.
+    /// Returns the promises of a variant in a phase.
     #[must_use]
-    pub fn intent_in(&self, variant: &Variant, phase: &Phase) -> Intent {
+    pub fn intent_in(&self, variant: &ScenarioVariant, phase: &PhaseSpec) -> LinkIntent {
         let mut intent = self.intent(variant);
         for (tenant, weight) in intent.tenants.iter_mut().zip(phase.weights) {
             tenant.send.weight = weight;
@@ -312,11 +313,11 @@ impl Scenario {
         intent
     }
 
-    /// Returns what flows in a variant: load k is stream k.
+    /// Returns the loads of a variant: load k is stream k.
     ///
     /// # Errors
     /// A tenant is in no group, or an amount has nothing to be a part of.
-    pub fn loads(&self, variant: &Variant) -> Result<Vec<Load>, String> {
+    pub fn loads(&self, variant: &ScenarioVariant) -> Result<Vec<TenantLoad>, String> {
         let intent = self.intent(variant);
         let mut loads = Vec::new();
         for (tenant, promised) in intent.tenants.iter().enumerate() {
@@ -327,21 +328,21 @@ impl Scenario {
             let share = share_of(&intent, tenant);
             for stream in &group.load {
                 let way = match (stream.way, stream.to) {
-                    (_, Some(to)) => Way::Between(tenant, to),
-                    (StreamWay::Send, None) => Way::Send(tenant),
-                    (StreamWay::Receive, None) => Way::Receive(tenant),
+                    (_, Some(to)) => LoadPath::Between(tenant, to),
+                    (StreamWay::Send, None) => LoadPath::Send(tenant),
+                    (StreamWay::Receive, None) => LoadPath::Receive(tenant),
                 };
                 let rate = stream.rate(way, promised, intent.link, share, count)?;
                 let frames = stream.frames.map(FrameSizes::Fixed);
                 let sizes = frames.unwrap_or_else(|| variant.frames.sizes(tenant));
-                loads.push(Load { way, sizes, rate });
+                loads.push(TenantLoad { way, sizes, rate });
             }
         }
         Ok(loads)
     }
 
-    fn tenant(&self, variant: &Variant, tenant: usize) -> Tenant {
-        let Some(group) = self.group(tenant) else { return Tenant::default() };
+    fn tenant(&self, variant: &ScenarioVariant, tenant: usize) -> TenantIntent {
+        let Some(group) = self.group(tenant) else { return TenantIntent::default() };
         let link = variant.link();
         let weight = variant.weights.get(tenant).copied().or(group.weight).unwrap_or(1);
         let mut send = group.send.limits(link, weight);
@@ -351,7 +352,7 @@ impl Scenario {
         let receive = group.receive.limits(link, weight);
         let frames = |count| link.time_for_ceil(ByteCount::new(count * DELAY_FRAME_BYTES));
         let delay = group.delay_frames.map(frames);
-        Tenant { send, receive, network: group.network, delay }
+        TenantIntent { send, receive, network: group.network, delay }
     }
 
     fn group(&self, tenant: usize) -> Option<&Group> {
@@ -360,7 +361,7 @@ impl Scenario {
     }
 }
 
-impl Variant {
+impl ScenarioVariant {
     /// Returns a part's name that says all of it.
     #[must_use]
     pub fn name(&self) -> String {
@@ -387,7 +388,7 @@ impl Variant {
 }
 
 impl Frames {
-    /// What a tenant sends.
+    /// Returns the frame sizes of a tenant.
     fn sizes(self, tenant: usize) -> FrameSizes {
         let mixed = FrameSizes::Uniform { min: SIZES[0], max: SIZES[SIZES.len() - 1] };
         match self {
@@ -401,12 +402,12 @@ impl Frames {
 }
 
 impl Promise {
-    fn limits(&self, link: BitRate, weight: u32) -> Limits {
+    fn limits(&self, link: BitRate, weight: u32) -> TenantLimits {
         let of_link = |percent: u64| BitRate::from_bps(link.as_bps() * percent / 100);
         let rate = self.rate_percent.map(of_link);
         let lasting = self.burst_ms.map(|ms| burst_lasting(rate, Nanos::from_millis(ms)));
         let frames = ByteCount::new(self.burst_frames.unwrap_or(0) * FRAME_BYTES);
-        Limits {
+        TenantLimits {
             weight,
             min_rate: self.min_percent.map_or(BitRate::ZERO, of_link),
             rate,
@@ -421,8 +422,8 @@ impl Stream {
     /// of its group.
     fn rate(
         &self,
-        way: Way,
-        tenant: &Tenant,
+        way: LoadPath,
+        tenant: &TenantIntent,
         link: BitRate,
         share: u64,
         count: u64,
@@ -430,7 +431,8 @@ impl Stream {
         if let Some(pps) = self.pps {
             return Ok(Rate::Pps(pps));
         }
-        let limits = if matches!(way, Way::Receive(_)) { &tenant.receive } else { &tenant.send };
+        let limits =
+            if matches!(way, LoadPath::Receive(_)) { &tenant.receive } else { &tenant.send };
         let (Some(percent), Some(of)) = (self.percent, self.of) else {
             return Err("a load has neither pps, nor percent and of".to_owned());
         };
@@ -447,7 +449,7 @@ impl Stream {
     }
 }
 
-impl Phase {
+impl PhaseSpec {
     /// Returns the second tenant's rate in bits a second.
     #[must_use]
     pub fn rate(&self, link: BitRate) -> Option<u64> {
@@ -455,9 +457,9 @@ impl Phase {
     }
 }
 
-/// What a tenant's weight gives it of the link, in bits a second.
-fn share_of(intent: &Intent, tenant: usize) -> u64 {
-    let weight = |tenant: &Tenant| u64::from(tenant.send.weight);
+/// Returns a tenant's share of the link by its weight, in bits a second.
+fn share_of(intent: &LinkIntent, tenant: usize) -> u64 {
+    let weight = |tenant: &TenantIntent| u64::from(tenant.send.weight);
     let all: u64 = intent.tenants.iter().map(weight).sum();
     intent.link.as_bps() * intent.tenants.get(tenant).map_or(0, weight) / all.max(1)
 }

@@ -3,24 +3,24 @@
 
 use std::fmt::Write;
 
-use super::judge::{Finding, Found};
+use super::judge::{BoundError, Found};
 
-/// What became of one experiment.
+/// The outcome of one experiment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct ExperimentLine {
     /// The experiment.
     pub experiment: String,
     /// The error that came nearest to its bound, or went beyond it most.
-    pub worst: Option<Finding>,
+    pub worst: Option<BoundError>,
     /// The least utilization of the link, 0 to 1.
     pub utilization: Option<f64>,
-    /// What came of it.
-    pub verdict: Verdict,
+    /// Its verdict.
+    pub verdict: ExperimentVerdict,
 }
 
-/// What came of an experiment.
+/// The verdict on an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExperimentVerdict {
     /// All cases hold.
     Holds,
     /// A case does not.
@@ -33,16 +33,16 @@ pub enum Verdict {
     NotMade(String),
 }
 
-impl Line {
+impl ExperimentLine {
     /// An experiment that was made.
     #[must_use]
     pub fn made(experiment: &str, found: Found, holds: bool) -> Self {
         let Found { findings, utilization, missing } = found;
         let worst = findings.into_iter().max_by(|a, b| a.of_bound().total_cmp(&b.of_bound()));
         let verdict = match missing {
-            Some(part) => Verdict::NotShown(part),
-            None if holds => Verdict::Holds,
-            None => Verdict::Broken,
+            Some(part) => ExperimentVerdict::NotShown(part),
+            None if holds => ExperimentVerdict::Holds,
+            None => ExperimentVerdict::Broken,
         };
         Self { experiment: experiment.to_owned(), worst, utilization, verdict }
     }
@@ -50,23 +50,23 @@ impl Line {
     /// An experiment that the data plane has no means for.
     #[must_use]
     pub fn skipped(experiment: &str, why: String) -> Self {
-        Self::unmade(experiment, Verdict::Skipped(why))
+        Self::unmade(experiment, ExperimentVerdict::Skipped(why))
     }
 
     /// An experiment that could not be made.
     #[must_use]
     pub fn not_made(experiment: &str, why: String) -> Self {
-        Self::unmade(experiment, Verdict::NotMade(why))
+        Self::unmade(experiment, ExperimentVerdict::NotMade(why))
     }
 
-    fn unmade(experiment: &str, verdict: Verdict) -> Self {
+    fn unmade(experiment: &str, verdict: ExperimentVerdict) -> Self {
         Self { experiment: experiment.to_owned(), worst: None, utilization: None, verdict }
     }
 
     fn cells(&self) -> [String; 6] {
         let none = || "-".to_owned();
-        let of = |pick: fn(&Finding) -> f64| {
-            let quantity = |worst: &Finding| quantity(pick(worst), &worst.unit);
+        let of = |pick: fn(&BoundError) -> f64| {
+            let quantity = |worst: &BoundError| quantity(pick(worst), &worst.unit);
             self.worst.as_ref().map_or_else(none, quantity)
         };
         [
@@ -75,11 +75,11 @@ impl Line {
             of(|worst| worst.bound),
             self.utilization.map_or_else(none, |part| format!("{:.1} %", part * 100.0)),
             match &self.verdict {
-                Verdict::Holds => "holds".to_owned(),
-                Verdict::Broken => "BROKEN".to_owned(),
-                Verdict::NotShown(part) => format!("NOT SHOWN: {part}"),
-                Verdict::Skipped(why) => format!("skipped: {why}"),
-                Verdict::NotMade(why) => format!("NOT MADE: {why}"),
+                ExperimentVerdict::Holds => "holds".to_owned(),
+                ExperimentVerdict::Broken => "BROKEN".to_owned(),
+                ExperimentVerdict::NotShown(part) => format!("NOT SHOWN: {part}"),
+                ExperimentVerdict::Skipped(why) => format!("skipped: {why}"),
+                ExperimentVerdict::NotMade(why) => format!("NOT MADE: {why}"),
             },
             self.worst.as_ref().map_or_else(String::new, |worst| worst.part.clone()),
         ]
@@ -88,10 +88,10 @@ impl Line {
 
 /// All experiments of a run, one a line, and a count of verdicts.
 #[must_use]
-pub fn table(lines: &[Line]) -> String {
+pub fn table(lines: &[ExperimentLine]) -> String {
     let head = ["experiment", "worst error", "bound", "utilization", "verdict", "worst at"];
     let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(lines.iter().map(Line::cells));
+    rows.extend(lines.iter().map(ExperimentLine::cells));
     let mut widths = [0; 6];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -108,15 +108,16 @@ pub fn table(lines: &[Line]) -> String {
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let count = |is: fn(&Verdict) -> bool| lines.iter().filter(|line| is(&line.verdict)).count();
+    let count =
+        |is: fn(&ExperimentVerdict) -> bool| lines.iter().filter(|line| is(&line.verdict)).count();
     let _ = writeln!(
         text,
         "{} hold, {} broken, {} not shown, {} skipped, {} not made",
-        count(|verdict| *verdict == Verdict::Holds),
-        count(|verdict| *verdict == Verdict::Broken),
-        count(|verdict| matches!(verdict, Verdict::NotShown(_))),
-        count(|verdict| matches!(verdict, Verdict::Skipped(_))),
-        count(|verdict| matches!(verdict, Verdict::NotMade(_))),
+        count(|verdict| *verdict == ExperimentVerdict::Holds),
+        count(|verdict| *verdict == ExperimentVerdict::Broken),
+        count(|verdict| matches!(verdict, ExperimentVerdict::NotShown(_))),
+        count(|verdict| matches!(verdict, ExperimentVerdict::Skipped(_))),
+        count(|verdict| matches!(verdict, ExperimentVerdict::NotMade(_))),
     );
     text
 }
@@ -131,8 +132,14 @@ fn quantity(value: f64, unit: &str) -> String {
 mod tests {
     use super::*;
 
-    fn finding(part: &str, error: f64, bound: f64) -> Finding {
-        Finding { part: part.to_owned(), error, bound, unit: "1".to_owned(), holds: error <= bound }
+    fn finding(part: &str, error: f64, bound: f64) -> BoundError {
+        BoundError {
+            part: part.to_owned(),
+            error,
+            bound,
+            unit: "1".to_owned(),
+            holds: error <= bound,
+        }
     }
 
     #[test]
@@ -140,9 +147,13 @@ mod tests {
         let findings = vec![finding("a", 0.004, 0.01), finding("b", 0.001, 0.002)];
         let found = Found { findings, utilization: Some(0.995), missing: None };
         let lines = [
-            Line::made("fairness", found.clone(), true),
-            Line::made("minimum", Found { missing: Some("x/asked".to_owned()), ..found }, false),
-            Line::skipped("delay", "delay bounds: none".to_owned()),
+            ExperimentLine::made("fairness", found.clone(), true),
+            ExperimentLine::made(
+                "minimum",
+                Found { missing: Some("x/asked".to_owned()), ..found },
+                false,
+            ),
+            ExperimentLine::skipped("delay", "delay bounds: none".to_owned()),
         ];
         let text = table(&lines);
         let expected = "\

@@ -14,7 +14,7 @@ use weir_traffic::{FrameSizes, Rate};
 use weir_units::{BitRate, Instant, Nanos, PacketRate};
 
 use super::intent::switch_policy;
-use super::measure::{Load, LoadRecord, RunRecord, Setup, Way};
+use super::measure::{LoadPath, LoadRecord, RunRecord, Setup, TenantLoad};
 
 /// Runs it. The same setup gives the same record.
 ///
@@ -38,7 +38,7 @@ pub(super) fn run(setup: &Setup) -> Result<RunRecord, ExperimentError> {
     }
     let end = start + Nanos::from_secs(setup.seconds as u64);
     node.run(&mut sources, end, &mut count)?;
-    // What waits in queues still arrives.
+    // Queued frames still arrive.
     node.run(&mut [], end + DRAIN, &mut count)?;
     Ok(RunRecord {
         loads: counts.into_iter().map(Count::into_record).collect(),
@@ -49,7 +49,7 @@ pub(super) fn run(setup: &Setup) -> Result<RunRecord, ExperimentError> {
     })
 }
 
-/// What is counted of a load.
+/// The counts of a load.
 struct Count {
     offered: Cells,
     sent: u64,
@@ -60,7 +60,7 @@ struct Count {
 }
 
 impl Count {
-    fn new(node: &SimNode, load: &Load, start: Instant, cell_ns: u64) -> Self {
+    fn new(node: &SimNode, load: &TenantLoad, start: Instant, cell_ns: u64) -> Self {
         let to = load.way.receiver().map_or(SIM_UPLINK, |tenant| vif_iface(node, tenant));
         let offered = Cells::new(start.as_nanos(), cell_ns);
         Self { offered, sent: 0, to, sink: StreamSink::new(cell_ns), on_the_link: 0 }
@@ -99,13 +99,13 @@ impl Count {
     }
 }
 
-fn source(node: &SimNode, load: &Load, seed: Seed, start: Instant) -> SimSource {
+fn source(node: &SimNode, load: &TenantLoad, seed: Seed, start: Instant) -> SimSource {
     let wire = (SIM_UPLINK, StarTopology::wire_mac().0);
     let tenant = |tenant| (vif_iface(node, tenant), StarTopology::mac(tenant).0);
     let (from, to) = match load.way {
-        Way::Send(one) => (tenant(one), wire),
-        Way::Receive(one) => (wire, tenant(one)),
-        Way::Between(one, other) => (tenant(one), tenant(other)),
+        LoadPath::Send(one) => (tenant(one), wire),
+        LoadPath::Receive(one) => (wire, tenant(one)),
+        LoadPath::Between(one, other) => (tenant(one), tenant(other)),
     };
     let sizes = match &load.sizes {
         FrameSizes::Fixed(bytes) => SizePattern::Fixed(*bytes),

@@ -14,14 +14,14 @@ use weir_sim::DataPlane;
 use weir_traffic::XdpStream;
 
 use super::intent::switch_policy;
-use super::measure::{Load, LoadRecord, RunRecord, Setup, Way};
+use super::measure::{LoadPath, LoadRecord, RunRecord, Setup, TenantLoad};
 
 /// Puts a data plane with its first policy into the middle of a star, which is empty.
-pub(super) type Start =
-    for<'r> fn(&'r mut Testbed, &Policy) -> Result<Started<'r>, ExperimentError>;
+pub(super) type StartPlane =
+    for<'r> fn(&'r mut Testbed, &Policy) -> Result<StartedPlane<'r>, ExperimentError>;
 
 /// A star and the data plane that runs in its middle.
-pub(super) type Started<'r> = (&'r Testbed, Box<dyn DataPlane<Error = ExperimentError> + 'r>);
+pub(super) type StartedPlane<'r> = (&'r Testbed, Box<dyn DataPlane<Error = ExperimentError> + 'r>);
 
 /// Something to do beside the traffic, once, after all changes; it returns before traffic ends.
 pub type Beside<'a> = &'a mut dyn FnMut(&Testbed) -> Result<(), ExperimentError>;
@@ -33,7 +33,7 @@ pub type Beside<'a> = &'a mut dyn FnMut(&Testbed) -> Result<(), ExperimentError>
 /// flow.
 pub(super) fn run(
     setup: &Setup,
-    start: Start,
+    start: StartPlane,
     lab: &str,
     beside: Beside<'_>,
 ) -> Result<RunRecord, ExperimentError> {
@@ -85,7 +85,7 @@ fn traffic(setup: &Setup, star: &StarTopology) -> (TrafficRun, Vec<usize>) {
     }
     let generator = star.generator(streams);
     let mut sender = if setup.even { hardly_catching_up(generator) } else { generator };
-    // What is policed has a burst of 1 ms: a sender that pauses for longer is sending less.
+    // A policer has a burst of 1 ms: a sender that pauses for longer loses part of its rate.
     sender.run.nice = Some(SENDERS_NICE);
     sender.run.cell_us = setup.cell_us;
     let sinks = nodes.iter().map(|node| in_cells(star.sink_at(node), setup.cell_us));
@@ -94,24 +94,24 @@ fn traffic(setup: &Setup, star: &StarTopology) -> (TrafficRun, Vec<usize>) {
         receivers: sinks.collect(),
         changes: Vec::new(),
         length: Duration::from_secs(setup.seconds as u64),
-        // Of no account: the rig is up.
+        // Not used: the star is up.
         middle: Forwarder::Bridge,
         star: star.clone(),
     };
     (run, receivers)
 }
 
-fn xdp_stream(load: &Load, star: &StarTopology, stream: u16) -> XdpStream {
+fn xdp_stream(load: &TenantLoad, star: &StarTopology, stream: u16) -> XdpStream {
     let rate = Some(load.rate);
     let plain = match load.way {
-        Way::Send(tenant) => star.stream(tenant, stream, 0, rate),
-        Way::Receive(tenant) => star.stream_towards(tenant, stream, 0, rate),
-        Way::Between(tenant, to) => star.stream_between(tenant, to, stream, rate),
+        LoadPath::Send(tenant) => star.stream(tenant, stream, 0, rate),
+        LoadPath::Receive(tenant) => star.stream_towards(tenant, stream, 0, rate),
+        LoadPath::Between(tenant, to) => star.stream_between(tenant, to, stream, rate),
     };
     XdpStream { sizes: load.sizes.clone(), ..plain }
 }
 
-/// What senders and sinks say of a load.
+/// Returns the record of a load from senders and sinks.
 fn record(outcome: &TrafficRecord, load: u16, receiver: usize) -> LoadRecord {
     let mut streams = outcome.sent.iter().flat_map(|sender| &sender.streams);
     let sent = streams.find(|sent| sent.stream == load);
