@@ -56,6 +56,14 @@ impl<'a> Recording<'a> {
         done
     }
 
+    /// Runs `record` with names as they stand in the result, for a caller that reads it, too.
+    pub fn with_full_names<T>(&mut self, record: impl FnOnce(&mut Self) -> T) -> T {
+        let prefix = std::mem::take(&mut self.prefix);
+        let done = record(self);
+        self.prefix = prefix;
+        done
+    }
+
     /// Keeps a series. Fails if the name is taken or a sample is not a number.
     pub fn keep(&mut self, name: &str, series: Series) -> Result<(), ExperimentError> {
         Ok(self.result.add_series(&self.name(name), series)?)

@@ -106,11 +106,13 @@ fn part(rec: &mut Recording<'_>, part: &Part) -> Result<(), ExperimentError> {
         scenario = scenario.starting(second);
     }
     scenario.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name.as_str()));
-    let (lab, prefix) = (format!("verify-{figure}"), format!("{figure}/"));
+    let (lab, prefix) = (format!("verify-{figure}"), rec.name(&format!("{figure}/")));
     let variants = [Scheduler::Wrr, Scheduler::Hfsc].map(Variant::After);
     let at = reproduce::Place { lab: &lab, prefix: &prefix, variants: &variants };
-    runner::run(rec, &scenario, at)?;
-    judge::judge(rec, &scenario, at)
+    rec.with_full_names(|rec| {
+        runner::run(rec, &scenario, at)?;
+        judge::judge(rec, &scenario, at)
+    })
 }
 
 /// Runs a figure as a process of its own. That a bound does not hold in so short a run is no

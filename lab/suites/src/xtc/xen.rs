@@ -25,7 +25,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     for scheduler in SCHEDULERS {
         let path = Path::new(OUT).join(scheduler).join("result.json");
         let missing =
-            |why: String| ExperimentError::Missing { what: scheduler.to_owned(), needs: why };
+            |why: String| ExperimentError::Missing { what: rec.name(scheduler), needs: why };
         let text = std::fs::read_to_string(&path).map_err(|error| match &outcome {
             Ok(_) => ExperimentError::io(&path, error),
             Err(failed) => missing(failed.to_string()),
