@@ -89,7 +89,7 @@ pub(crate) enum Lab {
 pub(crate) struct Xen {
     /// A guest, and where packets that it is to forward go to; may be repeated
     #[arg(long, value_name = "GUEST=ADDRESS:PORT", required = true)]
-    load: Vec<xen::Load>,
+    load: Vec<xen::GuestLoad>,
     #[command(flatten)]
     output: Output,
 }

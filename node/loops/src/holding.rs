@@ -8,18 +8,15 @@ use weir_platform::{HostError, StateDir, journal};
 use weir_policy::{Policy, Reservation};
 use weir_units::CpuShare;
 
-use super::host::{self, Host};
+use super::host::{self, HostPlatform};
 use super::manager::LoopManager;
-use super::parts::RouterTarget;
+use super::parts::{RouterTarget, Tell};
 use super::readings::ThroughputCollector;
 use super::status::{LogLine, LoopsLoad, RouterStatus};
-use super::thread::{LoopsClient, LoopsThread, Patience, Start};
+use super::thread::{LoopsClient, LoopsStart, LoopsThread, Patience};
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::reservation;
 use weir_dataplane::{Refusal, RefusalKind};
-
-/// Tells the operator a line.
-pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
 /// The control loops of a node's routers.
 pub struct RouterLoops {
@@ -118,7 +115,8 @@ impl RouterLoops {
         let worker = worker.clone();
         let make = Box::new(move || {
             let tell = Arc::clone(&tell);
-            let host = Host::new(&node, &state, budgets.clone(), Some(worker.clone()), tell);
+            let host =
+                HostPlatform::new(&node, &state, budgets.clone(), Some(worker.clone()), tell);
             LoopManager::new(
                 Box::new(ThroughputCollector::new(Some(worker.clone()))),
                 Box::new(host),
@@ -127,7 +125,7 @@ impl RouterLoops {
         let tell = Arc::clone(&self.tell);
         let note = Box::new(move |line| tell(line));
         let (wish, patience) = (reservation::beside(&policy.node), Patience::DEFAULT);
-        let started = LoopsThread::start(Start { make, wish, note, patience })?;
+        let started = LoopsThread::start(LoopsStart { make, wish, note, patience })?;
         Ok(running.insert(started).asker())
     }
 

@@ -21,13 +21,12 @@ use weir_platform::{HostError, Journal, StateDir};
 use weir_policy::{ActuatorKind, Policy, RouterXtc};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
-use super::holding::Tell;
-use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget};
+use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget, Tell};
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::clock;
 
 /// The host of a node's routers.
-pub(crate) struct Host {
+pub(crate) struct HostPlatform {
     taker: RouterTaker,
     state: StateDir,
     record: RouterJournal,
@@ -67,7 +66,7 @@ struct RouterTaker {
     budgets: Budgets,
 }
 
-impl Host {
+impl HostPlatform {
     /// Opens the journal of that node and undoes leftovers of an earlier run.
     pub(crate) fn new(
         node: &str,
@@ -219,7 +218,7 @@ impl RouterTaker {
     }
 }
 
-impl RouterPlatform for Host {
+impl RouterPlatform for HostPlatform {
     fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
         if wanted.dry_run {
             return watch(&wanted.xtc).map_err(|error| error.to_string());
@@ -609,10 +608,10 @@ interface = [{ device = "v0" }]
         (base, state)
     }
 
-    fn host(state: &StateDir) -> (Host, std::sync::mpsc::Receiver<String>) {
+    fn host(state: &StateDir) -> (HostPlatform, std::sync::mpsc::Receiver<String>) {
         let (told, lines) = std::sync::mpsc::channel();
         let tell: Tell = Arc::new(move |line| drop(told.send(line)));
-        (Host::new("n1", state, Budgets::of(1, CpuShare::ZERO), None, tell), lines)
+        (HostPlatform::new("n1", state, Budgets::of(1, CpuShare::ZERO), None, tell), lines)
     }
 
     /// A pending undo is executed before the router is taken again; the endpoint is never the one

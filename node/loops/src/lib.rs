@@ -24,12 +24,12 @@ pub mod sim;
 mod status;
 mod thread;
 
-pub use holding::{RouterLoops, Tell};
+pub use holding::RouterLoops;
 pub use host::plan;
 pub use manager::LoopManager;
 pub use parts::{
     CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterGuarantee, RouterPlatform,
-    RouterTarget,
+    RouterTarget, Tell,
 };
 pub use status::{
     LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus, RouterTrouble, plain,

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The traits between the manager and its host, and the part of the policy for one router.
 
+use std::sync::Arc;
+
 use weir_control::control_loop::{LoopConfig, SamplerConfig};
 use weir_control::{CapRange, Meter, MeterError, Reading};
 use weir_platform::cap::{Actuator, CapError};
 use weir_platform::meter::Side;
 use weir_policy::{Policy, RouterXtc, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
+
+/// Tells the operator a line.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Reads the counters of all routers (the Throughput Collector, §8.1).
 pub trait CounterReader: Send {

@@ -2,7 +2,7 @@
 //! A node in virtual time: the real manager and loops over simulated routers, meters and actuators,
 //! each of which can be made to fail.
 //!
-//! Rows of `weir-lab verify` and the manager's own tests drive it: [`SimNode::run`] lets all
+//! Rows of `weir-lab verify` and the manager's own tests drive it: [`SimLoopsNode::run`] lets all
 //! routers forward for a while and then runs the due loops. The same document and the same faults
 //! give the same run.
 
@@ -23,7 +23,7 @@ use super::parts::{
 use super::status::RouterStatus;
 
 /// A node in virtual time.
-pub struct SimNode {
+pub struct SimLoopsNode {
     /// Its routers.
     pub world: SimWorld,
     /// Their manager.
@@ -82,7 +82,7 @@ struct Shared {
 /// Actuator and CPU meter of a simulated router.
 struct SimEndpoint(SimWorld, String);
 
-impl SimNode {
+impl SimLoopsNode {
     /// Makes a node of this policy, with a simulated router for each of the policy. Time begins at
     /// one second.
     ///
@@ -165,9 +165,9 @@ impl SimNode {
     }
 }
 
-impl std::fmt::Debug for SimNode {
+impl std::fmt::Debug for SimLoopsNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SimNode").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("SimLoopsNode").field("now", &self.now).finish_non_exhaustive()
     }
 }
 

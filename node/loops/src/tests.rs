@@ -8,7 +8,7 @@ use weir_control::control_loop::LoopPhase;
 use weir_policy::{Edit, Place};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-use super::sim::{SimNode, SimRouter};
+use super::sim::{SimLoopsNode, SimRouter};
 use super::*;
 
 mod changed;
@@ -17,7 +17,7 @@ mod police;
 const PERIOD: Nanos = Nanos::from_millis(100);
 
 /// A simulated node, of which nothing is refused.
-struct Node(SimNode);
+struct Node(SimLoopsNode);
 
 /// Router `a` is held at ingress under a ceiling, `b` by its cap alone, `c` not yet.
 const TEXT: &str = r#"
@@ -55,7 +55,7 @@ interface = [{ device = "v2" }]
 
 impl Node {
     fn new() -> Self {
-        Self(SimNode::new(TEXT).unwrap())
+        Self(SimLoopsNode::new(TEXT).unwrap())
     }
 
     fn sim<T>(&self, name: &str, what: impl FnOnce(&mut SimRouter) -> T) -> T {
@@ -90,15 +90,15 @@ impl Node {
 }
 
 impl Deref for Node {
-    type Target = SimNode;
+    type Target = SimLoopsNode;
 
-    fn deref(&self) -> &SimNode {
+    fn deref(&self) -> &SimLoopsNode {
         &self.0
     }
 }
 
 impl DerefMut for Node {
-    fn deref_mut(&mut self) -> &mut SimNode {
+    fn deref_mut(&mut self) -> &mut SimLoopsNode {
         &mut self.0
     }
 }

@@ -29,7 +29,7 @@ use weir_dataplane::reservation;
 use weir_dataplane::{Refusal, RefusalKind};
 
 /// The parameters of a start.
-pub(crate) struct Start {
+pub(crate) struct LoopsStart {
     /// Makes the manager, on the thread; again after a failure.
     pub(crate) make: Make,
     /// The processor time of the thread.
@@ -82,8 +82,8 @@ impl LoopsThread {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(crate) fn start(start: Start) -> Result<Self, HostError> {
-        let Start { make, wish, note, patience } = start;
+    pub(crate) fn start(start: LoopsStart) -> Result<Self, HostError> {
+        let LoopsStart { make, wish, note, patience } = start;
         let (jobs, inbox) = sync_channel(JOBS_MAX);
         let newest = Newest::default();
         let ended = Arc::new(AtomicBool::new(false));

@@ -11,9 +11,12 @@ use weir_api_types::xtc::DecisionView;
 use weir_control::Sample;
 use weir_experiment::prelude::*;
 
+use super::held_lab::{HeldLab, SAMPLING};
+use super::kinds::Means;
 use super::plan::{Plan, Way};
+use super::probe::{Probed, probing};
 use super::shared::{pps, rate};
-use super::{HeldLab, Load, Means, Probed, SAMPLING, Traffic, probing};
+use super::traffic::{Load, Traffic};
 
 /// How a chain is tried.
 #[derive(Clone, Copy, Debug)]

@@ -18,8 +18,7 @@ use weir_platform::netns::Namespace;
 use weir_platform::process::Identity;
 use weir_units::CpuShare;
 
-use super::Crossed;
-use super::lab::failed;
+use super::crossed::{Crossed, failed};
 
 /// A process that disturbs, until this value is dropped.
 #[derive(Debug)]

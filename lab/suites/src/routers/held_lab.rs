@@ -25,10 +25,12 @@ use weir_policy::{
 use weir_testbed::{Lab, Topology};
 use weir_units::CpuShare;
 
+use super::crossed::Crossed;
 use super::ingress::Line;
+use super::kinds::Kind;
 use super::plan::{self, At, Plan};
 use super::sampling::{Taken, urgent};
-use super::{Crossed, Kind, lab, router};
+use super::{lab, router};
 
 /// Routers that are up behind nodes that hold none of them yet. All of it is gone with this value.
 pub(crate) struct HeldLab {

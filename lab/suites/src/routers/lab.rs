@@ -15,7 +15,7 @@ use weir_platform::run::{Host, Platform};
 use weir_testbed::{Lab, Topology};
 use weir_units::{CpuShare, Instant};
 
-use super::Crossed;
+use super::crossed::{Crossed, failed};
 use super::ingress::{Ingress, Line};
 use super::plan::{Plan, ROUTERS_MAX};
 use super::router::Router;
@@ -29,7 +29,7 @@ pub(crate) struct RouterLab {
     _place: RunFolder,
 }
 
-/// What control loops of the lab share.
+/// The parts that control loops of the lab share.
 struct LabParts {
     // In the order in which they go: routers, what was changed for them, the data plane.
     routers: Vec<Router>,
@@ -45,7 +45,7 @@ pub(crate) struct LabMeter {
     latest: Option<Reading>,
 }
 
-/// What caps a router of the lab.
+/// The actuator of a router of the lab.
 pub(crate) struct LabActuator {
     parts: Arc<Mutex<LabParts>>,
     router: usize,
@@ -111,7 +111,7 @@ impl RouterLab {
         lock(&self.parts).ingress.limit(router, rate)
     }
 
-    /// The counters of a router as they are now.
+    /// Reads the counters of a router.
     pub(crate) fn read(&self, router: usize) -> Result<Reading, ExperimentError> {
         lock(&self.parts).read(router)
     }
@@ -218,18 +218,15 @@ pub(super) fn meter(lines: &[Line]) -> Result<LinkMeter, ExperimentError> {
     Ok(meter)
 }
 
-pub(super) fn failed(error: CapError) -> ExperimentError {
-    ExperimentError::Node(error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use weir_platform::{netns, process};
 
     use super::*;
-    use crate::routers::{Kind, Load, Traffic};
+    use crate::routers::kinds::Kind;
+    use crate::routers::traffic::{Load, Traffic};
 
-    /// What is offered and forwarded in the next second, in packets a second.
+    /// Returns the offered and the forwarded packets of the next second, in packets a second.
     fn a_second(lab: &RouterLab) -> Result<[f64; 2], ExperimentError> {
         let before = lab.read(0)?;
         weir_experiment::clock::sleep(std::time::Duration::from_secs(1))?;

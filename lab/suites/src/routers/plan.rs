@@ -31,9 +31,9 @@ use weir_platform::run::Command;
 use weir_testbed::Mac;
 use weir_units::Nanos;
 
-use super::Kind;
 use super::forward::Side;
 use super::ingress::Line;
+use super::kinds::Kind;
 
 /// A lab of routers, before it is up.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use weir_platform::netns::Namespace;
 use weir_ports::{Idle, Waiter};
 use weir_units::Instant;
 
-use super::Crossed;
+use super::crossed::Crossed;
 use super::plan::Way;
 
 /// What became of the probes.

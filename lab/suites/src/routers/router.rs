@@ -18,8 +18,8 @@ use weir_platform::process::Identity;
 use weir_platform::run::Host;
 use weir_units::CpuShare;
 
-use super::Kind;
-use super::lab::failed;
+use super::crossed::failed;
+use super::kinds::Kind;
 use super::plan::{self, At, Plan};
 
 /// A router that runs, until this value is dropped; what was changed for its cap is in the

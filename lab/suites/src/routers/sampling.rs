@@ -9,7 +9,7 @@ use weir_experiment::prelude::*;
 use weir_platform::cpu::{Class, Reservation, Wish};
 use weir_units::CpuShare;
 
-use super::Crossed as _;
+use super::crossed::Crossed as _;
 use super::lab::{LabActuator, LabMeter, RouterLab};
 
 /// The control loop of a router of the lab.
@@ -30,16 +30,16 @@ pub(crate) struct Loop<'l> {
     next_ns: u64,
 }
 
-/// One sample, as it was.
+/// A measured sample, with the settings of that time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// What was metered.
+    /// The counts of the sample.
     pub(crate) sample: Sample,
     /// The cap that was in force meanwhile, on average.
     pub(crate) cap: CpuShare,
-    /// The limit that was.
+    /// The limit in force meanwhile.
     pub(crate) limit: Option<PacketRate>,
-    /// Why what follows is as it is, where a controller decided.
+    /// The reason of the decision that followed, if a controller decided.
     pub(crate) reason: Option<Reason>,
 }
 
@@ -224,8 +224,7 @@ fn config(period: Nanos) -> LoopConfig {
     LoopConfig { sampler, release_after: RELEASE_AFTER, log: LOG, dry_run: false }
 }
 
-/// On a processor that is busy otherwise the loop comes to its turn all the same. It sleeps nearly
-/// all the time.
+/// Gives the loop priority on a busy processor. It sleeps nearly all the time.
 pub(super) fn urgent() -> Result<Reservation, ExperimentError> {
     Ok(Reservation::take(Wish { cpu: None, class: Class::Fifo { priority: 1 } })?)
 }

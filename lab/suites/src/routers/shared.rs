@@ -5,7 +5,7 @@ use weir_control::Sample;
 use weir_experiment::prelude::*;
 use weir_policy::ControllerKind;
 
-use super::HeldLab;
+use super::held_lab::HeldLab;
 
 impl HeldLab {
     /// Has the node hold each router in that way at a rate of these, in packets a second.

@@ -14,7 +14,7 @@ use weir_traffic::{
     SendResult, SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, XdpSend, XdpStream,
 };
 
-use super::Crossed;
+use super::crossed::Crossed;
 use super::plan::{self, At, Plan};
 
 /// What one router gets to forward.

@@ -17,7 +17,7 @@ use weir_units::{CpuShare, Instant};
 
 use super::discover::Xen;
 use super::load::{self, Sent};
-use super::{Spec, refused};
+use super::spec::{Spec, refused};
 
 /// Guests that packets are offered to.
 pub(super) struct Bench<'a> {
@@ -92,7 +92,7 @@ impl<'a> Bench<'a> {
         let stop = AtomicBool::new(false);
         let outcome = thread::scope(|scope| {
             let send = |(load, sent)| {
-                let (load, stop): (&super::Load, _) = (load, &stop);
+                let (load, stop): (&super::spec::GuestLoad, _) = (load, &stop);
                 scope.spawn(move || load::send(load.to, sent, stop))
             };
             let senders: Vec<_> = spec.loads.iter().zip(&sent).map(send).collect();

@@ -9,7 +9,7 @@ use weir_experiment::prelude::*;
 use weir_platform::cap::xl_text::{self, Domain, DomainCap, Scheduler};
 use weir_platform::run::{Command, Host, Platform};
 
-use super::{Spec, refused};
+use super::spec::{Spec, refused};
 
 /// A domain 0 and its guests.
 pub(super) struct Xen {

@@ -12,7 +12,7 @@ use weir_experiment::prelude::*;
 
 use super::bench::{Bench, Router, now};
 use super::picture::{self, Course};
-use super::{Spec, refused, write};
+use super::spec::{Spec, refused, write};
 
 /// What is known before set-points are held.
 pub(super) struct Plan {

@@ -13,45 +13,13 @@ mod discover;
 mod hold;
 mod load;
 mod picture;
+mod spec;
 mod training;
-
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
 
 use bench::Bench;
 use discover::Xen;
+pub use spec::{GuestLoad, Spec};
 use weir_experiment::prelude::*;
-use weir_platform::HostError;
-
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// The guests, and where packets that each of them is to forward go to.
-    pub loads: Vec<Load>,
-    /// The folder of decision logs and pictures.
-    pub folder: PathBuf,
-}
-
-/// A guest, and the address of packets that it is to forward: `fc1=198.18.1.1:9`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// The guest's name.
-    pub guest: String,
-    /// The route to it leads through the guest.
-    pub to: SocketAddr,
-}
-
-impl FromStr for Load {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('=').filter(|(guest, _)| !guest.is_empty());
-        let wrong = || format!("'{text}' is no GUEST=ADDRESS:PORT");
-        let (guest, to) = parts.ok_or_else(wrong)?;
-        Ok(Self { guest: guest.to_owned(), to: to.parse().map_err(|_| wrong())? })
-    }
-}
 
 /// Runs it: discovery, capacity, training (unless it is to be quick), set-points, and the way back.
 pub fn show(trial: &mut Recording<'_>, spec: &Spec) -> Result<(), ExperimentError> {
@@ -87,31 +55,5 @@ fn discovered(trial: &mut Recording<'_>, id: &str, xen: &Xen) -> Result<(), Expe
     trial.judge(claim.of(&[&name])).map(drop)
 }
 
-/// A file of the result's folder.
-fn write(spec: &Spec, name: &str, content: &str) -> Result<(), ExperimentError> {
-    let path = spec.folder.join(name);
-    let made = std::fs::create_dir_all(&spec.folder);
-    made.and_then(|()| std::fs::write(&path, content)).map_err(|e| ExperimentError::io(&path, e))
-}
-
-fn refused(what: impl std::fmt::Display) -> ExperimentError {
-    ExperimentError::Host(HostError::Refused(what.to_string()))
-}
-
 /// The row whose cases these are.
 const ROW: &str = "xtc.14";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_load_names_guest_and_address() {
-        let load: Load = "fc1=198.18.1.1:9".parse().unwrap();
-        assert_eq!((load.guest.as_str(), load.to.port()), ("fc1", 9));
-        for bad in ["fc1", "=198.18.1.1:9", "fc1=198.18.1.1", "fc1=x:9"] {
-            let error = bad.parse::<Load>().unwrap_err();
-            assert_eq!(error, format!("'{bad}' is no GUEST=ADDRESS:PORT"));
-        }
-    }
-}

@@ -9,7 +9,8 @@ use weir_units::CpuShare;
 
 use super::bench::Bench;
 use super::capacity::{rates, whole};
-use super::{Spec, load, refused, write};
+use super::load;
+use super::spec::{Spec, refused, write};
 
 /// Runs it; the model of each guest.
 pub(super) fn run(

@@ -6,7 +6,7 @@
 use weir_control::Estimate;
 use weir_control::plant::{Plant, Router};
 use weir_experiment::prelude::*;
-use weir_loops::sim::{SimNode, SimRouter};
+use weir_loops::sim::{SimLoopsNode, SimRouter};
 use weir_units::CpuShare;
 
 /// Shows the row.
@@ -75,7 +75,7 @@ fn self_tuning(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     );
     let mut node = node(&alone("s", &how), plant)?;
     let mut gains = Vec::new();
-    let at = |node: &mut SimNode, kpps: u64, seconds: u32, gains: &mut Vec<f64>| {
+    let at = |node: &mut SimLoopsNode, kpps: u64, seconds: u32, gains: &mut Vec<f64>| {
         node.set("s", "set_point", format!("{kpps}kpps")).map_err(scenario)?;
         for _ in 0..seconds {
             node.run(SECOND);
@@ -192,7 +192,7 @@ fn verbs(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut node = node(&text, plant)?;
     (0..50).for_each(|_| node.run(TICK));
     let mut seen: Vec<(&str, usize)> = Vec::new();
-    let set = |node: &mut SimNode, router: &str, key: &str, value: &str| {
+    let set = |node: &mut SimLoopsNode, router: &str, key: &str, value: &str| {
         node.set(router, key, value).map_err(scenario)
     };
     set(&mut node, "a", "set_point", "60kpps")?;
@@ -243,7 +243,7 @@ fn verbs(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// Samples until the router forwards that much, within `band`.
-fn until(node: &mut SimNode, name: &str, wanted: f64, band: f64) -> usize {
+fn until(node: &mut SimLoopsNode, name: &str, wanted: f64, band: f64) -> usize {
     for sample in 1..NEVER {
         node.run(TICK);
         if (rate(node, name) / wanted - 1.0).abs() <= band {
@@ -253,14 +253,14 @@ fn until(node: &mut SimNode, name: &str, wanted: f64, band: f64) -> usize {
     NEVER
 }
 
-fn rate(node: &SimNode, name: &str) -> f64 {
+fn rate(node: &SimLoopsNode, name: &str) -> f64 {
     let rate = |sim: &mut SimRouter| sim.last.rate().as_pps();
     node.world.router(name, rate).map_or(0.0, weir_experiment::float)
 }
 
 /// A node of these routers, all of them like `plant`.
-fn node(routers: &str, plant: Plant) -> Result<SimNode, ExperimentError> {
-    let node = SimNode::new(&format!("{HEAD}{routers}")).map_err(scenario)?;
+fn node(routers: &str, plant: Plant) -> Result<SimLoopsNode, ExperimentError> {
+    let node = SimLoopsNode::new(&format!("{HEAD}{routers}")).map_err(scenario)?;
     for name in node.policy().map_err(scenario)?.routers.iter().map(|router| &router.name) {
         node.world.router(name, |sim| sim.router.plant = plant);
     }

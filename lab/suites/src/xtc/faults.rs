@@ -8,7 +8,7 @@
 
 use weir_control::control_loop::LoopPhase;
 use weir_experiment::prelude::*;
-use weir_loops::sim::{SimNode, SimRouter};
+use weir_loops::sim::{SimLoopsNode, SimRouter};
 use weir_policy::{Edit, Place};
 use weir_units::CpuShare;
 
@@ -29,10 +29,10 @@ struct Fault {
     name: &'static str,
     /// The router that it strikes.
     router: &'static str,
-    begin: fn(&mut SimNode) -> Result<(), String>,
+    begin: fn(&mut SimLoopsNode) -> Result<(), String>,
     /// Ticks until it is over.
     lasts: u32,
-    end: fn(&mut SimNode) -> Result<(), String>,
+    end: fn(&mut SimLoopsNode) -> Result<(), String>,
     /// What its log, or the operator's notes, must say.
     says: &'static str,
     /// Nothing can be known, or nothing set: what is in force must not rise.
@@ -177,7 +177,11 @@ const fn fault(name: &'static str, says: &'static str) -> Fault {
     }
 }
 
-fn sim(node: &mut SimNode, name: &str, what: impl FnOnce(&mut SimRouter)) -> Result<(), String> {
+fn sim(
+    node: &mut SimLoopsNode,
+    name: &str,
+    what: impl FnOnce(&mut SimRouter),
+) -> Result<(), String> {
     node.world.router(name, what).ok_or_else(|| format!("no router {name}"))
 }
 
@@ -187,10 +191,10 @@ fn scenario(name: &str, what: String) -> ExperimentError {
 
 /// Both routers at rest, the fault, and what follows.
 fn strike(fault: &Fault) -> Result<Seen, String> {
-    let mut node = SimNode::new(TEXT)?;
+    let mut node = SimLoopsNode::new(TEXT)?;
     let other = if fault.router == "a" { "b" } else { "a" };
     let mut ticks = Vec::new();
-    let run = |node: &mut SimNode, count: u32, ticks: &mut Vec<Tick>| {
+    let run = |node: &mut SimLoopsNode, count: u32, ticks: &mut Vec<Tick>| {
         for _ in 0..count {
             node.run(TICK);
             ticks.push(tick(node, fault.router, other)?);
@@ -212,7 +216,7 @@ fn strike(fault: &Fault) -> Result<Seen, String> {
     Ok(Seen { ticks, from, to, named: named as u64, owed, trouble })
 }
 
-fn tick(node: &SimNode, name: &str, other: &str) -> Result<Tick, String> {
+fn tick(node: &SimLoopsNode, name: &str, other: &str) -> Result<Tick, String> {
     let seen = |sim: &mut SimRouter| {
         let (rate, cap, limit) = (sim.last.rate().as_pps(), sim.cap, sim.limit);
         Tick { rate, cap, limit, phase: None, there: !sim.dead, neighbour: 0 }
@@ -350,7 +354,7 @@ fn wraps(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 /// How often the counter wrapped, the faults that were counted, and the error of the rate in each
 /// tick of the second half.
 fn wrap(most: u64) -> Result<(u64, u64, Vec<f64>), String> {
-    let mut node = SimNode::new(TEXT)?;
+    let mut node = SimLoopsNode::new(TEXT)?;
     let ahead = 20_000 * u64::from(WARM) / 10 * 3 / 2;
     sim(&mut node, "b", |sim| (sim.counts_to, sim.reading.packets) = (most, most - ahead))?;
     let (mut wraps, mut last, mut errors) = (0, 0, Vec::new());
@@ -373,7 +377,7 @@ fn refusals(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let name = "set-point-refused";
     let id = |part: &str| format!("{name}/{part}");
     let (mut texts, mut errors) = (Vec::new(), Vec::new());
-    let mut node = SimNode::new(TEXT).map_err(|what| scenario(name, what))?;
+    let mut node = SimLoopsNode::new(TEXT).map_err(|what| scenario(name, what))?;
     (0..WARM).for_each(|_| node.run(TICK));
     for (value, bound) in [("95kpps", "90kpps"), ("0pps", "1pps"), ("5kpps", "10kpps")] {
         let edit = Edit::set(Place::of("router", "a", "xtc.set_point"), value);

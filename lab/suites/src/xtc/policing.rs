@@ -7,7 +7,7 @@
 //! and which caps and limits are really in force on them.
 
 use weir_experiment::prelude::*;
-use weir_loops::sim::{SimNode, SimRouter};
+use weir_loops::sim::{SimLoopsNode, SimRouter};
 use weir_policy::{Edit, Place};
 use weir_units::CpuShare;
 
@@ -21,7 +21,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 /// The node, and what was seen of it.
 struct Bench {
-    node: SimNode,
+    node: SimLoopsNode,
     ticks: Vec<Tick>,
 }
 
@@ -42,7 +42,7 @@ struct Tick {
 
 impl Bench {
     fn new() -> Result<Self, ExperimentError> {
-        let node = SimNode::new(TEXT).map_err(scenario)?;
+        let node = SimLoopsNode::new(TEXT).map_err(scenario)?;
         node.world.share(Some(CpuShare::ONE));
         let mut bench = Self { node, ticks: Vec::new() };
         for (name, kpps) in NAMES.into_iter().zip([25, 31, CALM_KPPS]) {

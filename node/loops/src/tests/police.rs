@@ -40,7 +40,7 @@ interface = [{ device = "v0" }]
 
 /// Three routers that are offered so many thousand packets a second.
 fn node(kpps: [u64; 3]) -> Node {
-    let mut node = Node(SimNode::new(TEXT).unwrap());
+    let mut node = Node(SimLoopsNode::new(TEXT).unwrap());
     offer(&mut node, kpps);
     node
 }
