@@ -21,5 +21,5 @@ export default defineConfig({
       },
     },
   },
-  test: { include: ["src/**/*.test.ts"], environment: "node" },
+  test: { include: ["src/**/*.test.ts", "types.test.mjs"], environment: "node" },
 });

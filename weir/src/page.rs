@@ -26,7 +26,7 @@ impl Page {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let relay = Relay::bind(&socket(self.node.as_deref())?, self.port)?;
         output::print(&format!("{}\n", relay.url()))?;
-        relay.run()?;
+        relay.run(|line| eprintln!("weir page: {line}"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -21,7 +21,7 @@ use crate::count::{Shares, Slot, Slots, network};
 use crate::error::{ErrorCode, Rejection};
 use crate::limits::Limits;
 use crate::page;
-use crate::rates::Rates;
+use crate::rates::RateLimits;
 use crate::routes;
 
 /// The interface's state.
@@ -40,10 +40,10 @@ pub(crate) struct App {
     /// Changes are made one at a time: those that wait for their turn take no thread from readers.
     turn: Mutex<()>,
     router: Router<Arc<Self>>,
-    requests: Rates,
-    wrong_tokens: Rates,
+    requests: RateLimits,
+    wrong_tokens: RateLimits,
     /// Refusals of each tenant that the operator is told of.
-    told: Rates,
+    told: RateLimits,
     /// Of callers with a token.
     pub(crate) listeners: Slots,
     /// Of those, of one: nobody takes them all.
@@ -74,9 +74,9 @@ impl App {
             control,
             waiting: Slots::new(limits.waiting),
             router: routes::router(),
-            requests: Rates::new(limits.requests_per_second, Duration::from_secs(1)),
-            wrong_tokens: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
-            told: Rates::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
+            requests: RateLimits::new(limits.requests_per_second, Duration::from_secs(1)),
+            wrong_tokens: RateLimits::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
+            told: RateLimits::new(limits.wrong_tokens_per_minute, Duration::from_secs(60)),
             listeners: Slots::new(limits.listeners),
             listeners_each: Shares::new((limits.listeners / SHARE).max(1)),
             root_listeners: Slots::new(limits.listeners),

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 /// So many a period for each key.
 #[derive(Debug)]
-pub(crate) struct Rates {
+pub(crate) struct RateLimits {
     /// When the next of each would be due if they came evenly spaced.
     due: Mutex<BTreeMap<String, Instant>>,
     step: Duration,
     ahead: Duration,
 }
 
-impl Rates {
+impl RateLimits {
     /// `most` at once, and as many again in each `period`.
     pub(crate) fn new(most: u32, period: Duration) -> Self {
         let step = period / most.max(1);
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn each_key_has_so_many_a_period() {
-        let rates = Rates::new(10, Duration::from_secs(1));
+        let rates = RateLimits::new(10, Duration::from_secs(1));
         let start = Instant::now();
         let admitted = |key, at: u64| {
             (0..50).filter(|_| rates.admit(key, start + Duration::from_millis(at))).count()
@@ -63,7 +63,7 @@ mod tests {
     /// A table that is full of callers of this moment has no place for one more.
     #[test]
     fn the_table_is_bounded() {
-        let rates = Rates::new(1, Duration::from_secs(1));
+        let rates = RateLimits::new(1, Duration::from_secs(1));
         let start = Instant::now();
         (0..KEYS_MAX).for_each(|key| assert!(rates.admit(&key.to_string(), start)));
         assert!(!rates.admit("one more", start));

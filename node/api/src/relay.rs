@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A door on loopback for root's browser, for as long as somebody keeps it open: what comes in with
-//! the door's own token goes to the node's Unix socket as root's.
+//! A relay on loopback that lends the node's Unix socket to a browser on this machine.
+//!
+//! A browser cannot reach a Unix socket. The relay listens on a loopback port, hands out the page's
+//! files itself, and forwards every other request that carries its token to the socket, where root
+//! needs no token. The token is random and new for each relay. A request that got no answer, or an
+//! answer of the node's that says it failed, is logged with method, path, failure and time, so that
+//! the operator sees on this side what the page shows on the other.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{Request, Response, header};
@@ -22,9 +27,10 @@ use crate::caller::sha256;
 use crate::count::{Slot, Slots};
 use crate::error::{ErrorCode, Rejection};
 use crate::page;
+use crate::rates::RateLimits;
 use crate::stall::Impatient;
 
-/// A door that is bound, and not opened yet.
+/// A relay that is bound and does not serve yet.
 #[derive(Debug)]
 pub struct Relay {
     listener: StdListener,
@@ -33,15 +39,17 @@ pub struct Relay {
     token: String,
 }
 
-/// What answering needs.
-#[derive(Debug)]
-struct Way {
+/// A serving relay.
+struct OpenRelay {
     socket: PathBuf,
     token: Digest,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+    /// Bounds the log.
+    lines: RateLimits,
 }
 
 impl Relay {
-    /// A door to the node that listens at `socket`, on a loopback port; 0: any.
+    /// Binds a relay to the node that listens at `socket`, on a loopback port; 0 means any.
     ///
     /// # Errors
     /// No node answers at the socket, the port is taken, or the system gives no random bits.
@@ -59,18 +67,23 @@ impl Relay {
         Ok(Self { listener, address, socket: socket.to_owned(), token })
     }
 
-    /// The page's address. The token is in its fragment, which a browser keeps to itself.
+    /// Returns the page's address. The token is in its fragment, which a browser never sends.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/#token={}", self.address, self.token)
     }
 
-    /// Keeps the door open; returns only if it cannot.
+    /// Serves until the process ends, and hands each failed request to `log`, a line each.
     ///
     /// # Errors
     /// The listener cannot be used.
-    pub fn run(self) -> io::Result<()> {
-        let way = Arc::new(Way { socket: self.socket, token: sha256(self.token.as_bytes()) });
+    pub fn run(self, log: impl Fn(&str) + Send + Sync + 'static) -> io::Result<()> {
+        let relay = Arc::new(OpenRelay {
+            socket: self.socket,
+            token: sha256(self.token.as_bytes()),
+            log: Box::new(log),
+            lines: RateLimits::new(LOG_LINES, Duration::from_secs(1)),
+        });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async move {
             let listener = TcpListener::from_std(self.listener)?;
@@ -81,18 +94,21 @@ impl Relay {
                     continue;
                 };
                 // One browser opens a handful.
-                let Some(slot) = connections.take() else { continue };
-                tokio::spawn(converse(stream, Arc::clone(&way), slot));
+                let Some(slot) = connections.take() else {
+                    relay.say(&format!("connection refused: {CONNECTIONS} are open"));
+                    continue;
+                };
+                tokio::spawn(converse(stream, Arc::clone(&relay), slot));
             }
         })
     }
 }
 
-async fn converse(stream: TcpStream, way: Arc<Way>, slot: Slot) {
+async fn converse(stream: TcpStream, relay: Arc<OpenRelay>, slot: Slot) {
     let _small = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
-        let way = Arc::clone(&way);
-        Box::pin(async move { Ok::<_, Infallible>(way.answer(request).await) })
+        let relay = Arc::clone(&relay);
+        Box::pin(async move { Ok::<_, Infallible>(relay.answer(request).await) })
     });
     // A connection that breaks is its browser's concern; it opens another.
     let _ended = hyper::server::conn::http1::Builder::new()
@@ -104,7 +120,14 @@ async fn converse(stream: TcpStream, way: Arc<Way>, slot: Slot) {
     drop(slot);
 }
 
-impl Way {
+impl OpenRelay {
+    /// Writes a line to the log, unless there were too many in this second.
+    fn say(&self, line: &str) {
+        if self.lines.admit("log", Instant::now()) {
+            (self.log)(line);
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         if let Some(refusal) = page::not_for_here(&request) {
             return refusal.into_response();
@@ -118,17 +141,29 @@ impl Way {
             let text = "the token is not this page's: `weir page` has printed its address";
             return Rejection::new(ErrorCode::NotAuthenticated, text).into_response();
         }
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        let began = Instant::now();
         let forwarded = tokio::time::timeout(ANSWER_PATIENCE, self.forward(request));
-        match forwarded.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-            Ok(answer) => answer.map(Body::new),
+        let answer = forwarded.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let passed = began.elapsed().as_millis();
+        match answer {
+            Ok(answer) => {
+                if answer.status().is_server_error() {
+                    let status = answer.status().as_u16();
+                    self.say(&format!("{asked}: status {status} after {passed} ms"));
+                }
+                answer.map(Body::new)
+            }
             Err(error) => {
-                let text = format!("{}: no node answers: {error}", self.socket.display());
+                let socket = self.socket.display();
+                self.say(&format!("{asked}: {socket}: no answer ({error}) after {passed} ms"));
+                let text = format!("{socket}: no node answers: {error}");
                 Rejection::new(ErrorCode::NotRunning, text).into_response()
             }
         }
     }
 
-    /// The same request on the node's socket, where root needs no token.
+    /// Sends the request to the node's socket, without the relay's token.
     async fn forward(&self, mut request: Request<Incoming>) -> io::Result<Response<Incoming>> {
         request.headers_mut().remove(header::AUTHORIZATION);
         request.headers_mut().remove(header::CONNECTION);
@@ -150,4 +185,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// A page in the background may be stopped for a while.
 const READER_PATIENCE: Duration = Duration::from_secs(60);
+/// Lines of the log in a second.
+const LOG_LINES: u32 = 10;
+/// Pause after a failed accept: without descriptors, say, trying at once would take a processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

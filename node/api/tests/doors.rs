@@ -412,7 +412,8 @@ fn a_relay_is_root_for_who_has_its_token() {
     let relay = weir_api::Relay::bind(&socket, 0).unwrap();
     let url = relay.url();
     let (address, token) = url.trim_start_matches("http://").split_once("/#token=").unwrap();
-    std::thread::spawn(move || relay.run());
+    let (line, lines) = std::sync::mpsc::channel::<String>();
+    std::thread::spawn(move || relay.run(move |text| line.send(text.to_owned()).unwrap()));
     let ask = |head: &str| answer(TcpStream::connect(address).unwrap(), head);
     assert!(ask("GET / HTTP/1.1").contains("<script"));
     for head in [STATUS.to_owned(), format!("{STATUS}\r\nauthorization: Bearer {token}x")] {
@@ -426,6 +427,11 @@ fn a_relay_is_root_for_who_has_its_token() {
     std::fs::remove_file(&socket).unwrap();
     let gone = right("/v1/caller");
     assert!(gone.starts_with("HTTP/1.1 503 ") && gone.contains("no node answers"), "{gone}");
+    // The log names the request, the failure and the time; what the node answered is not in it.
+    let logged = lines.recv_timeout(PATIENCE).unwrap();
+    assert!(logged.starts_with("GET /v1/caller: ") && logged.ends_with(" ms"), "{logged}");
+    assert!(logged.contains("edge.sock: no answer ("), "{logged}");
+    assert!(lines.try_recv().is_err());
 }
 
 /// Each bound is told with its number.

@@ -7,9 +7,11 @@ use std::process::Command;
 
 use crate::command::{output, run};
 
-/// Checks types, runs the tests of the page's parts, and builds it anew.
+/// Renews the page's types from the OpenAPI document, checks and tests the page, and builds it.
 pub(crate) fn renew() -> Result<(), String> {
-    prepare()?;
+    install()?;
+    npm(&["run", "types"])?;
+    prove()?;
     npm(&["run", "build"])
 }
 
@@ -24,7 +26,8 @@ pub(crate) fn check() -> Result<Option<String>, String> {
     if !is_enough(&version) {
         return Ok(Some(format!("node {} is older than 18.19", version.trim())));
     }
-    prepare()?;
+    install()?;
+    prove()?;
     let folder = std::env::temp_dir().join(format!("weir-page-{}", std::process::id()));
     let made = folder.to_string_lossy().into_owned();
     let built = npm(&["run", "build", "--", "--emptyOutDir", "--outDir", &made]);
@@ -41,12 +44,17 @@ fn is_enough(version: &str) -> bool {
     (major, minor) >= (Some(18), Some(19))
 }
 
-/// Installs what the lock names, unless it is there; checks types, runs tests.
-fn prepare() -> Result<(), String> {
+/// Installs the packages that the lock file names, unless they are there.
+fn install() -> Result<(), String> {
     let time = |path: &str| std::fs::metadata(path).and_then(|file| file.modified()).ok();
     if time(INSTALLED).is_none_or(|installed| Some(installed) < time(LOCK)) {
         npm(&["ci", "--no-audit", "--no-fund"])?;
     }
+    Ok(())
+}
+
+/// Checks types and runs the page's tests; one of them compares the types with the document.
+fn prove() -> Result<(), String> {
     npm(&["run", "check"])?;
     npm(&["test"])
 }

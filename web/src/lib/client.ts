@@ -1,21 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Asks the node. Every refusal becomes a `Refused` with the node's own code and words.
+// The client of the node's interface. Each failure names its request, what went wrong, and after
+// how long: a refusal of the node becomes a `Refused`, everything else an `Unanswered`.
 
+import type { ApiError, ErrorCode } from "./api";
 import { EventParser, type ServerEvent } from "./sse";
+import { duration } from "./format";
 
-/** The node answered, and said no. */
+/** A request: method, path, and when it was sent. */
+class Sent {
+  readonly #at = performance.now();
+
+  constructor(
+    readonly method: string,
+    readonly path: string,
+  ) {}
+
+  /** Such as `GET /v1/caller: status 503 after 12 ms`. */
+  failed(how: string): string {
+    return `${this.method} ${this.path}: ${how} after ${duration(performance.now() - this.#at)}`;
+  }
+}
+
+/** The node answered with a refusal. The message is the node's text. */
 export class Refused extends Error {
   constructor(
     readonly status: number,
-    readonly code: string,
+    readonly code: ErrorCode | "unknown",
     message: string,
+    /** The request and the status, such as `GET /v1/caller: status 503 after 12 ms`. */
+    readonly request: string,
   ) {
     super(message);
   }
 }
 
-/** No answer came, or the stream broke. */
-export class Unreachable extends Error {}
+/** No answer came, or it broke off. The message names the request and the failure. */
+export class Unanswered extends Error {}
+
+/** A failure in one line: request, failure, time, and the node's text if there is one. */
+export function described(error: unknown): string {
+  if (error instanceof Refused) return `${error.request}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+}
 
 export class Client {
   constructor(readonly token: string) {}
@@ -32,7 +58,7 @@ export class Client {
     return this.#json<T>("POST", path, body);
   }
 
-  /** Events until the stream ends, the signal stops it, or nothing comes for `patienceMs`. */
+  /** Yields events until the stream ends, `stop` aborts it, or none comes for `patienceMs`. */
   async *events(
     path: string,
     stop: AbortSignal,
@@ -49,10 +75,11 @@ export class Client {
       both.abort();
     };
     let alarm = setTimeout(fallSilent, patienceMs);
+    const sent = new Sent("GET", path);
     try {
-      const answer = await this.#ask("GET", path, undefined, both.signal);
+      const answer = await this.#ask(sent, undefined, both.signal);
       const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
-      if (!reader) throw new Unreachable("the stream has no body");
+      if (!reader) throw new Error("the answer has no body");
       const parser = new EventParser();
       for (;;) {
         const { done, value } = await reader.read();
@@ -62,8 +89,9 @@ export class Client {
         yield* parser.take(value);
       }
     } catch (error) {
-      if (error instanceof Refused) throw error;
-      throw new Unreachable(silent ? "nothing came" : "the stream broke");
+      if (silent) throw new Unanswered(sent.failed(`no event for ${duration(patienceMs)},`));
+      if (error instanceof Refused || error instanceof Unanswered) throw error;
+      throw new Unanswered(sent.failed(`the stream broke (${described(error)})`));
     } finally {
       clearTimeout(alarm);
       stop.removeEventListener("abort", stopped);
@@ -72,33 +100,34 @@ export class Client {
   }
 
   async #json<T>(method: string, path: string, body?: unknown): Promise<T> {
-    const answer = await this.#ask(method, path, body, AbortSignal.timeout(ANSWER_MS));
-    return (await answer.json()) as T;
+    const sent = new Sent(method, path);
+    const answer = await this.#ask(sent, body, AbortSignal.timeout(ANSWER_MS));
+    try {
+      return (await answer.json()) as T;
+    } catch (error) {
+      throw new Unanswered(sent.failed(`the answer broke off (${described(error)})`));
+    }
   }
 
-  async #ask(
-    method: string,
-    path: string,
-    body: unknown,
-    signal: AbortSignal,
-  ): Promise<Response> {
+  async #ask(sent: Sent, body: unknown, signal: AbortSignal): Promise<Response> {
     const headers: Record<string, string> = {};
     if (this.token !== "") headers["authorization"] = `Bearer ${this.token}`;
-    const init: RequestInit = { method, headers, signal, cache: "no-store" };
+    const init: RequestInit = { method: sent.method, headers, signal, cache: "no-store" };
     if (body !== undefined) {
       headers["content-type"] = "application/json";
       init.body = JSON.stringify(body);
     }
     let answer: Response;
     try {
-      answer = await fetch(path, init);
-    } catch {
-      throw new Unreachable("the node does not answer");
+      answer = await fetch(sent.path, init);
+    } catch (error) {
+      throw new Unanswered(sent.failed(`no answer (${described(error)})`));
     }
     if (answer.ok) return answer;
-    const refusal = (await answer.json().catch(() => ({}))) as { code?: string; message?: string };
-    const said = refusal.message ?? `the node answers ${answer.status}`;
-    throw new Refused(answer.status, refusal.code ?? "unknown", said);
+    const request = sent.failed(`status ${answer.status}`);
+    const refusal = (await answer.json().catch(() => ({}))) as Partial<ApiError>;
+    const text = refusal.message ?? answer.statusText;
+    throw new Refused(answer.status, refusal.code ?? "unknown", text, request);
   }
 }
 

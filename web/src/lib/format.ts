@@ -61,6 +61,10 @@ export const percent = (share: number): Quantity => ({
 
 export const text = ({ number, unit }: Quantity): string => `${number} ${unit}`;
 
+/** A duration in milliseconds: `12 ms`, `4.2 s`. */
+export const duration = (ms: number): string =>
+  ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+
 /** How long ago, for a person: `3 s`, `2 min`, `5 h`, `4 d`. */
 export function age(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));

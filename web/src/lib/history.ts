@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What was seen of late, in bounded memory.
+// Recent samples in bounded memory.
 
 /** A sample, or nothing: a gap in the line. */
 export type Sample = number | null;

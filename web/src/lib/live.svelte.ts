@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The connection: it begins, it lasts, it breaks, it comes back by itself. What the page shows is
-// here, and what it does goes through here.
+// The state of the page, and the connection that feeds it: it listens to the node's events, and
+// connects again by itself when the stream breaks. All requests of the page go through here.
 
-import { Client, Refused } from "./client";
+import { Client, Refused, described } from "./client";
 import { Meter } from "./meter";
 import { Model } from "./model";
+import { retryDelay } from "./retry";
 import type { Caller, Change, Policy, Status } from "./types";
 
 export type Phase = "token" | "connecting" | "live" | "lost";
 
 class Live {
   phase = $state<Phase>("connecting");
-  /** Why there is no token, or no connection: the node's words, or the browser's. */
+  /** Why there is no token or no connection: which request failed, how, and after how long. */
   trouble = $state("");
   caller = $state.raw<Caller>();
   policy = $state.raw<Policy>();
@@ -67,7 +68,7 @@ class Live {
     this.use("");
   }
 
-  /** Everything that a token has shown. */
+  /** Forgets everything that the token has shown. */
   #forget(): void {
     this.status = this.policy = this.caller = undefined;
     this.changes = [];
@@ -113,7 +114,7 @@ class Live {
       const heard = this.heardAt;
       try {
         await this.#listen(client, stop);
-        this.trouble = "the node has ended the stream";
+        this.trouble = "GET /v1/events: the node ended the stream";
       } catch (error) {
         if (stop.aborted) return;
         if (error instanceof Refused && error.status === 401) {
@@ -121,13 +122,13 @@ class Live {
           this.trouble = error.message;
           return;
         }
-        this.trouble = error instanceof Error ? error.message : String(error);
+        this.trouble = described(error);
       }
       if (stop.aborted) return;
       if (this.heardAt !== heard) attempt = 0;
       if (this.phase === "live") this.model.lose();
       this.phase = this.status ? "lost" : "connecting";
-      const wait = Math.min(RETRY_MS * 2 ** attempt, RETRY_MS_MAX);
+      const wait = retryDelay(attempt);
       this.retryAt = Date.now() + wait;
       await pause(wait, stop);
     }
@@ -182,9 +183,6 @@ const CHANGES = 20;
 const VIFS_FAST = 100;
 /** Digits that change more often cannot be read. */
 const BEAT_MS = 300;
-/** Between two attempts, doubled each time. */
-const RETRY_MS = 500;
-const RETRY_MS_MAX = 5000;
 /** Events come once a second at least. */
 const SILENCE_MS = 4000;
 

@@ -119,16 +119,22 @@ test("a slice's own guarantee and limit go before its members'", () => {
     guarantee: 30e6,
     limit: 50e6,
   });
-  of.slices[0]!.send = { priority: 1, min_rate_bps: 35e6, rate_bps: 40e6 };
+  of.slices[0]!.send = { ...of.slices[0]!.send, min_rate_bps: 35e6, rate_bps: 40e6 };
   expect(watched(1, () => ({}), of).tenants[0]!.sides.send).toMatchObject({
     guarantee: 35e6,
     limit: 40e6,
   });
 });
 
-test("a slice on two ports is owed its guarantee on each of them", () => {
+test("a slice on two ports has its guarantee on each of them", () => {
   const of = policy(10e6);
-  of.slices[0]!.send = { priority: 1, min_rate_bps: 20e6 };
+  of.slices[0]!.send = { ...of.slices[0]!.send, min_rate_bps: 20e6 };
   of.vifs.push({ ...of.vifs[0]!, name: "gold.1", port: "up1" });
   expect(sends(watched(1, () => ({}), of)).guarantee).toBe(40e6);
+});
+
+test("a standing queue is shown while its vif says so", () => {
+  const standing = (now: boolean) =>
+    watched(1, () => ({ standing: now })).tenants[0]!.sides.send.standing;
+  expect([standing(false), standing(true)]).toEqual([false, true]);
 });

@@ -18,11 +18,13 @@ export interface Figures {
   dropTotals: [string, number][];
   queuePackets: number;
   queueBytes: number;
-  /** What the next packet has waited. */
+  /** How long the next packet has waited. */
   waitNs: number;
+  /** Whether the delay of a queue stayed above its target for the last second. */
+  standing: boolean;
   guarantee: number;
   limit: number | undefined;
-  /** The node's. */
+  /** The node's verdict. */
   verdict: Shown;
 }
 
@@ -45,6 +47,7 @@ interface Look {
   backlogPackets: number;
   backlogBytes: number;
   waitNs: number;
+  standing: boolean;
 }
 
 /** Looks at one direction of one vif, as far back as a second needs. */
@@ -72,11 +75,12 @@ class Track {
       backlogPackets: of.backlog.packets,
       backlogBytes: of.backlog.bytes,
       waitNs: of.wait_ns,
+      standing: of.standing,
     });
     while ((this.#looks[1]?.atNs ?? Infinity) <= atNs - WINDOW_NS) this.#looks.shift();
   }
 
-  /** Bits a second of late; nothing before there are two looks. */
+  /** Recent bits a second; null before there are two looks. */
   get latest(): number | null {
     const now = this.#looks.at(-1);
     const before = this.#looks.findLast((look) => now && look.atNs <= now.atNs - LINE_NS)
@@ -114,7 +118,7 @@ export class Model {
       const old = before.get(slice.name);
       const sides = {} as Record<Side, Figures>;
       for (const side of SIDES) {
-        const guarantee = owed(slice, vifs, side);
+        const guarantee = guaranteed(slice, vifs, side);
         const most = limit(slice[side].rate_bps, vifs, side);
         // What was seen of it stays until the next look.
         sides[side] = { ...(old?.sides[side] ?? NOTHING), guarantee, limit: most };
@@ -208,14 +212,14 @@ export class Model {
   }
 }
 
-/** A slice's own guarantee holds on each port; one that names none has its members' together. */
-function owed(slice: Group, vifs: readonly Vif[], side: Side): number {
-  const owed = new Map<string, number>();
+/** The guarantee of a slice: its own on each port, or the sum of its vifs' if it has none. */
+function guaranteed(slice: Group, vifs: readonly Vif[], side: Side): number {
+  const ports = new Map<string, number>();
   for (const vif of vifs) {
-    const sum = (owed.get(vif.port) ?? 0) + vif[side].min_rate_bps;
-    owed.set(vif.port, slice[side].min_rate_bps || sum);
+    const sum = (ports.get(vif.port) ?? 0) + vif[side].min_rate_bps;
+    ports.set(vif.port, slice[side].min_rate_bps || sum);
   }
-  return [...owed.values()].reduce((sum, one) => sum + one, 0);
+  return [...ports.values()].reduce((sum, one) => sum + one, 0);
 }
 
 /** The least of a slice's limit and what its vifs' limits come to. */
@@ -243,6 +247,7 @@ function figures(
     sum.queuePackets += now.backlogPackets;
     sum.queueBytes += now.backlogBytes;
     sum.waitNs = Math.max(sum.waitNs, now.waitNs);
+    sum.standing ||= now.standing;
     const seconds = (now.atNs - first.atNs) / 1e9;
     for (const [reason, packets] of now.drops) {
       totals.set(reason, (totals.get(reason) ?? 0) + packets);
@@ -270,6 +275,7 @@ const NOTHING: Figures = {
   queuePackets: 0,
   queueBytes: 0,
   waitNs: 0,
+  standing: false,
   guarantee: 0,
   limit: undefined,
   verdict: "unknown",

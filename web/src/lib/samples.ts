@@ -12,6 +12,7 @@ export interface Said {
   packets?: number;
   backlog?: number;
   wait?: number;
+  standing?: boolean;
   dropped?: Record<string, number>;
   /** Of the slice and of its vif, for what they send. */
   verdicts?: [Verdict, Verdict];
@@ -21,11 +22,17 @@ const none = { packets: 0, bytes: 0 };
 
 const direction = (bytes: number, packets = bytes / 1250): Direction => ({
   received: none,
+  copies: none,
   dropped: {},
+  enqueued: none,
+  dropped_after: none,
   dropped_after_by: {},
   sent: { packets, bytes },
+  redirected: none,
   backlog: none,
+  marked: 0,
   wait_ns: 0,
+  standing: false,
 });
 
 /** A status at that many seconds, of a node with a port and a vif. */
@@ -34,6 +41,7 @@ export function status(seconds: number, said: Said): Status {
   const packets = said.backlog ?? 0;
   send.backlog = { packets, bytes: 1250 * packets };
   send.wait_ns = said.wait ?? 0;
+  send.standing = said.standing ?? false;
   for (const [reason, count] of Object.entries(said.dropped ?? {})) {
     send.dropped[reason] = { packets: count, bytes: 1250 * count };
   }
@@ -42,7 +50,8 @@ export function status(seconds: number, said: Said): Status {
     slices.push({ name: "gold", send: said.verdicts[0], receive: "none" });
     send.verdict = said.verdicts[1];
   }
-  const of = { device: "d", driver: "xdp" };
+  const lost = { lost_before_receive: 0, lost_after_transmit: 0 };
+  const of = { device: "d", driver: "xdp", waiting: false, ...lost };
   return {
     node: "edge",
     now_ns: seconds * 1e9,
@@ -51,17 +60,29 @@ export function status(seconds: number, said: Said): Status {
     vifs: [{ name: "gold.0", ...of, send, receive: direction(0) }],
     slices,
     worker: {
+      turns: 0,
+      busy_turns: 0,
       busy_ns: said.busy ?? 0,
       frames_free: 1,
       frames: 2,
-      lateness: { p50_ns: 0, p99_ns: 0, max_ns: 0, recent_max_ns: 0 },
+      longest_turn_ns: 0,
+      lateness: {
+        count: 0,
+        p50_ns: 0,
+        p99_ns: 0,
+        p999_ns: 0,
+        max_ns: 0,
+        sum_ns: 0,
+        recent_max_ns: 0,
+      },
     },
   };
 }
 
-/** Its policy, with what that vif is owed and allowed when it sends. */
+/** The policy of that node, with the guarantee and the limit of what the vif sends. */
 export function policy(min: number, limit?: number): Policy {
-  const share = { priority: 1, min_rate_bps: 0 };
+  const share = { priority: 1, min_rate_bps: 0, min_pps: 0, burst_bytes: 0 };
+  const queue = { packets: 100, bytes: 100_000 };
   const send = { ...share, min_rate_bps: min, ...(limit === undefined ? {} : { rate_bps: limit }) };
   const vif: Vif = {
     name: "gold.0",
@@ -70,7 +91,9 @@ export function policy(min: number, limit?: number): Policy {
     device: "d",
     overhead_bytes: 0,
     send,
+    send_queue: queue,
     receive: share,
+    receive_queue: queue,
   };
   const slices = [{ name: "gold", send: share, receive: share }];
   const ports = [{ name: "up0", rate_bps: 1e8 }];

@@ -4,7 +4,7 @@
 class Theme {
   accent = "";
   fill = "";
-  owed = "";
+  guarantee = "";
   line = "";
   soft = "";
   /** Whether its reader wants less motion. */
@@ -26,7 +26,7 @@ class Theme {
     const of = (name: string) => style.getPropertyValue(`--${name}`).trim();
     this.accent = of("accent");
     this.fill = of("fill");
-    this.owed = of("owed");
+    this.guarantee = of("guarantee");
     this.line = of("line");
     this.soft = of("soft");
     this.version += 1;

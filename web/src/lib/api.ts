@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Written by types.mjs from docs/openapi.json: `npm run types` renews it.
+
+/** Packets and bytes. */
+export interface Amount {
+  /** Bytes, layer 2 without FCS. */
+  bytes: number;
+  /** Packets. */
+  packets: number;
+}
+
+/** A refused request. */
+export interface ApiError {
+  /** Kind of the refusal. Programs can rely on it. */
+  code: ErrorCode;
+  /** Names the thing, the value and the bound. For people. */
+  message: string;
+}
+
+/** Active queue management. */
+export type Aqm = "none" | "codel";
+
+/** The caller, as the node knows it. */
+export interface CallerView {
+  /** Role of the caller. */
+  role: RoleView;
+  /** Slice of a tenant. */
+  slice?: string;
+  /** Name of the caller in the record of changes. */
+  who: string;
+}
+
+/** How a change on record came about. */
+export type ChangeOrigin = "change" | "undo" | "reload";
+
+/** A change that was made, as it is on record. */
+export interface ChangeView {
+  /** When, milliseconds since 1970. */
+  at_unix_ms: number;
+  /** What, from what, to what, in the order in which it was done. */
+  edits: EditView[];
+  /** Its number. */
+  id: number;
+  /** How it came about. */
+  kind: ChangeOrigin;
+  /** The change that it took back. */
+  undoes?: number;
+  /** Who: a user of the Unix socket, a token, a signal. */
+  who: string;
+}
+
+/** One direction of one interface. The identities of this module hold. */
+export interface DirectionStatus {
+  /** Frames in the queue now. */
+  backlog: Amount;
+  /** Copies that flooding made of them. */
+  copies: Amount;
+  /** Drops before a queue, by reason. Reasons that never occurred are absent. */
+  dropped: Record<string, Amount>;
+  /** Drops after a queue. */
+  dropped_after: Amount;
+  /** Drops after a queue, by reason. Reasons that never occurred are absent. */
+  dropped_after_by: Record<string, Amount>;
+  /** Frames that entered a queue. */
+  enqueued: Amount;
+  /**
+   * Packets a second that a control loop admits to the vifs of the router together. Absent if no
+   * control loop limits the router.
+   */
+  held_pps?: number;
+  /** Forwarded packets that were marked "congestion experienced", a part of `sent`. */
+  marked: number;
+  /** Frames that arrived, early drops included. */
+  received: Amount;
+  /** Forwarded frames that the kernel redirected, a part of `sent`. */
+  redirected: Amount;
+  /** Frames that were forwarded. */
+  sent: Amount;
+  /**
+   * Whether the queue is standing: its delay stayed above the target for the last second. Always
+   * false for a port.
+   */
+  standing: boolean;
+  verdict?: Verdict;
+  /**
+   * How long the first queued packet has waited, nanoseconds: the delay of the next packet.
+   * Zero if the queue is empty, and for a port, whose queues belong to its vifs.
+   */
+  wait_ns: number;
+}
+
+/** One key of the policy's document that became another. */
+export interface EditView {
+  /** What is there then. */
+  after: unknown;
+  /** What was there, as the document writes it; `null`: nothing. */
+  before: unknown;
+  /** The key below, such as `send.min_rate`. */
+  key: string;
+  /** The name of the port, slice, router or vif. */
+  name: string;
+  /** `node`, `api`, `port`, `slice`, `router` or `vif`. */
+  table: string;
+}
+
+/** Kinds of refusals. A code is never renamed; new ones may be added. */
+export type ErrorCode =
+  | "malformed"
+  | "not_authenticated"
+  | "forbidden"
+  | "not_found"
+  | "method_not_allowed"
+  | "too_slow"
+  | "conflict"
+  | "too_large"
+  | "not_json"
+  | "refused"
+  | "busy"
+  | "head_too_large"
+  | "not_running"
+  | "not_recorded";
+
+/** A slice or a router. */
+export interface GroupView {
+  /** Name of the slice or router. */
+  name: string;
+  /** Guarantees and limits of the traffic that its vifs receive together. */
+  receive: ShareView;
+  /** Guarantees and limits of the traffic that its vifs send together. */
+  send: ShareView;
+}
+
+/** One port or vif. */
+export interface IfaceStatus {
+  /** Name of its Linux device. */
+  device: string;
+  /** How the device is driven: `xdp native copy`, `xdp native zero-copy`, `packet`, …. */
+  driver: string;
+  /** Why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`). */
+  fallback?: string;
+  /** Frames that the device lost after they were handed over, as the kernel counts them. */
+  lost_after_transmit: number;
+  /** Frames lost in the device's ring, or for lack of a buffer, before the switch read them. */
+  lost_before_receive: number;
+  /** Name of the port or vif. */
+  name: string;
+  /** Traffic towards the vif; for a port, traffic that arrived from its wire. */
+  receive: DirectionStatus;
+  /** Traffic from the vif; for a port, traffic that left on its wire. */
+  send: DirectionStatus;
+  /** Whether the device is missing. Nothing is counted until it appears. */
+  waiting: boolean;
+}
+
+/** Quantiles of the lateness of wake-ups, nanoseconds. */
+export interface LatenessSummary {
+  /** Number of wake-ups. */
+  count: number;
+  /** Maximum. */
+  max_ns: number;
+  /** Median. */
+  p50_ns: number;
+  /** The 99.9th percentile. */
+  p999_ns: number;
+  /** The 99th percentile. */
+  p99_ns: number;
+  /** Maximum of the last whole second. */
+  recent_max_ns: number;
+  /** Sum. */
+  sum_ns: number;
+}
+
+/** Counters, queues and lateness at one instant. A tenant's answer holds its own vifs alone. */
+export interface NodeStatus {
+  /** Name of the node. */
+  node: string;
+  /** When the counters were read, nanoseconds on the monotonic clock. */
+  now_ns: number;
+  /** The ports, in the policy's order. Empty for a tenant. */
+  ports: IfaceStatus[];
+  removed?: RemovedPackets;
+  /**
+   * Why no service report is recorded now: the text of the disk's error. Absent while reports
+   * are recorded, and for a tenant.
+   */
+  report_failed?: string;
+  /** Verdicts on the last second of each slice that has a vif with a device. */
+  slices: SliceStatus[];
+  /** Nanoseconds since the worker started. */
+  uptime_ns: number;
+  /** The vifs, in the policy's order. */
+  vifs: IfaceStatus[];
+  worker?: WorkerStatus;
+}
+
+/** The policy in force. A tenant's answer holds its slice and its vifs alone. */
+export interface PolicyView {
+  /** Name of the node. */
+  node: string;
+  /** Ports. */
+  ports: PortView[];
+  /** Routers. */
+  routers: GroupView[];
+  /** Slices. */
+  slices: GroupView[];
+  /** Vifs. */
+  vifs: VifView[];
+}
+
+/** A port. */
+export interface PortView {
+  /** Name of the port. */
+  name: string;
+  /** Rate of the link. */
+  rate_bps: number;
+}
+
+/** What changes of a queue. */
+export interface QueueChange {
+  aqm?: Aqm | null;
+  /** Most bytes held. */
+  bytes?: number | null;
+  /** Mark packets that can carry ECN instead of dropping them. */
+  ecn?: boolean | null;
+  /** Time within which the delay must once fall below the target. */
+  interval_ns?: number | null;
+  /** Most packets held. */
+  packets?: number | null;
+  /** Standing delay that CoDel tolerates. */
+  target_ns?: number | null;
+}
+
+/** A queue. */
+export interface QueueView {
+  /** Bound in bytes. */
+  bytes: number;
+  /** Interval of `CoDel`. Absent without `CoDel`. */
+  interval_ns?: number;
+  /** Bound in packets. */
+  packets: number;
+  /** Target of `CoDel`. Absent without `CoDel`. */
+  target_ns?: number;
+}
+
+/**
+ * Packets that were lost with a vif, a port or a queue that a change of the policy removed. The
+ * counters of the interface are gone with it.
+ */
+export interface RemovedPackets {
+  /** Packets dropped at a device between its removal and the detachment of its program. */
+  dropped: number;
+  /** Packets that waited in a queue. */
+  queued: number;
+  /** Packets that were admitted and not yet read from the device. */
+  unread: number;
+}
+
+/** Role of a caller. */
+export type RoleView = "administrator" | "tenant";
+
+/**
+ * Guarantees and limits in one direction. A guarantee of zero of a slice or router stands for the
+ * sum of its members' guarantees.
+ */
+export interface ShareView {
+  /** Burst of the upper limit. */
+  burst_bytes: number;
+  /** Upper limit of packets a second. */
+  max_pps?: number;
+  /** Guaranteed packets a second. */
+  min_pps: number;
+  /** Guaranteed rate. */
+  min_rate_bps: number;
+  /** Weight for the capacity that is left beyond the guarantees. */
+  priority: number;
+  /** Upper limit. */
+  rate_bps?: number;
+}
+
+/** Verdicts on the last second of one slice, as the service report judges it. */
+export interface SliceStatus {
+  /** Name of the slice. */
+  name: string;
+  /** Verdict on the traffic that its vifs received together. */
+  receive: Verdict;
+  /** Verdict on the traffic that its vifs sent together. */
+  send: Verdict;
+}
+
+/** Which change to take back. */
+export interface UndoRequest {
+  /** Its number; left out: the newest that was neither taken back nor took one back itself. */
+  id?: number | null;
+}
+
+/** Verdict on one second of one direction. */
+export type Verdict = "none" | "idle" | "less" | "holds" | "limited" | "below";
+
+/** What changes of a vif. */
+export interface VifChange {
+  /** Bound on the queueing delay of a packet that it sends within `min_rate_bps`. */
+  delay_ns?: number | null;
+  /** The length for which `delay_ns` is promised. */
+  delay_packet_bytes?: number | null;
+  receive?: VifShareChange | null;
+  send?: VifShareChange | null;
+  /** Limit of the broadcast, multicast and unknown frames that it sends. */
+  storm_pps?: number | null;
+}
+
+/** What changes of guarantees, limits and queue of a vif in one direction. */
+export interface VifShareChange {
+  /** How far `rate_bps` may be exceeded at once. */
+  burst_bytes?: number | null;
+  /** Upper limit of packets a second. */
+  max_pps?: number | null;
+  /** Guaranteed packets a second. */
+  min_pps?: number | null;
+  /** Guaranteed rate. */
+  min_rate_bps?: number | null;
+  /** Share of what is left beyond the guarantees. */
+  priority?: number | null;
+  queue?: QueueChange | null;
+  /** Upper limit. */
+  rate_bps?: number | null;
+}
+
+/** A vif. */
+export interface VifView {
+  /** Bound on the queueing delay of a packet that it sends within its guarantee. */
+  delay_ns?: number;
+  /** Linux device of the vif. */
+  device: string;
+  /** Name of the vif. */
+  name: string;
+  /**
+   * Bytes that its rates charge for a packet beyond layer 2, by the port's `layer` and
+   * `overhead`.
+   */
+  overhead_bytes: number;
+  /** Port of the vif. */
+  port: string;
+  /** Guarantees and limits of the traffic that it receives. */
+  receive: ShareView;
+  /** Queue of the traffic that it receives. */
+  receive_queue: QueueView;
+  /** Router of the vif. */
+  router?: string;
+  /** Guarantees and limits of the traffic that it sends. */
+  send: ShareView;
+  /** Queue of the traffic that it sends. */
+  send_queue: QueueView;
+  /** Slice of the vif. */
+  slice: string;
+}
+
+/** The worker thread. */
+export interface WorkerStatus {
+  /** Nanoseconds spent in busy turns. Divided by `uptime_ns` it is the worker's load. */
+  busy_ns: number;
+  /** Turns in which a frame moved. */
+  busy_turns: number;
+  /** All frames of the pool. */
+  frames: number;
+  /** Free frames of the pool. */
+  frames_free: number;
+  /** Lateness of wake-ups. */
+  lateness: LatenessSummary;
+  /**
+   * The longest time between two looks at the devices without a sleep in between. Frames are
+   * lost if it exceeds the time that a device's ring lasts.
+   */
+  longest_turn_ns: number;
+  /** Turns of the worker's loop. */
+  turns: number;
+}
