@@ -75,8 +75,8 @@ fn more(page: &mut String, side: &ExplainSide) {
     }
     for other in &side.others {
         let (name, slice) = (&other.vif, &other.slice);
-        let owed = rate(other.min_rate_bps);
-        lines.push(format!("{name} of {slice} has {}, guarantee {owed}", rate(other.got_bps)));
+        let guarantee = rate(other.min_rate_bps);
+        lines.push(format!("{name} of {slice} has {}, guarantee {guarantee}", rate(other.got_bps)));
     }
     if side.more_others > 0 {
         lines.push(format!("{} more have something", side.more_others));

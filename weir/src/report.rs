@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir report`: what tenants were owed, asked for and got.
+//! `weir report`: what tenants were guaranteed, asked for and got.
 
 use std::fmt::Write;
 use std::process::ExitCode;

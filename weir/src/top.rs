@@ -20,8 +20,9 @@ use self::screen::Screen;
 use crate::node::Name;
 use crate::{Failure, Usage};
 
-/// Watch a node live: rates against guarantees, queues, delay, drops. Keys: ? in it.
+/// Watch a node live: rates against guarantees, queues, delay, drops. Press ? for its keys.
 #[derive(Debug, Args)]
+#[command(after_help = COLUMNS)]
 pub(crate) struct Top {
     /// Print one measurement as text and end, for scripts
     #[arg(long)]
@@ -70,6 +71,10 @@ impl Top {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+const COLUMNS: &str = "\
+OFFERED is all arrivals, early drops included; RATE is the forwarded traffic.
+A queue is standing if its delay stayed above its target for the last second.";
 
 /// As fast as the node sends events, and as slow.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Several changes that are made together or not at all.
+/// A set of changes that is applied whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangeSet {
@@ -25,90 +25,90 @@ pub struct ChangeSet {
     pub vifs: BTreeMap<String, VifChange>,
 }
 
-/// Which change to take back.
+/// Names the change to undo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UndoRequest {
-    /// Its number; left out: the newest that was neither taken back nor took one back itself.
+    /// Number of the change. Default: the newest change that is neither undone nor an undo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
 }
 
-/// What changes of a slice or router.
+/// Changes of a slice or router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupChange {
-    /// Of what its vifs send together.
+    /// Changes of the traffic that its vifs send together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<ShareChange>,
-    /// Of what its vifs receive together.
+    /// Changes of the traffic that its vifs receive together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<ShareChange>,
 }
 
-/// A vif that comes. What is left out has the default of the policy's document.
+/// A new vif. A field that is absent has the default of the policy's document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVif {
-    /// The tenant's name for it, which no other vif has.
+    /// The tenant's name for the vif; unique.
     pub name: String,
-    /// The slice that it belongs to.
+    /// Slice of the vif.
     pub slice: String,
-    /// The port on whose bridge it hangs; left out: the only one.
+    /// Port of the vif. Default: the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// The router that it belongs to.
+    /// Router of the vif.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
     /// Its Linux device; left out: of its name. One that is not there is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How the device is driven, such as `xdp`; left out: in the best way that works.
+    /// How the device is driven, such as `xdp`. Default: the best way that works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Source addresses that it may use; none: any.
+    /// Source addresses that the vif may use. Default: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mac: Vec<String>,
-    /// IP addresses that it may use; none: any.
+    /// IP addresses that the vif may use. Default: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Guarantees, limits and queue of what it sends.
+    /// Guarantees, limits and queue of the traffic that it sends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send: Option<VifShareChange>,
-    /// The same of what it receives.
+    /// Guarantees, limits and queue of the traffic that it receives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive: Option<VifShareChange>,
 }
 
-/// What changes of a vif.
+/// Changes of a vif.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VifChange {
-    /// Of what it sends.
+    /// Traffic that it sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<VifShareChange>,
-    /// Of what it receives.
+    /// Traffic that it receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<VifShareChange>,
     /// Bound on the queueing delay of a packet that it sends within `min_rate_bps`.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 1_000_000_000)]
     pub delay_ns: Given<u64>,
-    /// The length for which `delay_ns` is promised.
+    /// Length of packet for which `delay_ns` is guaranteed.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub delay_packet_bytes: Given<u64>,
-    /// Limit of the broadcast, multicast and unknown frames that it sends.
+    /// Limit of the broadcast, multicast and unknown-destination frames that it sends.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub storm_pps: Given<u64>,
 }
 
-/// What changes of guarantees and limits in one direction.
+/// Changes of guarantees and limits in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShareChange {
-    /// Share of what is left beyond the guarantees.
+    /// Weight for the capacity that is left beyond the guarantees.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     pub priority: Given<u32>,
@@ -128,17 +128,17 @@ pub struct ShareChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub max_pps: Given<u64>,
-    /// How far `rate_bps` may be exceeded at once.
+    /// Burst of `rate_bps`.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub burst_bytes: Given<u64>,
 }
 
-/// What changes of guarantees, limits and queue of a vif in one direction.
+/// Changes of guarantees, limits and queue of a vif in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VifShareChange {
-    /// Share of what is left beyond the guarantees.
+    /// Weight for the capacity that is left beyond the guarantees.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     pub priority: Given<u32>,
@@ -158,7 +158,7 @@ pub struct VifShareChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub max_pps: Given<u64>,
-    /// How far `rate_bps` may be exceeded at once.
+    /// Burst of `rate_bps`.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub burst_bytes: Given<u64>,
@@ -167,15 +167,15 @@ pub struct VifShareChange {
     pub queue: Option<QueueChange>,
 }
 
-/// What changes of a queue.
+/// Changes of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueChange {
-    /// Most packets held.
+    /// Bound in packets.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 65_536)]
     pub packets: Given<u32>,
-    /// Most bytes held.
+    /// Bound in bytes.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub bytes: Given<u64>,
@@ -187,11 +187,11 @@ pub struct QueueChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 1_000_000_000)]
     pub target_ns: Given<u64>,
-    /// Time within which the delay must once fall below the target.
+    /// Time within which the delay must fall below the target once.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 10_000_000_000_i64)]
     pub interval_ns: Given<u64>,
-    /// Mark packets that can carry ECN instead of dropping them.
+    /// Whether to mark packets that can carry ECN instead of dropping them.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub ecn: Given<bool>,
@@ -207,21 +207,21 @@ pub enum Aqm {
     Codel,
 }
 
-/// A change that was made, as it is on record.
+/// A change on record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangeView {
-    /// Its number.
+    /// Number of the change.
     pub id: u64,
     /// When, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Who: a user of the Unix socket, a token, a signal.
+    /// Who made it: a user of the Unix socket, a token, a signal.
     pub who: String,
     /// How it came about.
     pub kind: ChangeOrigin,
-    /// The change that it took back.
+    /// Number of the change that it undid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u64>,
-    /// What, from what, to what, in the order in which it was done.
+    /// The edits, in the order in which they were applied.
     pub edits: Vec<EditView>,
 }
 
@@ -237,19 +237,19 @@ pub enum ChangeOrigin {
     Reload,
 }
 
-/// One key of the policy's document that became another.
+/// An edit of one key of the policy's document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EditView {
     /// `node`, `api`, `port`, `slice`, `router` or `vif`.
     pub table: String,
-    /// The name of the port, slice, router or vif.
+    /// Name of the port, slice, router or vif.
     pub name: String,
-    /// The key below, such as `send.min_rate`.
+    /// Key in that table, such as `send.min_rate`.
     pub key: String,
-    /// What was there, as the document writes it; `null`: nothing.
+    /// Value before, as the document writes it; `null` if there was none.
     #[schema(value_type = Value)]
     pub before: Value,
-    /// What is there then.
+    /// Value after; `null` if there is none.
     #[schema(value_type = Value)]
     pub after: Value,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why a vif gets what it gets. Rates are as the port's layer counts.
+/// Explains the rates of a vif, as the port's layer counts them.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainView {
     /// The vif.
@@ -15,64 +15,64 @@ pub struct ExplainView {
     pub slice: String,
     /// Its port.
     pub port: String,
-    /// The time that was looked at.
+    /// Observed time.
     pub time_ns: u64,
-    /// Of what it sends.
+    /// Traffic that it sends.
     pub send: ExplainSide,
-    /// Of what it receives.
+    /// Traffic that it receives.
     pub receive: ExplainSide,
 }
 
-/// One direction.
+/// Explains one direction.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainSide {
     /// What kept it from more: `idle`, `demand`, `refused`, `vif_rate`, `router_rate`,
     /// `slice_rate`, `vif_packets`, `router_packets`, `router_held`, `slice_packets`, `guarantee`,
     /// `port`, `receiver`, `pool`, `worker`, `device` or `queue`.
     pub limiter: String,
-    /// The same with its numbers, in a sentence.
+    /// The limiter and its figures in a sentence.
     pub because: String,
     /// What came in.
     pub offered_bps: u64,
-    /// What was handed on.
+    /// Forwarded rate.
     pub got_bps: u64,
     /// What came in.
     pub offered_pps: u64,
-    /// What was handed on.
+    /// Forwarded rate.
     pub got_pps: u64,
-    /// Its curves.
+    /// Guarantees and limits that apply.
     pub curves: CurvesView,
-    /// Packets in its queue now.
+    /// Packets in the queue now.
     pub queued_packets: u64,
-    /// Bytes in its queue now.
+    /// Bytes in the queue now.
     pub queued_bytes: u64,
-    /// Most packets that its queue holds.
+    /// Bound of the queue in packets.
     pub queue_packets: u32,
-    /// Most bytes that its queue holds.
+    /// Bound of the queue in bytes.
     pub queue_bytes: u64,
-    /// Packets dropped meanwhile, by reason.
+    /// Packets dropped in the observed time, by reason.
     pub dropped_packets: BTreeMap<String, u64>,
     /// The port's rate.
     pub port_rate_bps: u64,
-    /// What all got of the port; a tenant is told that it is full or not by the limiter alone.
+    /// Rate that all vifs together got of the port. Absent for a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_got_bps: Option<u64>,
-    /// Who has the rest, most first; of other slices a tenant sees nothing.
+    /// Other vifs by their rate, largest first. A tenant sees only its own.
     pub others: Vec<OtherView>,
-    /// Others that got anything and are not listed.
+    /// Number of other vifs with a rate that are not listed.
     pub more_others: usize,
-    /// Commands, or keys of the policy file, that would give it more.
+    /// Commands or keys of the policy file that would raise its rate.
     pub remedies: Vec<String>,
 }
 
-/// What it is owed and may take.
+/// Guarantees and limits that apply to one direction of a vif.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CurvesView {
     /// Guaranteed rate.
     pub min_rate_bps: u64,
-    /// Its share of what is left, among the vifs of its slice or router.
+    /// Weight among the vifs of its slice or router.
     pub priority: u32,
-    /// Its slice's share of what is left, among slices.
+    /// Weight of its slice among slices.
     pub slice_priority: u32,
     /// Upper limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,15 +88,15 @@ pub struct CurvesView {
     pub max_pps: Option<u64>,
 }
 
-/// What another vif got.
+/// The rate of another vif.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OtherView {
     /// The vif.
     pub vif: String,
     /// Its slice.
     pub slice: String,
-    /// What it got.
+    /// Forwarded rate.
     pub got_bps: u64,
-    /// What it is guaranteed.
+    /// Guaranteed rate.
     pub min_rate_bps: u64,
 }

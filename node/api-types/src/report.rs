@@ -4,81 +4,81 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What slices and vifs had in a time.
+/// The service that slices and vifs got in a span of time.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReportView {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// Begin of the time that was asked for, milliseconds since 1970.
+    /// Begin of the span, milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// Its end.
+    /// End of the span, milliseconds since 1970.
     pub until_unix_ms: u64,
-    /// Slices and their vifs, by name; a slice before its vifs.
+    /// Slices and vifs in the order of their names, a slice before its vifs.
     pub lines: Vec<ReportLine>,
-    /// Slices and vifs that are not among the lines: 4096 are, at most.
+    /// Number of slices and vifs beyond the 4096 that the answer holds.
     #[serde(default)]
     pub more: u64,
     /// Ends of files that a crash had torn when the store was opened, and blocks that are damaged.
     pub torn: u64,
-    /// Bytes that the store takes on disk, now and ever.
+    /// Bytes that the store occupies on disk; constant.
     pub store_bytes: u64,
 }
 
-/// What one had.
+/// The service of one slice or vif.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReportLine {
     /// The slice.
     pub slice: String,
-    /// The vif; without one, the slice as a whole.
+    /// The vif. Absent for the slice as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vif: Option<String>,
     /// Begin of the first record, milliseconds since 1970.
     pub from_unix_ms: u64,
-    /// End of the last one.
+    /// End of the last record, milliseconds since 1970.
     pub to_unix_ms: u64,
-    /// Time that records tell of: less than between the two where the node did not run.
+    /// Recorded time: less than the span between the two while the node did not run.
     pub recorded_ns: u64,
-    /// Of what it sent.
+    /// Traffic that it sent.
     pub send: ServiceView,
-    /// Of what it received.
+    /// Traffic that it received.
     pub receive: ServiceView,
 }
 
-/// One direction. Rates are means over the recorded time.
+/// The service in one direction. Rates are means over the recorded time.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ServiceView {
-    /// What was guaranteed.
+    /// Guaranteed rate.
     pub guaranteed_bps: u64,
-    /// What came in, but for what was refused for what it is.
+    /// Offered rate: all arrivals except those that a filter refused.
     pub offered_bps: u64,
-    /// What was handed on.
+    /// Forwarded rate.
     pub got_bps: u64,
-    /// The same in bytes of layer 2.
+    /// Offered bytes of layer 2.
     pub offered_bytes: u64,
-    /// The same in packets.
+    /// Offered packets.
     pub offered_packets: u64,
-    /// Of the offered, dropped for a limit of its own or of the receiver's.
+    /// Offered bytes that were dropped by a limit of its own or of the receiver.
     pub above_limit_bytes: u64,
-    /// Handed on, bytes of layer 2.
+    /// Forwarded bytes of layer 2.
     pub got_bytes: u64,
-    /// Handed on, packets.
+    /// Forwarded packets.
     pub got_packets: u64,
-    /// Time in seconds that were below the guarantee.
+    /// Sum of the seconds below the guarantee.
     pub below_ns: u64,
     /// The second that got the least of what it was owed; absent where nothing was owed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<WorstView>,
 }
 
-/// A second, and what it got of what it was owed: the lesser of guarantee and demand.
+/// One second: its forwarded rate and the lesser of guarantee and demand.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WorstView {
-    /// When it ended, milliseconds since 1970.
+    /// End of the second, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Its length.
+    /// Length of the second: more than 1 s if the node was kept from sampling.
     pub time_ns: u64,
-    /// What it got.
+    /// Forwarded rate.
     pub got_bps: u64,
-    /// What it was owed.
+    /// The lesser of guarantee and demand.
     pub owed_bps: u64,
 }

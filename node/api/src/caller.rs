@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who asks, and what he may see and change.
+//! The caller of a request: its identity, its role, and what it may see and change.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use weir_policy::{Digest, Direction, Edit, Policy, Problem, Role as Kind, Slice,
 
 use crate::error::{ErrorCode, Rejection};
 
-/// Where a connection comes from.
+/// Origin of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// The Unix socket, from a process of this user.
@@ -22,42 +22,42 @@ pub(crate) enum Peer {
     Remote(IpAddr),
 }
 
-/// Who asks.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// As the record of changes names him.
+    /// Its name in the record of changes.
     pub(crate) who: String,
-    /// What he may.
+    /// Its role.
     pub(crate) role: Role,
-    /// Of the token that says so; without one he is root on the Unix socket.
+    /// Digest of its token; `None` for root on the Unix socket.
     pub(crate) token: Option<Digest>,
 }
 
-/// What a caller may.
+/// Role of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Everything.
+    /// Sees and changes everything.
     Administrator,
-    /// The vifs of one slice.
+    /// Sees and changes the vifs of one slice.
     Tenant {
         /// Its name.
         slice: String,
     },
 }
 
-/// Whether a caller is known.
+/// Result of the authentication of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// He is.
+    /// The caller is known.
     Yes(Caller),
-    /// There is no token.
+    /// The request has no token.
     NoToken,
-    /// There is one that nobody has.
+    /// The token is unknown.
     WrongToken,
 }
 
 impl Peer {
-    /// The same in a word.
+    /// Returns the name of the origin.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Local { uid } => format!("uid {uid}"),
@@ -67,7 +67,7 @@ impl Peer {
 }
 
 impl Caller {
-    /// Who sends a request with these headers from there.
+    /// Authenticates a request by its origin and its headers.
     pub(crate) fn of(peer: &Peer, headers: &HeaderMap, policy: &Policy) -> Known {
         let Some(header) = headers.get(header::AUTHORIZATION) else {
             return match peer {
@@ -84,7 +84,7 @@ impl Caller {
         Self::with(sha256(token), policy).map_or(Known::WrongToken, Known::Yes)
     }
 
-    /// The same caller by the policy that holds now; `None` if it does not know him any more.
+    /// Returns the caller by the policy in force; `None` if its token was revoked.
     pub(crate) fn still(&self, policy: &Policy) -> Option<Self> {
         self.token.map_or_else(|| Some(self.clone()), |token| Self::with(token, policy))
     }
@@ -98,7 +98,7 @@ impl Caller {
         Some(Self { who: format!("token {}", token.name), role, token: Some(digest) })
     }
 
-    /// The slice that he sees; `None`: all.
+    /// Returns the slice of a tenant; `None` for an administrator.
     pub(crate) fn slice(&self) -> Option<&str> {
         match &self.role {
             Role::Administrator => None,
@@ -106,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// Refuses whoever is not an administrator.
+    /// Refuses a caller that is not an administrator.
     pub(crate) fn administrator(&self) -> Result<(), Rejection> {
         match &self.role {
             Role::Administrator => Ok(()),
@@ -117,17 +117,17 @@ impl Caller {
         }
     }
 
-    /// Whether he sees a vif.
+    /// Returns true if the caller may see the vif.
     pub(crate) fn sees(&self, policy: &Policy, vif: &Vif) -> bool {
         self.slice().is_none_or(|slice| policy[vif.slice].name == slice)
     }
 
-    /// Whether he sees the vif of that name.
+    /// Returns true if the caller may see the vif of that name.
     pub(crate) fn sees_vif(&self, policy: &Policy, name: &str) -> bool {
         policy.vifs.iter().any(|vif| vif.name == name && self.sees(policy, vif))
     }
 
-    /// Whether he sees what an edit is about.
+    /// Returns true if the caller may see the subject of the edit.
     pub(crate) fn sees_edit(&self, policy: &Policy, edit: &Edit) -> bool {
         let place = &edit.place;
         self.slice().is_none() || place.table == "vif" && self.sees_vif(policy, &place.name)
@@ -159,7 +159,7 @@ impl Caller {
         found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
     }
 
-    /// The same caller by the policy that holds now.
+    /// Returns the caller by the policy in force, or refuses one whose token was revoked.
     fn known(&self, policy: &Policy) -> Result<Self, Refusal> {
         let text = || format!("{} is not known any more", self.who);
         self.still(policy).ok_or_else(|| Refusal::new(RefusalKind::Forbidden, text()))

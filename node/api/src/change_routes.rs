@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is done on request.
+//! Handlers of requests that change something.
 
 use axum::Json;
 use axum::body::Body;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Places in bounded number: connections, listeners, changes that wait.
+//! Bounded numbers of places: for connections, listeners, requests that wait.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many places, no more.
+/// A fixed number of places. Refused requests for a place are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     taken: Arc<AtomicUsize>,
@@ -14,17 +14,17 @@ pub(crate) struct Slots {
     most: usize,
 }
 
-/// A place; given back with the value.
+/// One place, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot(Arc<AtomicUsize>);
 
 impl Slots {
-    /// That many places.
+    /// Makes `most` free places.
     pub(crate) fn new(most: usize) -> Self {
         Self { taken: Arc::default(), refused: Arc::default(), most }
     }
 
-    /// A place, if one is free; counted if none is.
+    /// Takes a place. Returns `None`, and counts a refusal, if none is free.
     pub(crate) fn take(&self) -> Option<Slot> {
         if self.taken.fetch_add(1, Ordering::SeqCst) < self.most {
             return Some(Slot(Arc::clone(&self.taken)));
@@ -34,23 +34,23 @@ impl Slots {
         None
     }
 
-    /// Places taken now.
+    /// Returns the number of places in use.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
     }
 
-    /// How often none was free.
+    /// Returns how often no place was free.
     pub(crate) fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Places in all.
+    /// Returns the number of places.
     pub(crate) const fn most(&self) -> usize {
         self.most
     }
 }
 
-/// So many places for each of those who are told apart by a key: an address, a caller.
+/// A fixed number of places for each key: an address, a caller.
 #[derive(Debug)]
 pub(crate) struct Shares<K> {
     most: usize,
@@ -59,13 +59,13 @@ pub(crate) struct Shares<K> {
 }
 
 impl<K: Ord> Shares<K> {
-    /// That many places for each.
+    /// Makes `most` places for each key.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default(), refused: AtomicUsize::new(0) }
     }
 
-    /// A place, if one is free for him; counted if none is. Who has none any more is forgotten, so
-    /// that there are no more than places in all.
+    /// Takes a place of this key. Returns `None`, and counts a refusal, if none is free. A key
+    /// without places in use is forgotten, so that the table holds no more keys than places in use.
     pub(crate) fn take(&self, key: K) -> Option<Slot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, slots| slots.taken() > 0);
@@ -77,19 +77,19 @@ impl<K: Ord> Shares<K> {
         slot
     }
 
-    /// Places of each.
+    /// Returns the number of places of each key.
     pub(crate) const fn most(&self) -> usize {
         self.most
     }
 
-    /// How often none was free.
+    /// Returns how often no place was free.
     pub(crate) fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
-/// By which somebody out there is told from others: whoever has an IPv6 address has 2⁶⁴ of them,
-/// and an IPv4 address may come as an IPv6 one.
+/// Returns the key by which remote callers are told apart: an IPv4 address, or the /64 network of
+/// an IPv6 address, since one host may use all of its addresses. A mapped IPv4 address is IPv4.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address @ IpAddr::V4(_) => address,

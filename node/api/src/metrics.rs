@@ -164,7 +164,7 @@ fn rates(page: &mut Page, caller: &Caller, policy: &Policy) {
     }
 }
 
-/// What was owed, asked for and got: of vifs, and of slices.
+/// Writes what vifs and slices were guaranteed, asked for and got.
 fn service(page: &mut Page, seen: &[(&Subject, &[Service; 2])]) {
     for (kind, is_vif) in [("vif", true), ("slice", false)] {
         for (what, help, of) in SERVICE {

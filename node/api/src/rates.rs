@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How often one caller may ask: a virtual clock each, in a table of bounded size.
+//! Limits on the rate of requests of each caller: a virtual clock (GCRA) for each, in a table of
+//! bounded size.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many a period for each key.
+/// A limit of requests in a period, for each key.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
-    /// When the next of each would be due if they came evenly spaced.
+    /// Due time of the next request of each key, if they were evenly spaced.
     due: Mutex<BTreeMap<String, Instant>>,
     step: Duration,
     ahead: Duration,
 }
 
 impl RateLimits {
-    /// `most` at once, and as many again in each `period`.
+    /// Allows a burst of `most` requests, and `most` more in each `period`.
     pub(crate) fn new(most: u32, period: Duration) -> Self {
         let step = period / most.max(1);
         Self { due: Mutex::default(), step, ahead: period.saturating_sub(step) }
     }
 
-    /// Whether one more of this key may come at `now`. A key for which the table has no place may
-    /// not.
+    /// Admits a request of this key at `now`, or returns false. A new key is refused while the
+    /// table is full of keys in use.
     pub(crate) fn admit(&self, key: &str, now: Instant) -> bool {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         if !due.contains_key(key) {
@@ -42,7 +43,7 @@ impl RateLimits {
     }
 }
 
-/// Callers that are told apart at once.
+/// Bound on the number of keys.
 const KEYS_MAX: usize = 4096;
 
 #[cfg(test)]

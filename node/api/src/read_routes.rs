@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is read.
+//! Handlers of requests that read.
 
 use std::convert::Infallible;
 use std::sync::Arc;

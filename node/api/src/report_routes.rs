@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/v1/report`: what tenants were owed, asked for and got.
+//! `/v1/report`: what tenants were guaranteed, asked for and got.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use weir_report::{Line, Question, Service, Worst};
 use crate::error::{ErrorCode, Rejection};
 use crate::routes::{Asker, Holds, Shared};
 
-/// What tenants were owed, asked for and got, by direction. A tenant reads his own.
+/// Reports what tenants were guaranteed, asked for and got, by direction. A tenant reads its own.
 #[utoipa::path(get, path = "/v1/report", tag = "read", params(ReportQuery),
     responses((status = 200, body = ReportView), crate::openapi::Refusals,
         (status = 507, description = "No service report is kept.", body = ApiError)))]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be asked, and where.
+//! The table of routes: a path, a method, a handler.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/confirm", post(change::confirm))
         .route("/v1/stop", post(change::stop))
         .route("/v1/leave", post(change::leave))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(not_that)
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(unknown_method)
 }
 
 /// The name in a path.
@@ -62,13 +62,13 @@ pub(crate) fn name(path: Name) -> Result<String, Rejection> {
     path.map(|Path(name)| name).map_err(malformed)
 }
 
-async fn nothing_here() -> Rejection {
+async fn unknown_path() -> Rejection {
     Rejection::new(
         ErrorCode::NotFound,
         "path: there is nothing here; /v1/openapi.json says what is",
     )
 }
 
-async fn not_that() -> Rejection {
+async fn unknown_method() -> Rejection {
     Rejection::new(ErrorCode::MethodNotAllowed, "method: this cannot be asked that")
 }

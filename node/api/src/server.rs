@@ -34,7 +34,7 @@ use crate::count::{Slot, network};
 use crate::error::{ErrorCode, Rejection};
 use crate::limits::Limits;
 use crate::stall::Impatient;
-use crate::tls::{self, Door};
+use crate::tls::{self, TcpEndpoint};
 
 /// A listening interface. It ends when this value is dropped; answers under way are given a moment.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Server {
     /// The path is taken by a node that answers, or cannot be bound; or no thread can be had.
     pub fn start(serving: Serving) -> io::Result<Self> {
         let api = serving.policy.api.clone();
-        let door = tls::bind(&api)?;
+        let endpoint = tls::bind(&api)?;
         let listener = bind(&serving.socket)?;
         let processor = own_processor(&serving.policy);
         let (stop, stopped) = watch::channel(());
@@ -75,15 +75,15 @@ impl Server {
             let app = Arc::new(App::new(serving.control, limits));
             runtime.block_on(async move {
                 let both = UnixListener::from_std(listener).and_then(|listener| {
-                    let door = door.map(|Door { listener, acceptor }| {
+                    let endpoint = endpoint.map(|TcpEndpoint { listener, acceptor }| {
                         Ok::<_, io::Error>((TcpListener::from_std(listener)?, acceptor))
                     });
-                    Ok((listener, door.transpose()?))
+                    Ok((listener, endpoint.transpose()?))
                 });
                 match both {
-                    Ok((listener, door)) => {
+                    Ok((listener, endpoint)) => {
                         let _gone = told.send(Ok(()));
-                        if let Some((listener, acceptor)) = door {
+                        if let Some((listener, acceptor)) = endpoint {
                             tokio::spawn(listen_remote(listener, acceptor, Arc::clone(&app)));
                         }
                         listen(&listener, &app, stopped).await;
@@ -182,7 +182,7 @@ async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Rec
     }
 }
 
-/// The same for TCP, until the runtime ends.
+/// Accepts TCP connections until the runtime ends.
 async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app: Arc<App>) {
     loop {
         let Ok((stream, address)) = listener.accept().await else {
@@ -253,7 +253,7 @@ where
     drop(slot);
 }
 
-/// Whether a connection ended because its peer did not read.
+/// Returns true if the connection ended because its peer did not read.
 fn has_stalled(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A stream whose peer must go on reading: one that does not would hold a connection's place, and
-//! what is written for it, for ever.
+//! A stream with a bound on the time that a write may wait. Without it, a peer that stops reading
+//! would hold a connection's place, and the data written for it, for ever.
 
 use std::future::Future;
 use std::io;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream on which a write that waits longer than its patience fails.
+/// A stream whose writes fail if they wait longer than `patience`.
 pub(crate) struct Impatient<S> {
     stream: S,
     patience: Duration,
-    /// Since when a write waits, as the instant at which it fails.
+    /// Deadline of the write that waits.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Impatient<S> {
-    /// The same stream, impatient.
+    /// Wraps a stream.
     pub(crate) const fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, waits: None }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP: the address; the certificate and its key, for TLS.
+//! The TCP endpoint of the interface: its address, and its certificate and key for TLS.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,7 +14,7 @@ use weir_policy::Api;
 
 /// A bound address, and who makes connections to it secret; `None` on a loopback address where
 /// nobody does.
-pub(crate) struct Door {
+pub(crate) struct TcpEndpoint {
     pub(crate) listener: TcpListener,
     pub(crate) acceptor: Option<TlsAcceptor>,
 }
@@ -23,9 +23,9 @@ pub(crate) struct Door {
 ///
 /// # Errors
 /// The address cannot be bound, the files cannot be read or are not a certificate and its key.
-pub(crate) fn bind(api: &Api) -> io::Result<Option<Door>> {
+pub(crate) fn bind(api: &Api) -> io::Result<Option<TcpEndpoint>> {
     if let (Some(address), true) = (api.listen, api.is_plain()) {
-        return Ok(Some(Door { listener: listen(address)?, acceptor: None }));
+        return Ok(Some(TcpEndpoint { listener: listen(address)?, acceptor: None }));
     }
     let (Some(address), Some(certificate), Some(key)) = (api.listen, &api.certificate, &api.key)
     else {
@@ -46,7 +46,7 @@ pub(crate) fn bind(api: &Api) -> io::Result<Option<Door>> {
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| wrong(&error))?;
     let listener = listen(address)?;
-    Ok(Some(Door { listener, acceptor: Some(TlsAcceptor::from(Arc::new(config))) }))
+    Ok(Some(TcpEndpoint { listener, acceptor: Some(TlsAcceptor::from(Arc::new(config))) }))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

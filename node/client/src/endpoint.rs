@@ -19,9 +19,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::broken;
+use crate::error::broken;
 
-/// Where a node answers.
+/// Address of a node.
 #[derive(Clone)]
 pub(crate) enum Endpoint {
     Unix(PathBuf),
@@ -31,18 +31,18 @@ pub(crate) enum Endpoint {
 /// A node behind an address `https://HOST:PORT`.
 #[derive(Clone)]
 pub(crate) struct Remote {
-    /// As it was given.
+    /// The address as the caller gave it.
     url: String,
     /// Name or address, without the brackets of an IPv6 address.
     host: String,
     port: u16,
-    /// What the certificate must be for.
+    /// Name that the certificate must be for.
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
 }
 
 impl Endpoint {
-    /// The host and port of requests.
+    /// Returns the host and port for the head of requests.
     pub(crate) fn authority(&self) -> &str {
         match self {
             Self::Unix(_) => "weir",
@@ -156,7 +156,7 @@ const SCHEME: &str = "https://";
 /// The port of an address that names none.
 const HTTPS: u16 = 443;
 
-/// Where Debian and most others keep the authorities that the machine trusts.
+/// File of the authorities that the machine trusts, on Debian and most other systems.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Three repetitions of a lost SYN, 1, 2 and 4 s after each other.

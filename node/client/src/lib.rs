@@ -2,13 +2,15 @@
 //! The client of a node's interface, for programs without an async runtime of their own.
 //!
 //! [`Client`] opens a connection for each request, on the node's Unix socket or over TCP with TLS,
-//! and blocks until the answer is there. [`Connection`] stays open, for programs that ask often.
-//! [`EventStream`] and [`CaptureStream`] are answers without an end. Every wait has a bound.
+//! and blocks until the answer is there. [`OpenConnection`] stays open, for programs that ask
+//! often. [`EventStream`] and [`CaptureStream`] are answers without an end. The wait for an answer
+//! has a bound.
 //!
 //! The types of requests and answers are in `weir-api-types`; a refusal comes back as its
 //! [`ApiError`].
 
 mod endpoint;
+mod error;
 mod stream;
 
 use std::fmt;
@@ -29,48 +31,34 @@ use weir_api_types::error::ApiError;
 use weir_api_types::query::CAPTURE_NOTE;
 
 use self::endpoint::{Endpoint, Remote};
+pub use self::error::ClientError;
+use self::error::broken;
 use self::stream::AnswerBody;
 pub use self::stream::{CaptureStream, EventStream, ServerEvent};
 
-/// A node's endpoint. Each request is a connection of its own.
+/// Asks one node. Each request opens a connection of its own.
 #[derive(Clone)]
 pub struct Client {
     endpoint: Endpoint,
     token: Option<String>,
 }
 
-/// A connection that stays open: for whoever asks often.
+/// A connection that stays open, for programs that ask often.
 #[derive(Debug)]
-pub struct Connection {
+pub struct OpenConnection {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
     head: RequestHead,
 }
 
-/// What every request says.
+/// The head that all requests of a client share.
 struct RequestHead {
     authority: String,
     token: Option<String>,
 }
 
-/// Why there is no answer, or not the one that was hoped for.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// No node answers there, or not as one.
-    #[error("{endpoint}: {error}")]
-    Io {
-        /// Where.
-        endpoint: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The node refuses.
-    #[error(transparent)]
-    Refused(#[from] ApiError),
-}
-
 impl Client {
-    /// The node that listens on this Unix socket.
+    /// Returns a client of the node that listens on this Unix socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
         Self { endpoint: Endpoint::Unix(socket.to_owned()), token: None }
@@ -86,13 +74,13 @@ impl Client {
         Ok(Self { endpoint: Endpoint::Remote(Remote::new(url, ca)?), token: None })
     }
 
-    /// The same, with a token.
+    /// Returns a client that sends this token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self }
     }
 
-    /// Reads.
+    /// Reads a JSON answer.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -109,7 +97,7 @@ impl Client {
         String::from_utf8(body.to_vec()).map_err(|error| self.io(io::Error::other(error)))
     }
 
-    /// Asks for something to be done.
+    /// Sends a request and reads the JSON answer; an empty answer is `null`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -120,12 +108,12 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
         let (status, body) = self.exchange(method, path, body)?;
-        // Done, and nothing to say.
+        // The request succeeded and has no answer.
         let text: &[u8] = if status == StatusCode::NO_CONTENT { b"null" } else { &body };
         serde_json::from_slice(text).map_err(|error| self.io(error.into()))
     }
 
-    /// Begins a capture.
+    /// Starts a capture.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -135,7 +123,7 @@ impl Client {
         Ok(CaptureStream { note: note.map(ToOwned::to_owned), body })
     }
 
-    /// Begins to listen: server-sent events from `path`.
+    /// Listens to the server-sent events of `path`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -143,18 +131,18 @@ impl Client {
         Ok(EventStream::new(self.stream(path)?.1))
     }
 
-    /// Opens a connection that stays.
+    /// Opens a connection that stays open.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn connect(&self) -> Result<Connection, ClientError> {
+    pub fn connect(&self) -> Result<OpenConnection, ClientError> {
         let runtime = self.runtime()?;
         let sender = runtime.block_on(self.endpoint.open()).map_err(|error| self.io(error))?;
         let head = RequestHead {
             authority: self.endpoint.authority().to_owned(),
             token: self.token.clone(),
         };
-        Ok(Connection { runtime, sender, head })
+        Ok(OpenConnection { runtime, sender, head })
     }
 
     fn stream(&self, path: &str) -> Result<(HeaderMap, AnswerBody), ClientError> {
@@ -224,9 +212,9 @@ impl Client {
     }
 }
 
-impl Connection {
-    /// Asks, and hands back the status and the body, whatever they are. A body that is not empty
-    /// is JSON.
+impl OpenConnection {
+    /// Sends a request and returns the status and the body of the answer, also of a refusal. A body
+    /// that is not empty is JSON.
     ///
     /// # Errors
     /// The connection broke.
@@ -261,21 +249,21 @@ impl RequestHead {
     }
 }
 
-/// A token is in no log.
+/// Leaves the token out, so that no log holds it.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-/// As that of [`Client`].
+/// Leaves the token out, as that of [`Client`] does.
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestHead").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
-/// A segment of a path, whatever is in it.
+/// Escapes a segment of a path.
 #[must_use]
 pub fn escaped(segment: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -288,10 +276,6 @@ pub fn escaped(segment: &str) -> String {
 fn too_late() -> io::Error {
     let text = format!("no answer within {} s", ANSWER_PATIENCE.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
-}
-
-fn broken(error: hyper::Error) -> io::Error {
-    io::Error::other(format!("the connection broke: {error}"))
 }
 
 /// A change of vifs waits for devices to come up, a second at most.

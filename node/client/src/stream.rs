@@ -8,12 +8,12 @@ use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use tokio::runtime::Runtime;
 
-use crate::broken;
+use crate::error::broken;
 
 /// The frames of a capture as they come.
 #[derive(Debug)]
 pub struct CaptureStream {
-    /// What the capture changes for the vif's frames.
+    /// Says what the capture changes for the vif's frames, if anything.
     pub note: Option<String>,
     pub(crate) body: AnswerBody,
 }
@@ -30,11 +30,11 @@ pub struct EventStream {
 pub struct ServerEvent {
     /// Its kind, such as `status`.
     pub name: String,
-    /// What it says; JSON.
+    /// Its data, JSON.
     pub data: String,
 }
 
-/// What still comes of an answer, and who waits for it.
+/// The rest of an answer, and the runtime that waits for it.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     pub(crate) runtime: Runtime,
@@ -116,8 +116,8 @@ impl EventParser {
         Ok(())
     }
 
-    /// The first whole event, if there is one. Comments and fields of other names are no part of
-    /// it; one without data is none.
+    /// Removes and returns the first whole event. Comments, unknown fields and events without data
+    /// are skipped.
     fn event(&mut self) -> Option<ServerEvent> {
         loop {
             let end = self.text.windows(2).position(|two| two == b"\n\n")?;

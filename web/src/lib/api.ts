@@ -33,19 +33,19 @@ export interface CallerView {
 /** How a change on record came about. */
 export type ChangeOrigin = "change" | "undo" | "reload";
 
-/** A change that was made, as it is on record. */
+/** A change on record. */
 export interface ChangeView {
   /** When, milliseconds since 1970. */
   at_unix_ms: number;
-  /** What, from what, to what, in the order in which it was done. */
+  /** The edits, in the order in which they were applied. */
   edits: EditView[];
-  /** Its number. */
+  /** Number of the change. */
   id: number;
   /** How it came about. */
   kind: ChangeOrigin;
-  /** The change that it took back. */
+  /** Number of the change that it undid. */
   undoes?: number;
-  /** Who: a user of the Unix socket, a token, a signal. */
+  /** Who made it: a user of the Unix socket, a token, a signal. */
   who: string;
 }
 
@@ -89,15 +89,15 @@ export interface DirectionStatus {
   wait_ns: number;
 }
 
-/** One key of the policy's document that became another. */
+/** An edit of one key of the policy's document. */
 export interface EditView {
-  /** What is there then. */
+  /** Value after; `null` if there is none. */
   after: unknown;
-  /** What was there, as the document writes it; `null`: nothing. */
+  /** Value before, as the document writes it; `null` if there was none. */
   before: unknown;
-  /** The key below, such as `send.min_rate`. */
+  /** Key in that table, such as `send.min_rate`. */
   key: string;
-  /** The name of the port, slice, router or vif. */
+  /** Name of the port, slice, router or vif. */
   name: string;
   /** `node`, `api`, `port`, `slice`, `router` or `vif`. */
   table: string;
@@ -215,16 +215,16 @@ export interface PortView {
   rate_bps: number;
 }
 
-/** What changes of a queue. */
+/** Changes of a queue. */
 export interface QueueChange {
   aqm?: Aqm | null;
-  /** Most bytes held. */
+  /** Bound in bytes. */
   bytes?: number | null;
-  /** Mark packets that can carry ECN instead of dropping them. */
+  /** Whether to mark packets that can carry ECN instead of dropping them. */
   ecn?: boolean | null;
-  /** Time within which the delay must once fall below the target. */
+  /** Time within which the delay must fall below the target once. */
   interval_ns?: number | null;
-  /** Most packets held. */
+  /** Bound in packets. */
   packets?: number | null;
   /** Standing delay that CoDel tolerates. */
   target_ns?: number | null;
@@ -287,30 +287,30 @@ export interface SliceStatus {
   send: Verdict;
 }
 
-/** Which change to take back. */
+/** Names the change to undo. */
 export interface UndoRequest {
-  /** Its number; left out: the newest that was neither taken back nor took one back itself. */
+  /** Number of the change. Default: the newest change that is neither undone nor an undo. */
   id?: number | null;
 }
 
 /** Verdict on one second of one direction. */
 export type Verdict = "none" | "idle" | "less" | "holds" | "limited" | "below";
 
-/** What changes of a vif. */
+/** Changes of a vif. */
 export interface VifChange {
   /** Bound on the queueing delay of a packet that it sends within `min_rate_bps`. */
   delay_ns?: number | null;
-  /** The length for which `delay_ns` is promised. */
+  /** Length of packet for which `delay_ns` is guaranteed. */
   delay_packet_bytes?: number | null;
   receive?: VifShareChange | null;
   send?: VifShareChange | null;
-  /** Limit of the broadcast, multicast and unknown frames that it sends. */
+  /** Limit of the broadcast, multicast and unknown-destination frames that it sends. */
   storm_pps?: number | null;
 }
 
-/** What changes of guarantees, limits and queue of a vif in one direction. */
+/** Changes of guarantees, limits and queue of a vif in one direction. */
 export interface VifShareChange {
-  /** How far `rate_bps` may be exceeded at once. */
+  /** Burst of `rate_bps`. */
   burst_bytes?: number | null;
   /** Upper limit of packets a second. */
   max_pps?: number | null;
@@ -318,7 +318,7 @@ export interface VifShareChange {
   min_pps?: number | null;
   /** Guaranteed rate. */
   min_rate_bps?: number | null;
-  /** Share of what is left beyond the guarantees. */
+  /** Weight for the capacity that is left beyond the guarantees. */
   priority?: number | null;
   queue?: QueueChange | null;
   /** Upper limit. */

@@ -121,7 +121,7 @@ fn cells_of(side: &Side, narrow: bool) -> Vec<Cell<'static>> {
         percent,
         right(text::guarantee(side)),
         right(text::count(super::model::float(side.queue_packets))),
-        right(text::delay(side)).style(warn(side.delay_s > 0.1)),
+        right(text::delay(side)).style(warn(side.standing || side.delay_s > 0.1)),
         right(text::drops(side)).style(warn(side.drops_per_s > 0.0)),
         Cell::from(bar(side)).style(got),
     ]
@@ -145,9 +145,11 @@ fn reasons(row: &Row) -> Vec<Line<'static>> {
         let limit = side.limit_bps.map_or_else(String::new, |limit| {
             format!(", limit {}", text::bits(super::model::float(limit)))
         });
+        let standing = if side.standing { ", queue standing" } else { "" };
+        let offered = text::bits(side.offered_bps);
         Line::from(vec![
             Span::styled(format!("{} {}: ", row.name, way.name()), BOLD),
-            Span::raw(format!("offered {}{limit}; ", text::bits(side.offered_bps))),
+            Span::raw(format!("offered {offered}{limit}{standing}; ")),
             Span::raw(if each.is_empty() {
                 "no drops".to_owned()
             } else {
@@ -201,11 +203,13 @@ d        the other direction, where one is shown
 Up Down  the row that the last lines tell of
 ?        this
 
-RATE is what was handed on, in bits a second of layer 2. Red: less
-than its guarantee although more was wanted. Green: all of it.
-DELAY is how long the first in the queue has waited.";
+RATE is the forwarded traffic, bits a second of layer 2. Red: less
+than the guarantee although more was offered. Green: the guarantee.
+OFFERED is all arrivals, early drops included. DELAY is how long the
+first packet has waited; yellow: the queue is standing, its delay
+stayed above its target for the last second.";
 const HELP_WIDTH: u16 = 70;
-const HELP_HEIGHT: u16 = 14;
+const HELP_HEIGHT: u16 = 16;
 
 #[cfg(test)]
 mod tests {

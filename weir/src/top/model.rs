@@ -109,17 +109,17 @@ pub(super) enum Kind {
 /// One direction of a row.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Side {
-    /// What arrived, whatever became of it.
+    /// All arrivals, early drops included.
     pub(super) offered_bps: f64,
-    /// What was handed on.
+    /// Forwarded traffic.
     pub(super) rate_bps: f64,
     pub(super) pps: f64,
-    /// The rate as the port's `layer` and `overhead` count it: what the guarantee is held against.
+    /// The rate as the port's `layer` and `overhead` count it. The guarantee is compared with it.
     pub(super) counted_bps: f64,
-    /// Whether more was wanted than was got: it waited at both looks, or was dropped for want of
-    /// room. What is dropped for what it is, or by a limit, is not owed.
+    /// Whether demand exceeded the rate: packets waited at both samples, or were dropped for lack
+    /// of room. Drops by a limit or a filter do not count: the guarantee does not cover them.
     pub(super) wanting: bool,
-    /// What the node says of the last second, as its report does.
+    /// The node's verdict on the last second, as in its service report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) verdict: Option<Verdict>,
     /// Guaranteed; of a port, what the link carries.
@@ -128,8 +128,10 @@ pub(super) struct Side {
     pub(super) limit_bps: Option<u64>,
     pub(super) queue_packets: u64,
     pub(super) queue_bytes: u64,
-    /// How long the first in the queue has waited; of a tenant, at his worst vif.
+    /// How long the first packet in the queue has waited; for a tenant, at its worst vif.
     pub(super) delay_s: f64,
+    /// Whether the delay of a queue stayed above its target for the last second.
+    pub(super) standing: bool,
     pub(super) drops_per_s: f64,
     /// By reason, those that happened since the status before.
     pub(super) drops_per_s_by: BTreeMap<String, f64>,
@@ -257,6 +259,7 @@ impl Side {
             queue_packets: new.backlog.packets,
             queue_bytes: new.backlog.bytes,
             delay_s: self::seconds(new.wait_ns),
+            standing: new.standing,
             drops_per_s: by.values().sum(),
             drops_per_s_by: by,
         }
@@ -275,6 +278,7 @@ impl Side {
             sum.queue_packets += side.queue_packets;
             sum.queue_bytes += side.queue_bytes;
             sum.delay_s = sum.delay_s.max(side.delay_s);
+            sum.standing |= side.standing;
             sum.drops_per_s += side.drops_per_s;
             for (reason, drops) in &side.drops_per_s_by {
                 *sum.drops_per_s_by.entry(reason.clone()).or_insert(0.0) += drops;

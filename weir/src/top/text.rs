@@ -16,7 +16,9 @@ pub(super) fn page(model: &Model) -> String {
     for row in model.sorted(Sort::Name, Way::Send, false) {
         for way in [Way::Send, Way::Receive] {
             let side = row.side(way);
-            let reasons: Vec<&str> = side.drops_per_s_by.keys().map(String::as_str).collect();
+            let standing = side.standing.then_some("standing");
+            let drops_by = side.drops_per_s_by.keys().map(String::as_str);
+            let reasons: Vec<&str> = standing.into_iter().chain(drops_by).collect();
             let line = format!(
                 "{:<20} {:<7} {:>8} {:>8} {:>8} {:>6} {:>7} {:>8} {:>8}  {}",
                 name(row),

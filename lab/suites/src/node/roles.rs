@@ -3,7 +3,7 @@
 //! refused; it is logged, and whoever guesses is slowed down. Nothing has changed after all of it.
 
 use serde_json::Value;
-use weir_client::{Client, Connection, Method};
+use weir_client::{Client, Method, OpenConnection};
 use weir_experiment::prelude::*;
 use weir_policy::{Role, Token};
 
@@ -76,7 +76,7 @@ fn attack(
 /// The tenant's own is his, and no more than that is shown to him.
 fn allowed(
     rec: &mut Recording<'_>,
-    tenant: &mut Connection,
+    tenant: &mut OpenConnection,
     own: &str,
 ) -> Result<(), ExperimentError> {
     let body = "{\"send\":{\"min_rate_bps\":20000000,\"rate_bps\":50000000}}";
@@ -148,7 +148,7 @@ fn beyond(own: &str, other: &str) -> Vec<Ask> {
     all
 }
 
-fn statuses(connection: &mut Connection, all: &[Ask]) -> Result<Vec<u16>, ExperimentError> {
+fn statuses(connection: &mut OpenConnection, all: &[Ask]) -> Result<Vec<u16>, ExperimentError> {
     let ask = |(method, path, body): &Ask| {
         Ok(connection.ask(method.clone(), path, body).map_err(broken)?.0)
     };
