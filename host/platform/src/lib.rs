@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Weir does to a Linux host, through commands that a person could type and a few system
+//! Changes and reads a Linux host, through commands that a person could type and a few system
 //! calls: namespaces, links, offloads, reservations; and how each change is undone.
 //!
 //! The data plane's devices are opened by `weir-ports`; measured packets are sent and counted by
@@ -9,6 +9,7 @@
 
 pub mod bpf;
 pub mod cap;
+mod control_group;
 pub mod cpu;
 pub mod doctor;
 pub mod error;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cap::cgroup;
+use crate::control_group;
 use crate::cpu;
 use crate::error::HostError;
 use crate::netns;
 use crate::process::{self, Identity};
 use crate::run::{Command, Platform};
 
-/// What undoes one change. Each may be applied before the change was made, after it, and again.
+/// The undo of one change. It may be applied before the change was made, after it, and again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Undo {
@@ -33,7 +33,7 @@ pub enum Undo {
     Write {
         /// The file.
         path: PathBuf,
-        /// What it held.
+        /// The text that it held.
         text: String,
     },
     /// Take the CPU controller away from the groups below the root of a tree (version 2), where
@@ -43,7 +43,7 @@ pub enum Undo {
     Dissolve {
         /// The group.
         group: PathBuf,
-        /// Where its processes go.
+        /// The group that its processes go to.
         to: PathBuf,
     },
     /// Move a process back to the control group that it was in.
@@ -102,23 +102,23 @@ impl Undo {
             .map_err(|error| HostError::io("remove", path, error)),
             Self::RemoveTree(path) => tolerate(fs::remove_dir_all(path))
                 .map_err(|error| HostError::io("remove", path, error)),
-            Self::Write { path, text } => tolerate(cgroup::write(path, text))
+            Self::Write { path, text } => tolerate(control_group::write(path, text))
                 .map_err(|error| HostError::io("write back", path, error)),
-            Self::DisableCpu(root) => cgroup::disable(root),
-            Self::Dissolve { group, to } => cgroup::dissolve(group, to),
-            Self::Move { process, to } => cgroup::move_back(process, to),
+            Self::DisableCpu(root) => control_group::disable(root),
+            Self::Dissolve { group, to } => control_group::dissolve(group, to),
+            Self::Move { process, to } => control_group::move_back(process, to),
             Self::Ordinary(thread) => cpu::make_ordinary(*thread),
         }
     }
 
-    /// Whether a reboot undoes it too: all but files on a disk.
+    /// Returns whether a reboot undoes it too: all but files on a disk.
     pub const fn ends_with_boot(&self) -> bool {
         !matches!(self, Self::Remove(_) | Self::RemoveTree(_))
     }
 }
 
-/// What is gone needs no undoing. A file of a control group that is just being removed answers
-/// with ENODEV.
+/// A missing thing needs no undo. A file of a control group that is just being removed answers with
+/// ENODEV.
 fn tolerate(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error)
@@ -131,5 +131,5 @@ fn tolerate(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// How long a process may take to end before it is killed.
+/// The time that a process may take to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);

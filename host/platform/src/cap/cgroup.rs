@@ -9,16 +9,15 @@
 //! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use weir_control::CapRange;
 use weir_units::{CpuShare, Nanos};
 
 use super::actuator::{Actuator, CapError};
 use super::quota::{QUOTA_US_MIN, Quota, QuotaShape};
+use crate::control_group::{MAX_V2, PROCESSES, SUBTREE, WEIGHT_V2, write};
 use crate::error::HostError;
 use crate::host::Change;
 use crate::journal::Journal;
@@ -39,7 +38,7 @@ pub enum Version {
 /// A tree of control groups that has the CPU controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Where it is mounted.
+    /// The mount point.
     pub root: PathBuf,
     /// Its version.
     pub version: Version,
@@ -57,8 +56,8 @@ impl Tree {
         Self::among(&mounts, |path| fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// The same from a text of mounts; `read` gives the text of a file. Version 2 where it has the
-    /// controller: a controller is in one version's tree at a time.
+    /// Finds the tree in a text of mounts; `read` gives the text of a file. Version 2 where it has
+    /// the controller: a controller is in one version's tree at a time.
     fn among(mounts: &str, read: impl Fn(&Path) -> String) -> Result<Self, HostError> {
         let has_cpu = |text: &str| text.split_whitespace().any(|word| word == "cpu");
         let mut without = None;
@@ -104,7 +103,7 @@ impl Tree {
     }
 }
 
-/// What makes the group `name`: for a dry run, or to [`crate::host::apply`].
+/// Plans the group `name`: for a dry run, or for [`crate::host::apply`].
 ///
 /// # Errors
 /// The name is no plain path component; a group of that name is there already.
@@ -182,20 +181,20 @@ pub struct CgroupCap {
     group: PathBuf,
     version: Version,
     shape: QuotaShape,
-    /// Whether the group is Weir's own: its weight follows its cap, and what it leaves over of a
+    /// True if the group is Weir's own: its weight follows its cap, and what it leaves over of a
     /// period serves the next.
     owned: bool,
 }
 
 impl CgroupCap {
-    /// Of a group whose weight is its owner's.
+    /// Caps a group whose weight is its owner's.
     #[must_use]
     pub const fn new(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
         Self { group, version, shape, owned: false }
     }
 
-    /// Of a group that Weir made, with a [`weight`] that follows its cap, and up to
-    /// [`BURST_US`] more in a period after one that left as much over: it goes away as a whole.
+    /// Caps a group that Weir made, with a [`weight`] that follows its cap, and up to [`BURST_US`]
+    /// more in a period after one that left as much over: it goes away as a whole.
     #[must_use]
     pub const fn own(group: PathBuf, version: Version, shape: QuotaShape) -> Self {
         Self { group, version, shape, owned: true }
@@ -207,7 +206,7 @@ impl CgroupCap {
         self.shape = shape;
     }
 
-    /// Of a group that somebody else made, as that of a guest: what is in force in it is written
+    /// Caps a group that somebody else made, as that of a guest. The limit in force is written
     /// down, to be put into force again.
     ///
     /// # Errors
@@ -361,82 +360,6 @@ impl Actuator for CgroupCap {
     }
 }
 
-/// Moves every process of a group to another and removes the group; nothing if it is gone.
-///
-/// # Errors
-/// It is still there: processes keep starting in it, or groups are below it.
-pub(crate) fn dissolve(group: &Path, to: &Path) -> Result<(), HostError> {
-    let mut last = io::Error::from_raw_os_error(libc::EBUSY);
-    for _ in 0..DISSOLVE_TRIES {
-        for pid in fs::read_to_string(group.join(PROCESSES)).unwrap_or_default().lines() {
-            // It may have ended; what is left shows by the group that does not go.
-            let _ = write(&to.join(PROCESSES), pid);
-        }
-        match fs::remove_dir(group) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => last = error,
-        }
-        thread::sleep(DISSOLVE_POLL);
-    }
-    Err(HostError::io("remove the control group", group, last))
-}
-
-/// Takes the CPU controller away from the groups below the root of a tree of version 2, unless one
-/// of them uses it by now: then it is theirs, and stays for the whole host.
-///
-/// # Errors
-/// The kernel refused for another reason than that it is used.
-pub(crate) fn disable(root: &Path) -> Result<(), HostError> {
-    let groups = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    if groups.filter(|path| path.is_dir()).any(|group| uses_cpu(&group)) {
-        return Ok(());
-    }
-    let busy = [libc::EBUSY, libc::ENOENT, libc::ENODEV].map(Some);
-    match write(&root.join(SUBTREE), "-cpu") {
-        Err(error) if !busy.contains(&error.raw_os_error()) => {
-            Err(HostError::io("take the controller cpu from the groups of", root, error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether something else than the kernel's defaults is set in a group, or groups below it have the
-/// controller.
-fn uses_cpu(group: &Path) -> bool {
-    let text = |name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
-    let is_set = |(name, default): (&str, &str)| {
-        text(name).split_whitespace().next().is_some_and(|word| word != default)
-    };
-    text(SUBTREE).split_whitespace().any(|word| word == "cpu")
-        || DEFAULTS_V2.into_iter().any(is_set)
-}
-
-/// Moves a process to a group; nothing if either is gone.
-///
-/// # Errors
-/// The kernel refused.
-pub(crate) fn move_back(process: &Identity, to: &Path) -> Result<(), HostError> {
-    if !process.is_alive() {
-        return Ok(());
-    }
-    match write(&to.join(PROCESSES), &process.pid.to_string()) {
-        Err(error)
-            if ![libc::ESRCH, libc::ENOENT, libc::ENODEV]
-                .map(Some)
-                .contains(&error.raw_os_error()) =>
-        {
-            Err(HostError::io("move a process back to", to, error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// One call, as these files want it; never makes a file.
-pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
-}
-
 /// The weight of a group with that cap, in the kernel's units: in proportion to it, so that where
 /// caps together are more than there is each gets its part; and never less than the kernel's own,
 /// since what else runs on the host should not take from a router what its cap allows.
@@ -487,28 +410,15 @@ fn no_cap(path: &Path, text: &str) -> CapError {
     CapError::Refused { what: format!("read {}", path.display()), answer: format!("{shown:?}") }
 }
 
-const MAX_V2: &str = "cpu.max";
 const QUOTA_V1: &str = "cpu.cfs_quota_us";
 const PERIOD_V1: &str = "cpu.cfs_period_us";
 const BURST_V2: &str = "cpu.max.burst";
 const BURST_V1: &str = "cpu.cfs_burst_us";
 const WEIGHT_V1: &str = "cpu.shares";
-const WEIGHT_V2: &str = "cpu.weight";
 /// The cap whose weight is the kernel's own: ten of them fill a processor.
 const WEIGHT_OF: CpuShare = CpuShare::from_percent(10);
-/// Which controllers the groups below have.
-const SUBTREE: &str = "cgroup.subtree_control";
-/// Version 2: what a group has of which nobody asked for anything.
-const DEFAULTS_V2: [(&str, &str); 5] = [
-    (MAX_V2, "max"),
-    (WEIGHT_V2, "100"),
-    ("cpu.idle", "0"),
-    ("cpu.uclamp.min", "0.00"),
-    ("cpu.uclamp.max", "max"),
-];
-const PROCESSES: &str = "cgroup.procs";
 
-/// What a group of Weir's own may use in a period beyond its quota, of what it left over before, in
+/// The time that a group of Weir's own may use in a period beyond its quota, left over before, in
 /// microseconds: the least quota, since the kernel takes none above the quota. A router under a
 /// ceiling is late by a whole period whenever a single one falls short. Who uses all of his quota
 /// leaves nothing over.
@@ -518,10 +428,6 @@ pub const BURST_US: u64 = QUOTA_US_MIN;
 
 /// Control groups are folders: 255 bytes, with room for what is put around the name.
 pub const NAME_LEN_MAX: usize = 200;
-
-/// A process that ends is in its group until its parent heard of it.
-const DISSOLVE_TRIES: u32 = 50;
-const DISSOLVE_POLL: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests;

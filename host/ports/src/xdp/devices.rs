@@ -11,8 +11,8 @@ use std::{io, ptr, thread};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 
 use super::gate::{GateId, Gates};
+use super::limits::PlaneLimits;
 use super::pins::Pins;
-use super::plane::PlaneLimits;
 use crate::error::PortError;
 
 /// The program, and the tables of what is a device.
@@ -49,7 +49,7 @@ pub enum Role {
     Port(GateId),
 }
 
-/// How a program is attached to a device.
+/// The way in which a program is attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver, before the kernel makes a buffer of the frame.
@@ -93,7 +93,7 @@ impl Devices {
         Self { xdp, discard, devices, near_devices, sockets, targets, gates, free, limits, pins }
     }
 
-    /// What an earlier process left of a device.
+    /// Returns what an earlier process left of a device.
     #[must_use]
     pub fn left(&self, device: &str) -> Option<Role> {
         let ifindex = crate::link::ifindex(device).ok()?;
@@ -183,7 +183,7 @@ impl Devices {
     /// Routes nothing to a device's sockets any more.
     pub(super) fn clear_sockets(&self, entry: &DeviceEntry) {
         for index in entry.socket_base..entry.socket_base.saturating_add(entry.queues) {
-            // What is not there need not be removed.
+            // A missing entry need not be removed.
             let _missing = self.sockets.delete(&index.to_ne_bytes());
         }
     }
@@ -219,7 +219,7 @@ impl Devices {
 
     /// Forgets a device whose attachment has ended.
     pub(super) fn remove_device(&self, ifindex: u32, entry: &DeviceEntry) {
-        // What is not there need not be removed.
+        // A missing entry need not be removed.
         let _ = self.devices.delete(&ifindex.to_ne_bytes());
         if self.near_device(ifindex) == Some(ifindex) {
             let _ = self.near_devices.update(&near_slot(ifindex), &[0; 28], MapFlags::ANY);
@@ -331,7 +331,7 @@ fn near_slot(ifindex: u32) -> [u8; 4] {
     (ifindex % NEAR_DEVICES).to_ne_bytes()
 }
 
-/// As in `bpf/weir.h`.
+/// For example `bpf/weir.h`.
 const NEAR_DEVICES: u32 = 1024;
 
 /// From `linux/if_link.h`.

@@ -25,7 +25,7 @@ pub struct Gates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GateId(pub u32);
 
-/// What a gate has counted since it was made.
+/// The counters of a gate since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateCounters {
     /// Frames let in, and their bytes.
@@ -53,7 +53,7 @@ struct Local {
     received: AtomicU64,
     /// `accepted` at the last [`Gates::settle`].
     settled_at: AtomicU64,
-    /// What was granted last.
+    /// The last grant.
     granted: AtomicU64,
 }
 
@@ -140,7 +140,7 @@ impl Gates {
         self.counters(gate).accepted.packets.saturating_sub(received)
     }
 
-    /// What the gate has counted; zero for one that does not exist.
+    /// Returns the counters of the gate; zero for one that does not exist.
     #[must_use]
     pub fn counters(&self, gate: GateId) -> GateCounters {
         let Some(shared) = self.shared(gate) else { return GateCounters::default() };
@@ -157,7 +157,7 @@ impl Gates {
         }
     }
 
-    /// How many gates there are.
+    /// Returns the number of gates.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.local.len()).unwrap_or(u32::MAX)

@@ -3,6 +3,7 @@
 
 mod devices;
 mod gate;
+mod limits;
 mod pins;
 mod plane;
 mod redirect;
@@ -17,8 +18,9 @@ use weir_switch::Frame;
 
 pub use devices::{AttachMode, Devices, Role};
 pub use gate::{GateCounters, GateId, Gates};
+pub use limits::PlaneLimits;
 pub use pins::Pins;
-pub use plane::{DataPlane, Faults, PlaneLimits, Route};
+pub use plane::{DataPlane, Faults, Route};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 
 pub(crate) use devices::link as link_program;
@@ -54,7 +56,7 @@ pub struct XdpPort {
     facts: Arc<Facts>,
 }
 
-/// How to open a device.
+/// The settings for opening a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// The Linux device.
@@ -107,7 +109,7 @@ impl XdpPort {
         Ok(port)
     }
 
-    /// As [`Self::open`], on a thread that does not own the pool. Frames reach its sockets from
+    /// Does [`Self::open`] on a thread that does not own the pool. Frames reach its sockets from
     /// [`Self::connect`] on, for which [`Self::adopt`] gives them room.
     ///
     /// # Errors
@@ -169,7 +171,7 @@ impl XdpPort {
         pool.forget_all(remains);
     }
 
-    /// As [`Self::close`], on a thread that does not own the pool.
+    /// Does [`Self::close`] on a thread that does not own the pool.
     pub fn shut(self, devices: &Devices) -> Remains {
         drop(self.link);
         devices.release(self.ifindex);
@@ -177,7 +179,7 @@ impl XdpPort {
         Remains(self.sockets.into_iter().map(Socket::shut).collect())
     }
 
-    /// As [`Self::shut`], but what an earlier process left is left again as it was.
+    /// Does [`Self::shut`], but leaves again what an earlier process left.
     pub fn abandon(self, devices: &Devices) -> Remains {
         if !self.adopted {
             return self.shut(devices);
@@ -186,7 +188,7 @@ impl XdpPort {
         Remains(self.sockets.into_iter().map(Socket::shut).collect())
     }
 
-    /// As [`Self::close`], when the data plane is gone already.
+    /// Does [`Self::close`] when the data plane is gone already.
     pub(crate) fn close_alone(self, pool: &mut Pool) {
         drop(self.link);
         self.sockets.into_iter().for_each(|socket| socket.close(pool));
@@ -198,25 +200,25 @@ impl XdpPort {
         self.entry.index
     }
 
-    /// Whether the device took redirected frames when its [`Self::facts`] were asked last.
+    /// Returns whether the device took redirected frames when its [`Self::facts`] were asked last.
     #[must_use]
     pub fn takes_redirects(&self) -> bool {
         self.facts.takes_redirects()
     }
 
-    /// What slow questions tell of the device.
+    /// Returns the slow facts about the device.
     #[must_use]
     pub fn facts(&self) -> &Arc<Facts> {
         &self.facts
     }
 
-    /// Whether the program runs in the driver.
+    /// Returns whether the program runs in the driver.
     #[must_use]
     pub fn attached(&self) -> AttachMode {
         self.attached
     }
 
-    /// Whether frames are copied.
+    /// Returns whether frames are copied.
     #[must_use]
     pub fn bound(&self) -> BindMode {
         self.bound
@@ -377,7 +379,7 @@ fn open_sockets(
     region: &Region,
 ) -> Result<(Vec<Socket>, BindMode), PortError> {
     if config.zero_copy && link::may_zero_copy(ifindex) {
-        // Whatever the driver's reason to refuse, copying works.
+        // Copying works for any reason that a driver has to refuse.
         if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, region) {
             return Ok((sockets, BindMode::ZeroCopy));
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the data plane outlives its process: a folder on a BPF file system, with a file for each
-//! table and for each device that the program is attached to.
+//! The place where the data plane outlives its process: a folder on a BPF file system, with a file
+//! for each table and for each device that the program is attached to.
 //!
-//! Who removes the folder takes the program off its devices.
+//! Removing the folder takes the program off its devices.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use libbpf_rs::{MapHandle, libbpf_sys};
 
-use super::plane::PlaneLimits;
+use super::limits::PlaneLimits;
 use crate::error::PortError;
 
 /// The folder of one node's data plane in one network namespace.
@@ -37,7 +37,7 @@ impl Pins {
         Some(Self(root.join(format!("weir-{node}-{namespace}-{LAYOUT}"))))
     }
 
-    /// Where a node whose state is in `state` has a BPF file system of its own, if it has one.
+    /// Returns the place of a BPF file system of a node's own, whose state is in `state`.
     #[must_use]
     pub fn own_system(state: &Path) -> PathBuf {
         state.join("bpf")
@@ -70,7 +70,7 @@ impl Pins {
 
     /// Makes the folder, to be filled with tables.
     pub(super) fn make(&self) -> Result<(), PortError> {
-        // What a process left that was killed in the middle of this.
+        // Removes what a process left that was killed in the middle of this.
         let _nothing = fs::remove_dir_all(&self.0);
         fs::create_dir_all(&self.0).map_err(|error| self.failed("make the folder", error))
     }
@@ -156,7 +156,7 @@ fn text(path: &Path) -> Result<CString, PortError> {
         .map_err(|_| PortError::bound(&shown, "a zero byte in a path"))
 }
 
-/// Of the structs in `bpf/weir.h`: tables of another layout are not adopted.
+/// The layout of the structs in `bpf/weir.h`: tables of another one are not adopted.
 const LAYOUT: &str = "v1";
 
 const SYSTEMS: &str = "/sys/fs/bpf";

@@ -14,6 +14,7 @@ use weir_units::Instant;
 
 use super::devices::{Devices, Role, failed};
 use super::gate::{GateId, Gates};
+use super::limits::PlaneLimits;
 use super::pins::Pins;
 use super::redirect::{self, BucketId, BucketLimit, Redirect, RedirectCounters, Redirects};
 use crate::error::PortError;
@@ -30,20 +31,7 @@ pub struct DataPlane {
     limits: PlaneLimits,
 }
 
-/// Sizes of the tables, fixed while the program is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlaneLimits {
-    /// Gates: one for each vif and direction, and one a port; 1 ..= 65 536.
-    pub gates: u32,
-    /// Devices at a time, 1 ..= 65 535.
-    pub devices: u32,
-    /// Sockets at a time: the sum of the devices' receive queues.
-    pub sockets: u32,
-    /// Addresses of vifs that ports know.
-    pub stations: u32,
-}
-
-/// Where the program redirects frames for an address to.
+/// The place to which the program redirects frames for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// A vif on this bridge: its `receive` gate, its device index and slice.
@@ -84,7 +72,7 @@ impl DataPlane {
         Self::load_with(limits, None)
     }
 
-    /// As [`Self::load`], with tables that stay there when the process ends. If tables of these
+    /// Does [`Self::load`] with tables that stay there when the process ends. If tables of these
     /// very sizes are there, they are adopted with all that is in them.
     ///
     /// # Errors
@@ -162,7 +150,7 @@ impl DataPlane {
         self.store_station(station_key(device, vlan, mac), words)
     }
 
-    /// As [`Self::set_station`], and frames may be redirected there without user space. `bridge`
+    /// Does [`Self::set_station`], and frames may be redirected there without user space. `bridge`
     /// is the port's device index.
     ///
     /// # Errors
@@ -203,13 +191,13 @@ impl DataPlane {
         self.redirects.set(gate, redirect)
     }
 
-    /// Whether the program redirects by now.
+    /// Returns whether the program redirects by now.
     #[must_use]
     pub fn redirects(&self, gate: GateId) -> bool {
         self.redirects.engaged(gate)
     }
 
-    /// What the redirected path of a gate has counted.
+    /// Returns the counters of the redirected path of a gate.
     #[must_use]
     pub fn redirect_counters(&self, gate: GateId) -> RedirectCounters {
         self.redirects.counters(gate)
@@ -256,7 +244,7 @@ impl DataPlane {
         &self.gates
     }
 
-    /// What was dropped on a device without a gate; zero for a device that is not there.
+    /// Returns the frames dropped on a device without a gate; zero for a device that is not there.
     #[must_use]
     pub fn faults(&self, device: u32) -> Faults {
         if device >= self.limits.devices {
@@ -325,40 +313,23 @@ fn open_object(
         } else if let Some(pins) = adopted {
             let reused = map.reuse_pinned_map(pins.map(&name));
             reused.map_err(|error| failed("adopt a map", &error))?;
-        } else if let Some(entries) = limits.entries(&name, &rows) {
+        } else if let Some(entries) = entries_of(&name, limits, rows) {
             map.set_max_entries(entries).map_err(|error| failed("size a map", &error))?;
         }
     }
     Ok(open)
 }
 
-impl PlaneLimits {
-    fn check(&self) -> Result<(), PortError> {
-        for (name, value, most) in [
-            ("gates", self.gates, 1 << 16),
-            ("devices", self.devices, (1 << 16) - 1),
-            ("sockets", self.sockets, 1 << 16),
-            ("stations", self.stations, 1 << 24),
-        ] {
-            if value == 0 || value > most {
-                let message = format!("{value} {name}; there may be 1 to {most}");
-                return Err(PortError::bound("data plane", message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Of a map whose size is not fixed in the program.
-    fn entries(&self, map: &str, rows: &CounterRows) -> Option<u32> {
-        match map {
-            "devices" | "faults" | "targets" => Some(self.devices),
-            "stations" => Some(self.stations),
-            "gates" | "paths" => Some(self.gates),
-            "path_counts" => Some(self.gates * rows.rows),
-            "buckets" => Some(self.gates * redirect::BUCKETS_A_GATE),
-            "sockets" => Some(self.sockets),
-            _ => None,
-        }
+/// The size of a map that is not fixed in the program.
+fn entries_of(map: &str, limits: PlaneLimits, rows: CounterRows) -> Option<u32> {
+    match map {
+        "devices" | "faults" | "targets" => Some(limits.devices),
+        "stations" => Some(limits.stations),
+        "gates" | "paths" => Some(limits.gates),
+        "path_counts" => Some(limits.gates * rows.rows),
+        "buckets" => Some(limits.gates * redirect::BUCKETS_A_GATE),
+        "sockets" => Some(limits.sockets),
+        _ => None,
     }
 }
 
@@ -368,12 +339,12 @@ fn is_known(key: &[u8], known: &impl Fn(u32, u16, [u8; 6]) -> bool) -> bool {
     known(u32::from(u16::from_ne_bytes([*d0, *d1])), u16::from_ne_bytes([*v0, *v1]), *mac)
 }
 
-/// How the counters of redirected paths are split among processors.
+/// The split of the counters of redirected paths among processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CounterRows {
     /// A power of two; processor k counts in row k modulo this.
     rows: u32,
-    /// Whether each processor has a row for itself.
+    /// True if each processor has a row for itself.
     is_own: bool,
 }
 
@@ -412,7 +383,7 @@ fn station_key(device: u32, vlan: u16, mac: [u8; 6]) -> [u8; 12] {
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weir.bpf.o"));
 
-/// As in `bpf/weir.h`.
+/// For example `bpf/weir.h`.
 const STATION_VIF: u32 = 0;
 const STATION_REMOTE: u32 = 1;
 const NO_TARGET: u32 = u32::MAX;

@@ -37,7 +37,7 @@ pub struct Redirect {
     pub overhead: i32,
     /// Source addresses allowed, at most 4; none: any.
     pub macs: Vec<[u8; 6]>,
-    /// What limits it.
+    /// The buckets that limit it.
     pub buckets: [Option<BucketId>; 6],
     /// Its frames go through user space, and by this path only while no worker is there.
     pub stand_in_only: bool,
@@ -48,7 +48,7 @@ pub struct Redirect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BucketId(u32);
 
-/// How fast a bucket fills, and how much it holds: at most what it fills with in 9 minutes.
+/// The rate and the size of a bucket: at most what it fills with in 9 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketLimit {
     /// For an even position: frames.
@@ -67,16 +67,17 @@ pub enum BucketLimit {
     },
 }
 
-/// What a redirected path has counted since its gate exists.
+/// The counters of a redirected path since its gate exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedirectCounters {
     /// Frames sent on.
     pub redirected: Tally,
     /// Dropped for their source address.
     pub spoofed: Tally,
-    /// Of those, between two vifs of the bridge: counted at both.
+    /// Redirected frames between two vifs of the bridge: counted at both.
     pub local: Tally,
-    /// Of a sender: dropped because a bucket of the other vif refused, which counts it too.
+    /// Frames of a sender that were dropped because a bucket of the other vif refused, which counts
+    /// it too.
     pub refused: Tally,
     /// Dropped by the bucket of the same position.
     pub policed: [Tally; 6],
@@ -264,14 +265,14 @@ fn kernel_time() -> u64 {
     crate::now().as_nanos() << TIME_SHIFT
 }
 
-/// How far off the instant is at which a bucket is full; zero of one in the past, or from before a
-/// wrap.
+/// Returns how far off the instant is at which a bucket is full; zero of one in the past, or from
+/// before a wrap.
 fn owed(full_at: u64, now: u64) -> u64 {
     let owed = full_at.wrapping_sub(now);
     if owed <= DEPTH_MAX { owed } else { 0 }
 }
 
-/// The same packets or bytes at another cost of each, as far as the bucket holds them.
+/// Converts a debt to another cost of a packet or byte, as far as the bucket holds it.
 fn rescaled(owed: u64, [old, new]: [u64; 2], depth: u64) -> u64 {
     let scaled = u128::from(owed) * u128::from(new) / u128::from(old.max(1));
     u64::try_from(scaled).unwrap_or(depth).min(depth)
@@ -331,7 +332,7 @@ const PATH_STAND_IN: u32 = 2;
 const FLAGS: usize = 8;
 const MACS_MAX: usize = 4;
 
-/// As in `bpf/redirect.h`.
+/// For example `bpf/redirect.h`.
 const TIME_SHIFT: u32 = 8;
 const COST_SHIFT: u32 = 16;
 const DEPTH_MAX: u64 = 1 << 48;

@@ -32,7 +32,7 @@ pub(super) struct ConsumerRing<T> {
 #[derive(Debug)]
 struct Ring<T> {
     map: Mapping,
-    /// Where the two indexes, the flags and the entries are.
+    /// The offsets of the two indexes, the flags and the entries.
     producer: usize,
     consumer: usize,
     flags: usize,
@@ -82,14 +82,14 @@ impl<T: Copy> ProducerRing<T> {
         self.ring.size - self.room()
     }
 
-    /// Whether the kernel asks for a system call to go on (`XDP_RING_NEED_WAKEUP`).
+    /// Returns whether the kernel asks for a system call to go on (`XDP_RING_NEED_WAKEUP`).
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
 impl<T: Copy> ConsumerRing<T> {
-    /// As [`ProducerRing::map`].
+    /// Maps the ring like [`ProducerRing::map`].
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         page: u64,

@@ -33,7 +33,7 @@ pub(super) struct Socket {
     busy_losses: u64,
 }
 
-/// What to bind to, and how large.
+/// The queue to bind to, and the sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SocketConfig<'a> {
     pub(super) device: &'a str,
@@ -312,7 +312,7 @@ const BIND_PAUSE: Duration = Duration::from_millis(10);
 /// From `linux/if_xdp.h`: in copy mode, frames that one call may send.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// As many as a turn of the worker hands over, and more.
+/// More than a turn of the worker hands over.
 const BUDGET: u32 = 256;
 
 /// The kernel sends 32 frames a call, or [`BUDGET`], so this empties the largest ring that makes

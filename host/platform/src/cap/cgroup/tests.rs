@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use std::time::Duration;
+
 use super::*;
+use crate::control_group::disable;
 
 /// A folder with the files of a group, without a kernel behind them.
 struct Fake(PathBuf);
@@ -152,7 +155,7 @@ fn a_weight_is_in_proportion_and_never_below_the_kernels_own() {
     assert_eq!(weights(Version::V2), [100, 100, 100, 360, 1000, 10_000]);
 }
 
-/// What was in force in a group that others made is what the journal goes back to.
+/// The journal restores the limit that was in force in a group that others made.
 #[test]
 fn a_group_of_others_keeps_what_it_had() {
     let fake = Fake::new("adopt", &[("cpu.max", "30000 100000\n")]);
