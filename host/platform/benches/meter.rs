@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What it costs to read the counters of 1000 routers of two interfaces each, and the CPU time of
-//! each. Row `xtc.10` asks for 10 such passes a second in at most 5 % of one core with everything
-//! else; so one pass has at most 5 ms, of which the bound here takes two.
+//! Measures reading the counters of 1000 routers of two interfaces each, and the CPU time of each.
+//! Row `xtc.10` asks for 10 such passes a second in at most 5 % of one core with everything else;
+//! so one pass has at most 5 ms, of which the bound here takes two.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant as Clock;

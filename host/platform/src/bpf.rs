@@ -24,7 +24,7 @@ pub enum Kind {
 /// A BPF object of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Its number, which is not used again until the counter wraps.
     pub id: u32,
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Where `bpf_prog_info`, `bpf_map_info` (linux/bpf.h) keep the name.
+    /// The offset of the name in `bpf_prog_info` and `bpf_map_info` (linux/bpf.h).
     const fn name_offset(self) -> Option<usize> {
         match self {
             Self::Program => Some(64),
@@ -158,10 +158,10 @@ fn bpf(command: i32, attr: &mut [u32; 4]) -> io::Result<RawFd> {
 const OBJ_GET_INFO_BY_FD: i32 = 15;
 /// The kernel fills what fits; the names are within the first 80 bytes.
 const INFO_BYTES: u32 = 128;
-/// Where `bpf_prog_info` keeps the number of its maps, and the address of the buffer for them.
+/// The place in `bpf_prog_info` of the number of maps, and of the address of their buffer.
 const MAP_COUNT: Range<usize> = 52..56;
 const MAP_ADDRESS: Range<usize> = 56..64;
-/// As many maps as the kernel lets a program use (MAX_USED_MAPS).
+/// The most maps that the kernel lets a program use (MAX_USED_MAPS).
 const MAPS_MAX: u32 = 64;
 /// BPF_OBJ_NAME_LEN.
 const NAME_BYTES: usize = 16;

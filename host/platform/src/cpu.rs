@@ -12,7 +12,7 @@ use weir_units::Nanos;
 use crate::error::HostError;
 use crate::process::Identity;
 
-/// How the kernel schedules a thread.
+/// A scheduling class of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Among all others, by weight.
@@ -20,8 +20,8 @@ pub enum Class {
         /// From -20 (most) to 19.
         nice: i32,
     },
-    /// As [`Self::Normal`] of nice 0, but that it never takes the processor from another when it
-    /// wakes up (SCHED_BATCH): what comes meanwhile it then has at once.
+    /// Like [`Self::Normal`] of nice 0, but it never takes the processor from another when it wakes
+    /// up (SCHED_BATCH): what comes meanwhile it then has at once.
     Batch,
     /// Before all normal threads, for as long as it wants to. Real-time throttling takes 5 % of
     /// each second from a thread that spins: for workers that sleep.
@@ -40,7 +40,7 @@ pub enum Class {
     },
 }
 
-/// What a thread wants.
+/// The processor and class that a thread asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The only processor it runs on; none: any. The kernel refuses a pinned deadline thread
@@ -50,7 +50,7 @@ pub struct Wish {
     pub class: Class,
 }
 
-/// What a thread has, as the kernel says.
+/// The processors and class that a thread has, as the kernel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The processors it may run on.
@@ -59,7 +59,7 @@ pub struct Granted {
     pub class: Class,
 }
 
-/// How the processors that a process may use are divided.
+/// A division of the processors that a process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
     /// The worker's: the last, since interrupts of most machines go to the first.
@@ -97,7 +97,7 @@ impl Reservation {
         }
     }
 
-    /// What was granted, as the kernel says.
+    /// Returns what the kernel granted.
     pub const fn granted(&self) -> &Granted {
         &self.granted
     }
@@ -109,7 +109,7 @@ impl Drop for Reservation {
     }
 }
 
-/// What the kernel would grant: the wish is tried on a thread that then ends.
+/// Returns what the kernel would grant, by trying it on a thread that then ends.
 ///
 /// # Errors
 /// As [`Reservation::take`].
@@ -120,7 +120,7 @@ pub fn probe(wish: Wish) -> Result<Granted, HostError> {
     })
 }
 
-/// What the calling thread has.
+/// Returns what the calling thread has.
 ///
 /// # Errors
 /// A system call failed.
@@ -246,11 +246,11 @@ fn change_class(thread: libc::pid_t, class: Class) -> io::Result<()> {
     if !matches!(before, Class::Deadline { .. }) {
         return set_class(thread, class);
     }
-    // Where that is refused, as with another longest period, the class goes all the same: better a
+    // If that is refused, as with another longest period, the class goes all the same: better a
     // budget that is lost than a thread that stays capped.
     let _ = set_class(thread, LEAST_BUDGET);
     set_class(thread, class).inspect_err(|_| {
-        // As it was. What it had is still free, unless somebody took it just now.
+        // The class is as it was. The old budget is still free, unless somebody took it just now.
         let _ = set_class(thread, before);
     })
 }
@@ -355,7 +355,7 @@ struct Attr {
     period_ns: u64,
 }
 
-/// What the scheduler's system calls take for the calling thread.
+/// The id by which the scheduler's system calls mean the calling thread.
 const THIS: libc::pid_t = 0;
 const ATTR_BYTES: u32 = 48;
 const _: () = assert!(size_of::<Attr>() == ATTR_BYTES as usize);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this host offers, found by trying: kernels differ, and a version says little.
+//! Finds what this host offers by trying it: kernels differ, and a version says little.
 //!
 //! Everything is tried inside a network namespace without a name that ends with its thread, so
 //! that nothing is left and nothing of the host is touched.
@@ -27,32 +27,32 @@ use crate::run::{Command, Host, Platform, RunError, json};
 
 pub use findings::{Finding, Weight};
 
-/// What a host offers.
+/// The abilities of a host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
-    /// As in `Linux 6.18.5`.
+    /// For example `Linux 6.18.5`.
     pub kernel: String,
-    /// Whether this process has the rights of root; without them most answers are no.
+    /// True if this process has the rights of root; without them most answers are no.
     pub root: bool,
     /// The capabilities that a node needs, and whether this process has them.
     pub capabilities: BTreeMap<String, bool>,
     /// Processors that this process may run on.
     pub processors: usize,
-    /// Whether a BPF file system keeps the data plane of a node that restarts.
+    /// True if a BPF file system keeps the data plane of a node that restarts.
     pub bpf_fs: bool,
     /// The programs that Weir runs, and whether they are installed.
     pub commands: BTreeMap<String, bool>,
-    /// Whether network namespaces can be made.
+    /// True if network namespaces can be made.
     pub namespaces: bool,
-    /// Whether XDP programs can be loaded.
+    /// True if XDP programs can be loaded.
     pub xdp: bool,
-    /// Whether AF_XDP sockets can be opened.
+    /// True if AF_XDP sockets can be opened.
     pub af_xdp: bool,
-    /// Whether AF_PACKET sockets can be opened.
+    /// True if AF_PACKET sockets can be opened.
     pub af_packet: bool,
-    /// Whether TAP devices can be opened.
+    /// True if TAP devices can be opened.
     pub tap: bool,
-    /// Whether the kernel describes its types (BTF).
+    /// True if the kernel describes its types (BTF).
     pub btf: bool,
     /// Queueing disciplines by name.
     pub qdiscs: BTreeMap<String, bool>,
@@ -77,13 +77,13 @@ pub struct Facts {
 pub struct DeviceFacts {
     /// Its name.
     pub name: String,
-    /// As in `veth`; none for hardware.
+    /// For example `veth`; none for hardware.
     pub kind: Option<String>,
     /// Receive queues.
     pub queues: u32,
     /// Largest packet in bytes at layer 3.
     pub mtu: u32,
-    /// Whether an XDP program is attached.
+    /// True if an XDP program is attached.
     pub xdp: bool,
     /// Offloads that are on: checksums, segmentation, merging.
     pub offloads: Vec<String>,
@@ -125,7 +125,7 @@ pub fn probe() -> Result<Facts, HostError> {
     })
 }
 
-/// Whether the kernel has the queueing discipline. Tries it on the loopback device of a new
+/// Returns whether the kernel has the queueing discipline. Tries it on the loopback device of a new
 /// namespace.
 pub fn offers_qdisc(kind: &'static str) -> bool {
     netns::in_new(|| has_qdisc(kind)).unwrap_or(false)
@@ -296,7 +296,7 @@ const QDISCS: &[&str] = &[
 const LINKS: &[&str] =
     &["veth", "bridge", "vlan", "vxlan", "macvlan", "ifb", "dummy", "vrf", "ip6tnl"];
 
-/// As `ethtool --json -k` names the groups.
+/// The names of the groups in `ethtool --json -k`.
 const OFFLOADS: &[&str] = &[
     "rx-checksumming",
     "tx-checksumming",

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crate::run::RunError;
 
-/// What kept a host change, or the reading of the host, from being done.
+/// An error of a change of the host, or of reading the host.
 #[derive(Debug)]
 pub enum HostError {
     /// A command failed, was not found, or took too long.
     Run(RunError),
     /// A file or a system call.
     Io {
-        /// What was tried, as in "lock the journal".
+        /// The action, for example "lock the journal".
         action: &'static str,
         /// The file, or the name of the thing.
         path: PathBuf,

@@ -19,7 +19,7 @@ pub struct LinkView {
     /// The name of its peer, where that is in the same namespace.
     #[serde(default)]
     pub link: Option<String>,
-    /// As in `UP`, `LOWER_UP`.
+    /// For example `UP`, `LOWER_UP`.
     #[serde(default)]
     pub flags: Vec<String>,
     /// Largest packet in bytes at layer 3.
@@ -36,7 +36,7 @@ pub struct LinkView {
     /// Kind of its root queueing discipline.
     #[serde(default)]
     pub qdisc: Option<String>,
-    /// What kind of virtual device it is.
+    /// Its kind, if it is a virtual device.
     #[serde(default)]
     pub linkinfo: Option<LinkInfo>,
     /// Its addresses.
@@ -53,10 +53,10 @@ pub struct LinkView {
     pub num_rx_queues: u32,
 }
 
-/// What kind of virtual device a link is.
+/// The kind of a virtual device.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LinkInfo {
-    /// As in `veth`, `bridge`, `tun`.
+    /// For example `veth`, `bridge`, `tun`.
     #[serde(default)]
     pub info_kind: Option<String>,
 }
@@ -79,7 +79,7 @@ pub struct AddressView {
     pub address: Option<String>,
     /// `global`, `link` or `host`.
     pub scope: String,
-    /// As in `eth0:1`.
+    /// For example `eth0:1`.
     #[serde(default)]
     pub label: Option<String>,
     /// Added by the kernel, with a lifetime, from a router's announcement or by DHCP.
@@ -92,12 +92,12 @@ pub struct AddressView {
 pub struct QdiscView {
     /// `tbf`, `pfifo`, `noqueue`, …
     pub kind: String,
-    /// As in `1:`.
+    /// For example `1:`.
     #[serde(default)]
     pub handle: String,
     /// The device.
     pub dev: String,
-    /// Whether it is the device's first.
+    /// True if it is the device's first.
     #[serde(default)]
     pub root: bool,
     /// The class it hangs on.
@@ -109,12 +109,12 @@ pub struct QdiscView {
 }
 
 impl LinkView {
-    /// Whether the flag is set.
+    /// Returns whether the flag is set.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|name| name == flag)
     }
 
-    /// Whether it is a virtual device of that kind.
+    /// Returns whether it is a virtual device of that kind.
     pub fn is(&self, kind: &str) -> bool {
         let info = self.linkinfo.as_ref().and_then(|info| info.info_kind.as_deref());
         info == Some(kind)

@@ -53,7 +53,7 @@ pub struct JournalEntry<'a> {
     pub undo: &'a Undo,
 }
 
-/// What an undo did.
+/// The result of an undo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UndoReport {
     /// Names of the journals that were gone through.
@@ -85,10 +85,10 @@ impl UndoReport {
     }
 }
 
-/// Which journals [`clean`] undoes.
+/// The journals that [`clean`] undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those whose owner died.
+    /// Journals whose owner died.
     Stale,
     /// Also those that were kept when their owner ended: labs that are up.
     All,
@@ -295,12 +295,13 @@ impl Journal {
         self.content.changes.iter().map(Change::purpose)
     }
 
-    /// Whether no change is written down.
+    /// Returns whether no change is written down.
     pub const fn is_empty(&self) -> bool {
         self.content.changes.is_empty()
     }
 
-    /// Whether this undo is written down already, so that an adopted change is not noted twice.
+    /// Returns whether this undo is written down already, so that an adopted change is not noted
+    /// twice.
     pub fn holds(&self, undo: &Undo) -> bool {
         self.content.changes.iter().any(|change| change.undo == *undo)
     }
@@ -438,7 +439,8 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether the locked file is the one that the path names: not one that was removed meanwhile.
+/// Returns whether the locked file is the one that the path names: not one that was removed
+/// meanwhile.
 fn is_still(file: &File, path: &Path) -> bool {
     let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let (held, named) = (file.metadata().map(identity), fs::metadata(path).map(identity));
@@ -487,5 +489,5 @@ const NAME_LEN_MAX: usize = 128;
 /// The most changes of one journal: a lab of a thousand nodes needs a few thousand.
 const CHANGES_MAX: usize = 100_000;
 
-/// How often a held lock is tried again.
+/// The interval at which a held lock is tried again.
 const POLL: Duration = Duration::from_millis(10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where and when something is measured: what stands at the head of every result file.
+//! The machine on which something is measured, for the head of every result file.
 
 use std::fs;
 use std::thread;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the C library keeps the memory of this process.
+//! Settings of the C library's memory for this process.
 
 /// Has all threads allocate from one heap, and large blocks go back to the kernel when they are
 /// freed. By itself glibc gives each thread that allocates a heap of its own, up to eight for each
@@ -32,8 +32,8 @@ const LARGE_BYTES: libc::c_int = 64 * 1024;
 mod tests {
     use super::*;
 
-    /// As answers of different lengths: what the first has freed makes glibc by itself keep the
-    /// others in its heap, under a little that stays.
+    /// Answers of different lengths: the memory that the first frees makes glibc keep the others in
+    /// its heap, under a little that stays.
     #[test]
     fn what_is_large_and_freed_goes_back() {
         keep_little();

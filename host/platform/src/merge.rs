@@ -36,7 +36,7 @@ fn close(group: &mut Vec<&Command>, merged: &mut Vec<(Command, usize)>) {
     group.clear();
 }
 
-/// How a command can be one of many.
+/// The way in which a command becomes a part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchKind {
     /// A line of `-batch`.
@@ -65,7 +65,7 @@ fn kind(command: &Command) -> Option<BatchKind> {
     }
 }
 
-/// Whether a batch's lines and a shell's `read -r` take the word as it is.
+/// Returns whether a batch's lines and a shell's `read -r` take the word as it is.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:/=@%+,".contains(c))
 }

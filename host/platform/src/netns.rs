@@ -149,13 +149,13 @@ pub fn delete(on: &dyn Platform, name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Whether a namespace of that name is listed.
+/// Returns whether a namespace of that name is listed.
 pub fn exists(name: &str) -> bool {
     path_of(name).symlink_metadata().is_ok()
 }
 
-/// Whether the listed name stands for a namespace: `ip netns add`, killed half-way, leaves a
-/// plain file.
+/// Returns whether the listed name stands for a namespace: `ip netns add`, killed half-way, leaves
+/// a plain file.
 pub fn is_whole(name: &str) -> bool {
     let own = fs::metadata("/proc/self/ns/net").map(|own| own.dev());
     matches!((fs::metadata(path_of(name)), own), (Ok(file), Ok(own)) if file.dev() == own)
@@ -237,7 +237,7 @@ fn enter(fd: i32) -> io::Result<()> {
     }
 }
 
-/// Where `ip netns` keeps its names.
+/// The folder in which `ip netns` keeps its names.
 const FOLDER: &str = "/run/netns";
 
 /// The namespace of the calling thread.
@@ -246,5 +246,5 @@ const OWN: &str = "/proc/thread-self/ns/net";
 /// The longest name; file names go to 255, ours leave room for what is put around them.
 pub const NAME_LEN_MAX: usize = 64;
 
-/// How long a process inside a namespace may take to end before it is killed.
+/// The time that a process inside a namespace may take to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);

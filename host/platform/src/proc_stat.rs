@@ -3,7 +3,7 @@
 
 use std::fs;
 
-/// What `/proc/PID/stat` says, as far as somebody here asks.
+/// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The name, without the parentheses.
@@ -23,13 +23,13 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Of a process, all of its threads together; `None` if there is none of that id.
+    /// Reads a process, all of its threads together; `None` if there is none of that id.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Of the thread of a process that has this name; the first, if several have.
+    /// Reads the thread of a process that has this name; the first, if several have.
     #[must_use]
     pub fn of_thread(pid: u32, name: &str) -> Option<Self> {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;

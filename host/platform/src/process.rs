@@ -78,7 +78,7 @@ impl Identity {
         Ok(found)
     }
 
-    /// Whether it still runs. A zombie does not: it makes no more changes.
+    /// Returns whether it still runs. A zombie does not: it makes no more changes.
     pub fn is_alive(&self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| {
             stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X')
@@ -129,7 +129,7 @@ pub fn terminate(child: &std::process::Child) {
     }
 }
 
-/// Whether this process has the rights of root (effective user 0).
+/// Returns whether this process has the rights of root (effective user 0).
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
@@ -154,7 +154,7 @@ pub(crate) fn all() -> Vec<u32> {
 /// The most bytes of a file with a process id.
 pub const ID_FILE_MAX: u64 = 32;
 
-/// How often an ending process is looked at.
+/// The interval at which an ending process is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl ChangePurpose {
         Self::Device { name: name.to_owned() }
     }
 
-    /// Whether the change prepares the device `name` or moves addresses away from it.
+    /// Returns whether the change prepares the device `name` or moves addresses away from it.
     pub fn concerns_device(&self, name: &str) -> bool {
         match self {
             Self::Device { name: device } | Self::HostVif { nic: device, .. } => device == name,

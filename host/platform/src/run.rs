@@ -24,7 +24,7 @@ pub struct Command {
     /// `ip`, `tc`, `bridge`, `ethtool`, `sysctl`, …: found by PATH.
     program: String,
     args: Vec<String>,
-    /// What the command reads: the lines of a batch.
+    /// The standard input: the lines of a batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<String>,
     /// The named network namespace in which it runs; none: that of this process.
@@ -61,50 +61,50 @@ impl Command {
         command
     }
 
-    /// As [`Command::batch`], but the lines after one that fails are tried as well.
+    /// Makes a [`Command::batch`] that goes on after a line that fails.
     pub fn batch_force<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
         let mut command = Self::batch(program, lines);
         command.args.insert(0, "-force".to_owned());
         command
     }
 
-    /// The same command, which reads this text.
+    /// Gives the command this text to read.
     #[must_use]
     pub fn reading(mut self, text: String) -> Self {
         self.input = Some(text);
         self
     }
 
-    /// The same command inside the named network namespace.
+    /// Runs the command inside the named network namespace.
     #[must_use]
     pub fn in_namespace(mut self, name: &str) -> Self {
         self.namespace = Some(name.to_owned());
         self
     }
 
-    /// The same command, inside the namespace if there is one.
+    /// Runs the command inside the namespace, if there is one.
     #[must_use]
     pub fn maybe_in_namespace(mut self, name: Option<&str>) -> Self {
         self.namespace = name.map(str::to_owned);
         self
     }
 
-    /// The same command with an option before all its words: `ip -6 …`.
+    /// Puts an option before all words of the command: `ip -6 …`.
     #[must_use]
     pub fn with_option(mut self, option: &str) -> Self {
         self.args.insert(0, option.to_owned());
         self
     }
 
-    /// The same command with this much time.
+    /// Gives the command this much time.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit_ms = millis(limit);
         self
     }
 
-    /// What is executed. `ip`, `tc` and `bridge` enter a namespace themselves; anything else goes
-    /// through `nsenter --net=`, since `ip netns exec` would hide the cgroups.
+    /// Returns the words that are executed. `ip`, `tc` and `bridge` enter a namespace themselves;
+    /// anything else goes through `nsenter --net=`, since `ip netns exec` would hide the cgroups.
     pub fn argv(&self) -> Vec<String> {
         let mut argv = Vec::with_capacity(self.args.len() + 3);
         match &self.namespace {
@@ -141,7 +141,7 @@ impl Command {
         self.input.as_deref().unwrap_or_default().lines()
     }
 
-    /// Whether there is nothing to do: a batch without lines.
+    /// Returns whether there is nothing to do: a batch without lines.
     pub fn is_empty_batch(&self) -> bool {
         self.input.as_deref() == Some("")
     }
@@ -153,7 +153,7 @@ impl Command {
     }
 }
 
-/// As it is typed in a shell, with the lines of a batch in a here-document.
+/// Prints the command as it is typed in a shell, with the lines of a batch in a here-document.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, word) in self.argv().iter().enumerate() {
@@ -170,7 +170,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Whatever runs commands: the host, or a recorder in its place.
+/// Runs commands: the host, or a recorder in its place.
 pub trait Platform {
     /// Runs the command to its end and gives its standard output.
     ///
@@ -293,22 +293,22 @@ impl Platform for Recorder {
 pub struct RunError {
     /// The command as typed.
     pub command: String,
-    /// What went wrong.
+    /// The reason.
     pub failure: Failure,
 }
 
-/// What went wrong with a command.
+/// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// It could not be started: not installed, or no such namespace.
     Start(String),
     /// It ended with another status than 0, or by a signal.
     Status {
-        /// As in "exit status: 2".
+        /// For example "exit status: 2".
         status: String,
         /// The line of a batch that failed.
         line: Option<String>,
-        /// What it wrote to standard error.
+        /// Its standard error.
         stderr: String,
     },
     /// It was ended because it took longer than this.
@@ -320,8 +320,8 @@ pub enum Failure {
 }
 
 impl RunError {
-    /// Whether the command failed because what it should change is not there (any more), or is
-    /// already as it should be: for an undo, as good as done.
+    /// Returns whether the command failed because what it should change is not there (any more), or
+    /// is already as it should be: for an undo, as good as done.
     pub fn is_gone(&self) -> bool {
         let Failure::Status { stderr, .. } = &self.failure else { return false };
         let mut complaints =
@@ -372,7 +372,7 @@ pub(crate) fn die_with(parent: u32) -> io::Result<()> {
     }
 }
 
-/// What a command left behind; no status if it was ended at its limit.
+/// The output of a command; no status if it was ended at its limit.
 struct Done {
     status: Option<std::process::ExitStatus>,
     stdout: String,
@@ -412,7 +412,7 @@ fn finish(
 fn read_all(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        // What was read before an error is still worth showing.
+        // Text that was read before an error is still worth showing.
         let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -461,13 +461,13 @@ fn millis(time: Duration) -> u64 {
 /// links takes a second or two on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// How soon a command is ended that is to stop.
+/// The time after which a command is ended that is to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// More output than this is not read: 4096 links as detailed JSON stay below 8 MB.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// What `ip`, `tc`, `bridge`, `nsenter` and `xl` say of a thing that is not there.
+/// Messages of `ip`, `tc`, `bridge`, `nsenter` and `xl` about a thing that is not there.
 const GONE: &[&str] = &[
     "Cannot find device",
     "does not exist",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host holds that Weir could have changed, as a set of lines; and what changed between
-//! two of them. The proof that something went without a trace.
+//! The state of a host that Weir could have changed, as a set of lines; and the difference between
+//! two. The proof that something went without a trace.
 //!
-//! What moves by itself (counters, lifetimes, learned neighbours, carrier) is left out.
+//! Things that change by themselves (counters, lifetimes, learned neighbours, carrier) are left
+//! out.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,11 +23,11 @@ use crate::process;
 use crate::run::{Command, Platform, json};
 use crate::state::StateDir;
 
-/// What a host holds: lines as in `namespace demo-gold`, `qdisc -/eth0 root pfifo`.
+/// The state of a host: lines such as `namespace demo-gold`, `qdisc -/eth0 root pfifo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Snapshot(BTreeSet<String>);
 
-/// What changed between two snapshots.
+/// The difference between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Only in the first.
@@ -47,9 +48,9 @@ impl Snapshot {
         Self::fill(lines, on, state, "")
     }
 
-    /// As [`Snapshot::take`], but looks only into namespaces whose names begin with `prefix`, and
-    /// not into this process's own: for what is known to happen there, on a machine where others
-    /// are at work. The names of all namespaces, BPF objects, pins and control groups are in it.
+    /// Takes a snapshot of only the namespaces whose names begin with `prefix`, and not into this
+    /// process's own: for what is known to happen there, on a machine where others are at work. The
+    /// names of all namespaces, BPF objects, pins and control groups are in it.
     ///
     /// # Errors
     /// As [`Snapshot::take`].
@@ -85,7 +86,7 @@ impl Snapshot {
         Ok(Self(lines))
     }
 
-    /// What changed since `earlier`.
+    /// Returns what changed since `earlier`.
     pub fn since(&self, earlier: &Self) -> Difference {
         Difference {
             gone: earlier.0.difference(&self.0).cloned().collect(),
@@ -99,8 +100,8 @@ impl Snapshot {
     }
 }
 
-/// Which of the lines that `keep` still differ from `earlier` once the kernel has had time to
-/// finish: it takes devices and programs of a deleted namespace apart in the background. Ends at
+/// Returns which of the lines that `keep` still differ from `earlier` once the kernel has had time
+/// to finish: it takes devices and programs of a deleted namespace apart in the background. Ends at
 /// the first empty difference, or after `limit`.
 ///
 /// # Errors
@@ -123,7 +124,7 @@ pub fn settle(
 }
 
 impl Difference {
-    /// Whether nothing changed.
+    /// Returns whether nothing changed.
     pub const fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.new.is_empty()
     }
@@ -137,7 +138,7 @@ impl Difference {
     }
 }
 
-/// As `diff` prints it: `-` is gone, `+` is new.
+/// Prints it as `diff` does: `-` is gone, `+` is new.
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.gone.iter().try_for_each(|line| writeln!(f, "- {line}"))?;
@@ -232,7 +233,7 @@ fn add_offloads(
     lines.insert(format!("offloads {place}/{} {}", link.ifname, on.join(" ")));
 }
 
-/// How many folders deep a walk goes.
+/// The depth of a walk in folders.
 #[derive(Clone, Copy)]
 struct Depth(u8);
 
@@ -266,7 +267,7 @@ fn add_processes(lines: &mut BTreeSet<String>) {
     }
 }
 
-/// Those that Weir touches, as `ethtool --json -k` names them.
+/// The offloads that Weir changes, as `ethtool --json -k` names them.
 const OFFLOADS: &[&str] = &[
     "rx-checksumming",
     "tx-checksumming",
@@ -278,5 +279,5 @@ const OFFLOADS: &[&str] = &[
     "tx-vlan-offload",
 ];
 
-/// How often a host that is still busy is looked at again.
+/// The interval at which a host that is still busy is looked at again.
 const POLL: Duration = Duration::from_millis(50);

@@ -49,5 +49,5 @@ impl StateDir {
 /// Cleared at boot, as the changes themselves are.
 const DEFAULT: &str = "/run/weir";
 
-/// Where live changes and service records are kept.
+/// The folder of live changes and service records.
 const LASTING: &str = "/var/lib/weir";

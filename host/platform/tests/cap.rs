@@ -66,12 +66,12 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// may have had the others.
 const SECONDS: usize = 10;
 
-/// What was used in a second, in millionths of a processor.
+/// The CPU time used in a second, in millionths of a processor.
 #[derive(Clone, Copy, Default)]
 struct Used {
     share: f64,
-    /// What the machine's own host took meanwhile of all processors: while the process runs, the
-    /// kernel takes it for used.
+    /// The share of all processors that the machine's own host took meanwhile: while the process
+    /// runs, the kernel takes it for used.
     stolen: f64,
 }
 
@@ -311,7 +311,7 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
     assert_eq!(budgets.granted(), CpuShare::from_percent(10));
     cap.release().unwrap();
     assert_eq!((cap.in_force().unwrap(), budgets.granted()), (None, CpuShare::ZERO));
-    // What was released is free: twice as much fits.
+    // A released budget is free: twice as much fits.
     cap.set(CpuShare::from_percent(20)).unwrap();
     let report = journal.undo_all(&Host::default()).unwrap();
     assert!(report.failed.is_empty(), "{report:?}");

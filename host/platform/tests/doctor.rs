@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the doctor finds is there, and looking for it leaves nothing.
+//! The doctor's findings are right, and looking for them leaves nothing behind.
 // A test may panic.
 #![allow(clippy::unwrap_used)]
 

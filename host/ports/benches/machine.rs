@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this machine charges for the things that a packet needs: a clock, a system call, a line
-//! that is in no cache, a copy. What the other benches show is held against these.
+//! Measures the costs of the things that a packet needs on this machine: a clock, a system call, a
+//! line that is in no cache, a copy. What the other benches show is held against these.
 //!
 //! `./x bench machine`: seconds each, the median of 15 rounds.
 

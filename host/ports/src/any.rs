@@ -36,7 +36,7 @@ pub enum AnyPort {
 #[must_use = "its chunks come back with what Leaving::shut gives"]
 pub struct Leaving(Option<AnyPort>);
 
-/// The same call on whatever port it is.
+/// Makes the same call on any kind of port.
 macro_rules! on_port {
     ($self:expr, $port:ident => $call:expr) => {
         match $self {
@@ -109,7 +109,7 @@ impl AnyPort {
         }
     }
 
-    /// What slow questions tell of its device, if it has one.
+    /// Returns the slow facts about its device, if it has one.
     #[must_use]
     pub fn facts(&self) -> Option<&Arc<Facts>> {
         match self {
@@ -120,7 +120,7 @@ impl AnyPort {
         }
     }
 
-    /// What kind it is, in one word of the policy's language.
+    /// Returns its kind, in one word of the policy's language.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

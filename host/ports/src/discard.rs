@@ -37,7 +37,7 @@ impl Discard {
         Self::attach_hook(program, name, ifindex)
     }
 
-    /// As kernels before links at this hook have it.
+    /// Attaches in the way of kernels that have no links at this hook.
     fn attach_hook(program: BorrowedFd<'_>, name: &str, ifindex: u32) -> Result<Self, PortError> {
         let failed = |error: libbpf_rs::Error| {
             let error = std::io::Error::other(error.to_string());

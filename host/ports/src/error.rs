@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong while a port is opened or worked.
+//! Errors of opening and working a port.
 
 use std::{fmt, io};
 
@@ -10,7 +10,7 @@ pub enum PortError {
     System {
         /// Device, file or resource.
         name: String,
-        /// What was attempted.
+        /// The step that was attempted.
         step: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -19,7 +19,7 @@ pub enum PortError {
     Bound {
         /// Device, file or setting.
         name: String,
-        /// What the value is, what it may be.
+        /// The value and its bound.
         message: String,
     },
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What only slow questions tell of a device: the kernel answers them under its one lock over all
-//! devices, which somebody may hold for a tenth of a second while another device comes or goes.
-//! Whoever moves frames reads the last answer; somebody else asks.
+//! Facts about a device that only slow questions tell: the kernel answers them under its one lock
+//! over all devices, which somebody may hold for a tenth of a second while another device comes or
+//! goes. Whoever moves frames reads the last answer; somebody else asks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::link;
 
-/// What was answered of a device last.
+/// The last answers about a device.
 #[derive(Debug)]
 pub struct Facts {
     ifindex: u32,
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Facts {
-    /// Of a device of this network namespace; asks at once.
+    /// Asks about a device of this network namespace at once.
     pub(crate) fn of(ifindex: u32) -> Arc<Self> {
         let dropped_before = link::dropped_on_transmit(ifindex).unwrap_or(0);
         Arc::new(Self {
@@ -58,7 +58,7 @@ impl Facts {
         self.dropped.load(Ordering::Relaxed).saturating_sub(self.dropped_before)
     }
 
-    /// Whether it took redirected frames when it was asked last.
+    /// Returns whether it took redirected frames when it was asked last.
     #[must_use]
     pub fn takes_redirects(&self) -> bool {
         self.redirects.load(Ordering::Relaxed)
@@ -84,7 +84,7 @@ impl Questions {
         }
         state.asked = Some(Instant::now());
         let of: Vec<Arc<Facts>> = state.of.iter().filter_map(Weak::upgrade).collect();
-        // Who opens a device meanwhile need not wait for the kernel.
+        // Another thread may open a device while the kernel is asked.
         drop(state);
         of.iter().fold(false, |changed, facts| facts.ask() | changed)
     }
@@ -93,7 +93,7 @@ impl Questions {
 /// The kernel is asked about some 200 devices a second, which leaves its lock to others.
 const EACH: Duration = Duration::from_millis(5);
 
-/// What was dropped is known that soon after.
+/// The time after which drops are known.
 const LEAST: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

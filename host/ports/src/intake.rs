@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a packet socket or a tap has read, turned into frames of the wire.
+//! Turns what a packet socket or a tap has read into frames of the wire.
 
 use weir_switch::{Frame, FramePool};
 

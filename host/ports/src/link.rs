@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel knows of a device: index, queues, counters. Asked through rtnetlink and ethtool,
-//! which answer for the network namespace of the calling thread, as `/sys` may not.
+//! The kernel's knowledge of a device: index, queues, counters. Asked through rtnetlink and
+//! ethtool, which answer for the network namespace of the calling thread, as `/sys` may not.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub(crate) fn ifindex(name: &str) -> Result<u32, PortError> {
     }
 }
 
-/// How many queues the device receives on now, at least 1.
+/// Returns the number of queues that the device receives on now, at least 1.
 pub(crate) fn receive_queues(name: &str, ifindex: u32) -> Result<u32, PortError> {
     let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
     // A driver without the command (a tap) says how many queues it was made with.
@@ -41,20 +41,20 @@ pub(crate) fn dropped_on_transmit(ifindex: u32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("the kernel gave no statistics"))
 }
 
-/// Whether the device takes redirected frames now. A veth does while its peer has GRO on or runs a
-/// program; one that does not drops them without a word.
+/// Returns whether the device takes redirected frames now. A veth does while its peer has GRO on or
+/// runs a program; one that does not drops them without a word.
 pub(crate) fn takes_redirects(ifindex: u32) -> bool {
     xdp_features(ifindex) & NETDEV_XDP_ACT_NDO_XMIT != 0
 }
 
-/// Whether the driver may let a device read and write the pool itself. Kernels before 6.3 do not
-/// say; then it may.
+/// Returns whether the driver may let a device read and write the pool itself. Kernels before 6.3
+/// do not say; then it may.
 pub(crate) fn may_zero_copy(ifindex: u32) -> bool {
     let features = xdp_features(ifindex);
     features == 0 || features & NETDEV_XDP_ACT_XSK_ZEROCOPY != 0
 }
 
-/// What a device can do with XDP now; 0 if the kernel does not say.
+/// Returns what a device can do with XDP now; 0 if the kernel does not say.
 fn xdp_features(ifindex: u32) -> u64 {
     let index = i32::try_from(ifindex).unwrap_or(0);
     let Ok(any) = socket(libc::AF_INET, libc::SOCK_DGRAM, 0) else { return 0 };
@@ -158,7 +158,7 @@ struct EthtoolChannels {
 
 /// From `linux/netdev.h`: frames can be redirected to the device.
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
-/// As above: AF_XDP sockets without a copy.
+/// From `linux/netdev.h`: AF_XDP sockets without a copy.
 const NETDEV_XDP_ACT_XSK_ZEROCOPY: u64 = 1 << 3;
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;

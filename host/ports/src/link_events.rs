@@ -9,7 +9,7 @@ use crate::{link, sys};
 
 /// Hears of every device of the network namespace in which it was opened.
 ///
-/// What exactly happened is not told: events come late and may be lost when many come at once, so
+/// The kind of change is not reported: events come late and may be lost when many come at once, so
 /// that whoever hears of one looks at what is there ([`device_number`]).
 #[derive(Debug)]
 pub struct LinkEvents {

@@ -46,7 +46,7 @@ impl Mapping {
         self.start.as_ptr()
     }
 
-    /// The same, known not to be null.
+    /// Returns the start, known not to be null.
     pub(crate) const fn first(&self) -> NonNull<u8> {
         self.start
     }

@@ -19,7 +19,8 @@ pub(crate) struct Messages {
     slots: Box<[Slot]>,
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[[libc::iovec; 3]]>,
-    /// What does not fit a chunk: the rest of super-frames, [`SUPER_FRAME_MAX`] bytes a slot.
+    /// Room for bytes that do not fit a chunk: the rest of super-frames, [`SUPER_FRAME_MAX`] bytes
+    /// a slot.
     overflow: Box<[u8]>,
     /// Messages read, and of those handed out.
     ready: usize,
@@ -36,7 +37,7 @@ pub(crate) struct Message {
     rest: usize,
 }
 
-/// What became of a batch to send.
+/// The outcome of sending a batch.
 #[derive(Debug)]
 pub(crate) enum SendResult {
     /// That many were taken, at least 1.
@@ -86,7 +87,7 @@ impl Messages {
         }
     }
 
-    /// Whether all that was read has been handed out.
+    /// Returns whether all that was read has been handed out.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == self.ready
     }
@@ -158,7 +159,7 @@ impl Messages {
         Some(message)
     }
 
-    /// What of the message did not fit its chunk.
+    /// Returns the part of the message that did not fit its chunk.
     pub(crate) fn rest(&self, message: &Message) -> &[u8] {
         &self.overflow[message.slot * SUPER_FRAME_MAX..][..message.rest.min(SUPER_FRAME_MAX)]
     }

@@ -29,7 +29,7 @@ pub enum Offload {
     RxVlan,
 }
 
-/// Where a device stands to a port.
+/// The relation of a device to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The device of an XDP port, with the program in its driver.
@@ -38,13 +38,13 @@ pub enum Place {
     XdpGeneric,
     /// The other end of a veth pair whose end here is an XDP port.
     PeerOfXdp,
-    /// As [`Self::PeerOfXdp`], on the redirected path: nothing in user space finishes anything.
+    /// Like [`Self::PeerOfXdp`], on the redirected path: nothing in user space finishes anything.
     PeerOfRedirected,
     /// The device of a packet socket, or its peer, or a TAP device.
     Packet,
 }
 
-/// What becomes of an offload that is on.
+/// The treatment of an offload that is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// It does not touch what the port sees.
@@ -66,9 +66,9 @@ pub struct OffloadNote {
     pub device: String,
     /// The offload.
     pub offload: Offload,
-    /// Whether it is on.
+    /// True if it is on.
     pub on: bool,
-    /// What becomes of it.
+    /// Its treatment.
     pub treatment: Treatment,
     /// Why, in one clause.
     pub why: &'static str,
@@ -93,7 +93,8 @@ impl Offload {
         }
     }
 
-    /// Whether the device has it on now. A driver that does not know the offload has it off.
+    /// Returns whether the device has it on now. A driver that does not know the offload has it
+    /// off.
     ///
     /// # Errors
     /// The device is not there.
@@ -114,7 +115,7 @@ impl Offload {
         Ok(read.is_ok() && value[1] & bits != 0)
     }
 
-    /// What becomes of it at that place, if it is on, and why.
+    /// Returns its treatment at that place, if it is on, and the reason.
     #[must_use]
     pub fn treatment(self, place: Place) -> (Treatment, &'static str) {
         use Treatment::{Completed, Harmless, Suspended, TurnOff, TurnOn};
@@ -165,7 +166,7 @@ pub fn describe(device: &str, place: Place) -> Result<Vec<OffloadNote>, PortErro
 }
 
 impl OffloadNote {
-    /// Whether something is to be done before the port carries traffic.
+    /// Returns whether something is to be done before the port carries traffic.
     #[must_use]
     pub fn must_change(&self) -> bool {
         match self.treatment {

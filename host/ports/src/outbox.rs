@@ -46,7 +46,7 @@ impl Outbox {
         self.done(usize::MAX, pool);
     }
 
-    /// How many more it can take.
+    /// Returns how many more it can take.
     pub(crate) fn room(&self) -> usize {
         self.frames.capacity() - self.frames.len()
     }

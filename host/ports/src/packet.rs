@@ -36,7 +36,7 @@ pub struct PacketPort {
     facts: Arc<Facts>,
 }
 
-/// How to open a device.
+/// The settings for opening a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketConfig {
     /// The Linux device.
@@ -111,13 +111,13 @@ impl PacketPort {
         self.outbox.clear(pool);
     }
 
-    /// Whether the kernel's own stack is kept from seeing the device's frames.
+    /// Returns whether the kernel's own stack is kept from seeing the device's frames.
     #[must_use]
     pub fn hides_from_stack(&self) -> bool {
         self.discard.is_some()
     }
 
-    /// What slow questions tell of the device.
+    /// Returns the slow facts about the device.
     #[must_use]
     pub fn facts(&self) -> &Arc<Facts> {
         &self.facts

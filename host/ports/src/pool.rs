@@ -26,7 +26,7 @@ pub struct Pool {
     free: Vec<u32>,
     /// One bit a chunk, set while it is free: a second freeing is seen, not believed.
     is_free: Vec<u64>,
-    /// Which socket's rings hold a chunk, 0 for none: what a socket held returns when it closes.
+    /// The socket whose rings hold a chunk, 0 for none: the chunks return when it closes.
     lent_to: Vec<u16>,
 }
 
@@ -38,7 +38,7 @@ pub struct Region {
     registry: Arc<Mutex<Registry>>,
 }
 
-/// Who shares the memory.
+/// The sockets that share the memory.
 #[derive(Debug, Default)]
 struct Registry {
     borrowers: u16,
@@ -64,7 +64,7 @@ pub(crate) struct Borrower(u16);
 #[must_use = "the chunks come back with Pool::forget_all"]
 pub struct Remains(pub(crate) Vec<Borrower>);
 
-/// How frames get between the device and the pool.
+/// The way of frames between the device and the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindMode {
     /// The kernel copies each frame. Works on every device.
@@ -229,7 +229,7 @@ impl Region {
         Some(Borrower(registry.borrowers))
     }
 
-    /// As [`Pool::forget_all`], for a port that was closed before anybody adopted it: it never
+    /// Does [`Pool::forget_all`] for a port that was closed before anybody adopted it: it never
     /// held a chunk.
     pub fn retire_all(&self, remains: Remains) {
         remains.0.into_iter().for_each(|borrower| self.retire(borrower));
@@ -300,8 +300,8 @@ impl FramePool for Pool {
     }
 }
 
-/// What the kernel leaves free before a received frame (`XDP_PACKET_HEADROOM`); ours are alike, so
-/// that a tag can be pushed before any frame.
+/// The room that the kernel leaves before a received frame (`XDP_PACKET_HEADROOM`); ours are alike,
+/// so that a tag can be pushed before any frame.
 pub(crate) const HEADROOM: u16 = 256;
 
 /// 32 GiB of the smaller chunks.

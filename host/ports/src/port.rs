@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every port can do.
+//! The operations of every port.
 
 use std::io;
 
@@ -38,8 +38,8 @@ pub trait Port {
     /// Frames handed over that the device has not taken.
     fn pending(&mut self) -> usize;
 
-    /// Whether the device must have a queueing discipline (`tc qdisc add dev DEV root pfifo`), so
-    /// that it stops when full instead of dropping.
+    /// Returns whether the device must have a queueing discipline (`tc qdisc add dev DEV root
+    /// pfifo`), so that it stops when full instead of dropping.
     fn needs_qdisc(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ pub trait Port {
     fn statistics(&mut self) -> PortStatistics;
 }
 
-/// What a port has counted since it was opened.
+/// The counters of a port since it was opened.
 ///
 /// `transmitted` is what was handed over; lost of that are `transmit_invalid` and
 /// `device_dropped` (which includes `transmit_refused`), all of which should be zero.
@@ -68,8 +68,8 @@ pub struct PortStatistics {
     pub transmit_invalid: u64,
     /// Frames that the device dropped as they were handed to it.
     pub transmit_refused: u64,
-    /// What the device dropped on transmission (its `tx_dropped`), whoever sent, as it said when
-    /// its [`crate::Facts`] were asked last.
+    /// Frames that the device dropped on transmission (its `tx_dropped`), whoever sent, as it said
+    /// when its [`crate::Facts`] were asked last.
     pub device_dropped: u64,
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,

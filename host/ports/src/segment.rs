@@ -6,20 +6,20 @@
 //! checksum field. A header before each frame says so (virtio 1.2, §5.1.6). Segmentation follows
 //! RFC 9293 for the sequence numbers and flags, RFC 3168 §6.1.2 for CWR, RFC 768 for UDP.
 
-/// What the kernel says of a frame: `struct virtio_net_hdr`, in the machine's byte order.
+/// The kernel's description of a frame: `struct virtio_net_hdr`, in the machine's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     /// Bit 0: the checksum is unfinished.
     pub flags: u8,
-    /// How to segment: 0 not at all, 1 TCP over IPv4, 4 TCP over IPv6, 5 UDP; bit 7: ECN.
+    /// The kind of segmentation: 0 not at all, 1 TCP over IPv4, 4 TCP over IPv6, 5 UDP; bit 7: ECN.
     pub gso_type: u8,
     /// Bytes of headers, as a hint; not used.
     pub header_length: u16,
     /// Bytes of payload a segment.
     pub gso_size: u16,
-    /// Where the checksummed part begins.
+    /// The start of the checksummed part.
     pub checksum_start: u16,
-    /// Where in that part the checksum is.
+    /// The offset of the checksum in that part.
     pub checksum_offset: u16,
 }
 
@@ -34,8 +34,8 @@ pub struct Segments<'a> {
     layout: Layout,
 }
 
-/// Where things are in a super-frame, and how many segments it makes. Kept apart from the bytes so
-/// that a caller can go on later.
+/// The offsets in a super-frame, and the number of its segments. Kept apart from the bytes so that
+/// a caller can go on later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The IP header's offset.
@@ -69,7 +69,7 @@ impl VnetHeader {
         }
     }
 
-    /// Whether the frame is a super-frame.
+    /// Returns whether the frame is a super-frame.
     #[must_use]
     pub fn is_super_frame(&self) -> bool {
         self.gso_type != 0
@@ -131,7 +131,7 @@ impl Layout {
         Ok(Self { ip, version, transport, tcp, payload, end, gso_size })
     }
 
-    /// How many segments there are, at least 1.
+    /// Returns the number of segments, at least 1.
     #[must_use]
     pub fn count(&self) -> usize {
         (self.end - self.payload).div_ceil(self.gso_size)
@@ -223,7 +223,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Where the IP header is, behind one VLAN tag at most.
+/// Returns the offset of the IP header, behind one VLAN tag at most.
 fn ip_offset(frame: &[u8]) -> Option<usize> {
     match word(frame, 12)? {
         ETHERTYPE_IP4 | ETHERTYPE_IP6 => Some(14),

@@ -34,7 +34,7 @@ pub struct TapPort {
     facts: Arc<Facts>,
 }
 
-/// How to open a TAP device.
+/// The settings for opening a TAP device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
     /// The device, at most 15 bytes; it is made if it does not exist.
@@ -104,7 +104,7 @@ impl TapPort {
         self.outbox.clear(pool);
     }
 
-    /// What slow questions tell of the device.
+    /// Returns the slow facts about the device.
     #[must_use]
     pub fn facts(&self) -> &Arc<Facts> {
         &self.facts

@@ -9,7 +9,7 @@ use weir_units::{Instant, Nanos};
 use crate::error::PortError;
 use crate::sys;
 
-/// How a worker without work passes the time.
+/// The way in which a worker waits for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Never sleeps: the least lateness, a whole core. Not under a real-time policy, whose
@@ -18,15 +18,15 @@ pub enum Idle {
     /// Sleeps until a packet arrives or `margin` before the due time, then returns early and lets
     /// the worker come round again. Zero sleeps the whole time.
     Sleep {
-        /// How long before the due time the worker is awake.
+        /// The time before the due time from which the worker is awake.
         margin: Nanos,
-        /// How long after the last packet it may stay awake for the next one: as long as packets
-        /// come that soon after each other.
+        /// The time after the last packet for which it may stay awake for the next one: as long as
+        /// packets come that soon after each other.
         linger: Nanos,
     },
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// There is something to receive.
@@ -37,12 +37,12 @@ pub enum Woken {
     Signal,
 }
 
-/// What a thread leaves to others of each stretch of time, whatever there is to do.
+/// The part of each stretch of time that a thread always leaves to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// The stretch.
     pub every: Nanos,
-    /// What it sleeps of it, at least.
+    /// The least time that it sleeps of it.
     pub least: Nanos,
 }
 
@@ -53,18 +53,18 @@ pub struct Waiter {
     idle: Idle,
     /// When there was nothing to do for the first time since the last packet.
     idle_since: Option<Instant>,
-    /// How long it stays awake now: at most `linger`.
+    /// The time for which it stays awake now: at most `linger`.
     awake: Nanos,
     resting: Option<Resting>,
 }
 
-/// How far a thread has kept its [`Rest`].
+/// The state of a thread that keeps a [`Rest`].
 #[derive(Debug)]
 struct Resting {
     rest: Rest,
     /// When the stretch began.
     stretch: Instant,
-    /// What was slept of it.
+    /// The time slept of it.
     slept: Nanos,
 }
 
@@ -87,7 +87,7 @@ impl Waiter {
         Ok(Self { epoll, idle, idle_since: None, awake: Nanos::ZERO, resting: None })
     }
 
-    /// The same waiter, of a thread that owes others a rest, or none.
+    /// Sets the rest that the thread owes to others, or none.
     #[must_use]
     pub fn owing(mut self, rest: Option<Rest>) -> Self {
         let (stretch, slept) = (crate::now(), Nanos::ZERO);
@@ -236,7 +236,7 @@ impl Resting {
     }
 }
 
-/// What a call takes of the processor that finds something at once.
+/// The CPU time of a call that finds something at once.
 const CALL: Nanos = Nanos::from_micros(5);
 
 /// `EPOLLIN` of `linux/eventpoll.h`; an `int` in libc.
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.
+    /// Returns whether a wait of 3 ms from `at` on, as the waiter is told, takes that long.
     fn sleeps(waiter: &mut Waiter, at: Instant) -> bool {
         let begun = now();
         waiter.wait(at, at + Nanos::from_millis(3));

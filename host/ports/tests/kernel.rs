@@ -32,7 +32,7 @@ fn tcp_crosses_packet_sockets_with_default_offloads() {
     }
 }
 
-/// The same from a TAP, with offloads and without.
+/// TCP crosses a TAP, with offloads and without.
 #[test]
 fn tcp_crosses_a_tap() {
     if !private_network("tcp_crosses_a_tap") {

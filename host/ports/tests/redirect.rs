@@ -112,8 +112,8 @@ fn buckets_hold_their_rates() {
     }
 }
 
-/// What was spent is as many packets whatever the limit becomes; a limit that is taken away leaves
-/// nothing to the next.
+/// A debt is as many packets, whatever the limit becomes; a limit that is taken away leaves nothing
+/// to the next.
 #[test]
 fn a_bucket_owes_packets_and_not_time() {
     if !private_network("a_bucket_owes_packets_and_not_time") {
@@ -138,7 +138,7 @@ fn a_bucket_owes_packets_and_not_time() {
         eventually("all are decided", || counted(lab).1 == before.1 + sent);
         counted(lab).0 - before.0
     };
-    // What came in with time, by the slow limit and a second more.
+    // The credit that came with time, by the slow limit and a second more.
     let earned =
         |began: weir_units::Instant| now().saturating_since(began).as_nanos() / 1_000_000_000 + 1;
     assert!(pass(&mut lab, BURST + 5) >= BURST, "it was full");
@@ -147,7 +147,7 @@ fn a_bucket_owes_packets_and_not_time() {
     let passed = pass(&mut lab, 2 * BURST);
     let most = BURST + 3 * earned(began);
     assert!((BURST..=most).contains(&passed), "{passed} of {BURST} to {most}");
-    // As much room, and each of the packets that it owes takes twice as long: none is free, where
+    // With as much room, each of the packets that it owes takes twice as long: none is free, where
     // half of the room would be if it owed time.
     lab.plane.set_bucket(bucket, packets(1, 2 * BURST)).unwrap();
     let (passed, most) = (pass(&mut lab, BURST), 3 * earned(began));
@@ -304,8 +304,8 @@ impl Lab {
         }
     }
 
-    /// As much as goes for half a second by the tenant's path with those buckets: what was sent,
-    /// what passed and how long it took, in seconds, until all was decided at that bucket.
+    /// Sends for half a second by the tenant's path with those buckets: what was sent, what passed
+    /// and how long it took, in seconds, until all was decided at that bucket.
     fn flood(&mut self, buckets: [Option<BucketId>; 6], position: usize) -> (f64, f64, f64) {
         let start = now();
         self.redirect_all(0, buckets);
@@ -366,7 +366,7 @@ const TENANT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEIGHBOUR: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const REMOTE: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
-/// Where frames of `numbered` come from.
+/// The source of the frames of `numbered`.
 const SOURCE: [u8; 6] = [2, 0, 0, 0, 9, 9];
 
 /// Frames of a full bucket.

@@ -202,7 +202,7 @@ const UDP6_MIN: u16 = 80;
 const SOCKET_FRAME_MAX: u16 = 9_230;
 /// A page less the head room and tail room that the kernel keeps for a live frame.
 const XDP_FRAME_MAX: u16 = 3_300;
-/// What the header's sequence number can say.
+/// The largest sequence number of the header.
 const COUNT_MAX: u64 = (1 << 40) - 1;
 /// With more the due time's arithmetic has no meaning: 1 ns a packet.
 const PPS_MAX: u64 = 1_000_000_000;

@@ -330,7 +330,7 @@ fn ifindex(device: &str) -> Option<i32> {
     i32::try_from(index).ok().filter(|index| *index > 0)
 }
 
-/// Whether another try may work: no frame, no room, a device that is down for a moment.
+/// Returns whether another try may work: no frame, no room, a device that is down for a moment.
 fn is_transient(error: &io::Error) -> bool {
     let code = error.raw_os_error().unwrap_or(0);
     [libc::EAGAIN, libc::EINTR, libc::ENOBUFS, libc::ENETDOWN].contains(&code)
@@ -348,7 +348,7 @@ struct Auxdata {
     vlan_type: u16,
 }
 
-/// What a line says when it is open.
+/// The text that a line prints when it is open.
 pub const READY: &str = "ready";
 
 const TAG_BYTES: usize = 4;
@@ -362,12 +362,12 @@ const BYTES_MAX: usize = 64 << 20;
 const FRAMES_MAX: usize = 250_000;
 /// Buffers that are kept for reuse.
 const SPARE_MAX: usize = 4096;
-/// Of each socket, above what the kernel lets ordinary programs have.
+/// The buffer of each socket, above what the kernel lets ordinary programs have.
 const SOCKET_BYTES: i32 = 32 << 20;
-/// How soon a full device is tried again: 10 frames of 1500 bytes at 1 Gbit/s.
+/// The time after which a full device is tried again: 10 frames of 1500 bytes at 1 Gbit/s.
 const RETRY: Duration = Duration::from_micros(120);
 
-/// What a tag adds to the offsets in the header.
+/// The bytes that a tag adds to the offsets in the header.
 const TAG_GROWTH: u16 = 4;
 const _: () = assert!(TAG_GROWTH as usize == TAG_BYTES);
 

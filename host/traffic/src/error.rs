@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can keep traffic from being sent or received.
+//! Errors of sending and receiving traffic.
 
 use std::{fmt, io};
 
@@ -12,7 +12,7 @@ pub enum TrafficError {
     Invalid(Vec<String>),
     /// A system call failed.
     System {
-        /// What was tried, and on what.
+        /// The action and its object.
         action: String,
         /// The system's answer.
         source: io::Error,

@@ -14,7 +14,7 @@
 //!
 //! `bpf/traffic.h` holds the same layout for the generator and the sink.
 
-/// What a packet says of itself.
+/// The header that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The stream that it belongs to.

@@ -27,13 +27,13 @@ impl Pace {
         Self { clock: Some(clock), by_bytes }
     }
 
-    /// Whether a packet is due, or when.
+    /// Returns whether a packet is due, or when.
     pub(super) fn ready(&self, now_ns: u64) -> Result<(), u64> {
         let Some(clock) = &self.clock else { return Ok(()) };
         clock.ready(Instant::from_nanos(now_ns)).map_err(Instant::as_nanos)
     }
 
-    /// How late the next packet is at `now_ns`, in ns.
+    /// Returns how late the next packet is at `now_ns`, in ns.
     pub(super) fn lateness_ns(&self, now_ns: u64) -> u64 {
         self.clock.as_ref().map_or(0, |clock| {
             Instant::from_nanos(now_ns).saturating_since(clock.busy_until()).as_nanos()
@@ -88,7 +88,7 @@ impl Sizes {
     }
 }
 
-/// As much as the generator's default: what a shared machine may take a processor away for.
+/// The generator's default: the time for which a shared machine may take a processor away.
 const CATCH_UP: Nanos = Nanos::from_millis(20);
 /// Any but zero; always the same, so that a run repeats.
 const RANDOM_SEED: u64 = 0x9e37_79b9_7f4a_7c15;

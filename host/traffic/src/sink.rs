@@ -69,7 +69,7 @@ pub(super) fn receive(
     })
 }
 
-/// What was collected so far.
+/// The counts collected so far.
 #[derive(Default)]
 struct Seen {
     start_ns: u64,

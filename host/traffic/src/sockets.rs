@@ -169,7 +169,7 @@ fn read_udp(socket: &UdpSocket, overhead: usize, buffer: &mut [u8], counts: &mut
     }
 }
 
-/// What arrived.
+/// The counts of what arrived.
 struct Counts<'a> {
     spec: &'a ReceiveSpec,
     start_ns: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What to send and what to receive, as plain data: written on a command line or in JSON, and
-//! echoed in the result. Frame sizes count layer-2 bytes without FCS.
+//! Specifications of sending and receiving, as plain data: written on a command line or in JSON,
+//! and echoed in the result. Frame sizes count layer-2 bytes without FCS.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What both ends have in common: where, how long, on which processors.
+/// The settings that both ends have in common: place, duration, processors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSpec {
@@ -30,18 +30,18 @@ pub struct RunSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendSpec {
-    /// Where, how long, on which processors.
+    /// Place, duration, processors.
     #[serde(default)]
     pub run: RunSpec,
     /// When to start, ns of `CLOCK_MONOTONIC`, so that several senders start as one; at once if
     /// absent or past.
     #[serde(default)]
     pub start_ns: Option<u64>,
-    /// How the packets are made.
+    /// The way in which the packets are made.
     pub method: SendMethod,
 }
 
-/// How packets are made.
+/// The way in which packets are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SendMethod {
@@ -59,7 +59,7 @@ pub enum SendMethod {
 pub struct UdpSend {
     /// Stream number in the header.
     pub stream: u16,
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
     /// Source address; the kernel's choice if absent. Ports are the kernel's choice.
     #[serde(default)]
@@ -67,7 +67,7 @@ pub struct UdpSend {
     /// Sockets, 1 to 10 000.
     #[serde(default = "one")]
     pub connections: u32,
-    /// As fast as the socket takes it if absent.
+    /// The rate; if absent, as fast as the socket takes it.
     #[serde(default)]
     pub rate: Option<Rate>,
     /// Sizes of the frames.
@@ -99,7 +99,7 @@ pub struct TcpSend {
 pub struct TcpBulk {
     /// Stream number in the header of every record; no two streams of a sender have the same.
     pub stream: u16,
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
     /// Connections, 1 to 10 000 of all streams together.
     #[serde(default = "one")]
@@ -112,7 +112,7 @@ pub struct TcpBulk {
 pub struct XdpSend {
     /// The streams, 1 to 1024.
     pub streams: Vec<XdpStream>,
-    /// How far a stream may catch up after it was kept from sending, in µs; what is beyond is
+    /// The time that a stream may catch up after it was kept from sending, in µs; what is beyond is
     /// given up and counted. At most 10 s.
     #[serde(default = "default_catch_up_us")]
     pub catch_up_us: u64,
@@ -133,7 +133,7 @@ pub struct XdpStream {
     /// Namespace of the device, if it is not that of the run.
     #[serde(default)]
     pub netns: Option<String>,
-    /// As fast as it goes if absent.
+    /// The rate; if absent, as fast as it goes.
     #[serde(default)]
     pub rate: Option<Rate>,
     /// Frames in a row when the program gets to the stream, 1 to 65 535: shares of streams without
@@ -203,10 +203,10 @@ pub enum FrameSizes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveSpec {
-    /// Where, how long, on which processors.
+    /// Place, duration, processors.
     #[serde(default)]
     pub run: RunSpec,
-    /// How packets are counted.
+    /// The way in which packets are counted.
     pub method: ReceiveMethod,
     /// Streams 0 to `streams_max` − 1 are counted, 1 to 1024; others are counted as unknown.
     #[serde(default = "default_streams_max")]
@@ -216,7 +216,7 @@ pub struct ReceiveSpec {
     pub record: Option<RecordSpec>,
 }
 
-/// How packets are counted.
+/// The way in which packets are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiveMethod {
@@ -232,10 +232,10 @@ pub enum ReceiveMethod {
 pub struct SinkSpec {
     /// The device.
     pub device: String,
-    /// How the program is attached.
+    /// The mode of the attachment.
     #[serde(default)]
     pub attach: Attach,
-    /// What happens to a frame once it is counted.
+    /// The fate of a frame once it is counted.
     #[serde(default)]
     pub verdict: Verdict,
     /// Sources (MAC address and VLAN) that are told apart, 0 to 1024.
@@ -243,7 +243,7 @@ pub struct SinkSpec {
     pub sources_max: u16,
 }
 
-/// How an XDP program is attached.
+/// The mode in which an XDP program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attach {
@@ -256,7 +256,7 @@ pub enum Attach {
     Generic,
 }
 
-/// What happens to a frame once it is counted.
+/// The fate of a frame once it is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

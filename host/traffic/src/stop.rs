@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a run ends: by its length, by a flag, or by SIGINT and SIGTERM that set the flag.
+//! The end of a run: by its length, by a flag, or by SIGINT and SIGTERM that set the flag.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use super::result::Span;
 use super::spec::RunSpec;
 use super::thread::{monotonic_ns, sleep_until, wall_ns};
 
-/// What the progress function is told: when the run is ready to send or receive (all zeros), and
+/// The argument of the progress function: when the run is ready to send or receive (all zeros), and
 /// then every interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -36,7 +36,7 @@ pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
     Ok(&STOP)
 }
 
-/// Whether a signal has come since [`stop_on_signals`].
+/// Returns whether a signal has come since [`stop_on_signals`].
 #[must_use]
 pub fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
@@ -102,12 +102,12 @@ impl<'a> Course<'a> {
         self.end_ns
     }
 
-    /// Whether the run is over at `now_ns`.
+    /// Returns whether the run is over at `now_ns`.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.end_ns || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a report is due at `now_ns`; if so `count` gives packets and bytes for it.
+    /// Returns whether a report is due at `now_ns`; if so `count` gives packets and bytes for it.
     pub(super) fn report(&mut self, now_ns: u64, count: impl FnOnce() -> (u64, u64)) {
         if now_ns < self.report_ns {
             return;
@@ -124,7 +124,7 @@ impl<'a> Course<'a> {
         self.nap_until(u64::MAX);
     }
 
-    /// As [`Course::nap`], but not beyond `due_ns`.
+    /// Does [`Course::nap`], but not beyond `due_ns`.
     pub(super) fn nap_until(&self, due_ns: u64) {
         let latest = monotonic_ns().saturating_add(NAP_NS);
         sleep_until(latest.min(due_ns).min(self.end_ns).min(self.report_ns));

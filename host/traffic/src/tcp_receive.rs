@@ -16,7 +16,7 @@ pub(super) struct Incoming {
     records: Records,
 }
 
-/// What one read gave.
+/// The result of one read.
 pub(super) struct Chunk {
     /// Bytes; 0 at the end of the connection.
     pub(super) bytes: u64,

@@ -90,7 +90,7 @@ pub(super) fn send(
 
 struct Connection {
     stream: TcpStream,
-    /// Of its stream, among those of the sender.
+    /// The place of its stream among those of the sender.
     place: usize,
     sequence: u64,
     /// The end of a record that the socket took only the beginning of.
@@ -146,7 +146,7 @@ impl Connection {
 /// The connections that can take more, in turn.
 struct Writable {
     turn: VecDeque<usize>,
-    /// Whether the connection is in `turn`.
+    /// True if the connection is in `turn`.
     queued: Vec<bool>,
     /// Writes since the last look at the others.
     writes: usize,
@@ -176,7 +176,7 @@ impl Writable {
         }
     }
 
-    /// Whether it is time to ask for others that have become writable.
+    /// Returns whether it is time to ask for others that have become writable.
     fn is_round(&mut self) -> bool {
         let round = self.writes >= WRITES_A_ROUND;
         if round {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a thread of a sender or receiver needs of the system: its clock, its namespace, its
-//! processors, its priority.
+//! The means that a thread of a sender or receiver needs of the system: its clock, its namespace,
+//! its processors, its priority.
 
 use std::ffi::CString;
 use std::{mem, thread};

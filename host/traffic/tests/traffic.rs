@@ -39,7 +39,7 @@ fn the_generator_holds_its_rate_and_the_sink_sees_every_frame() {
             received.delays.quantile_ns(1, 2),
             received.delays.quantile_ns(99, 100)
         );
-        // What a busy machine kept the generator from is known and is not its error.
+        // The packets that a busy machine kept the generator from are known and are not its error.
         let possible = pps - pps * sent.skipped_ns / 1_000_000_000;
         assert!(sent.packets.abs_diff(possible) <= pps / 1_000, "{} of {possible}", sent.packets);
         assert_eq!(received.packets + received.order.lost, received.order.next);
@@ -52,7 +52,8 @@ fn the_generator_holds_its_rate_and_the_sink_sees_every_frame() {
     }
 }
 
-/// What a processor that stands still may keep from happening once, and hardly three times.
+/// Retries a condition that a processor which stands still may prevent once, and hardly three
+/// times.
 fn in_one_of_three(mut happens: impl FnMut() -> bool) -> bool {
     (0..3).any(|_| happens())
 }
@@ -105,7 +106,7 @@ fn tcp_and_ping_go_through_a_sink_that_drops_measured_packets() {
     assert!(in_one_of_three(|| tcp_and_ping_go_through(&pair)), "less than half arrives");
 }
 
-/// Whether more than half of TCP's bytes arrived.
+/// Returns whether more than half of TCP's bytes arrived.
 fn tcp_and_ping_go_through(pair: &Pair) -> bool {
     let bulk = json!({"stream": 9, "to": format!("{}:9001", pair::IP_B), "connections": 5});
     let tcp = json!({ "streams": [bulk] });
@@ -121,7 +122,7 @@ fn tcp_and_ping_go_through(pair: &Pair) -> bool {
         });
     let sent = &sent.streams[0];
     let received = &by_socket.streams[0];
-    // What is in the buffers a tenth of a second after the end is thrown away.
+    // The bytes in the buffers a tenth of a second after the end are thrown away.
     assert!(received.bytes <= sent.bytes);
     assert_eq!(by_socket.connections.iter().map(|one| one.bytes).sum::<u64>(), received.bytes);
     assert_eq!(by_socket.connections.len(), 5);
@@ -144,7 +145,7 @@ fn tcp_keeps_to_its_rate() {
     let bulk = json!({"stream": 2, "to": format!("{}:9001", pair::IP_B), "connections": 3});
     let tcp = json!({ "streams": [bulk], "rate_bps": 80_000_000 });
     let send = pair.send_spec(&json!({ "tcp": tcp }), 1_000);
-    // What the other end has not taken within a tenth of a second is thrown away.
+    // Bytes that the other end has not taken within a tenth of a second are thrown away.
     let all_arrive = in_one_of_three(|| {
         let (sent, received) = receive_during(&pair.sockets_spec(), || {
             weir_traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
@@ -228,7 +229,7 @@ fn one_generator_serves_streams_in_several_namespaces() {
     assert!(much, "less than 1000 packets of the smallest stream");
 }
 
-/// Whether each stream had more than a thousand packets.
+/// Returns whether each stream had more than a thousand packets.
 fn shares_are_held(spec: &SendSpec, one: &Pair, two: &Pair) -> bool {
     let ((sent, second), first) = receive_during(&one.sink_spec(Verdict::DropAll), || {
         receive_during(&two.sink_spec(Verdict::DropAll), || {
@@ -287,8 +288,8 @@ fn super_frames_count_by_their_segments() {
     assert!(in_one_of_three(|| super_frames_are_counted(&pair)), "none, or counted too often");
 }
 
-/// Whether there were any, and no more than arrived were counted but for a few: of what the sender
-/// threw away at its end, the sink has seen a part.
+/// Returns whether there were any, and no more than arrived were counted but for a few: of what the
+/// sender threw away at its end, the sink has seen a part.
 fn super_frames_are_counted(pair: &Pair) -> bool {
     let tcp = json!({ "streams": [{"stream": 9, "to": format!("{}:9001", pair::IP_B)}] });
     let send = pair.send_spec(&json!({ "tcp": tcp }), 300);
@@ -374,7 +375,7 @@ fn many_sockets_flood_without_a_rate() {
         });
         let (sent, received) = (&sent.streams[0], &received.streams[0]);
         assert_eq!((sent.refused, sent.bytes), (0, sent.packets * 100));
-        // What did not fit the receiving ring was lost on the way.
+        // Frames that did not fit the receiving ring were lost on the way.
         assert!(received.order.next <= sent.packets);
         assert_eq!(received.packets + received.order.lost, received.order.next);
         sent.packets > 5_000
@@ -405,7 +406,7 @@ fn however_the_process_ends_nothing_stays() {
         let id = program().unwrap();
         let signalled = || pair::run("kill", &["-s", signal, &child.id().to_string()]).0;
         assert!(signalled());
-        // As `timeout` does; the process may be gone.
+        // A signal as `timeout` sends it; the process may be gone.
         let _again = signalled();
         assert_eq!(child.wait().unwrap().success(), ends_well, "SIG{signal}");
         let is_loaded = || libbpf_rs::ProgramHandle::from_prog_id(id).is_ok();

@@ -94,7 +94,7 @@ pub(super) fn shape(topology: &Topology, node: usize, netem: bool) -> Command {
     for (link, end) in topology.ends_of(node) {
         let device = &end.device;
         let queue = if netem && end.delay > Nanos::ZERO {
-            // What is under way counts against netem's limit.
+            // Frames under way count against netem's limit.
             let limit = end.queue.saturating_add(UNDER_WAY_MAX);
             format!("netem limit {limit} delay {}us", end.delay.as_nanos().div_ceil(1000))
         } else {
@@ -121,7 +121,7 @@ pub(super) fn offloads(topology: &Topology, node: usize) -> Vec<Command> {
     .collect()
 }
 
-/// Whether both ends are there and each is the other's peer.
+/// Returns whether both ends are there and each is the other's peer.
 pub(super) fn is_whole(link: &Link, actual: &Actual) -> bool {
     let [a, b] = link.ends.each_ref().map(|end| find(actual, end.node, &end.device));
     let (Some(a), Some(b)) = (a, b) else { return false };
@@ -148,7 +148,7 @@ fn tbf(link: &Link, end: &End, bps: u64) -> String {
     format!("root handle 1: tbf rate {bps}bit burst {burst} limit {limit}")
 }
 
-/// What a link may take to be made: ten times what it takes on a busy machine.
+/// The time that making a link may take: ten times what it takes on a busy machine.
 const LINK_LIMIT: Duration = Duration::from_millis(50);
 
 /// `tc` keeps the limit in 32 bits.

@@ -22,12 +22,12 @@ use weir_platform::netns::{self, Namespace};
 use weir_platform::process;
 use weir_traffic::delay_line::{Pair, READY};
 
-/// How links are delayed on this host.
+/// The means of delaying links on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delays {
     /// netem does it.
     pub(super) netem: bool,
-    /// What our delay lines join.
+    /// The devices that our delay lines join.
     pub(super) pairs: Vec<Pair>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn start(
     let mut command = std::process::Command::new(executable);
     command.args(arguments).args(delays.pairs.iter().map(Pair::to_string));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
-    // Of its own group: an interrupt at the terminal is not meant for it.
+    // It has a process group of its own: an interrupt at the terminal is not meant for it.
     command.process_group(0);
     let mut child = inside.spawn_detached(command)?;
     match is_ready(&mut child) {
@@ -113,7 +113,7 @@ pub(super) fn start(
     }
 }
 
-/// Whether a process with these lines is in their namespace.
+/// Returns whether a process with these lines is in their namespace.
 pub(super) fn is_running(topology: &Topology, delays: &Delays) -> bool {
     let inside = netns::processes_inside(&namespace(topology)).unwrap_or_default();
     let pairs: Vec<String> = delays.pairs.iter().map(Pair::to_string).collect();
@@ -131,7 +131,7 @@ fn is_ready(child: &mut Child) -> bool {
     let (said, heard) = mpsc::channel();
     thread::spawn(move || {
         let lines = BufReader::new(output).lines().map_while(Result::ok);
-        // Whatever stands in the program's place may say more than that.
+        // The program may print more than that.
         let _ = said.send(lines.take(LINES_MAX).any(|line| line.trim_end().ends_with(READY)));
     });
     heard.recv_timeout(PATIENCE).unwrap_or(false)
@@ -144,7 +144,7 @@ fn namespace(topology: &Topology) -> String {
 /// With a dot, which no node of a topology may have.
 const NODE: &str = "delay.line";
 
-/// How long a line may take to open its devices, and to end.
+/// The time that a line may take to open its devices, and to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A program that says more before it is ready is not ours.

@@ -53,8 +53,8 @@ impl Lab {
         Self::up_with(topology, state, &[own.into(), "lab".into(), "delay-line".into()])
     }
 
-    /// As [`Lab::up`], from a program other than `weir`: `delay_line` and its arguments stand in
-    /// for `weir-lab lab delay-line`, which runs [`weir_traffic::delay_line::run`].
+    /// Does [`Lab::up`] from a program other than `weir-lab`: `delay_line` and its arguments stand
+    /// in for `weir-lab lab delay-line`, which runs [`weir_traffic::delay_line::run`].
     ///
     /// # Errors
     /// As [`Lab::up`].
@@ -88,7 +88,7 @@ impl Lab {
         self.take_down()
     }
 
-    /// What is up of it.
+    /// Returns the state of each of its parts.
     ///
     /// # Errors
     /// A command failed.
@@ -186,7 +186,7 @@ pub fn down(name: &str, state: &StateDir) -> Result<UndoReport, HostError> {
     journal.undo_all(&host)
 }
 
-/// What is up of a lab, whoever brought it up.
+/// Returns the state of each part of a lab, also of one that another process brought up.
 ///
 /// # Errors
 /// A command failed.
@@ -225,7 +225,7 @@ fn make_namespaces(topology: &Topology, journal: &mut Journal) -> Result<(), Hos
             continue;
         }
         if exists {
-            // What `ip netns add`, killed half-way, left behind.
+            // Removes what `ip netns add`, killed half-way, left behind.
             lines.push(format!("netns del {name}"));
         }
         if !ours {
@@ -277,8 +277,8 @@ fn journal_name(lab: &str) -> String {
     format!("lab-{lab}")
 }
 
-/// What a namespace may take to be made: ten times what it takes on a busy machine.
+/// The time that making a namespace may take: ten times what it takes on a busy machine.
 const NODE_LIMIT: Duration = Duration::from_millis(100);
 
-/// How long another process may be at work on the same lab.
+/// The time for which another process may work on the same lab.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -56,7 +56,7 @@ fn read(reader: &Reader<'_>, root: Table<'_, '_>) -> Topology {
     Topology { name: name.map_or_else(String::new, |name| name.value), nodes, links, bridges }
 }
 
-/// What is named so far.
+/// The names so far.
 #[derive(Default)]
 struct Names {
     nodes: Vec<String>,
@@ -130,7 +130,7 @@ fn node(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Node {
     Node { name, sysctls, routes }
 }
 
-/// What a link says of both its ends, unless an end says otherwise.
+/// The settings of a link for both its ends, unless an end has its own.
 struct Defaults {
     rate: Option<BitRate>,
     burst: Option<ByteCount>,
@@ -313,9 +313,9 @@ const LINKS_MAX: usize = 4096;
 const NAME_LEN_MAX: usize = 24;
 /// IFNAMSIZ without its zero.
 const DEVICE_LEN_MAX: usize = 15;
-/// As Ethernet has it.
+/// The MTU of Ethernet.
 const MTU: u32 = 1500;
-/// As the kernel's `txqueuelen` is for Ethernet.
+/// The kernel's `txqueuelen` for Ethernet.
 const QUEUE: u32 = 1000;
 const QUEUE_MAX: u32 = 100_000;
 /// One full frame in 1.5 s.

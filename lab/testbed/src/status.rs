@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is up of a lab, thing by thing, compared with its topology.
+//! The state of each part of a lab, compared with its topology.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use weir_traffic::delay_line::Pair;
 pub struct Status {
     /// The name of the lab.
     pub lab: String,
-    /// Whether everything is up as described.
+    /// True if everything is up as described.
     pub up: bool,
     /// Each namespace, link end and bridge.
     pub items: Vec<Item>,
@@ -30,17 +30,17 @@ pub struct Item {
     pub kind: &'static str,
     /// The namespace, or NODE:DEVICE.
     pub name: String,
-    /// Whether it is there.
+    /// Its state.
     pub state: State,
-    /// What differs, or what it is; may be empty.
+    /// A difference, or a description; may be empty.
     pub detail: String,
 }
 
-/// Whether a thing is as described.
+/// The state of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// As described.
+    /// It is as described.
     Up,
     /// There, but not as described.
     Differs,

@@ -73,15 +73,15 @@ pub struct End {
     pub addresses: Vec<Cidr>,
     /// Fixed neighbours, so that nothing has to be asked for on the link.
     pub neighbours: Vec<(IpAddr, Mac)>,
-    /// What this end may send, at layer 2 without FCS; none: as fast as it goes.
+    /// The rate at which this end may send, at layer 2 without FCS; none: as fast as it goes.
     pub rate: Option<BitRate>,
-    /// What may leave above the rate at once.
+    /// The bytes that may leave above the rate at once.
     pub burst: Option<ByteCount>,
-    /// How many packets wait at this end before one is dropped, 1 to 100 000.
+    /// The packets that wait at this end before one is dropped, 1 to 100 000.
     pub queue: u32,
-    /// How long a frame that this end sends is on its way.
+    /// The delay of a frame that this end sends.
     pub delay: Nanos,
-    /// Whether the device leaves checksums and segmentation to later, as the kernel's default is.
+    /// True if the device leaves checksums and segmentation to later, as the kernel's default is.
     pub offloads: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct Bridge {
 }
 
 impl Topology {
-    /// The same topology as another lab, so that several can be up at once.
+    /// Gives the topology another name, so that several can be up at once.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
@@ -120,14 +120,14 @@ impl Topology {
         ends.filter(move |(_, end)| end.node == node)
     }
 
-    /// Whether the node has an IPv6 address; where none has, IPv6 is off.
+    /// Returns whether the node has an IPv6 address; where none has, IPv6 is off.
     pub fn speaks_ipv6(&self, node: usize) -> bool {
         self.ends_of(node).any(|(_, end)| end.addresses.iter().any(|a| a.address.is_ipv6()))
     }
 }
 
 impl End {
-    /// What may leave above the rate at once: what was given, or [`default_burst`].
+    /// Returns the bytes that may leave above the rate at once: as given, or [`default_burst`].
     pub fn burst_at(&self, rate: BitRate, mtu: u32) -> ByteCount {
         self.burst.unwrap_or_else(|| default_burst(rate, mtu))
     }

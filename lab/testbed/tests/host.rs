@@ -69,7 +69,7 @@ fn vif_of_nic(namespace: &str) -> HostVif {
     }
 }
 
-/// Whether an echo comes back, if need be one of later ones.
+/// Returns whether an echo comes back, if need be one of later ones.
 fn reaches(lab: &Lab, node: &str, to: &str) -> bool {
     soon(|| {
         let mut ping = std::process::Command::new("ping");
@@ -88,7 +88,7 @@ fn a_taken_device_is_weir_s_and_comes_back_as_it_was() {
     let lab = Lab::up(topology("tk"), &test.state).unwrap();
     let node = lab.namespace("host").unwrap().name().to_owned();
     let host = Host::default();
-    // As a device is that nobody prepared: without a queue, and merging frames.
+    // A device that nobody prepared has no queue and merges frames.
     host.run(&Command::line("tc qdisc del dev t0 root").in_namespace(&node)).unwrap();
     host.run(&Command::line("ethtool -K t0 gro on").in_namespace(&node)).unwrap();
     let ours = |line: &str| line.contains(&node);
@@ -106,7 +106,7 @@ fn a_taken_device_is_weir_s_and_comes_back_as_it_was() {
     let again = take_device(&host, &take("t0", &node)).unwrap();
     assert!(again.iter().all(|change| change.what.contains("stations")), "{again:?}");
 
-    // As after a kill: the lock is free, and nothing was undone.
+    // The state after a kill: the lock is free, and nothing was undone.
     drop(journal);
     let report = journal::clean(&test.state, Scope::Stale).unwrap();
     assert_eq!((report.undone.len(), report.failed.len()), (changes.len(), 0), "{report:?}");
@@ -215,7 +215,7 @@ fn child_that_is_killed() {
     }
 }
 
-/// As a node does whose host has a vif on its only NIC, and a tenant.
+/// Takes the host as a node does that has a vif on its only NIC, and a tenant.
 fn take_all(host: &Host, journal: &mut Journal, node: &str) {
     let vif = HostVif {
         nic: "nic0".to_owned(),

@@ -77,7 +77,7 @@ impl Aside {
         let refused =
             |answer: String| Err(CapError::Refused { what: format!("ask {}", self.name), answer });
         if let Some(since) = self.late {
-            // What it was late with was taken for failed.
+            // A late answer was taken for a failure.
             if self.answers.try_recv().is_err() {
                 let waited = since.elapsed().as_millis();
                 return refused(format!("it has not answered for {waited} ms"));
@@ -131,7 +131,7 @@ impl Actuator for Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // What is under way ends before what undoes it begins.
+        // A call under way ends before the one that undoes it begins.
         self.calls = None;
         if let Some(thread) = self.thread.take() {
             // One answer waits at most, so that it is not held up; if it panicked, it has ended.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How deadline budgets are shared out: among routers, of what the kernel grants at all; and of one
-//! router among its threads, by their need. Pure.
+//! Shares out deadline budgets: among routers, of what the kernel grants at all; and of one router
+//! among its threads, by their need. Pure.
 //!
 //! The kernel grants deadline threads a sum of at most 95 % of every processor
 //! (`sched_rt_runtime_us`), of which it keeps 5 points for ordinary threads since Linux 6.8. What
@@ -16,7 +16,7 @@ use weir_units::{CpuShare, Nanos};
 
 use super::actuator::CapError;
 
-/// What all deadline budgets of a node may come to; shared by its routers' actuators.
+/// The sum that all deadline budgets of a node may reach; shared by its routers' actuators.
 #[derive(Clone, Debug)]
 pub struct Budgets(Arc<Mutex<Ledger>>);
 
@@ -28,8 +28,8 @@ struct Ledger {
 }
 
 impl Budgets {
-    /// Of a node with so many processors, beside what else has a budget on it: the worker's own
-    /// reservation, where that is a deadline.
+    /// Makes the budgets of a node with so many processors, beside what else has a budget on it:
+    /// the worker's own reservation, where that is a deadline.
     #[must_use]
     pub fn of(processors: u32, beside: CpuShare) -> Self {
         let all = PERCENT_GRANTED.saturating_mul(processors);
@@ -38,13 +38,13 @@ impl Budgets {
         Self(Arc::new(Mutex::new(Ledger { bound, granted: BTreeMap::new() })))
     }
 
-    /// What all may have together.
+    /// Returns the most that all routers may have together.
     #[must_use]
     pub fn bound(&self) -> CpuShare {
         self.ledger().bound
     }
 
-    /// What all have.
+    /// Returns the sum of what all routers have.
     #[must_use]
     pub fn granted(&self) -> CpuShare {
         self.ledger().others("")
@@ -94,12 +94,12 @@ impl Ledger {
     }
 }
 
-/// What a thread did with its budget since it was last looked at.
+/// The use that a thread made of its budget since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// What it used, as a share of that time.
+    /// The CPU time that it used, as a share of that time.
     pub used: CpuShare,
-    /// What it was given; zero: it was not capped yet.
+    /// The budget that it had; zero: it was not capped yet.
     pub given: CpuShare,
 }
 
@@ -147,14 +147,14 @@ pub fn runtime(share: CpuShare, period: Nanos) -> Nanos {
     share.time_in_floor(period).max(RUNTIME_LEAST)
 }
 
-/// Of each processor, for deadline threads: 95 less the 5 of the kernel's own server for ordinary
-/// threads. Asked for 91, Linux 6.18 refuses.
+/// The share of each processor for deadline threads: 95 less the 5 of the kernel's own server for
+/// ordinary threads. Asked for 91, Linux 6.18 refuses.
 pub const PERCENT_GRANTED: u32 = 90;
 
 /// The kernel's least runtime is 1024 ns; below about 5 µs a thread does nothing but start.
 pub const RUNTIME_LEAST: Nanos = Nanos::from_micros(5);
 
-/// What a thread has in any case, of an equal part: a tenth.
+/// The least part of a thread, as a fraction of an equal part: a tenth.
 const LEAST_PARTS: u128 = 10;
 /// And where that is less: half of an equal part, as far as that is not more than this.
 const LEAST_PPM: u128 = 10_000;

@@ -42,7 +42,7 @@ struct Member {
 }
 
 impl DeadlineCap {
-    /// Of these threads, in periods of [`PERIOD`]; that they become ordinary again is written down.
+    /// Caps these threads, in periods of [`PERIOD`]; the journal makes them ordinary again.
     ///
     /// # Errors
     /// There is no thread, or one is gone; the journal cannot be written.
@@ -91,12 +91,12 @@ impl DeadlineCap {
         self.meter.read()
     }
 
-    /// What each thread is given, in the order in which they were named.
+    /// Returns the budget of each thread, in the order in which they were named.
     pub fn parts(&self) -> impl Iterator<Item = CpuShare> + '_ {
         self.threads.iter().map(|member| member.given)
     }
 
-    /// What each thread did since it was last looked at; then looks anew.
+    /// Returns the use of each thread since the last look, and looks anew.
     fn needs(&mut self) -> Result<Vec<Need>, CapError> {
         self.meter.read()?;
         let span = Nanos::new(u64::try_from(self.looked.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -114,7 +114,7 @@ impl DeadlineCap {
     /// the old and the new. If the kernel refuses one, all have what they had.
     fn give(&mut self, parts: &[CpuShare]) -> Result<(), CapError> {
         let mut order: Vec<usize> = (0..self.threads.len()).collect();
-        // What has no budget yet gets more, whatever it gets.
+        // A thread without a budget gets more, whatever it gets.
         order.sort_by_key(|place| {
             let given = self.threads.get(*place).map(|member| member.given);
             given <= parts.get(*place).copied()
@@ -242,7 +242,7 @@ impl Actuator for DeadlineCap {
     }
 }
 
-/// What each thread is given of a cap: never more than one thread may have.
+/// Splits a cap over the threads: never more than one thread may have.
 fn parts(cap: CpuShare, needs: &[Need]) -> Vec<CpuShare> {
     split(cap, needs).into_iter().map(|part| part.min(MOST)).collect()
 }
@@ -258,14 +258,15 @@ impl Drop for DeadlineCap {
     }
 }
 
-/// Of 1, 2, 5 and 10 ms, 1 and 2 vary least at small caps; and a veth's ring of 256 packets
-/// overflows where offered × (1 − cap) × period is above.
+/// The period of a budget. Rates vary least with 1 and 2 ms of 1, 2, 5 and 10 at small caps; and a
+/// veth's ring of 256 packets overflows where offered × (1 − cap) × period is above.
 pub const PERIOD: Nanos = Nanos::from_millis(2);
 
 /// Below, a thread's runtime is 20 µs of 2 ms, less than a full batch of 64 packets takes.
 const LEAST_PERCENT: u32 = 1;
 
-/// Of a thread: above, the kernel's answers get slow (95 granted, 5 of them for ordinary threads).
+/// The most of one thread: above, the kernel's answers get slow (95 granted, 5 of them for ordinary
+/// threads).
 const MOST_PERCENT: u32 = 85;
 
 const MOST: CpuShare = CpuShare::from_percent(MOST_PERCENT);

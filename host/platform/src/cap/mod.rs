@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What bounds the CPU time of a router: control groups for processes and guests, deadline budgets
-//! for the kernel's own threads, Xen's schedulers for its guests. Which of them a host has is found
-//! by trying ([`probe`]); all stand behind one trait, [`Actuator`].
+//! Bounds the CPU time of a router: control groups for processes and guests, deadline budgets for
+//! the kernel's own threads, Xen's schedulers for its guests. Which of them a host has is found by
+//! trying ([`probe`]); all stand behind one trait, [`Actuator`].
 
 mod actuator;
 mod aside;

@@ -35,7 +35,7 @@ pub struct NapiDevice {
 pub struct NapiPlan {
     /// The changes, for [`crate::host::apply`]; empty where the device is ready.
     pub changes: Vec<Change>,
-    /// Whether the device has no NAPI threads until the changes are made; then [`new_threads`]
+    /// True if the device has no NAPI threads until the changes are made; then [`new_threads`]
     /// finds them.
     pub starts_threads: bool,
 }

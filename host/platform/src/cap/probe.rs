@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which actuators this host has, found by trying.
+//! Finds the actuators of this host by trying them.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use crate::run::{Command, Platform};
 /// One way to cap a router's CPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Means {
-    /// As in `cgroup v2`.
+    /// For example `cgroup v2`.
     pub name: &'static str,
-    /// What it can cap.
+    /// The things that it can cap.
     pub caps: &'static str,
-    /// Where it acts; or what is missing.
+    /// The place where it acts; or the reason why it cannot.
     pub there: Result<String, String>,
 }
 

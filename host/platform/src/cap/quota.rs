@@ -30,7 +30,7 @@ impl Quota {
     }
 }
 
-/// Which quota and period stand for a cap.
+/// Maps a cap to a quota and a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaShape {
     base_us: u64,
@@ -119,8 +119,8 @@ mod tests {
         assert_eq!(of(1000), of(200));
     }
 
-    /// Whatever the sampling period: within a grain and a microsecond of the cap, never a quota or
-    /// a period that the kernel refuses, never a period above a third of the sampling period.
+    /// For every sampling period: within a grain and a microsecond of the cap, never a quota or a
+    /// period that the kernel refuses, never a period above a third of the sampling period.
     #[test]
     fn every_quota_is_one_that_the_kernel_takes_and_its_share_is_the_cap() {
         for sampling_ms in [4, 10, 33, 100, 299, 300, 1000] {

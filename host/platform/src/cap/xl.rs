@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A cap of a Xen guest, by `xl` in the driver domain: credit or credit2.
 //!
-//! Which scheduler runs is what the hypervisor says, never what was asked for at boot: a wrong
-//! scheduler's listing is empty with exit status 0. A call of `xl` takes tens of milliseconds.
+//! The scheduler that runs is the one that the hypervisor names, never what was asked for at boot:
+//! a wrong scheduler's listing is empty with exit status 0. A call of `xl` takes tens of
+//! milliseconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,7 @@ impl Kind {
 }
 
 impl XlCap {
-    /// Of the guest of that name; the cap that it has goes into the journal, to be put into force
+    /// Caps the guest of that name; the cap that it has goes into the journal, to be put into force
     /// again. By name, since a restart gives the guest another number.
     ///
     /// # Errors
@@ -183,11 +184,11 @@ fn check_name(name: &str) -> Result<(), HostError> {
     }
 }
 
-/// What a call may take: it waits for nothing but the hypervisor and its store.
+/// The time that a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What a call may take that lifts a cap or gives the old one back: a cap must not stay in force,
-/// and on a host whose guests are busy one call took more than two seconds. Who waits for it
+/// The time that a call may take that lifts a cap or gives the old one back: a cap must not stay in
+/// force, and on a host whose guests are busy one call took more than two seconds. Who waits for it
 /// samples nobody meanwhile.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 

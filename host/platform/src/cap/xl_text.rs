@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Xen's `xl` and `xenstore-ls` print, read. Pure.
+//! Reads the output of Xen's `xl` and `xenstore-ls`. Pure.
 //!
 //! Seen of Xen 4.17. A listing of a scheduler that does not run is empty, with exit status 0: which
 //! one runs is what `xl info` says. Errors are lines between the rows.
@@ -77,7 +77,7 @@ pub struct DomainBudget {
     pub period: Nanos,
     /// The time that it has in each.
     pub budget: Nanos,
-    /// Whether it may also have what nobody else wants.
+    /// True if it may also have what nobody else wants.
     pub extra: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct XenVif {
 /// A text that is not what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// What was read, as in `xl list`.
+    /// The command whose output was read, for example `xl list`.
     pub what: &'static str,
     /// The line that is none of it, cut at 120 characters.
     pub line: String,
@@ -294,7 +294,7 @@ fn backend(path: &str) -> Option<(u32, u32, &str)> {
     Some((domain.parse().ok()?, index.parse().ok()?, key))
 }
 
-/// What `row` makes of the words of each line that is neither a head nor about a pool.
+/// Applies `row` to the words of each line that is neither a head nor about a pool.
 fn rows<T>(
     what: &'static str,
     text: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host lacks, what that costs, and what mends it. Pure: from facts alone.
+//! Names what a host lacks, what that costs, and what mends it. Pure: from facts alone.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::Facts;
 /// Something that is missing, or in the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub weight: Weight,
-    /// What it is about: `CAP_NET_RAW`, `ip`, `eth0 large-receive-offload`.
+    /// The subject: `CAP_NET_RAW`, `ip`, `eth0 large-receive-offload`.
     pub what: String,
-    /// What is not possible, or slower, for want of it.
+    /// The consequence: what is not possible, or slower.
     pub costs: String,
-    /// What mends it.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
@@ -33,7 +33,7 @@ pub enum Weight {
 }
 
 impl Facts {
-    /// Whatever is missing, the worst first.
+    /// Lists everything that is missing, the worst first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let mut list = Vec::new();
@@ -167,7 +167,7 @@ fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> Finding
 const SLOWER: &str = "devices are driven by packet sockets: each packet costs several times more, \
                       nothing is dropped before the copy and nothing redirected in the kernel";
 
-/// Those of the service's unit.
+/// The capabilities of the service's unit.
 const CAPABILITIES: &[(&str, Weight, &str)] = &[
     ("CAP_NET_ADMIN", Weight::Missing, "devices and their queues cannot be changed"),
     ("CAP_NET_RAW", Weight::Missing, "no raw socket: no device can be read"),
@@ -209,7 +209,7 @@ const QDISCS: &[(&str, &str)] = &[
 const LINKS: &[(&str, &str)] =
     &[("veth", "no labs and no vif of kind host"), ("bridge", "no comparison with a bridge")];
 
-/// As `ethtool -k` names them, and as `-K` does.
+/// The names in `ethtool -k`, and those that `-K` takes.
 const OFFLOADS: &[(&str, &str, &str)] = &[
     ("tx-checksumming", "tx", "frames reach a raw reader without checksums: Weir completes them"),
     ("tcp-segmentation-offload", "tso", "super-frames of 64 KB reach a raw reader"),

@@ -26,15 +26,15 @@ use crate::undo::Undo;
 pub struct Change {
     /// Its purpose in the journal.
     pub purpose: ChangePurpose,
-    /// What it is for, as in "up0: leave no offload on that merges frames".
+    /// Its description, for example "up0: leave no offload on that merges frames".
     pub what: String,
-    /// What is run, in this order.
+    /// The commands, in this order.
     pub run: Vec<Command>,
     /// The way back.
     pub undo: Undo,
 }
 
-/// What it is for, and below it the commands as they are typed.
+/// Prints the description, and below it the commands as they are typed.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# {}", self.what)?;

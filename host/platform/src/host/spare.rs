@@ -17,7 +17,7 @@ use crate::purpose::ChangePurpose;
 use crate::run::Command;
 use crate::undo::Undo;
 
-/// What moves these threads from processor `cpu` to the others that they may use. Reads only;
+/// Plans how these threads move from processor `cpu` to the others that they may use. Reads only;
 /// empty where there are none that may move, as in a container that does not see them.
 #[must_use]
 pub fn spare_cpu(cpu: u32) -> Vec<Change> {
@@ -41,7 +41,7 @@ fn thread(pid: u32) -> Option<Thread> {
     Some(Thread { pid, name, cpus: cpus.trim().to_owned() })
 }
 
-/// Whether it is one of [`FAMILIES`] and the kernel lets it be moved.
+/// Returns whether it is one of [`FAMILIES`] and the kernel lets it be moved.
 fn is_movable(stat: &Stat) -> bool {
     let is_one = FAMILIES.iter().any(|family| stat.name.starts_with(family));
     stat.parent == KTHREADD && is_one && stat.flags & PF_NO_SETAFFINITY == 0
@@ -74,8 +74,8 @@ fn numbers(list: &str) -> Option<BTreeSet<u32>> {
     Some(all)
 }
 
-/// What the names of the threads begin with: grace periods; cold memory, reclaim, compaction, huge
-/// pages, equal pages.
+/// The prefixes of the threads' names: grace periods; cold memory, reclaim, compaction, huge pages,
+/// equal pages.
 const FAMILIES: [&str; 6] = ["rcu", "kdamond", "kswapd", "kcompactd", "khugepaged", "ksmd"];
 
 /// The parent of the kernel's threads.

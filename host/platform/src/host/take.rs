@@ -12,7 +12,7 @@ use crate::purpose::ChangePurpose;
 use crate::run::{Command, Platform, RunError, json};
 use crate::undo::Undo;
 
-/// How a device is taken.
+/// The way in which a device is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Take {
     /// The device.
@@ -25,9 +25,9 @@ pub struct Take {
     /// Packets of a queue in front of the device where it has none: a veth without one drops
     /// what its peer has no room for after the sender was told that it is sent.
     pub queue: u32,
-    /// Whether its frames for other stations are wanted: on a port, not on a vif.
+    /// True if its frames for other stations are wanted: on a port, not on a vif.
     pub promiscuous: bool,
-    /// Whether the host's addresses on it move away ([`super::host_vif`]). If not, a device that
+    /// True if the host's addresses on it move away ([`super::host_vif`]). If not, a device that
     /// has any is refused: the host would lose them.
     pub addresses_move: bool,
 }
@@ -270,7 +270,7 @@ const IPV6_AFTER: &str = "/disable_ipv6";
 /// Keys that one command reads: their text is far below what the kernel lets a process have.
 const KEYS_MAX: usize = 1024;
 
-/// As `ethtool --json -k` names them, and as `ethtool -K` takes them.
+/// The names in `ethtool --json -k`, and those that `ethtool -K` takes.
 const OFFLOADS: &[(&str, &str)] = &[
     ("generic-receive-offload", "gro"),
     ("large-receive-offload", "lro"),
@@ -278,5 +278,5 @@ const OFFLOADS: &[(&str, &str)] = &[
     ("tx-vlan-offload", "txvlan"),
 ];
 
-/// Of the queue in front of a device: tells ours from another that somebody put in its place.
+/// The handle of the queue in front of a device: tells ours from another one.
 const HANDLE: &str = "7e1f:";

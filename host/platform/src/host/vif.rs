@@ -20,7 +20,7 @@ use crate::undo::Undo;
 pub struct HostVif {
     /// The NIC whose addresses move.
     pub nic: String,
-    /// Where the host's stack will be: the new device that carries the addresses.
+    /// The new device that carries the host's addresses.
     pub host_device: String,
     /// The other end, which Weir takes as the vif's device.
     pub weir_device: String,
@@ -28,7 +28,7 @@ pub struct HostVif {
     pub namespace: Option<String>,
 }
 
-/// What has to be changed so that the host's stack is behind a vif. Reads only.
+/// Plans how the host's stack moves behind a vif. Reads only.
 ///
 /// The NIC is without an address only for the time that two batches of `ip` take; the caller then
 /// has to take `nic` and `weir_device` and to forward at once.
@@ -68,10 +68,10 @@ pub fn host_vif(on: &dyn Platform, vif: &HostVif) -> Result<Change, HostError> {
     })
 }
 
-/// What moves, each as `ip` takes it, without the device.
+/// The objects that move, each as `ip` takes it, without the device.
 struct Moved {
     addresses: Vec<String>,
-    /// Of IPv4, and of IPv6.
+    /// The routes of IPv4, and of IPv6.
     routes: [Vec<String>; 2],
     /// With the state that it is given.
     neighbours: Vec<(String, &'static str)>,
@@ -181,7 +181,7 @@ fn routes(on: &dyn Platform, vif: &HostVif, family: &str) -> Result<Vec<String>,
         }
         routes.push(settable(&words));
     }
-    // Those that are reached directly first: the others' gateways are behind them.
+    // Routes that are reached directly come first: the others' gateways are behind them.
     routes.sort_by_key(|route| route.contains(" via "));
     Ok(routes)
 }
@@ -228,5 +228,6 @@ fn neighbours(on: &dyn Platform, vif: &HostVif) -> Result<Vec<(String, &'static 
 /// IFNAMSIZ without its zero.
 const DEVICE_LEN_MAX: usize = 15;
 
-/// As many as the kernel keeps before it throws any away (`gc_thresh3`); the rest is learned anew.
+/// The number that the kernel keeps before it throws any away (`gc_thresh3`); the rest is learned
+/// anew.
 const NEIGHBOURS_MAX: usize = 1024;

@@ -19,7 +19,7 @@ use crate::undo::Undo;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
-    /// Who makes the changes that follow.
+    /// The process that makes the changes that follow.
     Owner { owner: Identity, boot: String, command: String },
     /// A change that is about to be made.
     Change(Change),
@@ -73,7 +73,7 @@ pub(super) fn batches(changes: &[Change]) -> Vec<UndoBatch<'_>> {
     batches
 }
 
-/// What the lines of a journal come to.
+/// The state that the lines of a journal add up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     pub(super) owner: Option<Identity>,
@@ -86,8 +86,9 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// How long to wait for the lock of what should be stale: the last command of a dead owner
-    /// holds it until its change is made; of a living one only what it is just starting may.
+    /// Returns how long to wait for the lock of a journal that should be stale: the last command of
+    /// a dead owner holds it until its change is made; of a living one only what it is just
+    /// starting may.
     pub(super) fn patience(&self) -> Duration {
         match self.owner {
             Some(owner) if owner.is_alive() => PATIENCE_LIVING,
@@ -144,5 +145,5 @@ pub(super) fn boot_id() -> String {
 /// A process that was started a moment ago holds its parent's lock until it runs its own program.
 const PATIENCE_LIVING: Duration = Duration::from_millis(200);
 
-/// As long as the longest command of a lab may well take.
+/// The time that the longest command of a lab may well take.
 const PATIENCE_DEAD: Duration = Duration::from_secs(10);

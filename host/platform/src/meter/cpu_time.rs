@@ -13,7 +13,7 @@ use weir_units::Nanos;
 use crate::cap::CapError;
 use crate::process::Identity;
 
-/// Where the CPU time of one thread or process is read.
+/// The source of the CPU time of one thread or process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuSource {
     /// A process as a whole, or a thread of the kernel's.
@@ -31,16 +31,17 @@ pub struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Of these.
+    /// Reads these sources.
     #[must_use]
     pub fn new(sources: impl IntoIterator<Item = CpuSource>) -> Self {
         Self { sources: sources.into_iter().map(|source| (source, 0)).collect(), readings: 0 }
     }
 
-    /// What all of them used since each began.
+    /// Returns the CPU time that all of them used since each began.
     ///
-    /// Whether a process is still the one that it was is looked at where its time went back, and in
-    /// one of 32 readings, each process in another: looking costs fifty times the reading.
+    /// Returns whether a process is still the one that it was is looked at where its time went
+    /// back, and in one of 32 readings, each process in another: looking costs fifty times the
+    /// reading.
     ///
     /// # Errors
     /// One of them ended.
@@ -59,7 +60,7 @@ impl CpuMeter {
         Ok(Nanos::new(total))
     }
 
-    /// What each of them had used when they were last read, in the order in which they were given.
+    /// Returns the CPU time of each at the last reading, in the order in which they were given.
     pub fn each(&self) -> impl Iterator<Item = Nanos> + '_ {
         self.sources.iter().map(|(_, used)| Nanos::new(*used))
     }
@@ -105,8 +106,9 @@ fn process_clock(pid: u32) -> Option<u64> {
 /// An id is used again after the whole space of them was gone through: seconds, at the least.
 const LOOKED: u32 = 32;
 
-/// How clock_getcpuclockid makes a clock of a process: its id inverted above three bits, of which
-/// the lower two say that the scheduler's nanoseconds are meant (linux/posix-timers.h).
+/// The shift by which clock_getcpuclockid makes a clock of a process: its id inverted above three
+/// bits, of which the lower two say that the scheduler's nanoseconds are meant
+/// (linux/posix-timers.h).
 const CLOCK_PID_SHIFT: u32 = 3;
 const CLOCK_SCHED: libc::clockid_t = 2;
 

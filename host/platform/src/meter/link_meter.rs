@@ -10,7 +10,7 @@ use weir_units::Instant;
 use super::{LinkCounts, ProcNetDev, StatsSocket};
 use crate::error::HostError;
 
-/// Which end of a router's interface is counted.
+/// The end of a router's interface that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The host's: a guest's vif, a TAP, the outer end of a veth. What the host receives there is
@@ -32,7 +32,7 @@ pub struct LinkMeter {
     routers: Vec<Vec<usize>>,
     round: u64,
     at: Option<Instant>,
-    /// Where the search for devices that are not there goes on.
+    /// The place where the search for missing devices goes on.
     search: usize,
 }
 
@@ -61,7 +61,7 @@ impl LinkMeter {
         Ok(Self::new(Source::Netlink(StatsSocket::open()?)))
     }
 
-    /// The same by `/proc/net/dev`, for kernels before 4.7: seven times as slow.
+    /// Reads `/proc/net/dev` instead, for kernels before 4.7: seven times as slow.
     ///
     /// # Errors
     /// The file cannot be opened.

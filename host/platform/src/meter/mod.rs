@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel counts of routers: packets of their interfaces, CPU time of their threads.
+//! The kernel's counters of routers: packets of their interfaces, CPU time of their threads.
 //!
-//! What is read here only grows; samples are made of it by
-//! [`weir_control::control_loop::Sampler`], which also names a counter that stands still, wraps or
-//! begins anew.
+//! The counters only grow; samples are made of it by [`weir_control::control_loop::Sampler`], which
+//! also names a counter that stands still, wraps or begins anew.
 
 mod cpu_time;
 mod link_meter;
@@ -15,7 +14,7 @@ pub use link_meter::{LINKS_MAX, LinkMeter, SEARCHED_MAX, Side};
 pub use netlink::StatsSocket;
 pub use proc_net_dev::{Line, ProcNetDev, parse};
 
-/// What the kernel counted of a device since it was made. A super-frame counts as one packet: it is
+/// The kernel's counters of a device since it was made. A super-frame counts as one packet: it is
 /// packets on the wire that are counted only where segmentation and merging are off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {

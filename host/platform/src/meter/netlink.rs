@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(socket.index_of("lo").unwrap(), Some(index), "after a refusal");
     }
 
-    /// Whatever the bytes: nothing, or something, but no panic.
+    /// Any bytes give nothing, or something, but no panic.
     #[test]
     fn bytes_that_are_no_message_are_none() {
         let mut bytes: Vec<u8> = Vec::new();

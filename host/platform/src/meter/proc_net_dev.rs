@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// Of the calling thread's namespace.
+/// The file for the calling thread's namespace.
 const PATH: &str = "/proc/thread-self/net/dev";
 const BYTES_FIRST: usize = 64 << 10;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the tests on a real host share.
+//! Helpers of the tests on a real host.
 #![allow(dead_code)]
 
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use weir_platform::StateDir;
 
-/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
-/// processor stands still for seconds at times.
+/// The time that a test waits for an event that comes at once: on a machine whose own host has
+/// other tenants, a processor stands still for seconds at times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether it holds, if need be after a while: [`PATIENCE`] at most.
+/// Waits until the condition holds, [`PATIENCE`] at most; returns whether it does.
 pub(crate) fn soon(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -56,7 +56,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Whether this test may make namespaces; says so loudly if not.
+/// Returns whether this test may make namespaces; prints a line if not.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = weir_platform::process::is_root();
     if root {

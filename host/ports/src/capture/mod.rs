@@ -25,7 +25,7 @@ pub struct CapturePort {
     name: String,
     reader: Option<CaptureReader<BufReader<File>>>,
     writer: Option<CaptureWriter<BufWriter<File>>>,
-    /// What was read and found no chunk.
+    /// A frame that was read and found no chunk.
     waiting: Option<Captured>,
     counted: PortStatistics,
     failed: Option<io::Error>,
@@ -63,7 +63,7 @@ impl CapturePort {
         Ok(Self { name, reader, writer, waiting: None, counted, failed: None })
     }
 
-    /// Whether all frames of the file have been received.
+    /// Returns whether all frames of the file have been received.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.reader.is_none() && self.waiting.is_none()

@@ -27,7 +27,7 @@ pub struct Captured {
 enum Format {
     /// The factor from the file's fraction of a second to nanoseconds.
     Classic { to_nanos: u64 },
-    /// Of each interface so far: whether it is Ethernet, and ticks a second.
+    /// For each interface so far: whether it is Ethernet, and its ticks a second.
     Next { interfaces: Vec<(bool, u64)> },
 }
 

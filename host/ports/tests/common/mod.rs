@@ -58,8 +58,8 @@ pub fn pool() -> Pool {
     Pool::new(8192, 2048).unwrap()
 }
 
-/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
-/// processor stands still for seconds at times.
+/// The time that a test waits for an event that comes at once: on a machine whose own host has
+/// other tenants, a processor stands still for seconds at times.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Repeats `step` until it says true, for [`PATIENCE`] at most.

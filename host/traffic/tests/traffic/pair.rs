@@ -110,7 +110,7 @@ impl Drop for Pair {
     }
 }
 
-/// What `spec` received while `f` ran and until nothing more came, and what `f` gave.
+/// Returns what `spec` received while `f` ran and until nothing more came, and the result of `f`.
 pub(crate) fn receive_during<T>(spec: &ReceiveSpec, f: impl FnOnce() -> T) -> (T, ReceiveResult) {
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
     // Looks in a row at which nothing new had come.
