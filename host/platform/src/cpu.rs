@@ -42,7 +42,7 @@ pub enum Class {
 
 /// The processor and class that a thread asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct CpuRequest {
     /// The only processor it runs on; none: any. The kernel refuses a pinned deadline thread
     /// unless its cpuset has one processor and `sched_load_balance` is 0 at the root.
     pub cpu: Option<u32>,
@@ -82,7 +82,7 @@ impl Reservation {
     ///
     /// # Errors
     /// The kernel refused it (the text names the wish); then the thread is as it was.
-    pub fn take(wish: Wish) -> Result<Self, HostError> {
+    pub fn take(wish: CpuRequest) -> Result<Self, HostError> {
         let before = granted()?;
         let granted = match set(wish) {
             Ok(()) => granted(),
@@ -113,7 +113,7 @@ impl Drop for Reservation {
 ///
 /// # Errors
 /// As [`Reservation::take`].
-pub fn probe(wish: Wish) -> Result<Granted, HostError> {
+pub fn probe(wish: CpuRequest) -> Result<Granted, HostError> {
     thread::scope(|scope| {
         let tried = scope.spawn(move || Ok(Reservation::take(wish)?.granted().clone()));
         tried.join().unwrap_or_else(|_| Err(HostError::Refused("the probe panicked".to_owned())))
@@ -212,7 +212,7 @@ fn divide(mut cpus: Vec<u32>) -> Division {
     Division { worker, others }
 }
 
-fn set(wish: Wish) -> Result<(), HostError> {
+fn set(wish: CpuRequest) -> Result<(), HostError> {
     if let Some(cpu) = wish.cpu {
         set_affinity(&[cpu]).map_err(|error| {
             HostError::Refused(format!("processor {cpu}: this thread cannot be pinned: {error}"))
@@ -395,8 +395,8 @@ mod tests {
     fn a_pinned_thread_runs_where_it_was_put_and_is_free_afterwards() {
         let before = granted().unwrap();
         let cpu = *before.cpus.last().unwrap();
-        let pinned = Wish { cpu: Some(cpu), class: Class::Normal { nice: 5 } };
-        let batch = Reservation::take(Wish { cpu: None, class: Class::Batch }).unwrap();
+        let pinned = CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 5 } };
+        let batch = Reservation::take(CpuRequest { cpu: None, class: Class::Batch }).unwrap();
         assert_eq!(batch.granted().class, Class::Batch);
         drop(batch);
         assert_eq!(granted().unwrap(), before);
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn a_processor_that_is_none_is_refused_by_number() {
         let before = granted().unwrap();
-        let wish = Wish { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
+        let wish = CpuRequest { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
         let error = Reservation::take(wish).unwrap_err().to_string();
         assert!(error.starts_with("processor 100000: "), "{error}");
         assert_eq!(granted().unwrap(), before);
@@ -429,7 +429,7 @@ mod tests {
             skipped("real_time_classes_are_read_back_and_impossible_ones_refused");
             return;
         }
-        let wish = |class| Wish { cpu: None, class };
+        let wish = |class| CpuRequest { cpu: None, class };
         let fifo = Class::Fifo { priority: 10 };
         assert_eq!(probe(wish(fifo)).unwrap().class, fifo);
         let [runtime, deadline, period] = [1, 10, 10].map(Nanos::from_millis);
@@ -450,7 +450,7 @@ mod tests {
         if !is_root() {
             return skipped(TEST);
         }
-        if let Err(error) = probe(Wish { cpu: None, class }) {
+        if let Err(error) = probe(CpuRequest { cpu: None, class }) {
             return println!("SKIPPED {TEST}: {error}");
         }
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
@@ -476,7 +476,7 @@ mod tests {
             return;
         }
         let child = thread::spawn(|| {
-            let fifo = Wish { cpu: None, class: Class::Fifo { priority: 1 } };
+            let fifo = CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } };
             let _taken = Reservation::take(fifo).unwrap();
             thread::spawn(|| granted().unwrap().class).join().unwrap()
         });

@@ -17,7 +17,7 @@ use serde_json::Value;
 use weir_units::Nanos;
 
 use crate::cap::{self, Means};
-use crate::cpu::{self, Class, Wish};
+use crate::cpu::{self, Class, CpuRequest};
 use crate::error::HostError;
 use crate::inspect;
 use crate::machine;
@@ -208,7 +208,7 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
 }
 
 fn grant(class: Class) -> Result<cpu::Granted, String> {
-    cpu::probe(Wish { cpu: None, class }).map_err(|error| error.to_string())
+    cpu::probe(CpuRequest { cpu: None, class }).map_err(|error| error.to_string())
 }
 
 fn is_installed(program: &'static str) -> bool {

@@ -276,7 +276,7 @@ fn a_flooded_namespace_router_is_held_by_deadline_budgets() {
     }
     let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
     let class = Class::Deadline { runtime, deadline: period, period };
-    if let Err(error) = cpu::probe(cpu::Wish { cpu: None, class }) {
+    if let Err(error) = cpu::probe(cpu::CpuRequest { cpu: None, class }) {
         return println!("SKIPPED {TEST}: {error}");
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

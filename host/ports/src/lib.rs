@@ -34,7 +34,7 @@ mod wait;
 mod xdp;
 
 pub use any::{AnyPort, Leaving};
-pub use capture::{CapturePort, CaptureReader, CaptureWriter, Captured};
+pub use capture::{CapturePort, CaptureReader, CaptureWriter, CapturedFrame};
 pub use error::PortError;
 pub use facts::{Facts, Questions};
 pub use link_events::{LinkEvents, device_number};

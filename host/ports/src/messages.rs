@@ -39,7 +39,7 @@ pub(crate) struct Message {
 
 /// The outcome of sending a batch.
 #[derive(Debug)]
-pub(crate) enum SendResult {
+pub(crate) enum SendOutcome {
     /// That many were taken, at least 1.
     Sent(usize),
     /// None was taken; the device is full.
@@ -170,7 +170,7 @@ impl Messages {
         socket: BorrowedFd<'_>,
         pool: &mut Pool,
         queue: &VecDeque<Frame>,
-    ) -> SendResult {
+    ) -> SendOutcome {
         // A batch that was read and not handed out uses the headers; the vectors are its, too.
         let mut plain = [0_u8; VnetHeader::LENGTH];
         let empty = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
@@ -191,16 +191,16 @@ impl Messages {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, flags as _)
         };
         match usize::try_from(sent) {
-            Ok(0) => SendResult::Full,
-            Ok(count) => SendResult::Sent(count),
+            Ok(0) => SendOutcome::Full,
+            Ok(count) => SendOutcome::Sent(count),
             Err(_) => {
                 let error = io::Error::last_os_error();
                 match error.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => {
-                        SendResult::Full
+                        SendOutcome::Full
                     }
-                    Some(libc::EMSGSIZE | libc::EINVAL) => SendResult::Unfit,
-                    _ => SendResult::Failed(error),
+                    Some(libc::EMSGSIZE | libc::EINVAL) => SendOutcome::Unfit,
+                    _ => SendOutcome::Failed(error),
                 }
             }
         }

@@ -31,7 +31,7 @@ pub enum Offload {
 
 /// The relation of a device to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OffloadPlace {
     /// The device of an XDP port, with the program in its driver.
     XdpNative,
     /// The device of an XDP port, with the program in the kernel's receive path.
@@ -117,37 +117,45 @@ impl Offload {
 
     /// Returns its treatment at that place, if it is on, and the reason.
     #[must_use]
-    pub fn treatment(self, place: Place) -> (Treatment, &'static str) {
+    pub fn treatment(self, place: OffloadPlace) -> (Treatment, &'static str) {
         use Treatment::{Completed, Harmless, Suspended, TurnOff, TurnOn};
         match (place, self) {
-            (Place::XdpNative | Place::XdpGeneric, Self::RxVlan) => {
+            (OffloadPlace::XdpNative | OffloadPlace::XdpGeneric, Self::RxVlan) => {
                 (TurnOff, "the tag must stand in the frame, where the program looks for it")
             }
-            (Place::XdpNative | Place::XdpGeneric, Self::Lro) => {
+            (OffloadPlace::XdpNative | OffloadPlace::XdpGeneric, Self::Lro) => {
                 (TurnOff, "a joined frame does not fit a chunk")
             }
-            (Place::XdpNative, Self::Gro) => (Harmless, "it comes after the program"),
-            (Place::XdpGeneric, Self::Gro) => (TurnOff, "it joins frames before the program"),
-            (Place::XdpNative | Place::XdpGeneric, _) => (Harmless, "frames are sent complete"),
-            (Place::PeerOfXdp, Self::TxChecksum) => (Completed, "the switch finishes checksums"),
-            (Place::PeerOfRedirected, Self::TxChecksum) => {
+            (OffloadPlace::XdpNative, Self::Gro) => (Harmless, "it comes after the program"),
+            (OffloadPlace::XdpGeneric, Self::Gro) => {
+                (TurnOff, "it joins frames before the program")
+            }
+            (OffloadPlace::XdpNative | OffloadPlace::XdpGeneric, _) => {
+                (Harmless, "frames are sent complete")
+            }
+            (OffloadPlace::PeerOfXdp, Self::TxChecksum) => {
+                (Completed, "the switch finishes checksums")
+            }
+            (OffloadPlace::PeerOfRedirected, Self::TxChecksum) => {
                 (TurnOff, "a redirected frame's checksum is finished by nobody")
             }
-            (Place::PeerOfXdp | Place::PeerOfRedirected, Self::Tso | Self::Gso) => {
+            (OffloadPlace::PeerOfXdp | OffloadPlace::PeerOfRedirected, Self::Tso | Self::Gso) => {
                 (Suspended, "veth segments first while its peer runs a program")
             }
-            (Place::PeerOfXdp | Place::PeerOfRedirected, Self::TxVlan) => {
+            (OffloadPlace::PeerOfXdp | OffloadPlace::PeerOfRedirected, Self::TxVlan) => {
                 (TurnOff, "the tag must stand in the frame, where the program looks for it")
             }
-            (Place::PeerOfRedirected, Self::Gro) => {
+            (OffloadPlace::PeerOfRedirected, Self::Gro) => {
                 (TurnOn, "without it a veth takes no redirects")
             }
-            (Place::PeerOfXdp | Place::PeerOfRedirected, _) => {
+            (OffloadPlace::PeerOfXdp | OffloadPlace::PeerOfRedirected, _) => {
                 (Harmless, "it concerns what the tenant receives")
             }
-            (Place::Packet, Self::RxVlan | Self::TxVlan) => (Completed, "the tag is put back"),
-            (Place::Packet, Self::TxChecksum) => (Completed, "the port finishes checksums"),
-            (Place::Packet, _) => (Completed, "the port cuts super-frames"),
+            (OffloadPlace::Packet, Self::RxVlan | Self::TxVlan) => {
+                (Completed, "the tag is put back")
+            }
+            (OffloadPlace::Packet, Self::TxChecksum) => (Completed, "the port finishes checksums"),
+            (OffloadPlace::Packet, _) => (Completed, "the port cuts super-frames"),
         }
     }
 }
@@ -156,7 +164,7 @@ impl Offload {
 ///
 /// # Errors
 /// The device is not there.
-pub fn describe(device: &str, place: Place) -> Result<Vec<OffloadNote>, PortError> {
+pub fn describe(device: &str, place: OffloadPlace) -> Result<Vec<OffloadNote>, PortError> {
     let note = |offload: Offload| {
         let (treatment, why) = offload.treatment(place);
         let on = offload.read(device)?;

@@ -16,7 +16,7 @@ use crate::discard::Discard;
 use crate::error::PortError;
 use crate::facts::Facts;
 use crate::intake::Intake;
-use crate::messages::{Messages, SendResult};
+use crate::messages::{Messages, SendOutcome};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::port::{Port, PortStatistics};
@@ -180,13 +180,13 @@ impl Port for PacketPort {
         while !self.outbox.frames().is_empty() {
             let result = self.messages.send(self.socket.as_fd(), pool, self.outbox.frames());
             let (done, goes_on) = match result {
-                SendResult::Sent(count) => (count, true),
-                SendResult::Full => (0, false),
-                SendResult::Unfit => {
+                SendOutcome::Sent(count) => (count, true),
+                SendOutcome::Full => (0, false),
+                SendOutcome::Unfit => {
                     self.counted.transmit_invalid += 1;
                     (1, true)
                 }
-                SendResult::Failed(error) => return Err(error),
+                SendOutcome::Failed(error) => return Err(error),
             };
             self.outbox.done(done, pool);
             if !goes_on {

@@ -14,7 +14,7 @@ use common::{
     Namespace, UNICAST, eventually, number, numbered, plane, pool, private_network, send_raw,
 };
 use common::{run, udp, veth};
-use weir_ports::offload::{Offload, Place, describe};
+use weir_ports::offload::{Offload, OffloadPlace, describe};
 use weir_ports::{
     AnyPort, AttachMode, DataPlane, GateId, Idle, PacketConfig, PacketPort, Pool, Port, Role,
     TapConfig, TapPort, Waiter, Woken, XdpConfig, XdpPort, now,
@@ -304,7 +304,7 @@ fn offloads_are_read_and_suspended() {
     }
     let (mut plane, mut pool) = (plane(), pool());
     let port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    for note in describe("a0", Place::PeerOfXdp).unwrap() {
+    for note in describe("a0", OffloadPlace::PeerOfXdp).unwrap() {
         println!("{note}");
         assert_eq!(note.must_change(), note.offload == Offload::TxVlan);
         if note.offload == Offload::Tso {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use weir_units::Nanos;
 
-use weir_platform::cpu::{Class, Reservation, Wish};
+use weir_platform::cpu::{Class, CpuRequest, Reservation};
 use weir_platform::error::HostError;
 
 /// Two devices of this namespace and the delay between them, each way. As text:
@@ -102,7 +102,7 @@ impl Line {
     fn forward(&mut self) -> Result<(), HostError> {
         // Without the right to it, a busy machine makes the line late by more.
         let _reservation =
-            Reservation::take(Wish { cpu: None, class: Class::Normal { nice: -15 } });
+            Reservation::take(CpuRequest { cpu: None, class: Class::Normal { nice: -15 } });
         // SAFETY: prctl with PR_SET_TIMERSLACK takes a number; it concerns this thread only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
         loop {

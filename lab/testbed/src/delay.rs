@@ -24,7 +24,7 @@ use weir_traffic::delay_line::{Pair, READY};
 
 /// The means of delaying links on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Delays {
+pub(super) struct DelayPlan {
     /// netem does it.
     pub(super) netem: bool,
     /// The devices that our delay lines join.
@@ -32,19 +32,19 @@ pub(super) struct Delays {
 }
 
 /// The topology as it is built on this host, and how its links are delayed.
-pub(super) fn expand(topology: &Topology) -> (Topology, Delays) {
+pub(super) fn expand(topology: &Topology) -> (Topology, DelayPlan) {
     let is_delayed = |link: &Link| link.ends.iter().any(|end| end.delay > Nanos::ZERO);
     if !topology.links.iter().any(is_delayed) {
-        return (topology.clone(), Delays::default());
+        return (topology.clone(), DelayPlan::default());
     }
     if doctor::offers_qdisc("netem") {
-        return (topology.clone(), Delays { netem: true, pairs: Vec::new() });
+        return (topology.clone(), DelayPlan { netem: true, pairs: Vec::new() });
     }
     cut(topology, is_delayed)
 }
 
 /// Cuts the delayed links in two.
-fn cut(topology: &Topology, is_delayed: impl Fn(&Link) -> bool) -> (Topology, Delays) {
+fn cut(topology: &Topology, is_delayed: impl Fn(&Link) -> bool) -> (Topology, DelayPlan) {
     let mut built = topology.clone();
     let node = built.nodes.len();
     built.nodes.push(Node { name: NODE.to_owned(), sysctls: Vec::new(), routes: Vec::new() });
@@ -59,7 +59,7 @@ fn cut(topology: &Topology, is_delayed: impl Fn(&Link) -> bool) -> (Topology, De
         links.push(Link { ends: [inner_b, b], mtu, queues });
     }
     built.links = links;
-    (built, Delays { netem: false, pairs })
+    (built, DelayPlan { netem: false, pairs })
 }
 
 /// The end of a half inside the line. Its queue holds what either end's does.
@@ -82,7 +82,7 @@ fn inner(node: usize, device: String, a: &End, b: &End) -> End {
 /// stands in its place; the pairs follow as its arguments.
 pub(super) fn start(
     topology: &Topology,
-    delays: &Delays,
+    delays: &DelayPlan,
     program: &[OsString],
 ) -> Result<Option<Child>, HostError> {
     if delays.pairs.is_empty() || is_running(topology, delays) {
@@ -114,7 +114,7 @@ pub(super) fn start(
 }
 
 /// Returns whether a process with these lines is in their namespace.
-pub(super) fn is_running(topology: &Topology, delays: &Delays) -> bool {
+pub(super) fn is_running(topology: &Topology, delays: &DelayPlan) -> bool {
     let inside = netns::processes_inside(&namespace(topology)).unwrap_or_default();
     let pairs: Vec<String> = delays.pairs.iter().map(Pair::to_string).collect();
     inside.iter().any(|process| {

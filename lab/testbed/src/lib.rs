@@ -18,7 +18,7 @@ use std::process::Child;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-pub use read::{Problem, Problems};
+pub use read::{TopologyProblem, TopologyProblems};
 pub use status::{Item, State, Status};
 pub use topology::{Bridge, Cidr, End, HEADER_BYTES, Link, Mac, Node, Topology, default_burst};
 

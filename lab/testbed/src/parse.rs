@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use toml::de::DeTable;
 use weir_units::{BitRate, ByteCount, Nanos};
 
-use super::read::{Placed, Problem, Problems, Reader, Table};
+use super::read::{Placed, Reader, Table, TopologyProblem, TopologyProblems};
 use super::topology::{Bridge, Cidr, End, HEADER_BYTES, Link, Mac, Node, Topology};
 
 impl Topology {
@@ -16,10 +16,14 @@ impl Topology {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, Problems> {
+    pub fn parse(text: &str) -> Result<Self, TopologyProblems> {
         if text.len() > TEXT_BYTES_MAX {
             let message = format!("{} bytes, and {TEXT_BYTES_MAX} is the most", text.len());
-            return Err(Problems(vec![Problem { line: 1, key: String::new(), message }]));
+            return Err(TopologyProblems(vec![TopologyProblem {
+                line: 1,
+                key: String::new(),
+                message,
+            }]));
         }
         let reader = Reader::new(text);
         let (document, errors) = DeTable::parse_recoverable(text);

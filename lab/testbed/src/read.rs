@@ -11,11 +11,11 @@ use toml::de::{DeTable, DeValue};
 
 /// All that is wrong with a topology, in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub(crate) Vec<Problem>);
+pub struct TopologyProblems(pub(crate) Vec<TopologyProblem>);
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct TopologyProblem {
     /// The line, from 1.
     pub line: usize,
     /// The key, as in `link[2].a.mac`; empty where the text is no TOML.
@@ -24,16 +24,16 @@ pub struct Problem {
     pub message: String,
 }
 
-impl Problems {
+impl TopologyProblems {
     /// The problems.
-    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+    pub fn iter(&self) -> impl Iterator<Item = &TopologyProblem> {
         self.0.iter()
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for TopologyProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Problem { line, key, message }) in self.0.iter().enumerate() {
+        for (index, TopologyProblem { line, key, message }) in self.0.iter().enumerate() {
             let newline = if index == 0 { "" } else { "\n" };
             let colon = if key.is_empty() { "" } else { ": " };
             write!(f, "{newline}line {line}: {key}{colon}{message}")?;
@@ -42,12 +42,12 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for TopologyProblems {}
 
 /// The text, and what is wrong with it so far.
 pub(super) struct Reader<'t> {
     text: &'t str,
-    problems: RefCell<Vec<Problem>>,
+    problems: RefCell<Vec<TopologyProblem>>,
 }
 
 /// One table of the text, with the keys that were asked for.
@@ -75,7 +75,7 @@ impl<'t> Reader<'t> {
     pub(super) fn note(&self, span: &Range<usize>, key: &str, message: String) {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        self.problems.borrow_mut().push(Problem { line, key: key.to_owned(), message });
+        self.problems.borrow_mut().push(TopologyProblem { line, key: key.to_owned(), message });
     }
 
     pub(super) fn refuse<T>(&self, at: &Placed<T>, message: String) {
@@ -83,10 +83,10 @@ impl<'t> Reader<'t> {
     }
 
     /// The value, if nothing is wrong.
-    pub(super) fn finish<T>(self, value: T) -> Result<T, Problems> {
+    pub(super) fn finish<T>(self, value: T) -> Result<T, TopologyProblems> {
         let mut problems = self.problems.into_inner();
         problems.sort();
-        if problems.is_empty() { Ok(value) } else { Err(Problems(problems)) }
+        if problems.is_empty() { Ok(value) } else { Err(TopologyProblems(problems)) }
     }
 
     pub(super) fn table<'r>(

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use weir_node::Serving;
-use weir_platform::cpu::{self, Class, Wish};
+use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_policy::{Policy, Reservation};
 
 use crate::app::App;
@@ -116,7 +116,7 @@ impl Drop for Server {
 /// Before ordinary work, on the processor that is not the worker's; at least there, where a process
 /// may not put itself before others. Where both are refused, work goes on anywhere.
 fn hold(processor: u32) -> Option<cpu::Reservation> {
-    let wish = |nice| Wish { cpu: Some(processor), class: Class::Normal { nice } };
+    let wish = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
     cpu::Reservation::take(wish(NICE)).or_else(|_| cpu::Reservation::take(wish(0))).ok()
 }
 

@@ -6,29 +6,31 @@
 //! it.
 
 use weir_platform::HostError;
-use weir_platform::cpu::{self, Class, Wish};
+use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_platform::host::{self, Change};
 use weir_policy::{Node, Reservation as Kind};
 use weir_ports::{Idle, Rest};
 use weir_units::Nanos;
 
 /// Returns the reservation that the policy asks for.
-pub fn wish(node: &Node) -> Option<Wish> {
+pub fn wish(node: &Node) -> Option<CpuRequest> {
     let pinned = Some(node.worker_cpu.unwrap_or_else(|| cpu::division().worker));
     match node.reservation {
         Kind::None => None,
-        Kind::Pinned => Some(Wish { cpu: pinned, class: Class::Normal { nice: NICE } }),
-        Kind::Fifo => Some(Wish { cpu: pinned, class: Class::Fifo { priority: FIFO_PRIORITY } }),
+        Kind::Pinned => Some(CpuRequest { cpu: pinned, class: Class::Normal { nice: NICE } }),
+        Kind::Fifo => {
+            Some(CpuRequest { cpu: pinned, class: Class::Fifo { priority: FIFO_PRIORITY } })
+        }
         Kind::Deadline => {
             let (runtime, deadline, period) = DEADLINE;
-            Some(Wish { cpu: None, class: Class::Deadline { runtime, deadline, period } })
+            Some(CpuRequest { cpu: None, class: Class::Deadline { runtime, deadline, period } })
         }
     }
 }
 
 /// Returns the reservation for a thread that must be on time and off the worker's processor; `None`
 /// if the worker has no processor of its own, or there is no other.
-pub fn beside(node: &Node) -> Option<Wish> {
+pub fn beside(node: &Node) -> Option<CpuRequest> {
     if matches!(node.reservation, Kind::None | Kind::Deadline) {
         return None;
     }
@@ -36,14 +38,14 @@ pub fn beside(node: &Node) -> Option<Wish> {
     let worker = node.worker_cpu.unwrap_or(division.worker);
     let mut all = division.others.into_iter().chain([division.worker]);
     let other = all.find(|processor| *processor != worker)?;
-    Some(Wish { cpu: Some(other), class: Class::Normal { nice: NICE_BESIDE } })
+    Some(CpuRequest { cpu: Some(other), class: Class::Normal { nice: NICE_BESIDE } })
 }
 
 /// Takes a reservation for the calling thread, if there is one to take.
 ///
 /// # Errors
 /// The kernel refuses it.
-pub fn take(wish: Option<Wish>) -> Result<Option<cpu::Reservation>, HostError> {
+pub fn take(wish: Option<CpuRequest>) -> Result<Option<cpu::Reservation>, HostError> {
     wish.map(cpu::Reservation::take).transpose()
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use weir_control::control_loop::Decision;
 use weir_platform::HostError;
-use weir_platform::cpu::Wish;
+use weir_platform::cpu::CpuRequest;
 use weir_policy::Policy;
 use weir_units::Nanos;
 
@@ -33,7 +33,7 @@ pub(crate) struct LoopsStart {
     /// Makes the manager, on the thread; again after a failure.
     pub(crate) make: Make,
     /// The processor time of the thread.
-    pub(crate) wish: Option<Wish>,
+    pub(crate) wish: Option<CpuRequest>,
     /// Tells the operator.
     pub(crate) note: Box<dyn Fn(String) + Send>,
     pub(crate) patience: Patience,

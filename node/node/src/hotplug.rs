@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weir_platform::cpu::Wish;
+use weir_platform::cpu::CpuRequest;
 use weir_ports::LinkEvents;
 
 use weir_dataplane::reservation;
@@ -28,7 +28,7 @@ impl Watch {
     /// # Errors
     /// The kernel tells no events, or there is no thread to be had.
     pub(crate) fn start(
-        wish: Option<Wish>,
+        wish: Option<CpuRequest>,
         mut look: impl FnMut() -> bool + Send + 'static,
         mut follow: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {

@@ -8,7 +8,7 @@ use weir_units::Nanos;
 
 use super::cgroup::{Tree, Version};
 use super::xl_text::{self, Scheduler};
-use crate::cpu::{self, Class, Wish};
+use crate::cpu::{self, Class, CpuRequest};
 use crate::run::{Command, Platform};
 
 /// One way to cap a router's CPU time.
@@ -50,7 +50,7 @@ fn deadline() -> Result<String, String> {
     }
     let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
     let class = Class::Deadline { runtime, deadline: period, period };
-    cpu::probe(Wish { cpu: None, class })
+    cpu::probe(CpuRequest { cpu: None, class })
         .map(|_| "NAPI threads".to_owned())
         .map_err(|error| error.to_string())
 }

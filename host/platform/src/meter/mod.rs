@@ -12,7 +12,7 @@ mod proc_net_dev;
 pub use cpu_time::{CpuMeter, CpuSource};
 pub use link_meter::{LINKS_MAX, LinkMeter, SEARCHED_MAX, Side};
 pub use netlink::StatsSocket;
-pub use proc_net_dev::{Line, ProcNetDev, parse};
+pub use proc_net_dev::{DeviceLine, ProcNetDev, parse};
 
 /// The kernel's counters of a device since it was made. A super-frame counts as one packet: it is
 /// packets on the wire that are counted only where segmentation and merging are off.

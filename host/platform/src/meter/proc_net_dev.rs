@@ -20,7 +20,7 @@ pub struct ProcNetDev {
 
 /// One device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line<'t> {
+pub struct DeviceLine<'t> {
     /// Its name.
     pub name: &'t str,
     /// Its counters.
@@ -41,7 +41,7 @@ impl ProcNetDev {
     ///
     /// # Errors
     /// It cannot be read, or is longer than 4 MiB.
-    pub fn dump(&mut self, mut each: impl FnMut(Line<'_>)) -> Result<usize, HostError> {
+    pub fn dump(&mut self, mut each: impl FnMut(DeviceLine<'_>)) -> Result<usize, HostError> {
         let mut length = 0;
         loop {
             if length == self.buffer.len() {
@@ -68,7 +68,7 @@ impl ProcNetDev {
 }
 
 /// The devices of a text; lines that are none (its head) are passed over.
-pub fn parse(text: &str) -> impl Iterator<Item = Line<'_>> {
+pub fn parse(text: &str) -> impl Iterator<Item = DeviceLine<'_>> {
     text.lines().filter_map(|line| {
         let (name, numbers) = line.rsplit_once(':')?;
         let mut numbers = numbers.split_ascii_whitespace();
@@ -80,7 +80,7 @@ pub fn parse(text: &str) -> impl Iterator<Item = Line<'_>> {
             tx_packets: field(5)?,
             tx_dropped: field(1)?,
         };
-        Some(Line { name: name.trim(), counts })
+        Some(DeviceLine { name: name.trim(), counts })
     })
 }
 
@@ -99,9 +99,9 @@ mod tests {
     fn a_line_gives_packets_and_drops_of_both_directions() {
         let head = "Inter-|   Receive                |  Transmit\n face |bytes    packets errs\n";
         let text = format!("{head}  eth0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\na:1: 1 2 3 4\nx");
-        let found: Vec<Line<'_>> = parse(&text).collect();
+        let found: Vec<DeviceLine<'_>> = parse(&text).collect();
         let counts = LinkCounts { rx_packets: 2, rx_dropped: 4, tx_packets: 10, tx_dropped: 12 };
-        assert_eq!(found, [Line { name: "eth0", counts }]);
+        assert_eq!(found, [DeviceLine { name: "eth0", counts }]);
     }
 
     #[test]

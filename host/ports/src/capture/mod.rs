@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use weir_switch::{Frame, FramePool};
 
-pub use reader::{CaptureReader, Captured};
+pub use reader::{CaptureReader, CapturedFrame};
 pub use writer::CaptureWriter;
 
 use crate::error::PortError;
@@ -26,7 +26,7 @@ pub struct CapturePort {
     reader: Option<CaptureReader<BufReader<File>>>,
     writer: Option<CaptureWriter<BufWriter<File>>>,
     /// A frame that was read and found no chunk.
-    waiting: Option<Captured>,
+    waiting: Option<CapturedFrame>,
     counted: PortStatistics,
     failed: Option<io::Error>,
 }
@@ -75,7 +75,7 @@ impl CapturePort {
     }
 
     /// The next frame of the file that fits a chunk; the others are counted.
-    fn next(&mut self, pool: &Pool) -> Option<Captured> {
+    fn next(&mut self, pool: &Pool) -> Option<CapturedFrame> {
         if let Some(waiting) = self.waiting.take() {
             return Some(waiting);
         }

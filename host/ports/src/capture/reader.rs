@@ -14,7 +14,7 @@ pub struct CaptureReader<R> {
 
 /// A frame of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedFrame {
     /// Nanoseconds since 1970; 0 where the file does not say.
     pub nanos: u64,
     /// The bytes that the file holds.
@@ -63,23 +63,23 @@ impl<R: Read> CaptureReader<R> {
     ///
     /// # Errors
     /// The input fails, ends within a frame, or contradicts its format.
-    pub fn read(&mut self) -> io::Result<Option<Captured>> {
+    pub fn read(&mut self) -> io::Result<Option<CapturedFrame>> {
         match self.format {
             Format::Classic { to_nanos } => self.read_classic(to_nanos),
             Format::Next { .. } => self.read_next(),
         }
     }
 
-    fn read_classic(&mut self, to_nanos: u64) -> io::Result<Option<Captured>> {
+    fn read_classic(&mut self, to_nanos: u64) -> io::Result<Option<CapturedFrame>> {
         let Some(first) = self.first_word()? else { return Ok(None) };
         let rest: [u8; 12] = self.array()?;
         let seconds = u64::from(self.word(&first, 0));
         let nanos = seconds * 1_000_000_000 + u64::from(self.word(&rest, 0)) * to_nanos;
         let (held, length) = (self.word(&rest, 4), self.word(&rest, 8) as usize);
-        Ok(Some(Captured { nanos, bytes: self.bytes(held)?, length }))
+        Ok(Some(CapturedFrame { nanos, bytes: self.bytes(held)?, length }))
     }
 
-    fn read_next(&mut self) -> io::Result<Option<Captured>> {
+    fn read_next(&mut self) -> io::Result<Option<CapturedFrame>> {
         loop {
             let Some(kind) = self.first_word()? else { return Ok(None) };
             // The section's mark reads the same in both orders.
@@ -121,7 +121,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(())
     }
 
-    fn interface(&mut self, body: &[u8]) -> io::Result<Option<Captured>> {
+    fn interface(&mut self, body: &[u8]) -> io::Result<Option<CapturedFrame>> {
         let [low, high, ..] = body else { return Err(invalid("an interface without a type")) };
         let link = if self.swapped { [*high, *low] } else { [*low, *high] };
         let ethernet = u32::from(u16::from_ne_bytes(link)) == LINKTYPE_ETHERNET;
@@ -155,7 +155,7 @@ impl<R: Read> CaptureReader<R> {
         1_000_000
     }
 
-    fn enhanced_packet(&self, body: &[u8]) -> io::Result<Option<Captured>> {
+    fn enhanced_packet(&self, body: &[u8]) -> io::Result<Option<CapturedFrame>> {
         let Some((head, data)) = body.split_first_chunk::<20>() else {
             return Err(invalid("a packet block shorter than its header"));
         };
@@ -170,10 +170,10 @@ impl<R: Read> CaptureReader<R> {
         let stamp = u128::from(words[1]) << 32 | u128::from(words[2]);
         let nanos = u64::try_from(stamp * 1_000_000_000 / u128::from(*ticks)).unwrap_or(u64::MAX);
         let bytes = data.get(..words[3] as usize).ok_or_else(|| invalid("a packet cut short"))?;
-        Ok(Some(Captured { nanos, bytes: bytes.to_vec(), length: words[4] as usize }))
+        Ok(Some(CapturedFrame { nanos, bytes: bytes.to_vec(), length: words[4] as usize }))
     }
 
-    fn simple_packet(&self, body: &[u8]) -> io::Result<Option<Captured>> {
+    fn simple_packet(&self, body: &[u8]) -> io::Result<Option<CapturedFrame>> {
         let Some((head, data)) = body.split_first_chunk::<4>() else {
             return Err(invalid("a packet block shorter than its header"));
         };
@@ -183,7 +183,7 @@ impl<R: Read> CaptureReader<R> {
             return Ok(None);
         }
         let bytes = data[..length.min(data.len())].to_vec();
-        Ok(Some(Captured { nanos: 0, bytes, length }))
+        Ok(Some(CapturedFrame { nanos: 0, bytes, length }))
     }
 
     /// Four bytes, or `None` if the input ends before the first.
@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn pcapng_is_read_in_both_byte_orders() {
-        let expected = Captured { nanos: (1 << 32) + 7, bytes: vec![1, 2, 3, 4, 5], length: 9 };
+        let expected =
+            CapturedFrame { nanos: (1 << 32) + 7, bytes: vec![1, 2, 3, 4, 5], length: 9 };
         for file in [
             next_generation(u32::to_le_bytes, u16::to_le_bytes),
             next_generation(u32::to_be_bytes, u16::to_be_bytes),
@@ -291,7 +292,7 @@ mod tests {
         }
         file.extend([8, 9]);
         let mut reader = CaptureReader::new(&file[..]).unwrap();
-        let expected = Captured { nanos: 3_000_005_000, bytes: vec![8, 9], length: 2 };
+        let expected = CapturedFrame { nanos: 3_000_005_000, bytes: vec![8, 9], length: 2 };
         assert_eq!(reader.read().unwrap(), Some(expected));
         assert_eq!(reader.read().unwrap(), None);
     }

@@ -79,9 +79,10 @@ impl Drop for Disturbance {
 
 /// Uses that share of processor `cpu` until the process is ended.
 pub fn run(share: CpuShare, cpu: u32) -> Result<(), ExperimentError> {
-    use weir_platform::cpu::{Class, Reservation, Wish};
+    use weir_platform::cpu::{Class, CpuRequest, Reservation};
 
-    let _pinned = Reservation::take(Wish { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
+    let _pinned =
+        Reservation::take(CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
     let ended = weir_traffic::stop_on_signals()?;
     let mut meter = CpuMeter::new([CpuSource::Process(Identity::own()?)]);
     let (mut last, mut used) = (Instant::now(), meter.read().map_err(failed)?);

@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, Reservation, Wish};
+use weir_platform::cpu::{Class, CpuRequest, Reservation};
 use weir_ports::{Idle, PacketConfig, PacketPort, Pool, Port, Waiter, now};
 use weir_switch::{Frame, FramePool};
 use weir_testbed::Mac;
@@ -79,7 +79,7 @@ impl Side {
 pub fn run(sides: [&Side; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
     let class = if batch { Class::Batch } else { Class::Normal { nice: 0 } };
     let asked = batch || cpu.is_some();
-    let _reserved = asked.then(|| Reservation::take(Wish { cpu, class })).transpose()?;
+    let _reserved = asked.then(|| Reservation::take(CpuRequest { cpu, class })).transpose()?;
     let mut pool = Pool::new(FRAMES, 2048)?;
     let open = |side: &Side| {
         let config =

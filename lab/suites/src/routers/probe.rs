@@ -11,7 +11,7 @@ use std::thread::ScopedJoinHandle;
 
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, Reservation, Wish};
+use weir_platform::cpu::{Class, CpuRequest, Reservation};
 use weir_platform::netns::Namespace;
 use weir_ports::{Idle, Waiter};
 use weir_units::Instant;
@@ -191,7 +191,7 @@ fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut Probed) {
 /// A probe times the router, not the machine's other work. Without the right to it the times are
 /// those of a busy machine, which is no less than true.
 fn urgent() -> Option<Reservation> {
-    Reservation::take(Wish { cpu: None, class: Class::Fifo { priority: 2 } }).ok()
+    Reservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 2 } }).ok()
 }
 
 const PORT: u16 = 9_002;

@@ -6,7 +6,7 @@ use weir_control::control_loop::{ControlLoop, DecisionEvent, LoopConfig, Sampler
 use weir_control::{Actuator as _, CapRange, Controller, Reading, Reason, Sample};
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, Reservation, Wish};
+use weir_platform::cpu::{Class, CpuRequest, Reservation};
 use weir_units::CpuShare;
 
 use super::crossed::Crossed as _;
@@ -226,7 +226,7 @@ fn config(period: Nanos) -> LoopConfig {
 
 /// Gives the loop priority on a busy processor. It sleeps nearly all the time.
 pub(super) fn urgent() -> Result<Reservation, ExperimentError> {
-    Ok(Reservation::take(Wish { cpu: None, class: Class::Fifo { priority: 1 } })?)
+    Ok(Reservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } })?)
 }
 
 /// No router of this lab forwards as much.
