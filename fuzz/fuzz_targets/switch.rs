@@ -6,7 +6,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_fuzz::{Input, Pool};
-use weir_policy::{Codel, Direction, Kind, MacAddr, Policy, Port, PortId, Slice, SliceId, Vif};
+use weir_policy::{
+    Codel, Direction, Kind, MacAddr, Policy, Port, PortId, Slice, SliceId, Vif, VifId,
+};
 use weir_switch::{Frame, FramePool, IfaceId, Switch, Tally, Transmit};
 use weir_units::{BitRate, ByteCount, Instant, Nanos, PacketRate};
 
@@ -45,9 +47,18 @@ struct Run {
 }
 
 impl Run {
+    /// Ports and vifs; each has a number below, in the policy's order.
     fn interfaces(&self) -> u32 {
         let policy = self.switch.policy();
         u32::try_from(policy.ports.len() + policy.vifs.len()).expect("a few")
+    }
+
+    /// The port, which is 0, or a vif.
+    fn iface(&self, number: u32) -> IfaceId {
+        match number.checked_sub(1) {
+            Some(vif) => self.switch.vif_iface(VifId(vif)),
+            None => self.switch.port_iface(PortId(0)),
+        }
     }
 
     /// Hands in a frame whose addresses are, by a byte of the input, made such that it gets far.
@@ -84,17 +95,19 @@ impl Run {
         } else if from == 0 {
             frame.len = 0;
         }
-        self.switch.receive(self.now, IfaceId(from), frame, &mut self.pool);
+        let from = self.iface(from);
+        self.switch.receive(self.now, from, frame, &mut self.pool);
     }
 
     /// Takes a frame for the device of an interface; whether there was one.
     fn transmit(&mut self, iface: u32) -> bool {
-        let iface = IfaceId(iface % self.interfaces());
+        let number = iface % self.interfaces();
+        let iface = self.iface(number);
         match self.switch.transmit(self.now, iface, &mut self.pool) {
             Transmit::Frame(frame) => {
                 let data = self.pool.data(frame).to_vec();
                 assert_eq!(data.len(), usize::from(frame.len));
-                self.check_isolation(iface, &data);
+                self.check_isolation(number, &data);
                 self.pool.free(frame.id);
                 true
             }
@@ -125,7 +138,7 @@ impl Run {
             }
         }
         assert_eq!((self.pool.taken(), self.switch.queued()), (0, 0), "drained");
-        for iface in (0..self.interfaces()).map(IfaceId) {
+        for iface in (0..self.interfaces()).map(|number| self.iface(number)) {
             for direction in Direction::ALL {
                 let counters = self.switch.counters(iface, direction).expect("it exists");
                 assert!(
@@ -137,11 +150,11 @@ impl Run {
     }
 
     /// A tenant's address in the source names the slice that sent the frame.
-    fn check_isolation(&self, to: IfaceId, data: &[u8]) {
+    fn check_isolation(&self, to: u32, data: &[u8]) {
         let policy = self.switch.policy();
         let Some(source) = data.get(6..12) else { return };
         let Some(sender) = policy.vifs.iter().find(|vif| vif.macs[0].0 == source) else { return };
-        match to.0.checked_sub(1) {
+        match to.checked_sub(1) {
             Some(vif) => assert_eq!(policy.vifs[vif as usize].slice, sender.slice),
             None => {
                 let tag = policy[sender.slice].vlan.map(u16::to_be_bytes);

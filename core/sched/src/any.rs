@@ -67,6 +67,17 @@ impl SchedulerKind {
             Self::Hfsc => "hfsc",
         }
     }
+
+    /// Checks that a class of such a scheduler can have a configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`], as of [`Scheduler::add_class`].
+    pub fn check(self, config: &ClassConfig) -> Result<(), ConfigError> {
+        match self {
+            Self::Hfsc => Hfsc::check(config),
+            _ => config.check(),
+        }
+    }
 }
 
 impl AnyScheduler {

@@ -117,8 +117,10 @@ impl SimNode {
 
     /// Returns the interfaces: ports, then vifs, in the policy's order.
     pub fn interfaces(&self) -> impl Iterator<Item = IfaceId> + use<> {
-        let policy = self.switch.policy();
-        (0..).map(IfaceId).take(policy.ports.len() + policy.vifs.len())
+        let (switch, policy) = (&self.switch, self.switch.policy());
+        let ports = policy.ports().map(|(id, _)| switch.port_iface(id));
+        let vifs = policy.vifs().map(|(id, _)| switch.vif_iface(id));
+        ports.chain(vifs).collect::<Vec<_>>().into_iter()
     }
 
     /// Returns what was counted at an interface; nothing for one that does not exist.

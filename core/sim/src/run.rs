@@ -76,7 +76,7 @@ impl SimNode {
         let interfaces = self.interfaces().count();
         for (source_index, source) in sources.iter().enumerate() {
             let iface = source.from.0;
-            if iface as usize >= interfaces {
+            if !self.interfaces().any(|known| known == source.from) {
                 return Err(SimError::NoInterface { source_index, iface, interfaces });
             }
         }
@@ -173,8 +173,9 @@ impl Run<'_> {
 
     /// Takes every frame that may leave now.
     fn transmit(&mut self) -> Result<(), SimError> {
-        let ports = self.node.switch.policy().ports.len();
-        for iface in (0..).map(IfaceId).take(ports) {
+        let ports = u32::try_from(self.node.switch.policy().ports.len()).unwrap_or(u32::MAX);
+        for port in (0..ports).map(weir_policy::PortId) {
+            let iface = self.node.switch.port_iface(port);
             while self.transmit_one(iface)? {}
         }
         loop {
@@ -223,10 +224,8 @@ impl SimNode {
     /// Says whether the switch would take one more frame from this interface. A port always may
     /// hand one in.
     fn has_room(&self, from: IfaceId) -> bool {
-        let ports = self.switch.policy().ports.len();
-        let vif = (from.0 as usize).checked_sub(ports).map(u32::try_from);
-        let Some(Ok(vif)) = vif else { return true };
-        self.switch.credit(self.now, weir_policy::VifId(vif), Direction::Send) > 0
+        let Some(vif) = self.switch.vif_of(from) else { return true };
+        self.switch.credit(self.now, vif, Direction::Send) > 0
     }
 }
 

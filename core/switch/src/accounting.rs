@@ -12,6 +12,9 @@ pub struct Accounting {
 }
 
 impl Accounting {
+    /// Of no port.
+    pub(crate) const NONE: Self = Self { untagged: 0, tagged: 0, least: 1 };
+
     /// The accounting of a port.
     #[must_use]
     pub fn of(port: &Port) -> Self {

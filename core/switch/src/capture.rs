@@ -9,12 +9,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_policy::{Direction, Filter, VifId};
+use weir_policy::{Direction, Filter};
 use weir_units::Instant;
 
 use crate::filter;
 use crate::frame::Ethernet;
-use crate::switch::Switch;
+use crate::types::IfaceId;
 
 /// What to capture at a vif.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +49,10 @@ pub struct CaptureCounters {
     pub lost: u64,
 }
 
-pub(crate) struct Tap {
-    pub(crate) vif: u32,
+struct Tap {
+    vif: IfaceId,
     config: CaptureConfig,
-    records: Box<[Record]>,
+    records: Box<[CaptureRecord]>,
     bytes: Box<[u8]>,
     first: usize,
     held: usize,
@@ -60,39 +60,42 @@ pub(crate) struct Tap {
 }
 
 #[derive(Clone, Copy)]
-struct Record {
+struct CaptureRecord {
     at: Instant,
     direction: Direction,
     length: u16,
     kept: u16,
 }
 
-impl Switch {
-    /// Starts a capture at a vif, in place of one that is there. Whether the vif exists.
-    pub fn capture_start(&mut self, vif: VifId, config: &CaptureConfig) -> bool {
-        let Some(state) = self.vifs.get_mut(vif.0 as usize) else { return false };
-        state.tapped = true;
-        self.taps.retain(|tap| tap.vif != vif.0);
-        self.taps.push(Tap::new(vif.0, config));
-        true
+/// The taps of all vifs that are captured.
+#[derive(Default)]
+pub(crate) struct Taps(Vec<Tap>);
+
+impl Taps {
+    /// Sets a tap at a vif, in place of one that is there.
+    pub(crate) fn start(&mut self, vif: IfaceId, config: &CaptureConfig) {
+        self.stop(vif);
+        self.0.push(Tap::new(vif, config));
     }
 
-    /// Ends a capture. Frames not read yet are gone.
-    pub fn capture_stop(&mut self, vif: VifId) {
-        if let Some(state) = self.vifs.get_mut(vif.0 as usize) {
-            state.tapped = false;
-        }
-        self.taps.retain(|tap| tap.vif != vif.0);
+    /// Takes a tap away. Frames that were not read are lost.
+    pub(crate) fn stop(&mut self, vif: IfaceId) {
+        self.0.retain(|tap| tap.vif != vif);
     }
 
-    /// Hands each captured frame to `take`, the oldest first, and forgets it. What the tap has
-    /// seen so far; `None` if there is none at this vif.
-    pub fn capture_read(
+    /// Keeps the taps of vifs that are there.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(IfaceId) -> bool) {
+        self.0.retain(|tap| is_there(tap.vif));
+    }
+
+    /// Hands each captured frame of a vif to `take`, the oldest first, and forgets it; returns what
+    /// the tap has seen, or `None` if there is none.
+    pub(crate) fn read(
         &mut self,
-        vif: VifId,
+        vif: IfaceId,
         mut take: impl FnMut(Captured<'_>),
     ) -> Option<CaptureCounters> {
-        let tap = self.taps.iter_mut().find(|tap| tap.vif == vif.0)?;
+        let tap = self.0.iter_mut().find(|tap| tap.vif == vif)?;
         while let Some(captured) = tap.oldest() {
             take(captured);
             tap.first = (tap.first + 1) % tap.records.len();
@@ -101,10 +104,16 @@ impl Switch {
         Some(tap.counters)
     }
 
-    /// Notes a frame at a tapped vif.
+    /// Whether no vif is captured.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Copies a frame of a vif, if the vif is captured.
     #[cold]
-    pub(crate) fn capture(&mut self, now: Instant, vif: usize, direction: Direction, data: &[u8]) {
-        if let Some(tap) = self.taps.iter_mut().find(|tap| tap.vif as usize == vif) {
+    pub(crate) fn note(&mut self, now: Instant, vif: IfaceId, direction: Direction, data: &[u8]) {
+        if let Some(tap) = self.0.iter_mut().find(|tap| tap.vif == vif) {
             tap.note(now, direction, data);
         }
     }
@@ -125,11 +134,12 @@ impl Default for CaptureConfig {
 }
 
 impl Tap {
-    fn new(vif: u32, config: &CaptureConfig) -> Self {
+    fn new(vif: IfaceId, config: &CaptureConfig) -> Self {
         let snaplen = config.snaplen.clamp(1, CaptureConfig::SNAPLEN_MAX);
         let frames = config.frames.clamp(1, CaptureConfig::FRAMES_MAX);
         let config = CaptureConfig { snaplen, frames, filter: config.filter.clone() };
-        let record = Record { at: Instant::ZERO, direction: Direction::Send, length: 0, kept: 0 };
+        let record =
+            CaptureRecord { at: Instant::ZERO, direction: Direction::Send, length: 0, kept: 0 };
         Self {
             vif,
             records: vec![record; frames as usize].into_boxed_slice(),
@@ -160,7 +170,7 @@ impl Tap {
         self.bytes[start..start + kept].copy_from_slice(&data[..kept]);
         let length = u16::try_from(data.len()).unwrap_or(u16::MAX);
         let kept = u16::try_from(kept).unwrap_or(u16::MAX);
-        self.records[at] = Record { at: now, direction, length, kept };
+        self.records[at] = CaptureRecord { at: now, direction, length, kept };
         self.held += 1;
     }
 
@@ -168,7 +178,7 @@ impl Tap {
         let record = self.records.get(self.first).filter(|_| self.held > 0)?;
         let start = self.first * usize::from(self.config.snaplen);
         let bytes = self.bytes.get(start..start + usize::from(record.kept))?;
-        let Record { at, direction, length, .. } = *record;
+        let CaptureRecord { at, direction, length, .. } = *record;
         Some(Captured { at, direction, length, bytes })
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which interface a MAC address lives behind: one table, keyed by (domain, MAC).
+//! Which interface a MAC address lives behind: one table, keyed by (bridge, MAC).
 //!
-//! A *domain* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
+//! A *bridge* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
 //! from source fields up to a bound an interface, forgotten after [`AGE`] of silence, and moved
 //! between a port and a vif only after [`SETTLE`] of silence; between two vifs they never move.
 //! Whatever claims an address that is alive elsewhere is a spoof or a loop, and refused.
@@ -17,21 +17,22 @@ use alloc::vec::Vec;
 use weir_units::{Instant, Nanos};
 
 use crate::reason::Reason;
+use crate::types::IfaceId;
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Fdb {
-    entries: Box<[Entry]>,
+    entries: Box<[AddressSlot]>,
     shift: u32,
     /// Where the sweep for aged entries goes on.
     sweep: usize,
-    /// Learned entries an interface, and how many it may have.
+    /// Learned entries an interface, by its slot, and how many it may have.
     learned: Vec<(u32, u32)>,
 }
 
 /// What [`Fdb::learn`] needs to know of the interface that a frame came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct AddressSource {
     /// The interface.
     pub(crate) iface: u32,
     /// Whether it is a port.
@@ -40,11 +41,22 @@ pub(crate) struct Source {
     pub(crate) fixed: bool,
 }
 
+/// An address of the table, for those who read it whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BridgeAddress {
+    pub(crate) bridge: u16,
+    pub(crate) mac: u64,
+    pub(crate) iface: u32,
+    /// Whether it is given by the policy.
+    pub(crate) fixed: bool,
+    pub(crate) seen: Instant,
+}
+
 /// Two to a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Entry {
-    /// Domain in the upper 16 bits, MAC in the lower 48; [`FREE`] if unused.
+struct AddressSlot {
+    /// The bridge in the upper 16 bits, MAC in the lower 48; [`FREE`] if unused.
     key: u64,
     iface: u32,
     port: bool,
@@ -63,7 +75,7 @@ impl Fdb {
         let wanted = bounds.iter().map(|bound| *bound as usize).sum::<usize>() + fixed;
         let size = (wanted * 2).next_power_of_two().clamp(64, TABLE_MAX);
         Self {
-            entries: vec![Entry::FREE; size].into_boxed_slice(),
+            entries: vec![AddressSlot::FREE; size].into_boxed_slice(),
             shift: u64::BITS - size.trailing_zeros(),
             sweep: 0,
             learned: bounds.iter().map(|bound| (0, *bound)).collect(),
@@ -71,8 +83,8 @@ impl Fdb {
     }
 
     /// Enters an address that is given by the policy. Whether there was room.
-    pub(crate) fn fix(&mut self, domain: u16, mac: u64, iface: u32) -> bool {
-        let entry = Entry { fixed: true, iface, key: key(domain, mac), ..Entry::FREE };
+    pub(crate) fn fix(&mut self, bridge: u16, mac: u64, iface: u32) -> bool {
+        let entry = AddressSlot { fixed: true, iface, key: key(bridge, mac), ..AddressSlot::FREE };
         match self.find(entry.key) {
             Ok(at) => {
                 self.forget_count(at);
@@ -88,8 +100,8 @@ impl Fdb {
     }
 
     /// Takes over a learned address of another table, as long as there is room for it.
-    pub(crate) fn restore(&mut self, domain: u16, mac: u64, source: Source, seen: Instant) {
-        let key = key(domain, mac);
+    pub(crate) fn restore(&mut self, bridge: u16, mac: u64, source: AddressSource, seen: Instant) {
+        let key = key(bridge, mac);
         if self.find(key).is_err() && !source.fixed {
             // Beyond the bound it is forgotten, and learned again if it still may be.
             let _ = self.insert(seen, key, source);
@@ -105,11 +117,11 @@ impl Fdb {
     pub(crate) fn learn(
         &mut self,
         now: Instant,
-        domain: u16,
+        bridge: u16,
         mac: u64,
-        source: Source,
+        source: AddressSource,
     ) -> Result<(), Reason> {
-        let key = key(domain, mac);
+        let key = key(bridge, mac);
         match self.find(key) {
             Ok(at) if self.entries[at].iface == source.iface => {
                 let entry = &mut self.entries[at];
@@ -125,8 +137,8 @@ impl Fdb {
     }
 
     /// Renews an entry in the second half of its life.
-    pub(crate) fn keep(&mut self, now: Instant, domain: u16, mac: u64) {
-        if let Ok(at) = self.find(key(domain, mac)) {
+    pub(crate) fn keep(&mut self, now: Instant, bridge: u16, mac: u64) {
+        if let Ok(at) = self.find(key(bridge, mac)) {
             let entry = &mut self.entries[at];
             if now.saturating_since(entry.seen).as_nanos() >= AGE.as_nanos() / 2 {
                 entry.seen = now;
@@ -151,25 +163,30 @@ impl Fdb {
     /// The interface behind which an address lives.
     #[inline]
     #[must_use]
-    pub(crate) fn lookup(&self, now: Instant, domain: u16, mac: u64) -> Option<u32> {
-        let entry = &self.entries[self.find(key(domain, mac)).ok()?];
+    pub(crate) fn lookup(&self, now: Instant, bridge: u16, mac: u64) -> Option<u32> {
+        let entry = &self.entries[self.find(key(bridge, mac)).ok()?];
         let alive = entry.fixed || now.saturating_since(entry.seen) < AGE;
         alive.then_some(entry.iface)
     }
 
-    /// Every entry that is in use: domain, MAC, interface, whether it is given, when last seen.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, u64, u32, bool, Instant)> + '_ {
+    /// Every address of the table.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = BridgeAddress> + '_ {
         self.entries.iter().filter(|entry| entry.key != FREE).map(|entry| {
-            let [d0, d1, ..] = entry.key.to_be_bytes();
-            let domain = u16::from_be_bytes([d0, d1]);
-            (domain, entry.key & MAC_BITS, entry.iface, entry.fixed, entry.seen)
+            let [b0, b1, ..] = entry.key.to_be_bytes();
+            BridgeAddress {
+                bridge: u16::from_be_bytes([b0, b1]),
+                mac: entry.key & MAC_BITS,
+                iface: entry.iface,
+                fixed: entry.fixed,
+                seen: entry.seen,
+            }
         })
     }
 
     /// Learned addresses of an interface.
     #[cfg(test)]
     pub(crate) fn learned(&self, iface: u32) -> u32 {
-        self.learned.get(iface as usize).map_or(0, |(count, _)| *count)
+        self.learned.get(slot(iface)).map_or(0, |(count, _)| *count)
     }
 
     /// The place of a key, or a free place for it within the bound of probes.
@@ -190,7 +207,7 @@ impl Fdb {
         Err(None)
     }
 
-    /// Fibonacci hashing: the upper bits of a product with 2⁶⁴/φ, folded first so that domain and
+    /// Fibonacci hashing: the upper bits of a product with 2⁶⁴/φ, folded first so that bridge and
     /// vendor bits reach them.
     #[inline]
     fn home(&self, key: u64) -> usize {
@@ -200,9 +217,9 @@ impl Fdb {
     }
 
     #[cold]
-    fn insert(&mut self, now: Instant, key: u64, source: Source) -> Result<(), Reason> {
+    fn insert(&mut self, now: Instant, key: u64, source: AddressSource) -> Result<(), Reason> {
         self.expire(now, SWEEP);
-        let Some((count, bound)) = self.learned.get_mut(source.iface as usize) else {
+        let Some((count, bound)) = self.learned.get_mut(slot(source.iface)) else {
             return Err(Reason::Unknown);
         };
         if *count >= *bound {
@@ -211,17 +228,17 @@ impl Fdb {
         *count += 1;
         // The sweep may have moved things: look again.
         let Err(Some(at)) = self.find(key) else {
-            self.learned[source.iface as usize].0 -= 1;
+            self.learned[slot(source.iface)].0 -= 1;
             return Err(Reason::MacsFull);
         };
-        let Source { iface, port, fixed } = source;
-        self.entries[at] = Entry { key, iface, port, fixed, seen: now };
+        let AddressSource { iface, port, fixed } = source;
+        self.entries[at] = AddressSlot { key, iface, port, fixed, seen: now };
         Ok(())
     }
 
     /// An address shows up at another interface than before.
     #[cold]
-    fn move_to(&mut self, now: Instant, at: usize, source: Source) -> Result<(), Reason> {
+    fn move_to(&mut self, now: Instant, at: usize, source: AddressSource) -> Result<(), Reason> {
         let entry = self.entries[at];
         if source.fixed {
             return Err(Reason::SpoofedMac);
@@ -237,8 +254,8 @@ impl Fdb {
     }
 
     fn forget_count(&mut self, at: usize) {
-        let Entry { iface, fixed, .. } = self.entries[at];
-        if let (false, Some((count, _))) = (fixed, self.learned.get_mut(iface as usize)) {
+        let AddressSlot { iface, fixed, .. } = self.entries[at];
+        if let (false, Some((count, _))) = (fixed, self.learned.get_mut(slot(iface))) {
             *count = count.saturating_sub(1);
         }
     }
@@ -257,17 +274,35 @@ impl Fdb {
             }
             next = (next + 1) & mask;
         }
-        self.entries[hole] = Entry::FREE;
+        self.entries[hole] = AddressSlot::FREE;
     }
 }
 
-impl Entry {
+/// An empty table for no interface, the smallest there is.
+impl Default for Fdb {
+    fn default() -> Self {
+        Self::new(&[], 0)
+    }
+}
+
+impl AddressSource {
+    /// A port, behind which any address may be.
+    pub(crate) const fn port(iface: u32) -> Self {
+        Self { iface, port: true, fixed: false }
+    }
+}
+
+impl AddressSlot {
     const FREE: Self =
         Self { key: FREE, iface: u32::MAX, port: false, fixed: false, seen: Instant::ZERO };
 }
 
-fn key(domain: u16, mac: u64) -> u64 {
-    (u64::from(domain) << 48) | (mac & MAC_BITS)
+fn slot(iface: u32) -> usize {
+    IfaceId(iface).slot()
+}
+
+fn key(bridge: u16, mac: u64) -> u64 {
+    (u64::from(bridge) << 48) | (mac & MAC_BITS)
 }
 
 /// Learned addresses are forgotten after this silence (IEEE 802.1Q §8.8.3 recommends 300 s).
@@ -285,7 +320,7 @@ const PROBES: usize = 64;
 const SWEEP: usize = 16;
 /// Largest table: 128 MiB.
 const TABLE_MAX: usize = 1 << 22;
-/// All ones is the broadcast address in domain 65 535, which is nobody's source.
+/// All ones is the broadcast address on bridge 65 535, which is nobody's source.
 const FREE: u64 = u64::MAX;
 const MAC_BITS: u64 = 0xffff_ffff_ffff;
 
@@ -295,10 +330,10 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const PORT: Source = Source { iface: 0, port: true, fixed: false };
+    const PORT: AddressSource = AddressSource { iface: 0, port: true, fixed: false };
 
-    fn vif(iface: u32) -> Source {
-        Source { iface, port: false, fixed: false }
+    fn vif(iface: u32) -> AddressSource {
+        AddressSource { iface, port: false, fixed: false }
     }
 
     fn at(seconds: u64) -> Instant {
@@ -314,7 +349,7 @@ mod tests {
         assert_eq!(fdb.learn(at(0), 0, 3, vif(2)), Ok(()));
         assert_eq!((fdb.learned(1), fdb.learned(2)), (2, 1));
         assert_eq!(fdb.lookup(at(0), 0, 1), Some(1));
-        assert_eq!(fdb.lookup(at(0), 1, 1), None, "another domain");
+        assert_eq!(fdb.lookup(at(0), 1, 1), None, "another bridge");
     }
 
     #[test]
@@ -333,7 +368,7 @@ mod tests {
     #[test]
     fn given_addresses_never_move_and_admit_no_other() {
         let mut fdb = Fdb::new(&[16, 0, 2], 1);
-        let fixed = Source { iface: 1, port: false, fixed: true };
+        let fixed = AddressSource { iface: 1, port: false, fixed: true };
         assert!(fdb.fix(0, 7, 1));
         assert_eq!(fdb.learn(at(0), 0, 7, fixed), Ok(()));
         assert_eq!(fdb.learn(at(0), 0, 8, fixed), Err(Reason::SpoofedMac));
@@ -372,7 +407,7 @@ mod tests {
                 let settled = known.is_some_and(|(old, seen)| {
                     (old == 0 || iface == 0) && now - seen >= SETTLE
                 });
-                let source = Source { iface, port: iface == 0, fixed: false };
+                let source = AddressSource { iface, port: iface == 0, fixed: false };
                 let answer = fdb.learn(now, 3, mac * 0x0001_0001, source);
                 if moves && !settled {
                     prop_assert_eq!(answer, Err(Reason::Moved));

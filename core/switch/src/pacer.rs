@@ -19,7 +19,7 @@ use weir_policy::{Policy, RouterId};
 use weir_sched::TokenBucket;
 use weir_units::{Instant, Nanos, PacketRate};
 
-use crate::state::{Link, NO_FRAME};
+use crate::frames::{FrameLink, NO_FRAME};
 
 /// The queues before one router's vifs, and when the next packet may pass.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Pacer {
     bucket: TokenBucket,
     /// Until when a packet takes all of its parts, since something was refused.
     exact_until: Instant,
-    queues: [Queue; QUEUES],
+    queues: [PacerQueue; QUEUES],
     /// The start tag of the packet that passed last.
     served: u64,
     held: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Pacer {
 
 /// What came from one interface. Interfaces beyond [`QUEUES`] share.
 #[derive(Clone, Copy, Debug)]
-struct Queue {
+struct PacerQueue {
     head: u32,
     tail: u32,
     len: u32,
@@ -51,7 +51,7 @@ struct Queue {
 impl Pacer {
     /// Empty, for `most` packets in all, at least one of each queue.
     pub(crate) fn new(now: Instant, rate: PacketRate, most: u32) -> Self {
-        let empty = Queue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
+        let empty = PacerQueue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
         Self {
             bucket: TokenBucket::new(parts(rate.as_pps()), parts(idle_burst(rate.as_pps())), now),
             exact_until: now,
@@ -81,7 +81,7 @@ impl Pacer {
         now: Instant,
         iface: u32,
         id: u32,
-        links: &mut [Link],
+        links: &mut [FrameLink],
     ) -> Option<u32> {
         if self.held == 0 {
             self.begin(now);
@@ -130,7 +130,7 @@ impl Pacer {
 
     /// Makes room for a frame from `iface`: the longest queue gives up its first, or the frame is
     /// the one.
-    fn give_up(&mut self, iface: u32, id: u32, links: &[Link]) -> Option<u32> {
+    fn give_up(&mut self, iface: u32, id: u32, links: &[FrameLink]) -> Option<u32> {
         let own = self.queues[place(iface)].len;
         let longest = self.queues.iter_mut().max_by_key(|queue| queue.len)?;
         if longest.len <= own.saturating_add(1) {
@@ -142,7 +142,7 @@ impl Pacer {
     }
 
     /// The next frame that may pass now.
-    pub(crate) fn pop(&mut self, now: Instant, links: &[Link]) -> Option<u32> {
+    pub(crate) fn pop(&mut self, now: Instant, links: &[FrameLink]) -> Option<u32> {
         let one = if now < self.exact_until { PARTS } else { PARTS - 1 };
         if self.held == 0 || self.bucket.try_take(now, one).is_err() {
             return None;
@@ -160,7 +160,7 @@ impl Pacer {
     }
 
     /// Any frame that waits, whatever the rate.
-    pub(crate) fn take(&mut self, links: &[Link]) -> Option<u32> {
+    pub(crate) fn take(&mut self, links: &[FrameLink]) -> Option<u32> {
         let queue = self.queues.iter_mut().find(|queue| queue.len > 0)?;
         self.held -= 1;
         queue.take(links)
@@ -188,7 +188,7 @@ impl Pacer {
     }
 
     /// How long the first packet of any queue has waited.
-    pub(crate) fn wait(&self, now: Instant, links: &[Link]) -> Nanos {
+    pub(crate) fn wait(&self, now: Instant, links: &[FrameLink]) -> Nanos {
         let waiting = self.queues.iter().filter(|queue| queue.len > 0);
         let since = waiting.filter_map(|queue| links.get(queue.head as usize));
         let oldest = since.map(|link| link.since).min();
@@ -196,8 +196,8 @@ impl Pacer {
     }
 }
 
-impl Queue {
-    fn take(&mut self, links: &[Link]) -> Option<u32> {
+impl PacerQueue {
+    fn take(&mut self, links: &[FrameLink]) -> Option<u32> {
         let first = self.head;
         let next = links.get(first as usize)?.next;
         self.len -= 1;
@@ -272,7 +272,7 @@ mod tests {
     /// A pacer, and the frames that go through it.
     struct Rig {
         pacer: Pacer,
-        links: Vec<Link>,
+        links: Vec<FrameLink>,
         free: Vec<u32>,
         /// Who sent the frame.
         from: Vec<u32>,
@@ -284,7 +284,7 @@ mod tests {
             let frames = 4096;
             Self {
                 pacer: Pacer::new(Instant::ZERO, PacketRate::from_pps(rate), most),
-                links: vec![Link::NONE; frames],
+                links: vec![FrameLink::NONE; frames],
                 free: (0..4096).collect(),
                 from: vec![0; frames],
                 now: Instant::ZERO,

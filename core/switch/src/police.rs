@@ -1,117 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Policers of vif, router and slice: early drop before any queue, all levels or none.
+//! The stage before the trees: policers of vif, router and slice, which refuse a packet at entry.
 //!
-//! A packet passes if every level has room for it, and only then is any level charged: a packet
-//! refused by the slice costs its vif and its router nothing.
+//! Whatever is refused here costs no queue and no turn of a scheduler. A packet passes if every
+//! level has tokens for it, and only then is any level charged: a packet that the slice refuses
+//! costs its vif and its router nothing. (Charging level by level lets a vif that floods use up its
+//! own tokens on packets that never leave.) Each level is a token bucket of packets and, where no
+//! tree shapes them, one of bits.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_policy::Share;
+use weir_policy::{Direction, Policy, Share};
 use weir_sched::TokenBucket;
 use weir_units::Instant;
 
+use crate::ids::{IdChanges, Ids, SlotChanges};
 use crate::reason::Reason;
+use crate::tree::SchedulerLimits;
+
+/// The policers of all vifs, routers and slices, by slot.
+#[derive(Default)]
+pub(crate) struct Police {
+    vifs: Vec<[Meter; 2]>,
+    routers: Vec<[Meter; 2]>,
+    slices: Vec<[Meter; 2]>,
+    /// By the vif's slot, then direction.
+    chains: Vec<[MeterChain; 2]>,
+}
 
 /// The buckets of one vif, router or slice in one direction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter {
+struct Meter {
     packets: Option<TokenBucket>,
     /// In bits.
     bits: Option<TokenBucket>,
 }
 
-/// All meters; a [`Chain`] names those that one packet passes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Police {
-    meters: Vec<Meter>,
+/// The levels above a vif whose meters its packets pass, in one direction.
+#[derive(Clone, Copy, Debug)]
+struct MeterChain {
+    /// Whether any level has a bucket: most vifs have none.
+    any: bool,
+    /// The slot of the router; one that no table has for a vif without a router.
+    router: u32,
+    slice: u32,
 }
 
-/// The meters of a vif, its router and its slice, as indexes; [`Chain::NONE`] for a level without.
+/// The size by which a packet is metered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chain([u32; 3]);
-
-/// What a packet is measured by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measure {
+pub(crate) enum PacketMeasure {
     /// Its packet alone: its bits are shaped by a queue.
     Packets,
     /// Its packet and its accounted bytes.
     PacketsAndBytes(u32),
 }
 
-impl Meter {
-    /// The meter of a share, full. `bits`: whether its bit rate is measured here too.
-    #[must_use]
-    pub(crate) fn new(now: Instant, share: &Share, bits: bool) -> Self {
-        let packets =
-            share.max_pps.map(|limit| TokenBucket::new(limit.as_pps(), share.burst_packets(), now));
-        let bits = share
-            .rate
-            .filter(|_| bits)
-            .map(|rate| TokenBucket::new(rate.as_bps(), share.burst.get().saturating_mul(8), now));
-        Self { packets, bits }
-    }
-
-    /// Takes over what another meter of the same thing has earned and owes.
-    #[must_use]
-    pub(crate) fn continued(self, now: Instant, before: Self, share: &Share) -> Self {
-        let packets = match (self.packets, before.packets, share.max_pps) {
-            (Some(_), Some(mut bucket), Some(limit)) => {
-                bucket.set_rate(now, limit.as_pps(), share.burst_packets());
-                Some(bucket)
-            }
-            (fresh, ..) => fresh,
-        };
-        let bits = match (self.bits, before.bits, share.rate) {
-            (Some(_), Some(mut bucket), Some(rate)) => {
-                bucket.set_rate(now, rate.as_bps(), share.burst.get().saturating_mul(8));
-                Some(bucket)
-            }
-            (fresh, ..) => fresh,
-        };
-        Self { packets, bits }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.packets.is_none() && self.bits.is_none()
-    }
-}
-
-impl Chain {
-    /// No meter at a level.
-    pub(crate) const NONE: u32 = u32::MAX;
-    /// No meter at any level.
-    pub(crate) const FREE: Self = Self([Self::NONE; 3]);
-
-    /// The meters of vif, router and slice.
-    #[must_use]
-    pub(crate) const fn new(vif: u32, router: u32, slice: u32) -> Self {
-        Self([vif, router, slice])
-    }
-
-    /// Whether nothing is measured.
-    #[must_use]
-    pub(crate) fn is_free(self) -> bool {
-        self == Self::FREE
-    }
-}
-
 impl Police {
-    /// Adds a meter; its index, or [`Chain::NONE`] if it limits nothing.
-    pub(crate) fn add(&mut self, meter: Meter) -> u32 {
-        if meter.is_empty() {
-            return Chain::NONE;
+    /// Follows a policy whose ids were given: limits change in place, and tokens that are spent
+    /// stay spent.
+    pub(crate) fn follow(&mut self, now: Instant, policy: &Policy, ids: &Ids, changes: &IdChanges) {
+        renew(&mut self.vifs, ids.interface_count(), &changes.interfaces);
+        renew(&mut self.routers, ids.routers.capacity(), &changes.routers);
+        renew(&mut self.slices, ids.slices.capacity(), &changes.slices);
+        // A tree with levels shapes the bits that routers and slices send through it.
+        let mut polices_router = vec![false; policy.routers.len()];
+        let mut polices_slice = vec![false; policy.slices.len()];
+        for vif in policy.vifs.iter().filter(|vif| !policy[vif.port].scheduler.nested()) {
+            polices_slice[vif.slice.0 as usize] = true;
+            if let Some(router) = vif.router {
+                polices_router[router.0 as usize] = true;
+            }
         }
-        self.meters.push(meter);
-        u32::try_from(self.meters.len() - 1).unwrap_or(Chain::NONE)
+        for direction in Direction::ALL {
+            let at = direction as usize;
+            // Towards a vif there is local traffic beside the tree, so bits are always metered.
+            let always = direction == Direction::Receive;
+            for ((id, slice), polices) in policy.slices().zip(&polices_slice) {
+                let meter = &mut self.slices[ids.slice(id) as usize][at];
+                meter.set(now, slice.share(direction), always || *polices);
+            }
+            for ((id, router), polices) in policy.routers().zip(&polices_router) {
+                let meter = &mut self.routers[ids.router(id) as usize][at];
+                meter.set(now, router.share(direction), always || *polices);
+            }
+            for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
+                let bits = always || !policy[vif.port].scheduler.shapes();
+                self.vifs[*slot as usize][at].set(now, vif.share(direction), bits);
+            }
+        }
+        self.chains.clear();
+        self.chains.resize(ids.interface_count(), [MeterChain::FREE; 2]);
+        for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
+            let router = vif.router.map_or(MeterChain::NONE, |router| ids.router(router));
+            let chain = MeterChain { any: true, router, slice: ids.slice(vif.slice) };
+            let any = |direction| {
+                let mut levels = (0..LEVELS)
+                    .filter_map(|level| self.meter(*slot as usize, direction, chain, level));
+                levels.any(|meter| !meter.is_empty())
+            };
+            let both = Direction::ALL.map(|direction| MeterChain { any: any(direction), ..chain });
+            self.chains[*slot as usize] = both;
+        }
     }
 
-    /// Takes a meter out, to continue it elsewhere.
-    pub(crate) fn take_meter(&mut self, index: u32) -> Option<Meter> {
-        self.meters.get_mut(index as usize).map(core::mem::take)
-    }
-
-    /// Charges a packet to all levels, or to none.
+    /// Charges a packet of a vif to all levels, or to none.
     ///
     /// # Errors
     /// The first level that refuses, from the vif upwards, packets before bits.
@@ -119,29 +111,44 @@ impl Police {
     pub(crate) fn admit(
         &mut self,
         now: Instant,
-        chain: Chain,
-        what: Measure,
+        vif: usize,
+        direction: Direction,
+        measure: PacketMeasure,
     ) -> Result<(), Reason> {
-        if chain.is_free() {
+        let chain = self.chains[vif][direction as usize];
+        if !chain.any {
             return Ok(());
         }
-        for (level, index) in chain.0.iter().enumerate() {
-            let Some(meter) = self.meters.get(*index as usize) else { continue };
+        self.admit_metered(now, vif, direction, chain, measure)
+    }
+
+    fn admit_metered(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        direction: Direction,
+        chain: MeterChain,
+        measure: PacketMeasure,
+    ) -> Result<(), Reason> {
+        for level in 0..LEVELS {
+            let Some(meter) = self.meter(vif, direction, chain, level) else { continue };
             if meter.packets.as_ref().is_some_and(|bucket| !bucket.conforms(now, 1)) {
                 return Err(PACKETS[level]);
             }
-            let Measure::PacketsAndBytes(bytes) = what else { continue };
+            let PacketMeasure::PacketsAndBytes(bytes) = measure else { continue };
             let bits = u64::from(bytes) * 8;
             if meter.bits.as_ref().is_some_and(|bucket| !bucket.conforms(now, bits)) {
                 return Err(BITS[level]);
             }
         }
-        for index in chain.0 {
-            let Some(meter) = self.meters.get_mut(index as usize) else { continue };
+        for level in 0..LEVELS {
+            let Some(meter) = self.meter_mut(vif, direction, chain, level) else { continue };
             if let Some(bucket) = &mut meter.packets {
                 bucket.take(now, 1);
             }
-            if let (Some(bucket), Measure::PacketsAndBytes(bytes)) = (&mut meter.bits, what) {
+            if let (Some(bucket), PacketMeasure::PacketsAndBytes(bytes)) =
+                (&mut meter.bits, measure)
+            {
                 bucket.take(now, u64::from(bytes) * 8);
             }
         }
@@ -150,34 +157,117 @@ impl Police {
 
     /// Charges bytes that passed by another way, even into debt, so that one limit holds over both.
     #[inline]
-    pub(crate) fn charge_bytes(&mut self, now: Instant, chain: Chain, bytes: u32) {
-        if chain.is_free() {
+    pub(crate) fn charge_bytes(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        direction: Direction,
+        bytes: u32,
+    ) {
+        let chain = self.chains[vif][direction as usize];
+        if !chain.any {
             return;
         }
-        for index in chain.0 {
-            let meter = self.meters.get_mut(index as usize);
+        for level in 0..LEVELS {
+            let meter = self.meter_mut(vif, direction, chain, level);
             if let Some(bucket) = meter.and_then(|meter| meter.bits.as_mut()) {
                 bucket.take(now, u64::from(bytes) * 8);
             }
         }
     }
 
-    /// Packets that would pass all levels now.
+    /// Packets of a vif that would pass all levels now.
     #[must_use]
-    pub(crate) fn packets_available(&self, now: Instant, chain: Chain) -> u64 {
-        let levels = chain.0.iter().filter_map(|index| self.meters.get(*index as usize));
-        let buckets = levels.filter_map(|meter| meter.packets.as_ref());
+    pub(crate) fn packets_available(&self, now: Instant, vif: usize, direction: Direction) -> u64 {
+        let chain = self.chains[vif][direction as usize];
+        if !chain.any {
+            return u64::MAX;
+        }
+        let meters = (0..LEVELS).filter_map(|level| self.meter(vif, direction, chain, level));
+        let buckets = meters.filter_map(|meter| meter.packets.as_ref());
         buckets.map(|bucket| bucket.available(now)).min().unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn meter(
+        &self,
+        vif: usize,
+        direction: Direction,
+        chain: MeterChain,
+        level: usize,
+    ) -> Option<&Meter> {
+        let meters = match level {
+            0 => self.vifs.get(vif),
+            1 => self.routers.get(chain.router as usize),
+            _ => self.slices.get(chain.slice as usize),
+        };
+        meters.map(|both| &both[direction as usize])
+    }
+
+    #[inline]
+    fn meter_mut(
+        &mut self,
+        vif: usize,
+        direction: Direction,
+        chain: MeterChain,
+        level: usize,
+    ) -> Option<&mut Meter> {
+        let meters = match level {
+            0 => self.vifs.get_mut(vif),
+            1 => self.routers.get_mut(chain.router as usize),
+            _ => self.slices.get_mut(chain.slice as usize),
+        };
+        meters.map(|both| &mut both[direction as usize])
     }
 }
 
+impl Meter {
+    /// Changes the limits; a new one starts with its whole burst. `bits`: whether the bit rate is
+    /// metered here.
+    fn set(&mut self, now: Instant, share: &Share, bits: bool) {
+        let packets = share.max_pps.map(|limit| (limit.as_pps(), share.burst_packets()));
+        let burst = share.burst.get().saturating_mul(8);
+        let bits = share.rate.filter(|_| bits).map(|rate| (rate.as_bps(), burst));
+        for (bucket, limit) in [(&mut self.packets, packets), (&mut self.bits, bits)] {
+            match (&mut *bucket, limit) {
+                (_, None) => *bucket = None,
+                (Some(bucket), Some((rate, burst))) => bucket.set_rate(now, rate, burst),
+                (None, Some((rate, burst))) => *bucket = Some(TokenBucket::new(rate, burst, now)),
+            }
+        }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.packets.is_none() && self.bits.is_none()
+    }
+}
+
+impl MeterChain {
+    const NONE: u32 = u32::MAX;
+    const FREE: Self = Self { any: false, router: Self::NONE, slice: Self::NONE };
+}
+
+/// Empties the meters of slots that are given anew.
+fn renew(meters: &mut Vec<[Meter; 2]>, length: usize, changes: &SlotChanges) {
+    meters.resize(length, Default::default());
+    for slot in changes.added.iter().chain(&changes.removed) {
+        meters[*slot as usize] = Default::default();
+    }
+}
+
+/// Vif, router and slice.
+const LEVELS: usize = 3;
 const PACKETS: [Reason; 3] = [Reason::VifPackets, Reason::RouterPackets, Reason::SlicePackets];
 const BITS: [Reason; 3] = [Reason::VifBits, Reason::RouterBits, Reason::SliceBits];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_policy::{Port, Router, SchedulerKind, Slice, Vif};
     use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
+
+    const NOW: Instant = Instant::ZERO;
+    const SEND: Direction = Direction::Send;
 
     fn share(pps: u64, bps: u64, burst: u64) -> Share {
         Share {
@@ -188,42 +278,48 @@ mod tests {
         }
     }
 
-    fn chain(police: &mut Police, shares: [&Share; 3]) -> Chain {
-        let [vif, router, slice] =
-            shares.map(|share| police.add(Meter::new(Instant::ZERO, share, true)));
-        Chain::new(vif, router, slice)
+    /// The policers of one vif (slot 1), its router and its slice, on a port without a shaper.
+    fn police(shares: [Share; 3]) -> Police {
+        let [vif_share, router_share, slice_share] = shares;
+        let mut policy = Policy::new("node");
+        let port = policy.add_port(Port::new("up0", BitRate::from_mbps(100)));
+        policy[port].scheduler = SchedulerKind::Fifo;
+        let slice = policy.add_slice(Slice { send: slice_share, ..Slice::new("gold") });
+        let router = policy.add_router(Router { send: router_share, ..Router::new("r", slice) });
+        let vif = Vif::new("a", slice, port);
+        policy.add_vif(Vif { router: Some(router), send: vif_share, ..vif });
+        let (mut ids, mut police) = (Ids::default(), Police::default());
+        let changes = ids.follow(&policy);
+        police.follow(NOW, &policy, &ids, &changes);
+        police
     }
 
     #[test]
     fn a_refusal_charges_no_level() {
-        let mut police = Police::default();
         let (small, large) = (share(64_000, 0, 0), share(1_000_000, 0, 0));
-        let chain = chain(&mut police, [&large, &share(0, 0, 0), &small]);
-        let now = Instant::ZERO;
+        let mut police = police([large, share(0, 0, 0), small]);
         for _ in 0..64 {
-            assert_eq!(police.admit(now, chain, Measure::Packets), Ok(()));
+            assert_eq!(police.admit(NOW, 1, SEND, PacketMeasure::Packets), Ok(()));
         }
-        assert_eq!(police.packets_available(now, chain), 0);
+        assert_eq!(police.packets_available(NOW, 1, SEND), 0);
         for _ in 0..10_000 {
-            assert_eq!(police.admit(now, chain, Measure::Packets), Err(Reason::SlicePackets));
+            let refused = police.admit(NOW, 1, SEND, PacketMeasure::Packets);
+            assert_eq!(refused, Err(Reason::SlicePackets));
         }
-        let vif = Chain::new(0, Chain::NONE, Chain::NONE);
-        assert_eq!(police.packets_available(now, vif), 1000 - 64, "the vif paid for 64, no more");
+        let left = police.vifs[1][0].packets.as_ref().unwrap().available(NOW);
+        assert_eq!(left, 1000 - 64, "the vif paid for 64, no more");
     }
 
     #[test]
     fn bits_are_measured_where_asked() {
-        let mut police = Police::default();
-        let limited = share(0, 8_000_000, 3000);
-        let chain = chain(&mut police, [&limited, &share(0, 0, 0), &share(0, 0, 0)]);
-        let now = Instant::ZERO;
-        assert_eq!(police.admit(now, chain, Measure::PacketsAndBytes(1500)), Ok(()));
-        assert_eq!(police.admit(now, chain, Measure::Packets), Ok(()));
-        police.charge_bytes(now, chain, 1500);
-        let refused = police.admit(now, chain, Measure::PacketsAndBytes(1500));
-        assert_eq!(refused, Err(Reason::VifBits));
+        let mut police = police([share(0, 8_000_000, 3000), share(0, 0, 0), share(0, 0, 0)]);
+        let packet = PacketMeasure::PacketsAndBytes(1500);
+        assert_eq!(police.admit(NOW, 1, SEND, packet), Ok(()));
+        assert_eq!(police.admit(NOW, 1, SEND, PacketMeasure::Packets), Ok(()));
+        police.charge_bytes(NOW, 1, SEND, 1500);
+        assert_eq!(police.admit(NOW, 1, SEND, packet), Err(Reason::VifBits));
         // 1 byte a microsecond.
-        let later = now + Nanos::from_micros(1500);
-        assert_eq!(police.admit(later, chain, Measure::PacketsAndBytes(1500)), Ok(()));
+        let later = NOW + Nanos::from_micros(1500);
+        assert_eq!(police.admit(later, 1, SEND, packet), Ok(()));
     }
 }

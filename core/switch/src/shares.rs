@@ -36,9 +36,15 @@ struct Minimums {
 }
 
 impl Shares {
-    /// The shares of one direction. `minimums`: whether guarantees are given; the tree of local
-    /// traffic has no link of its own to guarantee a part of.
-    pub(crate) fn of(policy: &Policy, port: PortId, direction: Direction, minimums: bool) -> Self {
+    /// The shares of a port's three trees: send, receive, local.
+    pub(crate) fn of_trees(policy: &Policy, port: PortId) -> [Self; 3] {
+        let of = |direction, minimums| Self::of(policy, port, direction, minimums);
+        // Local traffic has no link of its own that a part could be guaranteed of.
+        [of(Direction::Send, true), of(Direction::Receive, true), of(Direction::Send, false)]
+    }
+
+    /// The shares of one direction. `minimums`: whether guarantees are given.
+    fn of(policy: &Policy, port: PortId, direction: Direction, minimums: bool) -> Self {
         let least =
             if minimums { Minimums::of(policy, port, direction) } else { Minimums::none(policy) };
         let mut shares = Self::plain(policy, port, direction, &least);

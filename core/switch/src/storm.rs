@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Limits what is flooded: broadcast, multicast and unknown destinations.
 //!
-//! From a vif, frames are counted, by its `storm` key. From a port, copies are counted, since the
-//! work and the frames that a broadcast costs grow with the vifs it reaches.
+//! Frames from a vif are counted, by its `storm` key. Of a frame from a port its copies are
+//! counted, since the work and the chunks that a broadcast costs grow with the vifs it reaches.
 
 use weir_policy::Vif;
 use weir_sched::TokenBucket;
 use weir_units::Instant;
 
-/// The limit of one interface.
-#[derive(Clone, Debug)]
+/// The limit of one interface; by default there is none.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Storm(Option<TokenBucket>);
 
 impl Storm {
@@ -29,17 +29,16 @@ impl Storm {
         Self(Some(TokenBucket::new(PORT_COPIES, burst, now)))
     }
 
-    /// Takes over what another limit of the same interface has spent.
-    #[must_use]
-    pub(crate) fn continued(mut self, now: Instant, before: &Self) -> Self {
-        if let (Some(fresh), Some(before)) = (&mut self.0, &before.0) {
-            let spent = before.available(now);
-            fresh.take(now, fresh.available(now).saturating_sub(spent));
+    /// Changes the limit. Tokens that are spent stay spent.
+    pub(crate) fn set(&mut self, now: Instant, mut limit: Self) {
+        if let (Some(fresh), Some(before)) = (&mut limit.0, &self.0) {
+            let left = before.available(now);
+            fresh.take(now, fresh.available(now).saturating_sub(left));
         }
-        self
+        *self = limit;
     }
 
-    /// Whether `count` more may pass now; they are counted then.
+    /// Takes `count` tokens if there are as many; whether there were.
     pub(crate) fn admit(&mut self, now: Instant, count: u64) -> bool {
         self.0.as_mut().is_none_or(|bucket| bucket.try_take(now, count).is_ok())
     }

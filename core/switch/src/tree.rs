@@ -11,14 +11,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_policy::{Direction, Policy, PortId, SchedulerKind};
+use weir_policy::{Policy, PortId, SchedulerKind, Vif};
 use weir_sched::{
     AnyScheduler, ClassConfig, ClassId, ConfigError, Dequeue, LinkConfig, Paced, Packet, Scheduler,
     WaitReason,
 };
-use weir_units::{ByteCount, Instant};
+use weir_units::{ByteCount, Instant, Nanos};
 
-use crate::remap::Remap;
+use crate::ids::Ids;
 use crate::shares::Shares;
 
 /// Which of a port's trees.
@@ -37,17 +37,36 @@ pub(crate) struct Tree {
     scheduler_kind: SchedulerKind,
     classes_max: u32,
     packets_max: u32,
-    /// The vif behind a class; [`NO_VIF`] for a slice or router.
+    /// The slot of the vif behind a class; [`NO_VIF`] for a slice or router.
     owners: Vec<u32>,
+    /// By the slice's slot.
     slices: Vec<Option<ClassId>>,
-    routers: Vec<Option<ClassId>>,
-    vifs: Vec<Option<ClassId>>,
+    /// By the router's slot; the parent is the slice.
+    routers: Vec<Option<TreeClass>>,
+    /// By the vif's slot; the parent is the router.
+    vifs: Vec<Option<TreeClass>>,
     /// Before this, a dequeue would only wait again.
     next: Instant,
     why: WaitReason,
 }
 
-/// The answer of [`Tree::dequeue`], with the vif in the place of the class.
+/// A class, and the slot of what it hangs under; [`NO_PARENT`] for none.
+#[derive(Clone, Copy, Debug)]
+struct TreeClass {
+    class: ClassId,
+    parent: u32,
+}
+
+/// What a tree is to be like: a port's policy, with the ids and the configuration of its classes.
+#[derive(Clone, Copy)]
+pub(crate) struct TreeTarget<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) ids: &'a Ids,
+    pub(crate) port: PortId,
+    pub(crate) shares: &'a Shares,
+}
+
+/// The answer of [`Tree::dequeue`], with the vif's slot in the place of the class.
 pub(crate) enum Served {
     Send { vif: u32, packet: Packet, mark: bool },
     Dropped { vif: u32, packet: Packet },
@@ -55,86 +74,91 @@ pub(crate) enum Served {
     Idle,
 }
 
-/// Packets that lost their class by a change of policy, with the vif (new index, [`NO_VIF`] if it
-/// is gone) that they belonged to.
-pub(crate) type Orphans = Vec<(u32, TreeKind, Packet)>;
+/// A packet that lost its class by a change of policy, with the slot of its vif, which may have
+/// left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OrphanedPacket {
+    pub(crate) vif: u32,
+    pub(crate) kind: TreeKind,
+    pub(crate) packet: Packet,
+    /// The interface of the port that counted the packet as its own, by its slot.
+    pub(crate) port: Option<u32>,
+}
 
 impl Tree {
-    /// The tree of a port, as the policy wants it.
-    pub(crate) fn new(
-        now: Instant,
-        policy: &Policy,
-        port: PortId,
-        kind: TreeKind,
-    ) -> Result<Self, ConfigError> {
-        let count = policy.slices.len() + policy.routers.len() + policy.vifs.len();
-        // Half as many again, so that a policy can grow without a new tree.
-        let classes_max = u32::try_from(count + count / 2 + 16).unwrap_or(u32::MAX);
-        let config = &policy[port];
-        let rate = (kind != TreeKind::Local).then_some(config.rate);
-        let packets_max = policy.node.frames;
-        let link = LinkConfig { rate, catch_up: config.catch_up, classes_max, packets_max };
-        let mut tree = Self {
-            scheduler: Paced::new(AnyScheduler::new(of(config.scheduler), &link), &link),
+    /// The tree of a port, as a policy wants it.
+    pub(crate) fn new(now: Instant, target: &TreeTarget<'_>, kind: TreeKind) -> Self {
+        let config = &target.policy[target.port];
+        let mut tree = Self::empty(
+            config.scheduler,
             kind,
-            scheduler_kind: config.scheduler,
-            classes_max,
-            packets_max,
-            owners: vec![NO_VIF; classes_max as usize],
-            slices: vec![None; policy.slices.len()],
-            routers: vec![None; policy.routers.len()],
-            vifs: vec![None; policy.vifs.len()],
+            &LinkConfig {
+                rate: (kind != TreeKind::Local).then_some(config.rate),
+                catch_up: config.catch_up,
+                classes_max: classes_max(target.policy),
+                packets_max: target.policy.node.frames,
+            },
+        );
+        tree.grow(now, target);
+        tree
+    }
+
+    /// The tree of a number that no port has: nothing can be queued there.
+    pub(crate) fn vacant() -> Self {
+        let (catch_up, classes_max, packets_max) = (Nanos::ZERO, 0, 0);
+        let link = LinkConfig { rate: None, catch_up, classes_max, packets_max };
+        let mut tree = Self::empty(SchedulerKind::Fifo, TreeKind::Send, &link);
+        tree.next = Instant::FAR_FUTURE;
+        tree
+    }
+
+    fn empty(scheduler_kind: SchedulerKind, kind: TreeKind, link: &LinkConfig) -> Self {
+        Self {
+            scheduler: Paced::new(AnyScheduler::new(of(scheduler_kind), link), link),
+            kind,
+            scheduler_kind,
+            classes_max: link.classes_max,
+            packets_max: link.packets_max,
+            owners: vec![NO_VIF; link.classes_max as usize],
+            slices: Vec::new(),
+            routers: Vec::new(),
+            vifs: Vec::new(),
             next: Instant::ZERO,
             why: WaitReason::LinkBusy,
-        };
-        tree.grow(now, policy, &tree.shares(policy, port))?;
-        Ok(tree)
+        }
     }
 
-    /// Follows a change from `old` to `new` policy, in place. Packets whose class moves within the
-    /// tree stay, in order; those of a vif that left are appended to `orphans` under its new index
-    /// ([`NO_VIF`] if it is gone).
-    pub(crate) fn change(
+    /// Follows a change of policy in place. Packets whose class moves within the tree stay, in
+    /// order; those of a vif that left are appended to `orphans`.
+    pub(crate) fn follow(
         &mut self,
         now: Instant,
-        (old, new): (&Policy, &Policy),
-        port: PortId,
-        remap: &Remap,
-        orphans: &mut Orphans,
-    ) -> Result<(), ConfigError> {
+        target: &TreeTarget<'_>,
+        orphans: &mut Vec<OrphanedPacket>,
+    ) {
         self.next = Instant::ZERO;
-        let shares = self.shares(new, port);
         if self.kind != TreeKind::Local {
-            self.scheduler.set_link_rate(now, Some(new[port].rate));
+            self.scheduler.set_link_rate(now, Some(target.policy[target.port].rate));
         }
         let mut moved = Vec::new();
-        self.shrink(now, (old, new), &shares, remap, &mut moved)?;
-        self.adopt(remap, new);
-        self.grow(now, new, &shares)?;
-        for (vif, packet) in moved {
-            if !self.take_back(now, vif, packet) {
-                orphans.push((vif, self.kind, packet));
+        self.shrink(now, target, &mut moved);
+        self.grow(now, target);
+        self.take_back(now, moved, orphans);
+    }
+
+    /// Whether the tree can follow a policy in place, or must be built anew.
+    pub(crate) fn can_follow(&self, target: &TreeTarget<'_>) -> bool {
+        target.policy[target.port].scheduler == self.scheduler_kind
+            && target.policy.node.frames == self.packets_max
+            && count(target.policy) <= self.classes_max as usize
+    }
+
+    /// Takes out every packet, in order within each vif.
+    pub(crate) fn drain(&mut self, now: Instant, orphans: &mut Vec<OrphanedPacket>) {
+        for vif in 0..self.vifs.len() {
+            if let Some(place) = self.vifs[vif].take() {
+                self.remove_vif(now, vif, place.class, orphans);
             }
-        }
-        Ok(())
-    }
-
-    /// Whether the tree can follow `policy`, or must be built anew.
-    pub(crate) fn can_follow(&self, policy: &Policy, port: PortId) -> bool {
-        let count = policy.slices.len() + policy.routers.len() + policy.vifs.len();
-        policy[port].scheduler == self.scheduler_kind
-            && policy.node.frames == self.packets_max
-            && count <= self.classes_max as usize
-    }
-
-    /// Takes out every packet, in order within each vif, under the vif's index.
-    pub(crate) fn drain(&mut self, now: Instant, mut orphan: impl FnMut(u32, Packet, TreeKind)) {
-        let kind = self.kind;
-        for (vif, class) in (0u32..).zip(&mut self.vifs) {
-            let Some(class) = class.take() else { continue };
-            let removed =
-                self.scheduler.remove_class(now, class, &mut |packet| orphan(vif, packet, kind));
-            debug_assert!(removed.is_ok(), "a leaf that was added can be removed");
         }
     }
 
@@ -143,15 +167,11 @@ impl Tree {
         &mut self,
         now: Instant,
         other: &mut Self,
-        remap: &Remap,
-        orphans: &mut Orphans,
+        orphans: &mut Vec<OrphanedPacket>,
     ) {
-        self.drain(now, |vif, packet, kind| {
-            let vif = remap.vif(vif as usize).unwrap_or(NO_VIF);
-            if !other.take_back(now, vif, packet) {
-                orphans.push((vif, kind, packet));
-            }
-        });
+        let mut moved = Vec::new();
+        self.drain(now, &mut moved);
+        other.take_back(now, moved, orphans);
     }
 
     /// Queues a packet of a vif.
@@ -215,19 +235,19 @@ impl Tree {
         Served::Wait { until: self.next, why: self.why }
     }
 
-    /// The class of a vif.
-    pub(crate) fn vif(&self, vif: usize) -> Option<ClassId> {
-        self.vifs.get(vif).copied().flatten()
+    /// The class of a vif, by its slot.
+    pub(crate) fn vif(&self, vif: u32) -> Option<ClassId> {
+        self.vifs.get(vif as usize).copied().flatten().map(|place| place.class)
     }
 
-    /// The class of a router.
-    pub(crate) fn router(&self, router: usize) -> Option<ClassId> {
-        self.routers.get(router).copied().flatten()
+    /// The class of a router, by its slot.
+    pub(crate) fn router(&self, router: u32) -> Option<ClassId> {
+        self.routers.get(router as usize).copied().flatten().map(|place| place.class)
     }
 
-    /// The class of a slice.
-    pub(crate) fn slice(&self, slice: usize) -> Option<ClassId> {
-        self.slices.get(slice).copied().flatten()
+    /// The class of a slice, by its slot.
+    pub(crate) fn slice(&self, slice: u32) -> Option<ClassId> {
+        self.slices.get(slice as usize).copied().flatten()
     }
 
     /// [`Scheduler::touch`].
@@ -251,49 +271,60 @@ impl Tree {
         self.scheduler.class_backlog(class)
     }
 
-    /// Queues a packet again that lost its class; whether it found one.
-    fn take_back(&mut self, now: Instant, vif: u32, packet: Packet) -> bool {
-        let class = self.vif(vif as usize);
-        class.is_some_and(|class| self.enqueue(now, class, packet).is_ok())
+    /// Queues packets again that lost their class; those whose vif has none here any more are
+    /// appended to `orphans`.
+    fn take_back(
+        &mut self,
+        now: Instant,
+        moved: Vec<OrphanedPacket>,
+        orphans: &mut Vec<OrphanedPacket>,
+    ) {
+        for orphan in moved {
+            let class = self.vif(orphan.vif);
+            let taken = class.map(|class| self.enqueue(now, class, orphan.packet));
+            if !matches!(taken, Some(Ok(()))) {
+                orphans.push(orphan);
+            }
+        }
     }
 
+    #[inline]
     fn owner(&self, class: ClassId) -> u32 {
         self.owners.get(class.0 as usize).copied().unwrap_or(NO_VIF)
     }
 
-    fn shares(&self, policy: &Policy, port: PortId) -> Shares {
-        let direction = match self.kind {
-            TreeKind::Send | TreeKind::Local => Direction::Send,
-            TreeKind::Receive => Direction::Receive,
-        };
-        Shares::of(policy, port, direction, self.kind != TreeKind::Local)
-    }
-
     /// Adds the classes that are missing and changes those that are there, from the top down.
-    fn grow(&mut self, now: Instant, policy: &Policy, shares: &Shares) -> Result<(), ConfigError> {
+    fn grow(&mut self, now: Instant, target: &TreeTarget<'_>) {
+        let TreeTarget { policy, ids, shares, .. } = *target;
+        self.slices.resize(ids.slices.capacity(), None);
+        self.routers.resize(ids.routers.capacity(), None);
+        self.vifs.resize(ids.interface_count(), None);
         let nested = self.scheduler_kind.nested();
-        for at in 0..policy.slices.len() {
-            let Some(config) = shares.slices[at].as_ref().filter(|_| nested) else { continue };
-            self.slices[at] = Some(self.set(now, self.slices[at], None, config)?);
+        for ((id, _), config) in policy.slices().zip(&shares.slices).filter(|_| nested) {
+            let Some(config) = config else { continue };
+            let slot = ids.slice(id);
+            self.slices[slot as usize] = self.set(now, self.slice(slot), None, config);
         }
-        for (at, router) in policy.routers.iter().enumerate() {
-            let Some(config) = shares.routers[at].as_ref().filter(|_| nested) else { continue };
-            let parent = self.slice(router.slice.0 as usize);
-            self.routers[at] = Some(self.set(now, self.routers[at], parent, config)?);
+        for ((id, router), config) in policy.routers().zip(&shares.routers).filter(|_| nested) {
+            let Some(config) = config else { continue };
+            let (slot, slice) = (ids.router(id), ids.slice(router.slice));
+            let class = self.set(now, self.router(slot), self.slice(slice), config);
+            let place = class.map(|class| TreeClass { class, parent: slice });
+            self.routers[slot as usize] = place;
         }
-        for (at, vif) in policy.vifs.iter().enumerate() {
-            let Some(config) = shares.vifs[at].as_ref() else { continue };
-            let router = vif.router.and_then(|router| self.router(router.0 as usize));
-            let parent = router.or_else(|| self.slice(vif.slice.0 as usize));
-            let class = self.set(now, self.vifs[at], parent, config)?;
-            self.vifs[at] = Some(class);
-            if let (Some(owner), Ok(vif)) =
-                (self.owners.get_mut(class.0 as usize), u32::try_from(at))
-            {
-                *owner = vif;
+        let vifs = policy.vifs.iter().zip(ids.vif_slots()).zip(&shares.vifs);
+        for ((vif, slot), config) in vifs {
+            let Some(config) = config else { continue };
+            let router = self.parent_of(target, vif);
+            let parent = self.router(router).or_else(|| self.slice(ids.slice(vif.slice)));
+            let class = self.set(now, self.vif(*slot), parent, config);
+            let place = class.map(|class| TreeClass { class, parent: router });
+            self.vifs[*slot as usize] = place;
+            let owner = class.and_then(|class| self.owners.get_mut(class.0 as usize));
+            if let Some(owner) = owner {
+                *owner = *slot;
             }
         }
-        Ok(())
     }
 
     fn set(
@@ -302,75 +333,106 @@ impl Tree {
         class: Option<ClassId>,
         parent: Option<ClassId>,
         config: &ClassConfig,
-    ) -> Result<ClassId, ConfigError> {
-        let Some(class) = class else { return self.scheduler.add_class(now, parent, config) };
-        self.scheduler.change_class(now, class, config)?;
-        Ok(class)
+    ) -> Option<ClassId> {
+        let set = match class {
+            None => self.scheduler.add_class(now, parent, config),
+            Some(class) => self.scheduler.change_class(now, class, config).map(|()| class),
+        };
+        debug_assert!(set.is_ok(), "a configuration that was checked is refused: {set:?}");
+        set.ok().or(class)
     }
 
-    /// Removes what the new policy has no more, or elsewhere: vifs, then routers, then slices.
-    fn shrink(
+    /// Removes what the policy has no more, or elsewhere: vifs, then routers, then slices.
+    fn shrink(&mut self, now: Instant, target: &TreeTarget<'_>, moved: &mut Vec<OrphanedPacket>) {
+        let TreeTarget { policy, ids, shares, .. } = *target;
+        for slot in 0..self.vifs.len() {
+            let Some(place) = self.vifs[slot] else { continue };
+            let stays = ids.vif_id(slot).is_some_and(|id| {
+                let is_here = shares.vifs.get(id.0 as usize).is_some_and(Option::is_some);
+                let router = self.parent_of(target, &policy[id]);
+                let router_stays = router == NO_PARENT || self.router_stays(target, router);
+                is_here && router == place.parent && router_stays
+            });
+            if !stays {
+                self.vifs[slot] = None;
+                self.remove_vif(now, slot, place.class, moved);
+            }
+        }
+        for slot in (0..).take(self.routers.len()) {
+            let Some(place) = self.routers[slot as usize] else { continue };
+            if !self.router_stays(target, slot) {
+                self.routers[slot as usize] = None;
+                self.remove_group(now, place.class);
+            }
+        }
+        for slot in 0..self.slices.len() {
+            let Some(class) = self.slices[slot] else { continue };
+            let position = ids.slices.position(slot);
+            let is_here = |at: usize| shares.slices.get(at).is_some_and(Option::is_some);
+            if !position.is_some_and(is_here) {
+                self.slices[slot] = None;
+                self.remove_group(now, class);
+            }
+        }
+    }
+
+    /// The slot of the router under which a vif hangs; [`NO_PARENT`] in a tree of one level, too.
+    fn parent_of(&self, target: &TreeTarget<'_>, vif: &Vif) -> u32 {
+        let router = vif.router.filter(|_| self.scheduler_kind.nested());
+        router.map_or(NO_PARENT, |router| target.ids.router(router))
+    }
+
+    /// Whether a router's class stays where it is: the router is on this port and in its slice.
+    fn router_stays(&self, target: &TreeTarget<'_>, slot: u32) -> bool {
+        let place = self.routers.get(slot as usize).copied().flatten();
+        let position = target.ids.routers.position(slot as usize);
+        let (Some(place), Some(position)) = (place, position) else { return false };
+        let is_here = target.shares.routers.get(position).is_some_and(Option::is_some);
+        let router = target.policy.routers.get(position);
+        is_here && router.is_some_and(|router| target.ids.slice(router.slice) == place.parent)
+    }
+
+    fn remove_vif(
         &mut self,
         now: Instant,
-        (old, new): (&Policy, &Policy),
-        shares: &Shares,
-        remap: &Remap,
-        orphans: &mut Vec<(u32, Packet)>,
-    ) -> Result<(), ConfigError> {
-        let wanted = |new: Option<u32>, of: &[Option<ClassConfig>]| {
-            new.is_some_and(|at| of.get(at as usize).is_some_and(Option::is_some))
-        };
-        for at in 0..self.vifs.len() {
-            let Some(class) = self.vifs[at] else { continue };
-            let vif = remap.vif(at);
-            if wanted(vif, &shares.vifs) && remap.vif_stays(old, new, at) {
-                continue;
-            }
-            let index = vif.unwrap_or(NO_VIF);
-            self.scheduler.remove_class(now, class, &mut |packet| orphans.push((index, packet)))?;
-            self.vifs[at] = None;
-            if let Some(owner) = self.owners.get_mut(class.0 as usize) {
-                *owner = NO_VIF;
-            }
+        vif: usize,
+        class: ClassId,
+        orphans: &mut Vec<OrphanedPacket>,
+    ) {
+        let (vif, kind) = (u32::try_from(vif).unwrap_or(NO_VIF), self.kind);
+        let mut orphan = |packet| orphans.push(OrphanedPacket { vif, kind, packet, port: None });
+        let removed = self.scheduler.remove_class(now, class, &mut orphan);
+        debug_assert!(removed.is_ok(), "a leaf that was added can be removed");
+        if let Some(owner) = self.owners.get_mut(class.0 as usize) {
+            *owner = NO_VIF;
         }
-        for at in 0..self.routers.len() {
-            let Some(class) = self.routers[at] else { continue };
-            let stays = wanted(remap.router(at), &shares.routers);
-            if !(stays && remap.router_stays(old, new, at)) {
-                self.scheduler.remove_class(now, class, &mut |_| ())?;
-                self.routers[at] = None;
-            }
-        }
-        for at in 0..self.slices.len() {
-            let Some(class) = self.slices[at] else { continue };
-            if !wanted(remap.slice(at), &shares.slices) {
-                self.scheduler.remove_class(now, class, &mut |_| ())?;
-                self.slices[at] = None;
-            }
-        }
-        Ok(())
     }
 
-    /// Turns old indexes into new ones.
-    fn adopt(&mut self, remap: &Remap, new: &Policy) {
-        self.vifs = permuted(&self.vifs, new.vifs.len(), |at| remap.vif(at));
-        self.routers = permuted(&self.routers, new.routers.len(), |at| remap.router(at));
-        self.slices = permuted(&self.slices, new.slices.len(), |at| remap.slice(at));
+    fn remove_group(&mut self, now: Instant, class: ClassId) {
+        let removed = self.scheduler.remove_class(now, class, &mut |_| ());
+        debug_assert!(removed.is_ok(), "what hung under it was removed before");
     }
 }
 
-fn permuted(
-    old: &[Option<ClassId>],
-    length: usize,
-    new: impl Fn(usize) -> Option<u32>,
-) -> Vec<Option<ClassId>> {
-    let mut permuted = vec![None; length];
-    for (at, class) in old.iter().enumerate() {
-        if let Some(place) = new(at).and_then(|new| permuted.get_mut(new as usize)) {
-            *place = *class;
-        }
-    }
-    permuted
+/// Checks the configuration of every class that the trees of a port would have.
+///
+/// # Errors
+/// The first value that the port's scheduler would refuse.
+pub(crate) fn check(kind: SchedulerKind, shares: &Shares) -> Result<(), ConfigError> {
+    let groups = shares.slices.iter().chain(&shares.routers).filter(|_| kind.nested());
+    let mut configs = groups.chain(&shares.vifs).flatten();
+    configs.try_for_each(|config| of(kind).check(config))
+}
+
+/// Classes that a tree has room for: half as many again as the policy needs, so that it can grow
+/// without a new tree.
+fn classes_max(policy: &Policy) -> u32 {
+    let count = count(policy);
+    u32::try_from(count + count / 2 + 16).unwrap_or(u32::MAX)
+}
+
+fn count(policy: &Policy) -> usize {
+    policy.slices.len() + policy.routers.len() + policy.vifs.len()
 }
 
 /// The scheduler that a policy names.
@@ -386,14 +448,14 @@ const fn of(kind: SchedulerKind) -> weir_sched::SchedulerKind {
 }
 
 /// Which limits a scheduler holds; what it does not is policed.
-pub(crate) trait Holds {
+pub(crate) trait SchedulerLimits {
     /// Whether it has levels: a flat one does not hold the limits of routers and slices.
     fn nested(self) -> bool;
     /// Whether it holds the limit of a vif.
     fn shapes(self) -> bool;
 }
 
-impl Holds for SchedulerKind {
+impl SchedulerLimits for SchedulerKind {
     fn nested(self) -> bool {
         self == Self::Hfsc
     }
@@ -405,3 +467,4 @@ impl Holds for SchedulerKind {
 
 /// No vif.
 pub(crate) const NO_VIF: u32 = u32::MAX;
+const NO_PARENT: u32 = u32::MAX;

@@ -18,7 +18,7 @@ use weir_units::Instant;
 pub struct AttachedDevice {
     /// The name of the port or vif in the policy.
     pub name: String,
-    /// The index of the interface in the switch.
+    /// The interface in the switch, once the switch has the policy.
     pub iface: IfaceId,
     /// The vif; `None` for a port.
     pub vif: Option<VifId>,

@@ -5,14 +5,16 @@
 //! it. The switch counts from the day a vif comes. This module remembers what of the first it has
 //! added to the second, and adds the difference.
 
+use std::collections::BTreeMap;
+
 use weir_policy::{Policy, VifId};
 use weir_ports::{DataPlane, GateId, RedirectCounters};
 use weir_switch::{Direction, Reason, Switch, Tally};
 use weir_units::Instant;
 
-/// The program's counts of each vif, both directions, that the switch has.
+/// The program's counts of each gate in use that the switch has.
 #[derive(Debug, Default)]
-pub(crate) struct KernelCounts(Vec<[CountedGate; 2]>);
+pub(crate) struct KernelCounts(BTreeMap<GateId, CountedGate>);
 
 /// The counts of one gate that the switch has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,28 +25,20 @@ struct CountedGate {
 }
 
 impl KernelCounts {
-    /// Makes room for the vifs of a policy.
-    pub(crate) fn resize(&mut self, vifs: usize) {
-        self.0.resize(vifs, Default::default());
+    /// Takes gates into use. At the start a gate goes on with the counts of an earlier process;
+    /// later it begins anew, since another vif may have had it before.
+    pub(crate) fn attach(&mut self, gates: &[[GateId; 2]], at_start: bool, plane: &DataPlane) {
+        for gate in gates.iter().flatten() {
+            self.0.entry(*gate).or_insert_with(|| match at_start {
+                true => CountedGate::default(),
+                false => CountedGate::begin(plane.redirect_counters(*gate)),
+            });
+        }
     }
 
-    /// Keeps the counts of vifs that stay, and begins anew for those that come. `vifs` is the new
-    /// id of each old vif, `gates` those of the new ones.
-    pub(crate) fn renumber(
-        &mut self,
-        vifs: &[Option<u32>],
-        gates: &[[GateId; 2]],
-        plane: &DataPlane,
-    ) {
-        let begin = |gate: &GateId| CountedGate::begin(plane.redirect_counters(*gate));
-        let mut new: Vec<_> =
-            gates.iter().map(|[send, receive]| [begin(send), begin(receive)]).collect();
-        for (counted, id) in self.0.iter().zip(vifs) {
-            if let Some(place) = id.and_then(|id| new.get_mut(id as usize)) {
-                *place = *counted;
-            }
-        }
-        self.0 = new;
+    /// Forgets the counts of a gate whose vif leaves.
+    pub(crate) fn detach(&mut self, gate: GateId) {
+        self.0.remove(&gate);
     }
 
     /// Adds what is new. `gates` are those of the vifs, in the order of the policy.
@@ -55,10 +49,10 @@ impl KernelCounts {
         gates: &[[GateId; 2]],
         plane: &DataPlane,
     ) {
-        for ((vif, gates), counted) in (0..).map(VifId).zip(gates).zip(&mut self.0) {
-            for direction in Direction::ALL {
-                let counters = plane.redirect_counters(gates[direction as usize]);
-                let counted = &mut counted[direction as usize];
+        for (vif, gates) in (0..).map(VifId).zip(gates) {
+            for (direction, gate) in Direction::ALL.into_iter().zip(gates) {
+                let Some(counted) = self.0.get_mut(gate) else { continue };
+                let counters = plane.redirect_counters(*gate);
                 if counters != counted.counters {
                     counted.add_to(switch, now, (vif, direction), counters);
                 }
@@ -87,7 +81,7 @@ impl CountedGate {
         if let Some((port, tag)) = port_and_tag(switch.policy(), vif) {
             let bytes = by_wire.bytes + tag * by_wire.packets;
             let frames = Tally { packets: by_wire.packets, bytes };
-            switch.account_redirected(Switch::port_iface(port), direction, frames);
+            switch.account_redirected(switch.port_iface(port), direction, frames);
         }
         let drops = dropped(&counters).zip(dropped(&self.counters));
         for (reason, (all, known)) in IN_KERNEL.into_iter().zip(drops) {

@@ -15,7 +15,6 @@ use weir_units::{ByteCount, Nanos};
 
 use crate::level::{Level, levels};
 use crate::redirect::may_stand_in;
-use crate::renumbering::Renumbering;
 
 /// The paths of a vif and direction in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +30,13 @@ pub(crate) struct KernelPath {
 pub(crate) struct PathBuckets {
     buckets: BTreeMap<BucketKey, BucketId>,
     /// Buckets of paths made since the last [`Self::free_unused`].
-    used: BTreeSet<BucketKey>,
-    /// Buckets of levels that are gone. A path may name them until the next policy is followed.
-    stale: Vec<BucketId>,
+    used: BTreeSet<BucketId>,
 }
 
-/// A level, whether the bucket is for what it sends, and whether it counts bits instead of packets.
-type BucketKey = (Level, bool, bool);
+/// The level's place in a path, the name of what has it, whether the bucket is for what it sends,
+/// and whether it counts bits instead of packets. Names stay the same whatever the position in the
+/// policy; a vif is known by its device, as its path is.
+type BucketKey = (usize, String, bool, bool);
 
 impl PathBuckets {
     /// Makes the paths of a vif and direction, with their buckets. `redirected` tells whether the
@@ -82,7 +81,11 @@ impl PathBuckets {
         path: &mut Redirect,
         plane: &mut DataPlane,
     ) -> Result<(), PortError> {
-        let share = level.share(policy, direction).1;
+        let (name, share) = level.share(policy, direction);
+        let name = match level {
+            Level::Vif(id) => &policy[id].device,
+            Level::Router(_) | Level::Slice(_) => name,
+        };
         let packets = share.max_pps.map(|rate| {
             let burst = share.burst_packets();
             BucketLimit::Packets { rate, burst }
@@ -93,7 +96,8 @@ impl PathBuckets {
         });
         for (bits, limit) in [(false, packets), (true, bits)] {
             let Some(limit) = limit else { continue };
-            let key = (level, direction == Direction::Send, bits);
+            let sends = direction == Direction::Send;
+            let key = (level.bucket(), name.to_owned(), sends, bits);
             let bucket = match self.buckets.get(&key) {
                 Some(bucket) => {
                     plane.set_bucket(*bucket, limit)?;
@@ -105,34 +109,23 @@ impl PathBuckets {
                     bucket
                 }
             };
-            self.used.insert(key);
+            self.used.insert(bucket);
             path.buckets[level.bucket() + usize::from(bits)] = Some(bucket);
         }
         Ok(())
-    }
-
-    /// Keeps each bucket under the new id of its level.
-    pub(crate) fn renumber(&mut self, renumbering: &Renumbering) {
-        for ((level, sends, bits), bucket) in std::mem::take(&mut self.buckets) {
-            match renumbering.level(level) {
-                Some(level) => drop(self.buckets.insert((level, sends, bits), bucket)),
-                None => self.stale.push(bucket),
-            }
-        }
     }
 
     /// Frees the buckets that limit no path made since the last call. All of these paths must be in
     /// the kernel by then.
     pub(crate) fn free_unused(&mut self, plane: &mut DataPlane) {
         let used = std::mem::take(&mut self.used);
-        self.buckets.retain(|key, bucket| {
-            let keep = used.contains(key);
+        self.buckets.retain(|_, bucket| {
+            let keep = used.contains(bucket);
             if !keep {
                 plane.free_bucket(*bucket);
             }
             keep
         });
-        self.stale.drain(..).for_each(|bucket| plane.free_bucket(bucket));
     }
 }
 

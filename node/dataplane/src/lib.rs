@@ -23,7 +23,6 @@ mod placement;
 pub mod ports;
 pub mod redirect;
 mod refusal;
-mod renumbering;
 pub mod reservation;
 mod routers;
 mod snapshot;

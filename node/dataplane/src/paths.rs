@@ -9,7 +9,7 @@
 //! never drains by itself, so after [`PATIENCE`] its credit is cut until it does
 //! ([`RedirectedPaths::credit`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Policy, VifId};
 use weir_ports::{DataPlane, GateId, PortError, XdpPort};
@@ -20,21 +20,20 @@ use crate::device::{AttachedDevice, xdp_port};
 use crate::kernel_counts::KernelCounts;
 use crate::kernel_path::{KernelPath, PathBuckets};
 use crate::redirect::choices;
-use crate::renumbering::Renumbering;
 use crate::stations::{GivenStations, Stations};
 
 /// The paths that are set in the kernel, and what they share.
 #[derive(Debug, Default)]
 pub(crate) struct RedirectedPaths {
-    /// The gates of each vif: send, receive.
+    /// The gates of each vif, in the order of the policy: send, receive.
     gates: Vec<[GateId; 2]>,
-    /// The paths of each vif: send, receive.
-    paths: Vec<[KernelPath; 2]>,
+    /// The path of each gate in use.
+    paths: BTreeMap<GateId, KernelPath>,
     buckets: PathBuckets,
     stations: Stations,
     counts: KernelCounts,
-    /// Vifs that are queued for now, since they are captured.
-    captured: BTreeSet<VifId>,
+    /// Vifs that are queued for now, since they are captured: the gates of what they send.
+    captured: BTreeSet<GateId>,
     /// Whether any vif and direction is redirected.
     any: bool,
     /// Whether a policy has been followed, so that the content of the kernel's tables is known.
@@ -58,6 +57,7 @@ impl RedirectedPaths {
         plane: &mut DataPlane,
     ) -> Result<(), PortError> {
         self.gates = attached.iter().filter_map(|attached| attached.gates.of_vif()).collect();
+        self.counts.attach(&self.gates, !self.followed, plane);
         let followed = self
             .follow_paths(policy, attached, plane)
             .and_then(|changed| Ok(self.follow_stations(policy, attached, plane)? || changed));
@@ -68,37 +68,30 @@ impl RedirectedPaths {
         }
         if !self.followed {
             self.followed = true;
-            self.stations.sweep(attached, plane);
+            self.stations.sweep(plane);
         }
-        self.any = self.paths.iter().flatten().any(|path| path.redirect.is_some());
+        self.any = self.redirected() > 0;
         self.next_learn = now;
         self.stations.try_again();
         followed.map(drop)
     }
 
-    /// Keeps everything under its new id, and removes what is gone from the kernel. `detached` are
-    /// the devices without a place in the new policy, `gates` those of the vifs by their new ids.
-    /// The caller calls [`Self::follow`] next.
-    pub(crate) fn renumber(
-        &mut self,
-        renumbering: &Renumbering,
-        detached: &[AttachedDevice],
-        gates: &[[GateId; 2]],
-        plane: &mut DataPlane,
-    ) {
-        let mut new: Vec<[KernelPath; 2]> = vec![Default::default(); gates.len()];
-        for ((gates, paths), id) in self.gates.iter().zip(&mut self.paths).zip(&renumbering.vifs) {
-            match id.and_then(|id| new.get_mut(id as usize)) {
-                Some(place) => *place = std::mem::take(paths),
-                None => clear(gates, paths, plane),
+    /// Removes from the kernel what belongs to devices that leave. The caller calls
+    /// [`Self::follow`] next.
+    pub(crate) fn detach(&mut self, devices: &[AttachedDevice], plane: &mut DataPlane) {
+        for device in devices {
+            for gate in device.gates.all() {
+                if let Some(mut path) = self.paths.remove(gate) {
+                    path.clear(*gate, plane);
+                }
+                self.counts.detach(*gate);
+                self.captured.remove(gate);
+            }
+            let bridge = device.device_index();
+            if let Some(bridge) = bridge.filter(|_| device.port_gate().is_some()) {
+                self.stations.detach(bridge, plane);
             }
         }
-        self.paths = new;
-        self.counts.renumber(&renumbering.vifs, gates, plane);
-        self.buckets.renumber(renumbering);
-        self.stations.renumber(renumbering, detached, plane);
-        let captured = std::mem::take(&mut self.captured).into_iter();
-        self.captured = captured.filter_map(|vif| renumbering.vif(vif)).collect();
     }
 
     /// Queues exactly the vifs in `captured` that would be redirected, and redirects the others
@@ -108,12 +101,14 @@ impl RedirectedPaths {
     /// A table is full. Nothing is redirected then.
     pub(crate) fn capture(
         &mut self,
-        captured: BTreeSet<VifId>,
+        captured: &BTreeSet<VifId>,
         now: Instant,
         policy: &Policy,
         attached: &[AttachedDevice],
         plane: &mut DataPlane,
     ) -> Result<bool, PortError> {
+        let gate = |vif: &VifId| self.gates.get(vif.0 as usize).map(|gates| gates[0]);
+        let captured = captured.iter().filter_map(gate).collect();
         if self.captured == captured {
             return Ok(false);
         }
@@ -124,7 +119,7 @@ impl RedirectedPaths {
     }
 
     fn redirected(&self) -> usize {
-        self.paths.iter().flatten().filter(|path| path.redirect.is_some()).count()
+        self.paths.values().filter(|path| path.redirect.is_some()).count()
     }
 
     /// Tells whether any vif and direction is redirected.
@@ -143,7 +138,7 @@ impl RedirectedPaths {
         held: bool,
         credit: u32,
     ) -> u32 {
-        let path = self.paths.get(vif.0 as usize).map(|paths| &paths[direction as usize]);
+        let path = self.paths.get(&gate);
         if path.is_none_or(|path| path.redirect.is_none()) || plane.redirects(gate) {
             return credit;
         }
@@ -178,7 +173,7 @@ impl RedirectedPaths {
         if !learned.is_empty() {
             // Frames for these stations are in user space: none may overtake them.
             self.rest(plane);
-            self.stations.learn(learned, attached, plane);
+            self.stations.learn(learned, plane);
             self.start(now, plane);
         }
     }
@@ -191,9 +186,12 @@ impl RedirectedPaths {
         attached: &[AttachedDevice],
         plane: &mut DataPlane,
     ) -> Result<bool, PortError> {
-        self.paths.resize(policy.vifs.len(), Default::default());
-        self.counts.resize(policy.vifs.len());
-        let choices = choices(policy, &self.captured);
+        let is_captured = |vif: &VifId| {
+            let gates = self.gates.get(vif.0 as usize);
+            gates.is_some_and(|gates| self.captured.contains(&gates[0]))
+        };
+        let captured = policy.vifs().map(|(id, _)| id).filter(is_captured).collect();
+        let choices = choices(policy, &captured);
         let mut changed = false;
         for ((id, vif), choice) in policy.vifs().zip(choices) {
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
@@ -207,7 +205,7 @@ impl RedirectedPaths {
                     _ => KernelPath::default(),
                 };
                 let gate = self.gates[id.0 as usize][direction as usize];
-                let path = &mut self.paths[id.0 as usize][direction as usize];
+                let path = self.paths.entry(gate).or_default();
                 if *path != wanted || !self.followed {
                     plane.set_redirect(gate, wanted.stand_in.as_ref())?;
                     changed |= wanted.redirect.is_some();
@@ -227,19 +225,20 @@ impl RedirectedPaths {
         plane: &mut DataPlane,
     ) -> Result<bool, PortError> {
         let given = GivenStations::of(policy, attached, &self.paths, &self.gates);
-        let has_new_routes = self.stations.remove_others(&given, attached, plane);
+        let has_new_routes = self.stations.remove_others(&given, plane);
         if has_new_routes {
             self.rest(plane);
         }
-        self.stations.set(given, attached, plane)?;
+        self.stations.set(given, plane)?;
         Ok(has_new_routes)
     }
 
     /// Takes every sender off its path until [`Self::start`]: none may find a receiver or a route
     /// that is new while frames for it are in user space.
     fn rest(&self, plane: &mut DataPlane) {
-        for ([gate, _], [send, _]) in self.gates.iter().zip(&self.paths) {
-            if send.redirect.is_some() {
+        for [gate, _] in &self.gates {
+            let send = self.paths.get(gate);
+            if let Some(send) = send.filter(|path| path.redirect.is_some()) {
                 // Taking off is one write to a table that exists: it does not fail.
                 let _off = plane.set_redirect(*gate, send.stand_in.as_ref());
             }
@@ -251,9 +250,10 @@ impl RedirectedPaths {
     fn start(&mut self, now: Instant, plane: &mut DataPlane) {
         self.rest(plane);
         for direction in [Direction::Receive, Direction::Send] {
-            for (gates, paths) in self.gates.iter().zip(&mut self.paths) {
-                let path = &mut paths[direction as usize].redirect;
-                let gate = gates[direction as usize];
+            for gate in self.gates.iter().map(|gates| gates[direction as usize]) {
+                let Some(KernelPath { redirect: path, .. }) = self.paths.get_mut(&gate) else {
+                    continue;
+                };
                 if path.is_some() && plane.set_redirect(gate, path.as_ref()).is_err() {
                     *path = None;
                 }
@@ -264,15 +264,10 @@ impl RedirectedPaths {
 
     /// Removes every path.
     fn stop(&mut self, plane: &mut DataPlane) {
-        for (gates, paths) in self.gates.iter().zip(&mut self.paths) {
-            clear(gates, paths, plane);
+        for (gate, path) in &mut self.paths {
+            path.clear(*gate, plane);
         }
     }
-}
-
-/// Removes both paths of a vif.
-fn clear(gates: &[GateId; 2], paths: &mut [KernelPath; 2], plane: &mut DataPlane) {
-    gates.iter().zip(paths).for_each(|(gate, path)| path.clear(*gate, plane));
 }
 
 /// Tells whether frames may be redirected to where they go in that direction. For what is sent,

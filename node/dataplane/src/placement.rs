@@ -10,10 +10,8 @@ use std::collections::BTreeMap;
 
 use weir_policy::{Policy, VifId};
 use weir_ports::PortError;
-use weir_switch::IfaceId;
 
 use crate::device::{AttachedDevice, id_of};
-use crate::renumbering::Renumbering;
 
 /// For each interface of a policy (ports, then vifs), the position of its device among those in
 /// use, followed by those newly opened.
@@ -56,10 +54,9 @@ impl Placement {
         let mut placed = Vec::with_capacity(self.0.len());
         let names = policy.ports.iter().map(|port| &port.name);
         let names = names.chain(policy.vifs.iter().map(|vif| &vif.name));
-        for ((iface, at), name) in (0..).zip(&self.0).zip(names) {
+        for ((place, at), name) in (0u32..).zip(&self.0).zip(names) {
             let Some(mut attached) = all.get_mut(*at).and_then(Option::take) else { continue };
-            attached.iface = IfaceId(iface);
-            attached.vif = iface.checked_sub(id_of(policy.ports.len())).map(VifId);
+            attached.vif = place.checked_sub(id_of(policy.ports.len())).map(VifId);
             attached.name.clone_from(name);
             placed.push(attached);
         }
@@ -84,32 +81,6 @@ impl Placement {
         let all: Vec<usize> = now.into_iter().map(|at| at.unwrap_or_else(&mut behind)).collect();
         Self(all.into_iter().take(in_use).collect())
     }
-
-    /// Maps the ids of `old`, whose devices are the first in use, to those of `new`. Ports and vifs
-    /// are the same if their devices are, routers and slices if their names are.
-    pub(crate) fn renumbering(&self, old: &Policy, new: &Policy) -> Renumbering {
-        let interfaces = old.ports.len() + old.vifs.len();
-        let mut after = vec![None; interfaces];
-        for (now, before) in (0..).zip(&self.0) {
-            if let Some(place) = after.get_mut(*before) {
-                *place = Some(now);
-            }
-        }
-        let vifs = after.split_off(old.ports.len());
-        let ports = id_of(new.ports.len());
-        Renumbering {
-            ports: after,
-            vifs: vifs.into_iter().map(|iface: Option<u32>| iface?.checked_sub(ports)).collect(),
-            routers: by_name(&old.routers, &new.routers, |router| &router.name),
-            slices: by_name(&old.slices, &new.slices, |slice| &slice.name),
-        }
-    }
-}
-
-/// Returns for each item of `old` the position in `new` of the one with the same name.
-fn by_name<T>(old: &[T], new: &[T], name: impl Fn(&T) -> &String) -> Vec<Option<u32>> {
-    let places: BTreeMap<&String, u32> = new.iter().map(&name).zip(0..).collect();
-    old.iter().map(|item| places.get(name(item)).copied()).collect()
 }
 
 #[cfg(test)]
@@ -117,6 +88,7 @@ mod tests {
     use super::*;
     use weir_policy::{Kind, Port, PortId, Slice, Vif};
     use weir_ports::{AnyPort, GateId, MemoryPort};
+    use weir_switch::IfaceId;
     use weir_units::BitRate;
 
     use crate::device::DeviceGates;
@@ -171,15 +143,10 @@ mod tests {
         let opened = vec![vif("d", 3)];
         let placement = Placement::find(&new, &in_use, &opened).unwrap();
         let back = placement.reversed(in_use.len(), opened.len());
-        let moved = placement.renumbering(&old, &new);
-        assert_eq!(moved.ports, [Some(0)]);
-        assert_eq!(moved.vifs, [Some(2), None, Some(1)]);
         let (placed, left) = placement.arrange(in_use.into_iter().chain(opened).collect(), &new);
         assert_eq!((names(&placed), names(&left)), (vec!["up0", "d", "c", "a"], vec!["b"]));
         assert_eq!(placed[3].gates, DeviceGates::Vif([GateId(0), GateId(1)]));
-        assert_eq!((placed[3].iface, placed[3].vif), (IfaceId(3), Some(VifId(2))));
-        let moved = back.renumbering(&new, &old);
-        assert_eq!(moved.vifs, [None, Some(2), Some(0)]);
+        assert_eq!(placed[3].vif, Some(VifId(2)));
         let (placed, left) = back.arrange(placed.into_iter().chain(left).collect(), &old);
         assert_eq!((names(&placed), names(&left)), (vec!["up0", "a", "b", "c"], vec!["d"]));
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use weir_policy::{Policy, VifId};
+use weir_policy::{Policy, PortId, VifId};
 use weir_ports::{AnyPort, DataPlane, Faults, GateId, Gates, Pool, PortError};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
@@ -18,13 +18,14 @@ use weir_units::Instant;
 use crate::device::{AttachedDevice, DetachedDevice, DeviceGates, EarlyDrops, id_of};
 use crate::paths::RedirectedPaths;
 use crate::placement::Placement;
-use crate::renumbering::Renumbering;
 
 /// All devices of a node in use.
 #[derive(Debug)]
 pub struct NodePorts {
-    /// One for each interface of the switch, in its order: ports, then vifs.
+    /// One for each interface of the policy, in its order: ports, then vifs.
     pub attached: Vec<AttachedDevice>,
+    /// The place in `attached` of each interface of the switch, by the interface's slot.
+    by_slot: Vec<usize>,
     plane: DataPlane,
     paths: RedirectedPaths,
     gates: Arc<Gates>,
@@ -53,9 +54,18 @@ impl NodePorts {
         let gates = Arc::clone(plane.gates());
         let reported = vec![Tally::default(); gates.count() as usize];
         let (attached, paths, vif_gates) = (Vec::new(), RedirectedPaths::default(), Vec::new());
-        let (unread, grant_next) = (0, 0);
-        let mut ports =
-            Self { attached, plane, paths, gates, vif_gates, reported, unread, grant_next };
+        let (unread, grant_next, by_slot) = (0, 0, Vec::new());
+        let mut ports = Self {
+            attached,
+            by_slot,
+            plane,
+            paths,
+            gates,
+            vif_gates,
+            reported,
+            unread,
+            grant_next,
+        };
         match Placement::find(policy, &[], &opened) {
             Ok(placement) => {
                 // At the start every device has its place.
@@ -126,22 +136,44 @@ impl NodePorts {
         }
     }
 
-    /// Goes to a new policy: puts the devices in use and `others` in their places,
-    /// gives everything its new id, and follows the new policy. Returns the devices without a
-    /// place.
+    /// Puts the devices in use and `others` in their places in a policy, and follows it. Returns the
+    /// devices without a place. The caller calls [`Self::number`] once the switch has the policy.
     ///
     /// # Errors
     /// A table is full. The devices are in their new places all the same.
     pub(crate) fn reconfigure(
         &mut self,
         now: Instant,
-        (new, renumbering): (&Policy, &Renumbering),
+        policy: &Policy,
         placement: &Placement,
         others: Vec<AttachedDevice>,
     ) -> (Vec<AttachedDevice>, Result<(), PortError>) {
-        let unplaced = self.place(others, placement, new);
-        self.paths.renumber(renumbering, &unplaced, &self.vif_gates, &mut self.plane);
-        (unplaced, self.follow(now, new))
+        let unplaced = self.place(others, placement, policy);
+        self.paths.detach(&unplaced, &mut self.plane);
+        (unplaced, self.follow(now, policy))
+    }
+
+    /// Notes which interface of the switch each device is the outside of. The devices are in their
+    /// places in the switch's policy.
+    pub(crate) fn number(&mut self, switch: &Switch) {
+        self.by_slot.clear();
+        for (place, attached) in self.attached.iter_mut().enumerate() {
+            attached.iface = match attached.vif {
+                Some(vif) => switch.vif_iface(vif),
+                None => switch.port_iface(PortId(id_of(place))),
+            };
+            let slot = attached.iface.slot();
+            if slot >= self.by_slot.len() {
+                self.by_slot.resize(slot + 1, usize::MAX);
+            }
+            self.by_slot[slot] = place;
+        }
+    }
+
+    /// Returns the place in `attached` of an interface of the switch.
+    pub(crate) fn place_of(&self, iface: IfaceId) -> Option<usize> {
+        let place = *self.by_slot.get(iface.slot())?;
+        self.attached.get(place).filter(|attached| attached.iface == iface).map(|_| place)
     }
 
     /// Puts every device in its place, and returns those without one.
@@ -247,8 +279,7 @@ impl NodePorts {
 
     /// Tells whether frames have left the queues and not yet the node.
     fn holds_frames(&self, switch: &Switch) -> bool {
-        let ports = self.attached.iter().take_while(|attached| attached.vif.is_none()).count();
-        switch.next_ready(IfaceId(id_of(ports))).is_some()
+        switch.next_ready(IfaceId(0)).is_some()
             || self.attached.iter().any(|attached| attached.flush_again)
     }
 
@@ -289,7 +320,7 @@ impl NodePorts {
     pub fn capture(
         &mut self,
         now: Instant,
-        captured: BTreeSet<VifId>,
+        captured: &BTreeSet<VifId>,
         policy: &Policy,
     ) -> Result<bool, PortError> {
         self.paths.capture(captured, now, policy, &self.attached, &mut self.plane)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_policy::{Direction, Policy, RouterId};
+use weir_policy::{Direction, RouterId};
 use weir_switch::{IfaceId, Switch};
 
 /// The packets of all vifs of a router, counted since each vif exists.
@@ -37,11 +37,10 @@ impl RouterCounters {
     pub(crate) fn count(
         &mut self,
         names: &Arc<[String]>,
-        policy: &Policy,
         switch: &Switch,
     ) -> Vec<Option<RouterCount>> {
         if self.asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, names)) {
-            let known = self.known(policy);
+            let known = self.known(switch);
             let vifs = |name: &String| {
                 known.get(name).map(|(_, vifs)| vifs.clone()).filter(|vifs| !vifs.is_empty())
             };
@@ -61,21 +60,21 @@ impl RouterCounters {
     }
 
     /// Returns the router of that name.
-    pub(crate) fn of_name(&mut self, name: &str, policy: &Policy) -> Option<RouterId> {
-        self.known(policy).get(name).map(|(router, _)| *router)
+    pub(crate) fn of_name(&mut self, name: &str, switch: &Switch) -> Option<RouterId> {
+        self.known(switch).get(name).map(|(router, _)| *router)
     }
 
-    fn known(&mut self, policy: &Policy) -> &BTreeMap<String, (RouterId, Vec<IfaceId>)> {
+    fn known(&mut self, switch: &Switch) -> &BTreeMap<String, (RouterId, Vec<IfaceId>)> {
         self.by_name.get_or_insert_with(|| {
+            let policy = switch.policy();
             let mut known: BTreeMap<_, _> = policy
                 .routers()
                 .map(|(id, router)| (router.name.clone(), (id, Vec::new())))
                 .collect();
-            let first = u32::try_from(policy.ports.len()).unwrap_or(u32::MAX);
             for (id, vif) in policy.vifs() {
                 let name = vif.router.map(|router| &policy[router].name);
                 if let Some((_, vifs)) = name.and_then(|name| known.get_mut(name)) {
-                    vifs.push(IfaceId(first.saturating_add(id.0)));
+                    vifs.push(switch.vif_iface(id));
                 }
             }
             known
@@ -86,7 +85,8 @@ impl RouterCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_policy::{Port, Router, Slice, Vif, VifId};
+    use weir_policy::{Policy, Port, Router, Slice, Vif, VifId};
+    use weir_ports::Pool;
     use weir_switch::{Reason, Tally};
     use weir_units::{BitRate, Instant};
 
@@ -123,12 +123,13 @@ mod tests {
         let mut routers = RouterCounters::default();
         let counted = RouterCount { forwarded: 12, offered: 110 };
         for _ in 0..2 {
-            assert_eq!(routers.count(&names, &policy, &switch), [Some(counted), None, None]);
+            assert_eq!(routers.count(&names, &switch), [Some(counted), None, None]);
         }
-        assert_eq!(routers.of_name("vr2", &policy), Some(second));
+        assert_eq!(routers.of_name("vr2", &switch), Some(second));
         policy.vifs[1].router = Some(second);
+        switch.apply(Instant::ZERO, &policy, &mut Pool::new(64, 2048).unwrap()).unwrap();
         routers.forget();
-        let counts = routers.count(&names, &policy, &switch);
+        let counts = routers.count(&names, &switch);
         assert_eq!(
             counts.first().copied().flatten(),
             Some(RouterCount { offered: 100, ..counted })

@@ -31,7 +31,7 @@ pub(crate) fn interface(
     if let Some(vif) = attached.vif {
         for (direction, side) in Direction::ALL.into_iter().zip([&mut send, &mut receive]) {
             side.wait_ns = switch.wait(now, vif, direction).as_nanos();
-            side.standing = standing.is_standing(now, vif, direction);
+            side.standing = standing.is_standing(now, attached.iface, direction);
         }
         let router = switch.policy()[vif].router;
         let held = router.and_then(|router| switch.router_limit(router));

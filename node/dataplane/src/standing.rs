@@ -12,27 +12,45 @@
 //! the queue was empty is missed.
 
 use weir_policy::{Direction, VifId};
+use weir_switch::IfaceId;
 use weir_units::{Instant, Nanos};
 
 /// The delays of all vifs, both directions.
 #[derive(Debug, Default)]
 pub(crate) struct StandingQueues {
+    /// By the slot of the vif's interface.
+    delays: Vec<VifDelays>,
+}
+
+/// The delays of one vif.
+#[derive(Clone, Copy, Debug)]
+struct VifDelays {
+    /// The vif, which may have left: the next one in its slot begins anew.
+    vif: IfaceId,
     /// Since when each delay has stayed above the target: send, receive.
-    above_since: Vec<[Option<Instant>; 2]>,
+    above_since: [Option<Instant>; 2],
 }
 
 impl StandingQueues {
-    /// Samples the delays of this many vifs. `delay` returns how long the first frame of a queue
-    /// has waited at `now`, zero for an empty one.
+    /// Samples the delays of these vifs, each by its position in the policy and its interface.
+    /// `delay` returns how long the first frame of a queue has waited at `now`, zero for an empty
+    /// one.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
-        vifs: usize,
+        vifs: impl Iterator<Item = (VifId, IfaceId)>,
         delay: impl Fn(VifId, Direction) -> Nanos,
     ) {
-        self.above_since.resize(vifs, [None; 2]);
-        for (vif, sides) in (0..).map(VifId).zip(&mut self.above_since) {
-            for (direction, since) in Direction::ALL.into_iter().zip(sides) {
+        for (vif, iface) in vifs {
+            let none = VifDelays { vif: iface, above_since: [None; 2] };
+            if self.delays.len() <= iface.slot() {
+                self.delays.resize(iface.slot() + 1, none);
+            }
+            let delays = &mut self.delays[iface.slot()];
+            if delays.vif != iface {
+                *delays = none;
+            }
+            for (direction, since) in Direction::ALL.into_iter().zip(&mut delays.above_since) {
                 if delay(vif, direction) > STANDING_DELAY {
                     since.get_or_insert(now);
                 } else {
@@ -43,22 +61,10 @@ impl StandingQueues {
     }
 
     /// Tells whether a queue is standing at `now`.
-    pub(crate) fn is_standing(&self, now: Instant, vif: VifId, direction: Direction) -> bool {
-        let since =
-            self.above_since.get(vif.0 as usize).and_then(|sides| sides[direction as usize]);
+    pub(crate) fn is_standing(&self, now: Instant, vif: IfaceId, direction: Direction) -> bool {
+        let delays = self.delays.get(vif.slot()).filter(|delays| delays.vif == vif);
+        let since = delays.and_then(|delays| delays.above_since[direction as usize]);
         since.is_some_and(|since| now.saturating_since(since) >= STANDING_TIME)
-    }
-
-    /// Follows a change of policy. `vifs` is the new id of each old vif.
-    pub(crate) fn renumber(&mut self, vifs: &[Option<u32>]) {
-        let old = std::mem::take(&mut self.above_since);
-        for (sides, id) in old.into_iter().zip(vifs) {
-            let Some(id) = id.map(|id| id as usize) else { continue };
-            if self.above_since.len() <= id {
-                self.above_since.resize(id + 1, [None; 2]);
-            }
-            self.above_since[id] = sides;
-        }
     }
 }
 
@@ -73,7 +79,7 @@ const STANDING_TIME: Nanos = Nanos::from_secs(1);
 mod tests {
     use super::*;
 
-    const VIF: VifId = VifId(0);
+    const VIF: IfaceId = IfaceId(1);
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Nanos::from_millis(ms)
@@ -83,7 +89,7 @@ mod tests {
     fn sampled(end: u64, delay_ms: impl Fn(u64) -> u64) -> StandingQueues {
         let mut queues = StandingQueues::default();
         for ms in (0..=end).step_by(10) {
-            queues.sample(at(ms), 1, |_, direction| match direction {
+            queues.sample(at(ms), [(VifId(0), VIF)].into_iter(), |_, direction| match direction {
                 Direction::Send => Nanos::from_millis(delay_ms(ms)),
                 Direction::Receive => Nanos::ZERO,
             });
@@ -110,12 +116,15 @@ mod tests {
     }
 
     #[test]
-    fn a_vif_keeps_its_state_under_its_new_id() {
+    fn a_vif_keeps_its_state_whatever_its_position_in_the_policy() {
         let mut queues = sampled(1000, |_| 50);
-        queues.renumber(&[Some(2)]);
-        assert!(queues.is_standing(at(1000), VifId(2), Direction::Send));
-        assert!(!queues.is_standing(at(1000), VIF, Direction::Send));
-        queues.renumber(&[None, None, None]);
-        assert!(!queues.is_standing(at(1000), VifId(2), Direction::Send), "it is gone");
+        let delay = |_, _| Nanos::from_millis(50);
+        queues.sample(at(1010), [(VifId(2), VIF)].into_iter(), delay);
+        assert!(queues.is_standing(at(1010), VIF, Direction::Send));
+        let other = IfaceId(VIF.0 | 1 << 16);
+        assert_eq!(other.slot(), VIF.slot(), "the next in its slot");
+        assert!(!queues.is_standing(at(1010), other, Direction::Send));
+        queues.sample(at(1020), [(VifId(0), other)].into_iter(), delay);
+        assert!(!queues.is_standing(at(1020), other, Direction::Send));
     }
 }

@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Policy, PortId};
 use weir_ports::{DataPlane, GateId, PortError, Route, XdpPort};
-use weir_switch::{IfaceId, Switch};
+use weir_switch::Switch;
 use weir_units::{Instant, Nanos};
 
-use crate::device::{AttachedDevice, DeviceGates, xdp_port};
+use crate::device::{AttachedDevice, xdp_port};
 use crate::kernel_path::KernelPath;
-use crate::renumbering::Renumbering;
 
-/// An address in a VLAN (0: untagged) of a port's bridge.
-type Station = (PortId, u16, [u8; 6]);
+/// An address in a VLAN (0: untagged) of a port's bridge, which the kernel knows by the index of the
+/// port's device. The index stays the same whatever the port's position in the policy.
+pub(crate) type Station = (u32, u16, [u8; 6]);
 
 /// The stations that the kernel knows.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Stations {
     given: BTreeMap<Station, Destination>,
     learned: BTreeSet<Station>,
     /// The destination of learned stations, for each port and VLAN where they are worth learning.
-    learnable: BTreeMap<(PortId, u16), Destination>,
+    learnable: BTreeMap<(u32, u16), Destination>,
     /// Whether the table had no room for another when it was tried last.
     full: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Stations {
 #[derive(Debug)]
 pub(crate) struct GivenStations {
     stations: BTreeMap<Station, Destination>,
-    learnable: BTreeMap<(PortId, u16), Destination>,
+    learnable: BTreeMap<(u32, u16), Destination>,
 }
 
 /// Where frames for a station go.
@@ -57,14 +57,17 @@ impl GivenStations {
     pub(crate) fn of(
         policy: &Policy,
         attached: &[AttachedDevice],
-        paths: &[[KernelPath; 2]],
+        paths: &BTreeMap<GateId, KernelPath>,
         gates: &[[GateId; 2]],
     ) -> Self {
         let (mut stations, mut learnable) = (BTreeMap::new(), BTreeMap::new());
-        for ((id, vif), ([send, receive], gates)) in policy.vifs().zip(paths.iter().zip(gates)) {
+        for ((id, vif), [from, gate]) in policy.vifs().zip(gates.iter().copied()) {
             let Some(port) = xdp_port(attached, vif.port.0 as usize) else { continue };
+            let (Some(send), Some(receive)) = (paths.get(&from), paths.get(&gate)) else {
+                continue;
+            };
             let vlan = policy[vif.slice].vlan.unwrap_or(0);
-            let (gate, slice) = (gates[1], vif.slice.0);
+            let (bridge, slice) = (port.device_index(), vif.slice.0);
             let device = xdp_port(attached, policy.ports.len() + id.0 as usize);
             let device = device.map(XdpPort::device_index);
             let destination = match device.filter(|_| receive.redirect.is_some()) {
@@ -74,10 +77,10 @@ impl GivenStations {
                     Destination::Gate(gate, stand_in.map(|device| (device, slice)))
                 }
             };
-            stations.extend(vif.macs.iter().map(|mac| ((vif.port, vlan, mac.0), destination)));
+            stations.extend(vif.macs.iter().map(|mac| ((bridge, vlan, mac.0), destination)));
             if send.redirect.is_some() && port.takes_redirects() {
-                let remote = Route::Remote { device: port.device_index(), slice };
-                learnable.insert((vif.port, vlan), Destination::Route(remote));
+                let remote = Route::Remote { device: bridge, slice };
+                learnable.insert((bridge, vlan), Destination::Route(remote));
             }
         }
         Self { stations, learnable }
@@ -87,19 +90,14 @@ impl GivenStations {
 impl Stations {
     /// Removes what is not among `new`, and tells whether `new` has routes that are not in the
     /// table yet.
-    pub(crate) fn remove_others(
-        &mut self,
-        new: &GivenStations,
-        attached: &[AttachedDevice],
-        plane: &mut DataPlane,
-    ) -> bool {
+    pub(crate) fn remove_others(&mut self, new: &GivenStations, plane: &mut DataPlane) -> bool {
         if new.learnable != self.learnable {
             for station in std::mem::take(&mut self.learned) {
-                remove(station, attached, plane);
+                remove(station, plane);
             }
         }
         for station in self.given.keys().filter(|station| !new.stations.contains_key(*station)) {
-            remove(*station, attached, plane);
+            remove(*station, plane);
         }
         self.given.retain(|station, _| new.stations.contains_key(station));
         let is_new = |(station, destination): (&Station, &Destination)| {
@@ -116,14 +114,13 @@ impl Stations {
     pub(crate) fn set(
         &mut self,
         new: GivenStations,
-        attached: &[AttachedDevice],
         plane: &mut DataPlane,
     ) -> Result<(), PortError> {
         self.learnable = new.learnable;
         let old = std::mem::take(&mut self.given);
         for (station, destination) in new.stations {
             if old.get(&station) != Some(&destination) {
-                set(station, destination, attached, plane)?;
+                set(station, destination, plane)?;
             }
             self.learned.remove(&station);
             self.given.insert(station, destination);
@@ -138,19 +135,23 @@ impl Stations {
         switch: &Switch,
         attached: &[AttachedDevice],
         plane: &mut DataPlane,
-    ) -> Vec<(PortId, u16, [u8; 6])> {
+    ) -> Vec<Station> {
         let mut known = BTreeSet::new();
         for (port, vlan, mac, iface, fixed) in switch.addresses() {
             let [_, _, mac @ ..] = mac.to_be_bytes();
-            let station = (port, vlan, mac);
-            let here = iface == IfaceId(port.0) && self.learnable.contains_key(&(port, vlan));
+            let bridge = xdp_port(attached, port.0 as usize).map(XdpPort::device_index);
+            let Some(bridge) = bridge.filter(|_| iface == switch.port_iface(port)) else {
+                continue;
+            };
+            let station = (bridge, vlan, mac);
+            let here = self.learnable.contains_key(&(bridge, vlan));
             if here && !fixed && !self.given.contains_key(&station) {
                 known.insert(station);
             }
         }
         let gone: Vec<_> = self.learned.difference(&known).copied().collect();
         for station in &gone {
-            remove(*station, attached, plane);
+            remove(*station, plane);
             self.learned.remove(station);
         }
         self.full &= gone.is_empty();
@@ -162,15 +163,10 @@ impl Stations {
 
     /// Adds learned stations. Frames for what does not fit go through user space; it is not tried
     /// again before there is room, since each try takes all senders off their paths.
-    pub(crate) fn learn(
-        &mut self,
-        new: Vec<(PortId, u16, [u8; 6])>,
-        attached: &[AttachedDevice],
-        plane: &mut DataPlane,
-    ) {
+    pub(crate) fn learn(&mut self, new: Vec<Station>, plane: &mut DataPlane) {
         for station in new {
             let Some(destination) = self.learnable.get(&(station.0, station.1)) else { continue };
-            if set(station, *destination, attached, plane).is_err() {
+            if set(station, *destination, plane).is_err() {
                 self.full = true;
                 return;
             }
@@ -191,9 +187,12 @@ impl Stations {
         attached: &[AttachedDevice],
         plane: &DataPlane,
     ) {
-        for (port, vlan, mac) in &self.learned {
-            let Some(bridge) = xdp_port(attached, port.0 as usize) else { continue };
-            let used = plane.route_used(bridge.device_index(), *vlan, *mac);
+        let ports = attached.iter().take_while(|attached| attached.vif.is_none());
+        let bridges = ports.map(AttachedDevice::device_index).zip((0..).map(PortId));
+        let bridges: BTreeMap<_, _> = bridges.collect();
+        for (bridge, vlan, mac) in &self.learned {
+            let Some(port) = bridges.get(&Some(*bridge)) else { continue };
+            let used = plane.route_used(*bridge, *vlan, *mac);
             if used.is_some_and(|used| now.saturating_since(used) < RECENT_USE) {
                 let [a, b, c, d, e, f] = *mac;
                 let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
@@ -203,57 +202,35 @@ impl Stations {
     }
 
     /// Removes from the kernel what an earlier process left and this table does not have.
-    pub(crate) fn sweep(&self, attached: &[AttachedDevice], plane: &mut DataPlane) {
-        let bridge = |port: PortId| xdp_port(attached, port.0 as usize).map(XdpPort::device_index);
-        let known: BTreeSet<_> = self.given.keys().map(|s| (bridge(s.0), s.1, s.2)).collect();
-        plane.sweep(|device, vlan, mac| known.contains(&(Some(device), vlan, mac)));
+    pub(crate) fn sweep(&self, plane: &mut DataPlane) {
+        plane.sweep(|device, vlan, mac| self.given.contains_key(&(device, vlan, mac)));
     }
 
-    /// Removes the stations of ports among `detached`, and keeps the others under their new ids.
-    pub(crate) fn renumber(
-        &mut self,
-        renumbering: &Renumbering,
-        detached: &[AttachedDevice],
-        plane: &mut DataPlane,
-    ) {
-        for gone in detached.iter().filter(|one| matches!(one.gates, DeviceGates::Port(_))) {
-            let Some(device) = gone.device_index() else { continue };
-            let here = |(port, ..): &&Station| port.0 == gone.iface.0;
-            for (_, vlan, mac) in
-                self.given.keys().filter(here).chain(self.learned.iter().filter(here))
-            {
-                plane.remove_station(device, *vlan, *mac);
-            }
+    /// Removes the stations of a port whose device leaves.
+    pub(crate) fn detach(&mut self, bridge: u32, plane: &mut DataPlane) {
+        let here = |station: &&Station| station.0 == bridge;
+        for station in self.given.keys().chain(&self.learned).filter(here) {
+            remove(*station, plane);
         }
-        let station = |(port, vlan, mac)| Some((renumbering.port(port)?, vlan, mac));
-        let old = std::mem::take(&mut self.given).into_iter();
-        self.given = old.filter_map(|(key, target)| Some((station(key)?, target))).collect();
-        self.learned = std::mem::take(&mut self.learned).into_iter().filter_map(station).collect();
-        let old = std::mem::take(&mut self.learnable).into_iter();
-        let place = |((port, vlan), target)| Some(((renumbering.port(port)?, vlan), target));
-        self.learnable = old.filter_map(place).collect();
+        self.given.retain(|station, _| station.0 != bridge);
+        self.learned.retain(|station| station.0 != bridge);
+        self.learnable.retain(|place, _| place.0 != bridge);
     }
 }
 
 fn set(
-    (port, vlan, mac): Station,
+    (bridge, vlan, mac): Station,
     destination: Destination,
-    attached: &[AttachedDevice],
     plane: &mut DataPlane,
 ) -> Result<(), PortError> {
-    let Some(port) = xdp_port(attached, port.0 as usize) else { return Ok(()) };
     match destination {
-        Destination::Gate(gate, stand_in) => {
-            plane.set_station(port.device_index(), vlan, mac, gate, stand_in)
-        }
-        Destination::Route(route) => plane.set_route(port.device_index(), vlan, mac, route),
+        Destination::Gate(gate, stand_in) => plane.set_station(bridge, vlan, mac, gate, stand_in),
+        Destination::Route(route) => plane.set_route(bridge, vlan, mac, route),
     }
 }
 
-fn remove((port, vlan, mac): Station, attached: &[AttachedDevice], plane: &mut DataPlane) {
-    if let Some(port) = xdp_port(attached, port.0 as usize) {
-        plane.remove_station(port.device_index(), vlan, mac);
-    }
+fn remove((bridge, vlan, mac): Station, plane: &mut DataPlane) {
+    plane.remove_station(bridge, vlan, mac);
 }
 
 /// An address that was used this recently stays in the bridge. It is longer than the time between

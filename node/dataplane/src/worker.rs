@@ -96,10 +96,11 @@ impl Worker {
     pub fn at(
         now: Instant,
         policy: Policy,
-        ports: NodePorts,
+        mut ports: NodePorts,
         pool: Pool,
     ) -> Result<Self, WorkerError> {
         let switch = Switch::new(&policy, now)?;
+        ports.number(&switch);
         let lateness = Lateness::new()?;
         let batch = Vec::with_capacity(BATCH);
         let (started, next_upkeep) = (now, now);
@@ -242,9 +243,11 @@ impl Worker {
         for index in 0..self.policy.ports.len() {
             self.transmit(now, index, &mut turn);
         }
-        let mut from = self.first_vif();
+        let mut from = IfaceId(0);
         while let Some(ready) = self.switch.next_ready(from) {
-            self.transmit(now, ready.0 as usize, &mut turn);
+            if let Some(index) = self.ports.place_of(ready) {
+                self.transmit(now, index, &mut turn);
+            }
             from = IfaceId(ready.0 + 1);
         }
         self.ports.grant(now, &self.switch);
@@ -258,7 +261,7 @@ impl Worker {
         let due = paced.map_or(Instant::FAR_FUTURE, |at| at + reservation::MARGIN);
         turn.next = turn.next.min(scheduled).min(due);
         let waits = paced.is_some_and(|at| at <= now + reservation::SOON);
-        let is_ready = || self.switch.next_ready(self.first_vif()).is_some();
+        let is_ready = || self.switch.next_ready(IfaceId(0)).is_some();
         turn.gathers = waits && turn.moved < BATCH && !is_ready();
         self.busy_turns += u64::from(turn.moved > 0);
         turn
@@ -309,15 +312,12 @@ impl Worker {
             }
         }
         self.ports.upkeep(now, &mut self.switch, turn.drained || turn.moved == 0);
-        let (switch, vifs) = (&self.switch, self.policy.vifs.len());
+        let switch = &self.switch;
+        let vifs = self.policy.vifs().map(|(vif, _)| (vif, switch.vif_iface(vif)));
         self.standing.sample(now, vifs, |vif, direction| switch.wait(now, vif, direction));
         self.captures.drain(&mut self.switch);
         // Vifs are redirected again when their capture ends. What the kernel refuses stays queued.
-        let _off = self.ports.capture(now, self.captures.vifs(), &self.policy);
-    }
-
-    fn first_vif(&self) -> IfaceId {
-        IfaceId(u32::try_from(self.policy.ports.len()).unwrap_or(u32::MAX))
+        let _off = self.ports.capture(now, &self.captures.vifs(), &self.policy);
     }
 
     fn execute(&mut self, now: Instant, command: WorkerCommand, waiter: &mut Waiter) {
@@ -338,12 +338,12 @@ impl Worker {
             }
             WorkerCommand::CountRouters(names, reply) => {
                 self.ports.upkeep(now, &mut self.switch, false);
-                let counts = self.routers.count(&names, &self.policy, &self.switch);
+                let counts = self.routers.count(&names, &self.switch);
                 let _gone = reply.try_send((now, counts));
             }
             WorkerCommand::LimitRouters(limits, reply) => {
                 for (name, limit) in limits {
-                    if let Some(router) = self.routers.of_name(&name, &self.policy) {
+                    if let Some(router) = self.routers.of_name(&name, &self.switch) {
                         self.switch.limit_router(now, router, limit, &mut self.pool);
                     }
                 }
@@ -361,7 +361,7 @@ impl Worker {
     ) -> Result<Capturing, CaptureError> {
         let blocks = self.captures.start(&mut self.switch, request)?;
         // An error drops the receiver, which ends the capture.
-        let left_its_path = self.ports.capture(now, self.captures.vifs(), &self.policy)?;
+        let left_its_path = self.ports.capture(now, &self.captures.vifs(), &self.policy)?;
         let note = left_its_path.then(|| {
             format!("{} is not redirected in the kernel while it is captured", request.vif)
         });
@@ -389,15 +389,11 @@ impl Worker {
         ports.upkeep(now, switch, false);
         ports.adopt(&mut opened, pool);
         let back = placement.reversed(ports.attached.len(), opened.len());
-        let renumbering = placement.renumbering(old, &policy);
-        let new = (&policy, &renumbering);
-        let (unplaced, followed) = ports.reconfigure(now, new, &placement, opened);
+        let (unplaced, followed) = ports.reconfigure(now, &policy, &placement, opened);
         let applied = followed
             .map_err(ReconfigurationError::from)
             .and_then(|()| Ok(switch.apply(now, &policy, pool)?));
         if let Err(mut refused) = applied {
-            let renumbering = back.renumbering(&policy, old);
-            let old = (&*old, &renumbering);
             let (unplaced, followed) = ports.reconfigure(now, old, &back, unplaced);
             if let Err(error) = followed {
                 refused = ReconfigurationError::NotRedirected { cause: Box::new(refused), error };
@@ -405,8 +401,8 @@ impl Worker {
             let detached = ports.detach(unplaced, pool);
             return ReconfigurationReply { outcome: Err(refused), detached };
         }
+        ports.number(switch);
         let detached = ports.detach(unplaced, pool);
-        self.standing.renumber(&renumbering.vifs);
         self.captures.follow(&policy);
         self.routers.forget();
         self.policy = policy;

@@ -16,6 +16,26 @@ use super::tree::{Branch, NONE, Node, Place, ROOT, STALE};
 use crate::{ClassConfig, ClassId, ConfigError, Packet};
 
 impl Hfsc {
+    /// Checks that a class can have a configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] for the first value outside.
+    pub(crate) fn check(config: &ClassConfig) -> Result<(), ConfigError> {
+        config.check()?;
+        let Some(delay) = config.delay else { return Ok(()) };
+        let key = "delay";
+        let (value, max) = (delay.as_nanos(), DELAY_MAX.as_nanos());
+        if value < 1 || value > max {
+            return Err(ConfigError::OutOfRange { key, value, min: 1, max });
+        }
+        let (key, value) = ("delay_packet", config.delay_packet.get());
+        let max = u64::from(Packet::MAX_BYTES);
+        if value < 1 || value > max {
+            return Err(ConfigError::OutOfRange { key, value, min: 1, max });
+        }
+        Ok(())
+    }
+
     /// Adds a class, see [`crate::Scheduler::add_class`].
     pub(super) fn add(
         &mut self,
@@ -23,7 +43,7 @@ impl Hfsc {
         parent: Option<ClassId>,
         config: &ClassConfig,
     ) -> Result<ClassId, ConfigError> {
-        check(config)?;
+        Self::check(config)?;
         if let Some(parent) = parent {
             // Before the class has a number, which may be the one that was asked for.
             self.classes.check(parent)?;
@@ -61,7 +81,7 @@ impl Hfsc {
         config: &ClassConfig,
     ) -> Result<(), ConfigError> {
         self.classes.check(class)?;
-        check(config)?;
+        Self::check(config)?;
         self.classes.change(class, &config.queue)?;
         if self.is_configured(class.0, config) {
             // Taking it out and entering it again would forget how far it lags behind its siblings.
@@ -243,22 +263,6 @@ impl Hfsc {
             self.classes[node].branch = NONE;
         }
     }
-}
-
-fn check(config: &ClassConfig) -> Result<(), ConfigError> {
-    config.check()?;
-    let Some(delay) = config.delay else { return Ok(()) };
-    let key = "delay";
-    let (value, max) = (delay.as_nanos(), DELAY_MAX.as_nanos());
-    if value < 1 || value > max {
-        return Err(ConfigError::OutOfRange { key, value, min: 1, max });
-    }
-    let (key, value) = ("delay_packet", config.delay_packet.get());
-    let max = u64::from(Packet::MAX_BYTES);
-    if value < 1 || value > max {
-        return Err(ConfigError::OutOfRange { key, value, min: 1, max });
-    }
-    Ok(())
 }
 
 /// Longer than any queue should last; `bytes × delay` of the longest packet fits 64 bits below it.

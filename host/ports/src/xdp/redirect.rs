@@ -45,7 +45,7 @@ pub struct Redirect {
 
 /// A bucket in the kernel. The positions of a path are: packets and bits of the vif, packets and
 /// bits of the router, packets and bits of the slice; the latter are shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId(u32);
 
 /// The rate and the size of a bucket: at most what it fills with in 9 minutes.

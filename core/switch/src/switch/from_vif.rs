@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Frames from a vif: to its port, to another vif of its slice, or to all of both.
+
+use weir_policy::Direction;
+use weir_units::Instant;
+
+use super::Switch;
+use crate::forwarding::{Arrival, Destination};
+use crate::frame::Ethernet;
+use crate::police::PacketMeasure;
+use crate::pool::{Frame, FramePool};
+use crate::reason::Reason;
+use crate::vlan;
+
+impl Switch {
+    pub(super) fn receive_from_vif<P: FramePool>(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        frame: Frame,
+        pool: &mut P,
+    ) {
+        let data = pool.data(frame);
+        if !self.taps.is_empty() {
+            self.taps.note(now, self.ids.iface(vif), Direction::Send, data);
+        }
+        let read = Ethernet::read(data);
+        let tagged = matches!(read, Ok(Ethernet { vlan: Some(_), .. }));
+        let bytes = if tagged { frame.len - vlan::TAG } else { frame.len };
+        self.ledger.of(vif, Direction::Send).received.add(bytes);
+        let admitted = read
+            .and_then(|ethernet| self.forwarding.admit_from_vif(now, vif, frame, ethernet, pool));
+        let routed = admitted.and_then(|arrival| {
+            let ethernet = &arrival.ethernet;
+            let to = self.forwarding.route_from_vif(now, &self.ids, vif, ethernet)?;
+            self.police_send(now, vif, bytes)?;
+            Ok((arrival, to))
+        });
+        let (arrival, to) = match routed {
+            Ok(found) => found,
+            Err(reason) => {
+                self.ledger.of(vif, Direction::Send).drop(reason, bytes);
+                return pool.free(frame.id);
+            }
+        };
+        match to {
+            Destination::Port => self.send(now, vif, arrival, pool),
+            Destination::Vif(to) => self.pass(now, vif, to, arrival, pool),
+            Destination::Flood => {
+                self.flood_from_vif(now, vif, arrival, pool);
+                self.send(now, vif, arrival, pool);
+            }
+        }
+    }
+
+    fn police_send(&mut self, now: Instant, vif: usize, bytes: u16) -> Result<(), Reason> {
+        let port = self.queues.port(self.queues.port_of(vif));
+        let measure = match port.nested {
+            true => PacketMeasure::Packets,
+            false => PacketMeasure::PacketsAndBytes(port.accounting.bytes(bytes, false)),
+        };
+        self.police.admit(now, vif, Direction::Send, measure)
+    }
+
+    /// Copies a frame for each other vif of the slice.
+    fn flood_from_vif<P: FramePool>(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        arrival: Arrival,
+        pool: &mut P,
+    ) {
+        let mut member = 0;
+        while let Some((to, next)) = self.forwarding.next_from_vif(vif, member) {
+            member = next;
+            let copied = self.copy(arrival.frame, pool);
+            let counters = self.ledger.of(vif, Direction::Send);
+            counters.copies.add(arrival.frame.len);
+            match copied {
+                Some(frame) => self.pass(now, vif, to, Arrival { frame, ..arrival }, pool),
+                None => counters.drop(Reason::PoolExhausted, arrival.frame.len),
+            }
+        }
+    }
+
+    /// Queues a frame of a vif for its port.
+    fn send<P: FramePool>(&mut self, now: Instant, vif: usize, arrival: Arrival, pool: &mut P) {
+        let bytes = arrival.frame.len;
+        match self.queues.queue_for_port(now, vif, (arrival.frame, arrival.ecn), pool) {
+            Ok((wire, port)) => {
+                self.ledger.of(vif, Direction::Send).enqueued.add(bytes);
+                let counters = self.ledger.of(port, Direction::Send);
+                counters.received.add(wire);
+                counters.enqueued.add(wire);
+            }
+            Err(reason) => {
+                self.ledger.of(vif, Direction::Send).drop(reason, bytes);
+                pool.free(arrival.frame.id);
+            }
+        }
+    }
+
+    /// Passes a frame from one vif of a bridge to another.
+    fn pass<P: FramePool>(
+        &mut self,
+        now: Instant,
+        from: usize,
+        to: usize,
+        arrival: Arrival,
+        pool: &mut P,
+    ) {
+        let passed = self.try_pass(now, from, to, arrival, pool);
+        let counters = self.ledger.of(from, Direction::Send);
+        match passed {
+            Ok(()) => counters.enqueued.add(arrival.frame.len),
+            Err(reason) => {
+                counters.drop(reason, arrival.frame.len);
+                pool.free(arrival.frame.id);
+            }
+        }
+    }
+
+    fn try_pass<P: FramePool>(
+        &mut self,
+        now: Instant,
+        from: usize,
+        to: usize,
+        arrival: Arrival,
+        pool: &mut P,
+    ) -> Result<(), Reason> {
+        let bytes = arrival.frame.len;
+        let accounting = self.queues.port(self.queues.port_of(from)).accounting;
+        let accounted = accounting.bytes(bytes, false);
+        // The sender's own bounds come first, so that they cost the receiver nothing.
+        self.queues.check_local_room(from)?;
+        let measure = PacketMeasure::PacketsAndBytes(accounted);
+        if let Err(reason) = self.admit_receive(now, to, arrival, measure, pool) {
+            let counters = self.ledger.of(to, Direction::Receive);
+            counters.received.add(bytes);
+            counters.drop(reason, bytes);
+            return Err(Reason::RefusedByReceiver);
+        }
+        let ways = (from, self.ids.iface(to));
+        self.queues.queue_local(now, ways, (arrival.frame, arrival.ecn), accounted)
+    }
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The switch: its parts, how they are made from a policy, and what can be read from them.
+//!
+//! A frame goes through the parts in this order, and each has its own invariants:
+//!
+//! ```text
+//!             stage before          stage after
+//!  forwarding ──► police ──► queues ──► pacers ──► ready for the device
+//!      │            │          │          │
+//!      └────────────┴── ledger ┴──────────┘   counts each frame, with a reason where it is dropped
+//! ```
+//!
+//! [`crate::Switch`] itself only passes frames on: `from_vif` and `from_port` the way in,
+//! `transmit` the way out, `apply` a change of policy.
+
+mod apply;
+mod from_port;
+mod from_vif;
+mod receive;
+mod transmit;
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use weir_policy::{Direction, Policy, PortId, RouterId, VifId};
+use weir_sched::{Backlog, ConfigError};
+use weir_units::{Instant, Nanos, PacketRate};
+
+use crate::capture::{CaptureConfig, CaptureCounters, Captured, Taps};
+use crate::counters::{Counters, Tally};
+use crate::forwarding::Forwarding;
+use crate::ids::Ids;
+use crate::ledger::Ledger;
+use crate::pacers::Pacers;
+use crate::police::Police;
+use crate::queues::Queues;
+use crate::reason::Reason;
+use crate::shares::Shares;
+use crate::tree;
+use crate::types::IfaceId;
+
+/// The switch of one node: see the crate's documentation.
+///
+/// **The run loop: hand in what arrived ([`Switch::receive_batch`]); for each port whose device has
+/// room, ask [`Switch::transmit`] until it gives no frame; call [`Switch::advance`] and do the same
+/// for each vif of [`Switch::ready`]; then sleep until [`Switch::next_event`] or an arrival.**
+pub struct Switch {
+    policy: Policy,
+    ids: Ids,
+    forwarding: Forwarding,
+    /// The stage before the trees.
+    police: Police,
+    queues: Queues,
+    /// The stage after the trees.
+    pacers: Pacers,
+    ledger: Ledger,
+    taps: Taps,
+}
+
+/// A policy that the switch cannot take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchError {
+    /// A scheduler refuses a class of a port's tree.
+    Scheduler {
+        /// The port's index.
+        port: u32,
+        /// Why.
+        error: ConfigError,
+    },
+    /// More of something than the switch can hold.
+    TooMany {
+        /// What.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        bound: usize,
+    },
+    /// A reference of the policy leads nowhere.
+    Dangling {
+        /// The key of the reference.
+        key: &'static str,
+        /// The index that does not exist.
+        index: u32,
+    },
+    /// Two parts of a kind have one name, by which a change could not tell them apart.
+    NotUnique {
+        /// The kind.
+        key: &'static str,
+        /// The index of the second.
+        index: u32,
+    },
+}
+
+impl Switch {
+    /// The switch that a policy describes, all queues empty.
+    ///
+    /// # Errors
+    /// As [`Switch::validate`].
+    pub fn new(policy: &Policy, now: Instant) -> Result<Self, SwitchError> {
+        let shares = check(policy)?;
+        let mut switch = Self {
+            policy: policy.clone(),
+            ids: Ids::default(),
+            forwarding: Forwarding::default(),
+            police: Police::default(),
+            queues: Queues::default(),
+            pacers: Pacers::default(),
+            ledger: Ledger::default(),
+            taps: Taps::default(),
+        };
+        let (lost, _) = switch.follow(now, policy, &shares);
+        debug_assert!(lost.is_empty(), "nothing is queued in a new switch");
+        Ok(switch)
+    }
+
+    /// Checks that a switch can take a policy, without building anything.
+    ///
+    /// # Errors
+    /// [`SwitchError`]; a policy that passed its own checks gives none but
+    /// [`SwitchError::TooMany`].
+    pub fn validate(policy: &Policy) -> Result<(), SwitchError> {
+        check(policy).map(drop)
+    }
+
+    /// Says whether frames from an interface may carry checksums that a device was to complete.
+    /// Unless said otherwise, all but those from memory and files may.
+    pub fn set_completes_checksums(&mut self, iface: IfaceId, completes: bool) {
+        self.forwarding.set_completes(&self.ids, iface, completes);
+    }
+
+    /// Packets that a vif may hand in now without being refused, or (`receive`) that may be handed
+    /// in for it: the room of its queues and its share of the pool, within what the policers of
+    /// vif, router and slice let pass. Zero for a vif that does not exist. The policers' part is
+    /// shared with other vifs of the same router and slice: grant it to one at a time.
+    #[must_use]
+    pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
+        let Some(vif) = self.slot(vif) else { return 0 };
+        let mut room = self.queues.room(vif, direction);
+        if direction == Direction::Receive {
+            room = room.min(self.pacers.room(vif, self.port_of_vif(vif)));
+        }
+        let tokens = self.police.packets_available(now, vif, direction);
+        room.min(u32::try_from(tokens).unwrap_or(u32::MAX))
+    }
+
+    /// Counts frames that were dropped for this vif before they reached the switch, for want of
+    /// credit, so that the counters tell of every frame.
+    pub fn account_early_drop(
+        &mut self,
+        now: Instant,
+        vif: VifId,
+        direction: Direction,
+        reason: Reason,
+        frames: Tally,
+    ) {
+        let Some(vif) = self.slot(vif) else { return };
+        self.ledger.of(vif, direction).drop_many(reason, frames.packets, frames.bytes);
+        if direction == Direction::Receive && frames.packets > 0 {
+            self.pacers.refuse(now, vif);
+        }
+    }
+
+    /// Counts frames that were handed on for this interface without the switch, so that the
+    /// counters tell of every frame.
+    pub fn account_redirected(&mut self, iface: IfaceId, direction: Direction, frames: Tally) {
+        let Some(slot) = self.ids.slot_of(iface) else { return };
+        let Counters { received, enqueued, sent, redirected, .. } = self.ledger.of(slot, direction);
+        for tally in [received, enqueued, sent, redirected] {
+            *tally = tally.plus(frames);
+        }
+    }
+
+    /// Keeps a learned address that is in use without the switch seeing its frames. Only one that
+    /// was silent for half of its life is touched, so that a use does not hinder a migration.
+    pub fn keep_address(&mut self, now: Instant, port: PortId, vlan: u16, mac: u64) {
+        let port = self.ids.port(port);
+        self.forwarding.keep_address(now, &self.ids, (port, vlan), mac);
+    }
+
+    /// Lets at most `limit` packets a second pass to the vifs of `router` together, from the next
+    /// packet on; `None`: as many as the policy does. The policy's own limit stays the upper bound.
+    /// Packets that come too early wait, up to half of what each vif's queue has room for.
+    /// The limit outlives [`Switch::apply`] as long as the router does, and holds for vifs that
+    /// come later. Returns whether there is such a router.
+    pub fn limit_router<P: crate::FramePool>(
+        &mut self,
+        now: Instant,
+        router: RouterId,
+        limit: Option<PacketRate>,
+        pool: &mut P,
+    ) -> bool {
+        if self.policy.routers.get(router.0 as usize).is_none() {
+            return false;
+        }
+        match limit {
+            Some(rate) => self.pacers.limit(now, (&self.policy, &self.ids), router, rate),
+            None => {
+                if let Some(pacer) = self.pacers.unlimit(self.ids.router(router)) {
+                    self.let_out(pacer, pool);
+                }
+            }
+        }
+        true
+    }
+
+    /// Starts a capture at a vif, in place of one that is there. Returns whether the vif exists.
+    pub fn capture_start(&mut self, vif: VifId, config: &CaptureConfig) -> bool {
+        let Some(vif) = self.slot(vif) else { return false };
+        self.taps.start(self.ids.iface(vif), config);
+        true
+    }
+
+    /// Ends a capture. Frames not read yet are gone.
+    pub fn capture_stop(&mut self, vif: VifId) {
+        self.taps.stop(self.vif_iface(vif));
+    }
+
+    /// Hands each captured frame to `take`, the oldest first, and forgets it. Returns what the tap
+    /// has seen so far; `None` if there is none at this vif.
+    pub fn capture_read(
+        &mut self,
+        vif: VifId,
+        take: impl FnMut(Captured<'_>),
+    ) -> Option<CaptureCounters> {
+        let vif = self.vif_iface(vif);
+        self.taps.read(vif, take)
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The interface of a port of the policy in force; one that does not exist if there is no such
+    /// port.
+    #[must_use]
+    pub fn port_iface(&self, port: PortId) -> IfaceId {
+        self.ids.iface(self.ids.port_slot(port))
+    }
+
+    /// The interface of a vif of the policy in force; one that does not exist if there is no such
+    /// vif.
+    #[must_use]
+    pub fn vif_iface(&self, vif: VifId) -> IfaceId {
+        self.ids.iface(self.ids.vif_slot(vif))
+    }
+
+    /// The vif of the policy in force behind an interface; `None` for a port, or if there is none.
+    #[must_use]
+    pub fn vif_of(&self, iface: IfaceId) -> Option<VifId> {
+        self.ids.vif_id(self.ids.vif_of(iface)?)
+    }
+
+    /// What happened at an interface in one direction; `None` if it does not exist.
+    #[must_use]
+    pub fn counters(&self, iface: IfaceId, direction: Direction) -> Option<&Counters> {
+        self.ledger.get(self.ids.slot_of(iface)?, direction)
+    }
+
+    /// Frames that wait on behalf of a vif: its own in the queues of port and bridge, or those
+    /// towards it in queues and before its device.
+    #[must_use]
+    pub fn waiting(&self, vif: VifId, direction: Direction) -> u32 {
+        self.slot(vif).map_or(0, |vif| self.queues.waiting(vif, direction))
+    }
+
+    /// What a vif has in the tree of its port, in accounted bytes.
+    #[must_use]
+    pub fn queue_backlog(&self, vif: VifId, direction: Direction) -> Backlog {
+        self.slot(vif).map_or_else(Backlog::default, |vif| self.queues.backlog(vif, direction))
+    }
+
+    /// How long the first of a vif's queued frames has waited, and so the delay of the next one to
+    /// leave; zero where none waits. Before the limit of its router the frames of all the router's
+    /// vifs wait together. What a device holds back before it is read is not in it.
+    #[must_use]
+    pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
+        let Some(vif) = self.slot(vif) else { return Nanos::ZERO };
+        let oldest = self.queues.oldest(vif, direction);
+        let queued = oldest.map_or(Nanos::ZERO, |arrived| now.saturating_since(arrived));
+        match direction {
+            Direction::Send => queued,
+            Direction::Receive => {
+                queued.max(self.pacers.wait(now, vif, self.queues.frames.links()))
+            }
+        }
+    }
+
+    /// The packet rate that [`Switch::limit_router`] set, if it did.
+    #[must_use]
+    pub fn router_limit(&self, router: RouterId) -> Option<PacketRate> {
+        self.pacers.rate(self.ids.router(router))
+    }
+
+    /// Frames in all queues.
+    #[must_use]
+    pub const fn queued(&self) -> u32 {
+        self.queues.queued()
+    }
+
+    /// Frames that lost their queue to changes of policy, or that no interface was charged with.
+    #[must_use]
+    pub const fn removed(&self) -> u64 {
+        self.ledger.removed
+    }
+
+    /// Learned and given addresses: (port, VLAN or 0, MAC as a number, interface, given).
+    pub fn addresses(&self) -> impl Iterator<Item = (PortId, u16, u64, IfaceId, bool)> + '_ {
+        self.forwarding.addresses().filter_map(|(port, vlan, mac, iface, fixed)| {
+            let position = self.ids.ports.position(port as usize)?;
+            let port = PortId(u32::try_from(position).ok()?);
+            Some((port, vlan, mac, IfaceId(iface), fixed))
+        })
+    }
+
+    /// The slot of a vif of the policy in force.
+    fn slot(&self, vif: VifId) -> Option<usize> {
+        let slot = self.ids.vif_slot(vif);
+        (slot < self.ids.interface_count()).then_some(slot)
+    }
+
+    /// The interface of the port on whose bridge a vif hangs.
+    fn port_of_vif(&self, vif: usize) -> IfaceId {
+        self.ids.iface(self.queues.vif(vif).port_slot())
+    }
+}
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ports, vifs) = (self.policy.ports.len(), self.policy.vifs.len());
+        write!(f, "Switch {{ ports: {ports}, vifs: {vifs}, queued: {} }}", self.queued())
+    }
+}
+
+impl fmt::Display for SwitchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduler { port, error } => write!(f, "port {port}: {error}"),
+            Self::TooMany { what, count, bound } => {
+                write!(f, "{count} {what}, may be at most {bound}")
+            }
+            Self::Dangling { key, index } => write!(f, "{key}: no entry has index {index}"),
+            Self::NotUnique { key, index } => {
+                write!(f, "{key}: entry {index} has the name of another")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SwitchError {}
+
+/// Checks what the code relies on when it follows an index of the policy; returns the shares of
+/// each port's trees, which its scheduler takes.
+fn check(policy: &Policy) -> Result<Vec<[Shares; 3]>, SwitchError> {
+    check_references(policy)?;
+    let bound = |what, count: usize, bound: usize| {
+        if count <= bound { Ok(()) } else { Err(SwitchError::TooMany { what, count, bound }) }
+    };
+    bound("ports", policy.ports.len(), PORTS_MAX)?;
+    bound("vifs", policy.vifs.len(), VIFS_MAX)?;
+    bound("frames", policy.node.frames as usize, FRAMES_MAX)?;
+    unique("port", policy.ports.iter().map(|port| &port.name))?;
+    unique("slice", policy.slices.iter().map(|slice| &slice.name))?;
+    unique("router", policy.routers.iter().map(|router| &router.name))?;
+    unique("vif", policy.vifs.iter().map(|vif| (&vif.name, vif.slice, vif.port)))?;
+    let of_port = |(id, port): (PortId, &weir_policy::Port)| {
+        let shares = Shares::of_trees(policy, id);
+        let refused = |error| SwitchError::Scheduler { port: id.0, error };
+        let mut trees = shares.iter();
+        trees.try_for_each(|shares| tree::check(port.scheduler, shares)).map_err(refused)?;
+        Ok(shares)
+    };
+    policy.ports().map(of_port).collect()
+}
+
+fn check_references(policy: &Policy) -> Result<(), SwitchError> {
+    let dangling = |key, index: u32, length: usize| {
+        let inside = (index as usize) < length;
+        if inside { Ok(()) } else { Err(SwitchError::Dangling { key, index }) }
+    };
+    for router in &policy.routers {
+        dangling("router.slice", router.slice.0, policy.slices.len())?;
+    }
+    for vif in &policy.vifs {
+        dangling("vif.slice", vif.slice.0, policy.slices.len())?;
+        dangling("vif.port", vif.port.0, policy.ports.len())?;
+        if let Some(router) = vif.router {
+            dangling("vif.router", router.0, policy.routers.len())?;
+        }
+    }
+    Ok(())
+}
+
+fn unique<K: Ord>(key: &'static str, names: impl Iterator<Item = K>) -> Result<(), SwitchError> {
+    let mut known = alloc::collections::BTreeSet::new();
+    for (index, name) in (0..).zip(names) {
+        if !known.insert(name) {
+            return Err(SwitchError::NotUnique { key, index });
+        }
+    }
+    Ok(())
+}
+
+/// Each port has a table of 4096 VLANs and room for 4096 learned addresses.
+const PORTS_MAX: usize = 64;
+/// Twice as many as a policy may have. A slot has 16 bits, and while one policy replaces another
+/// the vifs of both have theirs.
+const VIFS_MAX: usize = 16_384;
+/// 32 GiB of 2 KiB frames.
+const FRAMES_MAX: usize = 1 << 24;
+const _: () = assert!(2 * (PORTS_MAX + VIFS_MAX) < 1 << 16, "every interface has a slot");
