@@ -94,7 +94,7 @@ impl AnyScheduler {
         }
     }
 
-    /// Which kind it is.
+    /// The kind of this scheduler.
     #[must_use]
     pub const fn kind(&self) -> SchedulerKind {
         match self {

@@ -23,7 +23,7 @@ pub struct Codel {
     packet_max: u32,
 }
 
-/// What happens to the packet at the head.
+/// The verdict on the packet at the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is sent.
@@ -42,8 +42,8 @@ enum Mode {
     Entered,
     /// Dropping at growing frequency.
     Dropping,
-    /// As `Dropping`, and a packet was just dropped: the control law moves on if the next packet
-    /// is late too.
+    /// Dropping, and a packet was just dropped: the control law moves on if the next packet is late
+    /// too.
     Dropped,
 }
 
@@ -99,7 +99,7 @@ impl Codel {
         self.config = config;
     }
 
-    /// Whether the delay has been above target for a whole interval (§5.5, `dodequeue`).
+    /// Tells whether the delay has been above target for a whole interval (§5.5, `dodequeue`).
     fn standing(&mut self, now: Instant, packet: Packet, bytes_behind: u64) -> bool {
         self.packet_max = self.packet_max.max(packet.bytes());
         let delay = now.saturating_since(packet.arrived);

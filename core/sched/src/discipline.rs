@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What tells one scheduler of one level from another: who is next.
+//! The part that differs between schedulers of one level: the choice of the next class.
 
 use core::fmt;
 
@@ -7,15 +7,15 @@ use weir_units::{BitRate, Instant};
 
 use crate::{ClassConfig, LinkConfig, QueueTable, WaitReason};
 
-/// Who is next among the classes that have packets and are not at their limit (*active* ones).
+/// Chooses the next class among those that have packets and are not at their limit (*active* ones).
 pub trait Discipline {
-    /// What it keeps for a class, beside its queue.
+    /// State of a class, beside its queue.
     type State: Clone + Default + fmt::Debug;
 
     /// The state for a link without classes.
     fn new(link: &LinkConfig) -> Self;
 
-    /// Whether upper limits mean anything here.
+    /// Set if upper limits mean anything here.
     const LIMITS: bool = true;
 
     /// A class was added (it has no packets) or changed (it may be active).

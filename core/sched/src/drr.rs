@@ -24,11 +24,11 @@ pub struct DeficitRounds {
     ring: Ring,
     /// The class in front if it has got its quantum for this turn, else [`NONE`].
     turn: u32,
-    /// What is left of that turn: a packet in the middle of it needs no look at the class.
+    /// Deficit that is left of that turn: a packet in the middle of it needs no look at the class.
     turn_deficit: u64,
     /// The weight of each class, zero while it does not exist.
     weights: Vec<u32>,
-    /// How many classes have each weight: the least one gets a quantum of `packet_max`.
+    /// Classes of each weight: the least weight gets a quantum of `packet_max`.
     users: BTreeMap<u32, usize>,
     /// The longest packet seen. A quantum is never less, or a turn could pass without a packet
     /// and the work a packet would not be constant (§3 of the paper).
@@ -37,15 +37,15 @@ pub struct DeficitRounds {
     generation: u32,
 }
 
-/// What [`DeficitRounds`] keeps for a class.
+/// State of a class in [`DeficitRounds`].
 #[derive(Clone, Debug)]
 pub struct DeficitTurn {
     /// Bytes that it gets each time.
     quantum: u64,
-    /// What it left of its last one, less than its packet at the head: so less than 2³¹. Or else
-    /// [`INACTIVE`] or [`UNLISTED`].
+    /// Deficit left of the class's last turn, less than its packet at the head and so less than
+    /// 2³¹; otherwise [`INACTIVE`] or [`UNLISTED`].
     deficit: u32,
-    /// Of the quantum.
+    /// Generation of the quantum.
     generation: u32,
 }
 
@@ -218,10 +218,10 @@ impl Discipline for DeficitRounds {
     }
 }
 
-/// As a deficit: in the ring, but not active. Its turn ends before it begins.
+/// Deficit of a class in the ring that is not active. Its turn ends before it begins.
 const INACTIVE: u32 = UNLISTED - 1;
 
-/// As a deficit: not in the ring.
+/// Deficit of a class that is not in the ring.
 const UNLISTED: u32 = u32::MAX;
 
 /// No class.

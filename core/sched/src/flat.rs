@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all schedulers of one level share: queues, upper limits, and the loop around a discipline.
+//! Shared by all schedulers of one level: queues, upper limits, and the loop around a discipline.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::{
     LinkConfig, Packet, Pick, Popped, QueueTable, Scheduler, WaitReason,
 };
 
-/// A scheduler of one level: the discipline `D` decides who is next, the rest is here.
+/// A scheduler of one level: the discipline `D` chooses the next class, the rest is here.
 #[derive(Clone)]
 pub struct Flat<D: Discipline> {
     queues: QueueTable<D::State>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Upper limits of the flat schedulers: a bucket a class, and who waits for which instant.
+//! Upper limits of the flat schedulers: a token bucket for each class, and a heap of the classes
+//! that wait for theirs.
 
 use alloc::vec::Vec;
 
@@ -13,7 +14,7 @@ use crate::{ClassConfig, TokenBucket};
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     limits: Vec<Option<Limit>>,
-    /// How many classes have one: without any, no packet pays for this.
+    /// Classes with a limit: without any, no packet pays for this.
     limited: usize,
     /// By the instant known when they were parked. A charge from elsewhere makes the true one
     /// later: mended at the top.
@@ -85,7 +86,7 @@ impl Limits {
         true
     }
 
-    /// Whether any class has a limit.
+    /// Tells whether any class has a limit.
     #[inline]
     pub(crate) const fn any(&self) -> bool {
         self.limited > 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one virtual clock: when the link has sent what it was given.
+//! The one virtual clock: it tells when the link has sent all that it was given.
 
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
@@ -15,7 +15,7 @@ pub struct LinkClock {
     catch_up: Nanos,
     /// When the last packet has left, rounded down.
     due: Instant,
-    /// What the rounding cut off, in 1/`rate` nanoseconds; less than `rate`.
+    /// Remainder of the rounding, in 1/`rate` nanoseconds; less than `rate`.
     fraction: u64,
 }
 
@@ -61,7 +61,7 @@ impl LinkClock {
         self.catch_up = catch_up;
     }
 
-    /// Whether the link can take a packet, or exactly when.
+    /// Checks that the link can take a packet; says otherwise exactly when it can.
     ///
     /// # Errors
     /// The instant, later than `now`.

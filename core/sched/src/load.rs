@@ -31,15 +31,15 @@ pub trait Load {
     fn drain(&mut self, packets: u64);
 }
 
-/// Which algorithm, and what its classes are owed.
+/// The algorithm and the guarantees of its classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
-    /// The name, as in a policy, with what is particular behind it.
+    /// The name, as in a policy, followed by the variant.
     pub name: &'static str,
     make: Make,
-    /// Whether the classes lie below √n classes of their own, else all at the top.
+    /// Set if the classes lie below √n classes of their own, else all are at the top.
     tree: bool,
-    /// Whether half of the link is promised to them, so that both criteria of HFSC are at work.
+    /// Set if half of the link is guaranteed to them, so that both criteria of HFSC are at work.
     min: bool,
 }
 
@@ -233,8 +233,8 @@ const QUEUE_PACKETS: u32 = 64;
 const PACKET_BYTES: u32 = 64;
 /// 100 Gb/s.
 const LINK_BPS: u64 = 100_000_000_000;
-/// What a packet takes on it: 5.12 ns.
+/// Time of a packet on it: 5.12 ns.
 const PACKET_CENTI: u64 = 512;
-/// How often a class is drawn for a packet before it is lost.
+/// Most draws of a class for a packet before the packet is lost.
 const DRAWS_MAX: u32 = 64;
 const FIRST: ClassId = ClassId(0);

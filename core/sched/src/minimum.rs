@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Guaranteed rates in a round robin: who is below its minimum, most overdue first.
+//! Guaranteed rates in a round robin: classes below their minimum go first, the most overdue ahead.
 
 use alloc::vec::Vec;
 
@@ -105,5 +105,6 @@ impl Minimums {
     }
 }
 
-/// How long a class may wait behind others below their minimum, and still get all that is due.
+/// Longest time that a class may wait behind others below their minimum and still get all that is
+/// due to it.
 const CATCH_UP: Nanos = Nanos::from_millis(100);

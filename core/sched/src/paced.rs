@@ -15,7 +15,7 @@ pub struct Paced<S> {
     inner: S,
     clock: Option<LinkClock>,
     link: LinkConfig,
-    /// Until when the last answer said that there is nothing to send; the link idles meanwhile.
+    /// End of the idle time that the last answer announced, if it did.
     idle: Option<Instant>,
     latest: Instant,
 }

@@ -5,7 +5,7 @@
 //! which nothing waits. A load whose result is not used does the same, but holds a place in the
 //! processor until memory answers; a few of them leave no place for the work at hand.
 
-/// Whether asking ahead is built in: a node without it looks the same, and is slower.
+/// Set if asking ahead is built in: a node without it looks the same, and is slower.
 pub const PREFETCHES: bool = cfg!(feature = "prefetch");
 
 /// Asks for the cache line of the first byte of `items[index]`. An index beyond the end is

@@ -34,14 +34,14 @@ pub struct QueueTable<S = ()> {
     bounds: u64,
 }
 
-/// What [`QueueTable::pop`] found at the head of a queue.
+/// The packet that [`QueueTable::pop`] found at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped {
     /// This packet leaves. `mark`: set "congestion experienced".
     Send {
         /// The packet.
         packet: Packet,
-        /// Whether `CoDel` asks for a mark.
+        /// Set if `CoDel` asks for a mark.
         mark: bool,
         /// The length of the packet behind it, if there is one.
         next: Option<u32>,
@@ -73,7 +73,7 @@ struct Slab {
     sums: Sums,
 }
 
-/// What every packet touches.
+/// State of a queue that every packet touches.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Class<S> {
@@ -89,7 +89,7 @@ const _: () = assert!(core::mem::offset_of!(Class<u64>, state) == 48);
 #[repr(C)]
 struct Queue {
     head: u32,
-    /// Length of the packet at the head: who is next is decided without a look at the packet.
+    /// Length of the packet at the head: disciplines choose without a look at the packet.
     head_bytes: u32,
     sent_packets: u64,
     tail: u32,
@@ -103,7 +103,7 @@ struct Queue {
     managed: bool,
 }
 
-/// What few packets touch.
+/// State of a queue that few packets touch.
 #[derive(Clone, Debug, Default)]
 struct Ledger {
     refused: Backlog,
@@ -192,7 +192,7 @@ impl<S: Clone + Default> QueueTable<S> {
     /// Appends a packet. Says whether the queue was empty before.
     ///
     /// # Errors
-    /// Which bound refused it; the refusal is counted, unless no such queue exists.
+    /// The bound that refused it; the refusal is counted, unless no such queue exists.
     #[inline]
     pub fn push(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
         let Some(Class { queue, .. }) = self.classes.get_mut(class.0 as usize) else {
@@ -217,8 +217,8 @@ impl<S: Clone + Default> QueueTable<S> {
     /// Takes the packet at the head, and tells the length of the one behind it. `None` from an
     /// empty queue and from one that `CoDel` manages: [`QueueTable::pop`] knows which.
     ///
-    /// What it returns stays in registers. Through memory it would be written in pieces and read as
-    /// one, which stalls the processor: so the rare case has a way of its own.
+    /// The answer stays in registers. Through memory it would be written in pieces and read as one,
+    /// which stalls the processor: so the rare case has a way of its own.
     #[inline(always)]
     pub fn take(&mut self, class: ClassId) -> Option<(Packet, Option<u32>)> {
         let Class { queue, .. } = self.classes.get_mut(class.0 as usize)?;
@@ -269,14 +269,14 @@ impl<S: Clone + Default> QueueTable<S> {
         prefetch(&self.classes, class.0 as usize);
     }
 
-    /// Whether the queue has no packet or does not exist.
+    /// Tells whether the queue has no packet or does not exist.
     #[inline]
     #[must_use]
     pub fn is_empty(&self, class: ClassId) -> bool {
         self.queue(class).is_none_or(|queue| queue.packets == 0)
     }
 
-    /// Whether the class exists.
+    /// Checks that the class exists.
     #[must_use]
     pub fn exists(&self, class: ClassId) -> bool {
         self.queue(class).is_some_and(|queue| queue.packets_max > 0)
@@ -297,7 +297,7 @@ impl<S: Clone + Default> QueueTable<S> {
         Backlog { packets: packets_in - packets_out, bytes: bytes_in - bytes_out }
     }
 
-    /// What one class has queued; zero for an unknown class.
+    /// The backlog of one class; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
         self.queue(class).map_or_else(Backlog::default, Queue::backlog)
@@ -327,7 +327,7 @@ impl<S: Clone + Default> QueueTable<S> {
             return ClassCounters::default();
         };
         let sent = Backlog { packets: queue.sent_packets, bytes: queue.sent_bytes };
-        // Not counted a packet: whatever was accepted has left or is still there.
+        // Derived, not counted for each packet: an accepted packet has left or is still there.
         let enqueued = sent.plus(ledger.dropped).plus(queue.backlog());
         ClassCounters {
             offered: ledger.refused.plus(enqueued),

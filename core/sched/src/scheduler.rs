@@ -25,7 +25,7 @@ pub struct ClassId(pub u32);
 pub struct LinkConfig {
     /// The link's rate; `None` for a link without one (traffic that stays inside the node).
     pub rate: Option<BitRate>,
-    /// How much lateness of the caller a backlogged link makes up for; see [`crate::LinkClock`].
+    /// Lateness of the caller that a backlogged link makes up for; see [`crate::LinkClock`].
     pub catch_up: Nanos,
     /// Most classes.
     pub classes_max: u32,
@@ -34,11 +34,11 @@ pub struct LinkConfig {
     pub packets_max: u32,
 }
 
-/// What a class is owed and what it may hold. A simpler scheduler honours a part of it; its page
-/// says which.
+/// The guarantees, limits and bounds of a class. A simpler scheduler honours a part of them; its
+/// page says which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Share of what is left beyond the guarantees, relative to siblings; 1 ..= 1 000 000.
+    /// Share of the rate beyond the guarantees, relative to siblings; 1 ..= 1 000 000.
     /// For strict priority: the level, the highest served first.
     pub weight: u32,
     /// Guaranteed rate while the class is backlogged; zero for none.
@@ -50,7 +50,7 @@ pub struct ClassConfig {
     pub delay_packet: ByteCount,
     /// Upper limit; `None` for the link's own.
     pub max_rate: Option<BitRate>,
-    /// How far `max_rate` may be exceeded at once after a pause.
+    /// Bytes by which `max_rate` may be exceeded at once after a pause.
     pub burst: ByteCount,
     /// Bounds of the class's queue.
     pub queue: QueueConfig,
@@ -87,7 +87,7 @@ pub enum Dequeue {
         class: ClassId,
         /// Its packet; the scheduler has forgotten it.
         packet: Packet,
-        /// Whether active queue management asks for a mark.
+        /// Set if active queue management asks for a mark.
         mark: bool,
     },
     /// Active queue management gave up this packet; call again.
@@ -103,7 +103,7 @@ pub enum Dequeue {
     Wait {
         /// The next instant worth a call.
         until: Instant,
-        /// What is waited for.
+        /// The reason for the wait.
         why: WaitReason,
     },
     /// Nothing is queued.
@@ -146,7 +146,7 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
-/// What happened at one class since it was added. Identities, in packets and in bytes, always:
+/// Counts the packets of one class since it was added. Identities, in packets and in bytes, always:
 /// `offered = refused + enqueued` and `enqueued = sent + dropped + backlog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
@@ -160,7 +160,7 @@ pub struct ClassCounters {
     pub dropped: Backlog,
     /// Handed out to be sent.
     pub sent: Backlog,
-    /// Of those, asked to be marked.
+    /// Packets of `sent` that were to be marked.
     pub marked: u64,
 }
 
@@ -188,7 +188,7 @@ pub enum ConfigError {
     },
 }
 
-/// A packet scheduler: who is next on one link.
+/// A packet scheduler: chooses the next packet of one link.
 pub trait Scheduler {
     /// Adds a class below `parent`, or at the top, and returns its index.
     ///
@@ -251,7 +251,7 @@ pub trait Scheduler {
     /// Everything queued.
     fn backlog(&self) -> Backlog;
 
-    /// What one class has queued; zero for an unknown class.
+    /// The backlog of one class; zero for an unknown class.
     fn class_backlog(&self, class: ClassId) -> Backlog;
 
     /// When the packet at the head of a class's queue arrived; `None` without one.
@@ -304,7 +304,7 @@ impl Packet {
         Self { id, length_and_ecn: bytes, arrived }
     }
 
-    /// The same packet, known to carry an ECN-capable transport (RFC 3168 §5).
+    /// Marks the packet as one with an ECN-capable transport (RFC 3168 §5).
     #[must_use]
     pub const fn ecn_capable(mut self) -> Self {
         self.length_and_ecn |= ECN_BIT;
@@ -317,7 +317,7 @@ impl Packet {
         self.length_and_ecn & Self::MAX_BYTES
     }
 
-    /// Whether the packet may be marked instead of dropped.
+    /// Tells whether the packet may be marked instead of dropped.
     #[must_use]
     pub const fn is_ecn_capable(self) -> bool {
         self.length_and_ecn & ECN_BIT != 0

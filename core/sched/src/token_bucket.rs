@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one token bucket: polices and shapes, in whatever is counted (bytes, bits or packets).
+//! The one token bucket of the workspace: polices and shapes, in bytes, bits or packets.
 
 use weir_units::Instant;
 
@@ -15,7 +15,7 @@ use weir_units::Instant;
 pub struct TokenBucket {
     /// Units a second, and so 10⁻⁹ units a nanosecond.
     rate: u64,
-    /// What the level is refilled to, in 10⁻⁹ units; at least 0.
+    /// Level of a full bucket, in 10⁻⁹ units; at least 0.
     full: i64,
     /// 10⁻⁹ units; below zero after a debt.
     level: i64,
@@ -45,7 +45,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Takes `count` units whether they conform or not; what is missing becomes a debt.
+    /// Takes `count` units whether they conform or not; a shortfall becomes a debt.
     pub fn take(&mut self, now: Instant, count: u64) {
         self.refill(now);
         self.level = self.level.saturating_sub(in_nanos(count));
@@ -59,13 +59,13 @@ impl TokenBucket {
         self.level = self.level.min(self.full);
     }
 
-    /// Whether `count` units would pass now.
+    /// Tells whether `count` units would pass now.
     #[must_use]
     pub fn conforms(&self, now: Instant, count: u64) -> bool {
         self.ready(now, count).is_ok()
     }
 
-    /// Whether `count` units would pass now, or exactly when.
+    /// Checks that `count` units would pass now; says otherwise exactly when they would.
     ///
     /// # Errors
     /// The instant, later than `now`.

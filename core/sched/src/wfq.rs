@@ -29,7 +29,7 @@ pub struct FairShares {
     virtual_time: u64,
     /// The sum of the weights of all classes.
     weights: u64,
-    /// The latest virtual finish; when nobody is active, everything begins again from there.
+    /// The latest virtual finish; when no class is active, virtual time begins again from there.
     horizon: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct FairShares {
 struct Class {
     /// Zero while the class does not exist.
     weight: u32,
-    /// What the division of `finish` left, in 1/`weight`: carried, so that shares are exact.
+    /// Remainder of the division of `finish`, in 1/`weight`: carried, so that shares are exact.
     remainder: u32,
     start: u64,
     finish: u64,

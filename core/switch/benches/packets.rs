@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a packet costs: 1024 classes in 32 slices, HFSC, one core, the frames rotating through
+//! The cost of a packet: 1024 classes in 32 slices, HFSC, one core, the frames rotating through
 //! 32 MiB so that no header is in the L2 cache when it is read. Sizes count the FCS: 64 bytes, and
 //! 512, 1518 and the simple Internet mix (7 : 4 : 1 of 64, 594 and 1518) besides.
 //!
@@ -28,7 +28,7 @@ const SLICES: u32 = 32;
 const VIFS: u32 = 32;
 /// Frames held in the queues throughout.
 const BACKLOG: usize = 4096;
-/// What a core must do of the whole way of a small frame, classify and HFSC.
+/// The least that a core must do of the whole way of a small frame, classify and HFSC.
 const PACKETS_A_SECOND_MIN: f64 = 5e6;
 /// Batches that the result holds of each series.
 const SAMPLES_MAX: usize = 500;
@@ -40,7 +40,7 @@ const LEAD: usize = 4096;
 struct Rotating {
     bytes: Vec<u8>,
     free: VecDeque<u32>,
-    /// Of the frames in turn, and whose turn it was last.
+    /// The lengths of the frames in turn, and the turn of the last.
     lengths: &'static [u16],
     turn: usize,
 }
@@ -129,7 +129,7 @@ fn write(pool: &mut Rotating, frame: Frame, to: u32, from: u32) {
     bytes[36..42].copy_from_slice(&[0x13, 0x88, 0, 26, 0xab, 0xcd]);
 }
 
-/// How long a case runs.
+/// The length of a case.
 #[derive(Clone, Copy)]
 enum Span {
     Seconds(u64),
@@ -264,7 +264,7 @@ impl Bench {
         }
     }
 
-    /// What was dropped, and why.
+    /// Lists the drops, by reason.
     fn drops(&self) -> String {
         let mut text = format!("{:?}", self.switch);
         for at in 0..=SLICES * VIFS {
@@ -315,7 +315,8 @@ impl Bench {
     }
 }
 
-/// Of the first processor, as the kernel says; 0 where it does not. Cycles are of this clock.
+/// The clock of the first processor, as the kernel says; 0 where it does not. Cycles are counted by
+/// this clock.
 fn clock_hertz() -> f64 {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("cpu MHz"));

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How many bytes a frame counts for on a port: its layer and its overhead.
+//! Accounted bytes of a frame on a port, by the port's layer and overhead.
+//!
+//! A rate in a contract counts bits at some layer: on the wire (with preamble, FCS and the gap
+//! between frames), of Ethernet, or of IP. Schedulers and policers do not know layers; they count
+//! whatever bytes a packet is said to have. So the layer is settled here, once for each frame, in
+//! one addition.
 
 use weir_policy::{Layer, Port};
 
@@ -12,7 +17,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Of no port.
+    /// The accounting of a number that no port has.
     pub(crate) const NONE: Self = Self { untagged: 0, tagged: 0, least: 1 };
 
     /// The accounting of a port.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A capture tap: copies what a vif sends and receives into a bounded ring.
 //!
-//! What the vif sends is seen as it came, before any check, so that refused frames can be studied;
-//! what it receives is seen when its device takes it. A full ring loses the newest frame and counts
-//! it. All memory is taken when the tap is set.
+//! A frame that the vif sends is seen as it came, before any check, so that refused frames can be
+//! studied; a frame for the vif is seen when its device takes it. A full ring loses the newest
+//! frame and counts it. All memory is taken when the tap is set.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -16,14 +16,15 @@ use crate::filter;
 use crate::frame::Ethernet;
 use crate::types::IfaceId;
 
-/// What to capture at a vif.
+/// A capture at a vif.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureConfig {
     /// Bytes kept of a frame, 1 to [`CaptureConfig::SNAPLEN_MAX`]; more is clipped.
     pub snaplen: u16,
     /// Frames held between two reads, 1 to [`CaptureConfig::FRAMES_MAX`].
     pub frames: u32,
-    /// Which frames: the first rule that matches decides, and what none matches is captured.
+    /// Rules for which frames to capture: the first that matches decides, and a frame that none
+    /// matches is captured.
     pub filter: Vec<Filter>,
 }
 
@@ -32,7 +33,7 @@ pub struct CaptureConfig {
 pub struct Captured<'a> {
     /// When it passed.
     pub at: Instant,
-    /// Which way.
+    /// The vif's direction.
     pub direction: Direction,
     /// Its length, of which `bytes` may be a part.
     pub length: u16,
@@ -40,12 +41,12 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What a tap has seen since it was set.
+/// Frames that a tap has counted since it was set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureCounters {
     /// Frames that the filter let pass.
     pub seen: u64,
-    /// Of those, lost because the ring was full.
+    /// Frames that were lost of these because the ring was full.
     pub lost: u64,
 }
 
@@ -104,7 +105,7 @@ impl Taps {
         Some(tap.counters)
     }
 
-    /// Whether no vif is captured.
+    /// Tells whether no vif is captured.
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is counted, and the identities that the counts obey.
+//! Counters of an interface, and the identities that they obey.
+//!
+//! A frame that vanishes without a trace is the worst fault of a switch, since nobody looks for it.
+//! So every frame is counted when it arrives and under exactly one outcome, and the two identities
+//! of [`Counters`] must balance, in packets and in bytes, whenever the switch is not at work.
 
 use crate::reason::Reason;
 
@@ -12,11 +16,11 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// What happened to the frames of one interface in one direction, since the interface exists.
+/// Counts the frames of one interface in one direction, since the interface exists.
 ///
-/// For a vif, `send` counts what it handed in, `receive` what was meant for it. For a port,
-/// `receive` counts what came in from its wire and `send` what went out on it. Always, in packets
-/// and in bytes:
+/// Of a vif, `send` counts the frames that it handed in, `receive` those that were for it. Of a
+/// port, `receive` counts the frames that came in from its wire, `send` those for its wire. Always,
+/// in packets and in bytes:
 ///
 /// - `received + copies = Σ dropped + enqueued`
 /// - `enqueued = sent + dropped_after + backlog`
@@ -29,13 +33,14 @@ pub struct Counters {
     pub enqueued: Tally,
     /// Handed on.
     pub sent: Tally,
-    /// Of those sent, handed on without the switch: see [`crate::Switch::account_redirected`].
+    /// Frames of `sent` that were handed on without the switch: see
+    /// [`crate::Switch::account_redirected`].
     pub redirected: Tally,
     /// Dropped between the two.
     pub dropped_after: Tally,
-    /// Further copies of what was received, made for flooding.
+    /// Further copies of received frames, made for flooding.
     pub copies: Tally,
-    /// Of those sent, marked "congestion experienced"; packets.
+    /// Packets of `sent` that were marked "congestion experienced".
     pub marked: u64,
     /// Dropped before a queue, by [`Reason`].
     pub dropped: [Tally; Reason::COUNT],
@@ -105,14 +110,14 @@ impl Counters {
             .unwrap_or_default()
     }
 
-    /// What is queued, by the second identity.
+    /// The frames that are queued, by the second identity.
     #[must_use]
     pub const fn backlog(&self) -> Tally {
         self.enqueued.minus(self.sent.plus(self.dropped_after))
     }
 
-    /// Whether both identities hold for a `backlog` that was counted on its own, and every drop has
-    /// its reason.
+    /// Tells whether both identities hold for a `backlog` that was counted on its own, and every
+    /// drop has its reason.
     #[must_use]
     pub fn balanced(&self, backlog: Tally) -> bool {
         let after = self.after.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally));
@@ -138,7 +143,7 @@ impl Counters {
         }
     }
 
-    /// Counts what was handed on and came back: it was not sent after all.
+    /// Counts a frame that was handed on and came back: it was not sent after all.
     pub(crate) fn take_back(&mut self, reason: Reason, bytes: u16) {
         self.sent = self.sent.minus(Tally { packets: 1, bytes: u64::from(bytes) });
         self.drop_after(reason, bytes);

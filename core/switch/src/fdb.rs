@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which interface a MAC address lives behind: one table, keyed by (bridge, MAC).
+//! The forwarding database: the interface behind which a MAC address lives, by (bridge, MAC).
 //!
 //! A *bridge* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
 //! from source fields up to a bound an interface, forgotten after [`AGE`] of silence, and moved
 //! between a port and a vif only after [`SETTLE`] of silence; between two vifs they never move.
-//! Whatever claims an address that is alive elsewhere is a spoof or a loop, and refused.
+//! A frame that claims an address which is alive elsewhere is a spoof or a loop, and refused.
 //!
 //! Open addressing with linear probing at most half full, and a bound on the probes: crafted
 //! addresses fill their own bound, never the table, and never slow a lookup beyond [`PROBES`].
@@ -24,30 +24,30 @@ use crate::types::IfaceId;
 pub(crate) struct Fdb {
     entries: Box<[AddressSlot]>,
     shift: u32,
-    /// Where the sweep for aged entries goes on.
+    /// The place where the sweep for aged entries goes on.
     sweep: usize,
     /// Learned entries an interface, by its slot, and how many it may have.
     learned: Vec<(u32, u32)>,
 }
 
-/// What [`Fdb::learn`] needs to know of the interface that a frame came from.
+/// The interface that a frame came from, as far as [`Fdb::learn`] needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressSource {
     /// The interface.
     pub(crate) iface: u32,
-    /// Whether it is a port.
+    /// Set for a port.
     pub(crate) port: bool,
-    /// Whether its addresses are given, so that none is learned.
+    /// Set if its addresses are given, so that none is learned.
     pub(crate) fixed: bool,
 }
 
-/// An address of the table, for those who read it whole.
+/// An address of the table, for a caller that reads all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BridgeAddress {
     pub(crate) bridge: u16,
     pub(crate) mac: u64,
     pub(crate) iface: u32,
-    /// Whether it is given by the policy.
+    /// Set if the policy gives the address.
     pub(crate) fixed: bool,
     pub(crate) seen: Instant,
 }
@@ -65,8 +65,8 @@ struct AddressSlot {
 }
 
 impl Fdb {
-    /// For so long a caller need not look up again an address that it learned: it cannot have
-    /// moved, since it moves only after a longer silence.
+    /// Time in which a caller need not look up an address again that it learned: an address moves
+    /// only after a longer silence.
     pub(crate) const TRUST: Nanos = Nanos::from_secs(1);
 
     /// A table for interfaces that may each have so many learned addresses, and `fixed` more.
@@ -82,7 +82,7 @@ impl Fdb {
         }
     }
 
-    /// Enters an address that is given by the policy. Whether there was room.
+    /// Enters an address that is given by the policy; returns whether there was room.
     pub(crate) fn fix(&mut self, bridge: u16, mac: u64, iface: u32) -> bool {
         let entry = AddressSlot { fixed: true, iface, key: key(bridge, mac), ..AddressSlot::FREE };
         match self.find(entry.key) {
@@ -310,7 +310,7 @@ pub(crate) const AGE: Nanos = Nanos::from_secs(300);
 /// An address moves between a port and a vif, as in a migration, after this silence; a frame that
 /// loops is back sooner.
 pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
-/// How stale `seen` may get at a look-up, so that the hot path leaves the line clean.
+/// Staleness that `seen` may reach at a look-up, so that the hot path leaves the line clean.
 const REFRESH: Nanos = Nanos::from_millis(250);
 const _: () = assert!(Fdb::TRUST.as_nanos() + REFRESH.as_nanos() < SETTLE.as_nanos());
 /// Most places looked at for one key. At half load an honest run is shorter than 30 with
@@ -320,7 +320,7 @@ const PROBES: usize = 64;
 const SWEEP: usize = 16;
 /// Largest table: 128 MiB.
 const TABLE_MAX: usize = 1 << 22;
-/// All ones is the broadcast address on bridge 65 535, which is nobody's source.
+/// All ones is the broadcast address on bridge 65 535, which is never a source.
 const FREE: u64 = u64::MAX;
 const MAC_BITS: u64 = 0xffff_ffff_ffff;
 

@@ -7,7 +7,7 @@ use weir_policy::{Action, Direction, Filter, MacAddr};
 
 use crate::frame::{ArpSender, Ethernet, Ip};
 
-/// Whether the rules let a frame pass. `ethernet` is the header as the vif sees it.
+/// Tells whether the rules let a frame pass. `ethernet` is the header as the vif sees it.
 #[must_use]
 pub(crate) fn passes(
     rules: &[Filter],
@@ -24,7 +24,8 @@ pub(crate) fn passes(
     true
 }
 
-/// Whether one rule matches; what it read above Ethernet is kept in `packet` for the next.
+/// Tells whether one rule matches. The header above Ethernet, once it was read, is kept in `packet`
+/// for the next rule.
 pub(crate) fn matches(
     rule: &Filter,
     direction: Direction,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The forwarding part: whether a frame is what it claims to be, and where it goes.
+//! Forwarding: checks that a frame is what it claims to be, and finds where it goes.
 //!
 //! Each port is a bridge for every VLAN that a slice with a vif on the port has. A frame from a vif
 //! goes to the vifs of its own slice on that bridge and to the port; a frame from the port goes to
 //! the vifs of its bridge. Before that, a vif's frame has to pass the vif's filter, carry no tag,
-//! come from an address that is the vif's, and be within the limit of what is flooded ([`Storm`]).
+//! come from an address that is the vif's, and be within the limit of flooded frames ([`Storm`]).
 //!
 //! The part holds no frame and no queue. Its one invariant: every address in the table ([`Fdb`])
 //! belongs to an interface and a bridge that exist, so that a slot which is given again starts
@@ -30,7 +30,7 @@ use crate::storm::Storm;
 use crate::types::IfaceId;
 use crate::vlan;
 
-/// The bridges of a switch and what they know of ports, vifs and addresses.
+/// The bridges of a switch, with their ports, vifs and addresses.
 #[derive(Default)]
 pub(crate) struct Forwarding {
     /// By the port's number.
@@ -53,13 +53,13 @@ pub(crate) struct Forwarding {
 pub(crate) struct Arrival {
     pub(crate) frame: Frame,
     pub(crate) ethernet: Ethernet,
-    /// Whether the frame carries an ECN-capable transport.
+    /// Set if the frame carries an ECN-capable transport.
     pub(crate) ecn: bool,
     /// Length on the wire that it came from, tag included.
     pub(crate) wire: u16,
 }
 
-/// Where a frame from a vif goes.
+/// The destination of a frame from a vif.
 pub(crate) enum Destination {
     Port,
     /// The vif with this slot.
@@ -74,7 +74,7 @@ struct BridgePort {
     iface: u32,
     /// The bridge of each VLAN, that of untagged frames at 0; [`NO_BRIDGE`] where there is none.
     by_vlan: Box<[u16]>,
-    /// Whether unfinished checksums of frames from it are completed.
+    /// Set if unfinished checksums of frames from it are completed.
     completes: bool,
 }
 
@@ -94,7 +94,7 @@ struct BridgeVif {
     completes: bool,
 }
 
-/// What a vif's frames are checked against, where it is.
+/// The rules that a vif's frames are checked against, if it has any.
 #[derive(Clone, Debug, Default)]
 struct VifRules {
     filter: Vec<Filter>,
@@ -301,7 +301,7 @@ impl Forwarding {
         Ok(Arrival { frame, ethernet, ecn, wire: frame.len })
     }
 
-    /// Finds where a frame from a vif goes, by its destination; what is flooded is counted against
+    /// Finds where a frame from a vif goes, by its destination; a flooded frame is counted against
     /// the vif's limit.
     ///
     /// # Errors
@@ -420,7 +420,7 @@ impl Forwarding {
         next_member(members, member, wants)
     }
 
-    /// Whether the filter of a vif lets a frame towards it pass.
+    /// Tells whether the filter of a vif lets a frame towards it pass.
     #[inline]
     pub(crate) fn passes_to_vif<P: FramePool>(
         &self,
@@ -539,14 +539,14 @@ fn next_member(
     wanted.find(|(vif, _)| wants(*vif))
 }
 
-/// Whether frames from such an interface may have checksums that were left to a device: all that
-/// come from a kernel. Frames from memory and files are as they are.
+/// Tells whether frames from such an interface may have checksums that were left to a device: all
+/// that come from a kernel may. Frames from memory and files are complete.
 const fn carries_unfinished(kind: Kind) -> bool {
     !matches!(kind, Kind::Memory | Kind::Pcap)
 }
 
 const _: () = assert!(size_of::<BridgeVif>() == 64, "one cache line");
-/// Where the payload of an untagged frame begins.
+/// Offset of the payload of an untagged frame.
 const UNTAGGED: usize = 14;
 /// No bridge.
 const NO_BRIDGE: u16 = u16::MAX;

@@ -20,7 +20,7 @@ pub struct Ethernet {
     pub vlan: Option<u16>,
     /// Type of the payload, behind the tag.
     pub ethertype: u16,
-    /// Where the payload begins: 14, or 18 behind a tag.
+    /// Offset of the payload: 14, or 18 behind a tag.
     pub payload: usize,
 }
 
@@ -35,9 +35,9 @@ pub struct Ip {
     pub protocol: u8,
     /// The two ECN bits (RFC 3168 §5).
     pub ecn: u8,
-    /// Where the transport header begins in the frame.
+    /// Offset of the transport header in the frame.
     pub transport: usize,
-    /// Where the datagram ends in the frame; what follows is Ethernet's padding.
+    /// Offset of the datagram's end in the frame; Ethernet's padding follows.
     pub end: usize,
     /// A fragment: only the first has a transport header, and no checksum can be completed.
     pub fragment: Option<Fragment>,
@@ -45,7 +45,7 @@ pub struct Ip {
     pub routed: bool,
 }
 
-/// Which part of a datagram a fragment is.
+/// The part of a datagram that a fragment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment {
     /// The one that holds the transport header.
@@ -93,13 +93,14 @@ impl Ethernet {
         }
     }
 
-    /// Whether the destination is a group (multicast or broadcast).
+    /// Tells whether the destination is a group (multicast or broadcast).
     #[must_use]
     pub const fn is_group(&self) -> bool {
         is_group(self.destination)
     }
 
-    /// Whether the destination is reserved for the link and never forwarded (802.1Q table 8-1).
+    /// Tells whether the destination is reserved for the link and never forwarded (802.1Q table
+    /// 8-1).
     #[must_use]
     pub const fn is_reserved(&self) -> bool {
         self.destination & !0xf == 0x0180_c200_0000
@@ -273,7 +274,7 @@ pub fn mark_congestion(frame: &mut [u8]) -> bool {
     }
 }
 
-/// Whether an address is a group address.
+/// Tells whether an address is a group address.
 pub(crate) const fn is_group(mac: u64) -> bool {
     mac & 0x0100_0000_0000 != 0
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Queued frames by their chunk: where each lies, and the lists that they are chained in.
 //!
-//! A chunk of the pool holds one frame, so its number is a place for whatever is known of the frame
-//! while the switch holds it; nothing is allocated when a frame is queued. A frame is in at most
+//! A chunk of the pool holds one frame, so tables by chunk can hold all that the switch knows of a
+//! queued frame; nothing is allocated when a frame is queued. A frame is in at most
 //! one list at a time, so one link each is enough.
 
 use alloc::boxed::Box;
@@ -14,14 +14,14 @@ use crate::pool::Frame;
 use crate::types::IfaceId;
 use crate::vlan;
 
-/// What is known of each chunk's frame.
+/// The queued frames, by their chunk.
 #[derive(Default)]
 pub(crate) struct FrameTable {
     slots: Box<[FrameSlot]>,
     links: Box<[FrameLink]>,
 }
 
-/// What a queued frame needs besides its packet, by its chunk. Eight to a cache line.
+/// The place of a queued frame in its chunk. Eight to a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 pub(crate) struct FrameSlot {
@@ -31,7 +31,7 @@ pub(crate) struct FrameSlot {
     pub(crate) vlan: u16,
 }
 
-/// What a frame towards a vif needs besides, by its chunk.
+/// The list and the destination of a queued frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameLink {
     /// The next frame of the same list.
@@ -63,7 +63,7 @@ impl FrameTable {
         self.slots.len()
     }
 
-    /// Where the frame of a chunk lies; an empty frame for a chunk without room.
+    /// The place of a chunk's frame; an empty frame for a chunk without room.
     #[inline]
     pub(crate) fn slot(&self, id: u32) -> FrameSlot {
         self.slots.get(id as usize).copied().unwrap_or(FrameSlot::EMPTY)
@@ -132,7 +132,7 @@ impl FrameTable {
 impl FrameList {
     pub(crate) const EMPTY: Self = Self { head: NO_FRAME, tail: NO_FRAME };
 
-    /// Whether no frame is in the list.
+    /// Tells whether no frame is in the list.
     #[inline]
     pub(crate) const fn is_empty(self) -> bool {
         self.head == NO_FRAME

@@ -7,10 +7,9 @@
 //! part gets a *slot* when its name first appears, keeps it as long as a policy has a part of that
 //! name, and all state is kept by slot. A change of policy then changes values in place.
 //!
-//! A slot that becomes free is given again, to the next newcomer. Whatever may outlive its owner (a
-//! queued frame's destination, a caller's [`IfaceId`]) therefore holds a *generation* beside the
-//! slot, which is raised whenever the slot becomes free; an id of an earlier generation leads
-//! nowhere. (Such generational indexes are common in engines for games: C. West, "Using Rust for
+//! A free slot is given again, to the next newcomer. An id that may outlive its owner (a queued
+//! frame's destination, a caller's [`IfaceId`]) therefore has a *generation* beside the slot, which
+//! is raised whenever the slot becomes free; an id of an earlier generation leads nowhere. (Such generational indexes are common in engines for games: C. West, "Using Rust for
 //! game development", `RustConf` 2018.) A slot whose generations are used up is never given again,
 //! so no id ever becomes valid a second time.
 
@@ -79,13 +78,13 @@ pub(crate) struct SlotTable<K> {
 #[derive(Clone, Copy, Debug)]
 struct SlotState {
     generation: u16,
-    /// The position in the policy in force; [`FREE`] if nobody has the slot.
+    /// The position in the policy in force; [`FREE`] for a free slot.
     position: u32,
 }
 
 impl Ids {
     /// Gives each part of `policy` its slot: the one that it had, or a free one. Slots that become
-    /// free are not given again before the next call, so that what they held can be released.
+    /// free are not given again before the next call, so that their state can be released.
     pub(crate) fn follow(&mut self, policy: &Policy) -> IdChanges {
         let ports = self.ports.follow(policy.ports.iter().map(|port| port.name.clone()));
         let slices = self.slices.follow(policy.slices.iter().map(|slice| slice.name.clone()));
@@ -287,7 +286,7 @@ impl<K> SlotTable<K> {
 
 /// The id of no interface: its slot is beyond every table.
 pub(crate) const NO_IFACE: u32 = u32::MAX;
-/// Nobody has the slot; as a slot, one that no table has.
+/// The position of a free slot; as a slot, one that no table has.
 const FREE: u32 = u32::MAX;
 const NO_PORT: u32 = u32::MAX;
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A router's limit of packets, held by pacing: what comes too early waits in a short queue.
+//! A packet rate for one router, held by pacing: packets that come too early wait in a short queue.
 //!
-//! A policer drops what a window of TCP sends at once; the flow then waits for its time-out, 200 ms
-//! where a round trip takes 0.2, and the rate is not reached. So there is a queue for each
-//! interface that packets come from, and who has sent least goes first (start-time fair queueing,
-//! P. Goyal, H. M. Vin, H. Cheng, ToN 5(5), 1997, with packets for bytes): who sends less than an
-//! equal part of the rate waits for one packet, whatever others send. Where all queues together are
-//! full the longest gives up its first packet: what is above the limit is dropped there, and
+//! A policer would drop them instead. A window of TCP comes as a burst, so most of it would be
+//! lost; the flow would then wait for its retransmission time-out, 200 ms where a round trip takes
+//! 0.2, and never reach the rate.
+//!
+//! There is a queue for each interface that packets come from, served by start-time fair queueing
+//! with packets for bytes (P. Goyal, H. M. Vin, H. Cheng, ToN 5(5), 1997): an interface that sends
+//! less than an equal part of the rate waits for one packet at most, whatever others send. When all
+//! queues together are full, the longest gives up its first packet. Excess is dropped there and
 //! nowhere else.
 //!
-//! Behind a limit of the same rate that is flooded as much comes as passes, so that what once had
-//! to wait there would wait for ever. So where nothing was refused for a while a packet takes a
-//! 256th less of the rate.
+//! Behind a limiter of equal rate, arrivals equal departures and a backlog never drains. After a
+//! while without drops, each packet is therefore charged 255/256 of a token.
 //!
 //! Frames are chained through the switch's links, so that nothing is allocated.
 
@@ -21,24 +22,24 @@ use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::frames::{FrameLink, NO_FRAME};
 
-/// The queues before one router's vifs, and when the next packet may pass.
+/// The queues before one router's vifs, and the bucket that their packets pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     /// In [`PARTS`] of a packet.
     bucket: TokenBucket,
-    /// Until when a packet takes all of its parts, since something was refused.
+    /// The end of the time after a drop in which each packet is charged a whole token.
     exact_until: Instant,
     queues: [PacerQueue; QUEUES],
     /// The start tag of the packet that passed last.
     served: u64,
     held: u32,
     most: u32,
-    /// When the last packet left, and what might have passed besides.
+    /// The time at which the queues emptied last, and the packets that might have passed besides.
     emptied: Instant,
     left: u64,
 }
 
-/// What came from one interface. Interfaces beyond [`QUEUES`] share.
+/// Packets that came from one interface. Interfaces beyond [`QUEUES`] share.
 #[derive(Clone, Copy, Debug)]
 struct PacerQueue {
     head: u32,
@@ -49,7 +50,7 @@ struct PacerQueue {
 }
 
 impl Pacer {
-    /// Empty, for `most` packets in all, at least one of each queue.
+    /// An empty pacer, for `most` packets in all, at least one of each queue.
     pub(crate) fn new(now: Instant, rate: PacketRate, most: u32) -> Self {
         let empty = PacerQueue { head: NO_FRAME, tail: NO_FRAME, len: 0, start: 0 };
         Self {
@@ -64,18 +65,18 @@ impl Pacer {
         }
     }
 
-    /// Another rate and another bound from `now` on; what waits stays.
+    /// Changes rate and bound from `now` on. Packets that wait stay.
     pub(crate) fn change(&mut self, now: Instant, rate: PacketRate, most: u32) {
         self.bucket.set_rate(now, parts(rate.as_pps()), parts(late_burst(rate.as_pps())));
         self.most = most.max(LEAST);
     }
 
-    /// In packets a second.
+    /// The rate in packets a second.
     pub(crate) const fn rate(&self) -> PacketRate {
         PacketRate::from_pps(self.bucket.rate() / PARTS)
     }
 
-    /// Takes a frame that came from `iface`; gives the one that is given up for it, if one is.
+    /// Takes a frame that came from `iface`; returns the frame that was dropped for it, if one was.
     pub(crate) fn push(
         &mut self,
         now: Instant,
@@ -111,9 +112,9 @@ impl Pacer {
         given_up
     }
 
-    /// What was earned while nobody waited is no burst for later. What a late worker had not let
-    /// pass when all that waited was gone may pass still, if it comes at once: a short queue does
-    /// not hold all that comes in 10 ms.
+    /// Begins a busy period. Tokens of the idle time before are no burst for later. Tokens that a
+    /// late worker had left when the last packet went are kept, less one for each packet that would
+    /// have passed since: a short queue does not hold all that comes in 10 ms.
     fn begin(&mut self, now: Instant) {
         let rate = self.rate().as_pps();
         let gone = u128::from(now.saturating_since(self.emptied).as_nanos()) * u128::from(rate);
@@ -123,13 +124,13 @@ impl Pacer {
         self.bucket.set_rate(now, parts(rate), parts(late_burst(rate)));
     }
 
-    /// Tells that something for these queues was refused, here or before it came here.
+    /// Notes that a packet for these queues was dropped, here or earlier on its way.
     pub(crate) fn refuse(&mut self, now: Instant) {
         self.exact_until = now + EXACT_FOR;
     }
 
-    /// Makes room for a frame from `iface`: the longest queue gives up its first, or the frame is
-    /// the one.
+    /// Makes room for a frame from `iface`: drops the first of the longest queue, or the frame
+    /// itself.
     fn give_up(&mut self, iface: u32, id: u32, links: &[FrameLink]) -> Option<u32> {
         let own = self.queues[place(iface)].len;
         let longest = self.queues.iter_mut().max_by_key(|queue| queue.len)?;
@@ -141,7 +142,7 @@ impl Pacer {
         first
     }
 
-    /// The next frame that may pass now.
+    /// Takes the next frame that may pass now.
     pub(crate) fn pop(&mut self, now: Instant, links: &[FrameLink]) -> Option<u32> {
         let one = if now < self.exact_until { PARTS } else { PARTS - 1 };
         if self.held == 0 || self.bucket.try_take(now, one).is_err() {
@@ -159,15 +160,15 @@ impl Pacer {
         first
     }
 
-    /// Any frame that waits, whatever the rate.
+    /// Takes any frame that waits, regardless of the rate.
     pub(crate) fn take(&mut self, links: &[FrameLink]) -> Option<u32> {
         let queue = self.queues.iter_mut().find(|queue| queue.len > 0)?;
         self.held -= 1;
         queue.take(links)
     }
 
-    /// When it is worth asking [`Self::pop`]: in the past where it is now. That is on a grid which
-    /// all pacers share, so that a worker can sleep in between, however many there are.
+    /// The time at which [`Self::pop`] may give a frame; in the past if it may now. All pacers share
+    /// a grid of such times, so that a worker can sleep in between, however many there are.
     pub(crate) fn next(&self) -> Instant {
         if self.held == 0 {
             return Instant::FAR_FUTURE;
@@ -181,13 +182,13 @@ impl Pacer {
         }
     }
 
-    /// Frames from `iface` that would be taken now: an eighth of all is everybody's own.
+    /// Frames from `iface` that would be taken now: each interface has an eighth of all to itself.
     pub(crate) fn room(&self, iface: u32) -> u32 {
         let own = (self.most / 8).saturating_sub(self.queues[place(iface)].len);
         self.most.saturating_sub(self.held).max(own)
     }
 
-    /// How long the first packet of any queue has waited.
+    /// The time that the first packet of any queue has waited.
     pub(crate) fn wait(&self, now: Instant, links: &[FrameLink]) -> Nanos {
         let waiting = self.queues.iter().filter(|queue| queue.len > 0);
         let since = waiting.filter_map(|queue| links.get(queue.head as usize));
@@ -206,12 +207,11 @@ impl PacerQueue {
     }
 }
 
-/// Packets that may wait for `router` at that rate: 50 ms of it, since a worker may be late by some
-/// and TCP hands over 64 KiB of each flow at once, which is 138 of the text's packets; with 10 ms a
-/// router with eight flows lost a twelfth of them and reached half of its rate. At most half of
-/// what its vifs have room for, so that what comes from elsewhere finds some. Each interface has a
-/// queue of its own: who comes by another than a flood waits for none of its 50 ms, who comes by
-/// the same one for all of it.
+/// Packets that may wait for `router` at a rate: 50 ms of it, since a worker may be late by some of
+/// that, and since TCP hands over 64 KiB of each flow at once, which is 138 packets of the XTC text;
+/// with 10 ms a router with eight flows lost a twelfth of them and reached half of its rate. At
+/// most half of the room of its vifs, so that packets from elsewhere find some. A flood delays
+/// packets of its own interface by these 50 ms, and those of other interfaces not at all.
 pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
     let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
     let room = vifs.map(|vif| vif.receive_queue.packets).min().unwrap_or(0) / 2;
@@ -227,36 +227,38 @@ const fn parts(packets: u64) -> u64 {
     packets.saturating_mul(PARTS)
 }
 
-/// What may pass at once after nobody waited: 1 ms, a hundredth of a sample of 100 ms.
+/// Packets that may pass at once after an idle time: 1 ms of the rate, a hundredth of a sample of
+/// 100 ms.
 fn idle_burst(rate: u64) -> u64 {
     (rate / 1000).max(1)
 }
 
-/// What may pass at once because the worker came late while somebody waited: 10 ms, or what it
-/// takes to lose nothing by waking up late where packets are far between. Less would leave routers
-/// below their rates on a machine whose host takes its processors away for milliseconds.
+/// Packets that may pass at once because the worker came late during a busy period: 10 ms of the
+/// rate, or as many as it takes to lose nothing by waking up late where packets are far between.
+/// Less would leave routers below their rates on a machine whose host takes its processors away for
+/// milliseconds.
 fn late_burst(rate: u64) -> u64 {
-    // And what was nearly due when the 10 ms began.
+    // Plus the packet that was nearly due when the 10 ms began.
     rate.div_ceil(100).max(4) + 1
 }
 
-/// From one turn of a worker to the next, for pacers alone: with one for each packet it would never
-/// sleep above 20 kp/s, and a real-time thread that does not is stopped for tens of milliseconds.
-/// Each turn wakes each router that is held: at 9 kp/s two packets in 200 µs cost a process 16 µs
-/// each, half of it for waking up. A sample of 100 ms has a turn more or less, 0.5 % of a rate, and
-/// together with what is spared ([`PARTS`]) 0.9 % of the 1 % that it may be off.
+/// Step of the grid. A worker that woke for each packet would never sleep above 20 kp/s, and the
+/// kernel stops a real-time thread that never sleeps for tens of milliseconds. Each step wakes each
+/// router that is held: at 9 kp/s two packets in 200 µs cost a process 16 µs each, half of it for
+/// waking up. A sample of 100 ms has a step more or less, 0.5 % of a rate; with the charge that is
+/// spared ([`PARTS`]) that is 0.9 % of the 1 % that it may be off.
 const TURN_NS: u64 = 500_000;
-/// A router has a few interfaces, and whoever sends to it comes by a few.
+/// A router has a few interfaces, and its packets come from a few.
 const QUEUES: usize = 16;
 /// Some windows of TCP.
 const DEPTH_LEAST: u32 = 256;
 /// 50 ms of 80 kp/s, a quarter of a small pool.
 const DEPTH_MOST: u32 = 4096;
-/// Of a packet, one of which is spared: 0.4 %. 50 ms of packets are made up for in 13 s.
+/// Parts of a packet, one of which is spared: 0.4 %. 50 ms of packets drain in 13 s.
 const PARTS: u64 = 256;
-/// Some times as long as it takes until a worker counts what was refused before it.
+/// Several times as long as a worker takes to count drops that happened before it.
 const EXACT_FOR: Nanos = Nanos::from_millis(100);
-/// Of any pacer: a packet from each interface.
+/// Least bound of any pacer: a packet from each interface.
 const LEAST: u32 = 16;
 
 #[cfg(test)]
@@ -274,7 +276,7 @@ mod tests {
         pacer: Pacer,
         links: Vec<FrameLink>,
         free: Vec<u32>,
-        /// Who sent the frame.
+        /// The sender of each frame.
         from: Vec<u32>,
         now: Instant,
     }
@@ -291,7 +293,7 @@ mod tests {
             }
         }
 
-        /// Who lost a frame, if somebody did.
+        /// Hands in a frame; returns the sender that lost one, if any did.
         fn push(&mut self, iface: u32) -> Option<u32> {
             let id = self.free.pop().expect("fewer wait than there are");
             self.from[id as usize] = iface;
@@ -357,7 +359,7 @@ mod tests {
                         break;
                     }
                     rig.now = next;
-                    // As a worker does: all that may pass, and then what comes.
+                    // As a worker does: first all that may pass, then the arrivals.
                     passed += core::iter::from_fn(|| rig.pop()).count() as u64;
                     if here {
                         rig.flood(0);
@@ -429,7 +431,7 @@ mod tests {
         assert!(sum.abs_diff(199 * 51 + 199 / 5) <= 1, "{sum}");
     }
 
-    /// Goal: what is earned while nothing comes is a millisecond's.
+    /// Goal: an idle limit saves up no more than a millisecond's packets.
     #[test]
     fn an_idle_limit_lets_no_burst_pass() {
         let mut rig = Rig::new(10_000, 2048);
@@ -442,7 +444,7 @@ mod tests {
         assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 101);
     }
 
-    /// Goal: what a late worker left is for who waits, and no burst for later.
+    /// Goal: tokens that a late worker left are for packets that wait, and are no burst for later.
     #[test]
     fn what_a_late_worker_left_is_gone_after_a_while() {
         let mut rig = Rig::new(100_000, 128);
@@ -458,8 +460,8 @@ mod tests {
         assert_eq!(core::iter::from_fn(|| rig.pop()).count(), 100, "a millisecond's");
     }
 
-    /// Goal: who sends less than his part waits for one packet, whatever comes from elsewhere, and
-    /// loses none. Method: a flood, its answers at a third of the rate, and 0.1 kp/s each way.
+    /// Goal: a sender below its part waits for one packet, whatever comes from elsewhere, and loses
+    /// none. Method: a flood, its answers at a third of the rate, and 0.1 kp/s each way.
     #[test]
     fn who_sends_little_goes_first() {
         let rate = 1000;

@@ -32,7 +32,7 @@ pub(crate) struct Pacers {
     due: Instant,
 }
 
-/// What became of a frame that was handed to a pacer.
+/// The outcome for a frame that was handed to a pacer.
 pub(crate) struct PacedFrame {
     /// The frame that was given up for want of room, which may be the one handed in.
     pub(crate) given_up: Option<u32>,
@@ -101,7 +101,7 @@ impl Pacers {
         self.pacers.get(&router).map(Pacer::rate)
     }
 
-    /// How long the first frame that waits for the limit of a vif's router has waited.
+    /// The time that the first frame which waits for the limit of a vif's router has waited.
     pub(crate) fn wait(&self, now: Instant, vif: usize, links: &[FrameLink]) -> Nanos {
         self.of_vif(vif).map_or(Nanos::ZERO, |pacer| pacer.wait(now, links))
     }
@@ -121,7 +121,7 @@ impl Pacers {
         self.of_vif(vif).map_or(u32::MAX, |pacer| pacer.room(from.0))
     }
 
-    /// Whether frames towards a vif wait for a limit.
+    /// Tells whether frames towards a vif wait for a limit.
     #[inline]
     pub(crate) fn paces(&self, vif: usize) -> bool {
         !self.pacers.is_empty() && self.of_vif(vif).is_some()
@@ -146,7 +146,7 @@ impl Pacers {
         PacedFrame { given_up, passes }
     }
 
-    /// Whether a frame may pass now, perhaps.
+    /// Tells whether some frame may be due now.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.due

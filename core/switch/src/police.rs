@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stage before the trees: policers of vif, router and slice, which refuse a packet at entry.
 //!
-//! Whatever is refused here costs no queue and no turn of a scheduler. A packet passes if every
+//! A packet that is refused here costs no queue and no turn of a scheduler. It passes if every
 //! level has tokens for it, and only then is any level charged: a packet that the slice refuses
-//! costs its vif and its router nothing. (Charging level by level lets a vif that floods use up its
-//! own tokens on packets that never leave.) Each level is a token bucket of packets and, where no
-//! tree shapes them, one of bits.
+//! costs its vif and its router nothing. (If levels were charged one by one, a flooding vif would
+//! spend its own tokens on packets that never leave.) Each level is a token bucket of packets and,
+//! where no tree shapes them, one of bits.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ struct Meter {
 /// The levels above a vif whose meters its packets pass, in one direction.
 #[derive(Clone, Copy, Debug)]
 struct MeterChain {
-    /// Whether any level has a bucket: most vifs have none.
+    /// Set if any level has a bucket: most vifs have none.
     any: bool,
     /// The slot of the router; one that no table has for a vif without a router.
     router: u32,

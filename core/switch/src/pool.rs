@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames and the pool that owns their bytes, as the switch sees them.
 
-/// A frame in a chunk of the pool. Whoever holds it owns the whole chunk `id`. 8 bytes.
+/// A frame in a chunk of the pool. Its holder owns the whole chunk `id`. 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// The chunk; below [`FramePool::chunks`].
     pub id: u32,
-    /// Where the frame begins in its chunk, in bytes.
+    /// Offset of the frame in its chunk, in bytes.
     pub offset: u16,
     /// Its length in bytes, from the destination MAC on, without FCS.
     pub len: u16,
@@ -15,8 +15,8 @@ pub struct Frame {
 /// A fixed number of chunks of equal size.
 ///
 /// A chunk is either free, in the pool, or owned by exactly one [`Frame`]: in a device's ring or in
-/// a queue of the switch. No method panics, whatever the frame says: what lies outside a chunk
-/// reads as an empty frame.
+/// a queue of the switch. No method panics, whatever the frame says: a frame outside of its
+/// chunk reads as empty.
 pub trait FramePool {
     /// The frame's bytes; empty if they are not all inside a chunk.
     fn data(&mut self, frame: Frame) -> &mut [u8];
@@ -47,7 +47,7 @@ pub trait FramePool {
     /// Gives a chunk back. One that is free already, or that does not exist, is ignored.
     fn free(&mut self, id: u32);
 
-    /// How many chunks there are, free or not: the bound of every `id`.
+    /// The number of chunks, free or not: the bound of every `id`.
     fn chunks(&self) -> u32;
 
     /// Bytes a chunk.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the frames of the pool are divided among the queues.
+//! The division of the pool's frames among the queues.
 //!
 //! A pool that one queue may fill leaves nothing for the others, and fixed parts leave most of it
 //! unused. So each queue may hold as much as is left free (dynamic thresholds: A. Choudhury and
@@ -11,9 +11,9 @@
 /// The division of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolShares {
-    /// What the queues may hold together, but for the reserve.
+    /// Frames that the queues may hold together, but for the reserve.
     shared: u32,
-    /// What the queues of vifs with a guarantee may hold beyond, in equal parts.
+    /// Frames that the queues of vifs with a guarantee may hold beyond, in equal parts.
     pub(crate) reserve: u32,
 }
 

@@ -75,7 +75,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// The number of reasons.
     pub const COUNT: usize = Self::ALL.len();
 
     /// All, in the order of their discriminants.
@@ -113,7 +113,7 @@ impl Reason {
         Self::RefusedByPort,
     ];
 
-    /// Those that a frame can still meet after it was queued.
+    /// The reasons that a frame can still meet after it was queued.
     pub const AFTER_QUEUE: [Self; 6] = [
         Self::RouterPackets,
         Self::Codel,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each class of a tree is configured with, derived from the policy of one port.
+//! The configuration of each class of a tree, derived from the policy of one port.
 //!
-//! A scheduler guarantees a rate to a leaf; a weight divides what is left. A `min_rate` of a slice
+//! A scheduler guarantees a rate to a leaf; weights divide the rest. A `min_rate` of a slice
 //! or router that its members' own do not use up is therefore handed down to its vifs, by their
 //! priorities. While some of them are idle, the others hold it through the weights: among siblings
 //! of which one has such a rest, a weight is `min_rate` plus the priority's part of what is left
@@ -17,11 +17,11 @@ use weir_units::{BitRate, ByteCount};
 /// The configuration of every class that a port's tree may have, by the policy's indexes.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
-    /// Of a slice, if it has a vif on the port.
+    /// The slices that have a vif on the port.
     pub(crate) slices: Vec<Option<ClassConfig>>,
-    /// Of a router, likewise.
+    /// The routers that have a vif on the port.
     pub(crate) routers: Vec<Option<ClassConfig>>,
-    /// Of a vif that hangs on the port.
+    /// The vifs that hang on the port.
     pub(crate) vifs: Vec<Option<ClassConfig>>,
 }
 
@@ -30,7 +30,7 @@ struct Minimums {
     vifs: Vec<u64>,
     routers: Vec<u64>,
     slices: Vec<u64>,
-    /// Whether a rest was handed down to more than one vif.
+    /// Set where a rest was handed down to more than one vif.
     shared_routers: Vec<bool>,
     shared_slices: Vec<bool>,
 }

@@ -10,7 +10,7 @@ use crate::frame::{
     PROTOCOL_UDP,
 };
 
-/// Whether a frame from a vif with these addresses may pass.
+/// Tells whether a frame from a vif with these addresses may pass.
 ///
 /// Beside the given addresses a vif may use, as it must to start up: the unspecified address in an
 /// ARP probe (RFC 5227), in DHCP from port 68, and in `ICMPv6` (RFC 4862 §5.4); and the link-local
@@ -50,7 +50,8 @@ fn passes_v6(addresses: &[IpAddr], frame: &[u8], ethernet: &Ethernet, ip: &Ip) -
         && neighbour_is_own(frame, ethernet, ip, own).unwrap_or(false)
 }
 
-/// Whether a neighbour message (RFC 4861 §4) speaks only of its sender; `None` if it is cut short.
+/// Tells whether a neighbour message (RFC 4861 §4) speaks only of its sender; `None` if it is cut
+/// short.
 fn neighbour_is_own(
     frame: &[u8],
     ethernet: &Ethernet,

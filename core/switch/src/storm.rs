@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Limits what is flooded: broadcast, multicast and unknown destinations.
+//! A limit of flooded frames: broadcast, multicast and unknown destinations.
 //!
 //! Frames from a vif are counted, by its `storm` key. Of a frame from a port its copies are
 //! counted, since the work and the chunks that a broadcast costs grow with the vifs it reaches.

@@ -21,7 +21,7 @@ use weir_units::{ByteCount, Instant, Nanos};
 use crate::ids::Ids;
 use crate::shares::Shares;
 
-/// Which of a port's trees.
+/// The trees of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum TreeKind {
@@ -50,14 +50,15 @@ pub(crate) struct Tree {
     why: WaitReason,
 }
 
-/// A class, and the slot of what it hangs under; [`NO_PARENT`] for none.
+/// A class, and the slot of the router or slice that it hangs under; [`NO_PARENT`] for none.
 #[derive(Clone, Copy, Debug)]
 struct TreeClass {
     class: ClassId,
     parent: u32,
 }
 
-/// What a tree is to be like: a port's policy, with the ids and the configuration of its classes.
+/// The state that a tree is to reach: a port's policy, with the ids and the configuration of its
+/// classes.
 #[derive(Clone, Copy)]
 pub(crate) struct TreeTarget<'a> {
     pub(crate) policy: &'a Policy,
@@ -146,7 +147,7 @@ impl Tree {
         self.take_back(now, moved, orphans);
     }
 
-    /// Whether the tree can follow a policy in place, or must be built anew.
+    /// Tells whether the tree can follow a policy in place, or must be built anew.
     pub(crate) fn can_follow(&self, target: &TreeTarget<'_>) -> bool {
         target.policy[target.port].scheduler == self.scheduler_kind
             && target.policy.node.frames == self.packets_max
@@ -226,7 +227,7 @@ impl Tree {
         self.next
     }
 
-    /// What a dequeue would answer before [`Tree::next`].
+    /// The answer of a dequeue before [`Tree::next`].
     #[inline]
     pub(crate) fn waiting(&self) -> Served {
         if self.next == Instant::FAR_FUTURE {
@@ -266,7 +267,7 @@ impl Tree {
         self.scheduler.head_arrived(class)
     }
 
-    /// What a class has queued, in accounted bytes.
+    /// The backlog of a class, in accounted bytes.
     pub(crate) fn class_backlog(&self, class: ClassId) -> weir_sched::Backlog {
         self.scheduler.class_backlog(class)
     }
@@ -382,7 +383,8 @@ impl Tree {
         router.map_or(NO_PARENT, |router| target.ids.router(router))
     }
 
-    /// Whether a router's class stays where it is: the router is on this port and in its slice.
+    /// Tells whether a router's class stays where it is: the router is on this port and in its
+    /// slice.
     fn router_stays(&self, target: &TreeTarget<'_>, slot: u32) -> bool {
         let place = self.routers.get(slot as usize).copied().flatten();
         let position = target.ids.routers.position(slot as usize);
@@ -447,11 +449,11 @@ const fn of(kind: SchedulerKind) -> weir_sched::SchedulerKind {
     }
 }
 
-/// Which limits a scheduler holds; what it does not is policed.
+/// The limits that a scheduler holds; the others are policed.
 pub(crate) trait SchedulerLimits {
-    /// Whether it has levels: a flat one does not hold the limits of routers and slices.
+    /// Tells whether it has levels: a flat one does not hold the limits of routers and slices.
     fn nested(self) -> bool;
-    /// Whether it holds the limit of a vif.
+    /// Tells whether it holds the limit of a vif.
     fn shapes(self) -> bool;
 }
 

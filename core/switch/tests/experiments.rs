@@ -222,7 +222,7 @@ fn local_frames_given_up_by_codel_are_accounted_for() {
     assert_eq!(rig.pool.taken(), 0);
 }
 
-/// What waits for its sender's turn takes no room of the vif that it is for.
+/// Goal: a frame that waits for its sender's turn takes no room of the vif that it is for.
 #[test]
 fn a_limited_neighbours_backlog_takes_nothing_from_the_wire() {
     let mut policy = node(BitRate::from_mbps(100));
@@ -249,7 +249,7 @@ fn a_limited_neighbours_backlog_takes_nothing_from_the_wire() {
     rig.check();
 }
 
-/// What finds no room at its receiver takes none of its receiver's packets either.
+/// Goal: a frame that finds no room at its receiver takes none of its receiver's packets either.
 #[test]
 fn a_flood_into_a_full_queue_takes_nothing_from_the_receivers_rate() {
     let mut policy = node(BitRate::from_mbps(100));
@@ -295,7 +295,7 @@ fn a_local_frame_that_finds_no_room_is_refused_when_it_crosses() {
     assert_eq!(rig.pool.taken(), 0);
 }
 
-/// What a vif receives is limited as a whole: from its neighbour and from the port.
+/// Goal: a vif's limit of what it receives holds over its neighbour and the port together.
 #[test]
 fn a_receivers_limit_holds_over_the_port_and_the_neighbour() {
     let mut policy = node(BitRate::from_mbps(100));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where frames go: between port and vifs, inside a slice, with tags, and nowhere else.
+//! Forwarding between port and vifs, inside a slice, with tags, and nowhere else.
 
 mod common;
 

@@ -60,7 +60,7 @@ fn wire(bytes: Vec<u8>, slice: u8) -> Vec<u8> {
     if slice < 2 { tagged(&bytes, 10 + u16::from(slice)) } else { bytes }
 }
 
-/// Whether a frame may leave there: at a vif of its slice, or with the tag of its slice.
+/// Tells whether a frame may leave there: at a vif of its slice, or with the tag of its slice.
 fn may_leave(iface: IfaceId, bytes: &[u8]) -> bool {
     let slice = slice_of(bytes);
     match iface.0.checked_sub(1) {

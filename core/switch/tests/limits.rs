@@ -42,8 +42,9 @@ impl Limited for Rig {
         self.switch.limit_router(self.now, RouterId(router), limit, &mut self.pool)
     }
 
-    /// What passes to the vifs of the router in the milliseconds to come, by the station that it
-    /// is from: station 9 at the port floods both, `c` sends one packet in ten milliseconds.
+    /// Counts the packets that pass to the vifs of the router in the milliseconds to come, by the
+    /// station that each is from: station 9 at the port floods both, `c` sends one packet in ten
+    /// milliseconds.
     fn passed(&mut self, millis: u64) -> [u64; 2] {
         let mut passed = [0; 2];
         for ms in 0..millis {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is refused, and under which name: malformed frames, spoofs, loops, storms, filters.
+//! Refused frames and the names of their reasons: malformed frames, spoofs, loops, storms, filters.
 
 mod common;
 

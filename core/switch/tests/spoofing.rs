@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a vif with given addresses may claim, in IPv4, ARP, IPv6 and ND, and what it may not.
+//! Claims that a vif with given addresses may make, in IPv4, ARP, IPv6 and ND, and those that it
+//! may not.
 #![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
 
 mod common;
@@ -14,7 +15,7 @@ const OTHER4: [u8; 4] = [10, 0, 0, 2];
 const OWN6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const OTHER6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 
-/// Whether a vif with one address of each family may send the frame.
+/// Tells whether a vif with one address of each family may send the frame.
 fn passes(frame: &[u8]) -> bool {
     let mut policy = node(BitRate::from_mbps(1000));
     let (_, vif) = tenant(&mut policy, "a");

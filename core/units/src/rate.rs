@@ -35,7 +35,7 @@ impl BitRate {
         self.0
     }
 
-    /// Whether the rate is zero.
+    /// Tells whether it is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

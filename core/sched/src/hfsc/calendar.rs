@@ -35,7 +35,7 @@ pub(super) struct Calendar {
     tuning: Tuning,
 }
 
-/// What a calendar keeps for each id.
+/// Links of an id in a calendar.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     key: u64,
@@ -106,7 +106,7 @@ impl Calendar {
         (self.top.id != NONE).then_some(self.top)
     }
 
-    /// Whether the least key is `now` or less.
+    /// Tells whether the least key is `now` or less.
     #[inline]
     pub(super) const fn is_due(&self, now: u64) -> bool {
         self.top.key <= now && self.top.id != NONE
@@ -274,10 +274,10 @@ const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
 /// After all others.
 const NOBODY: Entry = Entry { key: u64::MAX, id: NONE };
 
-/// As a link's `next`: its id is in no calendar.
+/// `next` of a link whose id is in no calendar.
 const ABSENT: u32 = NONE - 1;
 
-/// As a link's `next`: its id is in the heap.
+/// `next` of a link whose id is in the heap.
 const IN_HEAP: u32 = NONE - 2;
 
 /// Below this many entries a heap has two levels and is as fast.

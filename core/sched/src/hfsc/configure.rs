@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Adding, changing and removing classes while packets are queued.
 //!
-//! A class is taken out of every structure, changed, and entered again: what it is owed and what it
-//! had ahead stays the same in bytes. This may search the structures; packets never do.
+//! A class is taken out of every structure, changed, and entered again: its lag or its lead stays
+//! the same in bytes. This may search the structures; packets never do.
 
 use alloc::vec::Vec;
 
@@ -120,7 +120,7 @@ impl Hfsc {
         Ok(())
     }
 
-    /// Whether weight, curve and limit are those of `config` already.
+    /// Tells whether weight, curve and limit are those of `config` already.
     fn is_configured(&self, node: u32, config: &ClassConfig) -> bool {
         let this = &self.classes[node];
         let delay = config.delay.map(|delay| (delay, config.delay_packet));

@@ -28,7 +28,7 @@ pub(super) struct Line {
 pub(super) struct ServiceCurve {
     first: Slope,
     second: Slope,
-    /// How far the second line lies from the origin, in time: before it if concave, else after it.
+    /// Distance of the second line from the origin, in time: before it if concave, else after it.
     offset: u64,
     shape: Shape,
 }
@@ -43,7 +43,7 @@ enum Shape {
     Convex,
 }
 
-/// What a packet takes on both lines of a curve.
+/// Time that a packet takes on both lines of a curve.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Steps {
     first: (u64, u64),
@@ -141,7 +141,7 @@ impl Line {
         whole.saturating_sub(time.0)
     }
 
-    /// The same distance from `now` in bytes, at another slope.
+    /// A line at the same distance from `now` in bytes, at another slope.
     #[must_use]
     pub(super) fn rescaled(self, now: u64, from: Slope, to: Slope) -> Self {
         if from == to {
@@ -178,13 +178,13 @@ impl ServiceCurve {
         })
     }
 
-    /// Whether it has one piece only.
+    /// Tells whether the curve has one piece only.
     #[inline]
     pub(super) fn is_linear(&self) -> bool {
         self.shape == Shape::Linear
     }
 
-    /// What `count` bytes take.
+    /// Time that `count` bytes take on both lines.
     pub(super) fn steps(&self, count: u32) -> Steps {
         let [first, second] = [self.first, self.second].map(|line| line.time_for(count.into()));
         Steps { first, second }
@@ -254,7 +254,7 @@ impl Runtime {
         self.second.whole = self.second.whole.saturating_add(nanos);
     }
 
-    /// Exchanges the curve: what is owed, or was had ahead, stays the same in bytes.
+    /// Exchanges the curve: the lag, or the lead, of the class stays the same in bytes.
     pub(super) fn change(&mut self, now: u64, from: &ServiceCurve, to: &ServiceCurve) {
         self.first = self.first.rescaled(now, from.first, to.first);
         self.second = match from.shape {

@@ -20,9 +20,9 @@ pub(super) struct Heap {
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// What it is sorted by.
+    /// Entries are sorted by it.
     pub(super) key: u64,
-    /// What it stands for.
+    /// The entry's owner.
     pub(super) id: u32,
 }
 

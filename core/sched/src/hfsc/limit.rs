@@ -17,7 +17,7 @@ pub(super) struct Limit {
     full: Line,
     /// The packet length that `head_start` was computed for.
     bytes: u32,
-    /// How long before the bucket is full a packet of `bytes` may leave.
+    /// Time before the bucket is full at which a packet of `bytes` may leave.
     head_start: (u64, u64),
 }
 
@@ -30,7 +30,7 @@ impl Limit {
         Some(Self { slope, burst, full: Line::default(), bytes: 0, head_start })
     }
 
-    /// Whether rate and burst are the same.
+    /// Tells whether rate and burst are equal.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.slope == other.slope && self.burst == other.burst
     }

@@ -148,7 +148,7 @@ impl Hfsc {
     }
 }
 
-/// Whether `a` lies before `b` on the circle of 2⁶⁴, the shorter way round.
+/// Tells whether `a` lies before `b` on the circle of 2⁶⁴, the shorter way round.
 const fn is_before(a: u64, b: u64) -> bool {
     a.wrapping_sub(b) > u64::MAX / 2
 }

@@ -45,7 +45,7 @@ pub struct Hfsc {
     limits: Slab<Limit>,
     /// Claims that are not eligible yet, by the instant at which they will be.
     waiting: Calendar,
-    /// Of `waiting` and of the `claims` of all branches: a claim is in one of them at most.
+    /// Links of `waiting` and of the `claims` of all branches: a claim is in at most one of them.
     claim_links: Vec<Link>,
     /// Classes at their upper limit, by the instant at which they fit again.
     parked: Calendar,

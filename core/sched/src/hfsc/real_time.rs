@@ -154,7 +154,8 @@ impl Hfsc {
         self.claim_enter(leaf, now);
     }
 
-    /// Whether the leaf on top of `branch` still has the claim that its key says. If not, mends it.
+    /// Tells whether the leaf on top of `branch` still has the claim that its key says; if not,
+    /// mends it.
     #[inline]
     fn claim_holds(&mut self, leaf: u32, key: u64, branch: u32, now: u64) -> bool {
         let head = self.head_bytes(leaf);
@@ -210,7 +211,7 @@ impl Hfsc {
         self.branches[self.classes[node].parent].home
     }
 
-    /// What `leaf`, which has a curve or not, is owed.
+    /// The claim of `leaf`, which has a curve or not.
     #[inline]
     pub(super) fn runtime(&self, leaf: u32) -> Runtime {
         Runtime { first: self.classes[leaf].first, second: self.seconds[leaf as usize] }

@@ -20,7 +20,7 @@ use super::tree::NONE;
 pub(super) struct Shares {
     /// Level by level, the lowest first.
     groups: Vec<Group>,
-    /// Where each level begins in `groups`.
+    /// Offset of each level in `groups`.
     starts: [u32; LEVELS_MAX],
     height: u8,
     entered: u32,
@@ -135,7 +135,7 @@ impl Shares {
         (key, place)
     }
 
-    /// What stands for a child that is not entered: a key after all others.
+    /// The key of a child that is not entered: it comes after all others.
     const fn absent(&self) -> u64 {
         self.origin.wrapping_add(FAR) << SHIFT
     }
@@ -191,7 +191,7 @@ impl Shares {
 }
 
 impl Group {
-    /// The same key at every place: the least place of a half wins.
+    /// A group with this key at every place: the least place of a half wins.
     fn of(key: u64) -> Self {
         let mut matches = [key; 2 * WIDTH];
         for (place, player) in matches[WIDTH..].iter_mut().enumerate() {
@@ -234,8 +234,8 @@ const SHIFT: u32 = WIDTH.trailing_zeros();
 const FINAL: usize = 1;
 /// 2³⁶ children: more than there can be classes.
 const LEVELS_MAX: usize = 6;
-/// How far ahead of the origin an absent child stands: a quarter of the circle, so that keys from
-/// 2⁵⁴ before the origin to half of that after it lie before it.
+/// Distance of an absent child ahead of the origin: a quarter of the circle, so that keys from 2⁵⁴
+/// before the origin to half of that after it lie before it.
 const FAR: u64 = 1 << 56;
 /// A key may be 2⁵⁵ ahead of the origin; the traffic until then is 2³⁵ bytes at weight 1.
 const AHEAD_MAX: i64 = FAR.cast_signed() / 2;

@@ -7,8 +7,8 @@ use super::calendar::Calendar;
 use super::curve::Line;
 use super::shares::Shares;
 
-/// What every class has, beside its queue: the first 16 bytes are in the same cache line, the rest
-/// is one line more.
+/// State of every class, beside its queue: the first 16 bytes share one cache line, the rest is one
+/// line more.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Node {
@@ -22,8 +22,8 @@ pub(super) struct Node {
     pub(super) claim_bytes: u32,
     /// Virtual time: service over weight, on a circle ([`super::link_share`]).
     pub(super) virtual_time: u64,
-    /// What a packet of `step_bytes` adds to `virtual_time` and `virtual_part`: most packets are as
-    /// long as the one before, and need no division.
+    /// Addition of a packet of `step_bytes` to `virtual_time` and `virtual_part`: most packets are
+    /// as long as the one before, and need no division.
     pub(super) step: u64,
     pub(super) step_part: u32,
     pub(super) step_bytes: u32,
@@ -35,21 +35,21 @@ pub(super) struct Node {
     pub(super) slot: u32,
     /// Its place among the [`super::curves::Curves`], or [`NONE`]: no claim on real-time service.
     pub(super) curve: u32,
-    /// Of its [`super::curve::Runtime`]. The second line lies elsewhere: most curves have none.
+    /// First line of its [`super::curve::Runtime`]. The second is elsewhere: most curves have none.
     pub(super) first: Line,
-    /// Whether it is entered in its parent's `shares`: it, or a class below, has something to send
-    /// that no limit holds back as far as is known.
+    /// Set while it is entered in its parent's `shares`: it, or a class below, has something to
+    /// send that no known limit holds back.
     pub(super) shares: bool,
-    /// Whether it waits until it fits under its upper limit.
+    /// Set while it waits until it fits under its upper limit.
     pub(super) parked: bool,
-    /// Where its claim is.
+    /// Place of its claim.
     pub(super) place: Place,
 }
 
 /// It is the field by which the second line is asked for.
 const _: () = assert!(core::mem::offset_of!(Node, virtual_time) == 16);
 
-/// Where the real-time claim of a leaf is.
+/// Place of a leaf's real-time claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Nowhere: no claim, or nothing queued.
@@ -62,7 +62,7 @@ pub(super) enum Place {
     Limited,
 }
 
-/// What a class with classes below has, and the root.
+/// State of a class with classes below it, and of the root.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Branch {
     /// The class, [`NONE`] for the root.

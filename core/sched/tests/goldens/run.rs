@@ -52,7 +52,7 @@ fn clock(case: &Case) -> Vec<String> {
 
 struct Run {
     scheduler: Box<dyn Scheduler>,
-    /// What the wire does, where nothing paces the scheduler.
+    /// The wire's rate, where nothing paces the scheduler.
     wire: Option<BitRate>,
     link: Option<BitRate>,
     classes: Vec<Class>,

@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// Whether `bytes` more keep the class below its limit, `slack` bytes to spare, `ago`.
+    /// Tells whether `bytes` more keep the class below its limit, `slack` bytes to spare, `ago`.
     fn fits(&self, class: u32, bytes: u32, slack: u64) -> bool {
         let class = &self.classes[&class];
         class.limit.is_none_or(|(_, burst)| {

@@ -19,7 +19,7 @@ pub(crate) struct Testbed {
     watched: Option<Watched>,
     /// Everything sent: when it began, whose, how long.
     pub(crate) log: Vec<Sent>,
-    /// What to let in and when, in order of time.
+    /// Packets to let in, in order of time.
     arrivals: VecDeque<(Instant, ClassId, u32)>,
 }
 

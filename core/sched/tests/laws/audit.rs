@@ -160,7 +160,7 @@ impl Audit {
         self.scheduler.set_link_rate(now, Some(rate));
     }
 
-    /// What the model holds.
+    /// The backlog of the model.
     pub(crate) fn backlog(&self) -> Backlog {
         let mut total = Backlog::default();
         for class in self.classes.values() {

@@ -12,7 +12,7 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 use crate::subject::{self, Subject};
 use crate::{fluid, limits, shares, storm};
 
-/// What is wrong.
+/// The fault of a canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,

@@ -29,7 +29,7 @@ pub(crate) fn waits_are_exact(subject: &Subject) {
     assert_eq!(limited > 100, subject.promises.max_rate, "{limited} waits for a limit");
 }
 
-/// The same on a link with a rate, behind its clock; the packets sent.
+/// Runs the storm on a link with a rate, behind its clock; returns the packets sent.
 fn run_paced_storm(subject: &Subject, seed: u64) -> usize {
     let steps = storm(seed, Climate { clock_goes_back: false, ..ANY });
     let manner = Manner { patient: true, ..Manner::default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the link is divided: order, fairness, latency, minimums.
+//! Division of the link: order, fairness, latency, minimums.
 //!
 //! The link carries 8 Gbit/s, so that a byte takes a nanosecond and the arithmetic can be followed.
 
@@ -334,7 +334,7 @@ pub(crate) struct Run {
     pub(crate) flows: Vec<Flow>,
     classes: Vec<ClassId>,
     lengths: Vec<Random>,
-    /// How many packets each source keeps queued.
+    /// Packets that each source keeps queued.
     pub(crate) depth: usize,
     pub(crate) now: u64,
     pub(crate) sent: Vec<Sent>,

@@ -24,7 +24,7 @@ enum Call {
     LinkRate(BitRate),
 }
 
-/// What a storm may contain.
+/// The calls that a storm may contain.
 #[derive(Clone, Copy)]
 pub(crate) struct Climate {
     pub(crate) limits: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Climate {
     pub(crate) drops: bool,
 }
 
-/// How its calls are made.
+/// The way in which a storm makes its calls.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Manner {
     /// Replace an instant that goes back by the latest before.

@@ -7,7 +7,7 @@ use weir_sched::{AnyScheduler, LinkConfig, Paced, Scheduler, SchedulerKind};
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
     pub(crate) kind: SchedulerKind,
-    /// Whether it is behind a link's clock.
+    /// Set if it is behind a link's clock.
     pub(crate) paced: bool,
     pub(crate) make: Make,
     pub(crate) promises: Promises,
@@ -25,7 +25,7 @@ pub(crate) struct Promises {
     pub(crate) conserves_work: bool,
 }
 
-/// How service is divided.
+/// The division of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// By arrival.
@@ -43,7 +43,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// Whether weights are shares.
+    /// Tells whether weights are shares.
     pub(crate) fn shares(self) -> bool {
         !matches!(self, Self::Arrival | Self::Level)
     }
@@ -62,7 +62,7 @@ fn subject(kind: SchedulerKind, order: Order, min_rate: bool) -> Subject {
 }
 
 impl Subject {
-    /// The same kind behind the link's clock.
+    /// This kind behind the link's clock.
     pub(crate) fn paced(&self) -> Self {
         let kind = self.kind;
         let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {

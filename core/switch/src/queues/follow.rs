@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the queues follow a policy.
+//! A change of policy, as the queues follow it: classes change in place, and only classes of vifs
+//! that left, or that moved to another scheduler, give up their packets.
 
 use alloc::vec::Vec;
 
@@ -152,12 +153,12 @@ impl Queues {
     }
 }
 
-/// Whether a vif is guaranteed a rate, by itself or by what it belongs to.
+/// Tells whether a vif is guaranteed a rate, by itself, its router or its slice.
 fn guaranteed(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
     shares_of(policy, vif, direction).any(|share| !share.min_rate.is_zero())
 }
 
-/// Whether a bit rate limits a vif, by itself or by what it belongs to.
+/// Tells whether a bit rate limits a vif, its router or its slice.
 fn limited(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
     shares_of(policy, vif, direction).any(|share| share.rate.is_some())
 }

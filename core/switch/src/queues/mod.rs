@@ -49,15 +49,15 @@ pub(crate) struct PortQueues {
     /// The slot of its interface.
     pub(crate) slot: u32,
     pub(crate) accounting: Accounting,
-    /// Whether its trees hold the limits of routers and slices.
+    /// Set if its trees hold the limits of routers and slices.
     pub(crate) nested: bool,
-    /// Whether a local frame goes before the next frame of the port, which sent a limited one
-    /// last. A sender's limit is one for both; whoever is asked first when it opens would
-    /// otherwise always have it.
+    /// Set if a local frame goes before the next frame of the port, since the port sent a frame of
+    /// a limited vif last. A sender's limit is one for both trees; the tree that is asked first
+    /// when the limit opens would otherwise always win.
     pub(crate) local_first: bool,
 }
 
-/// A vif: one cache line, first what it sends, then what it receives.
+/// A vif: one cache line, first for the frames that it sends, then for those that it receives.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct VifQueues {
@@ -71,7 +71,7 @@ pub(crate) struct VifQueues {
     port_slot: u16,
     /// The tag of its slice; 0 for none.
     pub(crate) vlan: u16,
-    /// Whether a bit rate limits it, its router or its slice, by direction.
+    /// Set, by direction, if a bit rate limits the vif, its router or its slice.
     pub(crate) send_limited: bool,
     pub(crate) receive_limited: bool,
     pub(crate) local: ClassId,
@@ -391,7 +391,7 @@ impl Queues {
         Some(found)
     }
 
-    /// Whether a frame waits for a vif's device alone.
+    /// Tells whether a frame waits for a vif's device alone.
     #[inline]
     pub(crate) fn is_ready(&self, vif: usize) -> bool {
         !self.vifs[vif].ready.is_empty()
@@ -435,7 +435,7 @@ impl Queues {
         }
     }
 
-    /// What a vif has in the tree of its port, in accounted bytes.
+    /// The backlog of a vif in the tree of its port, in accounted bytes.
     pub(crate) fn backlog(&self, vif: usize, direction: Direction) -> Backlog {
         let state = &self.vifs[vif];
         let (kind, class) = match direction {
@@ -494,13 +494,13 @@ impl Queues {
             debug_assert_eq!(bit, !state.ready.is_empty(), "the bit tells of the list");
         }
         let held: u32 = self.vifs.iter().map(|state| state.sending + state.receiving).sum();
-        // Frames that wait in a pacer for a vif that left are nobody's.
+        // Frames that wait in a pacer for a vif that left belong to no vif.
         debug_assert!(held <= self.queued, "each held frame is one vif's: {held} of all");
     }
 }
 
 impl LostFrames {
-    /// Whether no frame lost its place.
+    /// Tells whether no frame lost its place.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.orphans.is_empty()
     }

@@ -19,14 +19,14 @@ use crate::shares::Shares;
 use crate::tree::{OrphanedPacket, TreeKind};
 
 impl Switch {
-    /// Replaces the policy. Whatever has the same name goes on: queued frames stay, in order, with
+    /// Replaces the policy. Parts with the same name go on: queued frames stay, in order, with
     /// their counters, their tokens and their debts. A vif that is gone, or is now in another slice
     /// or on another port, loses its queued frames, counted in [`Switch::removed`]. Interfaces that
     /// stay keep their [`crate::IfaceId`]. Takes time in proportion to the number of classes, and
     /// allocates.
     ///
     /// # Errors
-    /// As [`Switch::validate`]; nothing has changed then.
+    /// [`SwitchError`], by the checks of [`Switch::validate`]; nothing has changed then.
     pub fn apply<P: FramePool>(
         &mut self,
         now: Instant,

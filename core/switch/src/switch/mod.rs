@@ -71,9 +71,9 @@ pub enum SwitchError {
     TooMany {
         /// What.
         what: &'static str,
-        /// How many there are.
+        /// The number of them in the policy.
         count: usize,
-        /// How many there may be.
+        /// The most there may be.
         bound: usize,
     },
     /// A reference of the policy leads nowhere.
@@ -96,7 +96,7 @@ impl Switch {
     /// The switch that a policy describes, all queues empty.
     ///
     /// # Errors
-    /// As [`Switch::validate`].
+    /// [`SwitchError`], by the checks of [`Switch::validate`].
     pub fn new(policy: &Policy, now: Instant) -> Result<Self, SwitchError> {
         let shares = check(policy)?;
         let mut switch = Self {
@@ -253,7 +253,7 @@ impl Switch {
         self.ids.vif_id(self.ids.vif_of(iface)?)
     }
 
-    /// What happened at an interface in one direction; `None` if it does not exist.
+    /// The counters of an interface in one direction; `None` if it does not exist.
     #[must_use]
     pub fn counters(&self, iface: IfaceId, direction: Direction) -> Option<&Counters> {
         self.ledger.get(self.ids.slot_of(iface)?, direction)
@@ -266,15 +266,15 @@ impl Switch {
         self.slot(vif).map_or(0, |vif| self.queues.waiting(vif, direction))
     }
 
-    /// What a vif has in the tree of its port, in accounted bytes.
+    /// The backlog of a vif in the tree of its port, in accounted bytes.
     #[must_use]
     pub fn queue_backlog(&self, vif: VifId, direction: Direction) -> Backlog {
         self.slot(vif).map_or_else(Backlog::default, |vif| self.queues.backlog(vif, direction))
     }
 
-    /// How long the first of a vif's queued frames has waited, and so the delay of the next one to
-    /// leave; zero where none waits. Before the limit of its router the frames of all the router's
-    /// vifs wait together. What a device holds back before it is read is not in it.
+    /// The time that the first of a vif's queued frames has waited, which is the delay of the next
+    /// one to leave; zero where none waits. Frames that wait for the limit of a router count for
+    /// each of its vifs. The time in a device before a frame is read is not included.
     #[must_use]
     pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
         let Some(vif) = self.slot(vif) else { return Nanos::ZERO };

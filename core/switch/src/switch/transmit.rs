@@ -56,7 +56,7 @@ impl Switch {
     }
 
     /// Counts a frame of [`Switch::transmit`] that the device refused: it was not sent after all.
-    /// Its chunk is the caller's, who frees it.
+    /// The caller frees its chunk.
     pub fn account_refused(&mut self, to: IfaceId, frame: Frame) {
         let Some(slot) = self.ids.slot_of(to) else { return };
         let is_vif = self.ids.vif_of(to).is_some();
@@ -69,7 +69,7 @@ impl Switch {
         self.ledger.of(slot, direction).take_back(Reason::RefusedByPort, bytes);
     }
 
-    /// Moves what is due from the trees of all ports to the vifs it is for: see
+    /// Moves frames that are due from the trees of all ports to the vifs that they are for: see
     /// [`Switch::ready`]. Bounded, in local frames, to a batch a port.
     pub fn advance<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
         for port in self.queues.port_numbers() {
@@ -108,8 +108,8 @@ impl Switch {
         Some(self.queues.next()).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
-    /// The least instant at which a router's limit may let a frame pass, on its grid: who looks a
-    /// little later loses nothing. `None` if nothing waits for a limit.
+    /// The least instant at which a router's limit may let a frame pass, on its grid: a caller
+    /// that looks a little later loses nothing. `None` if nothing waits for a limit.
     #[must_use]
     pub fn next_paced(&self) -> Option<Instant> {
         Some(self.pacers.next()).filter(|next| *next < Instant::FAR_FUTURE)
@@ -150,7 +150,7 @@ impl Switch {
         out: &mut [Frame],
     ) -> usize {
         let Some(first) = out.first_mut() else { return 0 };
-        // The first goes the common way: it minds local frames, and drops what was given up.
+        // The first goes the common way, which minds local frames and drops by CoDel.
         let Transmit::Frame(frame) = self.transmit_to_port(now, port, pool) else { return 0 };
         *first = frame;
         let none = (NO_VIF, Packet::new(0, 0, now), false);
@@ -380,7 +380,7 @@ impl Switch {
         self.queues.frames.set_destination(id, self.ids.iface(vif));
         let paced = self.pacers.push(now, (from, vif), id, self.queues.frames.links_mut());
         if let Some(id) = paced.given_up {
-            // A frame whose vif left is nobody's.
+            // No vif is charged with a frame whose vif has left.
             let to = self.ids.vif_of(self.queues.frames.take_destination(id));
             let (to, packet) = (to.unwrap_or(usize::MAX), Packet::new(id, 0, now));
             self.give_up(to, Direction::Receive, packet, Reason::RouterPackets, pool);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How wide the buckets of a calendar should be.
+//! Tuning of the width of a calendar's buckets.
 
 use super::{Calendar, EMPTY, Link};
 use crate::hfsc::tree::NONE;
 
-/// How the width has fitted since it was last changed.
+/// Records how the width has fitted since it was last changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tuning {
     pub(super) pushes: u32,
