@@ -13,7 +13,7 @@ use crate::{
 
 /// The schedulers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SchedulerKind {
+pub enum SchedulerAlgorithm {
     /// [`Fifo`]
     Fifo,
     /// [`StrictPriority`]
@@ -46,11 +46,11 @@ pub enum AnyScheduler {
     Hfsc(Hfsc),
 }
 
-/// A name that is not one of [`SchedulerKind`]'s.
+/// A name that is not one of [`SchedulerAlgorithm`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownScheduler;
 
-impl SchedulerKind {
+impl SchedulerAlgorithm {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Fifo, Self::Strict, Self::Wrr, Self::Drr, Self::Wfq, Self::Hfsc];
@@ -83,27 +83,27 @@ impl SchedulerKind {
 impl AnyScheduler {
     /// A scheduler of that kind without classes.
     #[must_use]
-    pub fn new(kind: SchedulerKind, link: &LinkConfig) -> Self {
+    pub fn new(kind: SchedulerAlgorithm, link: &LinkConfig) -> Self {
         match kind {
-            SchedulerKind::Fifo => Self::Fifo(Fifo::new(link)),
-            SchedulerKind::Strict => Self::Strict(StrictPriority::new(link)),
-            SchedulerKind::Wrr => Self::Wrr(Wrr::new(link)),
-            SchedulerKind::Drr => Self::Drr(Drr::new(link)),
-            SchedulerKind::Wfq => Self::Wfq(Wfq::new(link)),
-            SchedulerKind::Hfsc => Self::Hfsc(Hfsc::new(link)),
+            SchedulerAlgorithm::Fifo => Self::Fifo(Fifo::new(link)),
+            SchedulerAlgorithm::Strict => Self::Strict(StrictPriority::new(link)),
+            SchedulerAlgorithm::Wrr => Self::Wrr(Wrr::new(link)),
+            SchedulerAlgorithm::Drr => Self::Drr(Drr::new(link)),
+            SchedulerAlgorithm::Wfq => Self::Wfq(Wfq::new(link)),
+            SchedulerAlgorithm::Hfsc => Self::Hfsc(Hfsc::new(link)),
         }
     }
 
     /// The kind of this scheduler.
     #[must_use]
-    pub const fn kind(&self) -> SchedulerKind {
+    pub const fn kind(&self) -> SchedulerAlgorithm {
         match self {
-            Self::Fifo(_) => SchedulerKind::Fifo,
-            Self::Strict(_) => SchedulerKind::Strict,
-            Self::Wrr(_) => SchedulerKind::Wrr,
-            Self::Drr(_) => SchedulerKind::Drr,
-            Self::Wfq(_) => SchedulerKind::Wfq,
-            Self::Hfsc(_) => SchedulerKind::Hfsc,
+            Self::Fifo(_) => SchedulerAlgorithm::Fifo,
+            Self::Strict(_) => SchedulerAlgorithm::Strict,
+            Self::Wrr(_) => SchedulerAlgorithm::Wrr,
+            Self::Drr(_) => SchedulerAlgorithm::Drr,
+            Self::Wfq(_) => SchedulerAlgorithm::Wfq,
+            Self::Hfsc(_) => SchedulerAlgorithm::Hfsc,
         }
     }
 }
@@ -194,7 +194,7 @@ impl Scheduler for AnyScheduler {
     }
 }
 
-impl FromStr for SchedulerKind {
+impl FromStr for SchedulerAlgorithm {
     type Err = UnknownScheduler;
 
     fn from_str(name: &str) -> Result<Self, UnknownScheduler> {
@@ -202,7 +202,7 @@ impl FromStr for SchedulerKind {
     }
 }
 
-impl fmt::Display for SchedulerKind {
+impl fmt::Display for SchedulerAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -211,7 +211,7 @@ impl fmt::Display for SchedulerKind {
 impl fmt::Display for UnknownScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("unknown scheduler; known are")?;
-        for (n, kind) in SchedulerKind::ALL.into_iter().enumerate() {
+        for (n, kind) in SchedulerAlgorithm::ALL.into_iter().enumerate() {
             write!(f, "{} {kind}", if n == 0 { "" } else { "," })?;
         }
         Ok(())

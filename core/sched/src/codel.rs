@@ -8,7 +8,7 @@ use crate::{CodelConfig, Packet};
 /// The state of one queue. One call of [`Codel::verdict`] a packet, in place of the loops of
 /// RFC 8289 §5.5: after [`Verdict::Drop`] the caller asks again with the next packet.
 #[derive(Clone, Debug)]
-pub struct Codel {
+pub struct CodelState {
     config: CodelConfig,
     /// When the delay will have been above target for an interval; `None`: it is below.
     above_until: Option<Instant>,
@@ -47,7 +47,7 @@ enum Mode {
     Dropped,
 }
 
-impl Codel {
+impl CodelState {
     /// A calm queue.
     #[must_use]
     pub const fn new(config: CodelConfig) -> Self {
@@ -146,13 +146,19 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn codel(ecn: bool) -> Codel {
+    fn codel(ecn: bool) -> CodelState {
         let target = Nanos::from_millis(5);
-        Codel::new(CodelConfig { target, interval: Nanos::from_millis(100), ecn })
+        CodelState::new(CodelConfig { target, interval: Nanos::from_millis(100), ecn })
     }
 
     /// A packet a millisecond, each delayed by `delay` ms; the verdicts' times in ms.
-    fn run(codel: &mut Codel, from: u64, to: u64, delay: u64, ecn: bool) -> Vec<(u64, Verdict)> {
+    fn run(
+        codel: &mut CodelState,
+        from: u64,
+        to: u64,
+        delay: u64,
+        ecn: bool,
+    ) -> Vec<(u64, Verdict)> {
         let mut events = Vec::new();
         for ms in from..to {
             loop {

@@ -5,7 +5,7 @@ use core::fmt;
 
 use weir_units::{BitRate, Instant};
 
-use crate::{ClassConfig, LinkConfig, QueueTable, WaitReason};
+use crate::{ClassConfig, ClassQueues, LinkConfig, WaitReason};
 
 /// Chooses the next class among those that have packets and are not at their limit (*active* ones).
 pub trait Discipline {
@@ -19,10 +19,15 @@ pub trait Discipline {
     const LIMITS: bool = true;
 
     /// A class was added (it has no packets) or changed (it may be active).
-    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &mut QueueTable<Self::State>);
+    fn configure(
+        &mut self,
+        class: u32,
+        config: &ClassConfig,
+        queues: &mut ClassQueues<Self::State>,
+    );
 
     /// A class is removed; it is not active any more, and its state ends.
-    fn remove(&mut self, class: u32, queues: &mut QueueTable<Self::State>);
+    fn remove(&mut self, class: u32, queues: &mut ClassQueues<Self::State>);
 
     /// The link's rate changed.
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
@@ -41,14 +46,14 @@ pub trait Discipline {
         now: Instant,
         class: u32,
         head: u32,
-        queues: &mut QueueTable<Self::State>,
+        queues: &mut ClassQueues<Self::State>,
     );
 
     /// The class is not active any more although it has packets: at its limit, or removed.
-    fn deactivate(&mut self, class: u32, queues: &mut QueueTable<Self::State>);
+    fn deactivate(&mut self, class: u32, queues: &mut ClassQueues<Self::State>);
 
     /// The class to serve, always an active one.
-    fn pick(&mut self, now: Instant, queues: &mut QueueTable<Self::State>) -> Pick;
+    fn pick(&mut self, now: Instant, queues: &mut ClassQueues<Self::State>) -> Pick;
 
     /// The class just picked sent a packet; `head` is the length of its next, if there is one.
     fn sent(
@@ -57,7 +62,7 @@ pub trait Discipline {
         class: u32,
         bytes: u32,
         head: Option<u32>,
-        queues: &mut QueueTable<Self::State>,
+        queues: &mut ClassQueues<Self::State>,
     );
 
     /// The class just picked gave up a packet; `head` is the length of its next.

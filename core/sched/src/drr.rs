@@ -9,7 +9,7 @@ use weir_units::Instant;
 use crate::discipline::{Discipline, Pick};
 use crate::flat::Flat;
 use crate::ring::Ring;
-use crate::{ClassConfig, ClassId, LinkConfig, QueueTable};
+use crate::{ClassConfig, ClassId, ClassQueues, LinkConfig};
 
 /// Serves active classes in turn, each up to a quantum of bytes in proportion to its weight; what
 /// it leaves unused because the next packet is longer, it keeps for its next turn. Constant work
@@ -80,7 +80,7 @@ impl DeficitRounds {
 
     /// Gives the first active class its quantum; false if there is none.
     #[inline]
-    fn open_turn(&mut self, queues: &mut QueueTable<DeficitTurn>) -> bool {
+    fn open_turn(&mut self, queues: &mut ClassQueues<DeficitTurn>) -> bool {
         while let Some(class) = self.ring.front() {
             let turn = &mut queues[class];
             if turn.deficit == INACTIVE {
@@ -100,7 +100,7 @@ impl DeficitRounds {
 
     /// Ends the turn, if there is one, and finds the next class with enough of a deficit.
     #[inline(never)]
-    fn next_turn(&mut self, queues: &mut QueueTable<DeficitTurn>) -> Pick {
+    fn next_turn(&mut self, queues: &mut ClassQueues<DeficitTurn>) -> Pick {
         loop {
             if self.turn != NONE {
                 // Less than the packet's length.
@@ -145,7 +145,7 @@ impl Discipline for DeficitRounds {
         &mut self,
         class: u32,
         config: &ClassConfig,
-        queues: &mut QueueTable<DeficitTurn>,
+        queues: &mut ClassQueues<DeficitTurn>,
     ) {
         let index = class as usize;
         if self.weights.len() <= index {
@@ -156,7 +156,7 @@ impl Discipline for DeficitRounds {
         queues[class].generation = self.generation.wrapping_sub(1);
     }
 
-    fn remove(&mut self, class: u32, queues: &mut QueueTable<DeficitTurn>) {
+    fn remove(&mut self, class: u32, queues: &mut ClassQueues<DeficitTurn>) {
         self.set_weight(class, 0);
         // It may still be in the ring, and another class come to be of its number.
         if core::mem::replace(&mut queues[class].deficit, UNLISTED) != UNLISTED {
@@ -178,14 +178,14 @@ impl Discipline for DeficitRounds {
         _now: Instant,
         class: u32,
         _head: u32,
-        queues: &mut QueueTable<DeficitTurn>,
+        queues: &mut ClassQueues<DeficitTurn>,
     ) {
         if core::mem::take(&mut queues[class].deficit) == UNLISTED {
             self.ring.push(class);
         }
     }
 
-    fn deactivate(&mut self, class: u32, queues: &mut QueueTable<DeficitTurn>) {
+    fn deactivate(&mut self, class: u32, queues: &mut ClassQueues<DeficitTurn>) {
         queues[class].deficit = INACTIVE;
         if self.turn == class {
             self.turn = NONE;
@@ -193,7 +193,7 @@ impl Discipline for DeficitRounds {
     }
 
     #[inline]
-    fn pick(&mut self, _now: Instant, queues: &mut QueueTable<DeficitTurn>) -> Pick {
+    fn pick(&mut self, _now: Instant, queues: &mut ClassQueues<DeficitTurn>) -> Pick {
         match queues.head_bytes(ClassId(self.turn)) {
             Some(head) if u64::from(head) <= self.turn_deficit => Pick::Class(self.turn),
             _ => self.next_turn(queues),
@@ -207,7 +207,7 @@ impl Discipline for DeficitRounds {
         class: u32,
         bytes: u32,
         head: Option<u32>,
-        queues: &mut QueueTable<DeficitTurn>,
+        queues: &mut ClassQueues<DeficitTurn>,
     ) {
         self.turn_deficit = self.turn_deficit.saturating_sub(u64::from(bytes));
         if head.is_none() {

@@ -7,7 +7,7 @@ use weir_units::Instant;
 use crate::discipline::{Discipline, Pick};
 use crate::flat::Flat;
 use crate::ring::Ring;
-use crate::{ClassConfig, LinkConfig, QueueTable};
+use crate::{ClassConfig, ClassQueues, LinkConfig};
 
 /// Serves packets in the order of their arrival. Honours no weight, minimum or limit.
 pub type Fifo = Flat<ArrivalOrder>;
@@ -28,11 +28,11 @@ impl Discipline for ArrivalOrder {
         Self { order: Ring::new() }
     }
 
-    fn configure(&mut self, _class: u32, _config: &ClassConfig, queues: &mut QueueTable) {
+    fn configure(&mut self, _class: u32, _config: &ClassConfig, queues: &mut ClassQueues) {
         self.order.reserve(queues.capacity());
     }
 
-    fn remove(&mut self, class: u32, _queues: &mut QueueTable) {
+    fn remove(&mut self, class: u32, _queues: &mut ClassQueues) {
         self.order.remove(class);
     }
 
@@ -41,12 +41,12 @@ impl Discipline for ArrivalOrder {
         self.order.push(class);
     }
 
-    fn activate(&mut self, _now: Instant, _class: u32, _head: u32, _queues: &mut QueueTable) {}
+    fn activate(&mut self, _now: Instant, _class: u32, _head: u32, _queues: &mut ClassQueues) {}
 
-    fn deactivate(&mut self, _class: u32, _queues: &mut QueueTable) {}
+    fn deactivate(&mut self, _class: u32, _queues: &mut ClassQueues) {}
 
     #[inline]
-    fn pick(&mut self, _now: Instant, _queues: &mut QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, _queues: &mut ClassQueues) -> Pick {
         self.order.front().map_or(Pick::Nobody, Pick::Class)
     }
 
@@ -57,7 +57,7 @@ impl Discipline for ArrivalOrder {
         _class: u32,
         _bytes: u32,
         _head: Option<u32>,
-        _queues: &mut QueueTable,
+        _queues: &mut ClassQueues,
     ) {
         self.order.pop();
     }

@@ -7,14 +7,14 @@ use weir_units::{BitRate, ByteCount, Instant};
 
 use crate::limit::Limits;
 use crate::{
-    Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, Discipline, DropReason,
-    LinkConfig, Packet, Pick, Popped, QueueTable, Scheduler, WaitReason,
+    Backlog, ClassConfig, ClassCounters, ClassId, ClassQueues, ConfigError, Dequeue, Discipline,
+    DropReason, LinkConfig, Packet, Pick, Popped, Scheduler, WaitReason,
 };
 
 /// A scheduler of one level: the discipline `D` chooses the next class, the rest is here.
 #[derive(Clone)]
 pub struct Flat<D: Discipline> {
-    queues: QueueTable<D::State>,
+    queues: ClassQueues<D::State>,
     limits: Limits,
     /// The latest instant seen; one that goes back is replaced by it.
     latest: Instant,
@@ -26,7 +26,7 @@ impl<D: Discipline> Flat<D> {
     #[must_use]
     pub fn new(link: &LinkConfig) -> Self {
         Self {
-            queues: QueueTable::new(link.classes_max, link.packets_max),
+            queues: ClassQueues::new(link.classes_max, link.packets_max),
             limits: Limits::new(),
             latest: Instant::ZERO,
             discipline: D::new(link),

@@ -37,8 +37,8 @@ mod token_bucket;
 mod wfq;
 mod wrr;
 
-pub use any::{AnyScheduler, SchedulerKind, UnknownScheduler};
-pub use codel::{Codel, Verdict};
+pub use any::{AnyScheduler, SchedulerAlgorithm, UnknownScheduler};
+pub use codel::{CodelState, Verdict};
 pub use discipline::{Discipline, Pick};
 pub use drr::{DeficitRounds, DeficitTurn, Drr};
 pub use fifo::{ArrivalOrder, Fifo};
@@ -47,7 +47,7 @@ pub use hfsc::Hfsc;
 pub use link_clock::LinkClock;
 pub use paced::Paced;
 pub use prefetch::PREFETCHES;
-pub use queue::{Popped, QueueTable};
+pub use queue::{ClassQueues, Popped};
 pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
     LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,

@@ -9,7 +9,7 @@ use core::ops::{Index, IndexMut};
 
 use weir_units::Instant;
 
-use crate::codel::{Codel, Verdict};
+use crate::codel::{CodelState, Verdict};
 use crate::prefetch::prefetch;
 use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, QueueConfig};
 
@@ -22,7 +22,7 @@ use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, Qu
 /// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
 /// are in the cache line that every packet touches anyhow.
 #[derive(Clone, Debug)]
-pub struct QueueTable<S = ()> {
+pub struct ClassQueues<S = ()> {
     classes: Vec<Class<S>>,
     ledgers: Vec<Ledger>,
     slab: Slab,
@@ -34,7 +34,7 @@ pub struct QueueTable<S = ()> {
     bounds: u64,
 }
 
-/// The packet that [`QueueTable::pop`] found at the head of a queue.
+/// The packet that [`ClassQueues::pop`] found at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped {
     /// This packet leaves. `mark`: set "congestion experienced".
@@ -109,7 +109,7 @@ struct Ledger {
     refused: Backlog,
     dropped: Backlog,
     marked: u64,
-    codel: Option<Box<Codel>>,
+    codel: Option<Box<CodelState>>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ struct Cell {
     next_bytes: u32,
 }
 
-impl<S: Clone + Default> QueueTable<S> {
+impl<S: Clone + Default> ClassQueues<S> {
     /// No queues yet; room for at most `classes_max`, and `packets_max` packets in all of them.
     #[must_use]
     pub fn new(classes_max: u32, packets_max: u32) -> Self {
@@ -215,7 +215,7 @@ impl<S: Clone + Default> QueueTable<S> {
     }
 
     /// Takes the packet at the head, and tells the length of the one behind it. `None` from an
-    /// empty queue and from one that `CoDel` manages: [`QueueTable::pop`] knows which.
+    /// empty queue and from one that `CoDel` manages: [`ClassQueues::pop`] knows which.
     ///
     /// The answer stays in registers. Through memory it would be written in pieces and read as one,
     /// which stalls the processor: so the rare case has a way of its own.
@@ -382,7 +382,7 @@ impl<S: Clone + Default> QueueTable<S> {
         let codel = &mut self.ledgers[index].codel;
         match (codel.as_mut(), config.codel) {
             (Some(codel), Some(config)) => codel.set_config(config),
-            (_, config) => *codel = config.map(|config| Box::new(Codel::new(config))),
+            (_, config) => *codel = config.map(|config| Box::new(CodelState::new(config))),
         }
         self.grow();
     }
@@ -419,7 +419,7 @@ impl<S: Clone + Default> QueueTable<S> {
 }
 
 /// The state of a class that was added at some time.
-impl<S> Index<u32> for QueueTable<S> {
+impl<S> Index<u32> for ClassQueues<S> {
     type Output = S;
     #[inline]
     fn index(&self, class: u32) -> &S {
@@ -427,7 +427,7 @@ impl<S> Index<u32> for QueueTable<S> {
     }
 }
 
-impl<S> IndexMut<u32> for QueueTable<S> {
+impl<S> IndexMut<u32> for ClassQueues<S> {
     #[inline]
     fn index_mut(&mut self, class: u32) -> &mut S {
         &mut self.classes[class as usize].state
@@ -533,7 +533,7 @@ mod tests {
         Packet::new(id, bytes, Instant::ZERO)
     }
 
-    fn drain(table: &mut QueueTable, class: ClassId) -> Vec<u32> {
+    fn drain(table: &mut ClassQueues, class: ClassId) -> Vec<u32> {
         let mut ids = vec![];
         while let Popped::Send { packet, .. } = table.pop(Instant::ZERO, class) {
             ids.push(packet.id);
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn each_bound_refuses_with_its_reason() {
-        let mut table = QueueTable::<()>::new(3, 5);
+        let mut table = ClassQueues::<()>::new(3, 5);
         let a = table.add(&bound(2, 10_000)).unwrap();
         let b = table.add(&bound(9, 100)).unwrap();
         assert_eq!(table.push(a, packet(1, 60)), Ok(true));
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     fn the_least_free_index_is_taken_next() {
-        let mut table = QueueTable::<()>::new(3, 100);
+        let mut table = ClassQueues::<()>::new(3, 100);
         for expected in 0..3 {
             assert_eq!(table.add(&bound(1, 100)), Ok(ClassId(expected)));
         }
@@ -581,7 +581,7 @@ mod tests {
 
     #[test]
     fn a_lower_bound_keeps_what_is_queued_and_removal_hands_it_back() {
-        let mut table = QueueTable::<()>::new(2, 100);
+        let mut table = ClassQueues::<()>::new(2, 100);
         let class = table.add(&bound(4, 1000)).unwrap();
         for id in 0..4 {
             table.push(class, packet(id, 10)).unwrap();
@@ -606,7 +606,7 @@ mod tests {
             codel: (class == 3).then_some(codel),
             ..bound(if class == 0 { 1 } else { 9 }, 1 << 30)
         };
-        let mut table = QueueTable::<()>::new(4, 25);
+        let mut table = ClassQueues::<()>::new(4, 25);
         let mut model: [VecDeque<Packet>; 4] = Default::default();
         (0..4).for_each(|class| assert_eq!(table.add(&config(class)), Ok(ClassId(class))));
         let (mut seed, mut dropped) = (1_u64, 0);
@@ -656,7 +656,7 @@ mod tests {
 
     #[test]
     fn codel_drops_are_counted_and_never_empty_a_queue() {
-        let mut table = QueueTable::<()>::new(1, 100);
+        let mut table = ClassQueues::<()>::new(1, 100);
         let target = Nanos::new(10);
         let codel = crate::CodelConfig { target, interval: Nanos::new(100), ecn: false };
         let class = table.add(&QueueConfig { codel: Some(codel), ..bound(50, 50_000) }).unwrap();

@@ -8,7 +8,7 @@ use weir_units::Instant;
 use crate::discipline::{Discipline, Pick};
 use crate::flat::Flat;
 use crate::heap::MinHeap;
-use crate::{ClassConfig, LinkConfig, QueueTable};
+use crate::{ClassConfig, ClassQueues, LinkConfig};
 
 /// Serves the active class of the highest level; classes of one level take turns by the packet.
 /// The weight is the level. Honours upper limits, which is what keeps a level from starving those
@@ -45,7 +45,7 @@ impl Discipline for HighestFirst {
         Self { levels: Vec::new(), active: MinHeap::new(), next: 0 }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &mut QueueTable) {
+    fn configure(&mut self, class: u32, config: &ClassConfig, queues: &mut ClassQueues) {
         let index = class as usize;
         if self.levels.len() <= index {
             self.levels.resize(index + 1, 0);
@@ -58,14 +58,14 @@ impl Discipline for HighestFirst {
         }
     }
 
-    fn remove(&mut self, _class: u32, _queues: &mut QueueTable) {}
+    fn remove(&mut self, _class: u32, _queues: &mut ClassQueues) {}
 
-    fn activate(&mut self, _now: Instant, class: u32, _head: u32, _queues: &mut QueueTable) {
+    fn activate(&mut self, _now: Instant, class: u32, _head: u32, _queues: &mut ClassQueues) {
         let rank = self.rank(class);
         self.active.push(rank, class);
     }
 
-    fn deactivate(&mut self, class: u32, _queues: &mut QueueTable) {
+    fn deactivate(&mut self, class: u32, _queues: &mut ClassQueues) {
         match self.active.peek() {
             Some((_, top)) if top == class => _ = self.active.pop(),
             _ => _ = self.active.remove(class),
@@ -73,7 +73,7 @@ impl Discipline for HighestFirst {
     }
 
     #[inline]
-    fn pick(&mut self, _now: Instant, _queues: &mut QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, _queues: &mut ClassQueues) -> Pick {
         self.active.peek().map_or(Pick::Nobody, |(_, class)| Pick::Class(class))
     }
 
@@ -84,7 +84,7 @@ impl Discipline for HighestFirst {
         class: u32,
         _bytes: u32,
         head: Option<u32>,
-        _queues: &mut QueueTable,
+        _queues: &mut ClassQueues,
     ) {
         if head.is_some() {
             let rank = self.rank(class);

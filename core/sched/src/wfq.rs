@@ -8,7 +8,7 @@ use weir_units::Instant;
 use crate::discipline::{Discipline, Pick};
 use crate::flat::Flat;
 use crate::heap::MinHeap;
-use crate::{ClassConfig, LinkConfig, QueueTable};
+use crate::{ClassConfig, ClassQueues, LinkConfig};
 
 /// Serves, of the packets that a fluid link would have begun, the one that it would finish first.
 /// A class is never ahead of the fluid link by more than a packet, nor behind it by more than one.
@@ -100,7 +100,7 @@ impl Discipline for FairShares {
         }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &mut QueueTable) {
+    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &mut ClassQueues) {
         let index = class as usize;
         if self.classes.len() <= index {
             self.classes.resize_with(index + 1, Class::default);
@@ -117,13 +117,13 @@ impl Discipline for FairShares {
         }
     }
 
-    fn remove(&mut self, class: u32, _queues: &mut QueueTable) {
+    fn remove(&mut self, class: u32, _queues: &mut ClassQueues) {
         let removed = core::mem::take(&mut self.classes[class as usize]);
         self.weights -= u64::from(removed.weight);
     }
 
     #[inline]
-    fn activate(&mut self, _now: Instant, class: u32, head: u32, _queues: &mut QueueTable) {
+    fn activate(&mut self, _now: Instant, class: u32, head: u32, _queues: &mut ClassQueues) {
         if self.is_idle() {
             self.virtual_time = self.virtual_time.max(self.horizon);
         }
@@ -140,7 +140,7 @@ impl Discipline for FairShares {
         }
     }
 
-    fn deactivate(&mut self, class: u32, _queues: &mut QueueTable) {
+    fn deactivate(&mut self, class: u32, _queues: &mut ClassQueues) {
         // The packet was not sent: its share is given back.
         let state = &mut self.classes[class as usize];
         (state.finish, state.remainder) = (state.start, 0);
@@ -151,7 +151,7 @@ impl Discipline for FairShares {
     }
 
     #[inline]
-    fn pick(&mut self, _now: Instant, _queues: &mut QueueTable) -> Pick {
+    fn pick(&mut self, _now: Instant, _queues: &mut ClassQueues) -> Pick {
         if self.eligible.is_empty() {
             let Some((start, _)) = self.waiting.peek() else { return Pick::Nobody };
             self.virtual_time = self.virtual_time.max(start);
@@ -173,7 +173,7 @@ impl Discipline for FairShares {
         class: u32,
         bytes: u32,
         head: Option<u32>,
-        _queues: &mut QueueTable,
+        _queues: &mut ClassQueues,
     ) {
         self.virtual_time += u64::from(bytes) << FRACTION_BITS;
         if let Some(head) = head {

@@ -9,7 +9,7 @@ use crate::discipline::{Discipline, Pick};
 use crate::flat::Flat;
 use crate::minimum::Minimums;
 use crate::ring::Ring;
-use crate::{ClassConfig, LinkClock, LinkConfig, QueueTable, WaitReason};
+use crate::{ClassConfig, ClassQueues, LinkClock, LinkConfig, WaitReason};
 
 /// Serves active classes in turn, each a count of packets: its weight over its mean packet size,
 /// normalized by the least of these. Honours weight, minimum and upper limit. Constant work a
@@ -114,7 +114,7 @@ impl PacketRounds {
     }
 
     /// Why a busy wire is waited for; `None` if nothing is queued.
-    fn why_busy(&self, queues: &QueueTable) -> Option<WaitReason> {
+    fn why_busy(&self, queues: &ClassQueues) -> Option<WaitReason> {
         let holder = self.ring.front().filter(|_| self.turn.is_some());
         let emptied = holder.is_some_and(|class| !self.classes[class as usize].active);
         match queues.total().packets {
@@ -145,7 +145,7 @@ impl Discipline for PacketRounds {
         }
     }
 
-    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &mut QueueTable) {
+    fn configure(&mut self, class: u32, config: &ClassConfig, _queues: &mut ClassQueues) {
         let index = class as usize;
         if self.classes.len() <= index {
             self.classes.resize_with(index + 1, Class::default);
@@ -157,7 +157,7 @@ impl Discipline for PacketRounds {
         self.minimums.configure(class, config.min_rate, state.active);
     }
 
-    fn remove(&mut self, class: u32, _queues: &mut QueueTable) {
+    fn remove(&mut self, class: u32, _queues: &mut ClassQueues) {
         let state = &mut self.classes[class as usize];
         (state.carry, state.mean) = (0, 0);
         self.minimums.configure(class, BitRate::ZERO, false);
@@ -185,7 +185,7 @@ impl Discipline for PacketRounds {
     }
 
     #[inline]
-    fn activate(&mut self, now: Instant, class: u32, _head: u32, _queues: &mut QueueTable) {
+    fn activate(&mut self, now: Instant, class: u32, _head: u32, _queues: &mut ClassQueues) {
         if let (0, Some(wire)) = (self.active, &mut self.wire) {
             wire.idle_until(now);
         }
@@ -202,7 +202,7 @@ impl Discipline for PacketRounds {
         self.minimums.activate(now, class);
     }
 
-    fn deactivate(&mut self, class: u32, _queues: &mut QueueTable) {
+    fn deactivate(&mut self, class: u32, _queues: &mut ClassQueues) {
         self.active -= 1;
         self.classes[class as usize].active = false;
         if self.turn.is_some() && self.ring.front() == Some(class) {
@@ -213,7 +213,7 @@ impl Discipline for PacketRounds {
     // Each packet's way: left to itself the compiler makes calls of these two, where `dequeue` is
     // inlined in several loops, and a packet takes a sixth more instructions.
     #[inline(always)]
-    fn pick(&mut self, now: Instant, queues: &mut QueueTable) -> Pick {
+    fn pick(&mut self, now: Instant, queues: &mut ClassQueues) -> Pick {
         if let Some(Err(until)) = self.wire.as_ref().map(|wire| wire.ready(now)) {
             return self.why_busy(queues).map_or(Pick::Nobody, |why| Pick::Wait(until, why));
         }
@@ -246,7 +246,7 @@ impl Discipline for PacketRounds {
         class: u32,
         bytes: u32,
         head: Option<u32>,
-        _queues: &mut QueueTable,
+        _queues: &mut ClassQueues,
     ) {
         let length = ByteCount::new(bytes.into());
         if let Some(wire) = &mut self.wire {

@@ -16,7 +16,7 @@ use weir_units::{BitRate, ByteCount};
 
 /// The configuration of every class that a port's tree may have, by the policy's indexes.
 #[derive(Clone, Debug)]
-pub(crate) struct Shares {
+pub(crate) struct TreeShares {
     /// The slices that have a vif on the port.
     pub(crate) slices: Vec<Option<ClassConfig>>,
     /// The routers that have a vif on the port.
@@ -35,7 +35,7 @@ struct Minimums {
     shared_slices: Vec<bool>,
 }
 
-impl Shares {
+impl TreeShares {
     /// The shares of a port's three trees: send, receive, local.
     pub(crate) fn of_trees(policy: &Policy, port: PortId) -> [Self; 3] {
         let of = |direction, minimums| Self::of(policy, port, direction, minimums);
@@ -232,13 +232,13 @@ mod tests {
             vif.send.min_rate = BitRate::from_mbps(min);
             policy.add_vif(vif);
         }
-        let shares = Shares::of(&policy, port, Direction::Send, true);
+        let shares = TreeShares::of(&policy, port, Direction::Send, true);
         let min = |at: usize| shares.vifs[at].as_ref().unwrap().min_rate.as_bps();
         assert_eq!((min(0), min(1)), (20_000_000, 20_000_000));
         policy.vifs[1].send.rate = Some(BitRate::from_mbps(15));
-        let shares = Shares::of(&policy, port, Direction::Send, true);
+        let shares = TreeShares::of(&policy, port, Direction::Send, true);
         assert_eq!(shares.vifs[1].as_ref().unwrap().min_rate, BitRate::from_mbps(15));
-        let local = Shares::of(&policy, port, Direction::Send, false);
+        let local = TreeShares::of(&policy, port, Direction::Send, false);
         assert_eq!(local.vifs[0].as_ref().unwrap().min_rate, BitRate::ZERO);
     }
 
@@ -251,7 +251,7 @@ mod tests {
         for (name, slice) in [("a", slice), ("b", slice), ("c", other)] {
             policy.add_vif(Vif::new(name, slice, port));
         }
-        let shares = Shares::of(&policy, port, Direction::Send, true);
+        let shares = TreeShares::of(&policy, port, Direction::Send, true);
         let weight = |at: usize| shares.slices[at].as_ref().unwrap().weight;
         // 40 + 60 · 1/4 of 100, and 60 · 3/4 of 100.
         assert_eq!((weight(0), weight(1)), (550_000, 450_000));
@@ -266,7 +266,7 @@ mod tests {
         let mut vif = Vif::new("a", slice, port);
         vif.router = Some(router);
         policy.add_vif(vif);
-        let shares = Shares::of(&policy, port, Direction::Send, true);
+        let shares = TreeShares::of(&policy, port, Direction::Send, true);
         assert_eq!(shares.routers[0].as_ref().unwrap().weight, 7);
         assert_eq!(shares.vifs[0].as_ref().unwrap().min_rate, BitRate::from_mbps(40));
         assert_eq!(shares.slices[0].as_ref().unwrap().weight, 1);

@@ -19,7 +19,7 @@ use weir_sched::{
 use weir_units::{ByteCount, Instant, Nanos};
 
 use crate::ids::Ids;
-use crate::shares::Shares;
+use crate::shares::TreeShares;
 
 /// The trees of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) struct TreeTarget<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) ids: &'a Ids,
     pub(crate) port: PortId,
-    pub(crate) shares: &'a Shares,
+    pub(crate) shares: &'a TreeShares,
 }
 
 /// The answer of [`Tree::dequeue`], with the vif's slot in the place of the class.
@@ -420,7 +420,7 @@ impl Tree {
 ///
 /// # Errors
 /// The first value that the port's scheduler would refuse.
-pub(crate) fn check(kind: SchedulerKind, shares: &Shares) -> Result<(), ConfigError> {
+pub(crate) fn check(kind: SchedulerKind, shares: &TreeShares) -> Result<(), ConfigError> {
     let groups = shares.slices.iter().chain(&shares.routers).filter(|_| kind.nested());
     let mut configs = groups.chain(&shares.vifs).flatten();
     configs.try_for_each(|config| of(kind).check(config))
@@ -438,14 +438,14 @@ fn count(policy: &Policy) -> usize {
 }
 
 /// The scheduler that a policy names.
-const fn of(kind: SchedulerKind) -> weir_sched::SchedulerKind {
+const fn of(kind: SchedulerKind) -> weir_sched::SchedulerAlgorithm {
     match kind {
-        SchedulerKind::Hfsc => weir_sched::SchedulerKind::Hfsc,
-        SchedulerKind::Wrr => weir_sched::SchedulerKind::Wrr,
-        SchedulerKind::Drr => weir_sched::SchedulerKind::Drr,
-        SchedulerKind::Wfq => weir_sched::SchedulerKind::Wfq,
-        SchedulerKind::Strict => weir_sched::SchedulerKind::Strict,
-        SchedulerKind::Fifo => weir_sched::SchedulerKind::Fifo,
+        SchedulerKind::Hfsc => weir_sched::SchedulerAlgorithm::Hfsc,
+        SchedulerKind::Wrr => weir_sched::SchedulerAlgorithm::Wrr,
+        SchedulerKind::Drr => weir_sched::SchedulerAlgorithm::Drr,
+        SchedulerKind::Wfq => weir_sched::SchedulerAlgorithm::Wfq,
+        SchedulerKind::Strict => weir_sched::SchedulerAlgorithm::Strict,
+        SchedulerKind::Fifo => weir_sched::SchedulerAlgorithm::Fifo,
     }
 }
 

@@ -7,14 +7,15 @@
 //! deeper goes to a heap, as does one beyond the buckets. So how well the width fits decides the
 //! speed only, never the order.
 
+mod retune;
 mod tuning;
 
 use alloc::vec::Vec;
 
 use self::tuning::Tuning;
 use super::bits::Bits;
-use super::heap::{Entry, Heap, Places};
-use super::tree::NONE;
+use super::heap::{Heap, HeapEntry, HeapPlaces};
+use super::slab::NONE;
 
 /// A priority queue of (key, id), least key first.
 ///
@@ -22,7 +23,7 @@ use super::tree::NONE;
 #[derive(Clone, Debug)]
 pub(super) struct Calendar {
     /// The least entry, of id [`NONE`] if there is none.
-    top: Entry,
+    top: HeapEntry,
     buckets: Vec<Bucket>,
     occupied: Bits,
     /// Entries in buckets. All their keys lie within one turn from `start`.
@@ -63,7 +64,7 @@ impl Link {
     }
 }
 
-impl Places for [Link] {
+impl HeapPlaces for [Link] {
     fn put(&mut self, id: u32, place: u32) {
         if let Some(link) = self.get_mut(id as usize) {
             link.before = place;
@@ -102,7 +103,7 @@ impl Calendar {
 
     /// The least entry. Among equal keys, any.
     #[inline]
-    pub(super) fn top(&self) -> Option<Entry> {
+    pub(super) fn top(&self) -> Option<HeapEntry> {
         (self.top.id != NONE).then_some(self.top)
     }
 
@@ -121,13 +122,13 @@ impl Calendar {
         }
         self.insert(key, id, links);
         if key < self.top.key || self.top.id == NONE {
-            self.top = Entry { key, id };
+            self.top = HeapEntry { key, id };
         }
     }
 
     /// Removes the least entry.
     #[inline(always)]
-    pub(super) fn pop(&mut self, links: &mut [Link]) -> Option<Entry> {
+    pub(super) fn pop(&mut self, links: &mut [Link]) -> Option<HeapEntry> {
         let top = self.top()?;
         let link = links.get_mut(top.id as usize)?;
         let next = core::mem::replace(&mut link.next, ABSENT);
@@ -142,7 +143,7 @@ impl Calendar {
         bucket.head = next;
         if let Some(link) = links.get_mut(next as usize) {
             link.before = NONE;
-            self.top = self.far.least(Entry { key: link.key, id: next });
+            self.top = self.far.least(HeapEntry { key: link.key, id: next });
         } else {
             bucket.tail = NONE;
             self.occupied.remove(place);
@@ -255,14 +256,14 @@ impl Calendar {
 
     /// The least entry of all.
     #[inline(never)]
-    fn find(&self, links: &[Link]) -> Entry {
+    fn find(&self, links: &[Link]) -> HeapEntry {
         let mut near = NOBODY;
         if self.near > 0 {
             let from = self.place(self.start);
             let first = self.occupied.next(from).or_else(|| self.occupied.next(0));
             let head = first.and_then(|place| self.buckets.get(place)).map_or(NONE, |b| b.head);
             if let Some(link) = links.get(head as usize) {
-                near = Entry { key: link.key, id: head };
+                near = HeapEntry { key: link.key, id: head };
             }
         }
         self.far.least(near)
@@ -272,7 +273,7 @@ impl Calendar {
 const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
 
 /// After all others.
-const NOBODY: Entry = Entry { key: u64::MAX, id: NONE };
+const NOBODY: HeapEntry = HeapEntry { key: u64::MAX, id: NONE };
 
 /// `next` of a link whose id is in no calendar.
 const ABSENT: u32 = NONE - 1;

@@ -12,7 +12,8 @@ use super::Hfsc;
 use super::calendar::Link;
 use super::curve::{Line, Runtime, ServiceCurve};
 use super::limit::Limit;
-use super::tree::{Branch, NONE, Node, Place, ROOT, STALE};
+use super::slab::NONE;
+use super::tree::{Branch, ClaimPlace, ClassNode, ROOT, STALE};
 use crate::{ClassConfig, ClassId, ConfigError, Packet};
 
 impl Hfsc {
@@ -68,7 +69,8 @@ impl Hfsc {
         self.settle(home);
         self.waiting.reserve(self.seconds.len(), &mut self.claim_links);
         self.parked.reserve(self.seconds.len(), &mut self.parked_links);
-        self.classes[class.0] = Node { parent: branch, slot, virtual_time, ..Node::default() };
+        self.classes[class.0] =
+            ClassNode { parent: branch, slot, virtual_time, ..ClassNode::default() };
         self.configure(class.0, now, config);
         Ok(class)
     }
@@ -214,7 +216,7 @@ impl Hfsc {
             if node.weight == 0 || old == new {
                 continue;
             }
-            if node.place != Place::Waiting && self.claim_links[index].key().is_some() {
+            if node.place != ClaimPlace::Waiting && self.claim_links[index].key().is_some() {
                 self.branches[old].claims.remove(class, &mut self.claim_links);
                 moved.push(class);
             }
@@ -230,7 +232,7 @@ impl Hfsc {
                 let branch = node.branch;
                 self.claim_announce(branch);
             } else {
-                node.place = Place::Nowhere;
+                node.place = ClaimPlace::Nowhere;
                 self.claim_place(class, now);
             }
         }

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::tree::NONE;
+use super::slab::NONE;
 
 /// A heap, least key first.
 ///
@@ -14,12 +14,12 @@ use super::tree::NONE;
 /// of those goes before the others, so that each costs the same however many there are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heap {
-    entries: Vec<Entry>,
+    entries: Vec<HeapEntry>,
 }
 
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct HeapEntry {
     /// Entries are sorted by it.
     pub(super) key: u64,
     /// The entry's owner.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
 }
 
 /// Is told where an entry came to lie.
-pub(super) trait Places {
+pub(super) trait HeapPlaces {
     /// `id` lies at `place` now.
     fn put(&mut self, id: u32, place: u32);
 }
@@ -39,14 +39,14 @@ impl Heap {
     }
 
     /// Adds an entry.
-    pub(super) fn push(&mut self, key: u64, id: u32, places: &mut (impl Places + ?Sized)) {
-        let entry = Entry { key, id };
+    pub(super) fn push(&mut self, key: u64, id: u32, places: &mut (impl HeapPlaces + ?Sized)) {
+        let entry = HeapEntry { key, id };
         self.entries.push(entry);
         self.rise(self.entries.len() - 1, entry, places);
     }
 
     /// Removes the entry at `place`; the least one is at 0.
-    pub(super) fn remove_at(&mut self, place: usize, places: &mut (impl Places + ?Sized)) {
+    pub(super) fn remove_at(&mut self, place: usize, places: &mut (impl HeapPlaces + ?Sized)) {
         let Some(last) = self.entries.pop() else { return };
         if let Some(&old) = self.entries.get(place) {
             if Self::less(last, old) {
@@ -59,14 +59,19 @@ impl Heap {
 
     /// The least entry, or `other` if that is not greater.
     #[inline]
-    pub(super) fn least(&self, other: Entry) -> Entry {
+    pub(super) fn least(&self, other: HeapEntry) -> HeapEntry {
         match self.entries.first() {
             Some(&top) if other.id == NONE || Self::less(top, other) => top,
             _ => other,
         }
     }
 
-    fn rise(&mut self, mut place: usize, entry: Entry, places: &mut (impl Places + ?Sized)) {
+    fn rise(
+        &mut self,
+        mut place: usize,
+        entry: HeapEntry,
+        places: &mut (impl HeapPlaces + ?Sized),
+    ) {
         while place > 0 {
             let parent = (place - 1) / 4;
             let above = self.entries[parent];
@@ -79,12 +84,17 @@ impl Heap {
         self.set(place, entry, places);
     }
 
-    fn sink(&mut self, mut place: usize, entry: Entry, places: &mut (impl Places + ?Sized)) {
+    fn sink(
+        &mut self,
+        mut place: usize,
+        entry: HeapEntry,
+        places: &mut (impl HeapPlaces + ?Sized),
+    ) {
         loop {
             let first = place * 4 + 1;
             let rest = self.entries.get(first..).unwrap_or_default();
             let children = rest.iter().copied().take(4).enumerate();
-            let lesser = |a: (usize, Entry), b: (usize, Entry)| {
+            let lesser = |a: (usize, HeapEntry), b: (usize, HeapEntry)| {
                 if Self::less(b.1, a.1) { b } else { a }
             };
             let Some((index, child)) = children.reduce(lesser) else { break };
@@ -97,7 +107,7 @@ impl Heap {
         self.set(place, entry, places);
     }
 
-    fn set(&mut self, place: usize, entry: Entry, places: &mut (impl Places + ?Sized)) {
+    fn set(&mut self, place: usize, entry: HeapEntry, places: &mut (impl HeapPlaces + ?Sized)) {
         self.entries[place] = entry;
         // At most as many entries as ids, which are u32.
         #[expect(clippy::cast_possible_truncation, reason = "entries are counted by u32 ids")]
@@ -105,7 +115,7 @@ impl Heap {
     }
 
     #[inline(always)]
-    const fn less(a: Entry, b: Entry) -> bool {
+    const fn less(a: HeapEntry, b: HeapEntry) -> bool {
         a.key < b.key
     }
 }

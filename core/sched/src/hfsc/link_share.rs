@@ -5,7 +5,8 @@
 //! so weights divide the whole and a guarantee is a floor under that, not on top.
 
 use super::Hfsc;
-use super::tree::{NONE, Node, ROOT};
+use super::slab::NONE;
+use super::tree::{ClassNode, ROOT};
 
 impl Hfsc {
     /// Enters `node`, and the classes above it, among those that have something to send.
@@ -158,7 +159,7 @@ const fn later(a: u64, b: u64) -> u64 {
     a.wrapping_add(b.wrapping_sub(a) & (b.wrapping_sub(a) >> 63).wrapping_sub(1))
 }
 
-impl Node {
+impl ClassNode {
     /// Takes back what real-time service put it ahead of its siblings beyond [`LEAD_BYTES`].
     #[inline]
     fn bound_lead(&mut self, virtual_now: u64, bytes: u32) {

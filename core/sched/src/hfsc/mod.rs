@@ -16,6 +16,7 @@ mod limit;
 mod link_share;
 mod real_time;
 mod shares;
+mod slab;
 mod tree;
 mod waking;
 
@@ -27,17 +28,18 @@ use self::calendar::{Calendar, Link};
 use self::curve::Line;
 use self::curves::Curves;
 use self::limit::Limit;
-use self::tree::{Branch, NONE, Node, ROOT, Slab};
+use self::slab::{NONE, Slab};
+use self::tree::{Branch, ClassNode, ROOT};
 use crate::prefetch::prefetch;
 use crate::{
-    Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, LinkConfig,
-    Packet, Popped, QueueTable, Scheduler, WaitReason,
+    Backlog, ClassConfig, ClassCounters, ClassId, ClassQueues, ConfigError, Dequeue, DropReason,
+    LinkConfig, Packet, Popped, Scheduler, WaitReason,
 };
 
 /// The hierarchical scheduler. Depth is bounded by the number of classes only.
 #[derive(Clone, Debug)]
 pub struct Hfsc {
-    classes: QueueTable<Node>,
+    classes: ClassQueues<ClassNode>,
     branches: Slab<Branch>,
     curves: Curves,
     /// The second lines of claims, by class.
@@ -62,7 +64,7 @@ impl Hfsc {
         let mut branches = Slab::new();
         branches.insert(Branch { node: NONE, home: ROOT, ..Branch::default() });
         Self {
-            classes: QueueTable::new(link.classes_max.min(CLASSES_MAX), link.packets_max),
+            classes: ClassQueues::new(link.classes_max.min(CLASSES_MAX), link.packets_max),
             branches,
             curves: Curves::new(),
             seconds: Vec::new(),

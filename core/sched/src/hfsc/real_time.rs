@@ -11,7 +11,8 @@ use weir_units::Instant;
 
 use super::Hfsc;
 use super::curve::{Line, Runtime, ServiceCurve};
-use super::tree::{NONE, Place, ROOT, STALE};
+use super::slab::NONE;
+use super::tree::{ClaimPlace, ROOT, STALE};
 use crate::ClassId;
 
 impl Hfsc {
@@ -26,7 +27,7 @@ impl Hfsc {
         let mut runtime = self.runtime(leaf);
         runtime.activate(&curve, now);
         self.set_runtime(leaf, runtime);
-        if self.classes[leaf].place == Place::Nowhere {
+        if self.classes[leaf].place == ClaimPlace::Nowhere {
             self.claim_place(leaf, now);
         }
     }
@@ -49,12 +50,12 @@ impl Hfsc {
         let runtime = Runtime { first: node.first, second: second_of(seconds, leaf, curve) };
         let eligible = runtime.eligible(curve);
         if eligible > now {
-            node.place = Place::Waiting;
+            node.place = ClaimPlace::Waiting;
             self.waiting.push(eligible, leaf, &mut self.claim_links);
             return;
         }
         node.claim_bytes = bytes;
-        node.place = Place::Queued;
+        node.place = ClaimPlace::Queued;
         let home = self.branches[node.parent].home;
         let deadline = runtime.deadline(curve, steps);
         self.branches[home].claims.push(deadline, leaf, &mut self.claim_links);
@@ -114,7 +115,7 @@ impl Hfsc {
                 self.claim_pop(at);
                 self.park(top.id);
                 if branch == NONE {
-                    self.classes[top.id].place = Place::Limited;
+                    self.classes[top.id].place = ClaimPlace::Limited;
                 }
                 at = ROOT;
             } else if branch == NONE {
@@ -138,7 +139,7 @@ impl Hfsc {
         let home = self.branches[node.parent].home;
         let top = self.branches[home].claims.pop(&mut self.claim_links);
         let deadline = top.map_or(now, |top| top.key);
-        node.place = Place::Nowhere;
+        node.place = ClaimPlace::Nowhere;
         let (curve, steps) = self.curves.steps(node.curve, bytes);
         let second = second_of(&self.seconds, leaf, curve);
         let mut runtime = Runtime { first: node.first, second };
@@ -167,7 +168,7 @@ impl Hfsc {
         let head = self.head_bytes(leaf);
         let node = &mut self.classes[leaf];
         let Some(bytes) = head else {
-            node.place = Place::Nowhere;
+            node.place = ClaimPlace::Nowhere;
             self.claim_pop(branch);
             return false;
         };

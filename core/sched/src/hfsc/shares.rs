@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 
-use super::tree::NONE;
+use super::slab::NONE;
 
 /// Keys of children, each at a place of its own; the least one is known.
 ///
@@ -180,7 +180,7 @@ impl Shares {
         }
     }
 
-    /// Places at the lowest level.
+    /// HeapPlaces at the lowest level.
     fn room(&self) -> usize {
         match self.height {
             0 => 0,

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The tree of classes as tables: nodes by class index, and beside them what only some have.
 
-use alloc::vec::Vec;
-
 use super::calendar::Calendar;
 use super::curve::Line;
 use super::shares::Shares;
+use super::slab::NONE;
 
 /// State of every class, beside its queue: the first 16 bytes share one cache line, the rest is one
 /// line more.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(super) struct Node {
+pub(super) struct ClassNode {
     /// The branch that the class hangs on.
     pub(super) parent: u32,
     /// Its own branch if it holds classes, else [`NONE`].
@@ -42,16 +41,16 @@ pub(super) struct Node {
     pub(super) shares: bool,
     /// Set while it waits until it fits under its upper limit.
     pub(super) parked: bool,
-    /// Place of its claim.
-    pub(super) place: Place,
+    /// ClaimPlace of its claim.
+    pub(super) place: ClaimPlace,
 }
 
 /// It is the field by which the second line is asked for.
-const _: () = assert!(core::mem::offset_of!(Node, virtual_time) == 16);
+const _: () = assert!(core::mem::offset_of!(ClassNode, virtual_time) == 16);
 
-/// Place of a leaf's real-time claim.
+/// ClaimPlace of a leaf's real-time claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ClaimPlace {
     /// Nowhere: no claim, or nothing queued.
     Nowhere,
     /// Waiting to become eligible.
@@ -84,15 +83,8 @@ pub(super) struct Branch {
     pub(super) largest: u32,
 }
 
-/// A table with stable indexes; a freed one is used again.
-#[derive(Clone, Debug)]
-pub(super) struct Slab<T> {
-    items: Vec<T>,
-    free: Vec<u32>,
-}
-
 /// A class that does not exist.
-impl Default for Node {
+impl Default for ClassNode {
     fn default() -> Self {
         Self {
             parent: ROOT,
@@ -110,52 +102,11 @@ impl Default for Node {
             first: Line::default(),
             shares: false,
             parked: false,
-            place: Place::Nowhere,
+            place: ClaimPlace::Nowhere,
         }
     }
 }
 
-impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
-        Self { items: Vec::new(), free: Vec::new() }
-    }
-
-    /// Stores `item`; at most as many as there are classes, so a u32 counts them.
-    pub(super) fn insert(&mut self, item: T) -> u32 {
-        if let Some(index) = self.free.pop() {
-            self.items[index as usize] = item;
-            return index;
-        }
-        self.items.push(item);
-        u32::try_from(self.items.len() - 1).unwrap_or(NONE)
-    }
-
-    /// All indexes, free ones too.
-    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
-        (0..).take(self.items.len())
-    }
-
-    /// Frees `index`; the item stays until the index is used again.
-    pub(super) fn remove(&mut self, index: u32) {
-        self.free.push(index);
-    }
-}
-
-impl<T> core::ops::Index<u32> for Slab<T> {
-    type Output = T;
-    fn index(&self, index: u32) -> &T {
-        &self.items[index as usize]
-    }
-}
-
-impl<T> core::ops::IndexMut<u32> for Slab<T> {
-    fn index_mut(&mut self, index: u32) -> &mut T {
-        &mut self.items[index as usize]
-    }
-}
-
-/// No index.
-pub(super) const NONE: u32 = u32::MAX;
 /// The root's branch.
 pub(super) const ROOT: u32 = 0;
 /// No packet is as long.

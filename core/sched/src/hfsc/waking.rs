@@ -5,7 +5,8 @@
 //! calendars of its parent, and all below with it, until it fits.
 
 use super::Hfsc;
-use super::tree::{NONE, Place};
+use super::slab::NONE;
+use super::tree::ClaimPlace;
 use crate::ClassId;
 
 impl Hfsc {
@@ -29,7 +30,7 @@ impl Hfsc {
                 return;
             }
             self.waiting.pop(&mut self.claim_links);
-            self.classes[top.id].place = Place::Nowhere;
+            self.classes[top.id].place = ClaimPlace::Nowhere;
             self.claim_enter(top.id, now);
         }
     }
@@ -58,10 +59,10 @@ impl Hfsc {
             self.claim_announce(branch);
             return;
         }
-        if this.place == Place::Limited {
-            this.place = Place::Nowhere;
+        if this.place == ClaimPlace::Limited {
+            this.place = ClaimPlace::Nowhere;
         }
-        if this.place == Place::Nowhere {
+        if this.place == ClaimPlace::Nowhere {
             self.claim_place(node, now);
         }
         if !self.is_empty(node) {
@@ -80,8 +81,8 @@ impl Hfsc {
         if core::mem::take(&mut this.parked) {
             self.parked.remove(node, &mut self.parked_links);
         }
-        match core::mem::replace(&mut this.place, Place::Nowhere) {
-            Place::Waiting => self.waiting.remove(node, &mut self.claim_links),
+        match core::mem::replace(&mut this.place, ClaimPlace::Nowhere) {
+            ClaimPlace::Waiting => self.waiting.remove(node, &mut self.claim_links),
             _ => self.branches[home].claims.remove(node, &mut self.claim_links),
         }
         self.quiet_until = 0;

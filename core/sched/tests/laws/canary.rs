@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_sched::{
     AnyScheduler, Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason,
-    LinkConfig, Packet, Scheduler, SchedulerKind,
+    LinkConfig, Packet, Scheduler, SchedulerAlgorithm,
 };
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
@@ -55,35 +55,39 @@ struct Broken {
 #[test]
 fn every_fault_is_caught() {
     type Law = fn(&Subject);
-    let cases: &[(Fault, SchedulerKind, Law)] = &[
-        (Fault::LosesPackets, SchedulerKind::Drr, storm::conservation),
-        (Fault::MixesClasses, SchedulerKind::Drr, storm::conservation),
-        (Fault::Miscounts, SchedulerKind::Fifo, storm::conservation),
-        (Fault::ForgetsOnChange, SchedulerKind::Wrr, storm::conservation),
-        (Fault::WaitsTooLong, SchedulerKind::Wfq, limits::waits_are_exact),
-        (Fault::WaitsTooShort, SchedulerKind::Drr, limits::waits_are_exact),
-        (Fault::IgnoresLimits, SchedulerKind::Drr, limits::no_window_exceeds_the_limit),
-        (Fault::LimitsTooHigh, SchedulerKind::Wfq, limits::no_window_exceeds_the_limit),
-        (Fault::LimitsTooLow, SchedulerKind::Wfq, limits::the_limit_is_reached),
-        (Fault::IgnoresWeights, SchedulerKind::Drr, shares::fair_in_every_window),
-        (Fault::IgnoresWeights, SchedulerKind::Wfq, shares::fair_in_every_window),
-        (Fault::IgnoresWeights, SchedulerKind::Wrr, shares::a_new_weight_holds_from_the_next_round),
+    let cases: &[(Fault, SchedulerAlgorithm, Law)] = &[
+        (Fault::LosesPackets, SchedulerAlgorithm::Drr, storm::conservation),
+        (Fault::MixesClasses, SchedulerAlgorithm::Drr, storm::conservation),
+        (Fault::Miscounts, SchedulerAlgorithm::Fifo, storm::conservation),
+        (Fault::ForgetsOnChange, SchedulerAlgorithm::Wrr, storm::conservation),
+        (Fault::WaitsTooLong, SchedulerAlgorithm::Wfq, limits::waits_are_exact),
+        (Fault::WaitsTooShort, SchedulerAlgorithm::Drr, limits::waits_are_exact),
+        (Fault::IgnoresLimits, SchedulerAlgorithm::Drr, limits::no_window_exceeds_the_limit),
+        (Fault::LimitsTooHigh, SchedulerAlgorithm::Wfq, limits::no_window_exceeds_the_limit),
+        (Fault::LimitsTooLow, SchedulerAlgorithm::Wfq, limits::the_limit_is_reached),
+        (Fault::IgnoresWeights, SchedulerAlgorithm::Drr, shares::fair_in_every_window),
+        (Fault::IgnoresWeights, SchedulerAlgorithm::Wfq, shares::fair_in_every_window),
         (
             Fault::IgnoresWeights,
-            SchedulerKind::Hfsc,
+            SchedulerAlgorithm::Wrr,
+            shares::a_new_weight_holds_from_the_next_round,
+        ),
+        (
+            Fault::IgnoresWeights,
+            SchedulerAlgorithm::Hfsc,
             shares::behind_its_rate_by_no_more_than_the_bound,
         ),
-        (Fault::IgnoresWeights, SchedulerKind::Strict, shares::served_in_the_promised_order),
-        (Fault::IgnoresWeights, SchedulerKind::Wfq, fluid::near_the_fluid_at_any_time),
-        (Fault::IgnoresWeights, SchedulerKind::Drr, fluid::near_the_fluid_at_any_time),
-        (Fault::IgnoresMinimums, SchedulerKind::Wrr, shares::minimums_hold),
+        (Fault::IgnoresWeights, SchedulerAlgorithm::Strict, shares::served_in_the_promised_order),
+        (Fault::IgnoresWeights, SchedulerAlgorithm::Wfq, fluid::near_the_fluid_at_any_time),
+        (Fault::IgnoresWeights, SchedulerAlgorithm::Drr, fluid::near_the_fluid_at_any_time),
+        (Fault::IgnoresMinimums, SchedulerAlgorithm::Wrr, shares::minimums_hold),
         (
             Fault::BelievesTheClock,
-            SchedulerKind::Drr,
+            SchedulerAlgorithm::Drr,
             storm::time_that_goes_back_counts_as_the_latest,
         ),
-        (Fault::Hesitates, SchedulerKind::Fifo, limits::work_is_conserved),
-        (Fault::Hesitates, SchedulerKind::Wrr, limits::a_turn_idles_for_one_packet_at_most),
+        (Fault::Hesitates, SchedulerAlgorithm::Fifo, limits::work_is_conserved),
+        (Fault::Hesitates, SchedulerAlgorithm::Wrr, limits::a_turn_idles_for_one_packet_at_most),
     ];
     for (fault, kind, law) in cases {
         assert!(passes(Fault::None, *kind, *law), "{kind} is sound, yet caught for {fault:?}");
@@ -101,7 +105,7 @@ fn fifo_passes_for_no_fair_scheduler() {
     }
 }
 
-fn passes(fault: Fault, kind: SchedulerKind, law: fn(&Subject)) -> bool {
+fn passes(fault: Fault, kind: SchedulerAlgorithm, law: fn(&Subject)) -> bool {
     let make = move |link: &LinkConfig| -> Box<dyn Scheduler> {
         Box::new(Broken { inner: AnyScheduler::new(kind, link), fault, calls: 0 })
     };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The schedulers under test, and what each promises.
 
-use weir_sched::{AnyScheduler, LinkConfig, Paced, Scheduler, SchedulerKind};
+use weir_sched::{AnyScheduler, LinkConfig, Paced, Scheduler, SchedulerAlgorithm};
 
 /// A scheduler that can be made, and what it promises.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
-    pub(crate) kind: SchedulerKind,
+    pub(crate) kind: SchedulerAlgorithm,
     /// Set if it is behind a link's clock.
     pub(crate) paced: bool,
     pub(crate) make: Make,
@@ -49,7 +49,7 @@ impl Order {
     }
 }
 
-fn subject(kind: SchedulerKind, order: Order, min_rate: bool) -> Subject {
+fn subject(kind: SchedulerAlgorithm, order: Order, min_rate: bool) -> Subject {
     let max_rate = order != Order::Arrival;
     let conserves_work = order != Order::Rounds;
     Subject {
@@ -74,37 +74,37 @@ impl Subject {
 }
 
 /// The subject of a kind.
-pub(crate) fn of(kind: SchedulerKind) -> Subject {
+pub(crate) fn of(kind: SchedulerAlgorithm) -> Subject {
     match kind {
-        SchedulerKind::Fifo => fifo(),
-        SchedulerKind::Strict => strict(),
-        SchedulerKind::Wrr => wrr(),
-        SchedulerKind::Drr => drr(),
-        SchedulerKind::Wfq => wfq(),
-        SchedulerKind::Hfsc => hfsc(),
+        SchedulerAlgorithm::Fifo => fifo(),
+        SchedulerAlgorithm::Strict => strict(),
+        SchedulerAlgorithm::Wrr => wrr(),
+        SchedulerAlgorithm::Drr => drr(),
+        SchedulerAlgorithm::Wfq => wfq(),
+        SchedulerAlgorithm::Hfsc => hfsc(),
     }
 }
 
 pub(crate) fn fifo() -> Subject {
-    subject(SchedulerKind::Fifo, Order::Arrival, false)
+    subject(SchedulerAlgorithm::Fifo, Order::Arrival, false)
 }
 
 pub(crate) fn strict() -> Subject {
-    subject(SchedulerKind::Strict, Order::Level, false)
+    subject(SchedulerAlgorithm::Strict, Order::Level, false)
 }
 
 pub(crate) fn wrr() -> Subject {
-    subject(SchedulerKind::Wrr, Order::Rounds, true)
+    subject(SchedulerAlgorithm::Wrr, Order::Rounds, true)
 }
 
 pub(crate) fn drr() -> Subject {
-    subject(SchedulerKind::Drr, Order::Deficit, false)
+    subject(SchedulerAlgorithm::Drr, Order::Deficit, false)
 }
 
 pub(crate) fn wfq() -> Subject {
-    subject(SchedulerKind::Wfq, Order::WorstCaseFair, false)
+    subject(SchedulerAlgorithm::Wfq, Order::WorstCaseFair, false)
 }
 
 pub(crate) fn hfsc() -> Subject {
-    subject(SchedulerKind::Hfsc, Order::StartTimeFair, true)
+    subject(SchedulerAlgorithm::Hfsc, Order::StartTimeFair, true)
 }

@@ -11,7 +11,7 @@ use super::{ChargeRange, LostFrames, NO_CLASS, PortQueues, Queues, TREES, VifQue
 use crate::accounting::Accounting;
 use crate::ids::{IdChanges, Ids};
 use crate::pool_shares::PoolShares;
-use crate::shares::Shares;
+use crate::shares::TreeShares;
 use crate::tree::{OrphanedPacket, SchedulerLimits, Tree, TreeKind, TreeTarget};
 
 impl Queues {
@@ -20,7 +20,7 @@ impl Queues {
     pub(crate) fn follow(
         &mut self,
         now: Instant,
-        (policy, shares): (&Policy, &[[Shares; 3]]),
+        (policy, shares): (&Policy, &[[TreeShares; 3]]),
         ids: &Ids,
         changes: &IdChanges,
     ) -> LostFrames {
@@ -35,7 +35,7 @@ impl Queues {
     fn follow_ports(
         &mut self,
         now: Instant,
-        (policy, shares): (&Policy, &[[Shares; 3]]),
+        (policy, shares): (&Policy, &[[TreeShares; 3]]),
         ids: &Ids,
         changes: &IdChanges,
     ) -> Vec<OrphanedPacket> {

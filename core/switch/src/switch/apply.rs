@@ -15,7 +15,7 @@ use crate::pacer::Pacer;
 use crate::pool::FramePool;
 use crate::queues::LostFrames;
 use crate::reason::Reason;
-use crate::shares::Shares;
+use crate::shares::TreeShares;
 use crate::tree::{OrphanedPacket, TreeKind};
 
 impl Switch {
@@ -56,7 +56,7 @@ impl Switch {
         &mut self,
         now: Instant,
         policy: &Policy,
-        shares: &[[Shares; 3]],
+        shares: &[[TreeShares; 3]],
     ) -> (LostFrames, Vec<Pacer>) {
         let changes = self.ids.follow(policy);
         let ids = &self.ids;

@@ -35,7 +35,7 @@ use crate::pacers::Pacers;
 use crate::police::Police;
 use crate::queues::Queues;
 use crate::reason::Reason;
-use crate::shares::Shares;
+use crate::shares::TreeShares;
 use crate::tree;
 use crate::types::IfaceId;
 
@@ -353,7 +353,7 @@ impl core::error::Error for SwitchError {}
 
 /// Checks what the code relies on when it follows an index of the policy; returns the shares of
 /// each port's trees, which its scheduler takes.
-fn check(policy: &Policy) -> Result<Vec<[Shares; 3]>, SwitchError> {
+fn check(policy: &Policy) -> Result<Vec<[TreeShares; 3]>, SwitchError> {
     check_references(policy)?;
     let bound = |what, count: usize, bound: usize| {
         if count <= bound { Ok(()) } else { Err(SwitchError::TooMany { what, count, bound }) }
@@ -366,7 +366,7 @@ fn check(policy: &Policy) -> Result<Vec<[Shares; 3]>, SwitchError> {
     unique("router", policy.routers.iter().map(|router| &router.name))?;
     unique("vif", policy.vifs.iter().map(|vif| (&vif.name, vif.slice, vif.port)))?;
     let of_port = |(id, port): (PortId, &weir_policy::Port)| {
-        let shares = Shares::of_trees(policy, id);
+        let shares = TreeShares::of_trees(policy, id);
         let refused = |error| SwitchError::Scheduler { port: id.0, error };
         let mut trees = shares.iter();
         trees.try_for_each(|shares| tree::check(port.scheduler, shares)).map_err(refused)?;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tuning of the width of a calendar's buckets.
-
-use super::{Calendar, EMPTY, Link};
-use crate::hfsc::tree::NONE;
+//! The width of a calendar's buckets, chosen by how the last width has fitted.
 
 /// Records how the width has fitted since it was last changed.
 #[derive(Clone, Debug, Default)]
@@ -16,68 +13,26 @@ pub(super) struct Tuning {
     pub(super) farthest: u64,
 }
 
-impl Calendar {
-    /// Makes the buckets as wide as the keys of late ask for. Amortized: it takes some steps for
-    /// each entry, after more pushes than there are entries.
+impl Tuning {
+    /// Tells whether enough was recorded to judge the width of `buckets` buckets; `shift` is 0
+    /// while the width is unknown.
     #[inline]
-    pub(super) fn tune(&mut self, links: &mut [Link]) {
-        self.tuning.pushes += 1;
-        let period = if self.shift == 0 { FIRST_TUNING } else { 2 * self.buckets.len() };
-        if self.tuning.pushes as usize > period {
-            self.retune(links);
-        }
+    pub(super) const fn is_ripe(&self, shift: u32, buckets: usize) -> bool {
+        let period = if shift == 0 { FIRST_TUNING } else { 2 * buckets };
+        self.pushes as usize > period
     }
 
-    #[cold]
-    fn retune(&mut self, links: &mut [Link]) {
-        let Tuning { pushes, beyond, crowded, farthest } = core::mem::take(&mut self.tuning);
-        if self.buckets.is_empty() {
-            return;
-        }
-        let turn = u64::BITS - (self.buckets.len() as u64).leading_zeros() - 1;
+    /// The width, as a power of 2, that `buckets` buckets should have; they have `shift`.
+    pub(super) fn width(&self, shift: u32, buckets: usize) -> u32 {
+        let Self { pushes, beyond, crowded, farthest } = *self;
+        let turn = u64::BITS - (buckets as u64).leading_zeros() - 1;
         let fitting = (u64::BITS - farthest.leading_zeros()).saturating_sub(turn);
-        let shift = if self.shift == 0 || beyond > pushes / 8 {
+        let wanted = if shift == 0 || beyond > pushes / 8 {
             fitting
         } else {
-            self.shift - u32::from(crowded > pushes / 8)
+            shift - u32::from(crowded > pushes / 8)
         };
-        let shift = shift.clamp(1, SHIFT_MAX);
-        if shift != self.shift {
-            let all = self.unlink_all(links);
-            self.shift = shift;
-            self.link_all(all, links);
-        }
-    }
-
-    /// Empties the buckets into one list.
-    pub(super) fn unlink_all(&mut self, links: &mut [Link]) -> u32 {
-        let (mut first, mut last, mut place) = (NONE, NONE, 0);
-        while let Some(occupied) = self.occupied.next(place) {
-            place = occupied;
-            self.occupied.remove(place);
-            let bucket = core::mem::replace(&mut self.buckets[place], EMPTY);
-            if last == NONE {
-                first = bucket.head;
-            } else {
-                links[last as usize].next = bucket.head;
-            }
-            last = bucket.tail;
-        }
-        self.near = 0;
-        first
-    }
-
-    /// Enters a list of entries anew.
-    pub(super) fn link_all(&mut self, mut all: u32, links: &mut [Link]) {
-        self.start = self.start >> self.shift << self.shift;
-        while all != NONE {
-            let Link { key, next, .. } = links[all as usize];
-            self.insert(key, all, links);
-            all = next;
-        }
-        // The least entry may lie in the heap now, which of equal ones may have another on top.
-        self.top = self.find(links);
-        self.tuning = Tuning::default();
+        wanted.clamp(1, SHIFT_MAX)
     }
 }
 
