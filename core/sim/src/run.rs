@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop of a simulation.
 
-use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
+use weir_switch::{Direction, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
 
 use crate::event::EventQueue;

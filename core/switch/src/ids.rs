@@ -9,9 +9,9 @@
 //!
 //! A free slot is given again, to the next newcomer. An id that may outlive its owner (a queued
 //! frame's destination, a caller's [`IfaceId`]) therefore has a *generation* beside the slot, which
-//! is raised whenever the slot becomes free; an id of an earlier generation leads nowhere. (Such generational indexes are common in engines for games: C. West, "Using Rust for
-//! game development", `RustConf` 2018.) A slot whose generations are used up is never given again,
-//! so no id ever becomes valid a second time.
+//! is raised whenever the slot becomes free; an id of an earlier generation leads nowhere.
+//! (Generational indexes: C. West, "Using Rust for game development", `RustConf` 2018.) A slot
+//! whose generations are used up is never given again, so no id ever becomes valid a second time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

@@ -167,8 +167,8 @@ impl Pacer {
         queue.take(links)
     }
 
-    /// The time at which [`Self::pop`] may give a frame; in the past if it may now. All pacers share
-    /// a grid of such times, so that a worker can sleep in between, however many there are.
+    /// The time at which [`Self::pop`] may give a frame; in the past if it may now. All pacers
+    /// share a grid of such times, so that a worker can sleep in between, however many there are.
     pub(crate) fn next(&self) -> Instant {
         if self.held == 0 {
             return Instant::FAR_FUTURE;
@@ -208,10 +208,10 @@ impl PacerQueue {
 }
 
 /// Packets that may wait for `router` at a rate: 50 ms of it, since a worker may be late by some of
-/// that, and since TCP hands over 64 KiB of each flow at once, which is 138 packets of the XTC text;
-/// with 10 ms a router with eight flows lost a twelfth of them and reached half of its rate. At
-/// most half of the room of its vifs, so that packets from elsewhere find some. A flood delays
-/// packets of its own interface by these 50 ms, and those of other interfaces not at all.
+/// that, and since TCP hands over 64 KiB of each flow at once, 138 packets of the XTC text; with
+/// 10 ms a router with eight flows lost a twelfth of them and reached half of its rate. At most
+/// half of the room of its vifs, so that packets from elsewhere find some. A flood delays packets
+/// of its own interface by these 50 ms, and those of other interfaces not at all.
 pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
     let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
     let room = vifs.map(|vif| vif.receive_queue.packets).min().unwrap_or(0) / 2;

@@ -136,8 +136,9 @@ impl NodePorts {
         }
     }
 
-    /// Puts the devices in use and `others` in their places in a policy, and follows it. Returns the
-    /// devices without a place. The caller calls [`Self::number`] once the switch has the policy.
+    /// Puts the devices in use and `others` in their places in a policy, and follows it. Returns
+    /// the devices without a place. The caller calls [`Self::number`] once the switch has the
+    /// policy.
     ///
     /// # Errors
     /// A table is full. The devices are in their new places all the same.

@@ -21,8 +21,8 @@ use weir_units::{Instant, Nanos};
 use crate::device::{AttachedDevice, xdp_port};
 use crate::kernel_path::KernelPath;
 
-/// An address in a VLAN (0: untagged) of a port's bridge, which the kernel knows by the index of the
-/// port's device. The index stays the same whatever the port's position in the policy.
+/// An address in a VLAN (0: untagged) of a port's bridge, which the kernel knows by the index of
+/// the port's device. The index stays the same whatever the port's position in the policy.
 pub(crate) type Station = (u32, u16, [u8; 6]);
 
 /// The stations that the kernel knows.
