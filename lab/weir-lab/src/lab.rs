@@ -12,7 +12,7 @@ use weir_platform::StateDir;
 use weir_platform::output;
 use weir_result::ResultFile;
 use weir_suites::routers::disturbance;
-use weir_suites::routers::forward::{self, Side};
+use weir_suites::routers::forward::{self, RouterSide};
 use weir_suites::xen;
 use weir_testbed::{self as lab, Topology};
 use weir_traffic::delay_line::{self, Pair};
@@ -57,9 +57,9 @@ pub(crate) enum Lab {
         #[arg(long)]
         batch: bool,
         /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
-        from: Side,
+        from: RouterSide,
         /// DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...
-        to: Side,
+        to: RouterSide,
     },
     /// Hold rates of guests of the Xen whose domain 0 this is
     #[command(hide = true)]

@@ -12,11 +12,11 @@ use weir_control::Sample;
 use weir_experiment::prelude::*;
 
 use super::held_lab::{HeldLab, SAMPLING};
-use super::kinds::Means;
-use super::plan::{Plan, Way};
+use super::kinds::HoldingMeans;
+use super::plan::{Plan, ProbePath};
 use super::probe::{Probed, probing};
 use super::shared::{pps, rate};
-use super::traffic::{Load, Traffic};
+use super::traffic::{RouterLoad, Traffic};
 
 /// How a chain is tried.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Tried {
 /// A chain held in one way at one set-point.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainRun {
-    pub(crate) means: Means,
+    pub(crate) means: HoldingMeans,
     /// 0 without XTC.
     pub(crate) percent: u64,
     /// Packets a second; 0 without XTC.
@@ -50,7 +50,7 @@ pub(crate) struct ChainRun {
     pub(crate) came: f64,
     /// What each router forwarded of them, in the same seconds.
     pub(crate) forwarded: Vec<f64>,
-    /// Probes answered behind each router, by [`Way::ALL`].
+    /// Probes answered behind each router, by [`ProbePath::ALL`].
     pub(crate) probed: Vec<[Probed; 2]>,
     /// Decisions on each router, made on a sample while it was held so; none without XTC.
     pub(crate) decisions: Vec<Vec<DecisionView>>,
@@ -78,14 +78,14 @@ impl Chain {
     /// What is offered is seven tenths of what the chain forwards of a flood.
     pub(crate) fn run(&self, trial: &mut Recording<'_>) -> Result<Tried, ExperimentError> {
         let mut lab = HeldLab::up(Plan::chain("xtc-chain", HOPS, SAMPLING))?;
-        let (flood, _) = Traffic::one(Load::Udp(None)).beside(&mut lab, |lab| {
+        let (flood, _) = Traffic::one(RouterLoad::Udp(None)).beside(&mut lab, |lab| {
             lab.watch_all(SETTLE)?;
             counted(lab)
         })?;
         let flood = flood.1.last().copied().unwrap_or(0.0);
         let offered = pps(flood * 0.7).as_pps();
         trial.say(&format!("{flood:.0} packets a second of a flood; {offered} are offered"));
-        let load = Traffic::one(Load::Udp(Some(offered)));
+        let load = Traffic::one(RouterLoad::Udp(Some(offered)));
         let (runs, _) = load.beside(&mut lab, |lab| self.measure(lab, trial))?;
         Ok(Tried { flood, runs })
     }
@@ -97,14 +97,15 @@ impl Chain {
     ) -> Result<Vec<ChainRun>, ExperimentError> {
         let mut runs = Vec::new();
         let mut all = 0.0;
-        let held = self.percents.iter().flat_map(|percent| Means::HELD.map(|m| (m, *percent)));
-        for (means, percent) in std::iter::once((Means::Without, 0)).chain(held) {
+        let held =
+            self.percents.iter().flat_map(|percent| HoldingMeans::HELD.map(|m| (m, *percent)));
+        for (means, percent) in std::iter::once((HoldingMeans::Without, 0)).chain(held) {
             let set_point = pps(all * float(percent) / 100.0);
             let run = self.held(lab, means, percent, set_point)?;
             for line in run.lines() {
                 trial.say(&line);
             }
-            if means == Means::Without {
+            if means == HoldingMeans::Without {
                 all = run.delivered();
             }
             runs.push(run);
@@ -115,7 +116,7 @@ impl Chain {
     fn held(
         &self,
         lab: &mut HeldLab,
-        means: Means,
+        means: HoldingMeans,
         percent: u64,
         set_point: PacketRate,
     ) -> Result<ChainRun, ExperimentError> {
@@ -138,8 +139,8 @@ impl Chain {
         let mut probed = vec![<[Probed; 2]>::default(); HOPS];
         for _ in 0..self.rounds {
             for (hop, probed) in probed.iter_mut().enumerate() {
-                let ((_, flow), own) = probing(lab, hop, Way::Own, |lab| {
-                    probing(lab, hop, Way::Flow, |lab| lab.watch_all(self.samples))
+                let ((_, flow), own) = probing(lab, hop, ProbePath::Own, |lab| {
+                    probing(lab, hop, ProbePath::Flow, |lab| lab.watch_all(self.samples))
                 })?;
                 probed.iter_mut().zip([own, flow]).for_each(|(all, more)| all.add(more));
             }
@@ -170,7 +171,7 @@ impl Tried {
     }
 
     /// What was held in that way, by rising set-point.
-    pub(crate) fn held(&self, means: Means) -> impl Iterator<Item = &ChainRun> {
+    pub(crate) fn held(&self, means: HoldingMeans) -> impl Iterator<Item = &ChainRun> {
         self.runs.iter().filter(move |run| run.means == means)
     }
 }
@@ -224,11 +225,11 @@ impl ChainRun {
         };
         keep("came", vec![self.came])?;
         keep("forwarded", self.forwarded.clone())?;
-        if self.means != Means::Without {
+        if self.means != HoldingMeans::Without {
             keep("set-point", vec![self.set_point])?;
         }
         for (hop, ways) in self.probed.iter().enumerate() {
-            for (way, probed) in Way::ALL.into_iter().zip(ways) {
+            for (way, probed) in ProbePath::ALL.into_iter().zip(ways) {
                 probed.keep(trial, &format!("{before}hop{}/{}", hop + 1, way.key()))?;
             }
         }
@@ -249,10 +250,10 @@ pub(crate) fn lost(came: f64, forwarded: f64) -> f64 {
 }
 
 /// Before the names of all series of a chain held in one way.
-pub(crate) fn prefix(means: Means, percent: u64) -> String {
+pub(crate) fn prefix(means: HoldingMeans, percent: u64) -> String {
     match means {
-        Means::Without => format!("{}/", means.key()),
-        Means::Cap | Means::Weir => format!("{percent}%/{}/", means.key()),
+        HoldingMeans::Without => format!("{}/", means.key()),
+        HoldingMeans::Cap | HoldingMeans::Weir => format!("{percent}%/{}/", means.key()),
     }
 }
 
@@ -289,7 +290,7 @@ mod tests {
     fn run(came: f64, forwarded: [f64; HOPS]) -> ChainRun {
         let probed = Probed { times_s: vec![0.001], due: 2, unsent: 0 };
         ChainRun {
-            means: Means::Weir,
+            means: HoldingMeans::Weir,
             percent: 50,
             set_point: 500.0,
             came,

@@ -10,7 +10,7 @@ use weir_control::{
 use weir_experiment::prelude::*;
 use weir_units::CpuShare;
 
-use super::sampling::{Loop, Taken};
+use super::sampling::{Loop, RouterSample};
 use super::training::{Trained, Training};
 
 /// One of them.
@@ -149,7 +149,7 @@ pub(crate) fn hold(
     controller: Box<dyn Controller + Send>,
     set_point: PacketRate,
     samples: usize,
-) -> Result<Vec<Taken>, ExperimentError> {
+) -> Result<Vec<RouterSample>, ExperimentError> {
     on.free()?;
     on.activate(controller, set_point)?;
     on.follow(samples)

@@ -22,7 +22,7 @@ use weir_units::Instant;
 /// One of the router's two interfaces. As text: `DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...`, as in
 /// `i1,02:00:00:00:00:01,02:00:00:00:00:02,198.18.1.3=02:00:00:00:00:03`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct RouterSide {
     /// The device, in the namespace of the process.
     pub device: String,
     /// The router's address there; it need not be the device's.
@@ -33,7 +33,7 @@ pub struct Side {
     pub others: Vec<(Ipv4Addr, Mac)>,
 }
 
-impl FromStr for Side {
+impl FromStr for RouterSide {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -58,14 +58,14 @@ impl FromStr for Side {
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for RouterSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{},{}", self.device, self.own, self.neighbour)?;
         self.others.iter().try_for_each(|(address, other)| write!(f, ",{address}={other}"))
     }
 }
 
-impl Side {
+impl RouterSide {
     /// Who gets a packet for that address.
     fn next(&self, address: [u8; 4]) -> Mac {
         let other = self.others.iter().find(|(other, _)| other.octets() == address);
@@ -76,12 +76,12 @@ impl Side {
 /// Forwards between two devices of the calling thread's namespace until the process is ended, on
 /// processor `cpu` alone if one is given. `batch`: it stands on a full processor, and lets others
 /// end their turn there before it looks at what has come ([`Class::Batch`]).
-pub fn run(sides: [&Side; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
+pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
     let class = if batch { Class::Batch } else { Class::Normal { nice: 0 } };
     let asked = batch || cpu.is_some();
     let _reserved = asked.then(|| Reservation::take(CpuRequest { cpu, class })).transpose()?;
     let mut pool = Pool::new(FRAMES, 2048)?;
-    let open = |side: &Side| {
+    let open = |side: &RouterSide| {
         let config =
             PacketConfig { receive_buffer: WAITING_BYTES, ..PacketConfig::new(&side.device) };
         PacketPort::open(&config, None)
@@ -114,7 +114,7 @@ pub fn run(sides: [&Side; 2], cpu: Option<u32>, batch: bool) -> Result<(), Exper
 fn pass(
     from: &mut impl Port,
     to: &mut impl Port,
-    out: &Side,
+    out: &RouterSide,
     pool: &mut Pool,
     frames: &mut Vec<Frame>,
 ) -> io::Result<usize> {
@@ -133,7 +133,7 @@ fn pass(
 }
 
 /// Makes a frame the one that leaves at `out`; false if it is not to be forwarded.
-fn forward(frame: &mut [u8], out: &Side) -> bool {
+fn forward(frame: &mut [u8], out: &RouterSide) -> bool {
     let Some((ethernet, packet)) = frame.split_at_mut_checked(14) else { return false };
     let Some(header) = packet.first_chunk_mut::<20>() else { return false };
     let is_ipv4 = ethernet[12..14] == [0x08, 0x00] && header[0] >> 4 == 4;
@@ -176,7 +176,7 @@ mod tests {
     const HEADER: [u8; 20] =
         [0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 1, 1, 198, 19, 1, 1];
 
-    fn side() -> Side {
+    fn side() -> RouterSide {
         "o1,02:00:00:00:00:01,02:00:00:00:00:02".parse().unwrap()
     }
 
@@ -226,23 +226,23 @@ mod tests {
     fn a_side_reads_as_it_is_written() {
         let alone = side();
         let two = ",198.19.1.3=02:00:00:00:00:03,198.19.1.4=02:00:00:00:00:04";
-        let with_others: Side = format!("{alone}{two}").parse().unwrap();
+        let with_others: RouterSide = format!("{alone}{two}").parse().unwrap();
         assert_eq!(with_others.others.len(), 2);
         for side in [alone.clone(), with_others] {
             assert_eq!(side.to_string().parse(), Ok(side));
         }
         for text in ["", "a,b", "a,02:00:00:00:00:01,x", "a,b,c,d"] {
-            assert!(text.parse::<Side>().is_err(), "{text:?}");
+            assert!(text.parse::<RouterSide>().is_err(), "{text:?}");
         }
         for more in [",198.19.1.3", ",198.19.1=02:00:00:00:00:03", ",198.19.1.3=2", &two.repeat(5)]
         {
-            assert!(format!("{alone}{more}").parse::<Side>().is_err(), "{more:?}");
+            assert!(format!("{alone}{more}").parse::<RouterSide>().is_err(), "{more:?}");
         }
     }
 
     #[test]
     fn who_else_is_on_a_side_gets_what_is_for_him() {
-        let side: Side = format!("{},198.19.1.1=02:00:00:00:00:09", side()).parse().unwrap();
+        let side: RouterSide = format!("{},198.19.1.1=02:00:00:00:00:09", side()).parse().unwrap();
         for (last, next) in [(1, 9), (2, 2)] {
             let mut frame = vec![0x02; 14];
             frame[12..14].copy_from_slice(&[0x08, 0]);

@@ -26,10 +26,10 @@ use weir_testbed::{Lab, Topology};
 use weir_units::CpuShare;
 
 use super::crossed::Crossed;
-use super::ingress::Line;
-use super::kinds::Kind;
+use super::ingress::RouterLine;
+use super::kinds::RouterKind;
 use super::plan::{self, At, Plan};
-use super::sampling::{Taken, urgent};
+use super::sampling::{RouterSample, urgent};
 use super::{lab, router};
 
 /// Routers that are up behind nodes that hold none of them yet. All of it is gone with this value.
@@ -103,7 +103,9 @@ impl HeldLab {
         let mut forwarders = Vec::new();
         let mut nodes = Vec::new();
         for (number, ((node, routers), place)) in fronts.into_iter().zip(&places).enumerate() {
-            for router in routers.clone().filter(|router| plan.kinds[*router] == Kind::Process) {
+            for router in
+                routers.clone().filter(|router| plan.kinds[*router] == RouterKind::Process)
+            {
                 forwarders.push(ForwarderProcess::start(&plan, &lab, place, router)?);
             }
             let namespace = lab.namespace(&node)?;
@@ -182,7 +184,7 @@ impl HeldLab {
         &mut self,
         router: usize,
         count: usize,
-    ) -> Result<Vec<Taken>, ExperimentError> {
+    ) -> Result<Vec<RouterSample>, ExperimentError> {
         let samples = self.watch_all(count)?.into_iter().nth(router).unwrap_or_default();
         let log = self.log(router, count)?;
         let missing = samples.len().saturating_sub(log.len());
@@ -195,7 +197,7 @@ impl HeldLab {
             };
             let offered = decision.and_then(|one| one.offered_pps);
             let used = decision.and_then(|one| one.used_ppm);
-            Taken {
+            RouterSample {
                 sample: Sample {
                     offered: offered.map(|pps| part(pps, 1_000_000_000)),
                     cpu: used.map(|ppm| Nanos::new(part(ppm.into(), 1_000_000))),
@@ -269,7 +271,7 @@ impl Crossed for HeldLab {
 }
 
 /// The routers of one node, and then its ports towards the source.
-fn meter(lines: &[Line]) -> Result<LinkMeter, ExperimentError> {
+fn meter(lines: &[RouterLine]) -> Result<LinkMeter, ExperimentError> {
     let mut meter = lab::meter(lines)?;
     for line in lines {
         let [source, ..] = line.devices.clone();
@@ -337,10 +339,10 @@ fn vif(device: &str, slice: SliceId, port: weir_policy::PortId, mac: weir_testbe
 }
 
 /// Off at first: whoever wants it held says so.
-fn xtc(plan: &Plan, place: &RunFolder, number: usize, kind: Kind) -> RouterXtc {
+fn xtc(plan: &Plan, place: &RunFolder, number: usize, kind: RouterKind) -> RouterXtc {
     let actuator = match kind {
-        Kind::Process => ActuatorKind::Cgroup,
-        Kind::Namespace => ActuatorKind::Napi,
+        RouterKind::Process => ActuatorKind::Cgroup,
+        RouterKind::Namespace => ActuatorKind::Napi,
     };
     let mut xtc = RouterXtc::new(PacketRate::from_pps(1), actuator);
     (xtc.set_point, xtc.state) = (None, XtcState::Off);
@@ -348,10 +350,10 @@ fn xtc(plan: &Plan, place: &RunFolder, number: usize, kind: Kind) -> RouterXtc {
     // As the text's routers have it: one processor.
     xtc.cap_max = Some(CpuShare::ONE);
     match kind {
-        Kind::Process => {
+        RouterKind::Process => {
             xtc.process = Some(pid_file(place, number).display().to_string());
         }
-        Kind::Namespace => {
+        RouterKind::Namespace => {
             xtc.namespace = Some(plan.namespace(&format!("vr{}", number + 1)));
             let ends = [(At::Inside, 'b'), (At::Outside, 'c')];
             xtc.interfaces = ends

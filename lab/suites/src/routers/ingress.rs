@@ -27,7 +27,7 @@ pub(crate) struct Ingress {
 
 /// The node's devices of a router's links, and who is behind each.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct RouterLine {
     /// To the source, to the router, from the router, to the sink; to who probes, to who answers.
     pub(crate) devices: [String; 6],
     /// The addresses behind them.
@@ -36,11 +36,11 @@ pub(crate) struct Line {
 
 impl Ingress {
     /// Takes over the devices, which are in the namespace `node`. Nothing is limited yet.
-    pub(crate) fn open(node: &Namespace, lines: &[Line]) -> Result<Self, ExperimentError> {
+    pub(crate) fn open(node: &Namespace, lines: &[RouterLine]) -> Result<Self, ExperimentError> {
         node.run(|| Self::open_here(lines))?
     }
 
-    fn open_here(lines: &[Line]) -> Result<Self, ExperimentError> {
+    fn open_here(lines: &[RouterLine]) -> Result<Self, ExperimentError> {
         let count = u32::try_from(lines.len()).unwrap_or(u32::MAX);
         let vifs = count.saturating_mul(VIFS);
         let limits = PlaneLimits { gates: 2 * vifs, devices: vifs, sockets: vifs, stations: vifs };

@@ -5,7 +5,7 @@ use weir_policy::ControllerKind;
 
 /// The ways in which a running node holds routers, to be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum HoldingMeans {
     /// Not at all.
     Without,
     /// By their caps alone, with Weir's controller.
@@ -14,7 +14,7 @@ pub(crate) enum Means {
     Weir,
 }
 
-impl Means {
+impl HoldingMeans {
     /// All, in the order in which they are tried.
     pub(crate) const ALL: [Self; 3] = [Self::Without, Self::Cap, Self::Weir];
 
@@ -51,14 +51,14 @@ impl Means {
 
 /// The kind of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RouterKind {
     /// A process, under the CPU quota of a control group.
     Process,
     /// A namespace, under deadline budgets of its devices' NAPI threads.
     Namespace,
 }
 
-impl Kind {
+impl RouterKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Process, Self::Namespace];
 

@@ -16,9 +16,9 @@ use weir_testbed::{Lab, Topology};
 use weir_units::{CpuShare, Instant};
 
 use super::crossed::{Crossed, failed};
-use super::ingress::{Ingress, Line};
+use super::ingress::{Ingress, RouterLine};
 use super::plan::{Plan, ROUTERS_MAX};
-use super::router::Router;
+use super::router::LabRouter;
 
 /// Routers that are up, capped by nothing yet. All of it is gone with this value.
 pub(crate) struct RouterLab {
@@ -32,7 +32,7 @@ pub(crate) struct RouterLab {
 /// The parts that control loops of the lab share.
 struct LabParts {
     // In the order in which they go: routers, what was changed for them, the data plane.
-    routers: Vec<Router>,
+    routers: Vec<LabRouter>,
     _changes: HostChanges,
     ingress: Ingress,
     meter: LinkMeter,
@@ -83,7 +83,7 @@ impl RouterLab {
         for router in 0..plan.kinds.len() {
             let namespace = lab.namespace(&format!("vr{}", router + 1))?;
             let journal = changes.journal()?;
-            let mut router = Router::start(&plan, router, &namespace, journal, &budgets)?;
+            let mut router = LabRouter::start(&plan, router, &namespace, journal, &budgets)?;
             router.sample_every(plan.sampling)?;
             routers.push(router);
         }
@@ -122,7 +122,7 @@ fn lock(parts: &Mutex<LabParts>) -> MutexGuard<'_, LabParts> {
 }
 
 impl LabParts {
-    fn router(&mut self, router: usize) -> Result<&mut Router, CapError> {
+    fn router(&mut self, router: usize) -> Result<&mut LabRouter, CapError> {
         let count = self.routers.len();
         let missing = || CapError::Gone { what: format!("router {router} of {count}") };
         self.routers.get_mut(router).ok_or_else(missing)
@@ -133,7 +133,7 @@ impl LabParts {
         let missing = || ExperimentError::Node(format!("router {router}: an interface is gone"));
         let reading = self.meter.reading(router).ok_or_else(missing)?;
         let offered = Some(self.ingress.offered(router));
-        let cpu = self.router(router).and_then(Router::used).map_err(failed)?;
+        let cpu = self.router(router).and_then(LabRouter::used).map_err(failed)?;
         Ok(Reading { offered, cpu: Some(cpu), ..reading })
     }
 }
@@ -209,7 +209,7 @@ impl Crossed for RouterLab {
 
 /// Counts at the node's ends of the routers' interfaces, as it does for a guest's vifs. In the
 /// node's namespace.
-pub(super) fn meter(lines: &[Line]) -> Result<LinkMeter, ExperimentError> {
+pub(super) fn meter(lines: &[RouterLine]) -> Result<LinkMeter, ExperimentError> {
     let mut meter = LinkMeter::open()?;
     for line in lines {
         let [_, inside, outside, ..] = line.devices.clone();
@@ -223,8 +223,8 @@ mod tests {
     use weir_platform::{netns, process};
 
     use super::*;
-    use crate::routers::kinds::Kind;
-    use crate::routers::traffic::{Load, Traffic};
+    use crate::routers::kinds::RouterKind;
+    use crate::routers::traffic::{RouterLoad, Traffic};
 
     /// Returns the offered and the forwarded packets of the next second, in packets a second.
     fn a_second(lab: &RouterLab) -> Result<[f64; 2], ExperimentError> {
@@ -250,8 +250,8 @@ mod tests {
             return println!("SKIPPED {TEST}: needs root");
         }
         println!("ON THE HOST");
-        let mut lab = RouterLab::up(Plan::one("xtc-test", Kind::Namespace)).unwrap();
-        let load = Traffic::one(Load::Udp(Some(20_000)));
+        let mut lab = RouterLab::up(Plan::one("xtc-test", RouterKind::Namespace)).unwrap();
+        let load = Traffic::one(RouterLoad::Udp(Some(20_000)));
         let (counts, flowed) = load
             .beside(&mut lab, |lab| {
                 lab.limit(0, Some(PacketRate::from_pps(5000)))?;

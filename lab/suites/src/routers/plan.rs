@@ -16,8 +16,8 @@
 //!     ─ p1─e1 ┘                     └ f1─q1 ─ hop1                  └ f2─q2 ─ hop2
 //! ```
 //!
-//! A probe has a way of its own into the node (p, q), so that it competes with the traffic for the
-//! router and not for the limit of somebody else's packets; or it goes with the traffic ([`Way`]).
+//! A probe has a path of its own into the node (p, q), so that it competes with the traffic for the
+//! router and not for the limit of other packets; or it goes with the traffic ([`ProbePath`]).
 //!
 //! Router k has the networks 198.18.k.0/24 towards the source and 198.19.k.0/24 towards the sink,
 //! both set aside for measurements (RFC 2544).
@@ -31,9 +31,9 @@ use weir_platform::run::Command;
 use weir_testbed::Mac;
 use weir_units::Nanos;
 
-use super::forward::Side;
-use super::ingress::Line;
-use super::kinds::Kind;
+use super::forward::RouterSide;
+use super::ingress::RouterLine;
+use super::kinds::RouterKind;
 
 /// A lab of routers, before it is up.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// How they stand to each other.
     pub(crate) shape: Shape,
     /// The routers, 1 to [`ROUTERS_MAX`].
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<RouterKind>,
     /// The longest packet of all links, in bytes: [`MTU_TCP`] makes TCP's packets as long as the
     /// text's.
     pub(crate) mtu: u32,
@@ -63,14 +63,14 @@ pub(crate) enum Shape {
 
 /// How a probe goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ProbePath {
     /// Into the first node by an interface of its own.
     Own,
     /// Among the traffic, from its source.
     Flow,
 }
 
-impl Way {
+impl ProbePath {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Own, Self::Flow];
 
@@ -102,14 +102,14 @@ pub(crate) enum At {
 
 impl Plan {
     /// One router, with packets of up to 1500 bytes, sampled every second.
-    pub(crate) fn one(name: &str, kind: Kind) -> Self {
+    pub(crate) fn one(name: &str, kind: RouterKind) -> Self {
         let (name, sampling) = (format!("{name}-{}", kind.name()), Nanos::from_secs(1));
         Self { name, shape: Shape::Beside, kinds: vec![kind], mtu: 1500, sampling }
     }
 
     /// Processes one behind the other.
     pub(crate) fn chain(name: &str, routers: usize, sampling: Nanos) -> Self {
-        let (name, kinds) = (name.to_owned(), vec![Kind::Process; routers]);
+        let (name, kinds) = (name.to_owned(), vec![RouterKind::Process; routers]);
         Self { name, shape: Shape::Chain, kinds, mtu: 1500, sampling }
     }
 
@@ -120,7 +120,7 @@ impl Plan {
         for (router, kind) in self.kinds.iter().enumerate() {
             let (number, node, mtu) = (router + 1, self.node(router), self.mtu);
             let _ = writeln!(text, "[[node]]\nname = \"vr{number}\"");
-            if *kind == Kind::Namespace {
+            if *kind == RouterKind::Namespace {
                 text += "sysctls = { \"net.ipv4.ip_forward\" = 1 }\n";
             }
             let mut link = |a: &str, b: String| {
@@ -226,9 +226,9 @@ impl Plan {
 
     /// A router that is a process has no address of the kernel's, so that the kernel's own stack
     /// takes none of its packets.
-    fn end(&self, router: usize, kind: Kind, at: At) -> String {
+    fn end(&self, router: usize, kind: RouterKind, at: At) -> String {
         let (device, place) = (device(router, at), self.place(router, at));
-        if kind == Kind::Process && matches!(at, At::Inside | At::Outside) {
+        if kind == RouterKind::Process && matches!(at, At::Inside | At::Outside) {
             return format!("at = \"{place}:{device}\"");
         }
         let neighbours = match at {
@@ -273,8 +273,8 @@ impl Plan {
     }
 
     /// The node's devices of each router.
-    pub(crate) fn lines(&self) -> Vec<Line> {
-        let line = |router| Line {
+    pub(crate) fn lines(&self) -> Vec<RouterLine> {
+        let line = |router| RouterLine {
             devices: LETTERS.map(|letter| format!("{letter}{}", router + 1)),
             macs: ALL.map(|at| mac(router, at)),
         };
@@ -282,12 +282,12 @@ impl Plan {
     }
 
     /// The two interfaces of a router that is a process.
-    pub(crate) fn sides(&self, router: usize) -> [Side; 2] {
+    pub(crate) fn sides(&self, router: usize) -> [RouterSide; 2] {
         let prober = (address(router, At::Prober), mac(router, At::Prober));
         let answerer = answers(router).map(|address| (address, mac(router, At::Answerer)));
         let before = self.before(router).map(|before| mac(before, At::Outside));
         let after = self.after(router).map(|after| mac(after, At::Inside));
-        let side = |own, neighbour, others: &[(Ipv4Addr, Mac)]| Side {
+        let side = |own, neighbour, others: &[(Ipv4Addr, Mac)]| RouterSide {
             device: device(router, own),
             own: mac(router, own),
             neighbour,
@@ -301,12 +301,12 @@ impl Plan {
 
     /// Where a probe through the routers up to `router` starts and where it is answered: namespaces
     /// and addresses.
-    pub(crate) fn probe(&self, router: usize, way: Way) -> [(String, Ipv4Addr); 2] {
+    pub(crate) fn probe(&self, router: usize, way: ProbePath) -> [(String, Ipv4Addr); 2] {
         let [first, _] = self.crossed(router);
         let [own, with_flow] = answers(router);
         let (asks, to) = match way {
-            Way::Own => (At::Prober, own),
-            Way::Flow => (At::Source, with_flow),
+            ProbePath::Own => (At::Prober, own),
+            ProbePath::Flow => (At::Source, with_flow),
         };
         let at = |router, at| self.namespace(&self.place(router, at));
         [(at(first, asks), address(first, asks)), (at(router, At::Answerer), to)]
@@ -397,7 +397,11 @@ mod tests {
 
     #[test]
     fn every_plan_is_a_topology() {
-        for kinds in [vec![Kind::Process], vec![Kind::Namespace; 6], vec![Kind::Process; 2]] {
+        for kinds in [
+            vec![RouterKind::Process],
+            vec![RouterKind::Namespace; 6],
+            vec![RouterKind::Process; 2],
+        ] {
             let sampling = Nanos::from_millis(100);
             let (name, shape) = ("p".to_owned(), Shape::Beside);
             let plan = Plan { name, shape, kinds, mtu: MTU_TCP, sampling };
@@ -410,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_router_that_is_a_process_has_addresses_that_its_devices_have_not() {
-        let plan = Plan::one("p", Kind::Process);
+        let plan = Plan::one("p", RouterKind::Process);
         // It is the neighbour of source and prober, and nobody's own.
         let own = mac(0, At::Inside).to_string();
         assert_eq!(plan.topology().matches(&own).count(), 2);
@@ -436,7 +440,7 @@ mod tests {
         }
         assert!(topology.node("node").is_none() && topology.node("hop4").is_none());
         assert_eq!(plan.nodes()[1], ("node2".to_owned(), 1..2));
-        let sides: Vec<[Side; 2]> = (0..3).map(|router| plan.sides(router)).collect();
+        let sides: Vec<[RouterSide; 2]> = (0..3).map(|router| plan.sides(router)).collect();
         for pair in sides.windows(2) {
             assert_eq!(pair[0][1].neighbour, pair[1][0].own);
             assert_eq!(pair[1][0].neighbour, pair[0][1].own);
@@ -449,9 +453,10 @@ mod tests {
     #[test]
     fn a_probe_goes_by_a_way_of_its_own_or_with_the_traffic() {
         let plan = Plan::chain("p", 3, Nanos::from_millis(100));
-        for (way, from, to) in
-            [(Way::Own, "198.18.1.3", "198.19.2.3"), (Way::Flow, "198.18.1.1", "198.19.2.4")]
-        {
+        for (way, from, to) in [
+            (ProbePath::Own, "198.18.1.3", "198.19.2.3"),
+            (ProbePath::Flow, "198.18.1.1", "198.19.2.4"),
+        ] {
             let [asks, answers] = plan.probe(1, way);
             assert_eq!((asks.0.as_str(), asks.1.to_string().as_str()), ("p-src", from));
             assert_eq!((answers.0.as_str(), answers.1.to_string().as_str()), ("p-hop2", to));
@@ -461,7 +466,7 @@ mod tests {
             };
             assert_eq!([0, 1, 2].map(knows), [false, true, false]);
         }
-        let beside = Plan::one("p", Kind::Process);
-        assert_eq!(beside.probe(0, Way::Own)[1].0, "p-process-dst");
+        let beside = Plan::one("p", RouterKind::Process);
+        assert_eq!(beside.probe(0, ProbePath::Own)[1].0, "p-process-dst");
     }
 }

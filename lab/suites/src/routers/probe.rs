@@ -17,7 +17,7 @@ use weir_ports::{Idle, Waiter};
 use weir_units::Instant;
 
 use super::crossed::Crossed;
-use super::plan::Way;
+use super::plan::ProbePath;
 
 /// What became of the probes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,7 +75,7 @@ impl Probed {
 pub(crate) fn probing<L: Crossed, T>(
     lab: &mut L,
     router: usize,
-    way: Way,
+    way: ProbePath,
     work: impl FnOnce(&mut L) -> Result<T, ExperimentError>,
 ) -> Result<(T, Probed), ExperimentError> {
     let [from, to] = lab.plan().probe(router, way).map(|(namespace, address)| {

@@ -19,12 +19,12 @@ use weir_platform::run::Host;
 use weir_units::CpuShare;
 
 use super::crossed::failed;
-use super::kinds::Kind;
+use super::kinds::RouterKind;
 use super::plan::{self, At, Plan};
 
 /// A router that runs, until this value is dropped; what was changed for its cap is in the
 /// lab's journal.
-pub(crate) enum Router {
+pub(crate) enum LabRouter {
     /// The kernel forwards.
     Namespace(DeadlineCap),
     /// A process forwards.
@@ -39,7 +39,7 @@ pub(crate) struct ProcessRouter {
     cpu: CpuMeter,
 }
 
-impl Router {
+impl LabRouter {
     /// Starts router number `router` of a plan whose links are up. Call it from a thread that lives
     /// as long as the router should.
     pub(crate) fn start(
@@ -50,7 +50,7 @@ impl Router {
         budgets: &Budgets,
     ) -> Result<Self, ExperimentError> {
         match plan.kinds.get(router) {
-            Some(Kind::Namespace) => Self::threads(plan, router, journal, budgets),
+            Some(RouterKind::Namespace) => Self::threads(plan, router, journal, budgets),
             _ => ProcessRouter::start(plan, router, namespace, journal).map(Self::Process),
         }
     }

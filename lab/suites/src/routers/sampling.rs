@@ -32,7 +32,7 @@ pub(crate) struct Loop<'l> {
 
 /// A measured sample, with the settings of that time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct RouterSample {
     /// The counts of the sample.
     pub(crate) sample: Sample,
     /// The cap that was in force meanwhile, on average.
@@ -43,7 +43,7 @@ pub(crate) struct Taken {
     pub(crate) reason: Option<Reason>,
 }
 
-impl Taken {
+impl RouterSample {
     /// Packets a second, exactly.
     pub(crate) fn rate(&self) -> f64 {
         let seconds = float(self.sample.span.as_nanos()) / 1e9;
@@ -128,7 +128,7 @@ impl<'l> Loop<'l> {
         &mut self,
         cap: CpuShare,
         count: usize,
-    ) -> Result<Vec<Taken>, ExperimentError> {
+    ) -> Result<Vec<RouterSample>, ExperimentError> {
         let _urgent = urgent()?;
         self.set_manually(cap)?;
         if clock::monotonic_ns() > self.next_ns {
@@ -144,12 +144,12 @@ impl<'l> Loop<'l> {
 
     /// Takes `count` samples of what the active controller does. A period without a sample is not
     /// among them.
-    pub(crate) fn follow(&mut self, count: usize) -> Result<Vec<Taken>, ExperimentError> {
+    pub(crate) fn follow(&mut self, count: usize) -> Result<Vec<RouterSample>, ExperimentError> {
         let _urgent = urgent()?;
         self.take(count)
     }
 
-    fn take(&mut self, count: usize) -> Result<Vec<Taken>, ExperimentError> {
+    fn take(&mut self, count: usize) -> Result<Vec<RouterSample>, ExperimentError> {
         let mut taken = Vec::with_capacity(count);
         for _ in 0..count {
             let (limit, mut caps_ppm) = (self.control.applied().limit, 0);
@@ -161,7 +161,7 @@ impl<'l> Loop<'l> {
             if let Ok(sample) = self.judged.sample(weir_dataplane::clock::now(), last) {
                 let cap = u32::try_from(caps_ppm / self.parts()).unwrap_or(u32::MAX);
                 let (cap, reason) = (CpuShare::from_ppm(cap), self.reason());
-                taken.push(Taken { sample, cap, limit, reason });
+                taken.push(RouterSample { sample, cap, limit, reason });
             }
         }
         Ok(taken)

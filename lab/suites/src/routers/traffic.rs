@@ -19,7 +19,7 @@ use super::plan::{self, At, Plan};
 
 /// What one router gets to forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum RouterLoad {
     /// UDP in frames of 64 bytes, so many a second; `None`: as many as there is time for.
     Udp(Option<u64>),
     /// As much TCP as there is, over so many connections.
@@ -29,7 +29,7 @@ pub(crate) enum Load {
 /// A load for each router, by its number.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
-    loads: Vec<(usize, Load)>,
+    loads: Vec<(usize, RouterLoad)>,
     /// Bits of records a second of all TCP together, as of one server's link: what one router does
     /// not take goes to the others.
     tcp_bps: Option<u64>,
@@ -49,18 +49,18 @@ pub(crate) struct Flowed {
 
 impl Traffic {
     /// A load for each router, as much of it as there is.
-    pub(crate) fn new(loads: Vec<(usize, Load)>) -> Self {
+    pub(crate) fn new(loads: Vec<(usize, RouterLoad)>) -> Self {
         Self { loads, tcp_bps: None }
     }
 
     /// One load for the first router.
-    pub(crate) fn one(load: Load) -> Self {
+    pub(crate) fn one(load: RouterLoad) -> Self {
         Self::new(vec![(0, load)])
     }
 
     /// UDP for the first router, at that rate.
     pub(crate) fn udp(rate: PacketRate) -> Self {
-        Self::one(Load::Udp(Some(rate.as_pps())))
+        Self::one(RouterLoad::Udp(Some(rate.as_pps())))
     }
 
     /// The same where all TCP of it together has half of what arrived when it flowed as it liked.
@@ -75,15 +75,15 @@ impl Traffic {
     /// saturates the processor of its ends differs by a third from one second to the next, and
     /// nothing is held more steadily than it comes.
     pub(crate) fn eased<L: Crossed>(
-        load: Load,
+        load: RouterLoad,
         lab: &mut L,
         capacity: impl FnOnce(&mut L) -> Result<PacketRate, ExperimentError>,
     ) -> Result<Self, ExperimentError> {
         let all = Self::one(load);
         let (through, flowed) = all.beside(lab, capacity)?;
         match load {
-            Load::Udp(_) => Ok(Self::udp(PacketRate::from_pps(half(through.as_pps())))),
-            Load::Tcp(_) => all.eased_tcp(&flowed),
+            RouterLoad::Udp(_) => Ok(Self::udp(PacketRate::from_pps(half(through.as_pps())))),
+            RouterLoad::Tcp(_) => all.eased_tcp(&flowed),
         }
     }
 
@@ -138,7 +138,7 @@ impl Traffic {
 
     /// What the meter has counted of each router so far.
     fn count(&self, lab: &mut impl Crossed) -> Result<Vec<u64>, ExperimentError> {
-        let last = |(router, _): &(usize, Load)| {
+        let last = |(router, _): &(usize, RouterLoad)| {
             let [_, last] = lab.plan().crossed(*router);
             lab.forwarded(last)
         };
@@ -153,8 +153,8 @@ impl Traffic {
             ..RunSpec::default()
         };
         let udp = self.loads.iter().filter_map(|(router, load)| match load {
-            Load::Udp(pps) => Some(stream(plan, *router, pps.map(Rate::Pps))),
-            Load::Tcp(_) => None,
+            RouterLoad::Udp(pps) => Some(stream(plan, *router, pps.map(Rate::Pps))),
+            RouterLoad::Tcp(_) => None,
         });
         let streams: Vec<XdpStream> = udp.collect();
         let mut senders = Vec::new();
@@ -164,11 +164,11 @@ impl Traffic {
             senders.push(hardly_reading_the_clock(generator));
         }
         let tcp = self.loads.iter().filter_map(|(router, load)| match load {
-            Load::Tcp(connections) => {
+            RouterLoad::Tcp(connections) => {
                 let (to, connections) = (server(plan, *router), *connections);
                 Some(TcpBulk { stream: number(*router), to, connections })
             }
-            Load::Udp(_) => None,
+            RouterLoad::Udp(_) => None,
         });
         // Those that share a rate have one sender.
         let senders_of_tcp: Vec<Vec<TcpBulk>> = match self.tcp_bps {
@@ -192,8 +192,8 @@ impl Traffic {
     }
 
     fn servers(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
-        let tcp = self.loads.iter().filter(|(_, load)| matches!(load, Load::Tcp(_)));
-        let server = |(router, _): &(usize, Load)| {
+        let tcp = self.loads.iter().filter(|(_, load)| matches!(load, RouterLoad::Tcp(_)));
+        let server = |(router, _): &(usize, RouterLoad)| {
             let tcp = vec![server(lab.plan(), *router)];
             let sockets = SocketsSpec { udp: vec![], tcp, buffer_bytes: None };
             receiver(lab.plan(), ReceiveMethod::Sockets(sockets))

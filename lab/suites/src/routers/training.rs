@@ -9,7 +9,7 @@ use weir_experiment::ExperimentError;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
 use super::lab::RouterLab;
-use super::sampling::{Loop, Taken};
+use super::sampling::{Loop, RouterSample};
 
 /// The mean rate of each run, with its cap.
 type Runs = Vec<(CpuShare, PacketRate)>;
@@ -31,7 +31,7 @@ pub(crate) struct Training {
 #[derive(Clone, Debug)]
 pub(crate) struct Trained {
     /// Every period, in order.
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<RouterSample>,
     /// Mean rates by cap, with their intervals (Fig. 3).
     pub(crate) curve: Vec<CurvePoint>,
     /// From this cap on the rate does not change; none: it does up to the largest.
@@ -68,7 +68,7 @@ impl Training {
         &self,
         on: &mut Loop<'_>,
         seed: u64,
-    ) -> Result<(Vec<Taken>, Runs), ExperimentError> {
+    ) -> Result<(Vec<RouterSample>, Runs), ExperimentError> {
         let period = Nanos::from_secs(1);
         let plan =
             TrainingPlan::new(self.caps.clone(), vec![self.offered], self.repetitions, period);
@@ -93,10 +93,10 @@ impl Trained {
 
 /// Stretches of periods whose caps are all below the threshold, as the fit takes them: the rate of
 /// a period with the cap of the one after it.
-pub(crate) fn below(taken: &[Taken], threshold: Option<CpuShare>) -> Vec<Vec<Point>> {
-    let is_below = |one: &Taken| threshold.is_none_or(|threshold| one.cap < threshold);
+pub(crate) fn below(taken: &[RouterSample], threshold: Option<CpuShare>) -> Vec<Vec<Point>> {
+    let is_below = |one: &RouterSample| threshold.is_none_or(|threshold| one.cap < threshold);
     let stretches = taken.split(|one| !is_below(one)).filter(|stretch| stretch.len() > 1);
-    let points = |stretch: &[Taken]| {
+    let points = |stretch: &[RouterSample]| {
         let caps = stretch.iter().skip(1).chain(stretch.last()).map(|one| one.cap);
         stretch.iter().zip(caps).map(|(one, cap)| Point { rate: one.sample.rate(), cap }).collect()
     };
@@ -112,7 +112,7 @@ pub(crate) fn capacity(lab: &mut RouterLab) -> Result<PacketRate, ExperimentErro
 }
 
 /// Packets by time, over all of them.
-pub(crate) fn mean(taken: &[Taken]) -> PacketRate {
+pub(crate) fn mean(taken: &[RouterSample]) -> PacketRate {
     let packets: u64 = taken.iter().map(|one| one.sample.packets).sum();
     let nanos: u64 = taken.iter().map(|one| one.sample.span.as_nanos()).sum();
     let all = weir_control::Sample { packets, span: Nanos::new(nanos), ..Default::default() };
@@ -127,10 +127,10 @@ mod tests {
 
     use super::*;
 
-    fn taken(percent: u32, packets: u64) -> Taken {
+    fn taken(percent: u32, packets: u64) -> RouterSample {
         let span = Nanos::from_secs(1);
         let sample = Sample { span, packets, ..Sample::default() };
-        Taken { sample, cap: CpuShare::from_percent(percent), limit: None, reason: None }
+        RouterSample { sample, cap: CpuShare::from_percent(percent), limit: None, reason: None }
     }
 
     #[test]

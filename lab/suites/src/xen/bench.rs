@@ -16,13 +16,13 @@ use weir_platform::meter::{LinkMeter, Side};
 use weir_units::{CpuShare, Instant};
 
 use super::discover::Xen;
-use super::load::{self, Sent};
+use super::load::{self, SentPackets};
 use super::spec::{Spec, refused};
 
 /// Guests that packets are offered to.
-pub(super) struct Bench<'a> {
+pub(super) struct GuestBench<'a> {
     pub(super) xen: &'a Xen,
-    pub(super) guests: Vec<Router<'a>>,
+    pub(super) guests: Vec<XenGuest<'a>>,
     links: LinkMeter,
     /// When the next reading is due.
     due_ns: u64,
@@ -32,12 +32,12 @@ pub(super) struct Bench<'a> {
 pub(super) type GuestLoop = ControlLoop<GuestMeter, Box<dyn Controller + Send>, XlCap>;
 
 /// A guest and its control loop.
-pub(super) struct Router<'a> {
+pub(super) struct XenGuest<'a> {
     pub(super) name: &'a str,
     pub(super) control: GuestLoop,
     /// Its place in the meter of links.
     place: usize,
-    sent: &'a Sent,
+    sent: &'a SentPackets,
     /// Makes samples where no controller decides.
     sampler: Sampler,
 }
@@ -52,7 +52,7 @@ impl Meter for GuestMeter {
     }
 }
 
-impl Router<'_> {
+impl XenGuest<'_> {
     /// Makes the loop anew, without a controller and with an empty log.
     pub(super) fn renew(&mut self) -> Result<(), ExperimentError> {
         let detached = || refused(format!("guest {}: its loop has no actuator", self.name));
@@ -78,17 +78,17 @@ impl Router<'_> {
     }
 }
 
-impl<'a> Bench<'a> {
+impl<'a> GuestBench<'a> {
     /// Runs `body` while packets are offered to all guests; then everything is as it was.
     pub(super) fn with(
         xen: &Xen,
         spec: &Spec,
-        body: impl FnOnce(&mut Bench<'_>) -> Result<(), ExperimentError>,
+        body: impl FnOnce(&mut GuestBench<'_>) -> Result<(), ExperimentError>,
     ) -> Result<(), ExperimentError> {
         weir_traffic::stop_on_signals()?;
         let (mut journal, _stale) =
             journal::open_clean(&StateDir::from_env(), JOURNAL, Duration::ZERO)?;
-        let sent: Vec<Sent> = spec.loads.iter().map(|_| Sent::default()).collect();
+        let sent: Vec<SentPackets> = spec.loads.iter().map(|_| SentPackets::default()).collect();
         let stop = AtomicBool::new(false);
         let outcome = thread::scope(|scope| {
             let send = |(load, sent)| {
@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
                 scope.spawn(move || load::send(load.to, sent, stop))
             };
             let senders: Vec<_> = spec.loads.iter().zip(&sent).map(send).collect();
-            let outcome = Bench::new(xen, &sent, &mut journal).and_then(|mut bench| {
+            let outcome = GuestBench::new(xen, &sent, &mut journal).and_then(|mut bench| {
                 let done = body(&mut bench);
                 let released = bench.release();
                 done.and(released)
@@ -116,7 +116,11 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn new(xen: &'a Xen, sent: &'a [Sent], journal: &mut Journal) -> Result<Self, ExperimentError> {
+    fn new(
+        xen: &'a Xen,
+        sent: &'a [SentPackets],
+        journal: &mut Journal,
+    ) -> Result<Self, ExperimentError> {
         let mut links = LinkMeter::open()?;
         let mut guests = Vec::new();
         for (guest, sent) in xen.guests.iter().zip(sent) {
@@ -127,7 +131,7 @@ impl<'a> Bench<'a> {
             let mut control = GuestLoop::new(CONFIG);
             control.attach(now(), GuestMeter(None), cap);
             let sampler = Sampler::new(CONFIG.sampler);
-            guests.push(Router { name: &guest.name, control, place, sent, sampler });
+            guests.push(XenGuest { name: &guest.name, control, place, sent, sampler });
         }
         Ok(Self { xen, guests, links, due_ns: 0 })
     }
@@ -143,7 +147,7 @@ impl<'a> Bench<'a> {
         let now = now();
         self.due_ns = now.as_nanos().saturating_add(PERIOD.as_nanos());
         self.links.read(now)?;
-        let reading = |guest: &Router<'_>| {
+        let reading = |guest: &XenGuest<'_>| {
             let reading = self.links.reading(guest.place)?;
             // What was dropped before the device is not in the device's counters.
             Some(Reading { offered: Some(guest.sent.packets()), ..reading })
@@ -181,7 +185,7 @@ impl<'a> Bench<'a> {
 
     /// Takes the cap of each guest away.
     pub(super) fn release(&mut self) -> Result<(), ExperimentError> {
-        let release = |guest: &mut Router<'_>| {
+        let release = |guest: &mut XenGuest<'_>| {
             guest.control.deactivate(now());
             guest.execute()
         };

@@ -6,13 +6,13 @@ use weir_experiment::mean;
 use weir_experiment::prelude::*;
 use weir_units::CpuShare;
 
-use super::bench::Bench;
+use super::bench::GuestBench;
 
 /// Measures it, all guests at once.
 pub(super) fn measure(
     trial: &mut Recording<'_>,
     id: &str,
-    bench: &mut Bench<'_>,
+    bench: &mut GuestBench<'_>,
 ) -> Result<Vec<PacketRate>, ExperimentError> {
     bench.samples(SETTLING)?;
     let before = bench.xen.times()?;

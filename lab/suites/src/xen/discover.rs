@@ -9,7 +9,7 @@ use weir_experiment::prelude::*;
 use weir_platform::cap::xl_text::{self, Domain, DomainCap, Scheduler};
 use weir_platform::run::{Command, Host, Platform};
 
-use super::spec::{Spec, refused};
+use super::spec::{ROW, Spec, refused};
 
 /// A domain 0 and its guests.
 pub(super) struct Xen {
@@ -31,7 +31,7 @@ pub(super) struct Guest {
 pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
     if !Path::new("/proc/xen/capabilities").exists() {
         let needs = "domain 0 of a Xen: `cargo xtask xen-lab` boots one".to_owned();
-        return Err(ExperimentError::Missing { what: super::ROW.to_owned(), needs });
+        return Err(ExperimentError::Missing { what: ROW.to_owned(), needs });
     }
     let on: Arc<dyn Platform + Send + Sync> = Arc::new(Host::default());
     let scheduler = match xl_text::scheduler(&on.run(&Command::line("xl info"))?) {

@@ -10,12 +10,12 @@ use weir_control::{
 };
 use weir_experiment::prelude::*;
 
-use super::bench::{Bench, Router, now};
-use super::picture::{self, Course};
+use super::bench::{GuestBench, XenGuest, now};
+use super::picture::{self, GuestCourse};
 use super::spec::{Spec, refused, write};
 
 /// What is known before set-points are held.
-pub(super) struct Plan {
+pub(super) struct HoldPlan {
     /// What each guest forwards without a cap.
     pub(super) capacity: Vec<PacketRate>,
     /// The model of each guest; none without a training.
@@ -27,12 +27,12 @@ pub(super) struct Plan {
 pub(super) fn run(
     trial: &mut Recording<'_>,
     id: &str,
-    bench: &mut Bench<'_>,
-    plan: &Plan,
+    bench: &mut GuestBench<'_>,
+    plan: &HoldPlan,
     spec: &Spec,
 ) -> Result<(), ExperimentError> {
     let range =
-        |guest: &Router<'_>| guest.control.actuator().map_or(CapRange::WHOLE, |a| a.range());
+        |guest: &XenGuest<'_>| guest.control.actuator().map_or(CapRange::WHOLE, |a| a.range());
     let ranges: Vec<_> = bench.guests.iter().map(range).collect();
     let weir = ranges.iter().map(|range| -> Box<dyn Controller + Send> {
         let config = FeedForwardConfig { dead_zone: DEAD_ZONE, ..FeedForwardConfig::new(*range) };
@@ -70,7 +70,7 @@ fn set_points(capacity: &[PacketRate], turn: usize) -> Vec<PacketRate> {
 fn held(
     trial: &mut Recording<'_>,
     id: &str,
-    bench: &mut Bench<'_>,
+    bench: &mut GuestBench<'_>,
     controllers: Vec<Box<dyn Controller + Send>>,
     steps: &[(&Vec<PacketRate>, usize)],
     spec: &Spec,
@@ -79,8 +79,8 @@ fn held(
         guest.renew()?;
         guest.control.install(now(), controller);
     }
-    let mut courses: Vec<Course> =
-        bench.guests.iter().map(|guest| Course::new(guest.name)).collect();
+    let mut courses: Vec<GuestCourse> =
+        bench.guests.iter().map(|guest| GuestCourse::new(guest.name)).collect();
     bench.restart();
     for (step, (set_points, samples)) in (1..).zip(steps) {
         begin(bench, step == 1, set_points)?;
@@ -105,7 +105,7 @@ fn held(
 /// Set-points for all: at first each loop begins with the cap in force, then it goes on to another
 /// rate. A cap that fails is in the log.
 fn begin(
-    bench: &mut Bench<'_>,
+    bench: &mut GuestBench<'_>,
     first: bool,
     set_points: &[PacketRate],
 ) -> Result<(), ExperimentError> {
@@ -122,11 +122,11 @@ fn begin(
 
 /// So many samples of each guest, and what follows from each.
 fn watch(
-    bench: &mut Bench<'_>,
+    bench: &mut GuestBench<'_>,
     samples: usize,
-    courses: &mut [Course],
+    courses: &mut [GuestCourse],
 ) -> Result<(), ExperimentError> {
-    let count = |guest: &Router<'_>| guest.control.status().map_or(0, |status| status.samples);
+    let count = |guest: &XenGuest<'_>| guest.control.status().map_or(0, |status| status.samples);
     let wanted: Vec<u64> = bench.guests.iter().map(|guest| count(guest) + samples as u64).collect();
     // A period without a sample is told in the log; the run has its bound all the same.
     for _ in 0..samples * TRIES {
@@ -155,7 +155,7 @@ fn judge(
     trial: &mut Recording<'_>,
     id: &str,
     set_point: PacketRate,
-    course: &Course,
+    course: &GuestCourse,
 ) -> Result<(), ExperimentError> {
     let wanted = float(set_point.as_pps());
     let [rate, offered, cap] = ["rate", "offered", "cap"].map(|part| format!("{id}/{part}"));
@@ -184,7 +184,7 @@ fn judge(
 fn logged(
     trial: &mut Recording<'_>,
     id: &str,
-    guest: &Router<'_>,
+    guest: &XenGuest<'_>,
     spec: &Spec,
 ) -> Result<(), ExperimentError> {
     let name = guest.name;

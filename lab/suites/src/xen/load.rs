@@ -9,9 +9,9 @@ use weir_traffic::{FrameSizes, RunSpec, SendMethod, SendSpec, UdpSend};
 
 /// One sender's counter.
 #[derive(Debug, Default)]
-pub(super) struct Sent(AtomicU64);
+pub(super) struct SentPackets(AtomicU64);
 
-impl Sent {
+impl SentPackets {
     /// Packets that left its socket, whether or not the guest's queue had room for them.
     pub(super) fn packets(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -19,7 +19,11 @@ impl Sent {
 }
 
 /// Sends until `stop` is set.
-pub(super) fn send(to: SocketAddr, sent: &Sent, stop: &AtomicBool) -> Result<(), ExperimentError> {
+pub(super) fn send(
+    to: SocketAddr,
+    sent: &SentPackets,
+    stop: &AtomicBool,
+) -> Result<(), ExperimentError> {
     let udp = UdpSend {
         stream: 0,
         to,

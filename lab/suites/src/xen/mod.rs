@@ -16,8 +16,9 @@ mod picture;
 mod spec;
 mod training;
 
-use bench::Bench;
+use bench::GuestBench;
 use discover::Xen;
+use spec::ROW;
 pub use spec::{GuestLoad, Spec};
 use weir_experiment::prelude::*;
 
@@ -29,13 +30,13 @@ pub fn show(trial: &mut Recording<'_>, spec: &Spec) -> Result<(), ExperimentErro
     trial.say(&format!("{id}: {xen}"));
     discovered(trial, &id, &xen)?;
     let caps = xen.caps()?;
-    let outcome = Bench::with(&xen, spec, |bench| {
+    let outcome = GuestBench::with(&xen, spec, |bench| {
         let capacity = capacity::measure(trial, &id, bench)?;
         let trained = match trial.quick {
             true => Vec::new(),
             false => training::run(trial, &id, bench, spec)?,
         };
-        hold::run(trial, &id, bench, &hold::Plan { capacity, trained }, spec)
+        hold::run(trial, &id, bench, &hold::HoldPlan { capacity, trained }, spec)
     });
     // The bench has gone back; what is looked at here is the hypervisor, not what Weir believes.
     let same = xen.caps()? == caps;
@@ -54,6 +55,3 @@ fn discovered(trial: &mut Recording<'_>, id: &str, xen: &Xen) -> Result<(), Expe
     let claim = Claim::new(&name, "interfaces found of each guest", Rule::Min, Bound::equal(2.0));
     trial.judge(claim.of(&[&name])).map(drop)
 }
-
-/// The row whose cases these are.
-const ROW: &str = "xtc.14";

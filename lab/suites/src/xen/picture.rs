@@ -10,7 +10,7 @@ use super::bench::PERIOD;
 
 /// One guest's samples.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Course {
+pub(super) struct GuestCourse {
     name: String,
     /// Packets forwarded a second.
     pub(super) rates: Vec<f64>,
@@ -21,7 +21,7 @@ pub(super) struct Course {
     set_points: Vec<f64>,
 }
 
-impl Course {
+impl GuestCourse {
     pub(super) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
@@ -49,8 +49,8 @@ impl Course {
 }
 
 /// Rates beside set-points, a panel for each guest.
-pub(super) fn draw(id: &str, courses: &[Course]) -> Result<Svg, PlotError> {
-    let panel = |course: &Course| Panel {
+pub(super) fn draw(id: &str, courses: &[GuestCourse]) -> Result<Svg, PlotError> {
+    let panel = |course: &GuestCourse| Panel {
         title: course.name.clone(),
         lines: vec![
             Line::new("offered", course.offered.clone()),
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_course_keeps_what_was_in_force_during_the_sample() {
-        let mut course = Course::new("fc1");
+        let mut course = GuestCourse::new("fc1");
         let sample =
             Sample { span: Nanos::from_secs(1), packets: 90, offered: Some(300), cpu: None };
         let status = LoopStatus {
@@ -97,6 +97,6 @@ mod tests {
         let tail = course.tail(1);
         assert_eq!((tail.rates, tail.offered, tail.caps), (vec![90.0], vec![300.0], vec![0.25]));
         assert!(draw("x", &[course]).unwrap().as_str().contains("set-point"));
-        assert!(draw("x", &[Course::new("fc2")]).is_err());
+        assert!(draw("x", &[GuestCourse::new("fc2")]).is_err());
     }
 }

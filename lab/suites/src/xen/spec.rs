@@ -49,6 +49,9 @@ pub(super) fn refused(what: impl std::fmt::Display) -> ExperimentError {
     ExperimentError::Host(HostError::Refused(what.to_string()))
 }
 
+/// The row whose cases these are.
+pub(super) const ROW: &str = "xtc.14";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,24 +7,25 @@ use weir_experiment::prelude::*;
 use weir_plot::{Bar, Bars, Group};
 use weir_units::CpuShare;
 
-use super::bench::Bench;
+use super::bench::GuestBench;
 use super::capacity::{rates, whole};
-use super::load;
+use super::load::OFFERED_PPS;
 use super::spec::{Spec, refused, write};
 
 /// Runs it; the model of each guest.
 pub(super) fn run(
     trial: &mut Recording<'_>,
     id: &str,
-    bench: &mut Bench<'_>,
+    bench: &mut GuestBench<'_>,
     spec: &Spec,
 ) -> Result<Vec<Identified>, ExperimentError> {
     let caps = CAPS_PERCENT.map(CpuShare::from_percent).to_vec();
-    let offered = vec![PacketRate::from_pps(load::OFFERED_PPS)];
+    let offered = vec![PacketRate::from_pps(OFFERED_PPS)];
     let length = Nanos::from_secs(SAMPLES as u64);
     let plan = TrainingPlan::new(caps, offered, 1, length).map_err(refused)?;
     let orders: Vec<_> = (1..).take(bench.guests.len()).map(|seed| plan.steps(seed)).collect();
-    let mut seen: Vec<Seen> = bench.guests.iter().map(|_| Seen::default()).collect();
+    let mut seen: Vec<TrainingRecord> =
+        bench.guests.iter().map(|_| TrainingRecord::default()).collect();
     for step in 0..CAPS_PERCENT.len() {
         let caps: Vec<CpuShare> = orders.iter().map(|order| order[step].cap).collect();
         bench.cap(&caps)?;
@@ -46,14 +47,14 @@ pub(super) fn run(
 
 /// What was seen of one guest.
 #[derive(Default)]
-struct Seen {
+struct TrainingRecord {
     /// The rate of each period, and the cap from then on.
     points: Vec<Point>,
     /// The mean rate under each cap.
     runs: Vec<(CpuShare, PacketRate)>,
 }
 
-impl Seen {
+impl TrainingRecord {
     fn add(&mut self, cap: CpuShare, rates: &[f64]) {
         // What was in force at the end of the step before is not any more.
         if let Some(last) = self.points.last_mut() {
@@ -69,7 +70,7 @@ fn judge(
     trial: &mut Recording<'_>,
     id: &str,
     name: &str,
-    seen: &Seen,
+    seen: &TrainingRecord,
     curve: &[CurvePoint],
 ) -> Result<Identified, ExperimentError> {
     let id = format!("{id}/{name}/training");

@@ -10,7 +10,7 @@
 
 use weir_experiment::prelude::*;
 
-use crate::routers::{Chain, ChainRun, Means, Tried};
+use crate::routers::{Chain, ChainRun, HoldingMeans, Tried};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -21,7 +21,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 fn judge(rec: &mut Recording<'_>, tried: &Tried) -> Result<(), ExperimentError> {
-    let of = |value: &dyn Fn(&ChainRun) -> f64| tried.held(Means::Weir).map(value).collect();
+    let of = |value: &dyn Fn(&ChainRun) -> f64| tried.held(HoldingMeans::Weir).map(value).collect();
     let decisions = |run: &ChainRun, hop: usize| run.decisions.get(hop).map_or(0, Vec::len) as u64;
     let series: [(&str, &str, Vec<f64>); 9] = [
         ("came", "packet/s", of(&|run| run.came)),
@@ -99,7 +99,7 @@ mod tests {
     fn held() -> Tried {
         let probed = |time_s: f64| Probed { times_s: vec![time_s; 10], due: 10, unsent: 0 };
         let run = ChainRun {
-            means: Means::Weir,
+            means: HoldingMeans::Weir,
             percent: 50,
             set_point: 500.0,
             came: 1000.0,

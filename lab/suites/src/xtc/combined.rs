@@ -13,7 +13,7 @@ use weir_experiment::prelude::*;
 
 use super::figures::Judge;
 use super::held::{Bench, Held, Seen, keep};
-use crate::routers::{HeldLab, SAMPLING, Taken, UNLIMITED, mean};
+use crate::routers::{HeldLab, RouterSample, SAMPLING, UNLIMITED, mean};
 
 /// Shows the row on bench number `bench`.
 pub(super) fn show(rec: &mut Recording<'_>, bench: usize) -> Result<(), ExperimentError> {
@@ -67,7 +67,7 @@ fn judge(rec: &mut Recording<'_>, bench: &Bench, seen: &Seen) -> Result<(), Expe
     keep(rec, &id, seen)?;
     let of = |value: &dyn Fn(&Held) -> f64| seen.held.iter().map(value).collect::<Vec<f64>>();
     let worst = of(&|held| {
-        let off = |one: &Taken| beyond_one(one, held).abs();
+        let off = |one: &RouterSample| beyond_one(one, held).abs();
         held.taken.iter().skip(1).map(off).fold(0.0, f64::max)
     });
     let over =
@@ -94,7 +94,7 @@ fn judge(rec: &mut Recording<'_>, bench: &Bench, seen: &Seen) -> Result<(), Expe
 }
 
 /// How far a sample is off the set-point, by more than a packet, relative to what it should have.
-pub(super) fn beyond_one(one: &Taken, held: &Held) -> f64 {
+pub(super) fn beyond_one(one: &RouterSample, held: &Held) -> f64 {
     let due = held.wanted() * float(one.sample.span.as_nanos()) / 1e9;
     let off = float(one.sample.packets) - due;
     off.signum() * (off.abs() - 1.0).max(0.0) / due.max(1.0)

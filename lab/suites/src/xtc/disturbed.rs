@@ -30,8 +30,8 @@ use super::combined::{self, SAMPLES, beyond_one};
 use super::figures::{self, Judge};
 use super::held::{Bench, Held, MEAN_OF, SETTLE};
 use crate::routers::{
-    Contender, Crossed, Disturbance, HeldLab, Kind, Loop, RouterLab, RuleList, SAMPLING, Taken,
-    cap_alone, capacity, hold,
+    Contender, Crossed, Disturbance, HeldLab, Loop, RouterKind, RouterLab, RouterSample, RuleList,
+    SAMPLING, cap_alone, capacity, hold,
 };
 
 /// Shows what the cap alone does, on bench number `bench`.
@@ -72,8 +72,8 @@ struct Alone {
 
 /// Samples without a disturbance and with it; the part of a processor that a process used.
 struct Turns {
-    without: Vec<Taken>,
-    with: Vec<Taken>,
+    without: Vec<RouterSample>,
+    with: Vec<RouterSample>,
     used: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ impl Turns {
 
 /// The same of a running node, with its decisions on the samples beside the disturbance.
 struct Stage {
-    before: Vec<Taken>,
+    before: Vec<RouterSample>,
     after: Held,
     assigned: CpuShare,
     worth: f64,
@@ -102,15 +102,15 @@ enum Disturber {
 
 impl Disturber {
     /// Of a lab that is up, whose router is of that kind; nothing yet.
-    fn of(kind: Kind, lab: &impl Crossed) -> Result<Self, ExperimentError> {
+    fn of(kind: RouterKind, lab: &impl Crossed) -> Result<Self, ExperimentError> {
         let namespace = lab.plan().namespace("vr1");
         Ok(match kind {
-            Kind::Process => {
+            RouterKind::Process => {
                 let gone = || ExperimentError::Node(format!("{namespace}: its process is gone"));
                 let router = lab.process(0).ok_or_else(gone)?;
                 Self::Process { router, namespace, running: None }
             }
-            Kind::Namespace => {
+            RouterKind::Namespace => {
                 let list = RuleList::empty(&namespace)?;
                 Self::Rules { list, rules: RULES_TRIED, each_ns: None }
             }
@@ -122,7 +122,7 @@ impl Disturber {
     fn calibrate(
         &mut self,
         added_ns: impl Fn(f64) -> f64,
-        mut take: impl FnMut() -> Result<Vec<Taken>, ExperimentError>,
+        mut take: impl FnMut() -> Result<Vec<RouterSample>, ExperimentError>,
     ) -> Result<(), ExperimentError> {
         let Self::Rules { each_ns, .. } = self else { return Ok(()) };
         let known = each_ns.is_some();
@@ -143,7 +143,7 @@ impl Disturber {
         &mut self,
         turns: u32,
         assigned: CpuShare,
-        mut take: impl FnMut() -> Result<Vec<Taken>, ExperimentError>,
+        mut take: impl FnMut() -> Result<Vec<RouterSample>, ExperimentError>,
     ) -> Result<Turns, ExperimentError> {
         let mut seen = Turns { without: Vec::new(), with: Vec::new(), used: None };
         for _ in 0..turns {
@@ -318,7 +318,7 @@ fn assigned(lab: &HeldLab) -> Result<CpuShare, ExperimentError> {
 }
 
 /// Samples of a second, from one on that has begun since.
-fn second(lab: &mut HeldLab) -> Result<Vec<Taken>, ExperimentError> {
+fn second(lab: &mut HeldLab) -> Result<Vec<RouterSample>, ExperimentError> {
     lab.watch(0, 1)?;
     lab.watch(0, PER_SECOND)
 }
@@ -407,7 +407,7 @@ fn tell(
     let id = format!("{}/combined/{name}", bench.name());
     figures::keep_taken(rec, &format!("{id}/before"), &seen.before)?;
     figures::keep_taken(rec, &format!("{id}/after"), &seen.after.taken)?;
-    let off = |taken: &[Taken]| -> Vec<f64> {
+    let off = |taken: &[RouterSample]| -> Vec<f64> {
         taken.iter().map(|one| beyond_one(one, &seen.after).abs()).collect()
     };
     let (before, after) = (off(&seen.before), off(&seen.after.taken));
@@ -458,7 +458,7 @@ fn says_so(decision: &DecisionView) -> bool {
 }
 
 /// CPU time of a packet in nanoseconds, over samples in which it was metered.
-fn cost_ns(taken: &[Taken]) -> f64 {
+fn cost_ns(taken: &[RouterSample]) -> f64 {
     let metered = taken.iter().filter_map(|one| Some((one.sample.cpu?, one.sample.packets)));
     let (cpu, packets) =
         metered.fold((0, 0), |(cpu, packets), (used, of)| (cpu + used.as_nanos(), packets + of));
@@ -466,12 +466,12 @@ fn cost_ns(taken: &[Taken]) -> f64 {
 }
 
 /// The samples that are judged.
-fn last(taken: &[Taken]) -> &[Taken] {
+fn last(taken: &[RouterSample]) -> &[RouterSample] {
     taken.get(taken.len().saturating_sub(MEAN_OF)..).unwrap_or_default()
 }
 
 /// What was used, on average.
-fn used(taken: &[Taken]) -> CpuShare {
+fn used(taken: &[RouterSample]) -> CpuShare {
     let metered = taken.iter().filter_map(|one| Some((one.sample.cpu?, one.sample.span)));
     let (cpu, span) = metered.fold((Nanos::ZERO, Nanos::ZERO), |(cpu, span), (used, of)| {
         (cpu.saturating_add(used), span.saturating_add(of))
@@ -480,11 +480,11 @@ fn used(taken: &[Taken]) -> CpuShare {
 }
 
 /// Of their rates.
-fn mean(taken: &[Taken]) -> f64 {
-    weir_experiment::mean(&taken.iter().map(Taken::rate).collect::<Vec<f64>>())
+fn mean(taken: &[RouterSample]) -> f64 {
+    weir_experiment::mean(&taken.iter().map(RouterSample::rate).collect::<Vec<f64>>())
 }
 
-fn mean_cap(taken: &[Taken]) -> CpuShare {
+fn mean_cap(taken: &[RouterSample]) -> CpuShare {
     let all: u64 = taken.iter().map(|one| u64::from(one.cap.as_ppm())).sum();
     let mean = all.checked_div(taken.len() as u64).unwrap_or(0);
     CpuShare::from_ppm(u32::try_from(mean).unwrap_or(u32::MAX))
@@ -544,10 +544,10 @@ mod tests {
 
     use super::*;
 
-    fn taken(packets: u64, cpu_ms: Option<u64>, cap_percent: u32) -> Taken {
+    fn taken(packets: u64, cpu_ms: Option<u64>, cap_percent: u32) -> RouterSample {
         let (span, cpu) = (Nanos::from_millis(100), cpu_ms.map(Nanos::from_millis));
         let sample = Sample { span, packets, cpu, ..Sample::default() };
-        Taken { sample, cap: CpuShare::from_percent(cap_percent), limit: None, reason: None }
+        RouterSample { sample, cap: CpuShare::from_percent(cap_percent), limit: None, reason: None }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use weir_experiment::prelude::*;
 use weir_units::CpuShare;
 
-use crate::routers::{Flowed, Taken};
+use crate::routers::{Flowed, RouterSample};
 
 /// Judges single series, of routers of one kind.
 pub(super) struct Judge<'t, 'a> {
@@ -33,15 +33,15 @@ impl Judge<'_, '_> {
 pub(super) fn keep_taken(
     rec: &mut Recording<'_>,
     prefix: &str,
-    taken: &[Taken],
+    taken: &[RouterSample],
 ) -> Result<(), ExperimentError> {
     let nanos: u64 = taken.iter().map(|one| one.sample.span.as_nanos()).sum();
     let interval_s = float(nanos) / 1e9 / float(taken.len().max(1) as u64);
-    let mut keep = |name: &str, unit: &str, value: fn(&Taken) -> f64| {
+    let mut keep = |name: &str, unit: &str, value: fn(&RouterSample) -> f64| {
         let samples = taken.iter().map(value).collect();
         rec.keep(&format!("{prefix}/{name}"), Series::sampled(unit, interval_s, samples))
     };
-    keep("rate", "packet/s", Taken::rate)?;
+    keep("rate", "packet/s", RouterSample::rate)?;
     keep("offered", "packet/s", |one| {
         one.sample.offered_rate().map_or(0.0, |rate| float(rate.as_pps()))
     })?;

@@ -13,8 +13,8 @@ use weir_experiment::prelude::*;
 
 use super::figures;
 use crate::routers::{
-    Contender, Crossed, Kind, Known, LeastCap, Load, Loop, MTU_TCP, PERIOD_TEXT, Plan, Probed,
-    RouterLab, Taken, Traffic, Way, cap_alone, capacity, hold, probing,
+    Contender, Crossed, Known, LeastCap, Loop, MTU_TCP, PERIOD_TEXT, Plan, ProbePath, Probed,
+    RouterKind, RouterLab, RouterLoad, RouterSample, Traffic, cap_alone, capacity, hold, probing,
 };
 
 /// Shows row 2 on bench number `bench`.
@@ -28,7 +28,7 @@ pub(super) fn alone(rec: &mut Recording<'_>, bench: usize) -> Result<(), Experim
 
 /// One kind of router under one kind of load.
 pub(super) struct Bench {
-    pub(super) kind: Kind,
+    pub(super) kind: RouterKind,
     tcp: bool,
     pub(super) plan: Plan,
 }
@@ -44,13 +44,13 @@ pub(super) struct Held {
     pub(super) controller: &'static str,
     pub(super) percent: u64,
     pub(super) set_point: PacketRate,
-    pub(super) taken: Vec<Taken>,
+    pub(super) taken: Vec<RouterSample>,
 }
 
 impl Bench {
     /// Both kinds under both loads.
     pub(super) fn benches(name: &str, sampling: Nanos) -> Vec<Self> {
-        let bench = |(kind, tcp): (Kind, bool)| {
+        let bench = |(kind, tcp): (RouterKind, bool)| {
             let mut plan = Plan::one(name, kind);
             plan.sampling = sampling;
             if tcp {
@@ -58,7 +58,11 @@ impl Bench {
             }
             Self { kind, tcp, plan }
         };
-        Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]).map(bench).collect()
+        RouterKind::ALL
+            .into_iter()
+            .flat_map(|kind| [(kind, false), (kind, true)])
+            .map(bench)
+            .collect()
     }
 
     /// The one of that number.
@@ -76,8 +80,8 @@ impl Bench {
     }
 
     /// As much of its load as there is.
-    fn all(&self) -> Load {
-        if self.tcp { Load::Tcp(CONNECTIONS) } else { Load::Udp(None) }
+    fn all(&self) -> RouterLoad {
+        if self.tcp { RouterLoad::Tcp(CONNECTIONS) } else { RouterLoad::Udp(None) }
     }
 
     /// What is offered so that the traffic's processor has time for what is held.
@@ -132,7 +136,7 @@ impl Bench {
             let mut seen = Vec::new();
             for percent in points {
                 let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
-                let (_, probed) = probing(lab, 0, Way::Own, |lab| {
+                let (_, probed) = probing(lab, 0, ProbePath::Own, |lab| {
                     let mut on = Loop::begin(lab, 0)?;
                     on.decide_every(Contender::FeedForward.period())?;
                     let controller = cap_alone(on.range()?, set_point);
@@ -150,8 +154,8 @@ fn judge_alone(rec: &mut Recording<'_>, bench: &Bench, seen: &Seen) -> Result<()
     let id = |part: &str| format!("{}/{part}", bench.name());
     keep(rec, &id, seen)?;
     let band = match bench.kind {
-        Kind::Process => 0.05,
-        Kind::Namespace => 0.1,
+        RouterKind::Process => 0.05,
+        RouterKind::Namespace => 0.1,
     };
     for (controller, ..) in CONTROLLERS {
         let mine = || seen.held.iter().filter(|held| held.controller == controller);
@@ -206,17 +210,17 @@ impl Held {
     }
 
     /// The last ten samples, which come after those in which it may settle.
-    pub(super) fn judged(&self) -> &[Taken] {
+    pub(super) fn judged(&self) -> &[RouterSample] {
         &self.taken[self.taken.len().saturating_sub(MEAN_OF)..]
     }
 
     pub(super) fn mean(&self) -> f64 {
-        weir_experiment::mean(&self.judged().iter().map(Taken::rate).collect::<Vec<f64>>())
+        weir_experiment::mean(&self.judged().iter().map(RouterSample::rate).collect::<Vec<f64>>())
     }
 
     /// Samples after which all are within `band` of the set-point.
     fn settled(&self, band: f64) -> f64 {
-        let outside = |one: &Taken| (one.rate() / self.wanted() - 1.0).abs() > band;
+        let outside = |one: &RouterSample| (one.rate() / self.wanted() - 1.0).abs() > band;
         float(self.taken.iter().rposition(outside).map_or(0, |last| last + 1) as u64)
     }
 
@@ -251,7 +255,7 @@ mod tests {
     use super::*;
 
     fn held(rates: &[u64]) -> Held {
-        let taken = |packets: &u64| Taken {
+        let taken = |packets: &u64| RouterSample {
             sample: Sample { span: Nanos::from_secs(1), packets: *packets, ..Sample::default() },
             cap: CpuShare::ONE,
             limit: None,

@@ -6,7 +6,7 @@ use weir_experiment::prelude::*;
 
 use super::combined::{SETTLE, capacity};
 use super::held::Bench;
-use crate::routers::{HeldLab, Probed, SAMPLING, Way, probing};
+use crate::routers::{HeldLab, ProbePath, Probed, SAMPLING, probing};
 
 /// Shows the row on bench number `bench`.
 pub(super) fn show(rec: &mut Recording<'_>, bench: usize) -> Result<(), ExperimentError> {
@@ -48,7 +48,7 @@ fn run(
             let set_point = PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
             lab.hold(0, set_point)?;
             lab.watch(0, SETTLE)?;
-            let (_, probed) = probing(lab, 0, Way::Own, |lab| lab.watch(0, samples))?;
+            let (_, probed) = probing(lab, 0, ProbePath::Own, |lab| lab.watch(0, samples))?;
             seen.push((*percent, probed));
         }
         Ok(seen)

@@ -14,13 +14,15 @@
 use weir_experiment::prelude::*;
 use weir_policy::ControllerKind;
 
-use crate::routers::{HeldLab, Kind, Load, MTU_TCP, Plan, SAMPLING, Shape, Traffic, pps, shares};
+use crate::routers::{
+    HeldLab, MTU_TCP, Plan, RouterKind, RouterLoad, SAMPLING, Shape, Traffic, pps, shares,
+};
 
 /// Shows row 6.
 pub(super) fn proportions(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     super::needs_root(rec)?;
     let mut lab = HeldLab::up(plan("xtc-proportions", 6))?;
-    let loads = Traffic::new((0..6).map(|router| (router, Load::Tcp(CONNECTIONS))).collect());
+    let loads = Traffic::new((0..6).map(|router| (router, RouterLoad::Tcp(CONNECTIONS))).collect());
     let (_, flowed) = loads.beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
     let (seen, flowed) = loads.eased_tcp(&flowed)?.beside(&mut lab, |lab| {
         let without = lab.rates(MEAN_OF)?;
@@ -51,7 +53,9 @@ pub(super) fn proportions(rec: &mut Recording<'_>) -> Result<(), ExperimentError
 pub(super) fn coexistence(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     super::needs_root(rec)?;
     let mut lab = HeldLab::up(plan("xtc-coexistence", 2))?;
-    let loads = |udp| Traffic::new(vec![(UDP, Load::Udp(udp)), (TCP, Load::Tcp(4 * CONNECTIONS))]);
+    let loads = |udp| {
+        Traffic::new(vec![(UDP, RouterLoad::Udp(udp)), (TCP, RouterLoad::Tcp(4 * CONNECTIONS))])
+    };
     let (greedy, _) = loads(None).beside(&mut lab, |lab| lab.rates(MEAN_OF))?;
     let flood = pps(FLOOD * sum(&greedy)).as_pps();
     let (seen, _) = loads(Some(flood)).beside(&mut lab, |lab| {
@@ -100,7 +104,8 @@ pub(super) fn fairness(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut lab = HeldLab::up(plan("xtc-fairness", 2))?;
     let counts: &[u32] = if rec.quick { &[1, 10] } else { &[1, 2, 4, 6, 8, 10] };
     let (mut free, mut fair, mut aggregate) = (Vec::new(), Vec::new(), Vec::new());
-    let loads = |flows: u32| Traffic::new(vec![(0, Load::Tcp(flows)), (1, Load::Tcp(1))]);
+    let loads =
+        |flows: u32| Traffic::new(vec![(0, RouterLoad::Tcp(flows)), (1, RouterLoad::Tcp(1))]);
     let (_, flowed) = loads(1).beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
     for flows in counts {
         let (seen, _) = loads(*flows).eased_tcp(&flowed)?.beside(&mut lab, |lab| {
@@ -155,7 +160,7 @@ fn hold(lab: &mut HeldLab, parts: &[u32], all: f64) -> Result<Shared, Experiment
 }
 
 fn plan(name: &str, routers: usize) -> Plan {
-    let (kinds, shape) = (vec![Kind::Process; routers], Shape::Beside);
+    let (kinds, shape) = (vec![RouterKind::Process; routers], Shape::Beside);
     Plan { name: name.to_owned(), shape, kinds, mtu: MTU_TCP, sampling: SAMPLING }
 }
 

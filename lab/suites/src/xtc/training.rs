@@ -19,22 +19,23 @@ use weir_units::CpuShare;
 
 use super::figures::{self, Judge};
 use crate::routers::{
-    Flowed, Kind, Load, Loop, Plan, RouterLab, Taken, Traffic, Trained, Training, below, capacity,
+    Flowed, Loop, Plan, RouterKind, RouterLab, RouterLoad, RouterSample, Traffic, Trained,
+    Training, below, capacity,
 };
 
 /// Shows the row on a process router.
 pub(super) fn process(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    show(rec, Kind::Process)
+    show(rec, RouterKind::Process)
 }
 
 /// Shows the row on a namespace router.
 pub(super) fn namespace(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    show(rec, Kind::Namespace)?;
+    show(rec, RouterKind::Namespace)?;
     rec.result.add_note(format!("{}: pictures are in {PICTURES}", rec.id()));
     Ok(())
 }
 
-fn show(rec: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+fn show(rec: &mut Recording<'_>, kind: RouterKind) -> Result<(), ExperimentError> {
     super::needs_root(rec)?;
     let seen = measure(rec.quick, kind)?;
     judge(rec, kind, &seen)?;
@@ -50,17 +51,17 @@ struct Seen {
     /// How long the training took, in seconds.
     seconds: f64,
     /// A run of caps below the threshold that the fit has not seen.
-    held_out: Vec<Taken>,
+    held_out: Vec<RouterSample>,
     flowed: Flowed,
 }
 
-fn measure(quick: bool, kind: Kind) -> Result<Seen, ExperimentError> {
+fn measure(quick: bool, kind: RouterKind) -> Result<Seen, ExperimentError> {
     let mut lab = RouterLab::up(Plan::one("xtc-training", kind))?;
-    let flood = Traffic::one(Load::Udp(None));
+    let flood = Traffic::one(RouterLoad::Udp(None));
     let (capacity, _) = flood.beside(&mut lab, capacity)?;
     let offered = PacketRate::from_pps(capacity.as_pps() * 7 / 10_000 * 1000);
     let (repetitions, samples) = if quick { (1, 2) } else { (3, 3) };
-    let traffic = Traffic::one(Load::Udp(Some(offered.as_pps())));
+    let traffic = Traffic::one(RouterLoad::Udp(Some(offered.as_pps())));
     let (measured, flowed) = traffic.beside(&mut lab, |lab| {
         let mut on = Loop::begin(lab, 0)?;
         let most = on.range()?.most();
@@ -83,7 +84,7 @@ fn least() -> CpuShare {
     CpuShare::from_percent(LEAST_PERCENT)
 }
 
-fn judge(rec: &mut Recording<'_>, kind: Kind, seen: &Seen) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, kind: RouterKind, seen: &Seen) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{part}", kind.name());
     let trained = &seen.trained;
     figures::keep_taken(rec, &id("training"), &trained.taken)?;
@@ -119,7 +120,11 @@ fn judge(rec: &mut Recording<'_>, kind: Kind, seen: &Seen) -> Result<(), Experim
 }
 
 /// The model on the run that it has not seen, beside the one that repeats the rate before.
-fn judge_model(rec: &mut Recording<'_>, kind: Kind, seen: &Seen) -> Result<(), ExperimentError> {
+fn judge_model(
+    rec: &mut Recording<'_>,
+    kind: RouterKind,
+    seen: &Seen,
+) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{part}", kind.name());
     let points: Vec<Point> = below(&seen.held_out, None).into_iter().flatten().collect();
     let free = free_run(&seen.trained.identified, &points);
@@ -139,7 +144,7 @@ fn judge_model(rec: &mut Recording<'_>, kind: Kind, seen: &Seen) -> Result<(), E
         rec.say(&format!("{}: {value:.4}", id(name)));
         rec.keep(&id(name), Series::unordered("1", vec![value]))?;
     }
-    if kind == Kind::Process {
+    if kind == RouterKind::Process {
         let text = "R² of the free run on a run that the fit has not seen";
         let bound = Bound::at_least(R_SQUARED);
         let name = id("free-run-r2");
@@ -156,7 +161,7 @@ fn whole_range(trained: &Trained) -> Option<Identified> {
 }
 
 /// Figs 3 and 4 of the text: rate by cap, and what the model says beside what was measured.
-fn draw(kind: Kind, seen: &Seen) -> Result<(), ExperimentError> {
+fn draw(kind: RouterKind, seen: &Seen) -> Result<(), ExperimentError> {
     let rate = |rate: PacketRate| float(rate.as_pps());
     let curve = &seen.trained.curve;
     let points = curve.iter().map(|p| (100.0 * figures::share(p.cap), rate(p.mean))).collect();

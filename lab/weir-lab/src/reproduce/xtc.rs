@@ -11,7 +11,7 @@ use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_suites::reproduce::xtc::{self, FIGURES, Figure, draw, page};
-use weir_suites::routers::Kind;
+use weir_suites::routers::RouterKind;
 
 use super::{ALL, REPORT, is_interruption, results, told};
 use crate::output::{Output, origin};
@@ -24,7 +24,7 @@ pub(crate) struct Xtc {
     figure: String,
     /// What the router is: process or namespace
     #[arg(long, value_name = "KIND", default_value = "process", value_parser = kind)]
-    router: Kind,
+    router: RouterKind,
     #[command(flatten)]
     output: Output,
 }
@@ -102,13 +102,13 @@ impl Xtc {
     /// The folder of a figure's result among the others; results of the two kinds are not mixed.
     fn place(&self, figure: &Figure) -> String {
         match self.router {
-            Kind::Process => format!("xtc-{}", figure.name),
-            Kind::Namespace => format!("xtc-{}-namespace", figure.name),
+            RouterKind::Process => format!("xtc-{}", figure.name),
+            RouterKind::Namespace => format!("xtc-{}-namespace", figure.name),
         }
     }
 }
 
-fn kind(text: &str) -> Result<Kind, String> {
-    let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
-    found.ok_or_else(|| format!("'{text}': {}", Kind::ALL.map(Kind::name).join(" or ")))
+fn kind(text: &str) -> Result<RouterKind, String> {
+    let found = RouterKind::ALL.into_iter().find(|kind| kind.name() == text);
+    found.ok_or_else(|| format!("'{text}': {}", RouterKind::ALL.map(RouterKind::name).join(" or ")))
 }

@@ -9,11 +9,11 @@ use weir_result::ResultFile;
 
 use super::draw::{axis, samples};
 use super::page::{kpps, nothing};
-use crate::routers::{Chain, HOPS, Kind, Means, Way, lost, prefix};
+use crate::routers::{Chain, HOPS, HoldingMeans, ProbePath, RouterKind, lost, prefix};
 
 /// Tries the chain and keeps what is seen.
-pub(super) fn run(trial: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
-    if kind != Kind::Process {
+pub(super) fn run(trial: &mut Recording<'_>, kind: RouterKind) -> Result<(), ExperimentError> {
+    if kind != RouterKind::Process {
         let (what, needs) = ("fig20".to_owned(), "routers that are processes".to_owned());
         return Err(ExperimentError::Missing { what, needs });
     }
@@ -23,16 +23,16 @@ pub(super) fn run(trial: &mut Recording<'_>, kind: Kind) -> Result<(), Experimen
 /// A line for each hop at each set-point, a column for each way of holding the routers.
 pub(super) fn table(result: &ResultFile) -> String {
     let mut text = String::from("| set-point | probed behind |");
-    for means in Means::ALL {
+    for means in HoldingMeans::ALL {
         let _ = write!(text, " {} |", means.name());
     }
-    text += &format!("\n|---|---|{}\n", "---:|".repeat(Means::ALL.len()));
+    text += &format!("\n|---|---|{}\n", "---:|".repeat(HoldingMeans::ALL.len()));
     for percent in percents(result) {
-        let wanted = samples(result, &format!("{}set-point", prefix(Means::Weir, percent)));
+        let wanted = samples(result, &format!("{}set-point", prefix(HoldingMeans::Weir, percent)));
         let wanted = wanted.first().map_or_else(nothing, |rate| kpps(*rate));
         for hop in 0..HOPS {
             let _ = write!(text, "| {percent} %, {wanted} | vr{} |", hop + 1);
-            for means in Means::ALL {
+            for means in HoldingMeans::ALL {
                 let seen = Seen { result, means, percent, hop };
                 let _ = write!(text, " {} |", seen.cell().unwrap_or_else(nothing));
             }
@@ -51,18 +51,18 @@ pub(super) fn draw(
     result: &ResultFile,
 ) -> Result<Vec<(String, Svg)>, ExperimentError> {
     let mut drawn = Vec::new();
-    for means in Means::HELD {
+    for means in HoldingMeans::HELD {
         for Metric { key, name, unit, value } in METRICS {
             let set = |means, percent, name: String| {
                 let point = |hop: usize| {
                     let seen = Seen { result, means, percent, hop };
-                    Some((float(hop as u64 + 1), value(&seen.probed(Way::Flow)?)))
+                    Some((float(hop as u64 + 1), value(&seen.probed(ProbePath::Flow)?)))
                 };
                 let points = (0..HOPS).filter_map(point).collect();
                 PointSet { name, points, halves: vec![], joined: true }
             };
             let held = percents(result).into_iter().map(|p| set(means, p, format!("{p} %")));
-            let without = set(Means::Without, 0, Means::Without.name().to_owned());
+            let without = set(HoldingMeans::Without, 0, HoldingMeans::Without.name().to_owned());
             let sets = std::iter::once(without).chain(held);
             let sets: Vec<PointSet> = sets.filter(|set| !set.points.is_empty()).collect();
             if sets.is_empty() {
@@ -80,7 +80,7 @@ pub(super) fn draw(
 /// One hop of a chain held in one way, as the result has it.
 struct Seen<'r> {
     result: &'r ResultFile,
-    means: Means,
+    means: HoldingMeans,
     percent: u64,
     hop: usize,
 }
@@ -102,7 +102,7 @@ impl<'r> Seen<'r> {
         forwarded.get(self.hop).map(|rate| lost(*came, *rate))
     }
 
-    fn probed(&self, way: Way) -> Option<Probe> {
+    fn probed(&self, way: ProbePath) -> Option<Probe> {
         let of = |name: &str| self.samples(&format!("hop{}/{}/{name}", self.hop + 1, way.key()));
         let (times_s, due, failed) = (of("times"), of("due").first()?, of("failed").first()?);
         let answered = !times_s.is_empty();
@@ -111,12 +111,12 @@ impl<'r> Seen<'r> {
     }
 
     fn cell(&self) -> Option<String> {
-        let probe = |way: Way| {
+        let probe = |way: ProbePath| {
             let probe = self.probed(way)?;
             Some(format!("{:.1} %, {:.2} ms", probe.loss * 100.0, probe.time_s * 1e3))
         };
         let lost = self.lost()? * 100.0;
-        Some(format!("{lost:.1} %; {}; {}", probe(Way::Flow)?, probe(Way::Own)?))
+        Some(format!("{lost:.1} %; {}; {}", probe(ProbePath::Flow)?, probe(ProbePath::Own)?))
     }
 }
 
@@ -127,7 +127,7 @@ fn percents(result: &ResultFile) -> Vec<u64> {
     percents.dedup();
     let is_made = |percent: &u64| {
         let made = |means| !samples(result, &format!("{}came", prefix(means, *percent))).is_empty();
-        Means::HELD.into_iter().any(made)
+        HoldingMeans::HELD.into_iter().any(made)
     };
     percents.into_iter().filter(is_made).collect()
 }

@@ -14,7 +14,7 @@ use super::shares::{Shares, prefix};
 use super::sweep::{Metric, Sweep};
 use super::training::Curve;
 use crate::reproduce::figure::save;
-use crate::routers::Means;
+use crate::routers::HoldingMeans;
 
 /// Writes the pictures of a figure into `folder`, as SVG and as PNG.
 pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
@@ -104,8 +104,9 @@ fn by_router(
     shares: &Shares,
     result: &ResultFile,
 ) -> Result<Vec<(String, Svg)>, ExperimentError> {
-    let bars = |bars: Vec<(Means, f64)>| {
-        let bar = |(means, value): (Means, f64)| Bar { name: means.name().to_owned(), value };
+    let bars = |bars: Vec<(HoldingMeans, f64)>| {
+        let bar =
+            |(means, value): (HoldingMeans, f64)| Bar { name: means.name().to_owned(), value };
         bars.into_iter().map(bar).collect::<Vec<Bar>>()
     };
     if shares.settings.len() > 1 {
@@ -113,7 +114,7 @@ fn by_router(
             let configuration = setting.configurations.first().map_or("", |(name, _)| name);
             let of =
                 |means| Some((means, together(result, setting, configuration, means)?.balance));
-            let found = Means::ALL.into_iter().filter_map(of).collect();
+            let found = HoldingMeans::ALL.into_iter().filter_map(of).collect();
             Group { name: setting.key.to_owned(), guarantee: None, bars: bars(found) }
         };
         let groups = shares.settings.iter().map(group).collect();
@@ -130,8 +131,8 @@ fn by_router(
                     let seen = samples(result, &format!("{prefix}{what}/{}", router + 1));
                     (!seen.is_empty()).then(|| weir_experiment::mean(seen))
                 };
-                let found = Means::ALL.into_iter().filter_map(|m| Some((m, of(m, what)?)));
-                let guarantee = of(Means::Weir, "set-point").filter(|_| !shares.probed);
+                let found = HoldingMeans::ALL.into_iter().filter_map(|m| Some((m, of(m, what)?)));
+                let guarantee = of(HoldingMeans::Weir, "set-point").filter(|_| !shares.probed);
                 let name = format!("vr{}", router + 1);
                 Group { name, guarantee, bars: bars(found.collect()) }
             };

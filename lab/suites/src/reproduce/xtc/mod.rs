@@ -24,10 +24,14 @@ use figures::Made;
 use weir_experiment::{ExperimentError, Recording};
 use weir_units::PacketRate;
 
-use crate::routers::{Chain, Kind, Load, Plan, RouterLab, Traffic, capacity};
+use crate::routers::{Chain, Plan, RouterKind, RouterLab, RouterLoad, Traffic, capacity};
 
 /// Makes a figure on a router of that kind. Series are named as [`page`] reads them.
-pub fn run(trial: &mut Recording<'_>, figure: &Figure, kind: Kind) -> Result<(), ExperimentError> {
+pub fn run(
+    trial: &mut Recording<'_>,
+    figure: &Figure,
+    kind: RouterKind,
+) -> Result<(), ExperimentError> {
     if !weir_platform::process::is_root() {
         let (what, needs) = (figure.name.to_owned(), "root".to_owned());
         return Err(ExperimentError::Missing { what, needs });
@@ -80,7 +84,7 @@ impl Flow {
         }
     }
 
-    fn plan(self, kind: Kind) -> Plan {
+    fn plan(self, kind: RouterKind) -> Plan {
         let mut plan = Plan::one("xtc-figure", kind);
         if self == Self::Tcp {
             plan.mtu = crate::routers::MTU_TCP;
@@ -92,14 +96,14 @@ impl Flow {
     fn load(self, lab: &mut RouterLab) -> Result<Traffic, ExperimentError> {
         match self {
             Self::Udp(percent) => Ok(Traffic::udp(flow(lab, percent)?)),
-            Self::Tcp => Traffic::eased(Load::Tcp(CONNECTIONS), lab, capacity),
+            Self::Tcp => Traffic::eased(RouterLoad::Tcp(CONNECTIONS), lab, capacity),
         }
     }
 }
 
 /// So many percent of *the flow*: of seven tenths of what the router forwards of a flood.
 fn flow(lab: &mut RouterLab, percent: u64) -> Result<PacketRate, ExperimentError> {
-    let (flood, _) = Traffic::one(Load::Udp(None)).beside(lab, capacity)?;
+    let (flood, _) = Traffic::one(RouterLoad::Udp(None)).beside(lab, capacity)?;
     Ok(PacketRate::from_pps(flood.as_pps() * 7 / 10 * percent / 100))
 }
 

@@ -15,7 +15,7 @@ use super::sweep::{Metric, Sweep};
 use super::training::Curve;
 use crate::reproduce::figure::save;
 use crate::reproduce::interval::interval;
-use crate::routers::{Contender, Means};
+use crate::routers::{Contender, HoldingMeans};
 
 /// Writes the page and its pictures below `root`, the project's folder.
 pub fn write(root: &Path, made: &[(&Figure, ResultFile)]) -> Result<PathBuf, ExperimentError> {
@@ -187,9 +187,9 @@ fn by_router(shares: &Shares, setting: &Setting, result: &ResultFile) -> String 
             text,
             "| {}, {configuration} | set-point | {} | {} | {} |",
             setting.key,
-            Means::Without.name(),
-            Means::Cap.name(),
-            Means::Weir.name()
+            HoldingMeans::Without.name(),
+            HoldingMeans::Cap.name(),
+            HoldingMeans::Weir.name()
         );
         text += "|---|---:|---:|---:|---:|\n";
         for router in 0..setting.loads.len() {
@@ -197,9 +197,9 @@ fn by_router(shares: &Shares, setting: &Setting, result: &ResultFile) -> String 
                 let prefix = prefix(setting.key, configuration, means);
                 interval(samples(result, &format!("{prefix}{what}/{}", router + 1)))
             };
-            let wanted = of(Means::Weir, "set-point").map_or(f64::NAN, |wanted| wanted.mean);
+            let wanted = of(HoldingMeans::Weir, "set-point").map_or(f64::NAN, |wanted| wanted.mean);
             let _ = write!(text, "| vr{} | {} |", router + 1, kpps(wanted));
-            for means in Means::ALL {
+            for means in HoldingMeans::ALL {
                 let rate = of(means, "rate").map_or_else(nothing, |rate| {
                     format!("{}: {:.3}", kpps(rate.mean), rate.mean / wanted)
                 });
@@ -211,7 +211,7 @@ fn by_router(shares: &Shares, setting: &Setting, result: &ResultFile) -> String 
             text.push('\n');
         }
         text += "| together | |";
-        for means in Means::ALL {
+        for means in HoldingMeans::ALL {
             let cell = together(result, setting, configuration, means).map(|all| {
                 let half = all.half.map_or(String::new(), |half| format!(" ± {:.2}", half / 1e3));
                 format!("{}{half}, min/max {:.3}", kpps(all.mean), all.balance)
@@ -237,7 +237,7 @@ pub(super) fn together(
     result: &ResultFile,
     setting: &Setting,
     configuration: &str,
-    means: Means,
+    means: HoldingMeans,
 ) -> Option<Together> {
     let prefix = prefix(setting.key, configuration, means);
     let of = |router: usize| samples(result, &format!("{prefix}rate/{}", router + 1));

@@ -8,7 +8,8 @@
 use weir_experiment::prelude::*;
 
 use crate::routers::{
-    HeldLab, Kind, Load, MTU_TCP, Means, Plan, SAMPLING, Shape, Traffic, Way, probing, shares,
+    HeldLab, HoldingMeans, MTU_TCP, Plan, ProbePath, RouterKind, RouterLoad, SAMPLING, Shape,
+    Traffic, probing, shares,
 };
 
 /// Routers beside each other.
@@ -51,7 +52,11 @@ impl Shares {
         self.settings.iter().map(each).sum()
     }
 
-    pub(super) fn run(&self, trial: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+    pub(super) fn run(
+        &self,
+        trial: &mut Recording<'_>,
+        kind: RouterKind,
+    ) -> Result<(), ExperimentError> {
         for setting in self.settings {
             trial.say(&format!("{} {} routers, {}", setting.loads.len(), kind.name(), setting.key));
             let kinds = vec![kind; setting.loads.len()];
@@ -59,8 +64,8 @@ impl Shares {
             let plan = Plan { name, shape, kinds, mtu: MTU_TCP, sampling: SAMPLING };
             let mut lab = HeldLab::up(plan)?;
             let loads = setting.loads.iter().map(|sent| match sent {
-                Sent::Flood => Load::Udp(None),
-                Sent::Tcp(connections) => Load::Tcp(*connections),
+                Sent::Flood => RouterLoad::Udp(None),
+                Sent::Tcp(connections) => RouterLoad::Tcp(*connections),
             });
             let traffic = Traffic::new(loads.enumerate().collect());
             let quick = trial.quick;
@@ -80,12 +85,12 @@ impl Shares {
     ) -> Result<Vec<Seen>, ExperimentError> {
         lab.watch_all(SETTLE)?;
         let count = setting.loads.len();
-        let without = self.windows(lab, "", Means::Without, vec![], count, quick)?;
+        let without = self.windows(lab, "", HoldingMeans::Without, vec![], count, quick)?;
         let all: f64 = without.rates.iter().map(|rates| weir_experiment::mean(rates)).sum();
         let mut seen = vec![without];
         for (configuration, parts) in setting.configurations {
             let wanted = shares(all, parts);
-            for means in Means::HELD {
+            for means in HoldingMeans::HELD {
                 means.controller().map_or(Ok(()), |by| lab.hold_all(by, &wanted))?;
                 lab.watch_all(SETTLE)?;
                 let of = self.windows(lab, configuration, means, wanted.clone(), count, quick)?;
@@ -99,7 +104,7 @@ impl Shares {
         &self,
         lab: &mut HeldLab,
         configuration: &'static str,
-        means: Means,
+        means: HoldingMeans,
         wanted: Vec<f64>,
         count: usize,
         quick: bool,
@@ -115,7 +120,8 @@ impl Shares {
         }
         if self.probed {
             for router in 0..count {
-                let (_, probed) = probing(lab, router, Way::Own, |lab| lab.watch_all(samples))?;
+                let (_, probed) =
+                    probing(lab, router, ProbePath::Own, |lab| lab.watch_all(samples))?;
                 times_s.push(probed.times_s);
             }
         }
@@ -126,7 +132,7 @@ impl Shares {
 /// What was seen of all routers of a setting, held in one way.
 struct Seen {
     configuration: &'static str,
-    means: Means,
+    means: HoldingMeans,
     /// Packets a second of each router; none without set-points.
     wanted: Vec<f64>,
     /// Of each router, in each repetition.
@@ -155,10 +161,12 @@ impl Seen {
 }
 
 /// Before the names of all series of routers held in one way.
-pub(super) fn prefix(setting: &str, configuration: &str, means: Means) -> String {
+pub(super) fn prefix(setting: &str, configuration: &str, means: HoldingMeans) -> String {
     match means {
-        Means::Without => format!("{setting}/without/"),
-        Means::Cap | Means::Weir => format!("{setting}/{configuration}/{}/", means.key()),
+        HoldingMeans::Without => format!("{setting}/without/"),
+        HoldingMeans::Cap | HoldingMeans::Weir => {
+            format!("{setting}/{configuration}/{}/", means.key())
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use weir_units::CpuShare;
 
 use super::{BESIDE_LAB_S, Flow};
 use crate::routers::{
-    Contender, Disturbance, Kind, Known, Loop, Probed, RouterLab, Taken, Way, capacity, hold,
-    probing,
+    Contender, Disturbance, Known, Loop, ProbePath, Probed, RouterKind, RouterLab, RouterSample,
+    capacity, hold, probing,
 };
 
 /// What is swept.
@@ -63,7 +63,11 @@ impl Sweep {
         self.flows.len() as u64 * (runs * each + TRAINING_S + BESIDE_LAB_S)
     }
 
-    pub(super) fn run(&self, trial: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+    pub(super) fn run(
+        &self,
+        trial: &mut Recording<'_>,
+        kind: RouterKind,
+    ) -> Result<(), ExperimentError> {
         for flow in self.flows {
             trial.say(&format!("{}, {} router", flow.name(), kind.name()));
             let mut lab = RouterLab::up(flow.plan(kind))?;
@@ -85,7 +89,7 @@ impl Sweep {
                 let run = Run { contender: *contender, percent: *percent, set_point };
                 let work = |lab: &mut RouterLab| self.held(lab, &known, &run, quick);
                 let (held, probed) = if self.is_probed() {
-                    let (held, probed) = probing(lab, 0, Way::Own, work)?;
+                    let (held, probed) = probing(lab, 0, ProbePath::Own, work)?;
                     (held, Some(probed))
                 } else {
                     (work(lab)?, None)
@@ -140,7 +144,7 @@ impl Sweep {
                 if taken.is_empty() {
                     continue;
                 }
-                let rates = taken.iter().map(Taken::rate).collect();
+                let rates = taken.iter().map(RouterSample::rate).collect();
                 trial.keep(&id(&format!("{name}rate")), Series::sampled("packet/s", 1.0, rates))?;
                 let caps = taken.iter().map(|one| f64::from(one.cap.as_ppm()) / 1e6).collect();
                 trial.keep(&id(&format!("{name}cap")), Series::sampled("1", 1.0, caps))?;
@@ -171,8 +175,8 @@ struct Run {
 
 /// Periods once it may have settled; then beside the disturbance.
 struct Held {
-    held: Vec<Taken>,
-    disturbed: Vec<Taken>,
+    held: Vec<RouterSample>,
+    disturbed: Vec<RouterSample>,
 }
 
 fn part(share: CpuShare, percent: u32) -> CpuShare {

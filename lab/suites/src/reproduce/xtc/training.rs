@@ -6,7 +6,7 @@ use weir_experiment::prelude::*;
 use weir_units::CpuShare;
 
 use super::{BESIDE_LAB_S, Flow, flow};
-use crate::routers::{Kind, Loop, RouterLab, Traffic, Trained, Training, below};
+use crate::routers::{Loop, RouterKind, RouterLab, Traffic, Trained, Training, below};
 
 /// Caps set one after the other, in mixed order, under constant UDP.
 #[derive(Debug)]
@@ -24,7 +24,11 @@ impl Curve {
         self.flows.len() as u64 * (self.caps.len() as u64 * each + BESIDE_LAB_S)
     }
 
-    pub(super) fn run(&self, trial: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+    pub(super) fn run(
+        &self,
+        trial: &mut Recording<'_>,
+        kind: RouterKind,
+    ) -> Result<(), ExperimentError> {
         for percent in self.flows {
             let (offered, trained, _) = train(trial, kind, *percent, self.caps, false)?;
             keep(trial, *percent, offered, &trained)?;
@@ -35,7 +39,10 @@ impl Curve {
 
 /// The model beside what was measured: on the runs that it was made of, as the text shows it, and
 /// on a run that it has not seen.
-pub(super) fn residuals(trial: &mut Recording<'_>, kind: Kind) -> Result<(), ExperimentError> {
+pub(super) fn residuals(
+    trial: &mut Recording<'_>,
+    kind: RouterKind,
+) -> Result<(), ExperimentError> {
     let (offered, trained, unseen) = train(trial, kind, 100, MODEL_CAPS, true)?;
     keep(trial, 100, offered, &trained)?;
     let segments = below(&trained.taken, trained.threshold);
@@ -69,7 +76,7 @@ pub(super) fn residual_seconds(quick: bool) -> u64 {
 /// What came, what was trained, and, if wanted, stretches of a run that the training has not seen.
 fn train(
     trial: &mut Recording<'_>,
-    kind: Kind,
+    kind: RouterKind,
     percent: u64,
     caps: &[u32],
     unseen: bool,
