@@ -8,7 +8,8 @@ use weir_units::{Instant, Nanos};
 
 /// Reads the counters of one router.
 pub trait Meter {
-    /// Reads them at `now`, or returns what was read shortly before for many routers at once.
+    /// Reads them at `now`, or returns what was read shortly before for many routers at once:
+    /// [`Reading::at`] is not after `now`, since a sampler takes that for a clock that was set.
     ///
     /// # Errors
     /// The counters cannot be read, or the router is gone.

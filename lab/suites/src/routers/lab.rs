@@ -113,7 +113,7 @@ impl RouterLab {
 
     /// Reads the counters of a router.
     pub(crate) fn read(&self, router: usize) -> Result<Reading, ExperimentError> {
-        lock(&self.parts).read(router)
+        lock(&self.parts).read(router, weir_dataplane::clock::now())
     }
 }
 
@@ -128,8 +128,8 @@ impl LabParts {
         self.routers.get_mut(router).ok_or_else(missing)
     }
 
-    fn read(&mut self, router: usize) -> Result<Reading, ExperimentError> {
-        self.meter.read(weir_dataplane::clock::now())?;
+    fn read(&mut self, router: usize, now: Instant) -> Result<Reading, ExperimentError> {
+        self.meter.read(now)?;
         let missing = || ExperimentError::Node(format!("router {router}: an interface is gone"));
         let reading = self.meter.reading(router).ok_or_else(missing)?;
         let offered = Some(self.ingress.offered(router));
@@ -146,8 +146,8 @@ impl LabMeter {
 }
 
 impl Meter for LabMeter {
-    fn read(&mut self, _: Instant) -> Result<Reading, MeterError> {
-        let reading = lock(&self.parts).read(self.router);
+    fn read(&mut self, now: Instant) -> Result<Reading, MeterError> {
+        let reading = lock(&self.parts).read(self.router, now);
         let reading = reading.map_err(|error| MeterError::Unreadable {
             why: error.to_string(),
             router_answers: false,
