@@ -18,9 +18,9 @@ pub struct Tally {
 
 /// Counts the frames of one interface in one direction, since the interface exists.
 ///
-/// Of a vif, `send` counts the frames that it handed in, `receive` those that were for it. Of a
-/// port, `receive` counts the frames that came in from its wire, `send` those for its wire. Always,
-/// in packets and in bytes:
+/// `send` of a vif counts the frames that it handed in, `receive` those that were for it. `receive`
+/// of a port counts the frames that came in from its wire, `send` those for its wire. Always, in
+/// packets and in bytes:
 ///
 /// - `received + copies = Σ dropped + enqueued`
 /// - `enqueued = sent + dropped_after + backlog`
