@@ -72,7 +72,7 @@ fn set_aside(
     Ok(())
 }
 
-/// Whether a case can be broken by a processor that stands still, and by nothing but that.
+/// Returns true for a case that only a stalled processor can break.
 fn may_be_late(case: &Case) -> bool {
     if NEVER_LATE.iter().any(|part| case.id().starts_with(part)) || case.id().ends_with(ASKED) {
         return false;
@@ -96,7 +96,7 @@ fn told(case: &Case) -> String {
     format!("{} {value} ({} {bound})", case.id(), case.bound().op)
 }
 
-/// What was shown, a row, a part of one or an experiment.
+/// One attempt at a row, a part of one or an experiment.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     /// The first is 1.
@@ -135,14 +135,14 @@ const ASKED: &str = "/asked";
 /// Broken cases in a note.
 const TOLD_MAX: usize = 10;
 
-/// How often it is made at most.
+/// Most attempts at one row.
 const ATTEMPTS: u32 = 3;
 
 /// Milliseconds of a look: three ticks, which is more than two of the 8 ms that a host takes now
 /// and then, however they fall between ticks.
 const DISTURBED_MS: f64 = 30.0;
 
-/// What takes longer is not made again.
+/// Longest attempt that is repeated.
 const REPEATED_WITHIN: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

@@ -34,5 +34,5 @@ pub fn sleep(length: Duration) -> Result<(), ExperimentError> {
     sleep_until(monotonic_ns().saturating_add(nanos(length)))
 }
 
-/// How soon a signal is seen.
+/// The interval at which a pending signal is looked for.
 pub const SIGNAL_POLL: Duration = Duration::from_millis(20);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the processors were busy with, as the kernel counts it in `/proc/stat`: by its tick, 250
-//! times a second and processor, so that two seconds are exact to some 1 %.
+//! CPU time as the kernel counts it in `/proc/stat`: by its tick, 250 times a second and processor,
+//! so that two seconds are exact to some 1 %.
 
 use std::fs;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub struct CpuTime {
     cpus: Vec<Ticks>,
 }
 
-/// What one processor did, in ticks since boot.
+/// The time of one processor by kind, in ticks since boot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ticks {
     idle: u64,
@@ -24,7 +24,7 @@ struct Ticks {
     all: u64,
 }
 
-/// How busy the processors were between two instants, in processors.
+/// The load of the processors between two instants, in processors.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy {
     /// All of them, soft interrupts included.
@@ -40,7 +40,7 @@ impl CpuTime {
         Ok(Self { at: Instant::now(), cpus: text.lines().filter_map(ticks).collect() })
     }
 
-    /// What happened since `earlier`; `own` of processor `cpu`.
+    /// Returns the load since `earlier`; `own` is that of processor `cpu`.
     pub fn since(&self, earlier: &Self, cpu: usize) -> Busy {
         let between = |now: &Ticks, then: &Ticks| Ticks {
             idle: now.idle.saturating_sub(then.idle),
@@ -67,15 +67,15 @@ impl CpuTime {
         self.at.duration_since(earlier.at).as_secs_f64()
     }
 
-    /// What the machine's host took from processor `cpu` since `earlier`, in seconds, to a tick; 0
-    /// where it does not say.
+    /// Returns the seconds that the machine's host took from processor `cpu` since `earlier`, to a
+    /// tick; 0 where it does not say.
     pub fn stolen_since(&self, earlier: &Self, cpu: usize) -> f64 {
         let stolen = |all: &Self| all.cpus.get(cpu).map_or(0, |ticks| ticks.stolen);
         let ticks = stolen(self).saturating_sub(stolen(earlier));
         crate::float(ticks) / USER_HZ
     }
 
-    /// The same of the processor that lost most.
+    /// Returns the stolen seconds of the processor that lost most.
     pub fn most_stolen_since(&self, earlier: &Self) -> f64 {
         let each = (0..self.cpus.len()).map(|cpu| self.stolen_since(earlier, cpu));
         each.fold(0.0, f64::max)

@@ -47,7 +47,7 @@ pub enum ExperimentError {
     Scenario {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The fault, in words.
         what: String,
     },
     /// There is no `weir` beside the lab's program.
@@ -58,7 +58,7 @@ pub enum ExperimentError {
     OtherBuild {
         /// The program.
         path: PathBuf,
-        /// What it says of itself.
+        /// The version that the program reports.
         version: String,
         /// The version of the lab's own build.
         expected: String,
@@ -71,7 +71,7 @@ pub enum ExperimentError {
     Missing {
         /// The experiment.
         what: String,
-        /// What is missing.
+        /// The missing requirement.
         needs: String,
     },
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every experiment is made of.
+//! The framework of every experiment.
 //!
 //! A [`TrafficRun`] puts a [`Forwarder`] into the middle of a [`StarTopology`], lets traffic flow
 //! and returns a [`TrafficRecord`] of what independent sinks saw. A [`Recording`] takes samples of

@@ -109,12 +109,12 @@ impl NodeProcess {
         self.crash()
     }
 
-    /// Where it listens.
+    /// Returns the path of the node's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// What it said so far.
+    /// Returns the node's output so far.
     pub fn said(&self) -> String {
         fs::read_to_string(self.config.with_file_name("node.log")).unwrap_or_default()
     }

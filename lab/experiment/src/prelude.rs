@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What nearly every experiment names.
+//! The names that nearly every experiment uses.
 
 pub use std::time::Duration;
 

@@ -11,12 +11,12 @@ use weir_platform::run::Command;
 use crate::ExperimentError;
 use crate::testbed::Testbed;
 
-/// What became of a bulk over TCP.
+/// The result of a bulk transfer over TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bulk {
     /// Bytes that were to arrive.
     pub bytes: u64,
-    /// Of those, bytes that are not what was sent, or never came.
+    /// Bytes that differ from those sent, or never came.
     pub wrong: u64,
     /// From the first to the last.
     pub seconds: f64,
@@ -103,7 +103,7 @@ fn send(to: SocketAddr, bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// How many of the bytes came as they were sent.
+/// Receives the transfer and returns the number of bytes that came as they were sent.
 fn receive(listener: &TcpListener, bytes: u64) -> u64 {
     let Some(mut stream) = accept(listener) else { return 0 };
     if stream.set_read_timeout(Some(PATIENCE)).is_err() {

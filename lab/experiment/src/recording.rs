@@ -15,11 +15,11 @@ use crate::ExperimentError;
 
 /// Collects the series, claims and notes of experiments into one result.
 pub struct Recording<'a> {
-    /// What was recorded so far.
+    /// Samples, cases and notes recorded so far.
     pub result: ResultFile,
     /// Runs are short and few: to see that an experiment works, not what it is worth.
     pub quick: bool,
-    /// What the names of series and cases begin with.
+    /// Prefix of the names of series and cases.
     prefix: String,
     /// Attempts so far that do not count, since the machine was disturbed.
     pub(crate) uncounted: u32,

@@ -22,7 +22,7 @@ pub struct Requirement {
     pub table: &'static str,
     /// Its number in the table.
     pub number: u32,
-    /// What is required.
+    /// The requirement, in a few words.
     pub title: &'static str,
     /// The row judges correctness alone: it holds wherever a processor is free for it.
     pub correctness: bool,
@@ -51,7 +51,7 @@ impl Requirement {
         Self { table, number, title, correctness: false, parts }
     }
 
-    /// The same row, which judges no speed.
+    /// Marks the row as one that judges no speed.
     pub const fn correctness(mut self) -> Self {
         self.correctness = true;
         self

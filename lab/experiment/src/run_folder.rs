@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where an experiment keeps its files, and the claim on its lab's name: two runs of one lab at a
-//! time would take each other's namespaces.
+//! The folder of an experiment's files, and the claim on its lab's name: two concurrent runs of one
+//! lab would take each other's namespaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl RunFolder {
         &self.folder
     }
 
-    /// Where journals are.
+    /// Returns the directory of the journals.
     pub const fn state(&self) -> &StateDir {
         &self.state
     }

@@ -11,9 +11,9 @@ use weir_traffic::{
 
 use crate::star::StarTopology;
 
-/// Where the senders' datagrams go on the wire's end.
+/// UDP port on the wire's end that receives the senders' datagrams.
 const UDP_PORT: u16 = 9_000;
-/// Where the wire's end takes TCP connections.
+/// TCP port on the wire's end that accepts connections.
 const TCP_PORT: u16 = 9_001;
 
 impl StarTopology {

@@ -17,7 +17,7 @@ use weir_policy::{MacAddr, Policy, Port, PortId, Slice, Vif, VifId};
 use weir_traffic::Mac;
 use weir_units::{BitRate, ByteCount};
 
-/// How the star is built.
+/// The parameters of a star: a switch in the middle, tenants and a wire around it.
 #[derive(Clone, Debug)]
 pub struct StarTopology {
     /// The lab's name; namespaces are called `NAME-NODE`.
@@ -28,7 +28,7 @@ pub struct StarTopology {
     pub rate: BitRate,
     /// Packets that wait at `up0` where the kernel queues them (the bridge's FIFO).
     pub queue: u32,
-    /// Whether the tenants' devices keep the kernel's default offloads.
+    /// True if the tenants' devices keep the kernel's default offloads.
     pub offloads: bool,
     /// Receive and transmit queues of each device.
     pub queues: u32,

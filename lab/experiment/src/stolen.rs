@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the machine's host takes from its processors while something is measured. A virtual
-//! machine's processor stands still meanwhile, whatever runs on it, and with it every promise that
-//! is about milliseconds.
+//! Time that the machine's host takes from its processors during a measurement. A virtual machine's
+//! processor stands still meanwhile, whatever runs on it, and every bound of a few milliseconds is
+//! exceeded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ pub struct StealWatch {
 pub struct Window {
     /// Milliseconds that one processor lost, the one that lost most, to a tick of 10 ms.
     pub stolen_ms: f64,
-    /// How long it was, in milliseconds: [`LOOK`] and more, since who looks is stolen from, too.
+    /// Length in milliseconds: [`LOOK`] or more, since the watching thread is stolen from, too.
     pub span_ms: f64,
 }
 
 impl Window {
-    /// Whether it was taken in one piece or nearly so: a quarter of the time.
+    /// Returns true if at least a quarter of the time was stolen, in one piece or nearly so.
     fn is_dense(&self) -> bool {
         self.stolen_ms >= self.span_ms / 4.0
     }

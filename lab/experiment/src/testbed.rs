@@ -94,7 +94,7 @@ impl Testbed {
         Ok(self.lab.namespace(node)?)
     }
 
-    /// What a command prints that runs at a node of the star.
+    /// Runs a command at a node of the star and returns its output.
     pub fn ask(&self, node: &str, command: Command) -> Result<String, ExperimentError> {
         Ok(Host::default().run(&command.in_namespace(&self.star.namespace(node)))?)
     }

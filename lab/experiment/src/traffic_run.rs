@@ -16,7 +16,7 @@ use crate::star::StarTopology;
 use crate::testbed::Testbed;
 use crate::{ExperimentError, clock};
 
-/// What stands in the middle of the star.
+/// The forwarder in the middle of the star.
 #[derive(Clone, Debug)]
 pub enum Forwarder {
     /// The kernel's bridge and a FIFO at the link's rate.
@@ -42,11 +42,11 @@ pub struct Change {
 pub struct TrafficRun {
     /// The lab.
     pub star: StarTopology,
-    /// What is measured.
+    /// The forwarder that is measured.
     pub middle: Forwarder,
-    /// Who sends; `start_ns` counts from the common start.
+    /// The senders; `start_ns` counts from the common start.
     pub senders: Vec<SendSpec>,
-    /// Who counts, where it arrives.
+    /// The receivers, which count where traffic arrives.
     pub receivers: Vec<ReceiveSpec>,
     /// Changes while traffic flows, in order of time.
     pub changes: Vec<Change>,
@@ -54,14 +54,14 @@ pub struct TrafficRun {
     pub length: Duration,
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct TrafficRecord {
     /// When the senders began, ns on the monotonic clock.
     pub start_ns: u64,
-    /// What each sender says it sent.
+    /// Each sender's own count of its traffic.
     pub sent: Vec<SendResult>,
-    /// What each receiver saw.
+    /// Each receiver's count.
     pub received: Vec<ReceiveResult>,
     /// The node's counters when everything had drained; none for a bridge.
     pub status: Option<NodeStatus>,
@@ -174,7 +174,7 @@ impl TrafficRecord {
         self.bits(sent.map(|sent| &sent.series), NANOS_PER_SECOND, seconds)
     }
 
-    /// What stream `stream` brought to receiver `receiver`; nothing if nothing of it arrived.
+    /// Returns the packets of stream `stream` at receiver `receiver`; `None` if none arrived.
     pub fn stream(&self, receiver: usize, stream: u16) -> Option<&weir_traffic::Received> {
         self.received.get(receiver)?.streams.iter().find(|seen| seen.stream == stream)
     }
@@ -185,7 +185,7 @@ impl TrafficRecord {
         self.bits(series, NANOS_PER_SECOND, seconds)
     }
 
-    /// The same of everything that a source sent.
+    /// Returns the bits of each second of everything that a source sent.
     pub fn source_bits_each_second(
         &self,
         receiver: usize,

@@ -14,7 +14,7 @@ use weir_platform::netns::Namespace;
 
 use crate::{ExperimentError, product};
 
-/// Where and with what folders `weir` is run.
+/// The program `weir` and the folders it is run with.
 #[derive(Debug)]
 pub struct WeirProgram {
     namespace: Namespace,
@@ -47,7 +47,7 @@ impl WeirProgram {
         Ok(program)
     }
 
-    /// Where its input may lie.
+    /// Returns the folder for its input.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -62,7 +62,7 @@ impl WeirProgram {
         self.folder.join("tmp")
     }
 
-    /// Where its results go.
+    /// Returns the folder for its results.
     pub fn output(&self) -> PathBuf {
         self.folder.join("out")
     }
@@ -94,7 +94,7 @@ impl WeirProgram {
 }
 
 impl RunningProgram {
-    /// Whether it has not ended.
+    /// Returns true while it runs.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -138,7 +138,7 @@ impl RunningProgram {
         }
     }
 
-    /// What it said so far.
+    /// Returns its output so far.
     fn said(&self) -> String {
         let mut bytes = Vec::new();
         if let Ok(file) = fs::File::open(&self.log) {
@@ -160,25 +160,25 @@ impl Drop for RunningProgram {
 }
 
 impl EndedProgram {
-    /// Whether it ended by itself with status 0.
+    /// Returns true if it ended by itself with status 0.
     pub fn is_good(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Whether it is a node that was not confirmed, and undid what it did.
+    /// Returns true for a node that was not confirmed and undid its changes.
     pub fn is_unconfirmed(&self) -> bool {
         self.status.and_then(|status| status.code()) == Some(4)
     }
 
-    /// Whether it ended by itself with status 1 or 2, as the documentation says of what could not
-    /// be done, and without a panic.
+    /// Returns true if it ended by itself without a panic, with status 1 or 2: the documented
+    /// statuses of a refusal.
     pub fn is_refusal(&self) -> bool {
         let code = self.status.and_then(|status| status.code());
         matches!(code, Some(1 | 2)) && !self.said.contains("panicked")
     }
 }
 
-/// How often a child is looked at.
+/// The interval at which a child is polled.
 const POLL: Duration = Duration::from_millis(5);
 
 /// More than this is not read of what a child says.

@@ -6,16 +6,16 @@ use weir_experiment::mean;
 use weir_experiment::prelude::*;
 use weir_traffic::SendSpec;
 
-/// What a tenant of the demonstration is owed and does.
+/// A tenant of the demonstration: its guarantee and its traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenant {
     /// Its name.
     pub name: &'static str,
     /// Its `min_rate` on the link.
     pub guaranteed_mbps: u64,
-    /// How many times that it offers at least; 0 for TCP, which takes what it gets.
+    /// The least load it offers, as a multiple of its guarantee; 0 for TCP, which takes its share.
     pub offers_times: u64,
-    /// What it sends, in a few words.
+    /// Its traffic, in a few words.
     pub does: &'static str,
 }
 
@@ -36,16 +36,16 @@ pub const TENANTS: [Tenant; 3] = [
     },
 ];
 
-/// What a tenant got, for the table at the end. Rates in bits a second, means after settling.
+/// The result of a tenant, for the final table. Rates are in bits a second, means after settling.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// The tenant.
     pub tenant: Tenant,
-    /// What it offered through Weir; `None` for TCP, which takes what it gets.
+    /// Rate offered through Weir; `None` for TCP, which takes its share.
     pub offered_bps: Option<f64>,
-    /// What it got through the bridge.
+    /// Rate received through the bridge.
     pub bridge_bps: f64,
-    /// What it got through Weir.
+    /// Rate received through Weir.
     pub weir_bps: f64,
     /// Its worst second through Weir.
     pub worst_bps: f64,
@@ -125,7 +125,7 @@ fn got(outcome: &TrafficRecord, index: usize, seconds: usize) -> Vec<f64> {
     outcome.source_bits_each_second(0, StarTopology::mac(index), seconds)
 }
 
-/// What the tenant's sender put on its device in each second; `None` for TCP.
+/// Returns the bits that the tenant's sender put on its device in each second; `None` for TCP.
 fn offered(outcome: &TrafficRecord, index: usize, seconds: usize) -> Option<Vec<f64>> {
     if index == TCP_TENANT {
         return None;
@@ -182,7 +182,8 @@ fn judge(trial: &mut Recording<'_>, case: &str) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Whoever offers little is owed little: without these, a machine too busy to send would pass.
+/// Judges the offered loads: a tenant that offers little receives little, so without these cases a
+/// machine too busy to send would pass.
 fn judge_offers(trial: &mut Recording<'_>, case: &str) -> Result<(), ExperimentError> {
     for tenant in TENANTS.iter().filter(|tenant| tenant.offers_times > 0) {
         let part = format!("{case}weir.{}.offered", tenant.name);
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
     use weir_result::{Origin, ResultFile};
 
-    /// Whoever shows the demonstration as part of a table finds its cases under the table's row.
+    /// A demonstration that is part of a table has its cases under the table's row.
     #[test]
     fn cases_are_called_what_the_caller_calls_them() {
         let mut progress = |_: &str| {};

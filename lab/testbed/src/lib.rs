@@ -57,7 +57,7 @@ impl Lab {
     /// in for `weir-lab lab delay-line`, which runs [`weir_traffic::delay_line::run`].
     ///
     /// # Errors
-    /// As [`Lab::up`].
+    /// Returns the errors of [`Lab::up`].
     pub fn up_with(
         topology: Topology,
         state: &StateDir,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where results go: `out/NAME/result.json`, and the terminal.
+//! Output of results: to `out/NAME/result.json`, and to the terminal.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ impl Output {
         self.out.clone().unwrap_or_else(|| Path::new("out").join(name))
     }
 
-    /// The same options for one of several results: a folder of its own in the folder given.
+    /// Returns these options for one of several results, with a folder of its own in the given one.
     pub(crate) fn part(&self, name: &str) -> Self {
         let out = self.out.as_ref().map(|out| out.join(name));
         Self { out, json: self.json, quick: self.quick }
@@ -59,7 +59,7 @@ impl Output {
     }
 }
 
-/// Where and when this run is made.
+/// Returns place and time of this run.
 pub(crate) fn origin() -> Origin {
     machine::origin(&machine::command_line(), option_env!("WEIR_COMMIT").unwrap_or("unknown"))
 }

@@ -65,7 +65,7 @@ impl Netback {
         }
     }
 
-    /// What does not go together is refused before anything is made.
+    /// Refuses options that contradict each other, before any run is made.
     fn check(&self) -> Result<(), Failure> {
         let figure = self.figure.as_str();
         let is_known = NETBACK.iter().any(|(name, _)| *name == figure);
@@ -227,5 +227,5 @@ fn is_interruption(failure: &Failure) -> bool {
 const ALL: &str = "all";
 const REPORT: &str = "report";
 
-/// Of a scenario of one's own: its lab is called `netback-NAME`.
+/// Longest name of a user's scenario: its lab is called `netback-NAME`.
 const NAME_MAX: usize = 16;

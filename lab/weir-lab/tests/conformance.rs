@@ -8,7 +8,7 @@ use std::process::Command;
 
 use weir_result::ResultFile;
 
-/// Whether it holds is for a quiet machine to say; that it is made and judged holds on any.
+/// The suite runs and is judged on any machine; only a quiet one can decide whether it holds.
 #[test]
 fn an_experiment_on_the_switch_is_made_and_judged() {
     let Some((status, result)) = run("switch", "weir-t-conf", &["weights"]) else { return };

@@ -82,9 +82,9 @@ fn changes(base: &Policy) -> Vec<Change> {
 struct Phase {
     name: &'static str,
     change: fn(&mut Policy),
-    /// Whether the value is one of all that is on the link, not of the flood alone.
+    /// True if the value belongs to all traffic on the link, not to the flood alone.
     of_link: bool,
-    /// What passes then.
+    /// The rate that passes in this phase.
     mbps: u64,
 }
 
@@ -124,7 +124,7 @@ fn limit(share: &mut Share, mbps: u64) {
     parts::limit(share, mbps, mbps * 3_200);
 }
 
-/// What was sent arrived, all of it, once, in order.
+/// Judges that all packets arrived, each once and in order.
 fn in_order(
     rec: &mut Recording<'_>,
     part: &Part<'_>,

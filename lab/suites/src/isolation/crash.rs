@@ -11,7 +11,7 @@ use super::leftovers::Before;
 use super::{crash_demo, crash_node};
 use crate::demo::TENANTS;
 
-/// What the parts of the row work with.
+/// Shared equipment of the row's parts.
 pub(super) struct Ground {
     /// The lab in whose switch node everything runs.
     pub(super) star: StarTopology,
@@ -21,12 +21,12 @@ pub(super) struct Ground {
     pub(super) before: Before,
 }
 
-/// What one part counts, a sample each time.
+/// Counts of one part, one sample for each crash.
 #[derive(Default)]
 pub(super) struct Counts {
     /// 1 for each time that something was ended, or killed, while it ran.
     pub(super) times: Vec<f64>,
-    /// What was there before each cleaning: the proof that left-overs are seen.
+    /// Number of left-overs before each cleaning: it proves that left-overs are found.
     pub(super) before: Vec<f64>,
     /// Left-overs found after each cleaning or end.
     pub(super) left: Vec<f64>,
@@ -124,5 +124,5 @@ const LAB: &str = "crash";
 /// The lab of the demonstrations.
 pub(super) const DEMO_LAB: &str = "crash-demo";
 
-/// What any command here may take: ten times what it takes on a busy machine.
+/// Time limit of a command: ten times the usual on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);

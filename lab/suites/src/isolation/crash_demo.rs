@@ -9,7 +9,7 @@ use weir_experiment::prelude::*;
 
 use super::crash::{Counts, DEMO_LAB, Ground, LIMIT};
 
-/// What is waited for before the time begins to run.
+/// The event after which the time begins to run.
 #[derive(Clone, Copy)]
 enum Sign {
     /// The process.

@@ -111,8 +111,8 @@ fn forwards(node: &mut RunningProgram, ground: &Ground) -> bool {
     node.shows(LIMIT, |_| client.get::<NodeStatus>("/v1/status").is_ok())
 }
 
-/// Whether it is waited until the node forwards, and then how many milliseconds. In pairs: the
-/// second of a pair begins on what the first left.
+/// Moments of the kills: true waits until the node forwards, then come the milliseconds. They are
+/// in pairs: the second of a pair begins on the left-overs of the first.
 const MOMENTS: [(bool, u64); 10] = [
     (false, 2),
     (true, 0),
@@ -126,5 +126,5 @@ const MOMENTS: [(bool, u64); 10] = [
     (true, 600),
 ];
 
-/// What `--confirm` is given.
+/// The argument of `--confirm`.
 const CONFIRM: Duration = Duration::from_secs(2);

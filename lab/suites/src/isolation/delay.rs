@@ -109,7 +109,7 @@ fn quantiles(outcome: &TrafficRecord) -> Vec<f64> {
 
 const LINK_MBPS: u64 = 1000;
 
-/// What the flood asks of the generator, in links: a bridge leaves it less time than that takes.
+/// Load of the flood, in links: the generator reaches less beside a bridge.
 const FLOOD_LINKS: u64 = 4;
 
 /// The well-behaved vif is owed a tenth of the link and offers 95 % of that.

@@ -62,7 +62,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     part.none(rec, "after/changed", what, differ as u64)
 }
 
-/// What the host's stack was good for while the flood went on.
+/// Result of the host's stack during the flood.
 struct Met {
     pings: u64,
     to_host: Bulk,

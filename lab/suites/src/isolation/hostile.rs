@@ -259,8 +259,8 @@ const NOISE: usize = 2_000;
 /// For threads and devices to get ready, and queues to drain.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// How long a busy machine may take to count a frame.
+/// Time a busy machine may take to count a frame.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often the counters are looked at.
+/// The interval at which the counters are read.
 const POLL: Duration = Duration::from_millis(5);

@@ -17,7 +17,7 @@ pub(super) struct Kind {
     pub(super) frame: Vec<u8>,
 }
 
-/// What tenant `index`, whose MAC and IP address are given in the policy, may not send.
+/// Frames that tenant `index`, whose MAC and IP address are given in the policy, may not send.
 pub(super) fn from_tenant(index: usize) -> Vec<Kind> {
     let (own, wire) = (StarTopology::mac(index).0, StarTopology::wire_mac().0);
     let ip = StarTopology::address(index);
@@ -68,7 +68,7 @@ pub(super) fn from_tenant(index: usize) -> Vec<Kind> {
     ]
 }
 
-/// What the wire may not send. The tenants' addresses are given; one slice has VLAN `vlan`.
+/// Frames that the wire may not send. The tenants' addresses are given; one slice has VLAN `vlan`.
 pub(super) fn from_wire(vlan: u16) -> Vec<Kind> {
     let (wire, tenant) = (StarTopology::wire_mac().0, StarTopology::mac(0).0);
     let kind = |name, reason, frame| Kind { name, reason, frame };
@@ -152,5 +152,5 @@ const ARP: u16 = 0x0806;
 const TAG: u16 = 0x8100;
 const GROUP: [u8; 6] = [0x01, 0, 0x5e, 0, 0, 1];
 const STRANGER: [u8; 6] = [0x02, 0, 0, 0xbe, 0xef, 1];
-/// What bridges say to each other (IEEE 802.1Q, table 8-1).
+/// Address of the frames that bridges exchange (IEEE 802.1Q, table 8-1).
 const RESERVED: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a killed program left on the host: a snapshot before, another after, and what of the
-//! difference can be its doing.
+//! Left-overs of a killed program on the host: a snapshot before, another one after, and the part
+//! of the difference that the program can have caused.
 //!
 //! Others may be at work on this machine. Namespaces are told apart by the prefix of their names,
 //! files by their folders, processes by the state folder in their environment; a BPF object is a
@@ -35,7 +35,7 @@ impl Before {
         Ok(Self { state, temporary, prefix, snapshot })
     }
 
-    /// What is different from before, once the kernel had time to take things apart.
+    /// Returns the difference from before, once the kernel had time to remove things.
     pub(super) fn left(&self) -> Result<Vec<String>, ExperimentError> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -47,7 +47,7 @@ impl Before {
         }
     }
 
-    /// What is different at this moment.
+    /// Returns the difference at this moment.
     pub(super) fn now(&self) -> Result<Vec<String>, ExperimentError> {
         let now = Snapshot::take_inside(&Host::default(), &self.state, &self.prefix)?;
         let difference = now.since(&self.snapshot).only(|line| self.is_ours(line));
@@ -93,5 +93,5 @@ fn orphans() -> Vec<String> {
 /// The kernel takes a deleted namespace apart in the background: 0.1 s, more on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked at.
+/// The interval at which the host is compared.
 const POLL: Duration = Duration::from_millis(30);

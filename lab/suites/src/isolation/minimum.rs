@@ -88,5 +88,5 @@ const FLOODERS: usize = 10;
 /// With ports in memory.
 const CLASSES: usize = 1000;
 
-/// What all flooders together offer, in links.
+/// Load of all flooders together, in links.
 const FLOOD_TIMES_LINK: u64 = 3;

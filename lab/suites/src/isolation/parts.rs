@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the parts of a row about correctness have in common: policies of few words, and judgements
-//! that hold on a busy machine, where a second may come late but the run as a whole does not.
+//! Common code of rows about correctness: short policies, and judgements that hold on a busy
+//! machine, where a second may come late but the run as a whole does not.
 
 use weir_experiment::prelude::*;
 use weir_policy::{Share, Slice, SliceId};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an operator may get wrong, through the program itself: each is refused with a text that
-//! names the thing, the value and the bound, and the host is as it was.
+//! Mistakes of an operator, made with the program itself: each is refused with a text that names
+//! the thing, the value and the bound, and the host stays unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -184,8 +184,8 @@ a = { at = \"a:eth0\", rate = \"1 Gigabit\" }
 b = { at = \"b:eth0\" }
 ";
 
-/// What a refusal may take on a busy machine.
+/// Time limit of a refusal on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Of an answer that is not as it should be.
+/// Characters shown of a wrong answer.
 const SHOWN_CHARS_MAX: usize = 400;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a packet of 64 bytes costs between ports in memory: classify, queue, HFSC, 1024 classes.
+//! The cost of a packet of 64 bytes between ports in memory: classify, queue, HFSC, 1024 classes.
 
 use std::collections::VecDeque;
 use std::time::Instant as Clock;

@@ -96,7 +96,7 @@ fn of_slice(
     ]
 }
 
-/// What should arrive does; what should not, never.
+/// Judges that each VLAN's own traffic arrives, and never another's.
 fn separated(rec: &mut Recording<'_>, part: &Part<'_>) -> Result<(), ExperimentError> {
     for (slice, own, other, [first, second]) in [("a", &A, &B, [1, 2]), ("b", &B, &A, [3, 4])] {
         let foreign = other.all().into_iter().chain([UNTAGGED, OTHER_VLAN]);

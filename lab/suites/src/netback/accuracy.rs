@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How exactly a limit is held and what delay it adds, beside TBF and HTB with the same burst and
-//! the same bytes of queue, on the same veth pairs.
+//! The accuracy of a limit and the delay it adds, beside TBF and HTB with the same burst and the
+//! same bytes of queue, on the same veth pairs.
 //!
 //! *Error*: the flow offers 1.5 times the limit; the rate of what arrives is compared with the
 //! limit. *Delay*: a flow of 1500-byte frames at 95 % of the limit, evenly spaced, so that a
@@ -12,9 +12,9 @@
 //! the rule; over the whole time, stalls included, error and delay are kept beside as `long-error`
 //! and `long-p50`, `long-p99`, `long-p99.9`.
 //!
-//! Who forwards has the last processor for itself, as in row 7. Held against both peers is Weir as
-//! it is by default, its worker asleep when nothing came for 2 ms; with one that never sleeps
-//! (`idle = "spin"`) it is measured beside.
+//! The forwarder has the last processor for itself, as in row 7. Both peers are compared with Weir
+//! in its default configuration, its worker asleep when nothing came for 2 ms; a worker that never
+//! sleeps (`idle = "spin"`) is measured beside.
 
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
@@ -62,7 +62,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Who holds the limit.
+/// The program that enforces the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Weir(Idle),
@@ -88,18 +88,18 @@ impl Holder {
     }
 }
 
-/// What one repetition showed.
+/// The result of one repetition.
 #[derive(Clone, Debug)]
 struct Seen {
     /// Distance of the rate from the limit, by the limit: median of the windows' rates.
     error: f64,
-    /// The same of all that arrived in the measured time.
+    /// Error over everything that arrived in the measured time.
     long_error: f64,
     /// p99 of each window at 95 % load.
     p99_ns: Vec<f64>,
     /// p50, p99, p99.9 of the whole measured time at 95 % load.
     long_ns: [f64; 3],
-    /// The same while the queue is full.
+    /// Delays while the queue is full.
     full_ns: [f64; 3],
 }
 
@@ -227,7 +227,7 @@ fn measure(holder: Holder, rate: BitRate) -> Result<Result<Seen, String>, Experi
     }))
 }
 
-/// How the generator fell short of what it was to offer, if it did.
+/// Returns a description of the generator's shortfall, if it offered too little.
 fn shortfall(outcome: &TrafficRecord, rate: BitRate) -> Option<String> {
     outcome.sent.iter().find_map(|sent| {
         let bits = float(sent.streams.iter().map(|stream| stream.bytes * 8).sum());
@@ -346,7 +346,8 @@ const LINK: BitRate = BitRate::from_mbps(20_000);
 
 const FRAME_BYTES: u16 = 1_500;
 
-/// What may wait: 20 ms at the rate, as long as the generator makes up for, and 32 frames at least.
+/// Length of the queue: 20 ms at the rate, which is as much as the generator catches up, and 32
+/// frames at least.
 const QUEUE_TIME: Nanos = Nanos::from_millis(20);
 const QUEUE_FRAMES: u64 = 32;
 
@@ -359,7 +360,7 @@ const ERROR_MAX: f64 = 0.001;
 /// The burst at the beginning has passed by then, and the queue is full.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What is measured, and its parts: long enough for 80 frames at the lowest rate that is judged.
+/// Measured time and its windows: long enough for 80 frames at the lowest rate that is judged.
 const SECONDS: usize = 2;
 const LONGER_SECONDS: usize = 5;
 const LONGER_UP_TO: BitRate = BitRate::from_mbps(10);

@@ -43,8 +43,8 @@ pub(super) fn commands(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Whoever is more active gets no more, for as long as the text looked at two who are free to send,
-/// and among as many as there are.
+/// Judges that a more active machine gets no more, for as long as the text watched two that are
+/// free to send, and for as many machines.
 pub(super) fn equal(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     part(rec, &Part { length: Some(ACTIVE), ..Part::of("fig8") })?;
     part(rec, &Part { panels: &["free"], ..Part::of("fig12") })?;
@@ -69,7 +69,7 @@ pub(super) fn disk(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     part(rec, &Part { repetitions: 3, length: Some(DISK), ..Part::of("fig9") })
 }
 
-/// What of a figure is run through Weir.
+/// A part of a figure that is run through Weir.
 struct Part {
     figure: &'static str,
     /// All if there is none.
@@ -137,15 +137,15 @@ const QUICK: Duration = Duration::from_secs(6);
 
 const QUICK_REPETITIONS: u32 = 3;
 
-/// Of the runs with a more active machine. Whether it gets more shows in each second.
+/// Length of the runs with a more active machine. Each second shows whether it gets more.
 const ACTIVE: Duration = Duration::from_secs(40);
 
-/// Of the runs with disk work: eight seconds before it, beside it and after it.
+/// Length of the runs with disk work: eight seconds before it, beside it and after it.
 const DISK: Duration = Duration::from_secs(24);
 
-/// Of the runs with a rate: four seconds alone and four together, of which the first two are not
-/// judged.
+/// Length of the runs with a rate: four seconds alone and four together, of which the first two are
+/// not judged.
 const RATES: Duration = Duration::from_secs(8);
 
-/// Of the text.
+/// Figures of the text.
 const FIGURES: [&str; 8] = ["fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12"];

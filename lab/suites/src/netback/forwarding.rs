@@ -89,7 +89,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Who forwards, and where.
+/// The forwarder and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerForwarder {
     Queued,
@@ -115,12 +115,12 @@ const ALL: [PeerForwarder; 8] = [
 ];
 
 impl PeerForwarder {
-    /// Whether who forwards has a processor of its own.
+    /// Returns true if the forwarder has a processor of its own.
     const fn is_apart(self) -> bool {
         matches!(self, Self::Queued | Self::Bridge | Self::BridgeHtb | Self::OpenVSwitch)
     }
 
-    /// Whether frames end at the stack's door, not in a program.
+    /// Returns true if frames end where they enter the stack, not in a program.
     const fn ends_at_door(self) -> bool {
         self.is_apart() || matches!(self, Self::BridgeToDoor)
     }
@@ -139,16 +139,16 @@ impl PeerForwarder {
     }
 }
 
-/// What one repetition showed.
+/// The result of one repetition.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// Packets that arrived, a second.
     rate: f64,
-    /// The same by the processors that forwarding took.
+    /// Packets a second for each processor that forwarding took.
     efficiency: f64,
     /// Processors that the generator took.
     generator: f64,
-    /// What Weir's worker did, where it forwards.
+    /// The work of Weir's worker, where it forwards.
     worker: Option<Spent>,
 }
 
@@ -242,7 +242,7 @@ impl Bench {
         policy
     }
 
-    /// As many packets as the generator makes, and what comes through.
+    /// Sends as many packets as the generator makes, and measures those that come through.
     fn flow(&self, rig: &Testbed, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
         let star = &self.star;
         let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
@@ -325,7 +325,7 @@ const FRAME_BYTES: u16 = 64;
 /// More than anybody forwards here.
 const LINK: BitRate = BitRate::from_mbps(20_000);
 
-/// Of each tenant: more than it gets, so that the policer is asked and lets pass.
+/// Load of each tenant: more than its limit, so that the policer both drops and passes.
 const POLICED_PPS: u64 = 2_000_000;
 
 const QUEUED_RATIO: f64 = 1.5;

@@ -31,7 +31,7 @@ pub(super) struct Peer {
     input: ChildStdin,
     /// Its lines, as they come; closed when it ends.
     lines: Receiver<String>,
-    /// Where it says why.
+    /// Path of its log.
     log: PathBuf,
 }
 
@@ -133,7 +133,7 @@ impl Peer {
         }
     }
 
-    /// What it wrote last to its log.
+    /// Returns the last words of its log.
     fn reason(&self) -> String {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         said.lines().last().map_or_else(String::new, |line| format!("; its log ends: {line}"))
@@ -155,13 +155,13 @@ fn missing(why: &str) -> ExperimentError {
 
 const SOURCE: &str = include_str!("../../../../bench/peers/rte_sched.c");
 
-/// What the folder is called.
+/// Name of the folder.
 const LAB: &str = "rte-sched";
 
 /// Compiling takes two seconds; a busy machine may take longer.
 const COMPILE_LIMIT: Duration = Duration::from_secs(300);
 
-/// Of all packets.
+/// Greatest share of all packets that may be dropped.
 const DROPPED_MAX: f64 = 1e-3;
 
 /// A run of a million packets takes half a second, and up to a minute under an emulator.

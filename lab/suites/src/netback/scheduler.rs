@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a packet costs in the scheduler, beside DPDK's `rte_sched`, in turns on one processor.
+//! The cost of a packet in the scheduler, beside DPDK's `rte_sched`, in turns on one processor.
 //!
 //! Both sides do the same with the same number of classes and packets: 32 packets leave, each one's
 //! length is read from its descriptor, and they go back, into the classes that they came from
@@ -106,7 +106,7 @@ fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times, 
     Ok(times)
 }
 
-/// Of this thread's time on the processor.
+/// Measures the seconds that a packet takes of this thread's time on the processor.
 fn seconds_each(load: &str, ours: &mut dyn Load) -> Result<f64, ExperimentError> {
     let start = clock_gettime(ClockId::ThreadCPUTime);
     let moved = if load == REFILL { ours.refill(PACKETS) } else { ours.random(PACKETS) };

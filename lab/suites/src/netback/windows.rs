@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the arrivals of a steady flow say in short windows.
+//! Arrivals of a steady flow in short windows.
 //!
 //! A machine that is shared takes its processors away for milliseconds, some times a second. Such a
 //! stall is longer than anything that a limiter does by itself, and fills the highest percent of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a node's worker did between two instants: how much of it in the kernel, how many frames a
+//! The work of a node's worker between two instants: its share in the kernel, and its frames a
 //! turn.
 
 use weir_experiment::UPLINK;
@@ -19,14 +19,14 @@ pub(super) struct Worker {
     zero_copy: bool,
 }
 
-/// What it did between two of them.
+/// The work of a worker between two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
-    /// Of its time, the part that the kernel spent for it.
+    /// The kernel's share of its time.
     pub(super) in_kernel: f64,
     /// Frames sent by each turn in which something moved.
     pub(super) frames_a_turn: f64,
-    /// Whether the uplink's frames leave without a copy.
+    /// True if the uplink's frames leave without a copy.
     pub(super) zero_copy: bool,
 }
 
@@ -43,7 +43,7 @@ impl Worker {
         })
     }
 
-    /// What happened since `earlier`.
+    /// Returns the work since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Spent {
         let [user, kernel] =
             [0, 1].map(|at| float(self.ticks[at].saturating_sub(earlier.ticks[at])));
@@ -57,14 +57,14 @@ impl Worker {
     }
 }
 
-/// Of the worker's own thread: a node has others, too.
+/// Reads the ticks of the worker's own thread: a node has others, too.
 fn ticks(node: u32) -> Result<[u64; 2], ExperimentError> {
     let stat = Stat::of_thread(node, THREAD);
     let missing = || ExperimentError::Node(format!("process {node} has no thread '{THREAD}'"));
     stat.map(|stat| [stat.user_ticks, stat.kernel_ticks]).ok_or_else(missing)
 }
 
-/// What a node calls its worker.
+/// Name of a node's worker thread.
 const THREAD: &str = "weir-worker";
 
 #[cfg(test)]

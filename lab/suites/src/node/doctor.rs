@@ -55,7 +55,7 @@ fn count(findings: &Value, what: &str) -> u64 {
     u64::try_from(named).unwrap_or(u64::MAX)
 }
 
-/// What the doctor says at tenant 0, and its exit status.
+/// Runs the doctor at tenant 0, and returns its answer and exit status.
 fn ask(rig: &Testbed, through: &[&str]) -> Result<(Value, u64), ExperimentError> {
     let mut command = std::process::Command::new("ip");
     command.args(["netns", "exec", &rig.star().namespace("t0")]).args(through);

@@ -102,7 +102,7 @@ enum Who {
 }
 
 impl Who {
-    /// How many there are at least.
+    /// Returns the least number of them.
     const fn least(self) -> usize {
         match self {
             Self::Only(these) => these.len(),
@@ -120,7 +120,7 @@ impl Who {
     }
 }
 
-/// What limits some tenants of an experiment in one direction.
+/// The true limits of some tenants of an experiment in one direction.
 struct Truth {
     experiment: &'static str,
     /// In the short form alone, or in the long one alone.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a long run is watched for: memory and files that grow, counters that run backwards.
+//! The watch over a long run: memory and files that grow, counters that run backwards.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use super::hostile::memory;
 #[derive(Default)]
 pub(super) struct Watch {
     counters: Counters,
-    /// Of the first minute; then of the rest.
+    /// Samples of the first minute; `later` has the rest.
     first: Samples,
     later: Samples,
 }
@@ -27,7 +27,7 @@ pub(super) type Counters = BTreeMap<String, u64>;
 #[derive(Default)]
 struct Samples {
     resident_bytes: Vec<f64>,
-    /// Of live changes and their record; of the service report.
+    /// Bytes of live changes and their record, and of the service report.
     disk_bytes: Vec<f64>,
     report_bytes: Vec<f64>,
     /// Counters that are less than at the sample before, or are not there any more.
@@ -145,7 +145,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Of all files in these folders whose name, or that of a folder above them, holds `name`.
+    /// Sums up all files in these folders whose name, or that of a folder above them, holds `name`.
     pub(super) fn of(folders: &[PathBuf], name: &str) -> Self {
         let mut disk = Self::default();
         folders.iter().for_each(|folder| disk.add(folder, name, 0));
@@ -177,7 +177,7 @@ impl Disk {
     }
 }
 
-/// How many counters ran backwards, and how many forwards.
+/// Returns the number of counters that ran backwards, and of those that ran forwards.
 fn moved(before: &Counters, after: &Counters) -> (u64, u64) {
     let now = |path: &String| after.get(path).copied();
     let backwards = before.iter().filter(|&(path, was)| now(path).is_none_or(|now| now < *was));
@@ -207,10 +207,10 @@ fn add(path: &str, value: &Value, counters: &mut Counters) {
     }
 }
 
-/// Of the row.
+/// Bound of the row.
 const GROWTH: Bound = Bound::at_most(1.01);
 
-/// What a status has that goes up and down.
+/// Values of a status that go up and down.
 const GAUGES: [&str; 8] =
     ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns", "recent_max_ns", "wait_ns"];
 

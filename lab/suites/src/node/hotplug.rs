@@ -63,7 +63,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     losses::judge(rec, "hotplug/other", way, fate, outcome.status.as_ref(), (&before, &after))
 }
 
-/// What was seen of a device that comes and goes.
+/// Observations of a device that comes and goes.
 #[derive(Default)]
 struct Seen {
     /// Milliseconds until the node said that it waits.
@@ -92,7 +92,7 @@ fn plug(rig: &Testbed, rounds: u32) -> Result<Seen, ExperimentError> {
     Ok(seen)
 }
 
-/// As the lab made it: a new guest at the same place has another device of the same name.
+/// Makes the device anew: a new guest at the same place has another device of the same name.
 fn make(rig: &Testbed) -> Result<(), ExperimentError> {
     let star = rig.star();
     let guest = star.namespace("t1");
@@ -131,7 +131,7 @@ fn until(rig: &Testbed, waits: bool) -> Result<f64, ExperimentError> {
     }
 }
 
-/// Whether somebody behind the device reaches the wire and is answered.
+/// Returns true if a host behind the device reaches the wire and is answered.
 fn answers(rig: &Testbed) -> bool {
     let wire = StarTopology::wire_address().to_string();
     // A device that is new has a carrier within a second, as the kernel tells of it.

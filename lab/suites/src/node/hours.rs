@@ -248,7 +248,7 @@ const VIFS: usize = 8;
 const FLOODER: usize = 3;
 const LINK_BPS: u64 = 600_000;
 const FRAME_BYTES: u16 = 250;
-/// As if the machine had run for an hour.
+/// Start of the simulated time: the machine has run for an hour.
 const START_NS: u64 = 3_600_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const STEP: Nanos = Nanos::from_millis(100);

@@ -49,7 +49,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rig.down()
 }
 
-/// What happens to the node.
+/// An event in the life of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Restart,
@@ -57,7 +57,7 @@ enum Event {
     Crash,
 }
 
-/// What came of it.
+/// The result of the node's events.
 struct Made {
     /// Lines of the policy in force that are others than before.
     lines_changed: u64,
@@ -250,7 +250,7 @@ const FLOWS: [Flow; 4] = [
 const INTERRUPTION_S: f64 = 0.1;
 
 const LINK_MBPS: u64 = 100;
-/// What the file says, and what holds above it.
+/// Limit in the file; a live change sets another above it.
 const FILE_MBPS: u64 = 20;
 const LIVE_MBPS: u64 = 30;
 const VLAN: u16 = 7;

@@ -49,11 +49,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     judge_arrivals(rec, &outcome, changes)
 }
 
-/// What the changes came to.
+/// The result of the changes.
 struct Made {
     /// Milliseconds that each took, from the request to the answer.
     values_ms: Vec<f64>,
-    /// The same of those that brought or took vifs.
+    /// Times of the changes that added or removed vifs.
     vifs_ms: Vec<f64>,
     /// When the last was done, on the monotonic clock.
     end_ns: u64,
@@ -158,7 +158,7 @@ fn judge_changes(
     rec.claim("beside", "traffic after the last change", Rule::Min, bound, &[name])
 }
 
-/// What was sent arrived, all of it, once, in order: the flow was blocked for no time.
+/// Judges that all packets arrived once and in order: the flow was never blocked.
 fn judge_flow(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
@@ -280,7 +280,8 @@ const GUESTS: [u16; 2] = [4, 5];
 const STEP: Duration = Duration::from_millis(30);
 /// Every so many changes, the guests come or go; at the end of a whole run they are there.
 const VIFS_EVERY: u32 = 40;
-/// What changes that took longer than a step are behind by, and traffic after the last.
+/// Time for changes that are behind because one took longer than a step, and for traffic after the
+/// last.
 const SETTLE: Duration = Duration::from_secs(8);
 const AFTER_SECONDS: f64 = 1.0;
 

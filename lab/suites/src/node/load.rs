@@ -35,12 +35,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     judge_link(rec, &outcome, usize::try_from(seconds).unwrap_or(1))
 }
 
-/// What the requests came to.
+/// The result of the requests.
 #[derive(Default)]
 struct Asked {
     /// Milliseconds of each read, from when it was due.
     reads_ms: Vec<f64>,
-    /// The same of changes.
+    /// Times of the changes.
     changes_ms: Vec<f64>,
     /// Answers other than 200, and connections that broke.
     failed: u64,
@@ -132,7 +132,7 @@ fn judge_requests(
     Ok(())
 }
 
-/// As many seconds with the load as without, before and after.
+/// Judges the link in as many seconds with the load as without, before and after.
 fn judge_link(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
@@ -172,7 +172,7 @@ fn judge_link(
 
 const TENANTS: usize = 6;
 const LINK_MBPS: u64 = 200;
-/// Of each of two: three times the link together.
+/// Load of each of two flooders: three times the link together.
 const FLOOD_MBPS: u64 = 300;
 /// 500 a second.
 const STEP: Duration = Duration::from_millis(2);

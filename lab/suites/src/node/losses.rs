@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the packets of a flow were lost: each counter on its way says what it dropped, and what
-//! none of them names is a finding of its own.
+//! The losses of a flow by place: each counter on its path names its drops, and packets that no
+//! counter names are reported as unexplained.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use weir_experiment::UPLINK;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 
-/// What the devices of the switch node have dropped, by device: as they received, as they sent.
+/// Drops of the switch node's devices, by device: at receipt, at sending.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Devices(BTreeMap<String, [u64; 2]>);
 
@@ -23,7 +23,7 @@ pub(super) struct Way {
     pub(super) to: Option<&'static str>,
 }
 
-/// What became of a flow.
+/// The fate of a flow's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fate {
     /// Packets that the generator handed over.
@@ -33,7 +33,7 @@ pub(super) struct Fate {
 }
 
 impl Devices {
-    /// What they have dropped by now.
+    /// Reads the drops so far.
     pub(super) fn read(rig: &Testbed) -> Result<Self, ExperimentError> {
         let text = rig.ask("sw", Command::new("ip", ["-j", "-s", "link", "show"]))?;
         let links: Vec<Value> = serde_json::from_str(&text)
@@ -45,7 +45,7 @@ impl Devices {
         Ok(Self(links.iter().filter_map(of).collect()))
     }
 
-    /// What a device dropped since `before`; nothing if it was made since.
+    /// Returns the drops of a device since `before`; 0 if the device was made since.
     fn since(&self, before: &Self, device: &str, side: usize) -> u64 {
         let of = |devices: &Self| devices.0.get(device).map_or(0, |both| both[side]);
         of(self).saturating_sub(of(before))

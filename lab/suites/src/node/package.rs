@@ -158,11 +158,11 @@ inside dpkg --purge weir >&2
 files purged
 "#;
 
-/// Where `cargo xtask deb` puts packages.
+/// The folder in which `cargo xtask deb` puts packages.
 const FOLDER: &str = "target/debian";
 
-/// What stays after a removal: the operator's policy, the defaults of the unit, which instance is
-/// enabled, and what holds beside the policy.
+/// Files that stay after a removal: the operator's policy, the defaults of the unit, the enabled
+/// instance, and the live changes above the policy.
 const CONFIGURATION: [&str; 5] = [
     "/etc/weir/edge1.toml",
     "/etc/default/weir-node",
@@ -171,7 +171,7 @@ const CONFIGURATION: [&str; 5] = [
     "/var/lib/weir/policy-edge1.sqlite",
 ];
 
-/// What these are in.
+/// Folders of these files.
 const FOLDERS: [&str; 2] = ["/etc/weir/", "/var/lib/weir/"];
 
 /// The package manager's own books, and those of the tools that it calls.

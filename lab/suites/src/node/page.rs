@@ -35,7 +35,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     judge_wire(rec, &outcome, &seen)
 }
 
-/// What the row needs of the machine.
+/// Programs that the row needs on the machine.
 struct Tools {
     script: PathBuf,
     pictures: PathBuf,
@@ -69,7 +69,7 @@ impl Tools {
     }
 }
 
-/// What the browser said, and when.
+/// Reports of the browser, with their times.
 #[derive(Debug, Default)]
 struct Seen {
     samples: Vec<(String, f64)>,
@@ -244,7 +244,7 @@ fn judge_page(rec: &mut Recording<'_>, seen: &Seen) -> Result<(), ExperimentErro
     rec.keep("network", Series::unordered("1", vec![seen.sample("network")?]))
 }
 
-/// What the sink saw of the tenant while the page limited it, and afterwards.
+/// Judges the tenant's rate at the sink while the page limited it, and afterwards.
 fn judge_wire(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
@@ -276,7 +276,7 @@ fn judge_wire(
     rec.claim(back, what, Rule::Min, more, &[&back])
 }
 
-/// Where pictures go.
+/// The folder of the pictures.
 const PICTURES: &str = "out/page";
 /// Five states in four views, and the limit at work.
 const PICTURES_TAKEN: f64 = 21.0;
@@ -286,10 +286,11 @@ const PICTURE_BYTES: u64 = 5_000;
 const LINK_MBPS: u64 = 100;
 const BRONZE: usize = 2;
 const BRONZE_STREAM: u16 = 2;
-/// What the page allows bronze; without that it has what gold and silver leave, twice as much.
+/// Limit that the page sets for bronze; without it bronze has the rest of gold and silver, twice as
+/// much.
 const LIMIT_MBPS: u64 = 8;
 const WIRE_ERROR: f64 = 0.02;
 /// The page tries again every five seconds at the latest.
 const BACK_S: f64 = 7.0;
-/// As long as the browser's visit takes, with time to spare on a busy machine.
+/// Length of the run: that of the browser's visit, with time to spare on a busy machine.
 const LENGTH: Duration = Duration::from_secs(140);

@@ -60,7 +60,7 @@ fn ask(rig: &Testbed) -> Result<ReportView, ExperimentError> {
     report.map_err(|error| ExperimentError::Node(error.to_string()))
 }
 
-/// What one tenant got in one direction by the report, and by a sink.
+/// Compares one tenant's traffic in one direction by the report with that by a sink.
 fn judge(
     rec: &mut Recording<'_>,
     (phase, flow): (&str, &Flow),
@@ -95,7 +95,7 @@ fn judge(
     offered(rec, &id, flow, outcome, [before, after])
 }
 
-/// What its generator says it sent, and the slice's line beside its only vif's.
+/// Compares the load that its generator reports, and the slice's line with that of its only vif.
 fn offered(
     rec: &mut Recording<'_>,
     id: &impl Fn(&str) -> String,
@@ -176,7 +176,7 @@ fn no_node() -> ExperimentError {
     ExperimentError::Node("no node in the middle".into())
 }
 
-/// Who sends or receives what, and which sink sees it.
+/// A flow: its vif and direction, and the receiver that counts it.
 struct Flow {
     name: &'static str,
     vif: &'static str,
@@ -197,7 +197,7 @@ const LINK_MBPS: u64 = 100;
 const GUARANTEE_MBPS: u64 = 30;
 const SIZE: u16 = 1000;
 
-/// Of what arrived.
+/// Greatest error, as a share of the traffic that arrived.
 const ERROR: f64 = 0.005;
 
 /// A second of the slowest flow, and more.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who has no token, a wrong one, or a tenant's for what is another's or beyond his grant, is
-//! refused; it is logged, and whoever guesses is slowed down. Nothing has changed after all of it.
+//! Refused requests: without a token, with a wrong one, or with a tenant's token for another's
+//! objects or beyond its grant. Each is logged, and guesses are slowed down. Nothing has changed
+//! after all of it.
 
 use serde_json::Value;
 use weir_client::{Client, Method, OpenConnection};
@@ -175,7 +176,7 @@ fn broken(error: std::io::Error) -> ExperimentError {
 
 /// In the tenant's own slice.
 const NEW_VIF: &str = "{\"name\":\"more\",\"slice\":\"t0\"}";
-/// As the policy's `wrong_tokens_per_minute` says by default.
+/// The default of the policy's `wrong_tokens_per_minute`.
 const TOLD_MAX: usize = 10;
 /// Far more than are looked at in a minute.
 const GUESSES: usize = 200;

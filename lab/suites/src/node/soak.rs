@@ -48,11 +48,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 /// Seconds.
 struct Times {
     all: u64,
-    /// Of these, those that memory and files of the others are compared with.
+    /// Length of the first part, with whose memory and files the rest is compared.
     first: u64,
 }
 
-/// What came of the use beside the traffic.
+/// The result of the requests beside the traffic.
 #[derive(Default)]
 struct Asked {
     reads: AtomicU64,
@@ -64,7 +64,7 @@ struct Asked {
     disk_most: AtomicU64,
 }
 
-/// How long the node is used.
+/// The time for which the node is used.
 struct Use {
     end: Instant,
     /// The watch has ended before, since a signal came or the node has gone.
@@ -77,7 +77,7 @@ impl Use {
     }
 }
 
-/// Where the node keeps what is its own.
+/// Returns the folders of the node's own files.
 fn folders(policy: &Policy, state: Option<PathBuf>) -> Vec<PathBuf> {
     let policy = policy_store::path(&StateDir::from_env(), &policy.node.name);
     let mut folders: Vec<PathBuf> =
@@ -227,7 +227,7 @@ fn judge_use(
 
 const VIFS: usize = 6;
 const LINK_MBPS: u64 = 50;
-/// Of each of two: three times the link together.
+/// Load of each of two flooders: three times the link together.
 const FLOOD_MBPS: u64 = 75;
 const LISTENERS: u32 = 2;
 const READERS: u32 = 4;
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(counts, [1, 1]);
     }
 
-    /// As after Ctrl-C: who reads and who changes has hours left, and ends.
+    /// An interrupted run: readers and writers have hours left, and end at once.
     #[test]
     fn everybody_ends_with_the_watch() {
         let (time, asked) = (hours(), Asked::default());

@@ -31,7 +31,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// What came of it.
+/// The result of the undo.
 struct Made {
     before: String,
     after: String,

@@ -5,14 +5,14 @@ use weir_experiment::prelude::*;
 use weir_experiment::{StarTopology, UPLINK};
 use weir_platform::run::{Command, Host, Platform};
 
-/// How the classes are set.
+/// The setting of the classes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Htb {
     /// The rate of the link, to which each class may borrow.
     pub(crate) link: BitRate,
     /// The rate that each class has for itself.
     pub(crate) class: BitRate,
-    /// How far a class may get ahead of its rate.
+    /// Bytes that a class may get ahead of its rate.
     pub(crate) burst: ByteCount,
     /// Packets that each class holds.
     pub(crate) packets: u32,
@@ -26,8 +26,8 @@ impl Htb {
         Ok(())
     }
 
-    /// As a person would type it. The filter hashes the fifth byte of the source address, so that a
-    /// class is found in one step however many there are.
+    /// Returns the lines of `tc`, as a person would type them. The filter hashes the fifth byte of
+    /// the source address, so that a class is found in one step for any number of classes.
     fn lines(self, star: &StarTopology) -> Vec<String> {
         let Self { link, class, burst, packets } = self;
         let (link, class, burst) = (link.as_bps(), class.as_bps(), burst.get());

@@ -5,18 +5,18 @@ use weir_experiment::prelude::*;
 use weir_experiment::{StarTopology, UPLINK};
 use weir_platform::run::{Command, Host, Platform};
 
-/// What is to be held.
+/// A rate limit and its burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     /// Layer-2 bytes without FCS count.
     pub(crate) rate: BitRate,
-    /// How far it may be exceeded at once.
+    /// Bytes that may exceed it at once.
     pub(crate) burst: ByteCount,
     /// Bytes that may wait.
     pub(crate) queue: ByteCount,
 }
 
-/// Who holds it.
+/// The program that enforces the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limiter {
     /// Linux TBF: a token bucket.

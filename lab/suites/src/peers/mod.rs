@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What people use today, put in the middle of the star where Weir would stand.
+//! Common tools of today, put in the middle of the star in Weir's place.
 
 mod htb;
 mod limiter;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the receive work of devices runs: in the soft interrupt of whoever sent, or on a thread
-//! of each device's own, which can be pinned.
+//! The place of the devices' receive work: the soft interrupt of the sender, or a thread of each
+//! device, which can be pinned.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use weir_platform::run::{Command, Host, Platform};
 /// Devices whose receive work a processor of its own does. It ends with the devices.
 #[derive(Debug)]
 pub(crate) struct NapiOn<'a> {
-    /// Where the devices are.
+    /// Namespace of the devices.
     pub(crate) namespace: &'a str,
     /// Their names.
     pub(crate) devices: &'a [&'a str],

@@ -21,7 +21,7 @@ pub(crate) struct OpenVSwitch {
 }
 
 impl OpenVSwitch {
-    /// Whether it is installed here.
+    /// Returns true if it is installed on this machine.
     pub(crate) fn is_installed() -> bool {
         ["/usr/sbin/ovs-vswitchd", "/usr/sbin/ovsdb-server", SCHEMA]
             .iter()
