@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir-lab conformance`: what a data plane holds, experiment by experiment.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -11,8 +12,8 @@ use weir_experiment::{ExperimentError, Recording};
 use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_suites::conformance::{
-    Experiment, ExperimentLine, Laboratory, PLANES, Plane, experiments, names, nothing_beside,
-    table,
+    Experiment, ExperimentLine, Laboratory, PLANES, Plane, compare, experiments, names,
+    nothing_beside, table,
 };
 
 use crate::output::{Output, origin};
@@ -27,6 +28,9 @@ pub(crate) struct Conformance {
     /// Only this experiment; may be repeated
     #[arg(long, value_name = "NAME", value_parser = experiment_names())]
     only: Vec<String>,
+    /// A result on another data plane: shares are compared with the median of all these
+    #[arg(long, value_name = "FILE")]
+    against: Vec<PathBuf>,
     /// Name of the lab: runs of different names can be made at the same time
     #[arg(long, value_name = "NAME", default_value = "conf")]
     lab: String,
@@ -72,6 +76,9 @@ impl Conformance {
                 }
             }
         }
+        if !self.against.is_empty() {
+            compare(&mut trial, &self.others()?)?;
+        }
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
         if !self.output.json {
@@ -86,6 +93,16 @@ impl Conformance {
             return Err(format!("{}: all of these experiments were skipped", plane.name).into());
         }
         Ok(status)
+    }
+
+    /// Reads the results to compare with.
+    fn others(&self) -> Result<Vec<ResultFile>, Failure> {
+        let read = |path: &PathBuf| {
+            let text =
+                std::fs::read_to_string(path).map_err(|error| ExperimentError::io(path, error))?;
+            Ok(ResultFile::from_json(&text).map_err(ExperimentError::from)?)
+        };
+        self.against.iter().map(read).collect()
     }
 
     fn experiments(&self) -> Result<Vec<Experiment>, ExperimentError> {

@@ -9,6 +9,7 @@
 //! Read [`scenario`] for what an experiment is, [`measure`] for a run and its record,
 //! [`planes`] for where it runs, [`judge`] for what is claimed of it.
 
+mod compare;
 pub mod intent;
 pub mod judge;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod wire;
 
 use std::time::Duration;
 
+pub use compare::{SHARE_DIFFERENCE, compare};
 pub use intent::LinkIntent;
 pub use planes::{PLANES, Plane};
 pub use scenario::ConformanceScenario;
