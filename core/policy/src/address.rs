@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! MAC addresses and IP prefixes, as people write them.
+//! MAC addresses and IP prefixes: parsing, printing, and the few questions a policy asks of them.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -17,7 +17,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// A text that is no address of the wanted kind.
+/// The error for a text that is no address of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseAddressError {
     text: String,
@@ -28,13 +28,13 @@ impl MacAddr {
     /// ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether this is a group address (broadcast included): IEEE 802-2014 §8.2.2, I/G bit.
+    /// Returns true for a group address, broadcast included: IEEE 802-2014 §8.2.2, I/G bit.
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether all bits are zero.
+    /// Returns true if all bits are zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         matches!(self.0, [0, 0, 0, 0, 0, 0])
@@ -59,19 +59,19 @@ impl Prefix {
         Some(Self { address, length })
     }
 
-    /// Its first address.
+    /// The prefix's first address.
     #[must_use]
     pub const fn address(self) -> IpAddr {
         self.address
     }
 
-    /// Its length in bits, 0 to 32 or 128.
+    /// The prefix's length in bits, 0 to 32 or 128.
     #[must_use]
     pub const fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether `address` lies in it. An IPv6 prefix holds no IPv4 address.
+    /// Returns true if `address` lies in the prefix. An IPv6 prefix holds no IPv4 address.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && Self::new(address, self.length) == Some(self)

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The node's interface for programs and people: where it listens, who may ask, its bounds.
+//! The node's interface for programs and people: where it listens, who may ask, and its bounds.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::SocketAddr;
-use core::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::Nanos;
 
-use crate::Policy;
-use crate::document::{SECOND, SLICES_MAX};
+use crate::bounds::{SECOND, SLICES_MAX};
+use crate::digest::Digest;
+use crate::finding::Finding;
 use crate::format::Text;
-use crate::read::Finding;
 
-/// The interface of a node. There is always a Unix socket.
+/// The interface of a node. The Unix socket is always there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
-    /// The address of TCP, with TLS but for a loopback address that names no certificate; `None`:
-    /// the Unix socket alone.
+    /// The TCP address; `None` for the Unix socket alone. It uses TLS, except on a loopback address
+    /// for which no certificate is named.
     pub listen: Option<SocketAddr>,
     /// The file of the certificate and its chain, PEM.
     pub certificate: Option<String>,
@@ -32,55 +30,51 @@ pub struct Api {
     pub connections: u32,
     /// Bytes of a request's body.
     pub body_bytes: u32,
-    /// Time in which a request's head must come, and then its body.
+    /// Time limit for a request's head, and again for its body.
     pub request_time: Nanos,
     /// Requests a second of one caller.
     pub requests_per_second: u32,
-    /// Wrong tokens a minute from one address; more are refused without a look.
+    /// Wrong tokens a minute from one address; beyond that, tokens are refused unread.
     pub wrong_tokens_per_minute: u32,
     /// Streams of events at once.
     pub listeners: u32,
     /// Changes on record.
     pub changes: u32,
-    /// Who may ask.
+    /// The callers that have a token.
     pub tokens: Vec<Token>,
 }
 
-/// One who may ask.
+/// A caller that has a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// His name, in the record of changes.
+    /// The caller's name in the record of changes.
     pub name: String,
-    /// What he may.
+    /// The caller's rights.
     pub role: Role,
     /// A tenant's slice.
     pub slice: Option<String>,
-    /// SHA-256 of his token.
+    /// SHA-256 of the token.
     pub sha256: Digest,
 }
 
-/// What a token is good for.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Everything.
+    /// May do everything.
     Administrator,
-    /// To see and change the vifs of one slice, within what the slice grants.
+    /// May see and change the vifs of one slice, within the slice's own share.
     Tenant,
 }
 
-/// A SHA-256 digest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Digest(pub [u8; 32]);
-
-/// The interface for programs and people. The Unix socket beside the state is always there, for
-/// root without a token.
+/// The interface for programs and people. The Unix socket in the state folder is always there; root
+/// needs no token on it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "api")]
 pub(crate) struct ApiTable {
-    /// Address and port of TCP. It needs `certificate` and `key`, for TLS, but on a loopback
-    /// address: there it may go without either. A token is needed on any.
+    /// Address and port of TCP. It needs `certificate` and `key` for TLS; only a loopback address
+    /// may go without both. Every request over TCP needs a token.
     #[schemars(extend("x-default" = "the Unix socket alone"))]
     listen: Option<Text<SocketAddr>>,
     /// The file of the certificate and its chain, PEM.
@@ -95,7 +89,7 @@ pub(crate) struct ApiTable {
     /// Bytes of a request's body.
     #[schemars(range(min = 1024, max = 8_388_608), extend("default" = BODY_BYTES))]
     body_bytes: Option<u32>,
-    /// Time in which a request's head must come, and then its body.
+    /// Time limit for a request's head, and again for its body.
     #[schemars(extend("default" = REQUEST_TIME.to_string()))]
     #[schemars(extend("x-minimum" = SECOND / 10, "x-maximum" = 60 * SECOND))]
     request_time: Option<Text<Nanos>>,
@@ -111,26 +105,26 @@ pub(crate) struct ApiTable {
     /// Changes on record, for `weir undo`.
     #[schemars(range(min = 1, max = 100_000), extend("default" = CHANGES))]
     changes: Option<u32>,
-    /// Who may ask. `weir token` makes one.
+    /// The callers that have a token. `weir token` makes one.
     #[schemars(length(max = SLICES_MAX))]
     token: Option<Vec<TokenTable>>,
 }
 
-/// One who may ask with a token.
+/// A caller that has a token.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "token")]
 pub(crate) struct TokenTable {
-    /// His name in the record of changes, unique among tokens.
+    /// The caller's name in the record of changes, unique among tokens.
     #[schemars(required, extend("format" = "name"))]
     name: Option<String>,
-    /// What he may.
+    /// The caller's rights.
     #[schemars(required)]
     role: Option<Role>,
     /// A tenant's slice.
     #[schemars(extend("format" = "name", "x-default" = "none"))]
     slice: Option<String>,
-    /// SHA-256 of the token, which is itself nowhere.
+    /// SHA-256 of the token. The token itself is stored nowhere.
     #[schemars(required)]
     sha256: Option<Text<Digest>>,
 }
@@ -154,10 +148,10 @@ impl Default for Api {
 }
 
 impl Api {
-    /// Whether TCP goes without TLS: on a loopback address that names no certificate. What goes
-    /// over it stays on the machine. It is not secret there from who may capture packets, and while
-    /// the node is down any user may listen at the address and be told a token: the Unix socket and
-    /// `weir page` have neither flaw.
+    /// Returns true if TCP goes without TLS: on a loopback address for which no certificate is
+    /// named. Its traffic stays on the machine, but a user who may capture packets can read it, and
+    /// any user can listen at the address while the node is down, and receive tokens. The Unix
+    /// socket and `weir page` have neither flaw.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let local = self.listen.is_some_and(|address| address.ip().is_loopback());
@@ -170,7 +164,7 @@ impl ApiTable {
     pub(crate) fn resolve(&self) -> Api {
         let base = Api::default();
         let token = |table: &TokenTable| {
-            // What is missing was reported already.
+            // A missing key was reported already.
             Token {
                 name: table.name.clone().unwrap_or_default(),
                 role: table.role.unwrap_or(Role::Tenant),
@@ -195,7 +189,7 @@ impl ApiTable {
         }
     }
 
-    /// The table of an interface; `None` where all is at its default.
+    /// The table of an interface; `None` where every value is the default.
     pub(crate) fn of(api: &Api) -> Option<Self> {
         if *api == Api::default() {
             return None;
@@ -223,9 +217,8 @@ impl ApiTable {
     }
 }
 
-/// What is wrong with the interface of a policy.
-pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
-    let api = &policy.api;
+/// Adds the problems of an interface. `is_slice` tells whether a slice has that name.
+pub(crate) fn check(api: &Api, is_slice: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     let mut report = |key: String, message: &str| {
         findings.push(Finding::new("api", 0, key, message));
     };
@@ -253,7 +246,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
         match (token.role, &token.slice) {
             (Role::Administrator, Some(_)) => wrong("slice", "is for tenants only"),
             (Role::Tenant, None) => wrong("role", "tenant needs slice"),
-            (Role::Tenant, Some(name)) if !policy.slices.iter().any(|s| s.name == *name) => {
+            (Role::Tenant, Some(name)) if !is_slice(name) => {
                 wrong("slice", &format!("there is no slice \"{name}\""));
             }
             _ => {}
@@ -261,47 +254,19 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-impl FromStr for Digest {
-    type Err = ();
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let digits = |pair: &[u8]| {
-            let [high, low] = [pair.first(), pair.get(1)].map(|digit| {
-                digit
-                    .and_then(|digit| char::from(*digit).to_digit(16))
-                    .and_then(|d| u8::try_from(d).ok())
-            });
-            Some(high? * 16 + low?)
-        };
-        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(digits).collect();
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(())
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-/// Some people, their scripts, a page or two each; 64 KiB of memory each at most.
+/// Enough for some people with scripts and a page or two each; 64 KiB of memory each at most.
 const CONNECTIONS: u32 = 256;
-/// A change of a hundred vifs in all their keys.
+/// Enough for a change of all keys of a hundred vifs.
 const BODY_BYTES: u32 = 64 << 10;
-/// A head and a body come in one piece, or somebody holds a place.
+/// Head and body come in one piece; a slower caller would occupy a connection.
 const REQUEST_TIME: Nanos = Nanos::from_millis(10_000);
-/// Twice what the interface is measured with.
+/// Twice the rate at which the interface is measured.
 const REQUESTS: u32 = 1000;
-/// A person who mistypes, not a program that guesses.
+/// Enough for a person who mistypes, too few for a program that guesses.
 const WRONG_TOKENS: u32 = 10;
-/// A page for each of some people.
+/// Enough for a page of each of some people.
 const LISTENERS: u32 = 32;
-/// A change a minute for a working day and more.
+/// Enough for a change a minute through a working day and more.
 const CHANGES: u32 = 1000;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold between the values of a policy, beyond the bounds of each: addresses, limits,
-//! queues and the frame pool. Sums of guarantees are checked in `fit`.
+//! Checks the values of a policy against each other: addresses, limits, queues and the frame pool.
+//! The schema has the bounds of single values; `fit` has the sums of guarantees.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -11,20 +11,21 @@ use core::net::IpAddr;
 use weir_units::ByteCount;
 
 use crate::api;
-use crate::document::FRAMES_MAX;
+use crate::bounds::FRAMES_MAX;
+use crate::finding::Finding;
 use crate::fit::check_sums;
 use crate::format::quoted;
-use crate::read::Finding;
-use crate::xtc;
+use crate::xtc_check;
 use crate::{
     Direction, Filter, Idle, Kind, MacAddr, Policy, PortId, Queue, Reservation, Share, Vif,
 };
 
-/// Adds what is wrong with `policy`. References that nothing has are left alone: they were
-/// reported when they were resolved.
+/// Adds the problems of `policy`. References that lead nowhere are skipped: they were reported when
+/// they were resolved.
 pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     check_node(policy, findings);
-    api::check(policy, findings);
+    let is_slice = |name: &str| policy.slices.iter().any(|slice| slice.name == name);
+    api::check(&policy.api, &is_slice, findings);
     check_devices(policy, findings);
     check_vlans(policy, findings);
     check_macs(policy, findings);
@@ -49,11 +50,11 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
         }
     }
     check_sums(policy, findings);
-    xtc::check(policy, findings);
+    xtc_check::check(policy, findings);
 }
 
 impl Policy {
-    /// Frames that all queues and devices may hold at once: the least for `node.frames`.
+    /// The frames that all queues and devices may hold at once: the minimum of `node.frames`.
     #[must_use]
     pub fn frames_needed(&self) -> u64 {
         frames_needed(self)
@@ -75,11 +76,11 @@ pub struct RingFrames {
 }
 
 impl RingFrames {
-    /// Of a port.
+    /// A port's rings.
     pub const PORT: Self = Self { receive: 1024, transmit: 256 };
-    /// Of each of the first [`Self::DEEP_VIFS`] vifs that are opened.
+    /// The rings of each of the first [`Self::DEEP_VIFS`] vifs that are opened.
     pub const DEEP_VIF: Self = Self { receive: 512, transmit: 256 };
-    /// Of each further vif.
+    /// The rings of each further vif.
     pub const VIF: Self = Self { receive: 128, transmit: 64 };
     /// Vifs at a time that have deep rings.
     pub const DEEP_VIFS: usize = 8;
@@ -91,14 +92,14 @@ impl RingFrames {
 
 pub(crate) fn frames_needed(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
-        // To the port and to other vifs wait apart.
+        // Frames to the port and frames to other vifs have a queue each.
         2 * u64::from(vif.send_queue.packets) + u64::from(vif.receive_queue.packets)
     };
     let queues: u64 = policy.vifs.iter().map(queued).sum();
     queues + rings(policy)
 }
 
-/// Frames that devices may hold in their rings.
+/// The frames that devices may hold in their rings.
 fn rings(policy: &Policy) -> u64 {
     let count = |kinds: &mut dyn Iterator<Item = Kind>| {
         let (linux, memory): (Vec<_>, Vec<_>) = kinds.partition(|kind| is_on_linux(*kind));
@@ -160,7 +161,7 @@ fn check_devices(policy: &Policy, findings: &mut Vec<Finding>) {
         }
         let this = format!("{table} {}", quoted(name));
         match owners.get(device.as_str()) {
-            // The name is taken, which was reported already, and the device follows from it.
+            // Two items of one name were reported already, and the device follows from the name.
             Some(owner) if *owner == this => {}
             Some(owner) => {
                 let message = format!("{} is already the device of {owner}", quoted(device));
@@ -185,8 +186,8 @@ fn check_vlans(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Addresses are those of stations, and unique where frames could be taken for one another: on one
-/// port, in one VLAN.
+/// Checks that addresses are unicast, and unique within one VLAN of one port, where frames could
+/// otherwise reach the wrong vif.
 fn check_macs(policy: &Policy, findings: &mut Vec<Finding>) {
     let mut owners: BTreeMap<(PortId, Option<u16>, MacAddr), &str> = BTreeMap::new();
     for (index, vif) in policy.vifs.iter().enumerate() {
@@ -298,7 +299,7 @@ fn is_broadcast(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(v4) if v4.is_broadcast())
 }
 
-/// As the kernel's `dev_valid_name` has it.
+/// Returns true for a name that the kernel's `dev_valid_name` accepts.
 fn is_linux_device(name: &str) -> bool {
     let bad = |byte: u8| byte == b'/' || byte == b':' || byte.is_ascii_whitespace();
     (1..=DEVICE_MAX).contains(&name.len()) && name != "." && name != ".." && !name.bytes().any(bad)
@@ -306,7 +307,7 @@ fn is_linux_device(name: &str) -> bool {
 
 /// `IFNAMSIZ` less the terminating zero.
 const DEVICE_MAX: usize = 15;
-/// Protocols with ports where TCP has them: TCP, UDP, SCTP.
+/// Protocols whose header begins with two ports: TCP, UDP, SCTP.
 const PORTED: [u8; 3] = [6, 17, 132];
-/// Frames in the batch of a device that is none.
+/// Frames in one batch of a port in memory or a file.
 const FRAMES_IN_MEMORY: u64 = 64;

@@ -12,13 +12,17 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::address::{MacAddr, Prefix};
 use crate::api::ApiTable;
+use crate::bounds::{
+    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX,
+    PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
+};
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{Action, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
 use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, Share};
 use crate::xtc::{RouterXtcTable, XtcTable};
 
-/// What one node is asked to do: its ports, its tenants, and what each of them is owed.
+/// The tasks of one node: its ports, its tenants, and their guarantees and limits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Weir policy")]
@@ -30,9 +34,9 @@ pub(crate) struct Document {
     pub(crate) node: Option<NodeTable>,
     /// The interface for programs and people.
     pub(crate) api: Option<ApiTable>,
-    /// What is kept on disk of the service that tenants had.
+    /// The record on disk of the service that tenants had.
     pub(crate) report: Option<ReportTable>,
-    /// Routers that are held at a packet rate.
+    /// The control of routers that are held at a packet rate.
     pub(crate) xtc: Option<XtcTable>,
     /// The links of the node, each with a bridge for the vifs that hang on it.
     #[schemars(required, length(min = 1, max = PORTS_MAX))]
@@ -56,13 +60,13 @@ pub(crate) struct NodeTable {
     /// The node's name, in reports and metrics.
     #[schemars(extend("format" = "name", "default" = "node"))]
     pub(crate) name: Option<String>,
-    /// What the worker does when nothing is due.
+    /// The worker's behaviour when nothing is due.
     #[schemars(extend("default" = "sleep"))]
     pub(crate) idle: Option<Idle>,
     /// The CPU that the worker runs on.
     #[schemars(range(max = CPU_MAX), extend("x-default" = "chosen at start"))]
     pub(crate) worker_cpu: Option<u32>,
-    /// How the worker's CPU time is protected from others.
+    /// The protection of the worker's CPU time.
     #[schemars(extend("default" = "pinned"))]
     pub(crate) reservation: Option<Reservation>,
     /// Frames in the pool that all devices share. Must hold what all queues may hold and what
@@ -75,16 +79,16 @@ pub(crate) struct NodeTable {
     /// Bytes of a frame in the pool: 2048 for packets of up to 1518 bytes, 4096 for up to 3518.
     #[schemars(extend("enum" = [2048, 4096], "default" = 2048))]
     pub(crate) frame_size: Option<u32>,
-    /// How far guarantees may exceed what there is: 1 is not at all.
+    /// Factor by which guarantees may exceed the capacity: 1 is not at all.
     #[schemars(range(min = 1, max = 100), extend("default" = 1))]
     pub(crate) overbooking: Option<Factor>,
-    /// Packets a second that the node was measured to carry. The sums of `min_pps` are held
-    /// against it; unknown if absent.
+    /// Packets a second that the node was measured to carry. The sums of `min_pps` must fit in it;
+    /// if it is absent they are not checked.
     #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX))]
     pub(crate) capacity: Option<Text<PacketRate>>,
-    /// Send on in the kernel what needs no queue: see the redirected path in `ports.md`. Guests
-    /// must send finished checksums (`ethtool -K DEV tx off`), and the port's device must be as
-    /// fast as its `rate` says, for nothing paces these frames.
+    /// Forward frames that need no queue in the kernel: see the redirected path in `ports.md`.
+    /// Guests must send finished checksums (`ethtool -K DEV tx off`), and the port's device must be
+    /// as fast as its `rate`, since nothing paces these frames.
     #[schemars(extend("default" = false))]
     pub(crate) redirect: Option<bool>,
 }
@@ -100,22 +104,23 @@ pub(crate) struct PortTable {
     /// The Linux device, or for `pcap` the path of the file.
     #[schemars(extend("format" = "device", "x-default" = "the name"))]
     pub(crate) device: Option<String>,
-    /// How the device is driven.
+    /// The way in which the device is driven.
     #[schemars(extend("default" = "auto"))]
     pub(crate) kind: Option<Kind>,
     /// The link's rate: frames leave at this rate, and vifs receive from the port at this rate.
     #[schemars(required, extend("x-minimum" = 1_000, "x-maximum" = BPS_MAX))]
     pub(crate) rate: Option<Text<BitRate>>,
-    /// What a byte count includes.
+    /// The layer whose bytes are counted.
     #[schemars(extend("default" = "l2"))]
     pub(crate) layer: Option<Layer>,
-    /// Bytes added to the length of each packet, for what the link adds or does not count.
+    /// Bytes added to the length of each packet: the link's overhead, or negative for bytes that
+    /// the link does not count.
     #[schemars(range(min = Port::OVERHEAD_MIN, max = Port::OVERHEAD_MAX), extend("default" = 0))]
     pub(crate) overhead: Option<i32>,
-    /// Who is next on the link. `hfsc` honours every guarantee; the others a part.
+    /// The scheduler of the link. `hfsc` holds every guarantee, the others some of them.
     #[schemars(extend("default" = "hfsc"))]
     pub(crate) scheduler: Option<SchedulerKind>,
-    /// Lateness of the worker that the port makes up for while packets wait.
+    /// Lateness of the worker that the port compensates while packets wait.
     #[schemars(extend("default" = Port::CATCH_UP_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
     pub(crate) catch_up: Option<Text<Nanos>>,
@@ -133,9 +138,9 @@ pub(crate) struct SliceTable {
     /// untagged frames.
     #[schemars(range(min = 1, max = Slice::VLAN_MAX), extend("x-default" = "untagged"))]
     pub(crate) vlan: Option<u16>,
-    /// Guarantees and limits of what its vifs send together, on each port.
+    /// Guarantees and limits of all that its vifs send, on each port.
     pub(crate) send: Option<ShareTable>,
-    /// Guarantees and limits of what its vifs receive together, from each port.
+    /// Guarantees and limits of all that its vifs receive, from each port.
     pub(crate) receive: Option<ShareTable>,
 }
 
@@ -150,11 +155,11 @@ pub(crate) struct RouterTable {
     /// The slice that it belongs to.
     #[schemars(required, extend("format" = "name"))]
     pub(crate) slice: Option<String>,
-    /// Guarantees and limits of what its vifs send together, on each port.
+    /// Guarantees and limits of all that its vifs send, on each port.
     pub(crate) send: Option<ShareTable>,
-    /// Guarantees and limits of what its vifs receive together, from each port.
+    /// Guarantees and limits of all that its vifs receive, from each port.
     pub(crate) receive: Option<ShareTable>,
-    /// The packet rate that it is held at, and how; without it, it is not.
+    /// The packet rate at which the router is held, and how; absent: it is not held.
     pub(crate) xtc: Option<RouterXtcTable>,
 }
 
@@ -178,7 +183,7 @@ pub(crate) struct VifTable {
     /// The Linux device on the host's side, or for `pcap` the path of the file.
     #[schemars(extend("format" = "device", "x-default" = "the name"))]
     pub(crate) device: Option<String>,
-    /// How the device is driven.
+    /// The way in which the device is driven.
     #[schemars(extend("default" = "auto"))]
     pub(crate) kind: Option<Kind>,
     /// The MAC addresses that it may send from, known to the bridge from the start.
@@ -202,9 +207,9 @@ pub(crate) struct VifTable {
     #[schemars(extend("default" = Vif::DELAY_PACKET_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     pub(crate) delay_packet: Option<Text<ByteCount>>,
-    /// Guarantees, limits and queue of what it sends.
+    /// Guarantees, limits and queue of frames that it sends.
     pub(crate) send: Option<VifShareTable>,
-    /// Guarantees, limits and queue of what it receives.
+    /// Guarantees, limits and queue of frames that it receives.
     pub(crate) receive: Option<VifShareTable>,
     /// Rules; the first that matches decides, and a frame that none matches passes.
     #[schemars(length(max = FILTERS_MAX))]
@@ -216,7 +221,7 @@ pub(crate) struct VifTable {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "share")]
 pub(crate) struct ShareTable {
-    /// Share of what is left beyond the guarantees, relative to the others at the same level.
+    /// Share of the capacity beyond all guarantees, relative to the others at the same level.
     #[schemars(range(min = 1, max = Share::PRIORITY_MAX), extend("default" = 1))]
     pub(crate) priority: Option<u32>,
     /// Guaranteed rate, a share of the port. Must hold its members' guarantees together.
@@ -233,7 +238,7 @@ pub(crate) struct ShareTable {
     /// Upper limit of packets a second.
     #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX, "x-default" = "none"))]
     pub(crate) max_pps: Option<Text<PacketRate>>,
-    /// How far `rate` may be exceeded at once after a pause; at least one packet.
+    /// Bytes that may exceed `rate` at once after a pause; at least one packet.
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
@@ -244,7 +249,7 @@ pub(crate) struct ShareTable {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "vif-share")]
 pub(crate) struct VifShareTable {
-    /// Share of what is left beyond the guarantees, relative to the others at the same level.
+    /// Share of the capacity beyond all guarantees, relative to the others at the same level.
     #[schemars(range(min = 1, max = Share::PRIORITY_MAX), extend("default" = 1))]
     pub(crate) priority: Option<u32>,
     /// Guaranteed rate, a share of the port.
@@ -259,7 +264,7 @@ pub(crate) struct VifShareTable {
     /// Upper limit of packets a second.
     #[schemars(extend("x-minimum" = 1, "x-maximum" = PPS_MAX, "x-default" = "none"))]
     pub(crate) max_pps: Option<Text<PacketRate>>,
-    /// How far `rate` may be exceeded at once after a pause; at least one packet.
+    /// Bytes that may exceed `rate` at once after a pause; at least one packet.
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
@@ -307,12 +312,12 @@ pub(crate) enum Aqm {
     Codel,
 }
 
-/// One rule. All of its conditions hold, or it does not match.
+/// One rule. It matches if all of its conditions hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "filter")]
 pub(crate) struct FilterTable {
-    /// What happens to a frame that matches.
+    /// The action on a frame that matches.
     #[schemars(required)]
     pub(crate) action: Option<Action>,
     /// Only frames of this direction.
@@ -340,31 +345,3 @@ pub(crate) struct FilterTable {
 
 /// The default of `burst`, as the reference says it.
 const BURST_DEFAULT: &str = "the larger of 2 packets and 5 ms at `rate`";
-
-/// Ports of a node: more NICs than a server has.
-pub const PORTS_MAX: usize = 64;
-/// Slices of a node: as many as there are VLANs.
-pub const SLICES_MAX: usize = 4094;
-/// Routers of a node.
-pub const ROUTERS_MAX: usize = 8192;
-/// Vifs of a node; that many fit in the pool only in memory, some 2000 on devices.
-pub const VIFS_MAX: usize = 8192;
-/// MAC addresses of a vif, named or learned.
-pub const MACS_MAX: usize = 1024;
-/// IP addresses of a vif.
-pub const ADDRESSES_MAX: usize = 256;
-/// Filter rules of a vif; they are looked through in order.
-pub const FILTERS_MAX: usize = 256;
-/// Frames in the pool: 8 GiB of 2048 bytes.
-pub const FRAMES_MAX: u32 = 4 << 20;
-
-/// 10 Tbit/s, in bits a second: sums of [`VIFS_MAX`] such rates stay far below 2⁶⁴.
-const BPS_MAX: u64 = 10_000_000_000_000;
-/// 10 Gpps, in packets a second: beyond minimal frames at a terabit.
-const PPS_MAX: u64 = 10_000_000_000;
-/// 1 GiB.
-const BYTES_MAX: u64 = 1 << 30;
-/// A second, in nanoseconds.
-pub(crate) const SECOND: u64 = 1_000_000_000;
-/// Linux is built for at most 8192 CPUs.
-const CPU_MAX: u32 = 8191;

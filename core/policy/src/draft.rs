@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A policy document that is changed key by key: what a file says, and what was said since.
+//! A policy document that can be edited key by key.
 //!
 //! Keys that a document leaves out stay out, so that a default that follows from another key goes
-//! on following it. An [`Edit`] holds what was there before it: it can be taken back, and then the
-//! text is the same, byte for byte.
+//! on following it. An [`Edit`] holds the value before it: it can be taken back, and then the text
+//! is the same, byte for byte.
 //!
 //! ```
 //! use weir_policy::{Draft, Edit, Place};
@@ -53,7 +53,7 @@ use crate::{Policy, Problems, UnsoundPolicy, count, parse};
 pub struct Draft {
     /// `version` and the tables without a name.
     singles: Table,
-    /// One list for each kind of [`LISTS`].
+    /// The lists, one for each kind of [`LISTS`].
     lists: [Items; LISTS.len()],
 }
 
@@ -65,11 +65,11 @@ struct Items {
     by_name: Arc<BTreeMap<String, usize>>,
 }
 
-/// Where a value stands.
+/// The place of a value in a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`.
+    /// One of `node`, `api`, `report`, `xtc`, `port`, `slice`, `router`, `vif`.
     pub table: String,
     /// The name of the port, slice, router or vif; empty for `node`, `api`,
     /// `report` and `xtc`.
@@ -79,30 +79,30 @@ pub struct Place {
     pub key: String,
 }
 
-/// One value that becomes another.
+/// A change of one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// Where.
+    /// The place of the value.
     #[serde(flatten)]
     pub place: Place,
-    /// What was there, as the document writes it; `None`: nothing. [`Draft::apply`] fills it in.
+    /// The value before, as the document writes it; `None` for none. [`Draft::apply`] fills it in.
     pub before: Option<Value>,
-    /// What is there then; `None`: nothing.
+    /// The value after; `None` for none.
     pub after: Option<Value>,
-    /// For a port, slice, router or vif that comes or goes: its number among its kind, from 0.
+    /// The index among its kind, from 0, of a port, slice, router or vif that comes or goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
 }
 
-/// Why an edit cannot be made. What the edited document means is not looked at here.
+/// The reason for which an edit cannot be made. The meaning of the edited document is not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditError {
     /// There is no port, slice, router or vif of that name.
     Missing(Place),
-    /// There is one already.
+    /// There is a port, slice, router or vif of that name already.
     Exists(Place),
-    /// The place or the value has not the form of one.
+    /// The place or the value does not have the right form.
     Form(Place, String),
 }
 
@@ -110,7 +110,7 @@ impl Draft {
     /// Reads a document and checks it.
     ///
     /// # Errors
-    /// As [`parse`].
+    /// The problems, as of [`parse`].
     pub fn parse(text: &str) -> Result<(Self, Policy), Problems> {
         let policy = parse(text)?;
         Ok((Self::read(text), policy))
@@ -175,7 +175,7 @@ impl Draft {
     /// Checks the document and returns its policy.
     ///
     /// # Errors
-    /// As [`parse`]; the lines and columns are those of [`Self::text`].
+    /// The problems, as of [`parse`], with lines and columns of [`Self::text`].
     pub fn policy(&self) -> Result<Policy, Problems> {
         parse(&self.text())
     }
@@ -363,13 +363,13 @@ impl Place {
 }
 
 impl Edit {
-    /// Sets the value at a place, whatever is there.
+    /// Sets the value at a place, whether one is there or not.
     #[must_use]
     pub fn set(place: Place, value: impl Into<Value>) -> Self {
         Self { place, before: None, after: Some(value.into()), index: None }
     }
 
-    /// Takes the value at a place away.
+    /// Removes the value at a place.
     #[must_use]
     pub fn unset(place: Place) -> Self {
         Self { place, before: None, after: None, index: None }
@@ -392,7 +392,7 @@ impl Edit {
         })
     }
 
-    /// The way back.
+    /// The edit that takes this one back.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {
@@ -443,12 +443,12 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
-/// Slices before what names them.
+/// The table's position in the order of reference: slices come before the vifs that name them.
 fn rank(edit: &Edit) -> usize {
     TABLES.iter().position(|table| *table == edit.place.table).unwrap_or(0)
 }
 
-/// Puts a value, or takes it; tables that are empty then go with it.
+/// Puts or removes a value, and removes tables that are empty then.
 fn put(table: &mut Table, key: &str, value: Option<Toml>) -> Option<Toml> {
     let Some((first, rest)) = key.split_once('.') else {
         return match value {
@@ -494,7 +494,7 @@ fn name_of(item: &Table) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
-/// Takes empty tables out of a value.
+/// Removes empty tables from a value.
 fn prune(value: &mut Toml) {
     match value {
         Toml::Table(table) => {
@@ -549,7 +549,7 @@ fn from_toml(value: Toml) -> Value {
     }
 }
 
-/// What can be edited, in the order of reference.
+/// Tables that can be edited; a table refers to earlier ones only.
 const TABLES: [&str; 8] = ["node", "api", "report", "xtc", "port", "slice", "router", "vif"];
 /// Tables without a name, of which there is one each.
 const SINGLES: [&str; 4] = ["node", "api", "report", "xtc"];

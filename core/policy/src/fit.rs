@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether what is promised fits: guarantees against what holds them, at every level and in both
-//! directions, and delay bounds against the port.
+//! Checks that guarantees fit: each level's against the level above, in both directions, and delay
+//! bounds against the port.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use weir_units::{BitRate, Nanos, PacketRate};
 
+use crate::finding::Finding;
 use crate::format::quoted;
 use crate::guarantee::{Group, Guarantees, Level};
-use crate::read::Finding;
 use crate::{Direction, Overbooking, Policy, PortId};
 
 /// Adds the guarantees and delays that do not fit.
@@ -45,7 +45,7 @@ pub(crate) fn check_sums(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A group's own minimum and its limit against what its members were promised.
+/// Checks a group's own minimum and its limit against the guarantees of its members.
 fn check_rates<G: Group>(
     policy: &Policy,
     table: &'static str,
@@ -113,7 +113,7 @@ fn check_ports(
     }
 }
 
-/// Packets of both directions cost the node the same.
+/// Checks the sum of both directions, since a packet of either costs the node the same.
 fn check_capacity(policy: &Policy, findings: &mut Vec<Finding>) {
     let Some(capacity) = policy.node.capacity else { return };
     let [sent, received] =
@@ -131,9 +131,10 @@ fn check_capacity(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Delay bounds need a minimum, and the service curves of all vifs of a port must fit under the
-/// port's line (Stoica, Zhang, Ng 1997, §II): at each delay `d` the bits promised by then, against
-/// the bits that the port sends by then. Between those instants all curves are straight.
+/// Checks delay bounds: each needs a minimum, and the service curves of all vifs of a port must fit
+/// under the port's line (Stoica, Zhang, Ng 1997, §II). At each delay `d`, the bits guaranteed by
+/// then are compared with the bits that the port sends by then; between these instants all curves
+/// are straight.
 fn check_delays(policy: &Policy, id: PortId, findings: &mut Vec<Finding>) {
     let port = &policy[id];
     let mut curves = Vec::new();
@@ -149,7 +150,7 @@ fn check_delays(policy: &Policy, id: PortId, findings: &mut Vec<Finding>) {
                 bits: 8 * u128::from(vif.delay_packet.get()),
                 rate: u128::from(rate.as_bps()),
             }),
-            // Straight from the origin.
+            // A straight line from the origin.
             None => curves.push(Curve {
                 vif: index,
                 delay: Nanos::ZERO,
@@ -182,7 +183,7 @@ fn check_delays(policy: &Policy, id: PortId, findings: &mut Vec<Finding>) {
                 booked(policy.node.overbooking)
             );
             findings.push(Finding::new("vif", curve.vif, "delay", message));
-            // Later ones mostly follow from this one.
+            // Later findings mostly follow from this one.
             return;
         }
     }
@@ -197,7 +198,7 @@ struct Curve {
 }
 
 impl Curve {
-    /// Of the first piece, in millibits a second; 0 if there is none.
+    /// The slope of the first piece in millibits a second; 0 if there is none.
     fn slope(&self) -> u128 {
         (self.bits * NANOS * 1000).checked_div(nanos(self.delay)).unwrap_or(0)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Values written as text: what each format accepts, how it is shown, and its JSON Schema.
+//! Values written as text: for each format, its parser, its printed form and its JSON Schema.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -12,7 +12,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
-use crate::{Decimal, Digest, MacAddr, Prefix};
+use crate::address::{MacAddr, Prefix};
+use crate::decimal::Decimal;
+use crate::digest::Digest;
 
 /// A value of the document that is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +34,10 @@ pub(crate) trait Written: FromStr + Display {
     const FORMAT: &'static str;
 }
 
-/// The value of `text` in base units (0 where the format has none).
+/// Returns the value of `text` in base units (0 where the format has none).
 ///
 /// # Errors
-/// What the format wants instead.
+/// The text says which form is wanted.
 pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
     let wrong = || format!("{} is not {}", quoted(text), wanted(format));
     if text.len() > TEXT_MAX {
@@ -60,7 +62,7 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
     }
 }
 
-/// What a value of the format is called, with an example.
+/// Returns the name of the format's values, with an example.
 pub(crate) fn wanted(format: &str) -> &'static str {
     match format {
         "bit-rate" => "a bit rate, such as 100Mbit, 1.5Gbit or 640kbit",
@@ -83,7 +85,7 @@ pub(crate) fn wanted(format: &str) -> &'static str {
     }
 }
 
-/// The base value as the format writes it.
+/// Returns the base value in the format's own writing.
 pub(crate) fn shown(format: &str, base: u64) -> String {
     match format {
         "bit-rate" => BitRate::from_bps(base).to_string(),
@@ -218,7 +220,7 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("sctp", 132),
 ];
 
-/// Names end up in file names, metrics and logs.
+/// Names appear in file names, metrics and logs.
 const NAME_MAX: usize = 63;
 /// A path has at most 4096 bytes on Linux.
 const TEXT_MAX: usize = 4096;

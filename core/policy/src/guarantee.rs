@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is promised at each level: the sums of the guarantees, from the vifs up to the port.
+//! The sums of the guarantees at each level, from the vifs up to the port.
 
 use alloc::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ impl Guarantees {
     #[must_use]
     pub fn of_rates(policy: &Policy, direction: Direction) -> Self {
         let value = |share: &Share| share.min_rate.as_bps();
-        // Routers and slices without vifs are held on the only port, if there is one only.
+        // Routers and slices without vifs count on the only port, if there is only one.
         let home = if policy.ports.len() == 1 { Some(PortId(0)) } else { None };
         Self::sum(policy, direction, value, |vif| vif.port, home)
     }
 
-    /// The sums of `min_pps`, of the node: they do not depend on ports, so one stands for all.
+    /// The sums of `min_pps` in the node. They do not depend on ports, so one port stands for all.
     #[must_use]
     pub fn of_packets(policy: &Policy, direction: Direction) -> Self {
         let value = |share: &Share| share.min_pps.as_pps();
@@ -75,25 +75,25 @@ impl Guarantees {
         sums
     }
 
-    /// What `router` is owed on `port`.
+    /// The guarantee of `router` on `port`.
     #[must_use]
     pub fn router(&self, router: RouterId, port: PortId) -> BitRate {
         BitRate::from_bps(self.routers.get(&(router, port)).map_or(0, |level| level.held()))
     }
 
-    /// What `slice` is owed on `port`.
+    /// The guarantee of `slice` on `port`.
     #[must_use]
     pub fn slice(&self, slice: SliceId, port: PortId) -> BitRate {
         BitRate::from_bps(self.slices.get(&(slice, port)).map_or(0, |level| level.held()))
     }
 
-    /// What all slices are owed on `port`.
+    /// The guarantees of all slices on `port`.
     #[must_use]
     pub fn port(&self, port: PortId) -> BitRate {
         BitRate::from_bps(self.ports.get(&port).copied().unwrap_or(0))
     }
 
-    /// What all slices are owed of the node, for [`Guarantees::of_packets`].
+    /// The guarantees of all slices in the node, for [`Guarantees::of_packets`].
     #[must_use]
     pub fn node(&self) -> PacketRate {
         PacketRate::from_pps(self.ports.get(&NODE).copied().unwrap_or(0))
@@ -136,5 +136,5 @@ fn add<K: Ord>(sums: &mut BTreeMap<(K, PortId), Level>, key: (K, PortId), value:
     *members = members.saturating_add(value);
 }
 
-/// The one place where sums of the node are kept.
+/// The port under which the sums of the node are kept.
 const NODE: PortId = PortId(0);

@@ -47,10 +47,14 @@ extern crate alloc;
 
 mod address;
 mod api;
+mod bounds;
 mod check;
 pub mod count;
+mod decimal;
+mod digest;
 mod document;
 mod draft;
+mod finding;
 mod fit;
 mod format;
 mod guarantee;
@@ -67,13 +71,16 @@ mod unheld;
 mod walk;
 mod write;
 mod xtc;
+mod xtc_check;
 
 pub use address::{MacAddr, ParseAddressError, Prefix};
-pub use api::{Api, Digest, Role, Token};
-pub use check::RingFrames;
-pub use document::{
+pub use api::{Api, Role, Token};
+pub use bounds::{
     ADDRESSES_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX, SLICES_MAX, VIFS_MAX,
 };
+pub use check::RingFrames;
+pub use decimal::Decimal;
+pub use digest::Digest;
 pub use draft::{Draft, Edit, EditError, Place};
 pub use guarantee::Guarantees;
 pub use model::{
@@ -87,6 +94,4 @@ pub use report::Report;
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, Share};
 pub use unheld::{Held, Unheld};
-pub use xtc::{
-    ActuatorKind, ControllerKind, Decimal, Interface, RouterModel, RouterXtc, Xtc, XtcState,
-};
+pub use xtc::{ActuatorKind, ControllerKind, Interface, RouterModel, RouterXtc, Xtc, XtcState};

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
+use crate::bounds::CATCH_UP_DEFAULT;
 use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, RouterXtc, Share, Xtc};
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
@@ -20,9 +21,9 @@ pub struct Policy {
     pub node: Node,
     /// Its interface for programs and people.
     pub api: Api,
-    /// What it keeps of the service that tenants had.
+    /// The record of the service that tenants had.
     pub report: Report,
-    /// How it holds routers at a packet rate.
+    /// The control of routers that are held at a packet rate.
     pub xtc: Xtc,
     /// Its ports, at least one.
     pub ports: Vec<Port>,
@@ -55,21 +56,21 @@ pub struct VifId(pub u32);
 pub struct Node {
     /// The node's name.
     pub name: String,
-    /// What the worker does when nothing is due.
+    /// The worker's behaviour when nothing is due.
     pub idle: Idle,
     /// The CPU that the worker runs on; `None`: chosen at start.
     pub worker_cpu: Option<u32>,
-    /// How the worker's CPU time is protected.
+    /// The protection of the worker's CPU time.
     pub reservation: Reservation,
     /// Frames in the pool.
     pub frames: u32,
     /// Bytes of a frame in the pool, headroom included.
     pub frame_size: FrameSize,
-    /// How far guarantees may exceed what there is.
+    /// The factor by which guarantees may exceed the capacity.
     pub overbooking: Overbooking,
     /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
     pub capacity: Option<PacketRate>,
-    /// Redirect in the kernel what needs no queue. The guests must send finished checksums.
+    /// Forward frames that need no queue in the kernel. Guests must send finished checksums.
     pub redirect: bool,
 }
 
@@ -80,17 +81,17 @@ pub struct Port {
     pub name: String,
     /// The Linux device, or the path of a pcap file.
     pub device: String,
-    /// How the device is driven; never [`Kind::Host`].
+    /// The way in which the device is driven; never [`Kind::Host`].
     pub kind: Kind,
     /// The rate at which the port sends, and at which its vifs receive from it.
     pub rate: BitRate,
-    /// What a byte count includes.
+    /// The layer whose bytes are counted.
     pub layer: Layer,
     /// Bytes added to each packet's length, [`Port::OVERHEAD_MIN`] to [`Port::OVERHEAD_MAX`].
     pub overhead: i32,
     /// The scheduler of the port.
     pub scheduler: SchedulerKind,
-    /// Lateness that the port may make up for while packets wait.
+    /// Lateness of the worker that the port compensates while packets wait.
     pub catch_up: Nanos,
 }
 
@@ -118,7 +119,7 @@ pub struct Router {
     pub send: Share,
     /// Towards its vifs.
     pub receive: Share,
-    /// How it is held at a packet rate; `None`: it is not.
+    /// The packet rate at which it is held, and how; `None`: it is not held.
     pub xtc: Option<RouterXtc>,
 }
 
@@ -135,7 +136,7 @@ pub struct Vif {
     pub port: PortId,
     /// The Linux device on the host's side, or the path of a pcap file.
     pub device: String,
-    /// How the device is driven.
+    /// The way in which the device is driven.
     pub kind: Kind,
     /// Source addresses allowed, static in the bridge; empty: any, learned up to `macs_max`.
     pub macs: Vec<MacAddr>,
@@ -161,10 +162,10 @@ pub struct Vif {
     pub filter: Vec<Filter>,
 }
 
-/// One rule of a vif's filter: all of its conditions hold, or it does not match.
+/// One rule of a vif's filter. It matches if all of its conditions hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// What happens to a frame that matches.
+    /// The action on a frame that matches.
     pub action: Action,
     /// Only this direction; `None`: both.
     pub direction: Option<Direction>,
@@ -182,7 +183,7 @@ pub struct Filter {
     pub port: Option<u16>,
 }
 
-/// What a filter does.
+/// The action of a filter rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -192,7 +193,7 @@ pub enum Action {
     Drop,
 }
 
-/// What the worker does when nothing is due.
+/// The worker's behaviour when nothing is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
@@ -204,7 +205,7 @@ pub enum Idle {
     Spin,
 }
 
-/// How the worker's CPU time is protected from others.
+/// The protection of the worker's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reservation {
@@ -220,11 +221,11 @@ pub enum Reservation {
     None,
 }
 
-/// How a device is driven.
+/// The way in which a device is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The best that the device supports.
+    /// The fastest way that the device supports.
     Auto,
     /// `AF_XDP`.
     Xdp,
@@ -240,7 +241,7 @@ pub enum Kind {
     Host,
 }
 
-/// What a byte count includes.
+/// The layer whose bytes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
@@ -279,7 +280,7 @@ pub enum FrameSize {
     B4096,
 }
 
-/// How far guarantees may exceed what there is, in thousandths: 1000 is "not at all".
+/// The factor by which guarantees may exceed the capacity, in thousandths: 1000 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Overbooking(u32);
 
@@ -361,7 +362,7 @@ impl Node {
         }
     }
 
-    /// `frames` where none is given and the queues need no more: 32 MiB.
+    /// The default of `frames`, unless the queues need more: 32 MiB.
     pub const FRAMES_DEFAULT: u32 = 16_384;
 }
 
@@ -381,7 +382,7 @@ impl Port {
         }
     }
 
-    /// What an untagged packet counts for beyond its length of layer 2.
+    /// The bytes that an untagged packet counts beyond its layer-2 length.
     #[must_use]
     pub fn packet_overhead(&self) -> i32 {
         let layer = match self.layer {
@@ -400,9 +401,9 @@ impl Port {
     pub const OVERHEAD_MIN: i32 = -64;
     /// Largest `overhead`: ample for stacked tunnels.
     pub const OVERHEAD_MAX: i32 = 256;
-    /// `catch_up` where none is given: on a shared machine one wake-up in a thousand is up to 3 ms
-    /// late, and a link that gives that time up is a slower link.
-    pub const CATCH_UP_DEFAULT: Nanos = Nanos::from_millis(5);
+    /// The default of `catch_up`. On a shared machine one wake-up in a thousand is up to 3 ms late;
+    /// a link that loses this time is slower than its rate.
+    pub const CATCH_UP_DEFAULT: Nanos = CATCH_UP_DEFAULT;
 }
 
 impl Slice {
@@ -487,9 +488,9 @@ impl Vif {
         }
     }
 
-    /// `macs_max` where none is given: a guest with a few containers or a bridge of its own.
+    /// The default of `macs_max`: enough for a guest with a few containers or a bridge.
     pub const MACS_MAX_DEFAULT: u32 = 8;
-    /// `delay_packet` where none is given: the largest standard frame.
+    /// The default of `delay_packet`: the largest standard frame.
     pub const DELAY_PACKET_DEFAULT: ByteCount = ByteCount::new(1518);
 }
 
@@ -520,8 +521,8 @@ impl FrameSize {
         }
     }
 
-    /// The longest packet held, without FCS: what headroom and metadata leave, rounded to a
-    /// standard frame.
+    /// The longest packet that fits, without FCS: the frame less headroom and metadata, rounded to
+    /// a standard length.
     #[must_use]
     pub const fn packet_max(self) -> ByteCount {
         match self {
@@ -532,12 +533,12 @@ impl FrameSize {
 }
 
 impl Overbooking {
-    /// Guarantees fit.
+    /// No overbooking: guarantees fit in the capacity.
     pub const NONE: Self = Self(1000);
-    /// Most: 100 times.
+    /// The largest factor: 100.
     pub const MAX: Self = Self(100_000);
 
-    /// `thousandths` of what there is, clipped to 1000 ..= 100 000.
+    /// A factor of `thousandths`, clipped to 1000 ..= 100 000.
     #[must_use]
     pub fn from_thousandths(thousandths: u32) -> Self {
         Self(thousandths.clamp(Self::NONE.0, Self::MAX.0))
@@ -549,7 +550,7 @@ impl Overbooking {
         self.0
     }
 
-    /// The most that may be promised of `amount`, rounded down.
+    /// The largest sum of guarantees on `amount`, rounded down.
     #[must_use]
     pub fn of_floor(self, amount: u64) -> u64 {
         let product = u128::from(amount) * u128::from(self.0) / 1000;
@@ -588,8 +589,7 @@ indexed!(
     VifId => vifs: Vif
 );
 
-/// The index of the last of `length` items. Above `u32::MAX` items, which the checks refuse long
-/// before, it is not an item's.
+/// The index of the last of `length` items. The checks refuse a policy long before 2³² items.
 fn last(length: usize) -> u32 {
     u32::try_from(length.wrapping_sub(1)).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wrong with a document: everything at once, each with its place.
+//! The problems of a document: all of them at once, each with its line, column and key.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::Policy;
 
-/// One thing that is wrong.
+/// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line, from 1.
@@ -21,7 +21,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Everything that is wrong, in the order of the document; at least one.
+/// All problems of a document, in its order; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     list: Vec<Problem>,
@@ -38,7 +38,7 @@ pub struct UnsoundPolicy {
     pub understood: Option<Box<Policy>>,
 }
 
-/// Byte offsets of a text, turned into lines and columns.
+/// Turns byte offsets of a text into lines and columns.
 pub(crate) struct Places<'t> {
     text: &'t str,
     starts: Vec<usize>,
@@ -69,7 +69,7 @@ impl Problems {
         self.more
     }
 
-    /// Most problems listed: more than anybody mends at once, less than a log refuses.
+    /// Most problems listed: more than anybody mends at once, and few enough for a log.
     pub const MAX: usize = 100;
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A line each.
+/// Writes a line for each problem.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.list.iter().enumerate() {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From text to policy: parse, hold against the schema, resolve references, check.
+//! Reads a policy document in four steps: parse the TOML, compare it with the schema, resolve
+//! references, check the values against each other. Each step reports its problems and goes on with
+//! the rest, so that a reader learns of all of them at once.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -12,34 +14,23 @@ use toml::de::{DeTable, DeValue};
 
 use crate::check::check;
 use crate::document::Document;
+use crate::finding::Finding;
 use crate::problem::{Places, Problem, Problems, UnsoundPolicy};
 use crate::resolve::resolve;
 use crate::walk::{Misfit, Walk, element};
 use crate::{Policy, count, schema};
 
-/// Something wrong with a value of the document: which one, and why.
-#[derive(Debug)]
-pub(crate) struct Finding {
-    /// `node`, `port`, `slice`, `router` or `vif`.
-    pub(crate) table: &'static str,
-    /// Its index; 0 for `node`.
-    pub(crate) index: usize,
-    /// The key below, segments separated by dots, array indexes as numbers.
-    pub(crate) key: String,
-    pub(crate) message: String,
-}
-
 /// Reads a policy document.
 ///
 /// # Errors
-/// [`Problems`]: everything that is wrong with it, each with line, column, key, value and bound.
-/// A text that is not TOML is told so alone, since what it means is unknown.
+/// [`Problems`]: all problems, each with line, column, key, value and bound. For a text that is not
+/// TOML the errors of syntax are all, since the meaning of the rest is unknown.
 pub fn parse(text: &str) -> Result<Policy, Problems> {
     parse_as_far(text).map_err(|unsound| unsound.problems)
 }
 
-/// As [`parse`]; beside the problems, what the document says as far as it is understood, if it is
-/// at all.
+/// Reads a policy document as [`parse`] does, and returns beside the problems the policy as far as
+/// it is understood.
 pub(crate) fn parse_as_far(text: &str) -> Result<Policy, UnsoundPolicy> {
     if text.len() > TEXT_MAX {
         let message = format!("is {} bytes long, at most {TEXT_MAX}", text.len());
@@ -64,18 +55,7 @@ pub(crate) fn parse_as_far(text: &str) -> Result<Policy, UnsoundPolicy> {
     }
 }
 
-impl Finding {
-    pub(crate) fn new(
-        table: &'static str,
-        index: usize,
-        key: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self { table, index, key: key.into(), message: message.into() }
-    }
-}
-
-/// The policy as far as it can be understood, adding to `misfits` what is wrong.
+/// Returns the policy as far as it can be understood, and adds the problems to `misfits`.
 fn policy(table: &DeTable<'_>, misfits: &mut Vec<Misfit>) -> Option<Policy> {
     let schema = schema();
     let mut walk = Walk::new(&schema);
@@ -91,7 +71,8 @@ fn policy(table: &DeTable<'_>, misfits: &mut Vec<Misfit>) -> Option<Policy> {
     let mut findings = Vec::new();
     let policy = resolve(&document, &mut findings);
     check(&policy, &mut findings);
-    // What the schema refused was replaced by a default; a finding about that helps nobody.
+    // A value that the schema refused was replaced by a default; a finding about that default would
+    // only confuse.
     let refused: BTreeSet<String> = misfits.iter().map(|misfit| misfit.key.clone()).collect();
     for finding in findings {
         let misfit = locate(table, finding);
@@ -112,7 +93,7 @@ fn placed(places: &Places<'_>, misfit: Misfit) -> Problem {
     Problem { line, column, key: misfit.key, message: misfit.message }
 }
 
-/// The place of the finding: its key's, or that of the nearest table above it.
+/// Finds the place of a finding: that of its key, or of the nearest table above it.
 fn locate(root: &DeTable<'_>, finding: Finding) -> Misfit {
     let mut span: Range<usize> = 0..0;
     let mut key = finding.table.to_string();
@@ -140,5 +121,5 @@ fn locate(root: &DeTable<'_>, finding: Finding) -> Misfit {
 
 /// Largest document: 1 KiB for each of [`crate::VIFS_MAX`] vifs.
 const TEXT_MAX: usize = 8 << 20;
-/// The one error of the parser after which the rest still means what it says.
+/// The one syntax error after which the rest of the text keeps its meaning.
 const DUPLICATE: &str = "duplicate key";

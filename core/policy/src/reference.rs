@@ -49,7 +49,7 @@ fn section(page: &mut String, root: &Value, title: &str, node: &Value) {
         .filter_map(Value::as_str)
         .collect();
     let mut keys: Vec<&String> = properties.keys().collect();
-    // What must be there comes first.
+    // Required keys come first.
     keys.sort_by_key(|key| (!required.contains(&key.as_str()), key.as_str()));
     for key in keys {
         let Some(property) = properties.get(key) else { continue };
@@ -122,7 +122,7 @@ fn default(node: &Value) -> String {
     words.or_else(value).unwrap_or_default()
 }
 
-/// On one line: a cell of a table has no room for more.
+/// Joins lines, since a cell of a Markdown table is one line.
 fn description(node: &Value) -> String {
     let text = node.get("description").and_then(Value::as_str).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -134,7 +134,7 @@ fn wrap(page: &mut String, text: &str) {
     for word in text.split(' ') {
         let length = word.chars().count();
         if column > 0 && column + 1 + length > WIDTH {
-            // A list entry goes on below its text.
+            // The continuation of a list entry is indented.
             let indent = if text.starts_with("- ") { "\n  " } else { "\n" };
             page.push_str(indent);
             column = indent.len() - 1;
@@ -163,12 +163,12 @@ fn reference_name(node: &Value) -> Option<&str> {
     node.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }
 
-/// As GitHub makes them.
+/// The anchor that GitHub makes for a heading.
 fn anchor(title: &str) -> String {
     title.chars().filter(|c| !"`[]\".=".contains(*c)).collect::<String>().replace(' ', "-")
 }
 
-/// As everywhere in the repository.
+/// The line width of the repository.
 const WIDTH: usize = 100;
 
 const TABLES: &[(&str, &str)] = &[

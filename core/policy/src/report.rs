@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a node keeps on disk of the service that its tenants had, and its bounds.
+//! The bounds of the record that a node keeps on disk of the service that its tenants had.
 
 use alloc::string::ToString;
 
@@ -7,44 +7,44 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{ByteCount, Nanos};
 
-use crate::document::SECOND;
+use crate::bounds::SECOND;
 use crate::format::Text;
 
-/// The store of the service report. What is older than its time is not read any more; where the
-/// bytes are used up before, the oldest goes first.
+/// The store of the service report. Records older than their time are not read any more; where the
+/// bytes do not last so long, the oldest go first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How long single seconds are kept.
+    /// Time for which single seconds are kept.
     pub seconds: Nanos,
-    /// How long minutes are kept.
+    /// Time for which minutes are kept.
     pub minutes: Nanos,
-    /// Bytes on disk, taken when the node first starts: three quarters for seconds.
+    /// Bytes on disk, allocated at the first start: three quarters for seconds.
     pub bytes: ByteCount,
-    /// How often what was recorded is made to outlive a power cut.
+    /// Interval at which records are synced to the disk.
     pub sync: Nanos,
 }
 
-/// What is kept on disk of the service that tenants had, for `weir report`.
+/// The record on disk of the service that tenants had, for `weir report`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "report")]
 pub(crate) struct ReportTable {
-    /// How long single seconds are kept, as far as `bytes` last.
+    /// Time for which single seconds are kept, as far as `bytes` last.
     #[schemars(extend("default" = SECONDS.to_string()))]
     #[schemars(extend("x-minimum" = 60 * SECOND, "x-maximum" = YEAR))]
     seconds: Option<Text<Nanos>>,
-    /// How long minutes are kept, as far as `bytes` last.
+    /// Time for which minutes are kept, as far as `bytes` last.
     #[schemars(extend("default" = MINUTES.to_string()))]
     #[schemars(extend("x-minimum" = 60 * SECOND, "x-maximum" = YEAR))]
     minutes: Option<Text<Nanos>>,
-    /// Bytes on disk, taken at the first start and never exceeded: three quarters for seconds, a
-    /// quarter for minutes. A record takes some hundred bytes for each vif and slice with traffic
+    /// Bytes on disk, allocated at the first start and never exceeded: three quarters for seconds,
+    /// a quarter for minutes. A record takes some hundred bytes for each vif and slice with traffic
     /// both ways.
     #[schemars(extend("default" = BYTES.to_string()))]
     #[schemars(extend("x-minimum" = BYTES_LEAST, "x-maximum" = BYTES_MOST))]
     bytes: Option<Text<ByteCount>>,
-    /// How often what was recorded is made to outlive a power cut. A crash of the node loses one
-    /// second at most, whatever this says.
+    /// Interval at which records are synced to the disk, so that they outlive a power cut. A crash
+    /// of the node loses at most one second, whatever the interval.
     #[schemars(extend("default" = SYNC.to_string()))]
     #[schemars(extend("x-minimum" = SECOND, "x-maximum" = 3600 * SECOND))]
     sync: Option<Text<Nanos>>,
@@ -68,7 +68,7 @@ impl ReportTable {
         }
     }
 
-    /// The table of a store; `None` where all is at its default.
+    /// The table of a store; `None` where every value is the default.
     pub(crate) fn of(report: &Report) -> Option<Self> {
         (*report != Report::default()).then_some(Self {
             seconds: Some(Text(report.seconds)),
@@ -79,19 +79,19 @@ impl ReportTable {
     }
 }
 
-/// A day: who asks about last night asks in the morning.
+/// A day: questions about last night are asked in the morning.
 const SECONDS: Nanos = Nanos::from_secs(86_400);
 
-/// A month: what a bill is about.
+/// A month: the period of a bill.
 const MINUTES: Nanos = Nanos::from_secs(31 * 86_400);
 
-/// A node of four tenants keeps most of a day in it.
+/// Holds most of a day of a node with four tenants.
 const BYTES: ByteCount = ByteCount::new(64 << 20);
 
 /// A power cut is rare, and half a minute of a month's report is one part in 90 000.
 const SYNC: Nanos = Nanos::from_secs(30);
 
-/// Some blocks of each kind.
+/// Room for some blocks of each kind.
 const BYTES_LEAST: u64 = 1 << 20;
 const BYTES_MOST: u64 = 16 << 30;
 const YEAR: u64 = 366 * 86_400 * SECOND;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the document to the policy: defaults filled in, names resolved to indexes.
+//! Turns the document into the policy: fills in defaults and resolves names to indexes.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -9,13 +9,14 @@ use alloc::vec::Vec;
 use weir_units::{BitRate, ByteCount, PacketRate};
 
 use crate::api::ApiTable;
+use crate::bounds::FRAMES_MAX;
 use crate::check::frames_needed;
 use crate::document::{
-    Aqm, Document, FRAMES_MAX, FilterTable, NodeTable, PortTable, QueueTable, RouterTable,
-    ShareTable, SliceTable, VifShareTable, VifTable,
+    Aqm, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
+    SliceTable, VifShareTable, VifTable,
 };
+use crate::finding::Finding;
 use crate::format::{Text, quoted};
-use crate::read::Finding;
 use crate::report::ReportTable;
 use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
@@ -24,8 +25,8 @@ use crate::{
     Router, RouterId, Share, Slice, SliceId, Vif, Xtc,
 };
 
-/// The policy that `document` describes. A reference that does not resolve becomes an index that
-/// no item has.
+/// Returns the policy that `document` describes. A reference that does not resolve becomes an index
+/// that no item has.
 pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Policy {
     let node = document.node.clone().unwrap_or_default();
     let ports = document.port.as_deref().unwrap_or_default();
@@ -62,7 +63,7 @@ struct Resolver<'f> {
     ports: BTreeMap<String, u32>,
     slices: BTreeMap<String, u32>,
     routers: BTreeMap<String, u32>,
-    /// The longest packet: what two of them take is the least default burst.
+    /// The longest packet; two of them are the smallest default burst.
     packet: ByteCount,
     findings: &'f mut Vec<Finding>,
 }
@@ -215,7 +216,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The index of each name; a name that is taken is reported.
+/// Returns the index of each name, and reports names that occur twice.
 fn names<'n>(
     table: &'static str,
     list: impl Iterator<Item = &'n Option<String>>,
@@ -279,5 +280,5 @@ fn values<T: Copy>(texts: Option<&[Text<T>]>) -> Vec<T> {
     texts.unwrap_or_default().iter().map(|text| text.0).collect()
 }
 
-/// The index of nothing: no table has that many items.
+/// An index that no item has: no table is that long.
 const NOWHERE: u32 = u32::MAX;

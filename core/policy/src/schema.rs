@@ -23,8 +23,8 @@ pub fn schema() -> Value {
     schema
 }
 
-/// TOML has no null: an optional key is one that may be absent. And the width of an integer says
-/// nothing beside its bounds.
+/// Removes `null`, which TOML does not have: an optional key is one that may be absent. Removes the
+/// width of integers, which says nothing beside their bounds.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {

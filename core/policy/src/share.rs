@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one vif, router or slice is owed and may take in one direction, and its queue.
+//! The guarantees, limits and queue of one vif, router or slice in one direction.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::model::Port;
+use crate::bounds::CATCH_UP_DEFAULT;
 
 /// A direction, always the tenant's.
 #[derive(
@@ -22,7 +22,7 @@ pub enum Direction {
 /// Guarantees and limits of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Share of what is left beyond the guarantees, relative to siblings; 1 to
+    /// Share of the capacity beyond all guarantees, relative to siblings; 1 to
     /// [`Share::PRIORITY_MAX`].
     pub priority: u32,
     /// Guaranteed rate on the port that a packet leaves by; zero for none. At a router or slice
@@ -34,11 +34,11 @@ pub struct Share {
     pub min_pps: PacketRate,
     /// Upper limit of packets; `None` for none.
     pub max_pps: Option<PacketRate>,
-    /// How far `rate` may be exceeded at once after a pause.
+    /// Bytes that may exceed `rate` at once after a pause.
     pub burst: ByteCount,
 }
 
-/// Bounds of a vif's queue in one direction. Both hold.
+/// The bounds of a vif's queue in one direction. Packets and bytes are both bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
     /// Most packets held, 1 to [`Queue::PACKETS_MAX`].
@@ -78,41 +78,41 @@ impl Share {
     /// Largest `priority`.
     pub const PRIORITY_MAX: u32 = 1_000_000;
 
-    /// The burst of a share that names none: [`Self::burst_lasting`] as long as a port makes up
-    /// for ([`Port::CATCH_UP_DEFAULT`]). A worker that is late by more than its burst lasts gives
-    /// up what would have passed.
+    /// The default burst: [`Self::burst_lasting`] for the lateness that a port compensates
+    /// ([`crate::Port::CATCH_UP_DEFAULT`]). Where the worker is late by more than the burst lasts,
+    /// the tenant loses the bytes that would have passed.
     #[must_use]
     pub fn default_burst(rate: Option<BitRate>, frame: ByteCount) -> ByteCount {
-        Self::burst_lasting(rate, frame, Port::CATCH_UP_DEFAULT)
+        Self::burst_lasting(rate, frame, CATCH_UP_DEFAULT)
     }
 
-    /// The larger of 2 frames and what passes at `rate` in `time`: less than two frames would hold
-    /// a sender below its rate, since a frame cannot be sent by halves.
+    /// The larger of 2 frames and the bytes that pass at `rate` in `time`. With less than two
+    /// frames a sender would stay below its rate, since frames are not divided.
     #[must_use]
     pub fn burst_lasting(rate: Option<BitRate>, frame: ByteCount, time: Nanos) -> ByteCount {
         let frames = ByteCount::new(frame.get().saturating_mul(2));
         frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
     }
 
-    /// How far `max_pps` may be exceeded at once: the larger of [`Share::BURST_PACKETS`] and 1 ms
-    /// at that rate.
+    /// Packets that may exceed `max_pps` at once: the larger of [`Share::BURST_PACKETS`] and 1 ms at
+    /// that rate.
     #[must_use]
     pub fn burst_packets(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / 1_000);
         at_rate.max(Self::BURST_PACKETS)
     }
 
-    /// A batch of the worker: packets of one batch carry one time stamp, so a smaller bucket would
-    /// refuse packets that came evenly spaced.
+    /// A batch of the worker. Packets of one batch carry one time stamp, so a smaller bucket would
+    /// drop packets that arrived evenly spaced.
     pub const BURST_PACKETS: u64 = 64;
 }
 
 impl Queue {
     /// Largest `packets`.
     pub const PACKETS_MAX: u32 = 65_536;
-    /// `packets` where none is given: 3 ms of 1500-byte frames at 1 Gb/s.
+    /// The default of `packets`: 3 ms of 1500-byte frames at 1 Gb/s.
     pub const PACKETS_DEFAULT: u32 = 256;
-    /// `bytes` where none is given: 256 frames of 1536 bytes.
+    /// The default of `bytes`: 256 frames of 1536 bytes.
     pub const BYTES_DEFAULT: ByteCount = ByteCount::new(384 << 10);
 }
 
@@ -148,8 +148,8 @@ impl Default for Codel {
 mod tests {
     use super::*;
 
-    /// On a shared machine one wake-up in a thousand is 3 ms late: a shorter burst is spent by
-    /// then, and what could have passed is lost to the tenant.
+    /// On a shared machine one wake-up in a thousand is 3 ms late. A shorter burst is used up by
+    /// then, and the tenant loses the rest.
     #[test]
     fn a_default_burst_outlasts_a_late_worker() {
         let burst = |mbps: Option<u64>| {

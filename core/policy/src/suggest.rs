@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! "Did you mean": the known name nearest to one that is not known.
+//! "Did you mean": finds the known name nearest to an unknown one.
+//!
+//! A crate for it, strsim, needs the standard library, which this crate does without.
 
 use alloc::vec::Vec;
 
-/// The nearest of `known`, if it is near enough to be what was meant: at most a third of its
+/// Returns the nearest of `known`, if it is near enough to be meant: at most a third of its
 /// characters differ.
 pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     if name.len() > NAME_MAX {
@@ -14,8 +16,8 @@ pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> O
     (distance * 3 <= candidate.chars().count().max(3)).then_some(candidate)
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) from one to the other: the restricted
-/// Damerau-Levenshtein distance, by dynamic programming over three rows.
+/// Counts the edits (insert, delete, replace, swap of neighbours) from one to the other: the
+/// restricted Damerau-Levenshtein distance, by dynamic programming over three rows.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let from: Vec<char> = from.chars().collect();
@@ -36,7 +38,7 @@ fn distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Longer names are no typing error, and cost quadratic time.
+/// A longer name is no typing error, and the distance costs quadratic time.
 const NAME_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a policy asks for and the scheduler of a port does not hold: said, never silent.
+//! The guarantees and limits that a policy asks for and the scheduler of a port does not hold. They
+//! are listed, so that none is missing silently.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,14 +20,14 @@ pub struct Unheld {
     pub key: &'static str,
     /// The first vif, router or slice on the port that asks for it, such as `vif "gold.0"`.
     pub first: String,
-    /// How many more there are.
+    /// The number of further vifs, routers and slices that ask for it.
     pub more: usize,
 }
 
-/// What a scheduler makes of a class's configuration.
+/// The parts of a class's configuration that a scheduler holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Shares what is left by `priority`, in proportion or as a rank.
+    /// Shares the rest of the capacity by `priority`, in proportion or as a rank.
     pub priority: bool,
     /// Serves a class below its `min_rate` first.
     pub min_rate: bool,
@@ -34,12 +35,12 @@ pub struct Held {
     pub delay: bool,
     /// Holds a class to its `rate`.
     pub rate: bool,
-    /// Knows slices and routers: otherwise their shares hold for packet rates only.
+    /// Has classes for slices and routers; otherwise their shares hold for packet rates only.
     pub levels: bool,
 }
 
 impl SchedulerKind {
-    /// What the scheduler holds.
+    /// The parts that the scheduler holds.
     #[must_use]
     pub const fn holds(self) -> Held {
         let (priority, min_rate, rate) = match self {
@@ -53,7 +54,7 @@ impl SchedulerKind {
 }
 
 impl Policy {
-    /// What is asked for and not held, by port and key. Empty where every port has `hfsc`.
+    /// The keys that are asked for and not held, by port. Empty where every port has `hfsc`.
     #[must_use]
     pub fn unheld(&self) -> Vec<Unheld> {
         let mut list = Vec::new();

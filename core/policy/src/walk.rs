@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Holds a parsed text against the schema: reports everything that does not fit and hands on the
-//! rest, so that the types can be filled from it without a further error.
+//! Compares a parsed text with the schema: reports every value that does not fit and returns the
+//! rest, from which the types can be filled without a further error.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,7 +14,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use crate::format;
 use crate::suggest::nearest;
 
-/// Something that does not fit, at a place in the text.
+/// A value that does not fit the schema, and its place in the text.
 #[derive(Debug)]
 pub(crate) struct Misfit {
     pub(crate) span: Range<usize>,
@@ -33,7 +33,7 @@ impl<'s> Walk<'s> {
         Self { root, misfits: Vec::new() }
     }
 
-    /// What fits of the whole document.
+    /// Returns the part of the document that fits.
     pub(crate) fn document(&mut self, table: &DeTable<'_>) -> Value {
         Value::Object(self.table(self.root, table, &(0..0), ""))
     }
@@ -86,7 +86,7 @@ impl<'s> Walk<'s> {
                         fitting.insert(name.get_ref().to_string(), value);
                     }
                 }
-                // Enough is told, and a suggestion for each of a million keys takes its time.
+                // Enough is reported, and a suggestion for each of a million keys takes too long.
                 None if self.misfits.len() > UNKNOWN_MAX => {
                     self.report(name.span(), &path, "unknown key".to_string());
                 }
@@ -128,11 +128,11 @@ impl<'s> Walk<'s> {
         let mut fitting = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let value = self.value(item_node, item, &element(key, index, item.get_ref()));
-            // A table that does not fit keeps its place: others refer to it by index.
+            // A table that does not fit keeps its place, since others refer to it by index.
             let placeholder = || is_table.then(|| Value::Object(Map::new()));
             fitting.extend(value.or_else(placeholder));
         }
-        // A value has nothing to stand in its place, and what follows would seem to stand there.
+        // A value has no placeholder, and the values behind it would move to its place.
         let whole = fitting.len() == items.len();
         Ok(if whole { fitting } else { Vec::new() })
     }
@@ -169,7 +169,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// The key of an array's element: `vif "gold.0"`, or `vif 3` (from 1) if it has no name.
+/// Returns the key of an array's element: `vif "gold.0"`, or `vif 3` (from 1) if it has no name.
 pub(crate) fn element(key: &str, index: usize, item: &DeValue<'_>) -> String {
     let name = item.as_table().and_then(|table| table.get("name"));
     match name.and_then(|name| name.get_ref().as_str()) {
@@ -191,12 +191,12 @@ fn accepts(node: &Value, wanted: &str) -> bool {
     match node.get("type") {
         Some(Value::String(name)) => name == wanted,
         Some(Value::Array(names)) => names.iter().any(|name| name == wanted),
-        // A set of named choices.
+        // A `oneOf` is a set of named choices.
         _ => wanted == "string" && node.get("oneOf").is_some(),
     }
 }
 
-/// A text of one of the formats.
+/// Checks a text of one of the formats.
 fn written(node: &Value, format: &str, text: &str) -> Result<Value, String> {
     let base = format::read(format, text)?;
     let bound = |name| node.get(name).and_then(Value::as_u64);
@@ -209,7 +209,7 @@ fn written(node: &Value, format: &str, text: &str) -> Result<Value, String> {
     Ok(Value::String(text.to_string()))
 }
 
-/// One of named choices.
+/// Checks one of named choices.
 fn choice(node: &Value, text: &str) -> Result<Value, String> {
     let names = choices(node);
     if names.contains(&text) {
@@ -241,7 +241,7 @@ fn integer(node: &Value, number: i128) -> Result<Value, String> {
     i64::try_from(number).map(Value::from).map_err(|_| format!("{number} is out of all bounds"))
 }
 
-/// A number with at most three decimals, in thousandths.
+/// Checks a number with at most three decimals, and returns it in thousandths.
 fn factor(node: &Value, text: &str) -> Result<Value, String> {
     let wrong = || format!("{text} is not a number with at most three decimals");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -294,7 +294,7 @@ fn wrong_type(node: &Value, value: &DeValue<'_>) -> String {
     format!("{is}, must be {wanted}")
 }
 
-/// Longest unknown key that a message repeats bare.
+/// Longest unknown key that a message repeats without quotes.
 const KEY_SHOWN: usize = 60;
-/// Unknown keys that get a suggestion; ten times what is shown of all problems.
+/// Unknown keys that get a suggestion; ten times as many as problems are shown.
 const UNKNOWN_MAX: usize = 1000;

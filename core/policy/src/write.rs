@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From policy to document: every value, defaults included, as TOML.
+//! Writes a policy as a TOML document, every value and default included.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Policy {
-    /// The policy as a document, with every default written out. [`parse`] reads back an equal
-    /// policy, if the policy is sound.
+    /// Writes the policy as a document, defaults included. [`parse`] reads back an equal policy, if
+    /// the policy is sound.
     #[must_use]
     pub fn to_toml(&self) -> String {
         count::serialised();
@@ -40,8 +40,8 @@ impl Policy {
         toml::to_string(&document).unwrap_or_else(|error| format!("# not written: {error}\n"))
     }
 
-    /// The value at a place, as [`Self::to_toml`] would write it: defaults included. It costs as
-    /// much as one item of the document, not as much as all of it.
+    /// Returns the value at a place as [`Self::to_toml`] would write it, defaults included. Only
+    /// the one item is written, not the whole document.
     #[must_use]
     pub fn value(&self, place: &Place) -> Option<Value> {
         let named = |name: &String| *name == place.name;
@@ -120,7 +120,7 @@ impl Policy {
     }
 }
 
-/// Stands for a reference to nothing; the check says that there is no such name.
+/// A name for a reference that leads nowhere; the check reports that there is no such name.
 fn nameless(id: u32) -> String {
     format!("number-{id}")
 }
@@ -209,7 +209,7 @@ fn texts<T: Copy>(values: &[T]) -> Option<Vec<Text<T>>> {
     some(values.iter().copied().map(Text).collect())
 }
 
-/// A key without a value is left out, as TOML has no null.
+/// Removes keys without a value, as TOML has no null.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(table) => {
@@ -221,7 +221,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// An empty list is left out: absent and empty mean the same.
+/// Leaves an empty list out: absent and empty mean the same.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     if list.is_empty() { None } else { Some(list) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wrong with how routers are held: values that are understood, and do not fit each other.
+//! Checks the control of routers: values that are valid alone and do not fit each other.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -8,12 +8,13 @@ use alloc::vec::Vec;
 
 use weir_units::PacketRate;
 
-use super::{ActuatorKind, ControllerKind, Decimal, ONE, RouterXtc, XtcState};
+use crate::decimal::{Decimal, ONE};
+use crate::finding::Finding;
 use crate::format::quoted;
-use crate::read::Finding;
+use crate::xtc::{ActuatorKind, ControllerKind, RouterXtc, XtcState};
 use crate::{Policy, Router};
 
-/// Adds what is wrong with how routers are held.
+/// Adds the problems of the control of routers.
 pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     findings.extend(check_log(policy));
     let mut devices: BTreeMap<&str, &str> = BTreeMap::new();
@@ -44,7 +45,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What is promised to routers against what the node carries: the set-points of those that have
+/// Checks the guarantees of routers against the node's capacity: the set-points of those that have
 /// one, the minimums of the others.
 fn check_police(policy: &Policy) -> Option<Finding> {
     let finding = |message: String| Finding::new("xtc", 0, "police", message);
@@ -68,7 +69,7 @@ fn check_police(policy: &Policy) -> Option<Finding> {
     })
 }
 
-/// Each router keeps its own log, all of them in memory.
+/// Checks that all logs fit in memory: each router keeps its own.
 fn check_log(policy: &Policy) -> Option<Finding> {
     let routers = policy.routers.iter().filter(|router| router.xtc.is_some()).count() as u64;
     let (log, all) = (policy.xtc.log, routers.saturating_mul(policy.xtc.log.into()));
@@ -189,10 +190,10 @@ fn check_counted(xtc: &RouterXtc, has_vif: bool, wrong: &mut dyn FnMut(&str, Str
     }
 }
 
-/// Decisions of all routers together, at some 200 bytes: half a gigabyte. As many routers as a
-/// policy may have (8192) fit with the default of each.
+/// Decisions of all routers together. Each takes some 200 bytes, so that this is half a gigabyte;
+/// 8192 routers, the most of a policy, fit with the default of each.
 const LOG_ALL_MAX: u64 = 2_500_000;
 
-/// As the controllers take it.
+/// The number as a float, which the controllers take.
 const B_LEAST: i64 = 1_000;
 const B_MOST: i64 = 1_000_000 * ONE;
