@@ -94,8 +94,8 @@ impl Share {
         frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
     }
 
-    /// Packets that may exceed `max_pps` at once: the larger of [`Share::BURST_PACKETS`] and 1 ms at
-    /// that rate.
+    /// Packets that may exceed `max_pps` at once: the larger of [`Share::BURST_PACKETS`] and 1 ms
+    /// at that rate.
     #[must_use]
     pub fn burst_packets(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / 1_000);

@@ -140,8 +140,8 @@ pub(crate) struct XtcTable {
     /// Decide and log, and change nothing on the host.
     #[schemars(extend("default" = false))]
     dry_run: Option<bool>,
-    /// Share the node's `capacity` among routers without a `set_point` while they contend for it, by
-    /// `receive.min_pps`, `max_pps`, `priority` and use. Routers that do not yield get early
+    /// Share the node's `capacity` among routers without a `set_point` while they contend for it,
+    /// by `receive.min_pps`, `max_pps`, `priority` and use. Routers that do not yield get early
     /// drops, then a lower set-point, and are stopped at last.
     #[schemars(extend("default" = false))]
     police: Option<bool>,

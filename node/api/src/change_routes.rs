@@ -204,7 +204,7 @@ pub(crate) async fn make(
 fn told(
     app: &App,
     asker: &Caller,
-    made: Result<weir_node::changes::Change, Rejection>,
+    made: Result<weir_node::changes::PolicyChange, Rejection>,
 ) -> Result<Json<ChangeView>, Rejection> {
     made.map(|change| Json(edits::change_view(change)))
         .inspect_err(|refusal| app.tell(asker, refusal))

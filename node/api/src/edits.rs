@@ -11,7 +11,7 @@ use weir_api_types::change::{
     VifShareChange,
 };
 use weir_api_types::xtc::XtcChange;
-use weir_node::changes::{Change, ChangeKind};
+use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_policy::{Edit, Place};
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
@@ -82,7 +82,7 @@ pub(crate) fn of_xtc(router: &str, change: &XtcChange) -> Vec<Edit> {
 }
 
 /// Returns a change on record as an answer.
-pub(crate) fn change_view(change: Change) -> ChangeView {
+pub(crate) fn change_view(change: PolicyChange) -> ChangeView {
     let kind = match change.kind {
         ChangeKind::Change => ChangeOrigin::Change,
         ChangeKind::Undo => ChangeOrigin::Undo,

@@ -17,7 +17,7 @@ use weir_api_types::policy::{CallerView, PolicyView, VifView};
 use weir_api_types::query::{CAPTURE_NOTE, CaptureQuery, ChangesQuery, EventsQuery};
 use weir_api_types::status::{Health, IfaceStatus, NodeStatus};
 use weir_dataplane::capture::Capturing;
-use weir_node::changes::Change;
+use weir_node::changes::PolicyChange;
 use weir_node::control::InForce;
 use weir_policy::Policy;
 
@@ -129,8 +129,9 @@ pub(crate) async fn changes(
         return Err(Rejection::new(ErrorCode::Malformed, text));
     }
     let most = newest.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-    let seen =
-        move |change: &Change| change.edits.iter().all(|edit| caller.sees_edit(&policy, edit));
+    let seen = move |change: &PolicyChange| {
+        change.edits.iter().all(|edit| caller.sees_edit(&policy, edit))
+    };
     let changes = app.ask_in_turn(move |control| Ok(control.changes(most, &seen))).await?;
     Ok(Json(changes.into_iter().map(edits::change_view).collect()))
 }

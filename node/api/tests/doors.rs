@@ -18,7 +18,7 @@ use weir_api::Server;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_node::Serving;
-use weir_node::changes::{Change, ChangeKind};
+use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
 use weir_policy::{Edit, Place, Policy, Role, Slice, Token};
 use weir_report::{Answer, Line, Question, Service, Subject};
@@ -47,20 +47,26 @@ impl Control for Node {
         let overlay = policy.vifs.iter().map(|vif| edit(&vif.name)).collect();
         Ok(InForce { policy, document: "".into(), overlay })
     }
-    fn change(&self, _: &ChangeRequest<'_>, _: &[Edit]) -> Result<Change, Refusal> {
+    fn change(&self, _: &ChangeRequest<'_>, _: &[Edit]) -> Result<PolicyChange, Refusal> {
         self.changing.store(true, Ordering::Relaxed);
         drop(self.disk.lock());
         absent()
     }
-    fn undo(&self, _: &ChangeRequest<'_>, _: Option<u64>) -> Result<Change, Refusal> {
+    fn undo(&self, _: &ChangeRequest<'_>, _: Option<u64>) -> Result<PolicyChange, Refusal> {
         absent()
     }
-    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+    fn changes(&self, most: usize, wanted: &dyn Fn(&PolicyChange) -> bool) -> Vec<PolicyChange> {
         let kind = ChangeKind::Reload;
-        let change =
-            |id| Change { id, at_unix_ms: 0, who: "".into(), kind, undoes: None, edits: vec![] };
+        let change = |id| PolicyChange {
+            id,
+            at_unix_ms: 0,
+            who: "".into(),
+            kind,
+            undoes: None,
+            edits: vec![],
+        };
         let all = (1..=9).map(change).filter(|change| wanted(change));
-        let mut newest: Vec<Change> = all.rev().take(most).collect();
+        let mut newest: Vec<PolicyChange> = all.rev().take(most).collect();
         newest.reverse();
         newest
     }

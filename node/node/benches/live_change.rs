@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a live change costs: one rate of one vif at 1000 vifs, from the edit to the moment at which
+//! Measures a live change: one rate of one vif at 1000 vifs, from the edit to the moment at which
 //! it is on disk and its caller is answered.
 //!
 //! The node is a [`Rehearsal`]: worker, live policy and database as in a running node, devices in

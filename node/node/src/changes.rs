@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The record of changes: who changed what, from what, to what.
+//! The record of changes: each with its caller, its time, and the values before and after.
 //!
 //! It holds the newest changes, as many as `api.changes` says; fewer where they are so long that
 //! their edits take more than [`BYTES_MAX`]. [`crate::policy_store`] keeps it on disk.
@@ -13,23 +13,23 @@ use weir_policy::Edit;
 /// One change of the policy that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
-    /// Its number: one more than that of the change before it.
+pub struct PolicyChange {
+    /// The change's number: one more than that of the change before it.
     pub id: u64,
     /// When it was made, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Who made it: `uid 0` for a caller on the Unix socket, `token NAME`, `signal`.
+    /// The caller: `uid 0` for one on the Unix socket, `token NAME`, `signal`.
     pub who: String,
-    /// How it came.
+    /// The origin of the change.
     pub kind: ChangeKind,
     /// The change that it took back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u64>,
-    /// Each key that changed, from what, to what, in the order of the edits.
+    /// Each key that changed, with its values before and after, in the order of the edits.
     pub edits: Vec<Edit>,
 }
 
-/// How a change came.
+/// The origin of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
@@ -44,8 +44,8 @@ pub enum ChangeKind {
 /// A change as it is on record: its edits as text, beside the change itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordedChange {
-    pub(crate) change: Change,
-    /// JSON of [`Change::edits`].
+    pub(crate) change: PolicyChange,
+    /// JSON of [`PolicyChange::edits`].
     pub(crate) edits: String,
 }
 
@@ -78,7 +78,7 @@ impl ChangeKind {
 }
 
 impl RecordedChange {
-    pub(crate) fn new(change: Change) -> serde_json::Result<Self> {
+    pub(crate) fn new(change: PolicyChange) -> serde_json::Result<Self> {
         let edits = serde_json::to_string(&change.edits)?;
         Ok(Self { change, edits })
     }
@@ -123,7 +123,7 @@ impl ChangeLog {
     /// The change to take back: the one with this number, or else the newest request that is not
     /// taken back yet. `whose` restricts it to the changes of one caller. A reload is taken back by
     /// its number only.
-    pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&Change> {
+    pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&PolicyChange> {
         // Oldest first: taking back an undo makes the change that it took back hold again.
         let mut undone = BTreeMap::new();
         for RecordedChange { change, .. } in self.iter() {
@@ -132,14 +132,14 @@ impl ChangeLog {
                 undone.retain(|_, by| *by != took);
             }
         }
-        let open = |change: &&Change| {
+        let open = |change: &&PolicyChange| {
             !undone.contains_key(&change.id) && whose.is_none_or(|who| change.who == who)
         };
         let mut changes = self.list.iter().map(|recorded| &recorded.change);
         match id {
             Some(id) => changes.find(|change| change.id == id).filter(open),
             None => {
-                let made = |change: &&Change| change.kind == ChangeKind::Change;
+                let made = |change: &&PolicyChange| change.kind == ChangeKind::Change;
                 changes.rev().filter(made).find(open)
             }
         }
@@ -158,7 +158,7 @@ mod tests {
     fn push(log: &mut ChangeLog, kind: ChangeKind, undoes: Option<u64>, edits: usize) {
         let edits = vec![Edit::set(Place::vif("a", "send.rate"), "1Mbit"); edits];
         let who = if kind == ChangeKind::Reload { "signal" } else { "uid 0" }.to_owned();
-        let change = Change { id: log.next_id(), at_unix_ms: 0, who, kind, undoes, edits };
+        let change = PolicyChange { id: log.next_id(), at_unix_ms: 0, who, kind, undoes, edits };
         log.push(Arc::new(RecordedChange::new(change).unwrap()));
     }
 

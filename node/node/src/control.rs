@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be asked of a running node, whoever carries the question: the HTTP interface is a
-//! crate above this one.
+//! The requests that a running node answers. The HTTP interface, which carries them, is a crate
+//! above this one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub use weir_dataplane::{Refusal, RefusalKind};
 use weir_policy::{Edit, Policy, Problem};
 
-use crate::changes::Change;
+use crate::changes::PolicyChange;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_loops::{LogLine, LoopsLoad, RouterStatus};
@@ -24,8 +24,7 @@ pub trait Control: Send + Sync + 'static {
     /// The node is busy, starting or ending.
     fn status(&self) -> Result<NodeStatus, Refusal>;
 
-    /// The policy in force, its document, and what of it holds beside the file. Never waits for a
-    /// change.
+    /// The policy in force, its document, and the live edits. Never waits for a change.
     ///
     /// # Errors
     /// The node is ending.
@@ -34,32 +33,32 @@ pub trait Control: Send + Sync + 'static {
     /// Makes all of `edits` between two packets, or none.
     ///
     /// # Errors
-    /// Why they are refused; nothing has changed then.
-    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<Change, Refusal>;
+    /// The edits are refused; nothing has changed then.
+    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal>;
 
     /// Takes a change back: the newest that was not taken back yet, or the one of that number.
     ///
     /// # Errors
-    /// There is none, or something else holds now at one of its places.
-    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<Change, Refusal>;
+    /// There is none, or one of its keys was changed since.
+    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<PolicyChange, Refusal>;
 
     /// The newest `most` of the changes on record that are `wanted`, oldest first.
-    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change>;
+    fn changes(&self, most: usize, wanted: &dyn Fn(&PolicyChange) -> bool) -> Vec<PolicyChange>;
 
-    /// What tenants had in a time.
+    /// The service that tenants had in a time.
     ///
     /// # Errors
     /// There is no store of records, or it cannot be read.
     fn report(&self, question: &Question) -> Result<Answer, Refusal>;
 
-    /// What each vif and slice had since the node started, send and receive.
+    /// The service of each vif and slice since the node started, send and receive.
     fn service(&self) -> BTreeMap<Subject, [Service; 2]>;
 
-    /// How the routers are that are held at a rate, in the policy's order, or the one of that
-    /// name; and what holding all of them takes.
+    /// The state of the routers that are held at a rate, in the policy's order, or of the one of
+    /// that name; and the load of all control loops.
     ///
     /// # Errors
-    /// What holds them does not answer.
+    /// The control loops do not answer.
     fn routers(&self, router: Option<&str>) -> Result<(Vec<RouterStatus>, LoopsLoad), Refusal> {
         let _none = router;
         Ok((Vec::new(), LoopsLoad::default()))
@@ -95,36 +94,37 @@ pub trait Control: Send + Sync + 'static {
     /// Begins a capture, which goes on until the sender or the receiver of blocks is dropped.
     ///
     /// # Errors
-    /// Why there is nothing to capture.
+    /// There is nothing to capture.
     fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal>;
 }
 
-/// Who asks for a change, and what it may do and see.
+/// The caller of a change, with its rights.
 pub struct ChangeRequest<'r> {
     /// The caller's name in the record.
     pub who: &'r str,
-    /// Whether it takes back its own changes only.
+    /// True if the caller may take back only its own changes.
     pub own: bool,
     /// Refuses changes that the caller may not make.
     pub may: &'r ChangePermission<'r>,
-    /// Tells which problems with a refused policy the caller may read: some tell of others.
+    /// Selects the problems of a refused policy that the caller may read: some tell of others.
     pub sees: &'r ProblemVisibility<'r>,
 }
 
 /// Judges a change by the policy that holds, the policy that would hold, and the edits between.
 pub type ChangePermission<'p> = dyn Fn(&Policy, &Policy, &[Edit]) -> Result<(), Refusal> + 'p;
 
-/// Tells, by the policy that holds, whether a caller may read of a problem with another one.
+/// Returns true if a caller may read of a problem with a policy; the first argument is the policy
+/// in force.
 pub type ProblemVisibility<'p> = dyn Fn(&Policy, &Problem) -> bool + 'p;
 
-/// What holds now.
+/// The policy in force.
 #[derive(Clone, Debug)]
 pub struct InForce {
     /// The policy.
     pub policy: Arc<Policy>,
-    /// The document that it was read from: the file's keys, live changes among them.
+    /// Its document: the policy file with the live edits.
     pub document: Arc<str>,
-    /// What holds beside the file: the edits from it to the document.
+    /// The live edits, which lead from the file to the document.
     pub overlay: Arc<[Edit]>,
 }
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 use weir_platform::StateDir;
 use weir_policy::{Draft, Edit, EditError, Policy, Problem, Problems, UnsoundPolicy};
 
-use crate::changes::{Change, ChangeKind, ChangeLog, RecordedChange};
+use crate::changes::{ChangeKind, ChangeLog, PolicyChange, RecordedChange};
 use crate::control::{ChangeRequest, InForce, Refusal, RefusalKind, socket_path};
 use crate::error::NodeError;
 use crate::old_files;
@@ -58,7 +58,7 @@ struct Candidate {
     in_force: InForce,
 }
 
-/// What the record says of a change, beside its number and time.
+/// A change to be recorded, without its number and time.
 struct ChangeRecord<'r> {
     who: &'r str,
     kind: ChangeKind,
@@ -139,7 +139,7 @@ impl LivePolicy {
         request: &ChangeRequest<'_>,
         edits: &[Edit],
         apply: ApplyPolicy<'_>,
-    ) -> Result<Change, Refusal> {
+    ) -> Result<PolicyChange, Refusal> {
         let mut document = self.document.clone();
         let made = edits.iter().map(|edit| document.apply(edit)).collect::<Result<Vec<_>, _>>();
         let made = made.map_err(|error| impossible(&error))?;
@@ -155,7 +155,7 @@ impl LivePolicy {
         request: &ChangeRequest<'_>,
         id: Option<u64>,
         apply: ApplyPolicy<'_>,
-    ) -> Result<Change, Refusal> {
+    ) -> Result<PolicyChange, Refusal> {
         let Some(change) = self.changes.to_undo(id, request.own.then_some(request.who)) else {
             let which = id.map_or_else(String::new, |id| format!(" {id}"));
             let message = format!("change{which}: there is none that can be taken back");
@@ -219,10 +219,14 @@ impl LivePolicy {
     }
 
     /// The newest `most` of the changes on record that are `wanted`, oldest first.
-    pub(crate) fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+    pub(crate) fn changes(
+        &self,
+        most: usize,
+        wanted: &dyn Fn(&PolicyChange) -> bool,
+    ) -> Vec<PolicyChange> {
         let changes = self.changes.iter().rev().map(|recorded| &recorded.change);
         let newest = changes.filter(|change| wanted(change)).take(most);
-        let mut changes: Vec<Change> = newest.cloned().collect();
+        let mut changes: Vec<PolicyChange> = newest.cloned().collect();
         changes.reverse();
         changes
     }
@@ -237,7 +241,7 @@ impl LivePolicy {
         document: Draft,
         made: Vec<Edit>,
         apply: ApplyPolicy<'_>,
-    ) -> Result<Change, Refusal> {
+    ) -> Result<PolicyChange, Refusal> {
         let old = &self.in_force.policy;
         let candidate = match Candidate::of(Arc::clone(&self.file), document) {
             Ok(candidate) => candidate,
@@ -260,7 +264,7 @@ impl LivePolicy {
         candidate: Candidate,
         record: Option<ChangeRecord<'_>>,
         apply: ApplyPolicy<'_>,
-    ) -> Result<Option<Change>, Refusal> {
+    ) -> Result<Option<PolicyChange>, Refusal> {
         let not_recorded = |message| Refusal::new(RefusalKind::NotRecorded, message);
         let edits = candidate.in_force.overlay.len();
         if edits > EDITS_MAX {
@@ -368,7 +372,14 @@ impl ChangeRecord<'_> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let Self { who, kind, undoes, edits } = self;
-        RecordedChange::new(Change { id, at_unix_ms, who: who.to_owned(), kind, undoes, edits })
+        RecordedChange::new(PolicyChange {
+            id,
+            at_unix_ms,
+            who: who.to_owned(),
+            kind,
+            undoes,
+            edits,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use weir_platform::StateDir;
 use weir_policy::{Edit, Place};
 
-use crate::changes::Change;
+use crate::changes::PolicyChange;
 use crate::policy_store::{EDITS_MAX, StoredEdit};
 
 /// The files of the node `name`: the overlay, then the record.
@@ -32,9 +32,9 @@ pub fn paths(state: &StateDir, name: &str) -> [PathBuf; 2] {
 struct OverlayEntry {
     /// Table, name, and the segments of the key.
     path: Vec<String>,
-    /// What the file meant when the entry was made, defaults included.
+    /// The file's value when the entry was made, defaults included.
     base: Option<Value>,
-    /// What holds instead.
+    /// The value that holds instead.
     value: Option<Value>,
 }
 
@@ -89,8 +89,8 @@ impl OverlayEntry {
 /// Reads a record of changes, oldest first; no file is one without changes.
 ///
 /// # Errors
-/// As [`overlay`].
-pub(crate) fn record(path: &Path) -> io::Result<Vec<Change>> {
+/// The file cannot be read, is larger than it may be, of another version, or damaged.
+pub(crate) fn record(path: &Path) -> io::Result<Vec<PolicyChange>> {
     let Some(text) = read(path, RECORD_BYTES_MAX)? else { return Ok(Vec::new()) };
     let plain = text.starts_with('{');
     let lines = match plain {

@@ -26,7 +26,7 @@ use sqlx::{ConnectOptions, Connection, Row};
 use weir_platform::StateDir;
 use weir_policy::{Edit, Place, Policy};
 
-use crate::changes::{Change, ChangeKind, ChangeLog, RecordedChange};
+use crate::changes::{ChangeKind, ChangeLog, PolicyChange, RecordedChange};
 
 /// The database of a node, opened when there is one.
 #[derive(Debug)]
@@ -49,28 +49,28 @@ struct OpenDatabase {
 /// A live edit as it is kept for the next start.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredEdit {
-    /// The edit, from what the file writes to what holds instead.
+    /// The edit, from the file's value to the one that holds instead.
     pub(crate) edit: Edit,
-    /// What the file means at that place, defaults included: a value written in another unit, or a
-    /// default written out, is no change of the file.
+    /// The file's value with defaults included: a value written in another unit, or a default
+    /// written out, is no change of the file.
     pub(crate) file_meaning: Option<Value>,
 }
 
-/// What a database holds.
+/// The contents of a database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoredPolicy {
-    /// In an order in which they can be made.
+    /// The live edits, in an order in which they can be made.
     pub(crate) edits: Vec<StoredEdit>,
     /// The newest changes, oldest first.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<PolicyChange>,
 }
 
-/// What a database is to hold.
+/// The contents that a database is to have.
 pub(crate) struct PolicySnapshot<'s> {
     pub(crate) edits: &'s Arc<[Edit]>,
     /// The policy of the file alone, for [`StoredEdit::file_meaning`].
     pub(crate) file: &'s Policy,
-    /// Whether the file is another one than that of the last snapshot.
+    /// True if the file is another one than that of the last snapshot.
     pub(crate) file_changed: bool,
     pub(crate) changes: &'s ChangeLog,
 }
@@ -123,7 +123,7 @@ impl PolicyStore {
         Ok((store, Some(stored)))
     }
 
-    /// Whether there is a database.
+    /// Returns true if there is a database.
     pub(crate) const fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -145,7 +145,7 @@ impl PolicyStore {
         if same_edits && same_meanings && last == self.last_change {
             return Ok(());
         }
-        // After an error it is opened again, and written anew: nothing is taken for granted.
+        // After an error the database is opened again and written anew, whatever it holds then.
         let open = self.open.take().filter(|open| open.is_at(&self.path));
         let anew = open.is_none();
         let mut open = open.map_or_else(|| OpenDatabase::made(&self.path), Ok)?;
@@ -208,7 +208,7 @@ impl OpenDatabase {
         Self::at(path)
     }
 
-    /// Whether the file at `path` is still the one that was opened.
+    /// Returns true if the file at `path` is still the one that was opened.
     fn is_at(&self, path: &Path) -> bool {
         identity(path).is_ok_and(|file| file == self.file)
     }
@@ -383,13 +383,13 @@ fn stored_edit(row: &SqliteRow) -> Result<StoredEdit, PolicyStoreError> {
     Ok(StoredEdit { edit: Edit { place, before, after, index }, file_meaning })
 }
 
-fn change(row: &SqliteRow) -> Result<Change, PolicyStoreError> {
+fn change(row: &SqliteRow) -> Result<PolicyChange, PolicyStoreError> {
     let id: i64 = row.try_get("id")?;
     let wrong = |what: &str| PolicyStoreError::Row(format!("change {id}: {what}"));
     let number = |value: i64| u64::try_from(value).map_err(|_| wrong("a number is negative"));
     let kind = ChangeKind::named(row.try_get("kind")?);
     let edits = serde_json::from_str(row.try_get("edits")?);
-    Ok(Change {
+    Ok(PolicyChange {
         id: number(id)?,
         at_unix_ms: number(row.try_get("at_unix_ms")?)?,
         who: row.try_get("who")?,
@@ -414,7 +414,7 @@ pub(crate) const EDITS_MAX: usize = 16_384;
 /// Files with live edits that are kept aside.
 const ASIDE_MAX: u32 = 100;
 
-/// Of the tables below.
+/// The version of the tables below.
 const VERSION: i64 = 1;
 
 /// `application_id` is `weir` in ASCII.

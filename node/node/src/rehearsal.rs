@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A node in simulated time: the worker, the book and their files as `weir node run` has them, on
-//! ports in memory. The caller is the clock, so that a day takes as long as its packets.
+//! A node in simulated time: the worker, the live policy and their files as `weir node run` has
+//! them, on ports in memory. The caller is the clock, so that a day takes as long as its packets.
 //!
-//! What is not here is what a clock of its own cannot be given: threads, devices, the interface for
-//! programs.
+//! Threads, devices and the interface for programs are left out, since they cannot follow a
+//! simulated clock.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weir_ports::{AnyPort, MemoryPort, Pool, Port, Waiter};
 use weir_switch::{Frame, FramePool};
 use weir_units::{Instant, Nanos};
 
-use crate::changes::Change;
+use crate::changes::PolicyChange;
 use crate::control::{ChangeRequest, Refusal, RefusalKind};
 use crate::error::NodeError;
 use crate::live_policy::LivePolicy;
@@ -109,12 +109,12 @@ impl Rehearsal {
     /// Makes all of `edits` or none, as a request would.
     ///
     /// # Errors
-    /// As [`crate::control::Control::change`].
+    /// The edits are refused; nothing has changed then.
     pub fn change(
         &mut self,
         request: &ChangeRequest<'_>,
         edits: &[Edit],
-    ) -> Result<Change, Refusal> {
+    ) -> Result<PolicyChange, Refusal> {
         let Self { worker, waiter, live, now, .. } = self;
         live.change(request, edits, &mut |policy| apply(worker, waiter, *now, policy))
     }
@@ -122,12 +122,12 @@ impl Rehearsal {
     /// Takes a change back, as a request would.
     ///
     /// # Errors
-    /// As [`crate::control::Control::undo`].
+    /// There is no such change, or one of its keys was changed since.
     pub fn undo(
         &mut self,
         request: &ChangeRequest<'_>,
         id: Option<u64>,
-    ) -> Result<Change, Refusal> {
+    ) -> Result<PolicyChange, Refusal> {
         let Self { worker, waiter, live, now, .. } = self;
         live.undo(request, id, &mut |policy| apply(worker, waiter, *now, policy))
     }
@@ -135,7 +135,7 @@ impl Rehearsal {
     /// Takes over another text of the policy file.
     ///
     /// # Errors
-    /// As [`crate::control::Control::reload`].
+    /// The file is refused; nothing has changed then.
     pub fn reload(&mut self, who: &str, text: &str) -> Result<(), Refusal> {
         let Self { worker, waiter, live, config, now, .. } = self;
         live.reload(who, text, config, &mut |policy| apply(worker, waiter, *now, policy)).map(drop)
@@ -159,7 +159,7 @@ impl Rehearsal {
     }
 }
 
-/// The same checks and the same step as of a running node.
+/// Checks and takes over a policy as a running node does.
 fn apply(
     worker: &mut Worker,
     waiter: &mut Waiter,
@@ -194,5 +194,5 @@ fn devices(
 /// Frames that wait in a device: a quarter of the ring of a network card.
 const RING: usize = 256;
 
-/// What a turn takes at least: a microsecond moves a frame or two.
+/// The shortest turn: a microsecond moves a frame or two.
 const TURN: Nanos = Nanos::from_micros(1);

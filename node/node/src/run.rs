@@ -14,7 +14,7 @@ use weir_platform::{StateDir, text};
 use weir_policy::{Direction, Edit, Kind, Policy, Vif};
 use weir_ports::{Pins, Pool, Questions, device_number};
 
-use crate::changes::Change;
+use crate::changes::PolicyChange;
 use crate::control::{self, ChangeRequest, Control, InForce, Refusal, RefusalKind};
 use crate::error::NodeError;
 use crate::hotplug::Watch;
@@ -36,20 +36,20 @@ use weir_dataplane::worker::Worker;
 use weir_loops::{LogLine, LoopsLoad, RouterLoops, RouterStatus};
 use weir_report::{Answer, Keeper, Question, Service, Store, Subject, Ticking};
 
-/// How a node is run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The policy file.
     pub config: PathBuf,
     /// Undo everything after this time unless somebody confirms.
     pub confirm: Option<Duration>,
-    /// Leave what was changed live aside: for a start that it stands in the way of.
+    /// Put the live edits aside, for a start that they prevent.
     pub without_overlay: bool,
-    /// Where journals and the control socket are.
+    /// The folder of journals and the control socket.
     pub state: StateDir,
 }
 
-/// How a node ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Ended {
@@ -61,12 +61,12 @@ pub enum Ended {
     Left,
 }
 
-/// What the interface to the running node needs.
+/// The parts of a running node that its interface needs.
 #[derive(Clone)]
 pub struct Serving {
-    /// Where to listen.
+    /// The socket to listen on.
     pub socket: PathBuf,
-    /// Who answers.
+    /// The node, which answers requests.
     pub control: Arc<dyn Control>,
     /// The policy that the node starts with.
     pub policy: Arc<Policy>,
@@ -89,7 +89,7 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
 /// dropped when the node ends.
 ///
 /// # Errors
-/// What could not be read, opened, applied or undone.
+/// Something could not be read, opened, applied or undone.
 pub fn run<S>(
     options: &Options,
     report: &mut dyn FnMut(&str),
@@ -145,7 +145,7 @@ pub fn run<S>(
     forwarded.and_then(|forwarded| ended.map(|()| forwarded))
 }
 
-/// What a start needs.
+/// The inputs of a start.
 struct Start<'a> {
     socket: &'a Path,
     options: &'a Options,
@@ -242,7 +242,7 @@ fn start_worker(
 /// The worker's thread, and how it ended.
 type WorkerThread = JoinHandle<Result<NodeStatus, NodeError>>;
 
-/// What the control side knows of the running node.
+/// The control side of the running node.
 #[derive(Debug)]
 struct Node {
     config: PathBuf,
@@ -251,13 +251,13 @@ struct Node {
     site: Mutex<Option<Site>>,
     /// One change at a time.
     live: Mutex<LivePolicy>,
-    /// What the book says holds: to be read while a change is under way.
+    /// A copy of the policy in force, to be read while a change is under way.
     in_force: RwLock<InForce>,
-    /// What tenants had.
+    /// The record of the service that tenants had.
     keeper: Keeper,
     /// Routers that are held at a rate.
     routers: RouterLoops,
-    /// What the operator is to be told.
+    /// Lines for the operator.
     notes: Arc<Mutex<Notes>>,
     /// About the devices, on whoever's thread it is but the worker's.
     questions: Arc<Questions>,
@@ -486,7 +486,7 @@ impl Node {
         site.follow(worker, anew, device_number)
     }
 
-    /// What it holds is written down in a journal, whatever happened to the thread with the lock.
+    /// All that it holds is in a journal, so that a panic with the lock does no harm.
     fn site(&self) -> MutexGuard<'_, Option<Site>> {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -534,15 +534,15 @@ impl Control for Node {
         Ok(self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<Change, Refusal> {
+    fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal> {
         self.with_live(|live, apply| live.change(request, edits, apply))
     }
 
-    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<Change, Refusal> {
+    fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<PolicyChange, Refusal> {
         self.with_live(|live, apply| live.undo(request, id, apply))
     }
 
-    fn changes(&self, most: usize, wanted: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+    fn changes(&self, most: usize, wanted: &dyn Fn(&PolicyChange) -> bool) -> Vec<PolicyChange> {
         self.live().changes(most, wanted)
     }
 
@@ -594,7 +594,7 @@ impl Control for Node {
 /// Notes that wait to be told.
 const NOTES_MAX: usize = 64;
 
-/// How soon a signal is seen.
+/// The interval at which signals are looked for.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

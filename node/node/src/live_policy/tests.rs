@@ -54,8 +54,7 @@ fn a_change_and_its_undo_leave_the_document_byte_for_byte() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// What was changed holds after a restart, and so does what follows from it; the record knows
-/// the way back.
+/// A change holds after a restart, with the values that follow from it, and can be taken back.
 #[test]
 fn changes_and_their_record_outlive_the_node() {
     let (mut live, path) = at_start("restart");
@@ -281,7 +280,7 @@ fn what_an_earlier_version_kept_is_taken_over_and_put_aside() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// Whatever becomes of the file while the node runs, the next change writes all of it anew.
+/// The next change writes all of a database anew that was removed while the node ran.
 #[test]
 fn a_database_that_somebody_removed_is_written_anew() {
     let (mut live, path) = at_start("removed");
@@ -402,6 +401,6 @@ const KILLS: u64 = 40;
 
 const OTHER: &str = "[[vif]]\nname = \"b\"\nslice = \"gold\"\n";
 
-/// As the version before wrote it at a change of one rate.
+/// An overlay in the form of the version before, after a change of one rate.
 const OLD_OVERLAY: &str = include_str!("overlay-node.json");
 const OLD_RECORD: &str = include_str!("changes-node.jsonl");
