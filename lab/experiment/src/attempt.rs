@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use weir_result::{ATTEMPT, Case, Comparison, ResultFile, quantity};
 
-use crate::stolen::{self, StealWatch, Window};
+use crate::stolen::{self, StealWatch, StealWindow};
 use crate::{ExperimentError, Recording};
 
 impl Recording<'_> {
@@ -104,7 +104,7 @@ struct Attempt {
     /// It broke something, and nothing that cannot be late.
     late: bool,
     took: Duration,
-    worst: Window,
+    worst: StealWindow,
 }
 
 impl Attempt {
@@ -114,7 +114,7 @@ impl Attempt {
     }
 
     fn note(&self, row: &str, what: &str, broken: &str) -> String {
-        let Self { number, worst: Window { stolen_ms, span_ms }, .. } = self;
+        let Self { number, worst: StealWindow { stolen_ms, span_ms }, .. } = self;
         format!(
             "{row}, {what}: attempt {number} of {ATTEMPTS} does not count; meanwhile the machine's \
              host took {stolen_ms:.0} ms of {span_ms:.0} from a processor; did not hold: {broken}"
@@ -155,7 +155,7 @@ mod tests {
         number: 1,
         late: true,
         took: Duration::from_secs(40),
-        worst: Window { stolen_ms: 270.0, span_ms: 380.0 },
+        worst: StealWindow { stolen_ms: 270.0, span_ms: 380.0 },
     };
 
     /// Goal: only what is short, broken and disturbed is made again, and not for ever.
@@ -166,7 +166,7 @@ mod tests {
         for kept in [
             Attempt { late: false, ..BROKEN },
             Attempt { number: ATTEMPTS, ..BROKEN },
-            Attempt { worst: Window { stolen_ms: 20.0, span_ms: 100.0 }, ..BROKEN },
+            Attempt { worst: StealWindow { stolen_ms: 20.0, span_ms: 100.0 }, ..BROKEN },
             Attempt { took: Duration::from_secs(1320), ..BROKEN },
         ] {
             assert!(!kept.is_made_again(), "{kept:?}");

@@ -3,7 +3,7 @@
 
 use weir_result::{MACHINE, Series};
 
-use crate::stolen::{StealWatch, Window};
+use crate::stolen::{StealWatch, StealWindow};
 use crate::{ExperimentError, Recording};
 
 /// A table of requirements.
@@ -92,12 +92,16 @@ impl Requirement {
     }
 }
 
-fn keep_stolen(recording: &mut Recording<'_>, stolen: &[Window]) -> Result<(), ExperimentError> {
+fn keep_stolen(
+    recording: &mut Recording<'_>,
+    stolen: &[StealWindow],
+) -> Result<(), ExperimentError> {
     if stolen.is_empty() {
         return Ok(());
     }
-    let of =
-        |value: fn(&Window) -> f64| Series::unordered("ms", stolen.iter().map(value).collect());
+    let of = |value: fn(&StealWindow) -> f64| {
+        Series::unordered("ms", stolen.iter().map(value).collect())
+    };
     recording.keep(&format!("{MACHINE}stolen"), of(|window| window.stolen_ms))?;
     recording.keep(&format!("{MACHINE}looked"), of(|window| window.span_ms))
 }

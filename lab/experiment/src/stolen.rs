@@ -14,19 +14,19 @@ use crate::cpu_time::CpuTime;
 #[derive(Debug)]
 pub struct StealWatch {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Window>>>,
+    thread: Option<JoinHandle<Vec<StealWindow>>>,
 }
 
 /// From one look to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct StealWindow {
     /// Milliseconds that one processor lost, the one that lost most, to a tick of 10 ms.
     pub stolen_ms: f64,
     /// Length in milliseconds: [`LOOK`] or more, since the watching thread is stolen from, too.
     pub span_ms: f64,
 }
 
-impl Window {
+impl StealWindow {
     /// Returns true if at least a quarter of the time was stolen, in one piece or nearly so.
     fn is_dense(&self) -> bool {
         self.stolen_ms >= self.span_ms / 4.0
@@ -34,11 +34,11 @@ impl Window {
 }
 
 /// The window in which most was lost, of those that lost it in one piece or nearly so.
-pub fn worst_dense(windows: &[Window]) -> Window {
+pub fn worst_dense(windows: &[StealWindow]) -> StealWindow {
     worst(windows.iter().filter(|window| window.is_dense()))
 }
 
-fn worst<'w>(windows: impl IntoIterator<Item = &'w Window>) -> Window {
+fn worst<'w>(windows: impl IntoIterator<Item = &'w StealWindow>) -> StealWindow {
     let most = windows.into_iter().max_by(|a, b| a.stolen_ms.total_cmp(&b.stolen_ms));
     most.copied().unwrap_or_default()
 }
@@ -53,7 +53,7 @@ impl StealWatch {
 
     /// The windows in which something was taken, at most [`WINDOWS_MAX`]; none where the kernel
     /// does not say.
-    pub fn end(mut self) -> Vec<Window> {
+    pub fn end(mut self) -> Vec<StealWindow> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -65,21 +65,24 @@ impl Drop for StealWatch {
     }
 }
 
-fn watch(stop: &AtomicBool) -> Vec<Window> {
+fn watch(stop: &AtomicBool) -> Vec<StealWindow> {
     let mut windows = Vec::new();
     let Ok(mut before) = CpuTime::now() else { return windows };
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(LOOK);
         let Ok(now) = CpuTime::now() else { break };
         let span_ms = 1e3 * now.seconds_since(&before);
-        note(&mut windows, Window { stolen_ms: 1e3 * now.most_stolen_since(&before), span_ms });
+        note(
+            &mut windows,
+            StealWindow { stolen_ms: 1e3 * now.most_stolen_since(&before), span_ms },
+        );
         before = now;
     }
     windows
 }
 
 /// When the list is full, its last entry is the worst of all that came since.
-fn note(windows: &mut Vec<Window>, window: Window) {
+fn note(windows: &mut Vec<StealWindow>, window: StealWindow) {
     if window.stolen_ms <= 0.0 {
         return;
     }
@@ -105,20 +108,20 @@ mod tests {
         let mut windows = Vec::new();
         for number in 0..WINDOWS_MAX + 50 {
             let stolen_ms = if number == WINDOWS_MAX + 10 { 500.0 } else { 10.0 };
-            note(&mut windows, Window { stolen_ms, span_ms: 600.0 });
-            note(&mut windows, Window { stolen_ms: 0.0, span_ms: 100.0 });
+            note(&mut windows, StealWindow { stolen_ms, span_ms: 600.0 });
+            note(&mut windows, StealWindow { stolen_ms: 0.0, span_ms: 100.0 });
         }
         assert_eq!(windows.len(), WINDOWS_MAX);
-        assert_eq!(worst(&windows), Window { stolen_ms: 500.0, span_ms: 600.0 });
+        assert_eq!(worst(&windows), StealWindow { stolen_ms: 500.0, span_ms: 600.0 });
     }
 
     /// Goal: a long look in which much was taken bit by bit does not hide a short one.
     #[test]
     fn what_was_taken_in_one_piece_is_found_beside_more_that_was_not() {
         let [sparse, dense] = [[60.0, 1600.0], [40.0, 100.0]]
-            .map(|[stolen_ms, span_ms]| Window { stolen_ms, span_ms });
+            .map(|[stolen_ms, span_ms]| StealWindow { stolen_ms, span_ms });
         assert_eq!(worst_dense(&[sparse, dense]), dense);
-        assert_eq!(worst_dense(&[sparse]), Window::default());
+        assert_eq!(worst_dense(&[sparse]), StealWindow::default());
     }
 
     #[test]
@@ -126,6 +129,6 @@ mod tests {
         let (begun, seen) = (std::time::Instant::now(), StealWatch::begin().end());
         let looks = begun.elapsed().as_millis() / LOOK.as_millis();
         assert!(seen.len() as u128 <= looks + 1, "{seen:?}");
-        assert_eq!(worst_dense(&[]), Window::default());
+        assert_eq!(worst_dense(&[]), StealWindow::default());
     }
 }

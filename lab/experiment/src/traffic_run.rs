@@ -28,12 +28,12 @@ pub enum Forwarder {
     Weir(Box<Policy>),
 }
 
-/// A change of policy during a run.
+/// A new policy during a run.
 #[derive(Clone, Debug)]
-pub struct Change {
-    /// When, from the start of the traffic.
+pub struct PolicyChange {
+    /// Time of the change, from the start of the traffic.
     pub at: Duration,
-    /// To what.
+    /// The policy from then on.
     pub policy: Policy,
 }
 
@@ -49,7 +49,7 @@ pub struct TrafficRun {
     /// The receivers, which count where traffic arrives.
     pub receivers: Vec<ReceiveSpec>,
     /// Changes while traffic flows, in order of time.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PolicyChange>,
     /// Length of the traffic.
     pub length: Duration,
 }

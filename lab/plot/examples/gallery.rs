@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use weir_plot::{Bar, Bars, Curve, Distribution, Group, Line, Lines, Panel, Svg};
+use weir_plot::{Bar, BarGroup, Bars, Curve, Distribution, Lines, Panel, PlotLine, Svg};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = Path::new("out/gallery");
@@ -32,7 +32,7 @@ fn lines() -> Result<Svg, Box<dyn Error>> {
             .zip(means)
             .zip([40e6, 30e6, 15e6])
             .map(|((name, mean), guarantee)| {
-                Line::new(name, wave(mean, mean * swing)).guaranteed(guarantee)
+                PlotLine::new(name, wave(mean, mean * swing)).guaranteed(guarantee)
             })
             .collect(),
     };
@@ -49,7 +49,7 @@ fn lines() -> Result<Svg, Box<dyn Error>> {
 }
 
 fn bars() -> Result<Svg, Box<dyn Error>> {
-    let group = |name: &str, guarantee: f64, bridge: f64, weir: f64| Group {
+    let group = |name: &str, guarantee: f64, bridge: f64, weir: f64| BarGroup {
         name: name.to_string(),
         guarantee: Some(guarantee),
         bars: vec![

@@ -19,12 +19,12 @@ pub struct Bars {
     /// Unit of all values, as in a series: `bit/s`.
     pub unit: String,
     /// From left to right.
-    pub groups: Vec<Group>,
+    pub groups: Vec<BarGroup>,
 }
 
 /// The bars of one tenant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct BarGroup {
     /// The tenant.
     pub name: String,
     /// The guarantee, drawn as a mark across its bars.
@@ -90,7 +90,7 @@ struct Scale {
     pixels: f64,
 }
 
-impl Group {
+impl BarGroup {
     /// Draws the group from `left` on; returns its right end.
     fn draw(&self, paper: &Paper<'_>, left: i32, scale: &Scale) -> Result<i32, PlotError> {
         let height = |value: f64| BOTTOM - pixels(value * scale.pixels);

@@ -30,8 +30,8 @@ mod points;
 mod style;
 mod svg;
 
-pub use bars::{Bar, Bars, Group};
+pub use bars::{Bar, BarGroup, Bars};
 pub use distribution::{Curve, Distribution};
-pub use lines::{Line, Lines, Panel};
+pub use lines::{Lines, Panel, PlotLine};
 pub use points::{PointSet, Points};
 pub use svg::{PlotError, Svg};

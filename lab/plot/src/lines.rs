@@ -32,19 +32,19 @@ pub struct Panel {
     /// A title that tells it from the other panels; may be empty.
     pub title: String,
     /// One for each tenant; the k-th has the same colour in every panel.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
 }
 
 /// One quantity over time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct PlotLine {
     name: String,
     samples: Vec<f64>,
     halves: Vec<f64>,
     guarantee: Option<f64>,
 }
 
-impl Line {
+impl PlotLine {
     /// A line with its name at its end.
     pub fn new(name: impl Into<String>, samples: Vec<f64>) -> Self {
         Self { name: name.into(), samples, halves: Vec::new(), guarantee: None }
@@ -107,7 +107,7 @@ impl Lines {
         })
     }
 
-    fn lines(&self) -> impl Iterator<Item = &Line> {
+    fn lines(&self) -> impl Iterator<Item = &PlotLine> {
         self.panels.iter().flat_map(|panel| &panel.lines)
     }
 
@@ -218,7 +218,7 @@ impl Panel {
     }
 }
 
-impl Line {
+impl PlotLine {
     /// Each sample in the middle of its interval, in units of the axes.
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
     fn points(&self, frame: &Frame) -> Vec<(f64, f64)> {

@@ -4,10 +4,11 @@
 
 use resvg::tiny_skia::Pixmap;
 use weir_plot::{
-    Bar, Bars, Curve, Distribution, Group, Line, Lines, Panel, PlotError, PointSet, Points, Svg,
+    Bar, BarGroup, Bars, Curve, Distribution, Lines, Panel, PlotError, PlotLine, PointSet, Points,
+    Svg,
 };
 
-fn lines(lines: Vec<Line>) -> Result<Svg, PlotError> {
+fn lines(lines: Vec<PlotLine>) -> Result<Svg, PlotError> {
     let panel = |title: &str| Panel { title: title.to_string(), lines: lines.clone() };
     let (title, unit) = ("A title".to_string(), "bit/s".to_string());
     Lines { title, unit, interval_s: 1.0, panels: vec![panel("left"), panel("right")] }.draw()
@@ -16,7 +17,7 @@ fn lines(lines: Vec<Line>) -> Result<Svg, PlotError> {
 fn bars(value: f64) -> Result<Svg, PlotError> {
     let bar = |name: &str, value| Bar { name: name.to_string(), value };
     let bars = vec![bar("bridge", value), bar("Weir", value)];
-    let group = Group { name: "gold".to_string(), guarantee: Some(30e6), bars };
+    let group = BarGroup { name: "gold".to_string(), guarantee: Some(30e6), bars };
     let (title, unit) = ("A title".to_string(), "bit/s".to_string());
     Bars { title, unit, groups: vec![group] }.draw()
 }
@@ -40,8 +41,8 @@ fn inks(svg: &Svg) -> (usize, usize) {
 
 #[test]
 fn intervals_and_rows_take_their_place() {
-    let flat = |line: Line| lines(vec![line]).unwrap();
-    let line = || Line::new("gold", vec![10e6, 20e6]);
+    let flat = |line: PlotLine| lines(vec![line]).unwrap();
+    let line = || PlotLine::new("gold", vec![10e6, 20e6]);
     let strokes = |svg: &Svg| svg.as_str().matches("<polyline").count();
     let (without, with) = (flat(line()), flat(line().within(vec![1e6, 2e6])));
     // Two samples in each of two panels.
@@ -55,7 +56,7 @@ fn intervals_and_rows_take_their_place() {
     // Beside each other in two rows are quantities of another size.
     let panel = |(title, bps): (&str, f64)| Panel {
         title: title.to_string(),
-        lines: vec![Line::new("gold", vec![bps; 2])],
+        lines: vec![PlotLine::new("gold", vec![bps; 2])],
     };
     let panels = [("one", 20e6), ("two", 20e3), ("three", 10e6), ("four", 10e3)].map(panel).into();
     let chart = Lines { title: String::new(), unit: "bit/s".to_string(), interval_s: 1.0, panels };
@@ -66,7 +67,7 @@ fn intervals_and_rows_take_their_place() {
 
 #[test]
 fn every_chart_shows_its_names_colours_and_letters() {
-    let gold = Line::new("gold", vec![10e6, 20e6, 30e6]).guaranteed(25e6);
+    let gold = PlotLine::new("gold", vec![10e6, 20e6, 30e6]).guaranteed(25e6);
     for (svg, words) in [
         (
             lines(vec![gold]).unwrap(),
@@ -88,8 +89,8 @@ fn every_chart_shows_its_names_colours_and_letters() {
 #[test]
 fn what_cannot_be_drawn_is_refused_by_name() {
     assert!(matches!(lines(Vec::new()), Err(PlotError::Empty(_))));
-    assert!(matches!(lines(vec![Line::new("gold", Vec::new())]), Err(PlotError::Empty(_))));
-    let nan = lines(vec![Line::new("gold", vec![f64::NAN])]).unwrap_err();
+    assert!(matches!(lines(vec![PlotLine::new("gold", Vec::new())]), Err(PlotError::Empty(_))));
+    let nan = lines(vec![PlotLine::new("gold", vec![f64::NAN])]).unwrap_err();
     assert_eq!(nan.to_string(), "'gold' has a sample that is no finite number");
     assert!(matches!(bars(-1.0), Err(PlotError::NotFinite(_))));
     assert!(matches!(distribution(vec![0.0]), Err(PlotError::Empty(_))));
@@ -100,7 +101,7 @@ fn what_cannot_be_drawn_is_refused_by_name() {
 
 #[test]
 fn a_name_is_text_and_never_markup() {
-    let svg = lines(vec![Line::new("a<b>&\"c", vec![1.0, 2.0])]).unwrap();
+    let svg = lines(vec![PlotLine::new("a<b>&\"c", vec![1.0, 2.0])]).unwrap();
     assert!(!svg.as_str().contains("<b>"));
     assert!(svg.to_png(1.0).is_ok());
 }

@@ -38,7 +38,7 @@ pub const TENANTS: [Tenant; 3] = [
 
 /// The result of a tenant, for the final table. Rates are in bits a second, means after settling.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct TenantResult {
     /// The tenant.
     pub tenant: Tenant,
     /// Rate offered through Weir; `None` for TCP, which takes its share.
@@ -58,7 +58,7 @@ pub fn run(
     lab: &str,
     seconds: usize,
     case: &str,
-) -> Result<Vec<Line>, ExperimentError> {
+) -> Result<Vec<TenantResult>, ExperimentError> {
     if seconds <= SETTLE_SECONDS {
         let needs = format!("more than {SETTLE_SECONDS} s, which are for settling");
         return Err(ExperimentError::Missing { what: format!("demo of {seconds} s"), needs });
@@ -74,7 +74,7 @@ pub fn run(
     judge(trial, case)?;
     let line = |(index, tenant): (usize, &Tenant)| {
         let worst = after_settling(got(&weir, index, seconds));
-        Line {
+        TenantResult {
             tenant: *tenant,
             offered_bps: offered(&weir, index, seconds).map(|bits| mean(&after_settling(bits))),
             bridge_bps: mean(&after_settling(got(&bridge, index, seconds))),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use weir_experiment::prelude::*;
-use weir_plot::{Bar, Bars, Group, Line, Lines, Panel, PlotError, Svg};
+use weir_plot::{Bar, BarGroup, Bars, Lines, Panel, PlotError, PlotLine, Svg};
 use weir_result::ResultFile;
 
 use crate::demo::{LINK_MBPS, SETTLE_SECONDS, TENANTS};
@@ -18,7 +18,7 @@ pub fn draw(result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
         lines: TENANTS
             .iter()
             .map(|tenant| {
-                Line::new(tenant.name, samples(result, key, tenant.name))
+                PlotLine::new(tenant.name, samples(result, key, tenant.name))
                     .guaranteed(float(tenant.guaranteed_mbps * 1_000_000))
             })
             .collect(),
@@ -26,7 +26,7 @@ pub fn draw(result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
     let panels = MIDDLES.map(panel).into();
     let lines = Lines { title: title.clone(), unit: "bit/s".into(), interval_s: 1.0, panels };
     write(folder, "throughput", lines.draw())?;
-    let group = |tenant: &crate::demo::Tenant| Group {
+    let group = |tenant: &crate::demo::Tenant| BarGroup {
         name: tenant.name.to_owned(),
         guarantee: Some(float(tenant.guaranteed_mbps * 1_000_000)),
         bars: MIDDLES

@@ -8,7 +8,7 @@ use clap::Args;
 use weir_experiment::Recording;
 use weir_experiment::product;
 use weir_result::ResultFile;
-use weir_suites::demo::{self, Line};
+use weir_suites::demo::{self, TenantResult};
 use weir_suites::demo_plots;
 use weir_units::Nanos;
 
@@ -47,7 +47,7 @@ impl Demo {
     }
 }
 
-fn print_table(lines: &[Line]) {
+fn print_table(lines: &[TenantResult]) {
     println!();
     println!(
         "{:<8} {:>11} {:>11} {:>11} {:>11}   Mb/s",

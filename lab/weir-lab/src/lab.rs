@@ -23,7 +23,7 @@ use crate::output::{Output, origin};
 
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Lab {
+pub(crate) enum LabCommand {
     /// Build it, or repair what is up of it
     Up {
         /// The topology
@@ -94,7 +94,7 @@ pub(crate) struct Xen {
     output: Output,
 }
 
-impl Lab {
+impl LabCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let state = StateDir::from_env();
         match self {

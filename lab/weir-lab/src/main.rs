@@ -38,7 +38,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     /// A network of namespaces on this machine
     #[command(subcommand)]
-    Lab(lab::Lab),
+    Lab(lab::LabCommand),
     /// Send and count measured packets
     #[command(subcommand)]
     Traffic(traffic::Traffic),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weir_experiment::prelude::*;
 
-use super::parts::{self, LINK_MBPS, Part};
+use super::parts::{self, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -34,7 +34,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         let errors: Result<u64, ExperimentError> = at.into_iter().sum();
         Ok((pings(rig)?, wrong, errors?))
     })?;
-    let part = Part { name: "asking", outcome: &outcome, seconds: 0 };
+    let part = IsolationPart { name: "asking", outcome: &outcome, seconds: 0 };
     for (id, answers) in pings {
         part.at_least(rec, &id, "answers to pings", (answers, u64::from(PINGS)))?;
     }

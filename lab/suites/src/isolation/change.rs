@@ -3,13 +3,13 @@
 //! to the wire, from it and between two tenants, lose nothing and stay in order; what a changed
 //! value lets through follows at once.
 
-use weir_experiment::Change;
+use weir_experiment::PolicyChange;
 use weir_experiment::prelude::*;
 use weir_policy::Share;
 use weir_traffic::XdpStream;
 
 use super::change_steps::STEPS;
-use super::parts::{self, LINK_MBPS, Part};
+use super::parts::{self, IsolationPart, LINK_MBPS};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -27,7 +27,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         star,
     }
     .run()?;
-    let part = Part { name: "values", outcome: &outcome, seconds: 0 };
+    let part = IsolationPart { name: "values", outcome: &outcome, seconds: 0 };
     let what = "changes made";
     part.at_least(rec, "changes", what, (count, (PHASES.len() + STEPS.len()) as u64))?;
     for (name, receiver, stream) in IN_PROFILE {
@@ -62,17 +62,17 @@ fn streams(star: &StarTopology) -> Vec<XdpStream> {
 }
 
 /// The phases that are measured, then the steps, each from the policy before it.
-fn changes(base: &Policy) -> Vec<Change> {
+fn changes(base: &Policy) -> Vec<PolicyChange> {
     let mut policy = base.clone();
     let mut changes = Vec::new();
     for (number, phase) in (1..).zip(PHASES) {
         (phase.change)(&mut policy);
-        changes.push(Change { at: PHASE * number, policy: policy.clone() });
+        changes.push(PolicyChange { at: PHASE * number, policy: policy.clone() });
     }
     let begin = PHASE * u32::try_from(PHASES.len() + 1).unwrap_or(u32::MAX);
     for (number, step) in (0..).zip(STEPS) {
         step(&mut policy);
-        changes.push(Change { at: begin + STEP * number, policy: policy.clone() });
+        changes.push(PolicyChange { at: begin + STEP * number, policy: policy.clone() });
     }
     changes
 }
@@ -127,7 +127,7 @@ fn limit(share: &mut Share, mbps: u64) {
 /// Judges that all packets arrived, each once and in order.
 fn in_order(
     rec: &mut Recording<'_>,
-    part: &Part<'_>,
+    part: &IsolationPart<'_>,
     name: &str,
     receiver: usize,
     stream: u16,

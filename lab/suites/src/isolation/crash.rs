@@ -7,7 +7,7 @@ use weir_experiment::weir_program::WeirProgram;
 use weir_platform::{StateDir, Undo};
 use weir_testbed::{Lab, Topology};
 
-use super::leftovers::Before;
+use super::leftovers::HostBefore;
 use super::{crash_demo, crash_node};
 use crate::demo::TENANTS;
 
@@ -18,7 +18,7 @@ pub(super) struct Ground {
     /// `weir`, as an operator runs it.
     pub(super) program: WeirProgram,
     /// The host before.
-    pub(super) before: Before,
+    pub(super) before: HostBefore,
 }
 
 /// Counts of one part, one sample for each crash.
@@ -49,7 +49,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
     let lab = Lab::up(topology, place.state())?;
     let program = WeirProgram::new(lab.namespace("sw")?, place.folder())?;
-    let before = Before::of(&program, LAB)?;
+    let before = HostBefore::of(&program, LAB)?;
     let ground = Ground { star, program, before };
     crash_node::show(rec, &ground)?;
     crash_demo::show(rec, &ground)?;

@@ -11,7 +11,7 @@ use super::crash::{Counts, DEMO_LAB, Ground, LIMIT};
 
 /// The event after which the time begins to run.
 #[derive(Clone, Copy)]
-enum Sign {
+enum CrashSign {
     /// The process.
     Started,
     /// The lab is being built.
@@ -57,7 +57,7 @@ pub(super) fn show(rec: &mut Recording<'_>, ground: &Ground) -> Result<(), Exper
     counts.judge(rec, "demo", 10)
 }
 
-impl Sign {
+impl CrashSign {
     fn is_there(self, state: &Path) -> bool {
         let has = |path: String| state.join(path).exists();
         match self {
@@ -71,15 +71,15 @@ impl Sign {
 
 /// In pairs: the second of a pair begins on what the first left. The ones that have to sit through
 /// the first half are few, since that takes 3 s each.
-const MOMENTS: [(Sign, u64); 10] = [
-    (Sign::Started, 1),
-    (Sign::Lab, 0),
-    (Sign::Lab, 40),
-    (Sign::Lab, 120),
-    (Sign::Lab, 300),
-    (Sign::Lab, 1500),
-    (Sign::Node, 0),
-    (Sign::Node, 60),
-    (Sign::Forwards, 0),
-    (Sign::Forwards, 1500),
+const MOMENTS: [(CrashSign, u64); 10] = [
+    (CrashSign::Started, 1),
+    (CrashSign::Lab, 0),
+    (CrashSign::Lab, 40),
+    (CrashSign::Lab, 120),
+    (CrashSign::Lab, 300),
+    (CrashSign::Lab, 1500),
+    (CrashSign::Node, 0),
+    (CrashSign::Node, 60),
+    (CrashSign::Forwards, 0),
+    (CrashSign::Forwards, 1500),
 ];

@@ -12,7 +12,7 @@ use weir_platform::run::Command;
 use weir_policy::{Kind, MacAddr, PortId, Slice, Vif};
 use weir_traffic::{FrameSizes, UdpSend};
 
-use super::parts::{self, Flow, LINK_MBPS, Part};
+use super::parts::{self, Flow, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -44,7 +44,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let pings = rig.ping("wire", IpAddr::V4(StarTopology::host().0), PINGS)?;
     rig.down()?;
 
-    let part = Part { name: "host", outcome: &outcome, seconds };
+    let part = IsolationPart { name: "host", outcome: &outcome, seconds };
     let flow = Flow { name: "udp", receiver: 0, stream: 0 };
     part.owed(rec, flow, OWED_MBPS * 1_000_000)?;
     let left = moved.lines().count() as u64;
@@ -63,17 +63,17 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// Result of the host's stack during the flood.
-struct Met {
+struct HostTraffic {
     pings: u64,
     to_host: Bulk,
     from_host: Bulk,
     checksum_errors: u64,
 }
 
-fn meet_host(rig: &Testbed) -> Result<Met, ExperimentError> {
+fn meet_host(rig: &Testbed) -> Result<HostTraffic, ExperimentError> {
     let (host, wire) =
         (IpAddr::V4(StarTopology::host().0), IpAddr::V4(StarTopology::wire_address()));
-    Ok(Met {
+    Ok(HostTraffic {
         pings: rig.ping("wire", host, PINGS)?,
         to_host: rig.bulk("wire", ("sw", host), BULK_BYTES)?,
         from_host: rig.bulk("sw", ("wire", wire), BULK_BYTES)?,

@@ -16,7 +16,7 @@ use weir_switch::Reason;
 use weir_testbed::{Lab, Topology};
 use weir_traffic::ReceiveResult;
 
-use super::hostile_frames::{self as frames, Kind};
+use super::hostile_frames::{self as frames, HostileFrame};
 use super::refusals;
 
 /// Shows the row.
@@ -107,7 +107,7 @@ fn count_kind(
     rec: &mut Recording<'_>,
     node: &NodeProcess,
     namespace: &str,
-    kind: &Kind,
+    kind: &HostileFrame,
     of: impl Fn(&NodeStatus) -> Option<DirectionStatus>,
 ) -> Result<(), ExperimentError> {
     let read = || Ok::<_, ExperimentError>(of(&node.status()?).unwrap_or_default());

@@ -8,7 +8,7 @@ use weir_experiment::prelude::*;
 use weir_switch::Reason;
 
 /// Frames of one kind.
-pub(super) struct Kind {
+pub(super) struct HostileFrame {
     /// Its name, for the case's identifier.
     pub(super) name: &'static str,
     /// The reason under which each of them is to be counted.
@@ -18,11 +18,11 @@ pub(super) struct Kind {
 }
 
 /// Frames that tenant `index`, whose MAC and IP address are given in the policy, may not send.
-pub(super) fn from_tenant(index: usize) -> Vec<Kind> {
+pub(super) fn from_tenant(index: usize) -> Vec<HostileFrame> {
     let (own, wire) = (StarTopology::mac(index).0, StarTopology::wire_mac().0);
     let ip = StarTopology::address(index);
     let foreign = Ipv4Addr::new(203, 0, 113, 7);
-    let kind = |name, reason, frame| Kind { name, reason, frame };
+    let kind = |name, reason, frame| HostileFrame { name, reason, frame };
     let sound = ethernet(wire, own, IPV4, &ipv4(ip));
     let spoof = |payload: &[u8]| ethernet(wire, own, IPV4, payload);
     vec![
@@ -69,9 +69,9 @@ pub(super) fn from_tenant(index: usize) -> Vec<Kind> {
 }
 
 /// Frames that the wire may not send. The tenants' addresses are given; one slice has VLAN `vlan`.
-pub(super) fn from_wire(vlan: u16) -> Vec<Kind> {
+pub(super) fn from_wire(vlan: u16) -> Vec<HostileFrame> {
     let (wire, tenant) = (StarTopology::wire_mac().0, StarTopology::mac(0).0);
-    let kind = |name, reason, frame| Kind { name, reason, frame };
+    let kind = |name, reason, frame| HostileFrame { name, reason, frame };
     let payload = ipv4(StarTopology::wire_address());
     let from = |destination, source| ethernet(destination, source, IPV4, &payload);
     vec![

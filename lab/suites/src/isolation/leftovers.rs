@@ -18,14 +18,14 @@ use weir_platform::snapshot::Snapshot;
 use weir_platform::{StateDir, process};
 
 /// The host before something that is to leave no trace.
-pub(super) struct Before {
+pub(super) struct HostBefore {
     state: StateDir,
     temporary: PathBuf,
     prefix: String,
     snapshot: Snapshot,
 }
 
-impl Before {
+impl HostBefore {
     /// Looks at the host. `prefix` is what the names of all namespaces begin with that the program
     /// makes or runs in.
     pub(super) fn of(program: &WeirProgram, prefix: &str) -> Result<Self, ExperimentError> {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use weir_experiment::prelude::*;
 
-use super::parts::{self, BURST_BYTES, LINK_MBPS, Part};
+use super::parts::{self, BURST_BYTES, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -35,7 +35,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         let errors: Result<u64, ExperimentError> = at.into_iter().sum();
         Ok((bulks, errors?))
     })?;
-    let part = Part { name: "offloads", outcome: &outcome, seconds };
+    let part = IsolationPart { name: "offloads", outcome: &outcome, seconds };
     for (id, bulk) in bulks {
         part.none(rec, id, "bytes over TCP lost or changed", bulk.wrong)?;
     }

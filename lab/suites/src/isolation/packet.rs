@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use weir_experiment::prelude::*;
 use weir_policy::Kind;
 
-use super::parts::{self, BURST_BYTES, Flow, LINK_MBPS, Part};
+use super::parts::{self, BURST_BYTES, Flow, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -39,7 +39,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         let bulk = rig.bulk("t3", ("wire", wire), BULK_BYTES)?;
         Ok((bulk, rig.checksum_errors("wire")? + rig.checksum_errors("t3")?))
     })?;
-    let part = Part { name: "packet", outcome: &outcome, seconds };
+    let part = IsolationPart { name: "packet", outcome: &outcome, seconds };
     let flow = |name, stream| Flow { name, receiver: 0, stream };
     part.limited(rec, flow("limited", 0), &share)?;
     part.owed(rec, flow("owed", 1), OWED_MBPS * 1_000_000)?;

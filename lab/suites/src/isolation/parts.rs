@@ -6,8 +6,8 @@ use weir_experiment::prelude::*;
 use weir_policy::{Share, Slice, SliceId};
 use weir_traffic::Sent;
 
-/// A part of a row that has been run.
-pub(super) struct Part<'a> {
+/// A part of a row after its run.
+pub(super) struct IsolationPart<'a> {
     pub(super) name: &'static str,
     pub(super) outcome: &'a TrafficRecord,
     /// Length of the traffic.
@@ -22,8 +22,8 @@ pub(super) struct Flow {
     pub(super) stream: u16,
 }
 
-impl Part<'_> {
-    /// The identifier of a part of the part.
+impl IsolationPart<'_> {
+    /// Returns the identifier of a claim of this part.
     pub(super) fn id(&self, what: &str) -> String {
         format!("{}/{what}", self.name)
     }

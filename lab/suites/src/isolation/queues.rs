@@ -9,7 +9,7 @@ use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 use weir_traffic::{FrameSizes, SendSpec, UdpSend};
 
-use super::parts::{self, BURST_BYTES, Flow, LINK_MBPS, Part};
+use super::parts::{self, BURST_BYTES, Flow, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -39,7 +39,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         std::thread::sleep(Duration::from_secs(2));
         Ok([packets_of_queues(rig, "t0")?, packets_of_queues(rig, UPLINK)?])
     })?;
-    let part = Part { name: "queues", outcome: &outcome, seconds };
+    let part = IsolationPart { name: "queues", outcome: &outcome, seconds };
     for (device, packets) in ["vif", "port"].into_iter().zip(served) {
         let queues = packets.iter().filter(|packets| **packets > 0).count();
         let what = format!("queues of the {device} that packets came by");

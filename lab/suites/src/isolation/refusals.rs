@@ -12,10 +12,10 @@ use weir_platform::run::{Command, Host, Platform};
 use weir_testbed::Lab;
 
 use super::broken_policies::POLICIES;
-use super::leftovers::Before;
+use super::leftovers::HostBefore;
 
 /// A command line that is wrong, and what must be in the answer.
-struct Wrong<'a> {
+struct WrongCommand<'a> {
     words: Vec<&'a str>,
     says: Vec<&'a str>,
 }
@@ -31,7 +31,7 @@ pub(super) fn show(
     let grown = Command::line("ip link set dev t1 mtu 1600").in_namespace(&star.namespace("sw"));
     Host::default().run(&grown)?;
     let program = WeirProgram::new(lab.namespace("sw")?, place.folder())?;
-    let before = Before::of(&program, &star.name)?;
+    let before = HostBefore::of(&program, &star.name)?;
     policies(rec, &program)?;
     devices(rec, &program)?;
     commands(rec, &program)?;
@@ -54,7 +54,7 @@ fn policies(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), Experi
         let file = path.to_string_lossy();
         for more in [&[][..], &["--dry-run"]] {
             let words = [&["node", "run", "--config", &file], more].concat();
-            let wrong = Wrong { words, says: says.to_vec() };
+            let wrong = WrongCommand { words, says: says.to_vec() };
             verdicts.push(wrong.verdict(rec, program)?);
         }
     }
@@ -81,7 +81,7 @@ fn devices(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), Experim
         let file = path.to_string_lossy();
         for more in [&[][..], &["--dry-run"]] {
             let words = [&["node", "run", "--config", &file], more].concat();
-            verdicts.push(Wrong { words, says: says.to_vec() }.verdict(rec, program)?);
+            verdicts.push(WrongCommand { words, says: says.to_vec() }.verdict(rec, program)?);
         }
     }
     judge(rec, "devices", verdicts)
@@ -138,12 +138,12 @@ fn commands(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), Experi
     }
     let mut verdicts = Vec::new();
     for (words, says) in cases {
-        verdicts.push(Wrong { words, says }.verdict(rec, program)?);
+        verdicts.push(WrongCommand { words, says }.verdict(rec, program)?);
     }
     judge(rec, "commands", verdicts)
 }
 
-impl Wrong<'_> {
+impl WrongCommand<'_> {
     /// 0 if it was refused as it should be, else 1, and says why.
     fn verdict(
         &self,

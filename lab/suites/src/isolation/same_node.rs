@@ -4,7 +4,7 @@
 
 use weir_experiment::prelude::*;
 
-use super::parts::{self, BURST_BYTES, Flow, LINK_MBPS, Part};
+use super::parts::{self, BURST_BYTES, Flow, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -37,7 +37,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         star,
     }
     .run()?;
-    let part = Part { name: "same-node", outcome: &outcome, seconds };
+    let part = IsolationPart { name: "same-node", outcome: &outcome, seconds };
     let flow = |name, receiver, stream| Flow { name, receiver, stream };
     part.limited(rec, flow("sender", 1, 0), &sender)?;
     part.limited(rec, flow("receiver", 2, 1), &receiver)?;

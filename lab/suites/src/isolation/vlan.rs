@@ -5,7 +5,7 @@
 use weir_experiment::prelude::*;
 use weir_traffic::{Mac, XdpStream};
 
-use super::parts::{self, Flow, LINK_MBPS, Part};
+use super::parts::{self, Flow, IsolationPart, LINK_MBPS};
 
 /// Shows the part.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -26,7 +26,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         star,
     }
     .run()?;
-    let part = Part { name: "vlan", outcome: &outcome, seconds };
+    let part = IsolationPart { name: "vlan", outcome: &outcome, seconds };
     let flow = |name, stream| Flow { name, receiver: 0, stream };
     part.owed(rec, flow("a", A.flood), OWED_MBPS[0] * 1_000_000)?;
     part.owed(rec, flow("b", B.flood), OWED_MBPS[1] * 1_000_000)?;
@@ -97,7 +97,7 @@ fn of_slice(
 }
 
 /// Judges that each VLAN's own traffic arrives, and never another's.
-fn separated(rec: &mut Recording<'_>, part: &Part<'_>) -> Result<(), ExperimentError> {
+fn separated(rec: &mut Recording<'_>, part: &IsolationPart<'_>) -> Result<(), ExperimentError> {
     for (slice, own, other, [first, second]) in [("a", &A, &B, [1, 2]), ("b", &B, &A, [3, 4])] {
         let foreign = other.all().into_iter().chain([UNTAGGED, OTHER_VLAN]);
         let foreign: u64 =

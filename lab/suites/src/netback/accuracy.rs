@@ -22,8 +22,8 @@ use weir_experiment::senders::{hardly_catching_up, worker_cpu};
 use weir_policy::{Idle, Share};
 use weir_traffic::{Record, RecordSpec};
 
-use super::windows::{self, Window};
-use crate::peers::{Bridge, Limit, Limiter, NapiOn, spare_worker_cpu};
+use super::windows::{self, ArrivalWindow};
+use crate::peers::{Bridge, Limiter, NapiOn, PeerLimit, spare_worker_cpu};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -37,7 +37,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let repetitions = if rec.quick { 1 } else { 5 };
     super::keep_turns(rec, repetitions)?;
     for (label, rate) in &rates {
-        let mut seen: [Vec<Seen>; ALL.len()] = Default::default();
+        let mut seen: [Vec<AccuracyResult>; ALL.len()] = Default::default();
         for _ in 0..repetitions {
             for (holder, seen) in ALL.into_iter().zip(&mut seen) {
                 let one = pushed(rec, label, holder, *rate)?;
@@ -64,20 +64,20 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 /// The program that enforces the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
+enum LimitProgram {
     Weir(Idle),
     Linux(Limiter),
 }
 
 /// In the order of each repetition; Weir first.
-const ALL: [Holder; 4] = [
-    Holder::Weir(Idle::Sleep),
-    Holder::Weir(Idle::Spin),
-    Holder::Linux(Limiter::Tbf),
-    Holder::Linux(Limiter::Htb),
+const ALL: [LimitProgram; 4] = [
+    LimitProgram::Weir(Idle::Sleep),
+    LimitProgram::Weir(Idle::Spin),
+    LimitProgram::Linux(Limiter::Tbf),
+    LimitProgram::Linux(Limiter::Htb),
 ];
 
-impl Holder {
+impl LimitProgram {
     const fn name(self) -> &'static str {
         match self {
             Self::Weir(Idle::Sleep) => "weir",
@@ -90,7 +90,7 @@ impl Holder {
 
 /// The result of one repetition.
 #[derive(Clone, Debug)]
-struct Seen {
+struct AccuracyResult {
     /// Distance of the rate from the limit, by the limit: median of the windows' rates.
     error: f64,
     /// Error over everything that arrived in the measured time.
@@ -107,10 +107,10 @@ struct Seen {
 fn keep(
     rec: &mut Recording<'_>,
     label: &str,
-    seen: &[Vec<Seen>; ALL.len()],
+    seen: &[Vec<AccuracyResult>; ALL.len()],
 ) -> Result<(), ExperimentError> {
     for (holder, seen) in ALL.into_iter().zip(seen) {
-        let mut keep = |what: &str, unit: &str, value: &dyn Fn(&Seen) -> f64| {
+        let mut keep = |what: &str, unit: &str, value: &dyn Fn(&AccuracyResult) -> f64| {
             let id = format!("{label}/{}/{what}", holder.name());
             rec.keep(&id, Series::unordered(unit, seen.iter().map(value).collect()))
         };
@@ -145,7 +145,7 @@ fn judge(rec: &mut Recording<'_>, label: &str) -> Result<(), ExperimentError> {
 }
 
 /// p99 of each window of all repetitions, in seconds.
-fn seconds(seen: &[Seen]) -> Vec<f64> {
+fn seconds(seen: &[AccuracyResult]) -> Vec<f64> {
     seen.iter().flat_map(|seen| &seen.p99_ns).map(|ns| ns / 1e9).collect()
 }
 
@@ -177,9 +177,9 @@ fn most(rec: &mut Recording<'_>) -> Result<BitRate, ExperimentError> {
 fn pushed(
     rec: &mut Recording<'_>,
     label: &str,
-    holder: Holder,
+    holder: LimitProgram,
     rate: BitRate,
-) -> Result<Seen, ExperimentError> {
+) -> Result<AccuracyResult, ExperimentError> {
     for _ in 1..TRIES {
         match measure(holder, rate)? {
             Ok(seen) => return Ok(seen),
@@ -197,7 +197,10 @@ fn pushed(
 }
 
 /// Both loads on one lab; or how the offered load fell short.
-fn measure(holder: Holder, rate: BitRate) -> Result<Result<Seen, String>, ExperimentError> {
+fn measure(
+    holder: LimitProgram,
+    rate: BitRate,
+) -> Result<Result<AccuracyResult, String>, ExperimentError> {
     let mut rig = Testbed::up(&star())?;
     put(&mut rig, holder, limit(rate))?;
     let bps = rate.as_bps();
@@ -215,10 +218,10 @@ fn measure(holder: Holder, rate: BitRate) -> Result<Result<Seen, String>, Experi
     let rates: Vec<f64> = windows.iter().map(|window| off(window.rate_bps)).collect();
     let all = windows::between(records, from, until);
     let bits: u64 = all.iter().map(|record| record.bytes * 8).sum();
-    let p99 = |window: Window| window.delay_p99_ns;
+    let p99 = |window: ArrivalWindow| window.delay_p99_ns;
     let (from, until) = settled(&loaded, seconds);
     let even = windows::between(self::records(&loaded)?, from, until);
-    Ok(Ok(Seen {
+    Ok(Ok(AccuracyResult {
         error: median(&rates)?.abs(),
         long_error: off(float(bits) / float(seconds as u64)).abs(),
         p99_ns: windows::windows(even, from, until, WINDOW_NS).into_iter().map(p99).collect(),
@@ -264,19 +267,19 @@ fn star() -> StarTopology {
     star
 }
 
-fn limit(rate: BitRate) -> Limit {
+fn limit(rate: BitRate) -> PeerLimit {
     let frame = ByteCount::new(u64::from(FRAME_BYTES));
     let burst = Share::burst_lasting(Some(rate), frame, Nanos::from_millis(1));
     let frames = ByteCount::new(QUEUE_FRAMES * u64::from(FRAME_BYTES));
-    Limit { rate, burst, queue: rate.bytes_in_floor(QUEUE_TIME).max(frames) }
+    PeerLimit { rate, burst, queue: rate.bytes_in_floor(QUEUE_TIME).max(frames) }
 }
 
 /// Puts who holds the limit in the middle.
-fn put(rig: &mut Testbed, holder: Holder, limit: Limit) -> Result<(), ExperimentError> {
+fn put(rig: &mut Testbed, holder: LimitProgram, limit: PeerLimit) -> Result<(), ExperimentError> {
     let star = star();
     match holder {
-        Holder::Weir(idle) => rig.put(&Forwarder::Weir(Box::new(policy(&star, limit, idle)))),
-        Holder::Linux(limiter) => {
+        LimitProgram::Weir(idle) => rig.put(&Forwarder::Weir(Box::new(policy(&star, limit, idle)))),
+        LimitProgram::Linux(limiter) => {
             let _bridge = Bridge::up(rig, &star)?;
             limiter.up(&star, limit)?;
             let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
@@ -286,7 +289,7 @@ fn put(rig: &mut Testbed, holder: Holder, limit: Limit) -> Result<(), Experiment
     }
 }
 
-fn policy(star: &StarTopology, limit: Limit, idle: Idle) -> Policy {
+fn policy(star: &StarTopology, limit: PeerLimit, idle: Idle) -> Policy {
     let mut policy = star.policy();
     policy.node.idle = idle;
     for vif in &mut policy.vifs {

@@ -46,14 +46,14 @@ pub(super) fn commands(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 /// Judges that a more active machine gets no more, for as long as the text watched two that are
 /// free to send, and for as many machines.
 pub(super) fn equal(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    part(rec, &Part { length: Some(ACTIVE), ..Part::of("fig8") })?;
-    part(rec, &Part { panels: &["free"], ..Part::of("fig12") })?;
-    part(rec, &Part { panels: &["64"], repetitions: 3, ..Part::of("gigabit") })
+    part(rec, &FigurePart { length: Some(ACTIVE), ..FigurePart::of("fig8") })?;
+    part(rec, &FigurePart { panels: &["free"], ..FigurePart::of("fig12") })?;
+    part(rec, &FigurePart { panels: &["64"], repetitions: 3, ..FigurePart::of("gigabit") })
 }
 
 /// Priorities that change each second.
 pub(super) fn sweep(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    part(rec, &Part::of("fig10"))
+    part(rec, &FigurePart::of("fig10"))
 }
 
 /// Four rates, one machine alone, then both: as often as in the text, as long as it takes to judge
@@ -61,16 +61,19 @@ pub(super) fn sweep(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 pub(super) fn rates(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let half = if rec.quick { QUICK } else { RATES } / 2;
     let length = Some(RATES);
-    part(rec, &Part { repetitions: 10, length, second: Some(half), ..Part::of("fig11") })
+    part(
+        rec,
+        &FigurePart { repetitions: 10, length, second: Some(half), ..FigurePart::of("fig11") },
+    )
 }
 
 /// Disk work on a sender's machine.
 pub(super) fn disk(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    part(rec, &Part { repetitions: 3, length: Some(DISK), ..Part::of("fig9") })
+    part(rec, &FigurePart { repetitions: 3, length: Some(DISK), ..FigurePart::of("fig9") })
 }
 
 /// A part of a figure that is run through Weir.
-struct Part {
+struct FigurePart {
     figure: &'static str,
     /// All if there is none.
     panels: &'static [&'static str],
@@ -81,15 +84,15 @@ struct Part {
     second: Option<Duration>,
 }
 
-impl Part {
+impl FigurePart {
     const fn of(figure: &'static str) -> Self {
         Self { figure, panels: &[], repetitions: 1, length: None, second: None }
     }
 }
 
 /// A figure through Weir alone.
-fn part(rec: &mut Recording<'_>, part: &Part) -> Result<(), ExperimentError> {
-    let Part { figure, panels, .. } = *part;
+fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result<(), ExperimentError> {
+    let FigurePart { figure, panels, .. } = *part;
     let mut scenario = reproduce::netback(figure)?;
     scenario.repetitions = part.repetitions;
     if let Some(length) = part.length {

@@ -24,7 +24,7 @@ use weir_platform::run::Command;
 use weir_policy::{Kind, SliceId};
 use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
 
-use super::worker::{Spent, Worker};
+use super::worker::{Worker, WorkerTime};
 use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, spare_worker_cpu};
 
 /// Shows the row.
@@ -39,8 +39,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         rec.result.add_note(text);
     }
     let _spared = spare_worker_cpu()?;
-    let bench = Bench::new();
-    let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); forwarders.len()];
+    let bench = ForwardingSetup::new();
+    let mut seen: Vec<Vec<ForwardingResult>> = vec![Vec::new(); forwarders.len()];
     for _ in 0..repetitions {
         for (forwarder, seen) in forwarders.iter().zip(&mut seen) {
             let one = bench.measure(*forwarder)?;
@@ -55,7 +55,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     }
     for (forwarder, seen) in forwarders.iter().zip(&seen) {
         let name = forwarder.name();
-        let mut keep = |what: &str, unit: &str, value: fn(&Seen) -> f64| {
+        let mut keep = |what: &str, unit: &str, value: fn(&ForwardingResult) -> f64| {
             let samples = seen.iter().map(value).collect();
             rec.keep(&format!("{name}/{what}"), Series::unordered(unit, samples))
         };
@@ -65,8 +65,9 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         if *forwarder == PeerForwarder::Queued {
             keep("in-kernel", "1", |seen| seen.worker.map_or(0.0, |it| it.in_kernel))?;
             keep("frames-a-turn", "packet", |seen| seen.worker.map_or(0.0, |it| it.frames_a_turn))?;
-            let copies =
-                |seen: &Seen| f64::from(u8::from(seen.worker.is_some_and(|it| it.zero_copy)));
+            let copies = |seen: &ForwardingResult| {
+                f64::from(u8::from(seen.worker.is_some_and(|it| it.zero_copy)))
+            };
             let copies = Series::unordered("1", seen.iter().map(copies).collect());
             rec.keep("setting/zero-copy", copies)?;
         }
@@ -141,7 +142,7 @@ impl PeerForwarder {
 
 /// The result of one repetition.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ForwardingResult {
     /// Packets that arrived, a second.
     rate: f64,
     /// Packets a second for each processor that forwarding took.
@@ -149,14 +150,14 @@ struct Seen {
     /// Processors that the generator took.
     generator: f64,
     /// The work of Weir's worker, where it forwards.
-    worker: Option<Spent>,
+    worker: Option<WorkerTime>,
 }
 
-struct Bench {
+struct ForwardingSetup {
     star: StarTopology,
 }
 
-impl Bench {
+impl ForwardingSetup {
     fn new() -> Self {
         let mut star = StarTopology::new("forwarding", 0, LINK);
         // Names that no other lab's receive threads have.
@@ -165,7 +166,7 @@ impl Bench {
     }
 
     /// One repetition, on a lab of its own: nobody finds what another left.
-    fn measure(&self, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
+    fn measure(&self, forwarder: PeerForwarder) -> Result<ForwardingResult, ExperimentError> {
         let star = &self.star;
         let mut rig = Testbed::up(star)?;
         // A veth takes redirected frames once its peer has GRO or a program; the program comes
@@ -197,7 +198,11 @@ impl Bench {
         seen
     }
 
-    fn bridge(&self, rig: &mut Testbed, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
+    fn bridge(
+        &self,
+        rig: &mut Testbed,
+        forwarder: PeerForwarder,
+    ) -> Result<ForwardingResult, ExperimentError> {
         let star = &self.star;
         let bridge = Bridge::up(rig, star)?;
         if matches!(forwarder, PeerForwarder::BridgeHtb | PeerForwarder::BridgeHtbTogether) {
@@ -243,7 +248,11 @@ impl Bench {
     }
 
     /// Sends as many packets as the generator makes, and measures those that come through.
-    fn flow(&self, rig: &Testbed, forwarder: PeerForwarder) -> Result<Seen, ExperimentError> {
+    fn flow(
+        &self,
+        rig: &Testbed,
+        forwarder: PeerForwarder,
+    ) -> Result<ForwardingResult, ExperimentError> {
         let star = &self.star;
         let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
         // A bridge learns where the receiver is from what comes from there.
@@ -278,7 +287,7 @@ impl Bench {
             return Err(ExperimentError::Node("the generator began late: a busy machine".into()));
         }
         let Busy { all, own } = busy;
-        Ok(Seen {
+        Ok(ForwardingResult {
             rate,
             efficiency: rate / (all - own).max(f64::MIN_POSITIVE),
             generator: own,

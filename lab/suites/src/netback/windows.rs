@@ -11,7 +11,7 @@ use weir_traffic::Record;
 
 /// One window's arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Window {
+pub(super) struct ArrivalWindow {
     /// Layer-2 bits a second between the first and the last arrival.
     pub(super) rate_bps: f64,
     /// The delay that 99 of 100 do not exceed, ns.
@@ -25,7 +25,7 @@ pub(super) fn windows(
     from_ns: u64,
     until_ns: u64,
     width_ns: u64,
-) -> Vec<Window> {
+) -> Vec<ArrivalWindow> {
     let count = until_ns.saturating_sub(from_ns) / width_ns.max(1);
     let begins = (0..count).map(|index| from_ns + index * width_ns);
     begins.map(|begin| window(between(records, begin, begin + width_ns))).collect()
@@ -44,13 +44,15 @@ pub(super) fn delay_ns(records: &[Record], percent: f64) -> f64 {
     Rule::Percentile { percent }.apply(&[&delays]).unwrap_or(0.0)
 }
 
-fn window(records: &[Record]) -> Window {
-    let [first, rest @ ..] = records else { return Window { rate_bps: 0.0, delay_p99_ns: 0.0 } };
+fn window(records: &[Record]) -> ArrivalWindow {
+    let [first, rest @ ..] = records else {
+        return ArrivalWindow { rate_bps: 0.0, delay_p99_ns: 0.0 };
+    };
     // What the first one brought took its time before the window.
     let bits = rest.iter().map(|record| record.bytes * 8).sum();
     let nanos = rest.last().map_or(0, |last| last.time_ns.saturating_sub(first.time_ns));
     let rate_bps = if nanos > 0 { float(bits) * 1e9 / float(nanos) } else { 0.0 };
-    Window { rate_bps, delay_p99_ns: delay_ns(records, 99.0) }
+    ArrivalWindow { rate_bps, delay_p99_ns: delay_ns(records, 99.0) }
 }
 
 #[cfg(test)]
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn windows_without_arrivals_say_so() {
-        let none = Window { rate_bps: 0.0, delay_p99_ns: 0.0 };
+        let none = ArrivalWindow { rate_bps: 0.0, delay_p99_ns: 0.0 };
         assert_eq!(windows(&[], 0, 10, 5), [none; 2]);
         assert_eq!(windows(&steady()[..1], 0, 1000, 1000)[0].rate_bps, 0.0);
         assert_eq!(delay_ns(&steady(), 99.9), 998_000.0);

@@ -21,7 +21,7 @@ pub(super) struct Worker {
 
 /// The work of a worker between two samples.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spent {
+pub(super) struct WorkerTime {
     /// The kernel's share of its time.
     pub(super) in_kernel: f64,
     /// Frames sent by each turn in which something moved.
@@ -44,12 +44,12 @@ impl Worker {
     }
 
     /// Returns the work since `earlier`.
-    pub(super) fn since(&self, earlier: &Self) -> Spent {
+    pub(super) fn since(&self, earlier: &Self) -> WorkerTime {
         let [user, kernel] =
             [0, 1].map(|at| float(self.ticks[at].saturating_sub(earlier.ticks[at])));
         let turns = float(self.turns.saturating_sub(earlier.turns));
         let sent = float(self.sent.saturating_sub(earlier.sent));
-        Spent {
+        WorkerTime {
             in_kernel: kernel / (user + kernel).max(1.0),
             frames_a_turn: sent / turns.max(1.0),
             zero_copy: self.zero_copy,

@@ -22,10 +22,10 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Name, text, value, bound.
-type Seen = (&'static str, &'static str, u64, f64);
+/// A count of findings: name, text, value, bound.
+type DoctorCount = (&'static str, &'static str, u64, f64);
 
-fn look(rig: &Testbed) -> Result<Vec<Seen>, ExperimentError> {
+fn look(rig: &Testbed) -> Result<Vec<DoctorCount>, ExperimentError> {
     let mut seen = Vec::new();
     for (state, bound, part, what) in [
         ("on", 1.0, "offload-on", "findings on an offload that is on"),

@@ -94,14 +94,14 @@ const fn side(view: &ExplainView, way: Direction) -> &ExplainSide {
 
 /// Some tenants of a scenario.
 #[derive(Clone, Copy)]
-enum Who {
+enum TenantSet {
     /// These.
     Only(&'static [u32]),
     /// This one and all after it.
     From(u32),
 }
 
-impl Who {
+impl TenantSet {
     /// Returns the least number of them.
     const fn least(self) -> usize {
         match self {
@@ -121,59 +121,59 @@ impl Who {
 }
 
 /// The true limits of some tenants of an experiment in one direction.
-struct Truth {
+struct TrueLimiter {
     experiment: &'static str,
     /// In the short form alone, or in the long one alone.
     quick: Option<bool>,
-    who: Who,
+    who: TenantSet,
     way: Direction,
     limiter: Limiter,
 }
 
-const fn sends(experiment: &'static str, who: Who, limiter: Limiter) -> Truth {
-    Truth { experiment, quick: None, who, way: Direction::Send, limiter }
+const fn sends(experiment: &'static str, who: TenantSet, limiter: Limiter) -> TrueLimiter {
+    TrueLimiter { experiment, quick: None, who, way: Direction::Send, limiter }
 }
 
-const fn receives(experiment: &'static str, who: Who, limiter: Limiter) -> Truth {
-    Truth { experiment, quick: None, who, way: Direction::Receive, limiter }
+const fn receives(experiment: &'static str, who: TenantSet, limiter: Limiter) -> TrueLimiter {
+    TrueLimiter { experiment, quick: None, who, way: Direction::Receive, limiter }
 }
 
-const ALL: Who = Who::From(0);
+const ALL: TenantSet = TenantSet::From(0);
 
 /// By what each experiment does, in its own words.
-const TRUTHS: &[Truth] = &[
+const TRUTHS: &[TrueLimiter] = &[
     // All want more than their equal share.
     sends("fairness", ALL, Limiter::Port),
     receives("fairness", ALL, Limiter::Idle),
     sends("weights", ALL, Limiter::Port),
     // The first two ask for a fifth more than their minimums and weigh a hundredth of the others.
-    sends("minimum", Who::Only(&[0, 1]), Limiter::Guarantee),
-    sends("minimum", Who::From(2), Limiter::Port),
+    sends("minimum", TenantSet::Only(&[0, 1]), Limiter::Guarantee),
+    sends("minimum", TenantSet::From(2), Limiter::Port),
     sends("maximum", ALL, Limiter::VifRate),
     sends("packet-rate", ALL, Limiter::VifPackets),
     // The first keeps to its minimum.
-    sends("delay", Who::Only(&[0]), Limiter::Demand),
-    sends("delay", Who::From(1), Limiter::Port),
+    sends("delay", TenantSet::Only(&[0]), Limiter::Demand),
+    sends("delay", TenantSet::From(1), Limiter::Port),
     // After the last change: a rate in the short form, weights in the long one.
-    sends("change", Who::Only(&[0]), Limiter::Port),
-    Truth { quick: Some(true), ..sends("change", Who::Only(&[1]), Limiter::VifRate) },
-    Truth { quick: Some(false), ..sends("change", Who::Only(&[1]), Limiter::Port) },
-    sends("change", Who::Only(&[2]), Limiter::Demand),
+    sends("change", TenantSet::Only(&[0]), Limiter::Port),
+    TrueLimiter { quick: Some(true), ..sends("change", TenantSet::Only(&[1]), Limiter::VifRate) },
+    TrueLimiter { quick: Some(false), ..sends("change", TenantSet::Only(&[1]), Limiter::Port) },
+    sends("change", TenantSet::Only(&[2]), Limiter::Demand),
     // The first two ask for less than their equal share.
-    sends("flood-from", Who::Only(&[0, 1]), Limiter::Demand),
-    receives("flood-from", Who::Only(&[0, 1]), Limiter::Demand),
-    sends("flood-from", Who::Only(&[2]), Limiter::Port),
-    receives("flood-from", Who::Only(&[2]), Limiter::Idle),
-    sends("flood-towards", Who::Only(&[0, 1]), Limiter::Demand),
-    receives("flood-towards", Who::Only(&[0, 1]), Limiter::Demand),
-    sends("flood-towards", Who::Only(&[2]), Limiter::Port),
+    sends("flood-from", TenantSet::Only(&[0, 1]), Limiter::Demand),
+    receives("flood-from", TenantSet::Only(&[0, 1]), Limiter::Demand),
+    sends("flood-from", TenantSet::Only(&[2]), Limiter::Port),
+    receives("flood-from", TenantSet::Only(&[2]), Limiter::Idle),
+    sends("flood-towards", TenantSet::Only(&[0, 1]), Limiter::Demand),
+    receives("flood-towards", TenantSet::Only(&[0, 1]), Limiter::Demand),
+    sends("flood-towards", TenantSet::Only(&[2]), Limiter::Port),
     // A limited sender, then a limited receiver; one within its equal share, one that floods.
-    sends("same-node", Who::Only(&[0]), Limiter::VifRate),
-    receives("same-node", Who::Only(&[1]), Limiter::Demand),
-    sends("same-node", Who::Only(&[2]), Limiter::Receiver),
-    receives("same-node", Who::Only(&[3]), Limiter::VifRate),
-    sends("same-node", Who::Only(&[4]), Limiter::Demand),
-    sends("same-node", Who::Only(&[5]), Limiter::Port),
+    sends("same-node", TenantSet::Only(&[0]), Limiter::VifRate),
+    receives("same-node", TenantSet::Only(&[1]), Limiter::Demand),
+    sends("same-node", TenantSet::Only(&[2]), Limiter::Receiver),
+    receives("same-node", TenantSet::Only(&[3]), Limiter::VifRate),
+    sends("same-node", TenantSet::Only(&[4]), Limiter::Demand),
+    sends("same-node", TenantSet::Only(&[5]), Limiter::Port),
 ];
 
 const SETTLE: Duration = Duration::from_millis(800);

@@ -14,14 +14,14 @@ use super::hostile::memory;
 /// Samples of a run, and what they are compared with.
 #[derive(Default)]
 pub(super) struct Watch {
-    counters: Counters,
+    counters: CounterValues,
     /// Samples of the first minute; `later` has the rest.
     first: Samples,
     later: Samples,
 }
 
 /// Every counter by its path.
-pub(super) type Counters = BTreeMap<String, u64>;
+pub(super) type CounterValues = BTreeMap<String, u64>;
 
 /// At equal intervals.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Watch {
         in_first_minute: bool,
         pid: u32,
         disk: Disk,
-        counters: Counters,
+        counters: CounterValues,
     ) -> Result<(), ExperimentError> {
         let samples = if in_first_minute { &mut self.first } else { &mut self.later };
         let (backwards, forwards) = moved(&self.counters, &counters);
@@ -117,8 +117,8 @@ impl Watch {
 }
 
 /// Everything in a status that only ever grows.
-pub(super) fn counters_of(status: &NodeStatus) -> Counters {
-    let mut counters = Counters::new();
+pub(super) fn counters_of(status: &NodeStatus) -> CounterValues {
+    let mut counters = CounterValues::new();
     if let Ok(value) = serde_json::to_value(status) {
         add("", &value, &mut counters);
     }
@@ -126,7 +126,7 @@ pub(super) fn counters_of(status: &NodeStatus) -> Counters {
 }
 
 /// The counters of a page in Prometheus' text format.
-pub(super) fn add_metrics(page: &str, counters: &mut Counters) {
+pub(super) fn add_metrics(page: &str, counters: &mut CounterValues) {
     for line in page.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, value)) = line.rsplit_once(' ') else { continue };
         let family = name.split('{').next().unwrap_or(name);
@@ -178,14 +178,14 @@ impl Disk {
 }
 
 /// Returns the number of counters that ran backwards, and of those that ran forwards.
-fn moved(before: &Counters, after: &Counters) -> (u64, u64) {
+fn moved(before: &CounterValues, after: &CounterValues) -> (u64, u64) {
     let now = |path: &String| after.get(path).copied();
     let backwards = before.iter().filter(|&(path, was)| now(path).is_none_or(|now| now < *was));
     let forwards = after.iter().filter(|&(path, now)| before.get(path).is_none_or(|was| now > was));
     (backwards.count() as u64, forwards.count() as u64)
 }
 
-fn add(path: &str, value: &Value, counters: &mut Counters) {
+fn add(path: &str, value: &Value, counters: &mut CounterValues) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
@@ -240,8 +240,11 @@ mod tests {
         assert_eq!(moved(&before, &counters_of(&status)), (1, 0));
         status.vifs.clear();
         assert!(moved(&before, &counters_of(&status)).0 > 1);
-        let mut page = Counters::new();
+        let mut page = CounterValues::new();
         add_metrics("# TYPE a_total counter\na_total{x=\"a b\"} 4\nb 5\nc_total 6\n", &mut page);
-        assert_eq!(page, Counters::from([("a_total{x=\"a b\"}".into(), 4), ("c_total".into(), 6)]));
+        assert_eq!(
+            page,
+            CounterValues::from([("a_total{x=\"a b\"}".into(), 4), ("c_total".into(), 6)])
+        );
     }
 }

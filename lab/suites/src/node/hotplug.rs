@@ -8,7 +8,7 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::{Command, Host, Platform};
 
-use super::losses::{self, Devices, Fate, Way};
+use super::losses::{self, DeviceDrops, FlowLoss, FlowPath};
 
 /// Shows it as a part of the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -27,9 +27,9 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     };
     let mut rig = Testbed::up(&run.star)?;
     rig.put(&run.middle)?;
-    let before = Devices::read(&rig)?;
+    let before = DeviceDrops::read(&rig)?;
     let (outcome, seen) = run.flow(&rig, |rig| plug(rig, rounds))?;
-    let after = Devices::read(&rig)?;
+    let after = DeviceDrops::read(&rig)?;
     let said = rig.node().map(|node| node.said()).unwrap_or_default();
     rig.down()?;
     let tries = said.lines().filter(|line| line.contains("not followed"));
@@ -58,14 +58,14 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         Rule::Sum,
         none,
     )?;
-    let way = Way { from: Some("t0"), to: None };
-    let fate = Fate { sent, arrived };
+    let way = FlowPath { from: Some("t0"), to: None };
+    let fate = FlowLoss { sent, arrived };
     losses::judge(rec, "hotplug/other", way, fate, outcome.status.as_ref(), (&before, &after))
 }
 
 /// Observations of a device that comes and goes.
 #[derive(Default)]
-struct Seen {
+struct HotplugRecord {
     /// Milliseconds until the node said that it waits.
     let_go_ms: Vec<f64>,
     /// Milliseconds until it waited no more.
@@ -75,8 +75,8 @@ struct Seen {
 }
 
 /// Takes the device of tenant 1 away and brings it, by deletion and by name.
-fn plug(rig: &Testbed, rounds: u32) -> Result<Seen, ExperimentError> {
-    let mut seen = Seen::default();
+fn plug(rig: &Testbed, rounds: u32) -> Result<HotplugRecord, ExperimentError> {
+    let mut seen = HotplugRecord::default();
     for _ in 0..rounds {
         in_switch(rig, &["link del t1"])?;
         seen.let_go_ms.push(until(rig, true)?);
@@ -139,8 +139,12 @@ fn answers(rig: &Testbed) -> bool {
     rig.ask("t1", ping).is_ok()
 }
 
-fn judge(rec: &mut Recording<'_>, seen: &Seen, rounds: u32) -> Result<(), ExperimentError> {
-    let Seen { let_go_ms, joined_ms, answers } = seen;
+fn judge(
+    rec: &mut Recording<'_>,
+    seen: &HotplugRecord,
+    rounds: u32,
+) -> Result<(), ExperimentError> {
+    let HotplugRecord { let_go_ms, joined_ms, answers } = seen;
     for (part, what, times) in [
         ("hotplug/let-go", "until a device that went is let go", let_go_ms),
         ("hotplug/joined", "until a device that came is taken", joined_ms),

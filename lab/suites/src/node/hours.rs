@@ -18,7 +18,7 @@ use weir_policy::{Edit, Kind, Place};
 use weir_report::{Recorder, Store};
 use weir_units::Instant;
 
-use super::growth::{Counters, Disk, Watch, counters_of};
+use super::growth::{CounterValues, Disk, Watch, counters_of};
 
 /// Shows the part of the row that is simulated.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -158,7 +158,7 @@ impl Day {
         self.store.append(&taken).map_err(|error| ExperimentError::io("service report", error))
     }
 
-    fn counters(&mut self) -> Counters {
+    fn counters(&mut self) -> CounterValues {
         counters_of(&self.node.status())
     }
 

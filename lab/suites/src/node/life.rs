@@ -41,8 +41,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         length: BEFORE + DEAD + AFTER,
         star,
     };
-    for event in Event::ALL {
-        let program = if event == Event::Upgrade { &other } else { own };
+    for event in LifeEvent::ALL {
+        let program = if event == LifeEvent::Upgrade { &other } else { own };
         let (outcome, made) = run.flow(&rig, |rig| event.make(rig, program))?;
         judge(rec, event, &outcome, &made)?;
     }
@@ -51,14 +51,14 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 /// An event in the life of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+enum LifeEvent {
     Restart,
     Upgrade,
     Crash,
 }
 
 /// The result of the node's events.
-struct Made {
+struct LifeResult {
     /// Lines of the policy in force that are others than before.
     lines_changed: u64,
     /// Keys that hold above the file.
@@ -68,7 +68,7 @@ struct Made {
     pids: [u32; 2],
 }
 
-impl Event {
+impl LifeEvent {
     const ALL: [Self; 3] = [Self::Restart, Self::Upgrade, Self::Crash];
 
     const fn name(self) -> &'static str {
@@ -79,7 +79,7 @@ impl Event {
         }
     }
 
-    fn make(self, rig: &Testbed, program: &Path) -> Result<Made, ExperimentError> {
+    fn make(self, rig: &Testbed, program: &Path) -> Result<LifeResult, ExperimentError> {
         let node = rig.node().ok_or_else(no_node)?;
         std::thread::sleep(BEFORE);
         let (policy, pid) = (node.document()?, node.pid());
@@ -99,7 +99,7 @@ impl Event {
         let lines_changed = u64::try_from(changed + longer).unwrap_or(u64::MAX);
         let overlay = node.client().get::<Vec<Value>>("/v1/overlay");
         let overlay = overlay.map_err(|error| ExperimentError::Node(error.to_string()))?.len();
-        Ok(Made { lines_changed, overlay, away_ms, pids: [pid, node.pid()] })
+        Ok(LifeResult { lines_changed, overlay, away_ms, pids: [pid, node.pid()] })
     }
 }
 
@@ -128,9 +128,9 @@ fn streams(star: &StarTopology) -> Vec<XdpStream> {
 
 fn judge(
     rec: &mut Recording<'_>,
-    event: Event,
+    event: LifeEvent,
     outcome: &TrafficRecord,
-    made: &Made,
+    made: &LifeResult,
 ) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{part}", event.name());
     let values = [
@@ -165,7 +165,7 @@ fn judge_flow(
     rec: &mut Recording<'_>,
     id: &str,
     outcome: &TrafficRecord,
-    Flow { receiver, stream, queued, .. }: Flow,
+    LifeFlow { receiver, stream, queued, .. }: LifeFlow,
 ) -> Result<(), ExperimentError> {
     let part = |name: &str| format!("{id}/{name}");
     let sent = sent_of(outcome, stream).map_or(0, |sent| sent.packets);
@@ -233,18 +233,18 @@ fn no_node() -> ExperimentError {
 
 /// A flow, by the sink where it arrives.
 #[derive(Clone, Copy)]
-struct Flow {
+struct LifeFlow {
     name: &'static str,
     receiver: usize,
     stream: u16,
     queued: bool,
 }
 
-const FLOWS: [Flow; 4] = [
-    Flow { name: "queued-send", receiver: 0, stream: 0, queued: true },
-    Flow { name: "queued-receive", receiver: 1, stream: 2, queued: true },
-    Flow { name: "redirected-send", receiver: 0, stream: 1, queued: false },
-    Flow { name: "redirected-receive", receiver: 2, stream: 3, queued: false },
+const FLOWS: [LifeFlow; 4] = [
+    LifeFlow { name: "queued-send", receiver: 0, stream: 0, queued: true },
+    LifeFlow { name: "queued-receive", receiver: 1, stream: 2, queued: true },
+    LifeFlow { name: "redirected-send", receiver: 0, stream: 1, queued: false },
+    LifeFlow { name: "redirected-receive", receiver: 2, stream: 3, queued: false },
 ];
 
 const INTERRUPTION_S: f64 = 0.1;

@@ -11,7 +11,7 @@ use weir_platform::run::Command;
 use weir_policy::{Slice, SliceId, Vif};
 use weir_traffic::XdpStream;
 
-use super::losses::{self, Devices, Fate, Way};
+use super::losses::{self, DeviceDrops, FlowLoss, FlowPath};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -33,9 +33,9 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         rig.ask("sw", Command::new("ethtool", ["-K", guest, "gro", "on"]))?;
     }
     rig.put(&run.middle)?;
-    let before = Devices::read(&rig)?;
+    let before = DeviceDrops::read(&rig)?;
     let (outcome, made) = run.flow(&rig, |rig| change(rig, &base, changes))?;
-    let after = Devices::read(&rig)?;
+    let after = DeviceDrops::read(&rig)?;
     rig.down()?;
     judge_changes(rec, &outcome, &made, changes)?;
     for flow in FLOWS {
@@ -50,7 +50,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// The result of the changes.
-struct Made {
+struct LiveResult {
     /// Milliseconds that each took, from the request to the answer.
     values_ms: Vec<f64>,
     /// Times of the changes that added or removed vifs.
@@ -87,10 +87,10 @@ fn streams(star: &StarTopology) -> Vec<XdpStream> {
 }
 
 /// Makes the changes, one each [`STEP`] or as fast as they go.
-fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<Made, ExperimentError> {
+fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult, ExperimentError> {
     let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
     let mut policy = base.clone();
-    let mut made = Made { values_ms: Vec::new(), vifs_ms: Vec::new(), end_ns: 0 };
+    let mut made = LiveResult { values_ms: Vec::new(), vifs_ms: Vec::new(), end_ns: 0 };
     let start = Instant::now();
     for number in 1..=changes {
         let of_vifs = number.is_multiple_of(VIFS_EVERY);
@@ -142,7 +142,7 @@ fn toggle(policy: &mut Policy, star: &StarTopology) {
 fn judge_changes(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
-    made: &Made,
+    made: &LiveResult,
     changes: u32,
 ) -> Result<(), ExperimentError> {
     let [values, vifs] = ["change/values", "change/vifs"].map(|part| part);
@@ -162,8 +162,8 @@ fn judge_changes(
 fn judge_flow(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
-    Flow { name, way, receiver, stream, bps }: Flow,
-    devices: (&Devices, &Devices),
+    LiveFlow { name, way, receiver, stream, bps }: LiveFlow,
+    devices: (&DeviceDrops, &DeviceDrops),
 ) -> Result<(), ExperimentError> {
     let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
     let sent: Vec<_> = sent.filter(|sent| sent.stream == stream).collect();
@@ -197,7 +197,7 @@ fn judge_flow(
         Rule::Sum,
         none,
     )?;
-    let fate = Fate { sent: offered, arrived };
+    let fate = FlowLoss { sent: offered, arrived };
     losses::judge(rec, name, way, fate, outcome.status.as_ref(), devices)
 }
 
@@ -235,32 +235,32 @@ fn judge_arrivals(
 
 /// A flow below its share.
 #[derive(Clone, Copy)]
-struct Flow {
+struct LiveFlow {
     name: &'static str,
-    way: Way,
+    way: FlowPath,
     receiver: usize,
     stream: u16,
     bps: u64,
 }
 
-const FLOWS: [Flow; 3] = [
-    Flow {
+const FLOWS: [LiveFlow; 3] = [
+    LiveFlow {
         name: "changed",
-        way: Way { from: Some("t0"), to: None },
+        way: FlowPath { from: Some("t0"), to: None },
         receiver: 0,
         stream: 0,
         bps: 5_000_000,
     },
-    Flow {
+    LiveFlow {
         name: "receive",
-        way: Way { from: None, to: Some("t2") },
+        way: FlowPath { from: None, to: Some("t2") },
         receiver: 1,
         stream: 2,
         bps: 5_000_000,
     },
-    Flow {
+    LiveFlow {
         name: "inside",
-        way: Way { from: Some("t3"), to: Some("t4") },
+        way: FlowPath { from: Some("t3"), to: Some("t4") },
         receiver: 2,
         stream: 3,
         bps: 5_000_000,

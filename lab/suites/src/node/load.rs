@@ -37,7 +37,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 /// The result of the requests.
 #[derive(Default)]
-struct Asked {
+struct LoadRequests {
     /// Milliseconds of each read, from when it was due.
     reads_ms: Vec<f64>,
     /// Times of the changes.
@@ -47,16 +47,16 @@ struct Asked {
 }
 
 /// Asks by the clock, however long answers take, on as many connections as callers.
-fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<Asked, ExperimentError> {
+fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<LoadRequests, ExperimentError> {
     let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
     let client = Client::new(node.socket());
     allow_many_files();
-    let (start, all) = (Instant::now() + CONNECTING, Mutex::new(Asked::default()));
+    let (start, all) = (Instant::now() + CONNECTING, Mutex::new(LoadRequests::default()));
     std::thread::scope(|scope| {
         for caller in 0..CALLERS {
             let (client, all) = (&client, &all);
             scope.spawn(move || {
-                let mut asked = Asked::default();
+                let mut asked = LoadRequests::default();
                 one_caller(client, names, caller, start, time, &mut asked);
                 if let Ok(mut all) = all.lock() {
                     all.reads_ms.append(&mut asked.reads_ms);
@@ -76,7 +76,7 @@ fn one_caller(
     caller: u32,
     start: Instant,
     time: Duration,
-    asked: &mut Asked,
+    asked: &mut LoadRequests,
 ) {
     let Ok(mut connection) = client.connect() else {
         asked.failed += 1;
@@ -114,7 +114,7 @@ fn one_caller(
 
 fn judge_requests(
     rec: &mut Recording<'_>,
-    asked: &Asked,
+    asked: &LoadRequests,
     seconds: u64,
 ) -> Result<(), ExperimentError> {
     rec.keep("reads", Series::unordered("ms", asked.reads_ms.clone()))?;

@@ -12,11 +12,11 @@ use weir_platform::run::Command;
 
 /// Drops of the switch node's devices, by device: at receipt, at sending.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Devices(BTreeMap<String, [u64; 2]>);
+pub(super) struct DeviceDrops(BTreeMap<String, [u64; 2]>);
 
-/// The way of a flow through the node.
+/// The path of a flow through the node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct FlowPath {
     /// The vif that sends it; none: it comes from the port.
     pub(super) from: Option<&'static str>,
     /// The vif that receives it; none: it leaves by the port.
@@ -25,14 +25,14 @@ pub(super) struct Way {
 
 /// The fate of a flow's packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fate {
+pub(super) struct FlowLoss {
     /// Packets that the generator handed over.
     pub(super) sent: u64,
     /// Packets that the sink counted.
     pub(super) arrived: u64,
 }
 
-impl Devices {
+impl DeviceDrops {
     /// Reads the drops so far.
     pub(super) fn read(rig: &Testbed) -> Result<Self, ExperimentError> {
         let text = rig.ask("sw", Command::new("ip", ["-j", "-s", "link", "show"]))?;
@@ -58,10 +58,10 @@ impl Devices {
 pub(super) fn judge(
     rec: &mut Recording<'_>,
     name: &str,
-    way: Way,
-    Fate { sent, arrived }: Fate,
+    way: FlowPath,
+    FlowLoss { sent, arrived }: FlowLoss,
     status: Option<&NodeStatus>,
-    (before, after): (&Devices, &Devices),
+    (before, after): (&DeviceDrops, &DeviceDrops),
 ) -> Result<(), ExperimentError> {
     let mut named: BTreeMap<String, u64> = BTreeMap::new();
     let mut add = |what: String, count: u64| {

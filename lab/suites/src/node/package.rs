@@ -22,7 +22,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     std::fs::create_dir_all(&folder).map_err(|error| ExperimentError::io(&folder, error))?;
     let said = in_a_root_of_its_own(&package, &folder);
     let removed = std::fs::remove_dir_all(&folder);
-    let seen = Seen::of(&said?);
+    let seen = PackageFiles::of(&said?);
     removed.map_err(|error| ExperimentError::io(&folder, error))?;
     for (part, what, files, bound) in [
         ("installed", "files that the package brought", &seen.installed, Bound::at_least(50.0)),
@@ -46,9 +46,9 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Paths, and names of commands.
+/// Paths and names of commands that the package installs, runs, keeps and leaves.
 #[derive(Default)]
-struct Seen {
+struct PackageFiles {
     installed: BTreeSet<String>,
     ran: BTreeSet<String>,
     kept: BTreeSet<String>,
@@ -56,7 +56,7 @@ struct Seen {
     purged: BTreeSet<String>,
 }
 
-impl Seen {
+impl PackageFiles {
     /// From what [`SCRIPT`] prints.
     fn of(said: &str) -> Self {
         let mut seen = Self::default();
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_stays_is_told_from_configuration_and_from_dpkg_s_own() {
-        let seen = Seen::of(
+        let seen = PackageFiles::of(
             "installed ./usr/bin/weir\nremoved ./etc/weir/edge1.toml\nremoved ./etc/weir/\n\
              removed ./var/lib/dpkg/status\nremoved ./usr/bin/weir\npurged ./var/log/dpkg.log\n",
         );

@@ -18,7 +18,7 @@ use weir_experiment::product;
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let tools = Tools::find()?;
+    let tools = PageTools::find()?;
     let mut star = StarTopology::new("node-page", 3, BitRate::from_mbps(LINK_MBPS));
     star.tenants = ["gold", "silver", "bronze"].map(ToOwned::to_owned).into();
     let policy = policy(&star);
@@ -36,12 +36,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// Programs that the row needs on the machine.
-struct Tools {
+struct PageTools {
     script: PathBuf,
     pictures: PathBuf,
 }
 
-impl Tools {
+impl PageTools {
     fn find() -> Result<Self, ExperimentError> {
         let script = PathBuf::from("web/e2e/page.mjs");
         let browser = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
@@ -71,7 +71,7 @@ impl Tools {
 
 /// Reports of the browser, with their times.
 #[derive(Debug, Default)]
-struct Seen {
+struct BrowserReport {
     samples: Vec<(String, f64)>,
     /// Nanoseconds on the monotonic clock.
     events: Vec<(String, u64)>,
@@ -79,7 +79,7 @@ struct Seen {
     pictures: u64,
 }
 
-impl Seen {
+impl BrowserReport {
     fn sample(&self, name: &str) -> Result<f64, ExperimentError> {
         let found = self.samples.iter().find(|(known, _)| known == name);
         let missing = || ExperimentError::Node(format!("the browser said nothing of {name}"));
@@ -94,9 +94,9 @@ impl Seen {
 }
 
 /// A child that ends with this value.
-struct Guarded(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Guarded {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // One that has ended already is all the better.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
@@ -127,20 +127,24 @@ fn streams(star: &StarTopology) -> Vec<weir_traffic::XdpStream> {
 }
 
 /// Opens the page as root does, and lets the browser look at it.
-fn browse(rig: &Testbed, tools: &Tools, policy: &Policy) -> Result<Seen, ExperimentError> {
+fn browse(
+    rig: &Testbed,
+    tools: &PageTools,
+    policy: &Policy,
+) -> Result<BrowserReport, ExperimentError> {
     let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
     let weir = product::path()?;
     let state = node.socket().parent().unwrap_or_else(|| Path::new("/"));
     let mut command = Command::new(weir);
     command.args(["page", "--node", &policy.node.name]).env("WEIR_STATE", state);
-    let mut page = Guarded(spawn(&mut command)?);
+    let mut page = KilledOnDrop(spawn(&mut command)?);
     let mut lines = lines(&mut page)?;
     let url =
         lines.next().ok_or_else(|| ExperimentError::Node("weir page says no address".into()))?;
     let url = url.map_err(|error| ExperimentError::io("weir page", error))?;
     let mut command = Command::new("node");
     command.arg(&tools.script).arg(url).arg(&tools.pictures);
-    let mut browser = Guarded(spawn(command.args(["bronze", &LIMIT_MBPS.to_string()]))?);
+    let mut browser = KilledOnDrop(spawn(command.args(["bronze", &LIMIT_MBPS.to_string()]))?);
     let mut seen = follow(&mut browser, node, policy, weir)?;
     let ended = browser.0.wait().map_err(|error| ExperimentError::io("node", error))?;
     if !ended.success() {
@@ -157,12 +161,12 @@ fn browse(rig: &Testbed, tools: &Tools, policy: &Policy) -> Result<Seen, Experim
 
 /// Takes down what the browser says, and does to the node what it asks for.
 fn follow(
-    browser: &mut Guarded,
+    browser: &mut KilledOnDrop,
     node: &NodeProcess,
     policy: &Policy,
     own: &Path,
-) -> Result<Seen, ExperimentError> {
-    let mut seen = Seen::default();
+) -> Result<BrowserReport, ExperimentError> {
+    let mut seen = BrowserReport::default();
     let mut answers = browser.0.stdin.take();
     for line in lines(browser)? {
         let line = line.map_err(|error| ExperimentError::io("node", error))?;
@@ -205,14 +209,14 @@ fn spawn(command: &mut Command) -> Result<Child, ExperimentError> {
 }
 
 fn lines(
-    child: &mut Guarded,
+    child: &mut KilledOnDrop,
 ) -> Result<impl Iterator<Item = std::io::Result<String>>, ExperimentError> {
     let output = child.0.stdout.take();
     let output = output.ok_or_else(|| ExperimentError::Node("its output was taken".into()))?;
     Ok(BufReader::new(output).lines())
 }
 
-fn judge_page(rec: &mut Recording<'_>, seen: &Seen) -> Result<(), ExperimentError> {
+fn judge_page(rec: &mut Recording<'_>, seen: &BrowserReport) -> Result<(), ExperimentError> {
     let mut judge = |part: &str, what: &str, unit: &str, value: f64, bound: Bound| {
         let name = part;
         rec.claim_samples(name, what, Series::unordered(unit, vec![value]), Rule::Sum, bound)
@@ -248,7 +252,7 @@ fn judge_page(rec: &mut Recording<'_>, seen: &Seen) -> Result<(), ExperimentErro
 fn judge_wire(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
-    seen: &Seen,
+    seen: &BrowserReport,
 ) -> Result<(), ExperimentError> {
     let bits =
         outcome.bits_each_second(0, BRONZE_STREAM, usize::try_from(LENGTH.as_secs()).unwrap_or(0));

@@ -63,7 +63,7 @@ fn ask(rig: &Testbed) -> Result<ReportView, ExperimentError> {
 /// Compares one tenant's traffic in one direction by the report with that by a sink.
 fn judge(
     rec: &mut Recording<'_>,
-    (phase, flow): (&str, &Flow),
+    (phase, flow): (&str, &ReportedFlow),
     outcome: &TrafficRecord,
     [before, after]: [&ReportView; 2],
 ) -> Result<(), ExperimentError> {
@@ -99,7 +99,7 @@ fn judge(
 fn offered(
     rec: &mut Recording<'_>,
     id: &impl Fn(&str) -> String,
-    flow: &Flow,
+    flow: &ReportedFlow,
     outcome: &TrafficRecord,
     [before, after]: [&ReportView; 2],
 ) -> Result<(), ExperimentError> {
@@ -145,7 +145,7 @@ fn line<'r>(report: &'r ReportView, vif: &str) -> Option<&'r ReportLine> {
 }
 
 /// Bytes got, nanoseconds below.
-const fn side(line: &ReportLine, flow: &Flow) -> (u64, u64) {
+const fn side(line: &ReportLine, flow: &ReportedFlow) -> (u64, u64) {
     let side = if flow.receives { &line.receive } else { &line.send };
     (side.got_bytes, side.below_ns)
 }
@@ -177,7 +177,7 @@ fn no_node() -> ExperimentError {
 }
 
 /// A flow: its vif and direction, and the receiver that counts it.
-struct Flow {
+struct ReportedFlow {
     name: &'static str,
     vif: &'static str,
     receives: bool,
@@ -185,11 +185,11 @@ struct Flow {
     stream: u16,
 }
 
-const FLOWS: [Flow; 4] = [
-    Flow { name: "t0-sends", vif: "t0", receives: false, receiver: 0, stream: 0 },
-    Flow { name: "t1-sends", vif: "t1", receives: false, receiver: 0, stream: 1 },
-    Flow { name: "t2-sends", vif: "t2", receives: false, receiver: 0, stream: 2 },
-    Flow { name: "t0-receives", vif: "t0", receives: true, receiver: 1, stream: 3 },
+const FLOWS: [ReportedFlow; 4] = [
+    ReportedFlow { name: "t0-sends", vif: "t0", receives: false, receiver: 0, stream: 0 },
+    ReportedFlow { name: "t1-sends", vif: "t1", receives: false, receiver: 0, stream: 1 },
+    ReportedFlow { name: "t2-sends", vif: "t2", receives: false, receiver: 0, stream: 2 },
+    ReportedFlow { name: "t0-receives", vif: "t0", receives: true, receiver: 1, stream: 3 },
 ];
 
 const TENANTS: usize = 3;

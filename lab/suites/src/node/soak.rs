@@ -18,8 +18,8 @@ use super::growth::{Disk, Watch, add_metrics, counters_of};
 /// Shows the part of the row that is real.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let times = match rec.quick {
-        true => Times { all: 60, first: 30 },
-        false => Times { all: 600, first: 60 },
+        true => SoakSeconds { all: 60, first: 30 },
+        false => SoakSeconds { all: 600, first: 60 },
     };
     let star = StarTopology::new("node-soak", VIFS, BitRate::from_mbps(LINK_MBPS));
     let mut policy = star.policy();
@@ -45,8 +45,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     watch.judge(rec, "soak", [1.0, 1.0])
 }
 
-/// Seconds.
-struct Times {
+/// Lengths in seconds.
+struct SoakSeconds {
     all: u64,
     /// Length of the first part, with whose memory and files the rest is compared.
     first: u64,
@@ -54,7 +54,7 @@ struct Times {
 
 /// The result of the requests beside the traffic.
 #[derive(Default)]
-struct Asked {
+struct SoakRequests {
     reads: AtomicU64,
     events: AtomicU64,
     changes: AtomicU64,
@@ -65,13 +65,13 @@ struct Asked {
 }
 
 /// The time for which the node is used.
-struct Use {
+struct SoakPeriod {
     end: Instant,
     /// The watch has ended before, since a signal came or the node has gone.
     ended: AtomicBool,
 }
 
-impl Use {
+impl SoakPeriod {
     fn goes_on(&self) -> bool {
         !self.ended.load(Ordering::Relaxed) && Instant::now() < self.end
     }
@@ -90,13 +90,13 @@ fn folders(policy: &Policy, state: Option<PathBuf>) -> Vec<PathBuf> {
 fn beside(
     node: &NodeProcess,
     names: &[String],
-    times: &Times,
+    times: &SoakSeconds,
     disk: &(dyn Fn() -> Disk + Sync),
-) -> Result<(Watch, Asked), ExperimentError> {
-    let asked = Asked::default();
+) -> Result<(Watch, SoakRequests), ExperimentError> {
+    let asked = SoakRequests::default();
     let client = node.client();
     let end = Instant::now() + Duration::from_secs(times.all);
-    let time = Use { end, ended: AtomicBool::new(false) };
+    let time = SoakPeriod { end, ended: AtomicBool::new(false) };
     let watched = std::thread::scope(|scope| {
         let (client, time, asked) = (&client, &time, &asked);
         for _ in 0..LISTENERS {
@@ -116,8 +116,8 @@ fn beside(
 /// Takes a sample each second.
 fn watch(
     node: &NodeProcess,
-    times: &Times,
-    asked: &Asked,
+    times: &SoakSeconds,
+    asked: &SoakRequests,
     disk: &(dyn Fn() -> Disk + Sync),
 ) -> Result<Watch, ExperimentError> {
     let (mut watch, start, client) = (Watch::default(), Instant::now(), node.client());
@@ -136,7 +136,7 @@ fn watch(
 }
 
 /// A stream that ends early is a failure, and the last: the node is not to go meanwhile.
-fn listen(client: &Client, time: &Use, asked: &Asked) {
+fn listen(client: &Client, time: &SoakPeriod, asked: &SoakRequests) {
     let failed = || asked.failed.fetch_add(1, Ordering::Relaxed);
     let Ok(mut events) = client.events("/v1/events?interval_ms=100") else {
         failed();
@@ -152,7 +152,7 @@ fn listen(client: &Client, time: &Use, asked: &Asked) {
 }
 
 /// On a connection of its own each, as programs that ask now and then do.
-fn read(client: &Client, number: u32, time: &Use, asked: &Asked) {
+fn read(client: &Client, number: u32, time: &SoakPeriod, asked: &SoakRequests) {
     let paths = ["/v1/status", "/v1/policy", "/metrics", "/v1/changes", "/v1/overlay"];
     for path in paths.iter().cycle().skip(number as usize) {
         if !time.goes_on() {
@@ -168,8 +168,8 @@ fn read(client: &Client, number: u32, time: &Use, asked: &Asked) {
 fn change(
     client: &Client,
     names: &[String],
-    time: &Use,
-    asked: &Asked,
+    time: &SoakPeriod,
+    asked: &SoakRequests,
     disk: &(dyn Fn() -> Disk + Sync),
 ) {
     for number in 0_u64.. {
@@ -199,8 +199,8 @@ fn change(
 fn judge_use(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
-    asked: &Asked,
-    times: &Times,
+    asked: &SoakRequests,
+    times: &SoakSeconds,
 ) -> Result<(), ExperimentError> {
     let at_least = |each_second: f64| Bound::at_least(each_second * float(times.all));
     for (part, what, count, bound) in [
@@ -247,8 +247,11 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
-    fn hours() -> Use {
-        Use { end: Instant::now() + Duration::from_secs(7200), ended: AtomicBool::new(false) }
+    fn hours() -> SoakPeriod {
+        SoakPeriod {
+            end: Instant::now() + Duration::from_secs(7200),
+            ended: AtomicBool::new(false),
+        }
     }
 
     /// A node that says one thing and goes: that is one failure, not one for each turn of a loop.
@@ -263,7 +266,7 @@ mod tests {
             let event = "event: status\ndata: {}\n\n";
             write!(stream, "{head}connection: close\r\n\r\n{event}").unwrap();
         });
-        let (time, asked, client) = (hours(), Asked::default(), Client::new(&path));
+        let (time, asked, client) = (hours(), SoakRequests::default(), Client::new(&path));
         let (tell, ended) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let (time, asked) = (&time, &asked);
@@ -284,7 +287,7 @@ mod tests {
     /// An interrupted run: readers and writers have hours left, and end at once.
     #[test]
     fn everybody_ends_with_the_watch() {
-        let (time, asked) = (hours(), Asked::default());
+        let (time, asked) = (hours(), SoakRequests::default());
         let client = Client::new(std::path::Path::new("/nowhere/weir.sock"));
         let names = ["a", "b", "c"].map(str::to_owned);
         let (time, asked, client) = (&time, &asked, &client);

@@ -32,7 +32,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// The result of the undo.
-struct Made {
+struct UndoResult {
     before: String,
     after: String,
     changes: usize,
@@ -41,7 +41,7 @@ struct Made {
     overlay: usize,
 }
 
-fn there_and_back(rig: &Testbed, names: &[&str]) -> Result<Made, ExperimentError> {
+fn there_and_back(rig: &Testbed, names: &[&str]) -> Result<UndoResult, ExperimentError> {
     let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
     let client = Client::new(node.socket());
     let failed = |error: weir_client::ClientError| ExperimentError::Node(error.to_string());
@@ -68,7 +68,7 @@ fn there_and_back(rig: &Testbed, names: &[&str]) -> Result<Made, ExperimentError
     let after = client.text("/v1/document").map_err(failed)?;
     let overlay: Vec<EditView> = client.get("/v1/overlay").map_err(failed)?;
     let between = before.bytes().zip(changed.bytes()).filter(|(old, new)| old != new).count();
-    Ok(Made { before, after, changes, between, undone, overlay: overlay.len() })
+    Ok(UndoResult { before, after, changes, between, undone, overlay: overlay.len() })
 }
 
 const TENANTS: usize = 4;

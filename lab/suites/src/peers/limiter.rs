@@ -7,7 +7,7 @@ use weir_platform::run::{Command, Host, Platform};
 
 /// A rate limit and its burst.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct PeerLimit {
     /// Layer-2 bytes without FCS count.
     pub(crate) rate: BitRate,
     /// Bytes that may exceed it at once.
@@ -27,13 +27,13 @@ pub(crate) enum Limiter {
 
 impl Limiter {
     /// Puts it on the uplink.
-    pub(crate) fn up(self, star: &StarTopology, limit: Limit) -> Result<(), ExperimentError> {
+    pub(crate) fn up(self, star: &StarTopology, limit: PeerLimit) -> Result<(), ExperimentError> {
         let command = Command::batch("tc", self.lines(limit)).in_namespace(&star.namespace("sw"));
         Host::default().run(&command)?;
         Ok(())
     }
 
-    fn lines(self, limit: Limit) -> Vec<String> {
+    fn lines(self, limit: PeerLimit) -> Vec<String> {
         let (rate, burst, queue) = (limit.rate.as_bps(), limit.burst.get(), limit.queue.get());
         let device = format!("dev {UPLINK}");
         match self {

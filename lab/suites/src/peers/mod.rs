@@ -8,7 +8,7 @@ mod ovs;
 mod spared;
 
 pub(crate) use htb::Htb;
-pub(crate) use limiter::{Limit, Limiter};
+pub(crate) use limiter::{Limiter, PeerLimit};
 pub(crate) use napi::NapiOn;
 pub(crate) use ovs::OpenVSwitch;
 pub(crate) use spared::spare_worker_cpu;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use weir_experiment::prelude::*;
-use weir_plot::{Line, Lines, Svg};
+use weir_plot::{Lines, PlotLine, Svg};
 use weir_result::ResultFile;
 
 use super::derive::over_time;
@@ -85,15 +85,15 @@ fn graph(result: &ResultFile, panel: &Panel, variant: Variant) -> Option<weir_pl
         let name = |what: &str| format!("others, {what}");
         vec![
             line(&tenants.first()?.name, first),
-            Line::new(name("most"), bound(f64::max)),
-            Line::new(name("least"), bound(f64::min)),
+            PlotLine::new(name("most"), bound(f64::max)),
+            PlotLine::new(name("least"), bound(f64::min)),
         ]
     };
     Some(weir_plot::Panel { title: format!("{}: {}", variant.name(), panel.title), lines })
 }
 
-fn line(name: &str, seen: &[Interval]) -> Line {
-    let line = Line::new(name, seen.iter().map(|sample| sample.mean).collect());
+fn line(name: &str, seen: &[Interval]) -> PlotLine {
+    let line = PlotLine::new(name, seen.iter().map(|sample| sample.mean).collect());
     let halves: Vec<f64> = seen.iter().filter_map(|sample| sample.half).collect();
     // Hundreds of bars beside each other are a wall.
     if halves.len() > BARS_MAX { line } else { line.within(halves) }

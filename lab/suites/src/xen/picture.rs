@@ -4,7 +4,7 @@
 use weir_control::Sample;
 use weir_control::control_loop::LoopStatus;
 use weir_experiment::prelude::*;
-use weir_plot::{Line, Lines, Panel, PlotError, Svg};
+use weir_plot::{Lines, Panel, PlotError, PlotLine, Svg};
 
 use super::bench::PERIOD;
 
@@ -53,9 +53,9 @@ pub(super) fn draw(id: &str, courses: &[GuestCourse]) -> Result<Svg, PlotError> 
     let panel = |course: &GuestCourse| Panel {
         title: course.name.clone(),
         lines: vec![
-            Line::new("offered", course.offered.clone()),
-            Line::new("forwarded", course.rates.clone()),
-            Line::new("set-point", course.set_points.clone()),
+            PlotLine::new("offered", course.offered.clone()),
+            PlotLine::new("forwarded", course.rates.clone()),
+            PlotLine::new("set-point", course.set_points.clone()),
         ],
     };
     let title = format!("{id}: packets a second under a cap alone");

@@ -4,7 +4,7 @@
 use weir_control::identify::{self, CurvePoint, Identified, Point, TrainingPlan};
 use weir_experiment::mean;
 use weir_experiment::prelude::*;
-use weir_plot::{Bar, Bars, Group};
+use weir_plot::{Bar, BarGroup, Bars};
 use weir_units::CpuShare;
 
 use super::bench::GuestBench;
@@ -97,7 +97,7 @@ fn judge(
 }
 
 fn bars(id: &str, curves: &[(&str, Vec<CurvePoint>)]) -> Bars {
-    let group = |(name, curve): &(&str, Vec<CurvePoint>)| Group {
+    let group = |(name, curve): &(&str, Vec<CurvePoint>)| BarGroup {
         name: (*name).to_owned(),
         guarantee: None,
         bars: curve

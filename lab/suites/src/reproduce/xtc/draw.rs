@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use weir_experiment::prelude::*;
-use weir_plot::{Bar, Bars, Group, PointSet, Points, Svg};
+use weir_plot::{Bar, BarGroup, Bars, PointSet, Points, Svg};
 use weir_result::ResultFile;
 
 use super::Flow;
@@ -115,7 +115,7 @@ fn by_router(
             let of =
                 |means| Some((means, together(result, setting, configuration, means)?.balance));
             let found = HoldingMeans::ALL.into_iter().filter_map(of).collect();
-            Group { name: setting.key.to_owned(), guarantee: None, bars: bars(found) }
+            BarGroup { name: setting.key.to_owned(), guarantee: None, bars: bars(found) }
         };
         let groups = shares.settings.iter().map(group).collect();
         let (title, unit) = (figure.title.to_owned(), "1".to_owned());
@@ -134,7 +134,7 @@ fn by_router(
                 let found = HoldingMeans::ALL.into_iter().filter_map(|m| Some((m, of(m, what)?)));
                 let guarantee = of(HoldingMeans::Weir, "set-point").filter(|_| !shares.probed);
                 let name = format!("vr{}", router + 1);
-                Group { name, guarantee, bars: bars(found.collect()) }
+                BarGroup { name, guarantee, bars: bars(found.collect()) }
             };
             let groups = (0..setting.loads.len()).map(group).collect();
             let title = format!("{}: {configuration}", figure.title);
