@@ -21,7 +21,7 @@ use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use content::{Change, Content, Line, batches, boot_id};
+use content::{Content, JournalLine, RecordedChange, batches, boot_id};
 use serde::Serialize;
 
 use crate::error::HostError;
@@ -142,7 +142,7 @@ impl Journal {
             journal.append_bytes(b"\n")?;
         }
         let owner = Identity::own()?;
-        journal.append(&Line::Owner { owner, boot: boot_id(), command: command_line() })?;
+        journal.append(&JournalLine::Owner { owner, boot: boot_id(), command: command_line() })?;
         journal.content.kept = false;
         sync_folder(&journal.state.journals());
         Ok(journal)
@@ -171,9 +171,15 @@ impl Journal {
         for (sequence, entry) in (self.next_sequence..).zip(entries) {
             let JournalEntry { purpose, what, undo } = entry;
             let (what, undo, purpose) = (what.to_owned(), undo.clone(), Some(purpose));
-            let line = Line::Change(Change { sequence, purpose, what, undo, boot_ended: false });
+            let line = JournalLine::Change(RecordedChange {
+                sequence,
+                purpose,
+                what,
+                undo,
+                boot_ended: false,
+            });
             self.encode(&line, &mut bytes)?;
-            let Line::Change(change) = line else { continue };
+            let JournalLine::Change(change) = line else { continue };
             changes.push(change);
         }
         if self.content.changes.len() + changes.len() > CHANGES_MAX {
@@ -196,7 +202,7 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written.
     pub fn keep(&mut self) -> Result<(), HostError> {
-        self.append(&Line::Keep)?;
+        self.append(&JournalLine::Keep)?;
         self.content.kept = true;
         Ok(())
     }
@@ -221,7 +227,7 @@ impl Journal {
         let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
         let changes = self.content.changes.iter().rev();
         let changes = changes.filter(|change| wanted(change.sequence, change.purpose()));
-        let changes: Vec<Change> = changes.cloned().collect();
+        let changes: Vec<RecordedChange> = changes.cloned().collect();
         for group in batches(&changes) {
             if let (Some(batch), true) = (&group.batch, group.changes.len() > 1)
                 && on.run(batch).is_ok()
@@ -252,18 +258,18 @@ impl Journal {
     /// The journal cannot be written.
     pub fn forget_those(&mut self, gone: impl Fn(&ChangePurpose) -> bool) -> Result<(), HostError> {
         let changes = self.content.changes.iter().filter(|change| gone(change.purpose()));
-        let changes: Vec<Change> = changes.cloned().collect();
+        let changes: Vec<RecordedChange> = changes.cloned().collect();
         self.strike(&changes)
     }
 
     /// Removes these changes, from disk first, with one sync.
-    fn strike(&mut self, gone: &[Change]) -> Result<(), HostError> {
+    fn strike(&mut self, gone: &[RecordedChange]) -> Result<(), HostError> {
         if gone.is_empty() {
             return Ok(());
         }
         let mut bytes = Vec::new();
         for change in gone {
-            self.encode(&Line::Undone { sequence: change.sequence }, &mut bytes)?;
+            self.encode(&JournalLine::Undone { sequence: change.sequence }, &mut bytes)?;
         }
         self.append_bytes(&bytes)?;
         let gone: BTreeSet<u64> = gone.iter().map(|change| change.sequence).collect();
@@ -292,7 +298,7 @@ impl Journal {
 
     /// The purposes of the changes, oldest first.
     pub fn purposes(&self) -> impl Iterator<Item = &ChangePurpose> {
-        self.content.changes.iter().map(Change::purpose)
+        self.content.changes.iter().map(RecordedChange::purpose)
     }
 
     /// Returns whether no change is written down.
@@ -316,13 +322,13 @@ impl Journal {
         name_of(&self.path)
     }
 
-    fn append(&mut self, line: &Line) -> Result<(), HostError> {
+    fn append(&mut self, line: &JournalLine) -> Result<(), HostError> {
         let mut bytes = Vec::new();
         self.encode(line, &mut bytes)?;
         self.append_bytes(&bytes)
     }
 
-    fn encode(&self, line: &Line, bytes: &mut Vec<u8>) -> Result<(), HostError> {
+    fn encode(&self, line: &JournalLine, bytes: &mut Vec<u8>) -> Result<(), HostError> {
         serde_json::to_writer(&mut *bytes, line)
             .map_err(|error| HostError::io("write the journal", &self.path, error.into()))?;
         bytes.push(b'\n');

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was sent and received, as plain data for JSON. Bytes are layer 2 without FCS unless said
-//! otherwise; times are ns of `CLOCK_MONOTONIC`, the same on all ends of one machine.
+//! Results of sending and receiving, as plain data for JSON. Bytes are layer 2 without FCS unless
+//! said otherwise; times are ns of `CLOCK_MONOTONIC`, the same on all ends of one machine.
 
 use serde::{Deserialize, Serialize};
 use weir_result::{Cells, Delays, Order};
 
 use super::spec::{Mac, ReceiveSpec, SendSpec};
 
-/// What a sender did.
+/// The result of a sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SendResult {
-    /// What was asked.
+    /// The specification.
     pub spec: SendSpec,
     /// From when to when.
     pub span: Span,
@@ -18,10 +18,10 @@ pub struct SendResult {
     pub streams: Vec<Sent>,
 }
 
-/// What a receiver saw.
+/// The result of a receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiveResult {
-    /// What was asked.
+    /// The specification.
     pub spec: ReceiveSpec,
     /// From when to when.
     pub span: Span,
@@ -77,7 +77,7 @@ pub struct Received {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What the sequence numbers say.
+    /// The order of arrival, by sequence numbers.
     pub order: Order,
     /// Times on the way.
     pub delays: Delays,

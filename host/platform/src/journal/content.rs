@@ -18,11 +18,11 @@ use crate::undo::Undo;
 /// One line of a journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line {
+pub(super) enum JournalLine {
     /// The process that makes the changes that follow.
     Owner { owner: Identity, boot: String, command: String },
     /// A change that is about to be made.
-    Change(Change),
+    Change(RecordedChange),
     /// The change of this number is undone.
     Undone { sequence: u64 },
     /// The changes so far outlive their owner.
@@ -30,7 +30,7 @@ pub(super) enum Line {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Change {
+pub(super) struct RecordedChange {
     pub(super) sequence: u64,
     /// `None` only while a line of an old journal is read.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub(super) struct Change {
     pub(super) boot_ended: bool,
 }
 
-impl Change {
+impl RecordedChange {
     pub(super) fn purpose(&self) -> &ChangePurpose {
         self.purpose.as_ref().unwrap_or(&ChangePurpose::Other)
     }
@@ -50,14 +50,15 @@ impl Change {
 
 /// Changes that follow each other, with one command that undoes them all, if there is one.
 pub(super) struct UndoBatch<'a> {
-    pub(super) changes: &'a [Change],
+    pub(super) changes: &'a [RecordedChange],
     pub(super) batch: Option<Command>,
 }
 
 /// The changes in batches, in the same order; all of them are in one.
-pub(super) fn batches(changes: &[Change]) -> Vec<UndoBatch<'_>> {
+pub(super) fn batches(changes: &[RecordedChange]) -> Vec<UndoBatch<'_>> {
     let mut batches = Vec::new();
-    let has_command = |change: &Change| !change.boot_ended && change.undo.command().is_some();
+    let has_command =
+        |change: &RecordedChange| !change.boot_ended && change.undo.command().is_some();
     for part in changes.chunk_by(|a, b| has_command(a) && has_command(b)) {
         let mut rest = part;
         let commands = part.iter().filter(|change| has_command(change));
@@ -80,7 +81,7 @@ pub(super) struct Content {
     /// The lines read last were written before the last boot.
     boot_ended: bool,
     pub(super) kept: bool,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<RecordedChange>,
     /// The file ends inside a line: its writer died before the change it was to describe.
     pub(super) torn: bool,
 }
@@ -120,20 +121,24 @@ impl Content {
         }
     }
 
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: JournalLine) {
         match line {
-            Line::Owner { owner, boot, .. } => {
+            JournalLine::Owner { owner, boot, .. } => {
                 self.owner = Some(owner);
                 self.boot_ended = boot != boot_id();
                 self.kept = false;
             }
-            Line::Change(change) => {
+            JournalLine::Change(change) => {
                 let old = || ChangePurpose::from_old_description(&change.what);
                 let purpose = Some(change.purpose.clone().unwrap_or_else(old));
-                self.changes.push(Change { purpose, boot_ended: self.boot_ended, ..change });
+                self.changes.push(RecordedChange {
+                    purpose,
+                    boot_ended: self.boot_ended,
+                    ..change
+                });
             }
-            Line::Undone { sequence } => self.changes.retain(|c| c.sequence != sequence),
-            Line::Keep => self.kept = true,
+            JournalLine::Undone { sequence } => self.changes.retain(|c| c.sequence != sequence),
+            JournalLine::Keep => self.kept = true,
         }
     }
 }

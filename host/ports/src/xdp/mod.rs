@@ -113,7 +113,7 @@ impl XdpPort {
     /// [`Self::connect`] on, for which [`Self::adopt`] gives them room.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn prepare(
         config: &XdpConfig,
         devices: &Devices,
