@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Groups of bars, with a mark at what each group is owed.
+//! Groups of bars, with a mark at each group's guarantee.
 
 use plotters::element::{PathElement, Rectangle};
 use plotters::style::text_anchor::{HPos, VPos};

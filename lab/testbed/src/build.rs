@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_units::{BitRate, Nanos};
 
-use super::topology::{End, Link, Topology};
+use super::topology::{End, Topology, TopologyLink};
 use weir_platform::inspect::LinkView;
 use weir_platform::run::{Command, LIMIT};
 
@@ -122,7 +122,7 @@ pub(super) fn offloads(topology: &Topology, node: usize) -> Vec<Command> {
 }
 
 /// Returns whether both ends are there and each is the other's peer.
-pub(super) fn is_whole(link: &Link, actual: &Actual) -> bool {
+pub(super) fn is_whole(link: &TopologyLink, actual: &Actual) -> bool {
     let [a, b] = link.ends.each_ref().map(|end| find(actual, end.node, &end.device));
     let (Some(a), Some(b)) = (a, b) else { return false };
     let peer = |one: &LinkView, other: &LinkView| {
@@ -140,7 +140,7 @@ fn namespace(topology: &Topology, node: usize) -> String {
 }
 
 /// A token bucket at the root; its own byte limit is above what the packet queue inside holds.
-fn tbf(link: &Link, end: &End, bps: u64) -> String {
+fn tbf(link: &TopologyLink, end: &End, bps: u64) -> String {
     let rate = BitRate::from_bps(bps);
     let burst = end.burst_at(rate, link.mtu).get();
     let limit = u64::from(end.queue).saturating_mul(u64::from(link.mtu) + 18).min(LIMIT_MAX);

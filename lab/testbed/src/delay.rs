@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weir_units::Nanos;
 
-use super::topology::{End, Link, Node, Topology};
+use super::topology::{End, Topology, TopologyLink, TopologyNode};
 use weir_platform::doctor;
 use weir_platform::error::HostError;
 use weir_platform::netns::{self, Namespace};
@@ -33,7 +33,7 @@ pub(super) struct DelayPlan {
 
 /// The topology as it is built on this host, and how its links are delayed.
 pub(super) fn expand(topology: &Topology) -> (Topology, DelayPlan) {
-    let is_delayed = |link: &Link| link.ends.iter().any(|end| end.delay > Nanos::ZERO);
+    let is_delayed = |link: &TopologyLink| link.ends.iter().any(|end| end.delay > Nanos::ZERO);
     if !topology.links.iter().any(is_delayed) {
         return (topology.clone(), DelayPlan::default());
     }
@@ -44,19 +44,23 @@ pub(super) fn expand(topology: &Topology) -> (Topology, DelayPlan) {
 }
 
 /// Cuts the delayed links in two.
-fn cut(topology: &Topology, is_delayed: impl Fn(&Link) -> bool) -> (Topology, DelayPlan) {
+fn cut(topology: &Topology, is_delayed: impl Fn(&TopologyLink) -> bool) -> (Topology, DelayPlan) {
     let mut built = topology.clone();
     let node = built.nodes.len();
-    built.nodes.push(Node { name: NODE.to_owned(), sysctls: Vec::new(), routes: Vec::new() });
-    let (delayed, mut links): (Vec<Link>, Vec<Link>) =
+    built.nodes.push(TopologyNode {
+        name: NODE.to_owned(),
+        sysctls: Vec::new(),
+        routes: Vec::new(),
+    });
+    let (delayed, mut links): (Vec<TopologyLink>, Vec<TopologyLink>) =
         built.links.into_iter().partition(is_delayed);
     let mut pairs = Vec::new();
-    for (number, Link { ends: [a, b], mtu, queues }) in delayed.into_iter().enumerate() {
+    for (number, TopologyLink { ends: [a, b], mtu, queues }) in delayed.into_iter().enumerate() {
         let devices = ["a", "b"].map(|side| format!("l{number}{side}"));
         pairs.push(Pair { devices: devices.clone(), delays: [a.delay, b.delay] });
         let [inner_a, inner_b] = devices.map(|device| inner(node, device, &a, &b));
-        links.push(Link { ends: [a, inner_a], mtu, queues });
-        links.push(Link { ends: [inner_b, b], mtu, queues });
+        links.push(TopologyLink { ends: [a, inner_a], mtu, queues });
+        links.push(TopologyLink { ends: [inner_b, b], mtu, queues });
     }
     built.links = links;
     (built, DelayPlan { netem: false, pairs })
@@ -170,10 +174,10 @@ mod tests {
             "#,
         )
         .unwrap();
-        let is_delayed = |link: &Link| link.ends[0].delay > Nanos::ZERO;
+        let is_delayed = |link: &TopologyLink| link.ends[0].delay > Nanos::ZERO;
         let (built, delays) = cut(&topology, is_delayed);
         assert_eq!(delays.pairs[0].to_string(), "l0a,l0b,5ms,3ms");
-        let ends = |link: &Link| {
+        let ends = |link: &TopologyLink| {
             let end = |end: &End| format!("{}:{}", built.nodes[end.node].name, end.device);
             format!("{} {}", end(&link.ends[0]), end(&link.ends[1]))
         };

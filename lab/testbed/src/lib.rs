@@ -20,7 +20,9 @@ use std::time::Duration;
 
 pub use read::{TopologyProblem, TopologyProblems};
 pub use status::{Item, State, Status};
-pub use topology::{Bridge, Cidr, End, HEADER_BYTES, Link, Mac, Node, Topology, default_burst};
+pub use topology::{
+    Bridge, Cidr, End, HEADER_BYTES, Mac, Topology, TopologyLink, TopologyNode, default_burst,
+};
 
 use weir_platform::error::HostError;
 use weir_platform::inspect;

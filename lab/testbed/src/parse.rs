@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use weir_units::{BitRate, ByteCount, Nanos};
 
 use super::read::{Placed, Reader, Table, TopologyProblem, TopologyProblems};
-use super::topology::{Bridge, Cidr, End, HEADER_BYTES, Link, Mac, Node, Topology};
+use super::topology::{Bridge, Cidr, End, HEADER_BYTES, Mac, Topology, TopologyLink, TopologyNode};
 
 impl Topology {
     /// Reads a topology.
@@ -99,7 +99,7 @@ impl Names {
     }
 }
 
-fn node(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Node {
+fn node(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> TopologyNode {
     let name = table.required("name", table.string("name"));
     if let Some(name) = &name {
         check_name(reader, name);
@@ -131,7 +131,7 @@ fn node(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Node {
     }
     table.end();
     names.nodes.push(name.clone());
-    Node { name, sysctls, routes }
+    TopologyNode { name, sysctls, routes }
 }
 
 /// The settings of a link for both its ends, unless an end has its own.
@@ -164,7 +164,7 @@ impl Defaults {
     }
 }
 
-fn link(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Option<Link> {
+fn link(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Option<TopologyLink> {
     let mtu = table.integer("mtu", 68, 65535).unwrap_or(MTU);
     let queues = table.integer("queues", 1, 64).unwrap_or(1);
     let plain =
@@ -173,7 +173,7 @@ fn link(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Option<
     let a = end(reader, &table, "a", &defaults, names);
     let b = end(reader, &table, "b", &defaults, names);
     table.end();
-    Some(Link { ends: [a?, b?], mtu, queues })
+    Some(TopologyLink { ends: [a?, b?], mtu, queues })
 }
 
 fn end(

@@ -8,7 +8,7 @@ use serde::Serialize;
 use weir_units::Nanos;
 
 use super::build::{Actual, find, is_whole};
-use super::topology::{End, Link, Topology};
+use super::topology::{End, Topology, TopologyLink};
 use weir_platform::inspect::QdiscView;
 use weir_traffic::delay_line::Pair;
 
@@ -134,7 +134,7 @@ impl Item {
     }
 }
 
-fn device(topology: &Topology, link: &Link, end: &End, actual: &Actual) -> Item {
+fn device(topology: &Topology, link: &TopologyLink, end: &End, actual: &Actual) -> Item {
     let name = format!("{}:{}", topology.nodes[end.node].name, end.device);
     let Some(view) = find(actual, end.node, &end.device) else {
         let detail = String::new();

@@ -31,16 +31,16 @@ pub struct Topology {
     /// Names the lab: 1 to 24 letters, digits and '-'. Namespaces are called `NAME-NODE`.
     pub name: String,
     /// The nodes, each a namespace.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<TopologyNode>,
     /// The links, each a veth pair.
-    pub links: Vec<Link>,
+    pub links: Vec<TopologyLink>,
     /// The kernel's bridges.
     pub bridges: Vec<Bridge>,
 }
 
 /// A node: one network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct TopologyNode {
     /// Unique in the lab: 1 to 24 letters, digits and '-'.
     pub name: String,
     /// Kernel variables below `net.`, and their values.
@@ -51,7 +51,7 @@ pub struct Node {
 
 /// A link between two nodes, or of a node with itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct TopologyLink {
     /// Its ends, `a` and `b`.
     pub ends: [End; 2],
     /// The largest packet in bytes at layer 3, 68 to 65535.
@@ -105,17 +105,17 @@ impl Topology {
     }
 
     /// The namespace of a node.
-    pub fn namespace(&self, node: &Node) -> String {
+    pub fn namespace(&self, node: &TopologyNode) -> String {
         format!("{}-{}", self.name, node.name)
     }
 
     /// The node of that name.
-    pub fn node(&self, name: &str) -> Option<&Node> {
+    pub fn node(&self, name: &str) -> Option<&TopologyNode> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
     /// The ends that are in the node of this index, each with its link.
-    pub fn ends_of(&self, node: usize) -> impl Iterator<Item = (&Link, &End)> {
+    pub fn ends_of(&self, node: usize) -> impl Iterator<Item = (&TopologyLink, &End)> {
         let ends = self.links.iter().flat_map(|link| link.ends.iter().map(move |end| (link, end)));
         ends.filter(move |(_, end)| end.node == node)
     }

@@ -24,7 +24,7 @@ pub(crate) enum Reproduce {
     /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open
     Netback(Netback),
     /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2
-    Xtc(xtc::Xtc),
+    Xtc(xtc::ReproduceXtc),
 }
 
 /// Packet scheduling across virtual interfaces: fig5 to fig12, and what the text left open.

@@ -58,7 +58,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 impl Ground {
-    /// Counts what is left now, and says what it is.
+    /// Counts and names the left-overs at this moment.
     pub(super) fn count_left(
         &self,
         rec: &mut Recording<'_>,

@@ -15,7 +15,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     on_the_wire(rec)
 }
 
-/// Every frame of the well-behaved vif, exactly: it offers 95 % of what it is owed.
+/// Every frame of the well-behaved vif, exactly: it offers 95 % of its guarantee.
 fn in_virtual_time(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let policy = policy(&StarTopology::new("delay", 2, BitRate::from_mbps(LINK_MBPS)));
     let well_behaved = GUARANTEED_BPS * 95 / 100;
@@ -112,7 +112,7 @@ const LINK_MBPS: u64 = 1000;
 /// Load of the flood, in links: the generator reaches less beside a bridge.
 const FLOOD_LINKS: u64 = 4;
 
-/// The well-behaved vif is owed a tenth of the link and offers 95 % of that.
+/// The well-behaved vif is guaranteed a tenth of the link and offers 95 % of that.
 const GUARANTEED_BPS: u64 = 100_000_000;
 
 /// Two frames of 1518 bytes at 1 Gb/s.

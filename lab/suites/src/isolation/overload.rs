@@ -94,7 +94,7 @@ fn guaranteed(
     policy
 }
 
-/// The flood came, and each of `others` (receiver, stream) got what it was owed.
+/// The flood came, and each of `others` (receiver, stream) got its guarantee.
 fn judge(
     rec: &mut Recording<'_>,
     part: &str,

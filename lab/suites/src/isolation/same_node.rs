@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traffic between vifs of one node: limits of sender and receiver hold there, too, and it takes
-//! nothing from what others are owed on the wire.
+//! nothing from the others' guarantees on the wire.
 
 use weir_experiment::prelude::*;
 

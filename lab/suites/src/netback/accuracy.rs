@@ -6,7 +6,7 @@
 //! limit. *Delay*: a flow of 1500-byte frames at 95 % of the limit, evenly spaced, so that a
 //! limiter has no reason to hold it back: what it waits is the limiter's own doing. *Full*: the
 //! delay while the queue is full, which the queue's bytes alone should decide. Delays are from the
-//! generator to the sink, whoever is in between.
+//! generator to the sink, with any forwarder in between.
 //!
 //! Judged are medians over windows of a tenth of a second, for which a stall of the machine is not
 //! the rule; over the whole time, stalls included, error and delay are kept beside as `long-error`
@@ -23,7 +23,7 @@ use weir_policy::{Idle, Share};
 use weir_traffic::{Record, RecordSpec};
 
 use super::windows::{self, ArrivalWindow};
-use crate::peers::{Bridge, Limiter, NapiOn, PeerLimit, spare_worker_cpu};
+use crate::peers::{Limiter, NapiOn, PeerLimit, StarBridge, spare_worker_cpu};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -173,7 +173,7 @@ fn most(rec: &mut Recording<'_>) -> Result<BitRate, ExperimentError> {
 }
 
 /// Both loads, tried again where the generator could not push as it was to: a limit that nobody
-/// pushes against says nothing about who holds it.
+/// pushes against says nothing about the program that enforces it.
 fn pushed(
     rec: &mut Recording<'_>,
     label: &str,
@@ -274,13 +274,13 @@ fn limit(rate: BitRate) -> PeerLimit {
     PeerLimit { rate, burst, queue: rate.bytes_in_floor(QUEUE_TIME).max(frames) }
 }
 
-/// Puts who holds the limit in the middle.
+/// Puts the program that enforces the limit in the middle.
 fn put(rig: &mut Testbed, holder: LimitProgram, limit: PeerLimit) -> Result<(), ExperimentError> {
     let star = star();
     match holder {
         LimitProgram::Weir(idle) => rig.put(&Forwarder::Weir(Box::new(policy(&star, limit, idle)))),
         LimitProgram::Linux(limiter) => {
-            let _bridge = Bridge::up(rig, &star)?;
+            let _bridge = StarBridge::up(rig, &star)?;
             limiter.up(&star, limit)?;
             let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
             let (namespace, devices) = (&star.namespace("sw"), &devices);

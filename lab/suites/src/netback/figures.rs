@@ -80,7 +80,7 @@ struct FigurePart {
     repetitions: u32,
     /// Another length than the scenario's.
     length: Option<Duration>,
-    /// When those start who do not at once, if it is not by the proportion of the scenario.
+    /// Start of the later senders, if not in the proportion of the scenario.
     second: Option<Duration>,
 }
 

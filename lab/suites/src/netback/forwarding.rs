@@ -2,10 +2,10 @@
 //! Packets a second and packets per processor-second beside Linux bridge, bridge with HTB and Open
 //! vSwitch: 64 bytes, the same veth pairs for all.
 //!
-//! *Apart*: the generator has processor 0, who forwards has the last one for itself: Weir's worker,
-//! Open vSwitch's packet thread, the bridge's receive threads. *Together*: all of it on processor
-//! 0, the generator included. All that the processors did counts, soft interrupts too, except what
-//! processor 0 did in the generator's own name.
+//! *Apart*: the generator has processor 0, the forwarder has the last one for itself: Weir's
+//! worker, Open vSwitch's packet thread, the bridge's receive threads. *Together*: all of it on
+//! processor 0, the generator included. All that the processors did counts, soft interrupts too,
+//! except what processor 0 did in the generator's own name.
 //!
 //! Receiving costs as little as it can, since it is the forwarder's processor that does it: frames
 //! are for a station that is not there, and the kernel drops them *at the door*. A redirected frame
@@ -25,7 +25,7 @@ use weir_policy::{Kind, SliceId};
 use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
 
 use super::worker::{Worker, WorkerTime};
-use crate::peers::{Bridge, Htb, NapiOn, OpenVSwitch, spare_worker_cpu};
+use crate::peers::{Htb, NapiOn, OpenVSwitch, StarBridge, spare_worker_cpu};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
@@ -204,7 +204,7 @@ impl ForwardingSetup {
         forwarder: PeerForwarder,
     ) -> Result<ForwardingResult, ExperimentError> {
         let star = &self.star;
-        let bridge = Bridge::up(rig, star)?;
+        let bridge = StarBridge::up(rig, star)?;
         if matches!(forwarder, PeerForwarder::BridgeHtb | PeerForwarder::BridgeHtbTogether) {
             let class = BitRate::from_bps(LINK.as_bps() / TENANTS as u64);
             let burst = ByteCount::new(LINK.as_bps() / 8 / 1000);

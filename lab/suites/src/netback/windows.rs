@@ -3,7 +3,7 @@
 //!
 //! A machine that is shared takes its processors away for milliseconds, some times a second. Such a
 //! stall is longer than anything that a limiter does by itself, and fills the highest percent of
-//! all delays whoever forwards. It spoils the window in which it lies and no other: the median of
+//! all delays of any forwarder. It spoils the window in which it lies and no other: the median of
 //! many windows is what forwarding does while the machine lets it.
 
 use weir_experiment::prelude::*;

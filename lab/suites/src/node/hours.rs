@@ -83,7 +83,7 @@ fn judge(
     Ok(())
 }
 
-/// A node, who sends through it, and what came of it so far.
+/// A node, its senders, and its results so far.
 struct Day {
     node: Rehearsal,
     recorder: Recorder,
@@ -252,7 +252,7 @@ const FRAME_BYTES: u16 = 250;
 const START_NS: u64 = 3_600_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const STEP: Nanos = Nanos::from_millis(100);
-/// Frames a step: from each vif, one to each vif, and from who floods.
+/// Frames a step: from each vif, one to each vif, and from the flooder.
 const UP: u32 = 5;
 const FLOOD: u32 = 40;
 /// Changes on record.

@@ -103,7 +103,7 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// Every tenant with a guarantee of its own; together they are owed less than the link has.
+/// Every tenant with a guarantee of its own; together these are less than the link.
 fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     for (vif, mbps) in policy.vifs.iter_mut().zip([30, 50, 5]) {
@@ -114,7 +114,7 @@ fn policy(star: &StarTopology) -> Policy {
     policy
 }
 
-/// Gold sends what it is owed and some more, silver and bronze all that they can.
+/// Gold sends its guarantee and some more, silver and bronze all that they can.
 fn streams(star: &StarTopology) -> Vec<weir_traffic::XdpStream> {
     let rate = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
     vec![
@@ -159,7 +159,7 @@ fn browse(
     Ok(seen)
 }
 
-/// Takes down what the browser says, and does to the node what it asks for.
+/// Records the browser's reports, and executes its requests at the node.
 fn follow(
     browser: &mut KilledOnDrop,
     node: &NodeProcess,

@@ -74,7 +74,7 @@ fn attack(
     count(rec, "logged", "refusals of his in the node's log", logged, told)
 }
 
-/// The tenant's own is his, and no more than that is shown to him.
+/// Judges that a tenant has access to its own objects and sees no others.
 fn allowed(
     rec: &mut Recording<'_>,
     tenant: &mut OpenConnection,
@@ -103,7 +103,7 @@ fn allowed(
 
 type Ask = (Method, String, &'static str);
 
-/// For whoever has a token.
+/// Requests that need a token.
 fn unknown(own: &str) -> Vec<Ask> {
     vec![
         (Method::GET, "/v1/status".to_owned(), ""),

@@ -195,7 +195,7 @@ fn change(
     }
 }
 
-/// The run was what it says: full load, and an interface in use.
+/// Judges that the run had full load and an interface in use.
 fn judge_use(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,

@@ -17,13 +17,13 @@ use weir_experiment::prelude::*;
 use weir_experiment::{StarTopology, UPLINK};
 use weir_platform::run::{Command, Host, Platform};
 
-/// A kernel bridge over all links of the star. Gone with [`Bridge::down`], or with the lab.
+/// A kernel bridge over all links of the star. Gone with [`StarBridge::down`], or with the lab.
 #[derive(Debug)]
-pub(crate) struct Bridge {
+pub(crate) struct StarBridge {
     namespace: String,
 }
 
-impl Bridge {
+impl StarBridge {
     /// Puts it in the middle, which is empty. The uplink has no queueing discipline, which is the
     /// least that a bridge can cost.
     pub(crate) fn up(rig: &mut Testbed, star: &StarTopology) -> Result<Self, ExperimentError> {

@@ -19,7 +19,7 @@ use crate::{Failure, Usage};
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
 #[derive(Debug, Args)]
-pub(crate) struct Xtc {
+pub(crate) struct ReproduceXtc {
     /// fig3 to fig18, fig20, table1, table2; all of them; report: a page of the results
     figure: String,
     /// What the router is: process or namespace
@@ -29,7 +29,7 @@ pub(crate) struct Xtc {
     output: Output,
 }
 
-impl Xtc {
+impl ReproduceXtc {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let figure = self.figure.as_str();
         let several = [ALL, REPORT].contains(&figure);
