@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weir_api::Server;
 use weir_client::{Client, Method, escaped};
 use weir_node::control;
-use weir_node::{Ended, Options, Plan};
+use weir_node::{NodeEnd, Options, StartPlan};
 use weir_platform::StateDir;
 use weir_platform::output;
 use weir_units::Nanos;
@@ -155,7 +155,7 @@ impl Node {
         match self {
             Self::Run { config, dry_run, json, confirm, without_overlay } => {
                 if dry_run {
-                    let plan = Plan::of(&weir_node::read_policy(&config)?);
+                    let plan = StartPlan::of(&weir_node::read_policy(&config)?);
                     if json {
                         output::print_own(&plan.view())?;
                     } else {
@@ -171,8 +171,8 @@ impl Node {
                 let ended =
                     weir_node::run(&options, &mut |line| eprintln!("{line}"), Server::start)?;
                 Ok(match ended {
-                    Ended::Asked | Ended::Left => ExitCode::SUCCESS,
-                    Ended::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
+                    NodeEnd::Asked | NodeEnd::Left => ExitCode::SUCCESS,
+                    NodeEnd::NotConfirmed => ExitCode::from(NOT_CONFIRMED),
                 })
             }
             // JSON in any case, and so before there was the option.

@@ -10,7 +10,7 @@ use weir_node::{old_files, policy_store};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::Host;
 use weir_platform::{StateDir, Undo};
-use weir_report::Store;
+use weir_report::ReportStore;
 
 use crate::ExperimentError;
 
@@ -38,7 +38,7 @@ impl RunFolder {
         place.answer_for(&format!("files in {}", place.folder.display()), undo)?;
         let policy =
             policy_store::files(state, lab).into_iter().chain(old_files::paths(state, lab));
-        for kept in Store::paths(state, lab).into_iter().chain(policy) {
+        for kept in ReportStore::paths(state, lab).into_iter().chain(policy) {
             // Of an earlier run: this one begins with its policy alone.
             let _none = fs::remove_file(&kept);
             place.answer_for("what the node kept", Undo::Remove(kept))?;

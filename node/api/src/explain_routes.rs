@@ -9,7 +9,7 @@ use axum::extract::{Extension, Query, State};
 use weir_api_types::explain::{CurvesView, ExplainSide, ExplainView, OtherView};
 use weir_api_types::query::ExplainQuery;
 use weir_policy::{Direction, Policy, Queue, Vif};
-use weir_report::explain::{self, Explanation, Limiter, Other, Side};
+use weir_report::explain::{self, ExplainedSide, Explanation, LimitingFactor, OtherShare};
 
 use crate::caller::Caller;
 use crate::error::{ErrorCode, Rejection};
@@ -68,7 +68,7 @@ fn view(of: &Explanation, policy: &Policy, caller: &Caller) -> ExplainView {
 }
 
 fn side(
-    of: &Side,
+    of: &ExplainedSide,
     vif: &Vif,
     direction: Direction,
     policy: &Policy,
@@ -79,14 +79,14 @@ fn side(
         Direction::Send => &vif.send_queue,
         Direction::Receive => &vif.receive_queue,
     };
-    let sees = |other: &&Other| caller.sees(policy, &policy[other.vif]);
-    let other = |other: &Other| OtherView {
+    let sees = |other: &&OtherShare| caller.sees(policy, &policy[other.vif]);
+    let other = |other: &OtherShare| OtherView {
         vif: policy[other.vif].name.clone(),
         slice: policy[policy[other.vif].slice].name.clone(),
         got_bps: other.got_bps,
         min_rate_bps: other.guaranteed_bps,
     };
-    let seen: Vec<&Other> = of.others.iter().filter(sees).collect();
+    let seen: Vec<&OtherShare> = of.others.iter().filter(sees).collect();
     let remedies = of.remedies.iter().filter(|remedy| all || !remedy.operator);
     ExplainSide {
         limiter: of.limiter.name().to_owned(),
@@ -118,15 +118,15 @@ fn side(
 }
 
 /// Whether its reason tells of nobody else's share, nor of the node.
-const fn is_own(limiter: Limiter) -> bool {
+const fn is_own(limiter: LimitingFactor) -> bool {
     !matches!(
         limiter,
-        Limiter::Guarantee
-            | Limiter::Port
-            | Limiter::Pool
-            | Limiter::Worker
-            | Limiter::Device
-            | Limiter::Receiver
+        LimitingFactor::Guarantee
+            | LimitingFactor::Port
+            | LimitingFactor::Pool
+            | LimitingFactor::Worker
+            | LimitingFactor::Device
+            | LimitingFactor::Receiver
     )
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_loops::{LoopsLoad, RouterStatus};
 use weir_policy::{Direction, Policy};
-use weir_report::{Service, Subject};
+use weir_report::{ReportSubject, Service};
 use weir_units::BitRate;
 
 use crate::app::App;
@@ -22,7 +22,7 @@ pub(crate) struct Counted<'s> {
     /// Routers that are held at a rate, and what that takes.
     pub(crate) routers: &'s (Vec<RouterStatus>, LoopsLoad),
     /// Since the node started, send and receive.
-    pub(crate) service: &'s BTreeMap<Subject, [Service; 2]>,
+    pub(crate) service: &'s BTreeMap<ReportSubject, [Service; 2]>,
 }
 
 /// Everything that the caller sees.
@@ -47,7 +47,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
     drops(&mut page, &ifaces);
     devices(&mut page, &ifaces);
     rates(&mut page, caller, policy);
-    let sees = |subject: &Subject| caller.slice().is_none_or(|slice| slice == subject.slice);
+    let sees = |subject: &ReportSubject| caller.slice().is_none_or(|slice| slice == subject.slice);
     let seen: Vec<_> = of.service.iter().filter(|(subject, _)| sees(subject)).collect();
     service(&mut page, &seen);
     let (routers, load) = of.routers;
@@ -165,7 +165,7 @@ fn rates(page: &mut Page, caller: &Caller, policy: &Policy) {
 }
 
 /// Writes what vifs and slices were guaranteed, asked for and got.
-fn service(page: &mut Page, seen: &[(&Subject, &[Service; 2])]) {
+fn service(page: &mut Page, seen: &[(&ReportSubject, &[Service; 2])]) {
     for (kind, is_vif) in [("vif", true), ("slice", false)] {
         for (what, help, of) in SERVICE {
             let name = format!("weir_{kind}_{what}_total");

@@ -10,7 +10,7 @@ use weir_api_types::error::ApiError;
 use weir_api_types::query::ReportQuery;
 use weir_api_types::report::{ReportLine, ReportView, ServiceView, WorstView};
 use weir_api_types::status::Amount;
-use weir_report::{Line, Question, Service, Worst};
+use weir_report::{Service, StoreQuery, SubjectService, WorstSecond};
 
 use crate::error::{ErrorCode, Rejection};
 use crate::routes::{Asker, Holds, Shared};
@@ -49,7 +49,7 @@ pub(crate) async fn report(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let until_unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let since_unix_ms = until_unix_ms.saturating_sub(query.since_s * 1_000);
-    let question = Question { since_unix_ms, until_unix_ms, slice, vif: query.vif };
+    let question = StoreQuery { since_unix_ms, until_unix_ms, slice, vif: query.vif };
     let answer = app.ask(move |control| control.report(&question)).await?;
     Ok(Json(ReportView {
         node: policy.node.name.clone(),
@@ -62,7 +62,7 @@ pub(crate) async fn report(
     }))
 }
 
-fn line(line: Line) -> ReportLine {
+fn line(line: SubjectService) -> ReportLine {
     let time_ns = line.time.as_nanos();
     let [send, receive] = line.sides.map(|side| service(&side, time_ns));
     ReportLine {
@@ -93,7 +93,7 @@ fn service(of: &Service, time_ns: u64) -> ServiceView {
     }
 }
 
-fn worst(of: Worst) -> WorstView {
+fn worst(of: WorstSecond) -> WorstView {
     let time_ns = of.time.as_nanos();
     WorstView {
         at_unix_ms: of.at_unix_ms,

@@ -21,7 +21,7 @@ use weir_node::Serving;
 use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
 use weir_policy::{Edit, Place, Policy, Role, Slice, Token};
-use weir_report::{Answer, Line, Question, Service, Subject};
+use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery, SubjectService};
 use weir_units::Nanos;
 
 /// A node that has a policy, and notes what it is told.
@@ -70,9 +70,9 @@ impl Control for Node {
         newest.reverse();
         newest
     }
-    fn report(&self, question: &Question) -> Result<Answer, Refusal> {
-        let line = |slice: &str| Line {
-            subject: Subject { slice: slice.to_owned(), vif: None },
+    fn report(&self, question: &StoreQuery) -> Result<StoreAnswer, Refusal> {
+        let line = |slice: &str| SubjectService {
+            subject: ReportSubject { slice: slice.to_owned(), vif: None },
             from_unix_ms: 0,
             to_unix_ms: 0,
             time: Nanos::ZERO,
@@ -80,9 +80,9 @@ impl Control for Node {
         };
         let is_asked = |slice: &&str| question.slice.as_ref().is_none_or(|asked| asked == slice);
         let lines = ["gold", "silver"].iter().copied().filter(is_asked).map(line).collect();
-        Ok(Answer { lines, ..Answer::default() })
+        Ok(StoreAnswer { lines, ..StoreAnswer::default() })
     }
-    fn service(&self) -> BTreeMap<Subject, [Service; 2]> {
+    fn service(&self) -> BTreeMap<ReportSubject, [Service; 2]> {
         BTreeMap::new()
     }
     fn reload(&self, _: &str) -> Result<(), Refusal> {

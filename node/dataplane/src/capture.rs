@@ -49,7 +49,7 @@ pub struct CaptureRequest {
 pub struct Capturing {
     /// Blocks of pcapng, the file's header first.
     pub blocks: Receiver<Vec<u8>>,
-    /// What the capture changes for the vif's frames, as text for the caller.
+    /// A note for the caller: how the capture changes the path of the vif's frames.
     pub note: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub enum CaptureError {
         key: &'static str,
         /// Its value.
         text: String,
-        /// What is wrong with it.
+        /// The error of its parser.
         error: String,
     },
     /// The policy has no vif of that name.
@@ -81,7 +81,7 @@ pub enum CaptureError {
     /// The vif is captured already.
     #[error("vif {0}: somebody captures there already")]
     Captured(String),
-    /// As many captures run as may.
+    /// The most captures run already.
     #[error("{CAPTURES_MAX} captures run, which is the most")]
     TooMany,
     /// The kernel's tables do not follow.

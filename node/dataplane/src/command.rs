@@ -47,8 +47,7 @@ pub struct Reconfiguration {
 /// The reply to a reconfiguration.
 #[derive(Debug)]
 pub struct ReconfigurationReply {
-    /// Whether the policy was taken over. An error means that nothing has changed, unless the error
-    /// says otherwise.
+    /// An error means that the old policy holds.
     pub outcome: Result<(), ReconfigurationError>,
     /// The devices that are no longer in use, to be closed.
     pub detached: Vec<DetachedDevice>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A device that the node has opened, from the day it comes to the day it is closed.
+//! A device that the node has opened, until it is closed.
 //!
 //! A device is first *opened* (it has a socket and gates, but no place in a policy), then
 //! *attached* (it is an interface of the switch), then *detached* (the worker has let it go, its
@@ -24,19 +24,19 @@ pub struct AttachedDevice {
     pub vif: Option<VifId>,
     /// The name of the device in the policy.
     pub device: String,
-    /// How the policy wants the device driven.
+    /// The kind that the policy gives the device.
     pub kind: Kind,
     /// The open device.
     pub port: AnyPort,
-    /// How the device is driven, as text for people.
+    /// A description for people of how the device is driven.
     pub driver: String,
     /// Why XDP, which was tried first, does not drive the device.
     pub fallback: Option<String>,
-    /// Where the frames of the device enter.
+    /// The gates through which its frames enter.
     pub(crate) gates: DeviceGates,
-    /// Whether frames stayed in the device's ring at the last flush.
+    /// Frames stayed in the device's ring at the last flush.
     pub flush_again: bool,
-    /// Whether reading stops when the vif's queue is full, so that its sender waits.
+    /// Reading stops when the vif's queue is full, so that its sender waits.
     pub holds_back: bool,
 }
 

@@ -151,7 +151,7 @@ mod tests {
         Box::new(Reconfiguration { policy: Policy::new("edge"), opened: Vec::new() })
     }
 
-    /// Nothing is leaked when the worker cannot take what was opened: it comes back.
+    /// Opened devices come back if the worker cannot take them: none is leaked.
     #[test]
     fn what_the_worker_never_received_comes_back() {
         let (commands, inbox) = sync_channel(1);

@@ -13,7 +13,7 @@ use weir_policy::{Direction, Policy, Share, VifId};
 use weir_ports::{BucketId, BucketLimit, DataPlane, GateId, PortError, Redirect};
 use weir_units::{ByteCount, Nanos};
 
-use crate::level::{Level, levels};
+use crate::level::{PolicyLevel, levels};
 use crate::redirect::may_stand_in;
 
 /// The paths of a vif and direction in the kernel.
@@ -77,14 +77,14 @@ impl PathBuckets {
     fn limit(
         &mut self,
         policy: &Policy,
-        (level, direction): (Level, Direction),
+        (level, direction): (PolicyLevel, Direction),
         path: &mut Redirect,
         plane: &mut DataPlane,
     ) -> Result<(), PortError> {
         let (name, share) = level.share(policy, direction);
         let name = match level {
-            Level::Vif(id) => &policy[id].device,
-            Level::Router(_) | Level::Slice(_) => name,
+            PolicyLevel::Vif(id) => &policy[id].device,
+            PolicyLevel::Router(_) | PolicyLevel::Slice(_) => name,
         };
         let packets = share.max_pps.map(|rate| {
             let burst = share.burst_packets();

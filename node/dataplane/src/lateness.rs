@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How late the worker is: the time from the instant that it asked for to the one it woke at.
+//! Measures the lateness of the worker: the time from the instant for which it set its alarm to the
+//! instant at which it woke.
 //!
-//! A late worker is a late packet, so the histogram is part of every status. Sleeping, sharing the
-//! core and being preempted by the hypervisor all show here and nowhere else.
+//! A late worker makes late packets, so that the histogram is part of every status. Sleep, a shared
+//! core and preemption by a hypervisor all show here, and nowhere else.
 
 use hdrhistogram::Histogram;
 use weir_api_types::status::LatenessSummary;
 use weir_units::{Instant, Nanos};
 
-/// Histogram of lateness, three significant digits, 1 ns to 100 s (later is counted as 100 s).
+/// A histogram of lateness: three significant digits, 1 ns to 100 s. Later wake-ups count as 100 s.
 #[derive(Debug)]
 pub struct Lateness {
     histogram: Histogram<u64>,
     sum_ns: u64,
-    /// When the second under way began, and the latest of it, in nanoseconds.
+    /// The beginning of the current second, and its greatest lateness in nanoseconds.
     second: (Instant, u64),
-    /// The latest of the second before.
+    /// The greatest lateness of the second before, in nanoseconds.
     recent: u64,
 }
 
 impl Lateness {
-    /// An empty histogram. All of its memory is taken here.
+    /// Makes an empty histogram. All of its memory is allocated here.
     ///
     /// # Errors
     /// Only if the constants of this file contradict each other.
@@ -38,7 +39,7 @@ impl Lateness {
         self.second.1 = self.second.1.max(late);
     }
 
-    /// The quantiles so far, and the latest of late.
+    /// Returns the quantiles so far, and the greatest lateness of the last whole second.
     #[must_use]
     pub fn summary(&mut self, now: Instant) -> LatenessSummary {
         self.turn_over(now);
@@ -53,19 +54,19 @@ impl Lateness {
         }
     }
 
-    /// Begins another second, if this one is over.
+    /// Begins another second if the current one is over.
     fn turn_over(&mut self, now: Instant) {
         let (began, latest) = self.second;
         let passed = now.saturating_since(began);
         if passed >= SECOND {
-            // A second without a wake-up is one without lateness.
+            // A second without a wake-up has no lateness.
             self.recent = if passed < TWO_SECONDS { latest } else { 0 };
             self.second = (now, 0);
         }
     }
 }
 
-/// A worker later than this has been stopped, not delayed.
+/// A worker that is later than this has been stopped, not delayed.
 const LATENESS_MAX: Nanos = Nanos::from_secs(100);
 const SECOND: Nanos = Nanos::from_secs(1);
 const TWO_SECONDS: Nanos = Nanos::from_secs(2);
@@ -74,7 +75,7 @@ const TWO_SECONDS: Nanos = Nanos::from_secs(2);
 mod tests {
     use super::*;
 
-    /// The latest of a second is told in the next one, and forgotten in the one after.
+    /// The greatest lateness of a second is shown in the next one, and forgotten in the one after.
     #[test]
     fn the_latest_of_late_is_of_the_last_whole_second() {
         let at = |ms: u64| Instant::ZERO + Nanos::from_millis(10_000 + ms);

@@ -5,13 +5,13 @@ use weir_policy::{Direction, Policy, RouterId, Share, SliceId, Vif, VifId};
 
 /// A vif, router or slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub(crate) enum PolicyLevel {
     Vif(VifId),
     Router(RouterId),
     Slice(SliceId),
 }
 
-impl Level {
+impl PolicyLevel {
     /// Returns the position of the level's packet bucket among the buckets of a redirected path.
     /// Its bit bucket is the next one.
     pub(crate) const fn bucket(self) -> usize {
@@ -33,11 +33,11 @@ impl Level {
 }
 
 /// Lists a vif and the groups that it is in.
-pub(crate) fn levels(id: VifId, vif: &Vif) -> impl Iterator<Item = Level> {
-    std::iter::once(Level::Vif(id)).chain(groups(vif))
+pub(crate) fn levels(id: VifId, vif: &Vif) -> impl Iterator<Item = PolicyLevel> {
+    std::iter::once(PolicyLevel::Vif(id)).chain(groups(vif))
 }
 
 /// Lists the router and the slice of a vif.
-pub(crate) fn groups(vif: &Vif) -> impl Iterator<Item = Level> {
-    vif.router.map(Level::Router).into_iter().chain([Level::Slice(vif.slice)])
+pub(crate) fn groups(vif: &Vif) -> impl Iterator<Item = PolicyLevel> {
+    vif.router.map(PolicyLevel::Router).into_iter().chain([PolicyLevel::Slice(vif.slice)])
 }

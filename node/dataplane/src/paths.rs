@@ -34,11 +34,11 @@ pub(crate) struct RedirectedPaths {
     counts: KernelCounts,
     /// Vifs that are queued for now, since they are captured: the gates of what they send.
     captured: BTreeSet<GateId>,
-    /// Whether any vif and direction is redirected.
+    /// Some vif and direction is redirected.
     any: bool,
-    /// Whether a policy has been followed, so that the content of the kernel's tables is known.
+    /// A policy has been followed, so that the content of the kernel's tables is known.
     followed: bool,
-    /// When all paths were set from the beginning last.
+    /// The last time at which all paths were set from the beginning.
     since: Instant,
     next_learn: Instant,
     next_keep: Instant,
@@ -282,7 +282,7 @@ fn takes(vif: &XdpPort, direction: Direction) -> bool {
 /// A sender without a pause in this time is a flood, and is made to pause.
 const PATIENCE: Nanos = Nanos::from_millis(100);
 
-/// As many frames as a turn reads, so that none is left when it ends.
+/// The frames that a turn reads, so that none is left when it ends.
 const CREDIT_WHILE_WAITING: u32 = 64;
 
 /// A new station is reached through user space until the next look at the bridge's table, which is

@@ -13,7 +13,7 @@ use std::fmt;
 
 use weir_policy::{Direction, Kind, Policy, PortId, SliceId, Vif, VifId};
 
-use crate::level::{Level, groups, levels};
+use crate::level::{PolicyLevel, groups, levels};
 
 /// Why a vif and direction goes through the queues of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +38,14 @@ pub enum QueuedReason {
     Minimum(String),
     /// This router is held at a packet rate, by what it receives.
     Held(String),
-    /// It has a delay bound.
+    /// The vif has a delay bound.
     Delay,
     /// Its queue is managed actively.
     Aqm,
     /// This vif, router or slice has a `max_pps` on what it receives. Multicast and the frames of
     /// queued senders reach the vif through user space; two places would admit twice the limit.
     ReceiveLimit(String),
-    /// It shares the `max_pps` of this group (first) with this vif (second), which is queued.
+    /// The `max_pps` of this group (first) is shared with this vif (second), which is queued.
     SharedLimit(String, String),
 }
 
@@ -74,8 +74,8 @@ pub fn choices(policy: &Policy, captured: &BTreeSet<VifId>) -> Vec<PathChoice> {
     for (vif, choice) in policy.vifs.iter().zip(&mut choices) {
         for direction in Direction::ALL {
             let at = direction as usize;
-            let router = vif.router.map(|id| (&routers[id.0 as usize], Level::Router(id)));
-            let slice = (&slices[vif.slice.0 as usize], Level::Slice(vif.slice));
+            let router = vif.router.map(|id| (&routers[id.0 as usize], PolicyLevel::Router(id)));
+            let slice = (&slices[vif.slice.0 as usize], PolicyLevel::Slice(vif.slice));
             for (queued, level) in router.into_iter().chain([slice]) {
                 let (name, share) = level.share(policy, direction);
                 if let (Some(other), Some(_), Ok(())) = (queued[at], share.max_pps, &choice[at]) {
@@ -112,7 +112,7 @@ pub fn may_stand_in(vif: &Vif, direction: Direction) -> bool {
 /// The choice for the two directions of a vif: redirected, or why it is queued.
 pub type PathChoice = [Result<(), QueuedReason>; 2];
 
-/// What one vif has on a port that keeps others there from being redirected.
+/// Properties of vifs on a port that keep others there from being redirected.
 struct Conflicts {
     /// The first vif, router or slice with a minimum, for each port and direction.
     minimums: Vec<[Option<String>; 2]>,

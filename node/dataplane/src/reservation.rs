@@ -80,7 +80,7 @@ pub(crate) const fn rest(node: &Node) -> Option<Rest> {
 /// it.
 pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 
-/// How long a worker that found few packets lets more of them gather, while some wait for a
+/// A worker that found few packets lets more of them gather for this long, while some wait for a
 /// router's limit anyway. Waking up for each costs as much as the packets do, at the expense of
 /// senders and receivers on the worker's processor.
 pub(crate) const GATHER: Nanos = Nanos::from_micros(50);

@@ -72,7 +72,7 @@ impl StandingQueues {
 /// burst of a millisecond, the default, never reaches it.
 const STANDING_DELAY: Nanos = Nanos::from_millis(20);
 
-/// How long the delay must stay above [`STANDING_DELAY`].
+/// The time for which the delay must stay above [`STANDING_DELAY`].
 const STANDING_TIME: Nanos = Nanos::from_secs(1);
 
 #[cfg(test)]

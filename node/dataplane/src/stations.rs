@@ -32,7 +32,7 @@ pub(crate) struct Stations {
     learned: BTreeSet<Station>,
     /// The destination of learned stations, for each port and VLAN where they are worth learning.
     learnable: BTreeMap<(u32, u16), Destination>,
-    /// Whether the table had no room for another when it was tried last.
+    /// The table had no room for another station at the last attempt.
     full: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct GivenStations {
     learnable: BTreeMap<(u32, u16), Destination>,
 }
 
-/// Where frames for a station go.
+/// The destination of frames for a station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
     /// To user space, through this gate; while no worker runs, to this device of this slice.

@@ -59,7 +59,7 @@ pub struct Worker {
     dropped_late: u64,
 }
 
-/// How the loop of turns ended.
+/// The end of the loop of turns.
 #[derive(Clone, Copy, Debug)]
 enum LoopEnd {
     Stopped,
@@ -73,9 +73,9 @@ pub struct TurnSummary {
     pub moved: usize,
     /// The earliest instant at which something is due.
     pub next: Instant,
-    /// Whether every frame that had arrived was received.
+    /// Every frame that had arrived was received.
     pub drained: bool,
-    /// Whether the next packets may gather: few came, none is ready to leave, and some wait for a
+    /// The next packets may gather: few came, none is ready to leave, and some wait for a
     /// router's limit, but not for long.
     pub gathers: bool,
 }
@@ -154,7 +154,7 @@ impl Worker {
     fn work(&mut self, commands: &Receiver<WorkerCommand>) -> Result<LoopEnd, PortError> {
         let mut waiter = self.waiter()?;
         let mut due = Instant::FAR_FUTURE;
-        // When the last turn began, if anything moved in it.
+        // The beginning of the last turn, if anything moved in it.
         let mut busy_since = None;
         loop {
             let now = clock::now();
@@ -484,7 +484,7 @@ fn watch(waiter: &mut Waiter, attached: &[AttachedDevice]) -> Result<(), PortErr
     })
 }
 
-/// How long queued frames may leave after the node was told to: half of what a restart may
+/// Queued frames may leave for this long after the node was told to: half of what a restart may
 /// interrupt.
 const LEAVE_PATIENCE: Nanos = Nanos::from_millis(50);
 
@@ -501,7 +501,7 @@ const NO_FRAME: Frame = Frame { id: 0, offset: 0, len: 0 };
 /// A device that is full frees its ring at wire speed: 20 µs is some 16 frames at 10 Gb/s.
 const DEVICE_FULL_RETRY: Nanos = Nanos::from_micros(20);
 
-/// How often early drops are fetched, lost credit is returned, and delays are sampled.
+/// The time between two rounds of early drops, lost credit, delays and captures.
 const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]

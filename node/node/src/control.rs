@@ -13,7 +13,7 @@ use crate::changes::PolicyChange;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_loops::{LogLine, LoopsLoad, RouterStatus};
-use weir_report::{Answer, Question, Service, Subject};
+use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery};
 
 /// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
 /// must not.
@@ -49,10 +49,10 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// There is no store of records, or it cannot be read.
-    fn report(&self, question: &Question) -> Result<Answer, Refusal>;
+    fn report(&self, question: &StoreQuery) -> Result<StoreAnswer, Refusal>;
 
     /// The service of each vif and slice since the node started, send and receive.
-    fn service(&self) -> BTreeMap<Subject, [Service; 2]>;
+    fn service(&self) -> BTreeMap<ReportSubject, [Service; 2]>;
 
     /// The state of the routers that are held at a rate, in the policy's order, or of the one of
     /// that name; and the load of all control loops.

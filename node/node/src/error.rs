@@ -11,10 +11,10 @@ use weir_ports::PortError;
 /// Why a node did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A file or socket.
+    /// A file or socket cannot be used.
     #[error("{path}: {error}")]
     Io {
-        /// Which.
+        /// Its path.
         path: String,
         /// The cause.
         error: std::io::Error,
@@ -24,7 +24,7 @@ pub enum NodeError {
     Policy {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problems, with their lines.
         problems: Problems,
     },
     /// A device could not be opened.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Watches devices come and go on a thread of its own, and has the node follow.
+//! Watches devices come and go, on a thread of its own, and calls the node to follow.
+//!
+//! The kernel reports each step in which a device is made, so that the thread waits a little before
+//! it calls. A call that fails is repeated with exponential backoff.
 
 use std::io;
 use std::sync::Arc;
@@ -12,21 +15,22 @@ use weir_ports::LinkEvents;
 
 use weir_dataplane::reservation;
 
-/// The thread. It ends with [`Self::end`].
+/// The thread that watches. It ends with [`Self::end`].
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DeviceWatch {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-impl Watch {
-    /// Calls `follow` now, whenever something happened to a device of this network namespace, and
-    /// when `look`, which is called [`END_POLL`] after each other, says so; again after [`RETRY`],
-    /// twice that and so on up to [`RETRY_MAX`], while that is true which it says. `wish`: of the
-    /// thread; on the worker's processor it would wait for a second to get a hundredth of it.
+impl DeviceWatch {
+    /// Starts the thread. It calls `follow` at once, after each event of a device of this network
+    /// namespace, and whenever `look`, which it calls every [`END_POLL`], returns true. While
+    /// `follow` returns true (it failed), it is called again after [`RETRY`], twice that and so on,
+    /// up to [`RETRY_MAX`]. `wish` is the reservation of the thread: on the worker's processor it
+    /// would wait up to a second for its turn.
     ///
     /// # Errors
-    /// The kernel tells no events, or there is no thread to be had.
+    /// The kernel reports no events, or no thread can be made.
     pub(crate) fn start(
         wish: Option<CpuRequest>,
         mut look: impl FnMut() -> bool + Send + 'static,
@@ -36,17 +40,17 @@ impl Watch {
         let ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ended);
         let watch = move || {
-            // Without it the thread is as any other.
+            // Without the reservation the thread works all the same.
             let _reserved = reservation::take(wish);
             let (mut due, mut pause) = (Some(Instant::now()), RETRY);
             while !end.load(Ordering::Relaxed) {
-                // Where the socket fails, a look each time round does.
+                // If the socket fails, each round counts as an event.
                 let happened = events.wait(END_POLL).unwrap_or_else(|_| {
                     std::thread::sleep(END_POLL);
                     true
                 });
                 if happened {
-                    // A device is made in several steps, each of which is told.
+                    // A device is made in several steps, each of which is an event.
                     std::thread::sleep(SETTLE);
                 }
                 let looked = look();
@@ -66,22 +70,22 @@ impl Watch {
     /// Ends the thread, and waits until it has.
     pub(crate) fn end(self) {
         self.ended.store(true, Ordering::Relaxed);
-        // If it panicked, it has ended.
+        // A thread that panicked has ended, too.
         let _ended = self.thread.join();
     }
 }
 
-/// What failed is tried again after this time: most often a device that is still being made, which
-/// takes some milliseconds, and a second is what its guest is promised.
+/// The time before the first retry. Most failures are of a device that is still being made, which
+/// takes some milliseconds; its guest is promised a second.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What fails for long is not tried so often that it is a load.
+/// The longest time between two retries, so that a lasting failure is no load.
 const RETRY_MAX: Duration = Duration::from_secs(32);
 
-/// Between the first word of a device and the look at it.
+/// The time from the first event of a device to the call.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// How soon the end is seen.
+/// The time in which the thread notices that it is to end.
 const END_POLL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -98,11 +102,11 @@ mod tests {
             let _gone = told.send(Instant::now());
             calls == 1
         };
-        let watch = Watch::start(None, || false, follow);
+        let watch = DeviceWatch::start(None, || false, follow);
         let watch = watch.unwrap();
         let first = tells.recv_timeout(Duration::from_secs(5)).unwrap();
         let second = tells.recv_timeout(Duration::from_secs(5)).unwrap();
-        // A device of the machine may be changed meanwhile, which is a reason of its own.
+        // A device of the machine may change meanwhile, which is another reason for a call.
         assert!(second > first);
         watch.end();
     }

@@ -9,17 +9,18 @@
 pub mod changes;
 pub mod control;
 mod error;
+mod host_state;
 mod hotplug;
 mod live_policy;
 pub mod old_files;
+mod operator_notes;
 pub mod policy_store;
 mod present;
 pub mod rehearsal;
 mod run;
-mod site;
-mod supervisor;
+mod service_manager;
 mod takeover;
 
 pub use error::NodeError;
-pub use run::{Ended, Options, Serving, read_policy, run};
-pub use takeover::{Plan, PlanView};
+pub use run::{NodeEnd, Options, Serving, read_policy, run};
+pub use takeover::{StartPlan, StartPlanView};

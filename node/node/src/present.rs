@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which part of a policy has its devices. The rest waits for them: guests start, restart and move
-//! while the node runs.
+//! Finds the part of a policy whose devices are there. The rest waits for its devices: guests
+//! start, restart and move while the node runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Kind, Policy, PortId};
 
-/// Devices by the policy's name, with the kernel's numbers.
-pub(crate) type Devices = BTreeMap<String, u32>;
+/// PresentDevices by their names in the policy, with their numbers in the kernel.
+pub(crate) type PresentDevices = BTreeMap<String, u32>;
 
-/// The devices of `policy` that somebody else makes, as far as they are there by `number`.
-pub(crate) fn there(policy: &Policy, number: impl Fn(&str) -> Option<u32>) -> Devices {
+/// Finds the devices of `policy` that others make and that `number` knows.
+pub(crate) fn there(policy: &Policy, number: impl Fn(&str) -> Option<u32>) -> PresentDevices {
     let ports = policy.ports.iter().map(|port| (&port.device, port.kind));
     let vifs = policy.vifs.iter().map(|vif| (&vif.device, vif.kind));
     let waited_for = ports.chain(vifs).filter(|(_, kind)| is_waited_for(*kind));
     waited_for.filter_map(|(device, _)| Some((device.clone(), number(device)?))).collect()
 }
 
-/// The policy without ports whose device is not among `devices`, the vifs behind those, and vifs
-/// whose own device is not.
-pub(crate) fn part(policy: &Policy, devices: &Devices) -> Policy {
+/// Returns the policy without ports whose device is not among `devices`, without the vifs on those
+/// ports, and without vifs whose own device is missing.
+pub(crate) fn part(policy: &Policy, devices: &PresentDevices) -> Policy {
     let is_there = |device: &str, kind| !is_waited_for(kind) || devices.contains_key(device);
     let mut part = policy.clone();
     let mut moved = vec![None; policy.ports.len()];
@@ -38,15 +38,18 @@ pub(crate) fn part(policy: &Policy, devices: &Devices) -> Policy {
     part
 }
 
-/// The part of a policy with which a node starts, and its devices. Without any port there would be
-/// nothing to forward to: then all of it, so that the start fails at what is missing.
-pub(crate) fn on_host(policy: &Policy, number: impl Fn(&str) -> Option<u32>) -> (Policy, Devices) {
+/// Returns the part of a policy with which a node starts, and its devices. If no port is there, it
+/// returns the whole policy, so that the start fails at the missing device.
+pub(crate) fn on_host(
+    policy: &Policy,
+    number: impl Fn(&str) -> Option<u32>,
+) -> (Policy, PresentDevices) {
     let devices = there(policy, number);
     let part = part(policy, &devices);
     if part.ports.is_empty() { (policy.clone(), devices) } else { (part, devices) }
 }
 
-/// The names of ports and vifs of `policy` that are not in `part` of it.
+/// Lists the ports and vifs of `policy` that are not in `part` of it.
 pub(crate) fn waiting(policy: &Policy, part: &Policy) -> BTreeSet<String> {
     let names = |policy: &Policy| -> BTreeSet<String> {
         let ports = policy.ports.iter().map(|port| format!("port {}", port.name));
@@ -55,7 +58,7 @@ pub(crate) fn waiting(policy: &Policy, part: &Policy) -> BTreeSet<String> {
     names(policy).difference(&names(part)).cloned().collect()
 }
 
-/// The node makes the others itself, or has none.
+/// Tells whether others make devices of this kind. The node makes all other devices itself.
 const fn is_waited_for(kind: Kind) -> bool {
     matches!(kind, Kind::Auto | Kind::Xdp | Kind::Packet)
 }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir node run`: the node in the foreground, from a policy file to the last undo.
+//!
+//! A start takes the devices, opens them, starts the worker, then the interface. From then on three
+//! other threads do the rest: one follows devices, one keeps the report, one holds routers. The
+//! calling thread waits for signals and requests. At the end everything happens in reverse order.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,11 +21,12 @@ use weir_ports::{Pins, Pool, Questions, device_number};
 use crate::changes::PolicyChange;
 use crate::control::{self, ChangeRequest, Control, InForce, Refusal, RefusalKind};
 use crate::error::NodeError;
-use crate::hotplug::Watch;
+use crate::host_state::{FollowedDevices, HostState};
+use crate::hotplug::DeviceWatch;
 use crate::live_policy::{self, ApplyPolicy, LivePolicy};
+use crate::operator_notes::OperatorNotes;
 use crate::present;
-use crate::site::{Followed, Site};
-use crate::supervisor::Supervisor;
+use crate::service_manager::ServiceManager;
 use crate::takeover::Takeover;
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::WorkerHandle;
@@ -34,7 +39,9 @@ use weir_dataplane::reservation;
 use weir_dataplane::status::add_waiting;
 use weir_dataplane::worker::Worker;
 use weir_loops::{LogLine, LoopsLoad, RouterLoops, RouterStatus};
-use weir_report::{Answer, Keeper, Question, Service, Store, Subject, Ticking};
+use weir_report::{
+    ReportKeeper, ReportStore, ReportSubject, ReportTicker, Service, StoreAnswer, StoreQuery,
+};
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -43,30 +50,30 @@ pub struct Options {
     pub config: PathBuf,
     /// Undo everything after this time unless somebody confirms.
     pub confirm: Option<Duration>,
-    /// Put the live edits aside, for a start that they prevent.
+    /// Put live changes aside, for a start that they prevent.
     pub without_overlay: bool,
-    /// The folder of journals and the control socket.
+    /// The folder of journals and of the control socket.
     pub state: StateDir,
 }
 
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Ended {
-    /// It was asked to, by a signal or a request; everything is undone.
+pub enum NodeEnd {
+    /// A signal or a request ended it; everything is undone.
     Asked,
-    /// Nobody confirmed it in time; everything is undone.
+    /// The confirmation did not come in time; everything is undone.
     NotConfirmed,
-    /// It was asked to leave everything to the next start, which goes on with it.
+    /// A signal or a request ended it; everything is left to the next start, which goes on with it.
     Left,
 }
 
-/// The parts of a running node that its interface needs.
+/// The means of the interface to the running node.
 #[derive(Clone)]
 pub struct Serving {
     /// The socket to listen on.
     pub socket: PathBuf,
-    /// The node, which answers requests.
+    /// The node that answers.
     pub control: Arc<dyn Control>,
     /// The policy that the node starts with.
     pub policy: Arc<Policy>,
@@ -82,19 +89,18 @@ pub fn read_policy(path: &Path) -> Result<Policy, NodeError> {
         .map_err(|problems| NodeError::Policy { path: path.to_owned(), problems })
 }
 
-/// Runs a node until SIGINT, SIGTERM, a request to stop, or a confirmation that did not come; then
-/// undoes everything, and says which of them it was. Asked to leave (SIGUSR1), or killed, it leaves
-/// its devices and the data plane as they are, and the next start goes on with them. `report` is
-/// told each step in a line. `serve` listens as soon as the node forwards; what it hands back is
-/// dropped when the node ends.
+/// Runs a node until SIGINT, SIGTERM, a request to stop, or a missing confirmation, then undoes
+/// everything. Asked to leave (SIGUSR1), or killed, it leaves its devices and the data plane as
+/// they are, and the next start goes on with them. `report` is called with a line for each step.
+/// `serve` begins to listen once the node forwards; its result is dropped when the node ends.
 ///
 /// # Errors
-/// Something could not be read, opened, applied or undone.
+/// A file cannot be read, the policy cannot be applied, or a change of the host cannot be undone.
 pub fn run<S>(
     options: &Options,
     report: &mut dyn FnMut(&str),
     serve: impl FnOnce(Serving) -> std::io::Result<S>,
-) -> Result<Ended, NodeError> {
+) -> Result<NodeEnd, NodeError> {
     let text =
         text::read(&options.config).map_err(|error| NodeError::io(&options.config, error))?;
     if options.without_overlay
@@ -128,42 +134,42 @@ pub fn run<S>(
              (`mount -t bpf bpf /sys/fs/bpf` makes one)",
         ),
     }
-    let site = Site::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
-    site.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
-    *node.site() = Some(site);
+    let host = HostState::new(takeover, Policy::clone(&wanted), (policy.clone(), devices));
+    host.waiting().iter().for_each(|what| report(&format!("{what} waits for its device")));
+    *node.host() = Some(host);
     let (socket, pins) = (&socket, pins.as_ref());
-    let start = Start { socket, options, wanted: &wanted, policy: &policy, pins };
+    let start = StartArguments { socket, options, wanted: &wanted, policy: &policy, pins };
     let forwarded = noted.and_then(|()| forward(&start, &node, report, serve));
-    // A change under way is waited for.
-    let Some(Site { takeover, opener, .. }) = node.site().take() else { return forwarded };
-    // What was adopted stays, too, if it could not be gone on with.
+    // This waits for a change in progress.
+    let Some(HostState { takeover, opener, .. }) = node.host().take() else { return forwarded };
+    // Adopted changes stay, too, if the start failed before it could go on with them.
     let stays = match &forwarded {
-        Ok(ended) => *ended == Ended::Left,
+        Ok(ended) => *ended == NodeEnd::Left,
         Err(_) => adopts && opener.is_none(),
     };
     let ended = if stays { takeover.leave() } else { takeover.undo() };
     forwarded.and_then(|forwarded| ended.map(|()| forwarded))
 }
 
-/// The inputs of a start.
-struct Start<'a> {
+/// The arguments of a start.
+struct StartArguments<'a> {
     socket: &'a Path,
     options: &'a Options,
     wanted: &'a Arc<Policy>,
-    /// The part of it that has its devices.
+    /// The part of `wanted` whose devices are there.
     policy: &'a Policy,
     pins: Option<&'a Pins>,
 }
 
 /// Opens the ports, starts the worker, answers requests, until told to stop.
 fn forward<S>(
-    Start { socket, options, wanted, policy, pins }: &Start<'_>,
+    StartArguments { socket, options, wanted, policy, pins }: &StartArguments<'_>,
     node: &Arc<Node>,
     report: &mut dyn FnMut(&str),
     serve: impl FnOnce(Serving) -> std::io::Result<S>,
-) -> Result<Ended, NodeError> {
+) -> Result<NodeEnd, NodeError> {
     let mut supervisor =
-        Supervisor::from_env().map_err(|error| NodeError::io("service manager", error))?;
+        ServiceManager::from_env().map_err(|error| NodeError::io("service manager", error))?;
     let mut pool = Pool::new(policy.node.frames, policy.node.frame_size.bytes())?;
     let (mut opener, plane) = Opener::new(wanted, &pool, *pins, &node.questions)?;
     let opened = opener.open(policy, |_| true)?;
@@ -177,8 +183,8 @@ fn forward<S>(
     let (handle, inbox) = WorkerHandle::new();
     let thread = start_worker(worker, inbox, policy)?;
     node.connect(handle);
-    if let Some(site) = node.site().as_mut() {
-        site.opener = Some(opener);
+    if let Some(host) = node.host().as_mut() {
+        host.opener = Some(opener);
     }
     let ticking = node.keep_report(&options.state, policy)?;
     let name = &policy.node.name;
@@ -198,12 +204,12 @@ fn forward<S>(
         }
         let ended = node.stay(options.confirm, report, &thread, &mut supervisor, pins.is_some());
         supervisor.stopping();
-        watch.into_iter().for_each(Watch::end);
+        watch.into_iter().for_each(DeviceWatch::end);
         ended
     });
     drop(ticking);
     node.routers.end().iter().for_each(|line| report(line));
-    node.end_worker(matches!(why, Ok(Ended::Left)));
+    node.end_worker(matches!(why, Ok(NodeEnd::Left)));
     let ended = thread.join().unwrap_or(Err(NodeError::WorkerDied));
     if let Ok(last) = &ended {
         node.end_report(last).iter().for_each(|failed| report(failed));
@@ -223,10 +229,10 @@ fn start_worker(
         .spawn(move || {
             let taken = reservation::take(wish);
             let failed = taken.as_ref().err().map(ToString::to_string);
-            // The starter waits for this; if it is gone, so is the node.
+            // The starter waits for this. If it has gone, so has the node.
             let _told = reserved.send(failed);
             match taken {
-                // Held until the worker has ended.
+                // The reservation is held until the worker has ended.
                 Ok(_reservation) => worker.run(&inbox).map_err(NodeError::from),
                 Err(error) => Err(NodeError::Reservation(error.to_string())),
             }
@@ -239,27 +245,28 @@ fn start_worker(
     }
 }
 
-/// The worker's thread, and how it ended.
+/// The worker's thread. Its result is the last status.
 type WorkerThread = JoinHandle<Result<NodeStatus, NodeError>>;
 
-/// The control side of the running node.
+/// The running node, as all threads but the worker see it.
 #[derive(Debug)]
 struct Node {
     config: PathBuf,
     worker: std::sync::OnceLock<WorkerHandle>,
-    /// One change at a time; none before the start and after the end.
-    site: Mutex<Option<Site>>,
-    /// One change at a time.
+    /// The state of the host, locked for one change at a time; `None` before the start and after
+    /// the end.
+    host: Mutex<Option<HostState>>,
+    /// The policy with its live changes, locked for one change at a time.
     live: Mutex<LivePolicy>,
-    /// A copy of the policy in force, to be read while a change is under way.
+    /// The policy in force, which can be read while a change is in progress.
     in_force: RwLock<InForce>,
-    /// The record of the service that tenants had.
-    keeper: Keeper,
+    /// The service report.
+    keeper: ReportKeeper,
     /// Routers that are held at a rate.
     routers: RouterLoops,
     /// Lines for the operator.
-    notes: Arc<Mutex<Notes>>,
-    /// About the devices, on whoever's thread it is but the worker's.
+    notes: Arc<Mutex<OperatorNotes>>,
+    /// Questions about the devices, to be asked on any thread but the worker's.
     questions: Arc<Questions>,
     confirmed: AtomicBool,
     stop: Arc<AtomicBool>,
@@ -268,7 +275,7 @@ struct Node {
 }
 
 impl Node {
-    /// From here on signals are requests: a stop in the middle of the start is not lost.
+    /// Makes the node and turns signals into requests, so that a stop during the start is not lost.
     fn new(options: &Options, live: LivePolicy) -> Result<Self, NodeError> {
         let [stop, leave, reload] = [false; 3].map(|no| Arc::new(AtomicBool::new(no)));
         let signals = [(SIGINT, &stop), (SIGTERM, &stop), (SIGUSR1, &leave), (SIGHUP, &reload)];
@@ -276,16 +283,16 @@ impl Node {
             signal_hook::flag::register(signal, Arc::clone(flag))
                 .map_err(|error| NodeError::io("signal handler", error))?;
         }
-        let notes = Arc::<Mutex<Notes>>::default();
+        let notes = Arc::<Mutex<OperatorNotes>>::default();
         let told = Arc::clone(&notes);
-        let tell = Arc::new(move |line| Notes::add_to(&told, line));
+        let tell = Arc::new(move |line| OperatorNotes::add_to(&told, line));
         Ok(Self {
             config: options.config.clone(),
             worker: std::sync::OnceLock::new(),
-            site: Mutex::new(None),
+            host: Mutex::new(None),
             in_force: RwLock::new(live.in_force()),
             live: Mutex::new(live),
-            keeper: Keeper::default(),
+            keeper: ReportKeeper::default(),
             routers: RouterLoops::new(options.state.clone(), tell),
             notes,
             questions: Arc::default(),
@@ -297,18 +304,18 @@ impl Node {
     }
 
     fn connect(&self, worker: WorkerHandle) {
-        // Called once, before anybody asks.
+        // This is called once, before any request.
         let _known = self.worker.set(worker);
     }
 
-    /// Keeps the report from now on, until what this hands back is dropped.
+    /// Keeps the report until the returned ticker is dropped.
     fn keep_report(
         self: &Arc<Self>,
         state: &StateDir,
         policy: &Policy,
-    ) -> Result<Ticking, NodeError> {
+    ) -> Result<ReportTicker, NodeError> {
         let (opener, ticker) = (Arc::clone(self), Arc::clone(self));
-        let (paths, bounds) = (Store::paths(state, &policy.node.name), policy.report.clone());
+        let (paths, bounds) = (ReportStore::paths(state, &policy.node.name), policy.report.clone());
         let begin = move || {
             let failed = opener.keeper.open(&paths, &bounds);
             failed.into_iter().for_each(|why| Self::note(&opener, why));
@@ -319,7 +326,7 @@ impl Node {
             let failed = ticker.keeper.take(&status, &policy);
             failed.into_iter().for_each(|why| Self::note(&ticker, why));
         };
-        Ticking::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
+        ReportTicker::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
     }
 
     fn hold_routers(&self, policy: &Policy) -> Result<(), NodeError> {
@@ -335,30 +342,30 @@ impl Node {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
     }
 
-    /// Waits until the node is to end, and says why; reloads when told to.
+    /// Waits until the node is to end, and returns why. Reloads the policy on request.
     fn stay(
         &self,
         confirm: Option<Duration>,
         report: &mut dyn FnMut(&str),
         worker: &WorkerThread,
-        supervisor: &mut Supervisor,
+        supervisor: &mut ServiceManager,
         pinned: bool,
-    ) -> Ended {
+    ) -> NodeEnd {
         let deadline = confirm.map(|time| (time, Instant::now() + time));
         while !self.stop.load(Ordering::Relaxed) && !worker.is_finished() {
             if self.leave.load(Ordering::Relaxed) {
                 return match self.cannot_leave(pinned) {
                     None => {
                         report("leaving everything to the next start");
-                        Ended::Left
+                        NodeEnd::Left
                     }
                     Some(why) => {
                         report(&format!("{why}: undoing everything instead"));
-                        Ended::Asked
+                        NodeEnd::Asked
                     }
                 };
             }
-            // Only who moves packets is alive.
+            // The node is alive if its worker answers.
             if supervisor.is_due() && self.worker().and_then(WorkerHandle::status).is_ok() {
                 supervisor.alive();
             }
@@ -376,14 +383,15 @@ impl Node {
                 && Instant::now() > deadline
             {
                 report(&format!("not confirmed within {} s: undoing", time.as_secs_f64()));
-                return Ended::NotConfirmed;
+                return NodeEnd::NotConfirmed;
             }
             std::thread::sleep(SIGNAL_POLL);
         }
-        Ended::Asked
+        NodeEnd::Asked
     }
 
-    /// Why to leave would harm more than to stop. `pinned`: the data plane outlives the process.
+    /// Returns why the node must stop instead of leaving, if it must. `pinned` tells whether the
+    /// data plane outlives the process.
     fn cannot_leave(&self, pinned: bool) -> Option<String> {
         if !pinned {
             return Some("no BPF file system has the data plane".to_owned());
@@ -433,10 +441,10 @@ impl Node {
     fn apply(&self, policy: &Policy) -> Result<(), Refusal> {
         let not_now = |why| move || Refusal::new(RefusalKind::NotRunning, why);
         let worker = self.worker.get().ok_or_else(not_now("the node is starting"))?;
-        let mut site = self.site();
-        let site = site.as_mut().ok_or_else(not_now("the node is ending"))?;
+        let mut host = self.host();
+        let host = host.as_mut().ok_or_else(not_now("the node is ending"))?;
         self.routers.may_follow(policy, worker)?;
-        let note = site.change(policy.clone(), worker, device_number)?;
+        let note = host.change(policy.clone(), worker, device_number)?;
         note.into_iter().for_each(|note| self.note(note));
         self.routers.follow(policy);
         Ok(())
@@ -448,13 +456,13 @@ impl Node {
         self.worker.get().ok_or_else(starting)
     }
 
-    /// Tells the operator; what is too much at once is counted.
+    /// Adds a line for the operator. Lines beyond a bound are counted.
     fn note(&self, note: String) {
-        Notes::add_to(&self.notes, note);
+        OperatorNotes::add_to(&self.notes, note);
     }
 
-    /// Follows the host's devices from now on, until the watch ends.
-    fn watch_devices(self: &Arc<Self>) -> std::io::Result<Watch> {
+    /// Follows the host's devices until the watch ends.
+    fn watch_devices(self: &Arc<Self>) -> std::io::Result<DeviceWatch> {
         let (node, looker) = (Arc::clone(self), Arc::clone(self));
         let otherwise = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&otherwise);
@@ -464,10 +472,10 @@ impl Node {
         };
         let mut told = Vec::new();
         let policy = self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy.clone();
-        Watch::start(reservation::beside(&policy.node), look, move || {
+        DeviceWatch::start(reservation::beside(&policy.node), look, move || {
             let anew = otherwise.swap(false, Ordering::Relaxed);
-            let Followed { notes, failed } = node.follow_devices(anew);
-            // Once for each cause, however often it is tried again.
+            let FollowedDevices { notes, failed } = node.follow_devices(anew);
+            // Each cause is noted once, however often it is tried again.
             if notes != told {
                 notes.iter().for_each(|note| node.note(note.clone()));
             }
@@ -476,48 +484,19 @@ impl Node {
         })
     }
 
-    /// Takes and lets go of devices; `anew`: what those that stay can do is to be looked at again.
-    fn follow_devices(&self, anew: bool) -> Followed {
-        // Meanwhile nobody asks for anything else.
+    /// Takes and lets go of devices. `anew`: the abilities of devices that stay have changed.
+    fn follow_devices(&self, anew: bool) -> FollowedDevices {
+        // No change of policy may happen meanwhile.
         let _live = self.live();
-        let (Some(worker), Some(site)) = (self.worker.get(), &mut *self.site()) else {
-            return Followed::default();
+        let (Some(worker), Some(host)) = (self.worker.get(), &mut *self.host()) else {
+            return FollowedDevices::default();
         };
-        site.follow(worker, anew, device_number)
+        host.follow(worker, anew, device_number)
     }
 
-    /// All that it holds is in a journal, so that a panic with the lock does no harm.
-    fn site(&self) -> MutexGuard<'_, Option<Site>> {
-        self.site.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lines for the operator.
-#[derive(Debug, Default)]
-struct Notes {
-    lines: Vec<String>,
-    /// Beyond [`NOTES_MAX`].
-    more: u64,
-}
-
-impl Notes {
-    fn add(&mut self, line: String) {
-        if self.lines.len() < NOTES_MAX {
-            self.lines.push(line);
-        } else {
-            self.more += 1;
-        }
-    }
-
-    fn add_to(notes: &Mutex<Self>, line: String) {
-        notes.lock().unwrap_or_else(PoisonError::into_inner).add(line);
-    }
-
-    fn tell(self, report: &mut dyn FnMut(&str)) {
-        self.lines.iter().for_each(|line| report(line));
-        if self.more > 0 {
-            report(&format!("{} lines more came at once and are not shown", self.more));
-        }
+    /// The state is in a journal, even if a thread that had the lock panicked.
+    fn host(&self) -> MutexGuard<'_, Option<HostState>> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -546,11 +525,11 @@ impl Control for Node {
         self.live().changes(most, wanted)
     }
 
-    fn report(&self, question: &Question) -> Result<Answer, Refusal> {
+    fn report(&self, question: &StoreQuery) -> Result<StoreAnswer, Refusal> {
         self.keeper.ask(question)
     }
 
-    fn service(&self) -> BTreeMap<Subject, [Service; 2]> {
+    fn service(&self) -> BTreeMap<ReportSubject, [Service; 2]> {
         self.keeper.totals()
     }
 
@@ -591,23 +570,5 @@ impl Control for Node {
     }
 }
 
-/// Notes that wait to be told.
-const NOTES_MAX: usize = 64;
-
-/// The interval at which signals are looked for.
+/// The time in which a signal is noticed.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notes_beyond_the_bound_are_counted() {
-        let mut notes = Notes::default();
-        (0..NOTES_MAX + 3).for_each(|number| notes.add(number.to_string()));
-        let mut told = Vec::new();
-        notes.tell(&mut |line| told.push(line.to_owned()));
-        assert_eq!(told.len(), NOTES_MAX + 1);
-        assert!(told.last().is_some_and(|line| line.starts_with("3 lines more")));
-    }
-}

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a node changes on its host before it forwards, and the way back.
+//! Takes the devices of a policy from the host, and hands them back.
+//!
+//! Each change of the host is written to an undo journal before it is made. A node that stops
+//! undoes its journal. One that leaves, or is killed, undoes nothing, and the next start *adopts*
+//! the journal: it keeps what was changed and makes only the changes that are missing. Where it
+//! cannot adopt, it undoes the journal first and begins anew.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,48 +23,48 @@ use weir_ports::device_number;
 use crate::error::NodeError;
 use crate::present;
 
-/// A host whose devices are the node's. [`Self::undo`] hands them back; if the process is killed
-/// first, the next start or `weir clean` does, from the journal.
+/// The changes of the host. [`Self::undo`] takes them back. If the process is killed first, the
+/// next start or `weir clean` does so by the journal.
 #[derive(Debug)]
 pub(crate) struct Takeover {
     journal: Journal,
 }
 
-/// What `weir node run` would do to the host: the dry run.
+/// The plan of a start, for a dry run.
 #[derive(Debug)]
-pub struct Plan {
+pub struct StartPlan {
     policy: String,
     paths: Vec<String>,
     routers: Vec<String>,
-    /// What waits for its device: `port NAME`, `vif NAME`.
+    /// Ports and vifs that wait for their devices: `port NAME`, `vif NAME`.
     waits: Vec<String>,
     changes: Vec<Change>,
-    /// What cannot be planned before something else is made, or does not work here.
+    /// Problems: changes that cannot be planned yet, or that do not work on this host.
     problems: Vec<HostError>,
 }
 
-/// A [`Plan`] as data.
+/// A [`StartPlan`] as data.
 #[derive(Clone, Debug, Serialize)]
-pub struct PlanView {
-    /// Whether nothing stands in the way.
+pub struct StartPlanView {
+    /// There is no problem.
     pub possible: bool,
     /// Changes of the host, as commands that a person could type.
     pub changes: Vec<String>,
-    /// What stands in the way.
+    /// The problems.
     pub problems: Vec<String>,
-    /// What waits for its device, which is not there: `port NAME`, `vif NAME`.
+    /// Ports and vifs whose devices are missing: `port NAME`, `vif NAME`.
     pub waits: Vec<String>,
-    /// What is redirected in the kernel, and what is not and why.
+    /// For each vif and direction, that it is redirected in the kernel, or why it is queued.
     pub paths: Vec<String>,
-    /// How routers are held at a rate.
+    /// For each router that is held at a rate, the actuator that holds it.
     pub routers: Vec<String>,
     /// The policy with its defaults, TOML.
     pub policy: String,
 }
 
-impl Plan {
-    /// The plan for `policy`: for the part of it whose devices are there, as a run would begin.
-    /// Reads the host, touches nothing.
+impl StartPlan {
+    /// Plans the start with `policy`, or with the part of it whose devices are there. It reads the
+    /// host and changes nothing.
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         let host = Host::default();
@@ -90,11 +95,11 @@ impl Plan {
         Self { policy: policy.to_toml(), paths, routers, waits, changes, problems }
     }
 
-    /// The same as data: what [`Self`] prints, part by part.
+    /// Returns the plan as data.
     #[must_use]
-    pub fn view(&self) -> PlanView {
+    pub fn view(&self) -> StartPlanView {
         let each = |list: &[Change]| list.iter().map(ToString::to_string).collect();
-        PlanView {
+        StartPlanView {
             possible: self.is_possible(),
             changes: each(&self.changes),
             problems: self.problems.iter().map(ToString::to_string).collect(),
@@ -105,16 +110,16 @@ impl Plan {
         }
     }
 
-    /// Whether nothing stands in the way.
+    /// Tells whether there is no problem.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// The changes as commands that a person could type, what waits for its device, what is redirected,
-/// then the whole policy with its defaults.
-impl fmt::Display for Plan {
+/// Prints the changes as commands that a person could type, what waits for its device, what is
+/// redirected, and then the whole policy with its defaults.
+impl fmt::Display for StartPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
         self.problems.iter().try_for_each(|problem| writeln!(f, "# NOT POSSIBLE: {problem}"))?;
@@ -126,11 +131,11 @@ impl fmt::Display for Plan {
 }
 
 impl Takeover {
-    /// Makes the changes that `policy` needs. What an earlier run of the same node left is undone
-    /// first, and told to `report`, a line each.
+    /// Makes the changes that `policy` needs. Changes that an earlier run of the same node left are
+    /// undone first, with a line to `report` for each.
     ///
     /// # Errors
-    /// A device is missing or cannot be taken; then nothing has changed.
+    /// A device is missing or cannot be taken. Then nothing has changed.
     pub(crate) fn begin(
         policy: &Policy,
         state: &StateDir,
@@ -150,14 +155,14 @@ impl Takeover {
         }
     }
 
-    /// Goes on where an earlier run of the same node ended without undoing anything: what it
-    /// changed stays, and what `policy` needs beyond that is changed.
+    /// Goes on where an earlier run of the same node ended without undoing anything: keeps its
+    /// changes, and makes those that `policy` needs beyond them.
     ///
-    /// `None` if the host's own vifs are others than then, which come and go with a node: all has
-    /// to begin anew.
+    /// Returns `None` if the vifs of kind `host` have changed. They come and go with a node, so
+    /// that the start has to begin anew.
     ///
     /// # Errors
-    /// As [`Self::begin`]; then all is as it was left.
+    /// A device is missing or cannot be taken. Then everything is as the earlier run left it.
     pub(crate) fn adopt(policy: &Policy, state: &StateDir) -> Result<Option<Self>, NodeError> {
         let journal = Journal::open(state, &journal_name(policy), LOCK_PATIENCE)?;
         let host_device = |purpose: &ChangePurpose| match purpose {
@@ -183,7 +188,8 @@ impl Takeover {
         Ok(Some(takeover))
     }
 
-    /// Notes a file that the node makes, so that it goes even if the node is killed.
+    /// Records a file that the node is about to make, so that it is removed even if the node is
+    /// killed.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -191,7 +197,7 @@ impl Takeover {
         self.note(format!("file {}", file.display()), Undo::Remove(file.to_owned()))
     }
 
-    /// As [`Self::will_leave`], for a folder with what is in it.
+    /// Records a folder that the node is about to make, with its content: see [`Self::will_leave`].
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -206,7 +212,7 @@ impl Takeover {
         Ok(self.journal.record(&what, undo)?)
     }
 
-    /// Ends without undoing anything, for [`Self::adopt`].
+    /// Ends without undoing anything, so that the next start can adopt the changes.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -214,10 +220,10 @@ impl Takeover {
         Ok(self.journal.keep()?)
     }
 
-    /// Hands everything back.
+    /// Undoes all changes.
     ///
     /// # Errors
-    /// What could not be handed back; it stays in the journal.
+    /// The changes that could not be undone. They stay in the journal.
     pub(crate) fn undo(self) -> Result<(), NodeError> {
         let host = self.journal.host();
         let report = self.journal.undo_all(&host)?;
@@ -238,10 +244,10 @@ impl Takeover {
         host::apply(&mut self.journal, &reservation::changes(&policy.node))
     }
 
-    /// Takes the devices of `policy` that `wanted` names.
+    /// Takes the devices of `policy` that `wanted` selects.
     ///
     /// # Errors
-    /// A device is missing or cannot be taken; then nothing has changed.
+    /// A device is missing or cannot be taken. Then nothing has changed.
     pub(crate) fn take_devices(
         &mut self,
         policy: &Policy,
@@ -257,8 +263,8 @@ impl Takeover {
         self.make(changes)
     }
 
-    /// Makes changes. One that an earlier run wrote down is made again, since its device may have
-    /// been made anew meanwhile, but not written down again.
+    /// Makes changes. One that is in the journal already is made again, since its device may be a
+    /// new one, but it is not written down again.
     fn make(&mut self, changes: Vec<Change>) -> Result<(), HostError> {
         let (again, new): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| self.journal.holds(&change.undo));
@@ -267,9 +273,9 @@ impl Takeover {
         host::apply(&mut self.journal, &new)
     }
 
-    /// Strikes out what was changed of these devices, which are gone: to run the way back of each
-    /// took a third of a second in which no device was taken. What was moved from one of them to
-    /// the host's own vif is left to [`Self::hand_back`].
+    /// Removes the changes of these devices from the journal, since the devices are gone. To undo
+    /// each would take a third of a second in which no other device is taken. Addresses that were
+    /// moved from one of them to a vif of kind `host` are left to [`Self::hand_back`].
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -280,10 +286,11 @@ impl Takeover {
         })
     }
 
-    /// Hands these devices back; one that was never taken is no error.
+    /// Hands these devices back. A device that was never taken is no error.
     ///
     /// # Errors
-    /// What could not be handed back; it stays in the journal, and is tried again at the end.
+    /// The changes that could not be undone. They stay in the journal, and are tried again at the
+    /// end.
     pub(crate) fn hand_back(&mut self, devices: &[String]) -> Result<(), HostError> {
         let host = self.journal.host();
         let mut failed = Vec::new();
@@ -303,7 +310,7 @@ fn journal_name(policy: &Policy) -> String {
     format!("node-{}", policy.node.name)
 }
 
-/// For each vif and direction, whether it is redirected or why it is queued.
+/// Lists for each vif and direction that it is redirected, or why it is queued.
 fn paths(policy: &Policy) -> Vec<String> {
     let mut lines = Vec::new();
     let choices = redirect::choices(policy, &BTreeSet::new());
@@ -319,7 +326,7 @@ fn paths(policy: &Policy) -> Vec<String> {
     lines
 }
 
-/// The devices of a policy that exist before the node does.
+/// Lists the devices of a policy that others make, with what is to change about them.
 fn takes(policy: &Policy, namespace: Option<&str>) -> Vec<Take> {
     let frame = policy.node.frame_size.packet_max().get();
     let take = |device: &str, promiscuous, addresses_move| Take {
@@ -358,15 +365,15 @@ fn host_vif(
     host::host_vif(host, &spec)
 }
 
-/// The host's end of a vif of kind `host` is called as the vif's device, with this behind it.
+/// The name of the host's end of a vif of kind `host` is that of the vif's device with this suffix.
 const HOST_SUFFIX: &str = "h";
 
-/// Packets in front of an egress veth. They are sent past it: it is there so that a full device
-/// says so.
+/// The queue of a veth at egress, in packets. Frames bypass it; it exists so that a full device
+/// reports that it is full.
 const QUEUE_PACKETS: u32 = 1000;
 
-/// Two addresses and a type.
+/// The bytes of an Ethernet header: two addresses and a type.
 const HEADER_BYTES: u64 = 14;
 
-/// The last run of the same node may be about to end.
+/// The wait for an earlier run of the same node that is about to end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);

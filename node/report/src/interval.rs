@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What happened to one direction of one interface between two statuses.
+//! The traffic of one direction of one interface between two statuses.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +8,41 @@ use weir_switch::Reason;
 
 use weir_api_types::status::{Amount, DirectionStatus};
 
-/// The difference of two counts.
+/// The difference between two statuses of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flow {
-    /// Came in and was not refused for what it is.
+pub struct IntervalFlow {
+    /// Frames that came in and were not refused for what they are.
     pub offered: Amount,
-    /// Handed on.
+    /// Frames that were forwarded.
     pub got: Amount,
     /// Queued at the beginning.
     pub waited: Amount,
     /// Queued at the end.
     pub waits: Amount,
-    /// Of those handed on, marked "congestion experienced"; packets.
+    /// Forwarded packets that were marked "congestion experienced".
     pub marked: u64,
     /// Packets a second that a control loop lets pass to the vifs of its router together.
     pub held_pps: Option<u64>,
-    /// The same at the beginning: of another router perhaps.
+    /// That rate at the beginning, perhaps of another router.
     pub held_before_pps: Option<u64>,
-    /// Dropped, by cause and reason; only reasons that occurred.
-    pub dropped: BTreeMap<Cause, BTreeMap<Reason, Amount>>,
+    /// Drops by cause and reason. Reasons that did not occur are absent.
+    pub dropped: BTreeMap<DropCause, BTreeMap<Reason, Amount>>,
 }
 
-/// Why a frame was dropped, as far as its owner's share is concerned.
+/// The cause of a drop, as far as its owner's share is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// For what it is: malformed, spoofed, filtered, for nobody. It counts as never offered.
+pub enum DropCause {
+    /// The frame itself: malformed, spoofed, filtered, without a destination. It counts as never
+    /// offered.
     Itself,
-    /// A limit of its owner's, or of who was to receive it.
+    /// A limit of its sender or of its receiver.
     Limit,
-    /// There was no room, or no time.
+    /// A lack of room or of time.
     Room,
 }
 
-impl Cause {
-    /// The cause behind a reason.
+impl DropCause {
+    /// Returns the cause behind a reason.
     #[must_use]
     pub const fn of(reason: Reason) -> Self {
         match reason {
@@ -80,8 +81,8 @@ impl Cause {
     }
 }
 
-impl Flow {
-    /// What happened since `before`. Counters that run backwards are another interface's, which
+impl IntervalFlow {
+    /// Computes the difference. Counters that run backwards belong to another interface, which
     /// began at zero.
     #[must_use]
     pub fn between(before: &DirectionStatus, after: &DirectionStatus) -> Self {
@@ -106,37 +107,38 @@ impl Flow {
             };
             let new = of(after).minus(of(before));
             if new != Amount::default() {
-                flow.dropped.entry(Cause::of(reason)).or_default().insert(reason, new);
+                flow.dropped.entry(DropCause::of(reason)).or_default().insert(reason, new);
             }
         }
         let came = after.received.minus(before.received).plus(after.copies.minus(before.copies));
-        flow.offered = came.minus(flow.dropped_for(Cause::Itself));
+        flow.offered = came.minus(flow.dropped_for(DropCause::Itself));
         flow
     }
 
-    /// All that was dropped for a cause.
+    /// Sums up the drops for a cause.
     #[must_use]
-    pub fn dropped_for(&self, cause: Cause) -> Amount {
+    pub fn dropped_for(&self, cause: DropCause) -> Amount {
         let each = self.dropped.get(&cause).into_iter().flat_map(BTreeMap::values);
         each.fold(Amount::default(), |sum, amount| sum.plus(*amount))
     }
 
-    /// Whether any packet was dropped for one of these.
+    /// Tells whether any packet was dropped for one of these reasons.
     #[must_use]
     pub fn dropped_by(&self, reasons: &[Reason]) -> bool {
         let mut each = self.dropped.values().flat_map(BTreeMap::iter);
         each.any(|(reason, amount)| amount.packets > 0 && reasons.contains(reason))
     }
 
-    /// What could have been handed on within the owner's limits.
+    /// Returns the traffic that could have been forwarded within the owner's limits.
     #[must_use]
     pub fn demand(&self) -> Amount {
-        self.offered.plus(self.waited).minus(self.dropped_for(Cause::Limit))
+        self.offered.plus(self.waited).minus(self.dropped_for(DropCause::Limit))
     }
 }
 
-/// As the port's layer counts it: each frame at least as long as the layer's least, by the mean of
-/// these frames. `tagged`: they carry a slice's tag on the port, which counters leave out.
+/// Counts bytes as the port's layer does: each frame is at least as long as the shortest of the
+/// layer, judged by the mean of these frames. `tagged` tells whether they carry a slice's tag on
+/// the port, which counters leave out.
 pub(crate) fn charged(port: &Port, amount: Amount, tagged: bool) -> u64 {
     let (tag, least) = match port.layer {
         Layer::L1 => (TAG, LEAST),
@@ -185,10 +187,10 @@ mod tests {
                 (Reason::QueuePackets, amount(3, 300)),
             ],
         );
-        let flow = Flow::between(&before, &after);
+        let flow = IntervalFlow::between(&before, &after);
         assert_eq!((flow.offered, flow.got), (amount(9, 900), amount(4, 400)));
-        assert_eq!(flow.dropped_for(Cause::Limit), amount(2, 200));
-        assert_eq!(flow.dropped_for(Cause::Room), amount(3, 300));
+        assert_eq!(flow.dropped_for(DropCause::Limit), amount(2, 200));
+        assert_eq!(flow.dropped_for(DropCause::Room), amount(3, 300));
         assert_eq!(flow.demand(), amount(7, 700));
     }
 
@@ -196,10 +198,10 @@ mod tests {
     fn counters_that_run_backwards_begin_at_zero() {
         let before = status(amount(100, 9_000), amount(90, 8_000), &[]);
         let after = status(amount(5, 500), amount(5, 500), &[]);
-        assert_eq!(Flow::between(&before, &after).got, amount(5, 500));
+        assert_eq!(IntervalFlow::between(&before, &after).got, amount(5, 500));
     }
 
-    /// What the switch charges a frame of each of these lengths on the wire.
+    /// The expected values are what the switch charges frames of these lengths on the wire.
     #[test]
     fn short_frames_and_tags_count_as_on_the_wire() {
         let mut port = Port::new("p", weir_units::BitRate::from_mbps(10));

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Keeps the report of a running node: one status a second, until the node ends.
+//! Keeps the report of a running node: takes one status a second until the node ends.
+//!
+//! Three locks keep readers apart. Whoever reads metrics or the last verdicts never waits for a
+//! query of the store, and a query never keeps a second from being recorded.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,62 +15,63 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_policy::{Policy, Report};
 use weir_units::Nanos;
 
-use super::record::Subject;
-use super::recorder::{Recorder, Taken};
+use super::record::ReportSubject;
+use super::recorder::{NewRecords, ServiceRecorder};
 use super::service::{Service, Verdicts};
-use super::store::{Answer, Question, Store};
+use super::store::{ReportStore, StoreAnswer, StoreQuery};
 use weir_api_types::status::NodeStatus;
 use weir_dataplane::{Refusal, RefusalKind};
 
 /// The records of the running node.
 #[derive(Debug, Default)]
-pub struct Keeper {
-    kept: Mutex<Option<Kept>>,
-    /// Apart, so that who reads metrics does not wait for who reads the store.
-    totals: Mutex<BTreeMap<Subject, [Service; 2]>>,
-    judged: Mutex<Judged>,
-    /// Why no report is kept, if none is; apart for the same reason.
+pub struct ReportKeeper {
+    kept: Mutex<Option<OpenReport>>,
+    /// Locked apart, so that a reader of metrics does not wait for a reader of the store.
+    totals: Mutex<BTreeMap<ReportSubject, [Service; 2]>>,
+    judged: Mutex<JudgedSecond>,
+    /// Why no report is kept, if none is. Locked apart for the same reason.
     failed: Mutex<Option<String>>,
 }
 
-/// Has the keeper take a status each second, until it is dropped.
+/// A thread that calls the keeper each second. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Ticking {
+pub struct ReportTicker {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The last second that was judged.
+/// The verdicts on the last second.
 #[derive(Debug, Default)]
-struct Judged {
-    /// Its end, by the clock of [`NodeStatus::now_ns`]; `None` before the first.
+struct JudgedSecond {
+    /// The end of the second, by the clock of [`NodeStatus::now_ns`]; `None` before the first.
     end_ns: Option<u64>,
     verdicts: Verdicts,
 }
 
 #[derive(Debug)]
-struct Kept {
-    recorder: Recorder,
-    /// Or why there is none.
-    store: Result<Store, String>,
+struct OpenReport {
+    recorder: ServiceRecorder,
+    /// The store, or why there is none.
+    store: Result<ReportStore, String>,
     sync: Duration,
     synced: Instant,
-    /// To open it again.
+    /// The files of the store, to open it again.
     paths: [PathBuf; 2],
     bounds: Report,
 }
 
-impl Keeper {
-    /// Opens the store; what is wrong with it is said, and told to whoever asks for a report.
+impl ReportKeeper {
+    /// Opens the store. Returns what is wrong with it; a caller who queries the report is told,
+    /// too.
     pub fn open(&self, paths: &[PathBuf; 2], bounds: &Report) -> Option<String> {
-        let opened = Store::open(paths, bounds);
+        let opened = ReportStore::open(paths, bounds);
         let resumed = opened.as_ref().ok().and_then(|store| store.resume().ok());
         let (next, kernel) = resumed.unwrap_or_default();
         let store = opened.map_err(|error| format!("no service report is kept: {error}"));
         let failed = store.as_ref().err().cloned();
         self.know(failed.clone());
-        *self.kept() = Some(Kept {
-            recorder: Recorder::after(next, kernel),
+        *self.kept() = Some(OpenReport {
+            recorder: ServiceRecorder::after(next, kernel),
             store,
             sync: Duration::from_nanos(bounds.sync.as_nanos()),
             synced: Instant::now(),
@@ -77,14 +81,16 @@ impl Keeper {
         failed
     }
 
-    /// Takes a status; what is wrong with the disk is said once.
+    /// Records a second. Returns what is wrong with the disk, once.
     pub fn take(&self, status: &NodeStatus, policy: &Policy) -> Option<String> {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
         let taken = kept.recorder.take(now_unix_ms(), status, policy);
         let totals = kept.recorder.totals().clone();
-        let judged =
-            Judged { end_ns: Some(status.now_ns), verdicts: kept.recorder.verdicts().clone() };
+        let judged = JudgedSecond {
+            end_ns: Some(status.now_ns),
+            verdicts: kept.recorder.verdicts().clone(),
+        };
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = judged;
         let failed = kept.write(&taken);
@@ -92,7 +98,7 @@ impl Keeper {
         failed
     }
 
-    /// Takes the last status and closes the minute.
+    /// Records the last second and the unfinished minute.
     pub fn end(&self, status: &NodeStatus, policy: &Policy) -> Option<String> {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
@@ -102,29 +108,29 @@ impl Keeper {
         kept.write(&taken)
     }
 
-    /// Sums up what is asked for.
+    /// Answers a query.
     ///
     /// # Errors
     /// There is no store, or it cannot be read.
-    pub fn ask(&self, question: &Question) -> Result<Answer, Refusal> {
+    pub fn ask(&self, question: &StoreQuery) -> Result<StoreAnswer, Refusal> {
         let refused = |text: String| Refusal::new(RefusalKind::NotRecorded, text);
         let kept = self.kept();
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let store = kept.as_ref().ok_or_else(starting)?.store.as_ref();
         let reader = store.map_err(|why| refused(why.clone()))?.reader();
-        // Whoever reads for long keeps no second from being recorded.
+        // A long query keeps no second from being recorded.
         drop(kept);
         let answer = reader.and_then(|reader| reader.ask(now_unix_ms(), question));
         answer.map_err(|error| refused(format!("service report: {error}")))
     }
 
-    /// What each had since the node started.
-    pub fn totals(&self) -> BTreeMap<Subject, [Service; 2]> {
+    /// Returns what each vif and slice had since the node started: send, receive.
+    pub fn totals(&self) -> BTreeMap<ReportSubject, [Service; 2]> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds to a status what the report says: of the last second, and of its own disk. A disk that
-    /// hangs keeps seconds from being judged: what was found before is not told for long.
+    /// Adds to a status the verdicts on the last second, and whether a report is kept. A disk that
+    /// hangs keeps seconds from being judged; older verdicts are shown for a few seconds only.
     pub fn judge(&self, status: &mut NodeStatus) {
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let age = judged.end_ns.map(|end| Nanos::new(status.now_ns.saturating_sub(end)));
@@ -138,7 +144,7 @@ impl Keeper {
         status.report_failed = self.failed().or_else(hangs);
     }
 
-    /// Why no report is kept, while none is.
+    /// Returns why no report is kept, if none is.
     fn failed(&self) -> Option<String> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -147,19 +153,19 @@ impl Keeper {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
     }
 
-    /// Whole, whatever happened to the thread that had it.
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+    /// The content is whole even if a thread that had the lock panicked.
+    fn kept(&self) -> MutexGuard<'_, Option<OpenReport>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    fn write(&mut self, taken: &Taken) -> Option<String> {
+impl OpenReport {
+    fn write(&mut self, taken: &NewRecords) -> Option<String> {
         let Self { store, sync, synced, paths, bounds, .. } = self;
         if store.is_err() && synced.elapsed() >= *sync {
             *synced = Instant::now();
-            // Seconds in between are in no record. What was said stays so while it fails.
-            if let Ok(again) = Store::open(paths, bounds) {
+            // Seconds in between are in no record. The first error stands while opening fails.
+            if let Ok(again) = ReportStore::open(paths, bounds) {
                 *store = Ok(again);
             }
         }
@@ -171,14 +177,14 @@ impl Kept {
             _ => io::Result::Ok(()),
         });
         let error = done.err()?;
-        // A disk that fails is not asked every second, but as often as it is synced.
+        // A failed disk is tried again as often as it is synced, not every second.
         let why = format!("no service report is kept any more: {error}");
         *store = Err(why.clone());
         Some(why)
     }
 }
 
-impl Ticking {
+impl ReportTicker {
     /// Calls `tick` each second, on a thread of its own.
     ///
     /// # Errors
@@ -193,7 +199,7 @@ impl Ticking {
             let mut due = Instant::now();
             loop {
                 tick();
-                // A tick that was missed is not made up for: the next one tells of both.
+                // A missed tick is not made up for: the next one covers both seconds.
                 due = (due + TICK).max(Instant::now());
                 let wait = due.saturating_duration_since(Instant::now());
                 if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
@@ -206,11 +212,11 @@ impl Ticking {
     }
 }
 
-impl Drop for Ticking {
+impl Drop for ReportTicker {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it ticks no more.
+            // A thread that panicked has ended, too.
             let _ended = thread.join();
         }
     }
@@ -221,13 +227,13 @@ fn now_unix_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a second of a report is.
+/// The time between two records.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A second is judged as it ends, and the next one a second later: beyond this it is no news.
+/// Verdicts older than this are not shown. A second is judged as it ends, the next a second later.
 const VERDICT_LIFE: Nanos = Nanos::from_secs(3);
 
-/// Disks write back for seconds.
+/// A disk may write back for seconds. One that takes longer than this hangs.
 const HANGS: Nanos = Nanos::from_secs(15);
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -238,7 +244,7 @@ mod tests {
     use weir_api_types::status::Verdict;
     use weir_units::ByteCount;
 
-    /// A disk that fails is known as long as it does, and no longer.
+    /// The reason is known as long as the disk fails, and no longer.
     #[test]
     fn why_no_report_is_kept_is_known_while_none_is() {
         let folder = std::env::temp_dir().join(format!("weir-keeper-{}", std::process::id()));
@@ -248,7 +254,7 @@ mod tests {
         std::fs::write(&folder, "").unwrap();
         let (sync, bytes) = (Nanos::ZERO, ByteCount::new(1 << 20));
         let bounds = Report { sync, bytes, ..Report::default() };
-        let (keeper, status) = (Keeper::default(), NodeStatus::default());
+        let (keeper, status) = (ReportKeeper::default(), NodeStatus::default());
         let policy = Policy::new("edge");
         assert_eq!(keeper.failed(), None);
         let said = keeper.open(&paths, &bounds).unwrap();
@@ -263,12 +269,12 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A second that was judged long ago is not told as the last one.
+    /// A second that was judged long ago is not shown as the last one.
     #[test]
     fn a_report_that_stands_still_is_known() {
         let at =
             |seconds: u64| NodeStatus { now_ns: seconds * 1_000_000_000, ..NodeStatus::default() };
-        let keeper = Keeper::default();
+        let keeper = ReportKeeper::default();
         let told = |seconds| {
             let mut status = at(seconds);
             keeper.judge(&mut status);
@@ -277,7 +283,7 @@ mod tests {
         assert_eq!(told(100), (0, None), "nothing was judged yet");
         let mut verdicts = Verdicts::default();
         verdicts.slices.insert("gold".into(), [Verdict::Holds; 2]);
-        *keeper.judged.lock().unwrap() = Judged { end_ns: Some(100_000_000_000), verdicts };
+        *keeper.judged.lock().unwrap() = JudgedSecond { end_ns: Some(100_000_000_000), verdicts };
         assert_eq!(told(103), (1, None));
         assert_eq!(told(104), (0, None));
         let failed = "the report stands still: its last second was 20 s ago".to_owned();

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The service report: what each vif and slice was owed, asked for and got, every second, on disk.
+//! The service report: what each vif and slice was guaranteed, asked for and got, second by second;
+//! and the explanation of why a vif gets no more.
 //!
-//! [`service`] says what is owed and what is short, [`recorder`] makes records of one status a
-//! second, [`record`] is one of them and its bytes, [`ring`] a file that never grows, [`store`]
-//! both rings and the answer to a question. Of these only the last two touch a disk, and none reads
-//! a clock; the node's keeper does.
+//! The data plane only counts. Once a second [`keeper`] takes the counters, and [`recorder`] makes
+//! a record of the second for each vif and slice, which [`service`] judges. [`store`] keeps the
+//! records in two files of fixed size ([`ring`]), one for seconds and one for minutes, and sums
+//! them up for a query. [`explain`] compares two statuses instead and names the factor that limits
+//! a vif.
+//!
+//! Only `ring` and `store` use the disk, and only `keeper` reads a clock: everything else is tested
+//! with time as an argument.
 
 pub mod explain;
 pub mod interval;
@@ -16,8 +21,8 @@ pub mod service;
 pub mod store;
 mod together;
 
-pub use keeper::{Keeper, Ticking};
-pub use record::{Record, Subject};
-pub use recorder::{Recorder, Taken};
-pub use service::{Service, Verdicts, Worst};
-pub use store::{Answer, Line, Question, Store};
+pub use keeper::{ReportKeeper, ReportTicker};
+pub use record::{ReportSubject, ServiceRecord};
+pub use recorder::{NewRecords, ServiceRecorder};
+pub use service::{Service, Verdicts, WorstSecond};
+pub use store::{ReportStore, StoreAnswer, StoreQuery, SubjectService};

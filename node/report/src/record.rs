@@ -1,56 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One record of service, and its bytes in the store: unsigned numbers in groups of seven bits,
-//! least first, the last without its top bit (LEB128), texts behind their length.
+//! One record of service, and its bytes in the store. Numbers are unsigned LEB128: groups of seven
+//! bits, the least significant first, the last without its top bit. A text follows its length.
 
 use weir_policy::{Policy, Vif};
 use weir_units::Nanos;
 
-use super::service::{Service, Worst};
+use super::service::{Service, WorstSecond};
 use weir_api_types::status::Amount;
 
-/// What one vif or slice had, over a second or a minute.
+/// The service of one vif or slice in a second or a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Number of its first second in this store: order by it, not by a clock that may be set.
+pub struct ServiceRecord {
+    /// The number of its first second in this store. Records are ordered by it, since the clock may
+    /// be set.
     pub first: u64,
-    /// Number of its last second.
+    /// The number of its last second.
     pub last: u64,
-    /// When it began, milliseconds since 1970: where the one before it ended.
+    /// Its beginning, milliseconds since 1970: the end of the record before it.
     pub from_unix_ms: u64,
-    /// When it ended, milliseconds since 1970.
+    /// Its end, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// How long it was on the monotonic clock, which nobody sets.
+    /// Its length on the monotonic clock.
     pub time: Nanos,
-    /// Of whom.
-    pub subject: Subject,
+    /// The vif or slice.
+    pub subject: ReportSubject,
     /// Send, receive.
     pub sides: [Service; 2],
-    /// What the program in the kernel had handed on until then, for the process that comes next.
-    pub kernel: Kernel,
+    /// The frames that the kernel had redirected until then, for the next process.
+    pub kernel: KernelAmounts,
 }
 
-/// What was redirected in the kernel since the device is the node's: send, receive.
-pub type Kernel = [Amount; 2];
+/// The frames redirected in the kernel since the node took the device: send, receive.
+pub type KernelAmounts = [Amount; 2];
 
-/// A slice, or a vif of it.
+/// A slice, or a vif of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Subject {
+pub struct ReportSubject {
     /// The slice.
     pub slice: String,
-    /// The vif; none: the slice as a whole.
+    /// The vif; `None` for the slice as a whole.
     pub vif: Option<String>,
 }
 
-impl Subject {
-    /// A vif of a policy.
+impl ReportSubject {
+    /// Returns the subject of a vif of a policy.
     #[must_use]
     pub fn of_vif(policy: &Policy, vif: &Vif) -> Self {
         Self { slice: policy[vif.slice].name.clone(), vif: Some(vif.name.clone()) }
     }
 }
 
-impl Record {
-    /// Adds a later one of the same.
+impl ServiceRecord {
+    /// Adds a later record of the same subject.
     pub fn add(&mut self, later: &Self) {
         self.last = later.last;
         self.at_unix_ms = later.at_unix_ms;
@@ -67,7 +68,7 @@ impl Record {
         number(out, self.at_unix_ms.saturating_sub(self.from_unix_ms));
         number(out, self.time.as_nanos());
         text(out, &self.subject.slice);
-        // One more than the length: zero is a slice.
+        // One more than the length of the name: zero stands for a slice.
         match &self.subject.vif {
             None => number(out, 0),
             Some(vif) => {
@@ -107,7 +108,7 @@ impl Record {
             0 => None,
             more => Some(take_text(rest, more - 1)?),
         };
-        let (mut sides, mut kernel) = ([Service::default(); 2], Kernel::default());
+        let (mut sides, mut kernel) = ([Service::default(); 2], KernelAmounts::default());
         for (side, kernel) in sides.iter_mut().zip(&mut kernel) {
             side.guaranteed_bytes = take_number(rest)?;
             for amount in [&mut side.offered, &mut side.above_limit, &mut side.got, kernel] {
@@ -119,10 +120,10 @@ impl Record {
             if time != Nanos::ZERO {
                 let at_unix_ms = at_unix_ms.saturating_sub(take_number(rest)?);
                 let (got_bytes, owed_bytes) = (take_number(rest)?, take_number(rest)?);
-                side.worst = Some(Worst { at_unix_ms, time, got_bytes, owed_bytes });
+                side.worst = Some(WorstSecond { at_unix_ms, time, got_bytes, owed_bytes });
             }
         }
-        let subject = Subject { slice, vif };
+        let subject = ReportSubject { slice, vif };
         rest.is_empty().then_some(Self {
             first,
             last,
@@ -177,11 +178,15 @@ fn take_text(rest: &mut &[u8], length: u64) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn record(vif: Option<&str>, value: u64) -> Record {
+    fn record(vif: Option<&str>, value: u64) -> ServiceRecord {
         let amount = Amount { packets: value, bytes: value / 2 };
         let at_unix_ms = 1_700_000_000_000;
-        let worst =
-            Worst { at_unix_ms, time: Nanos::from_secs(1), got_bytes: value, owed_bytes: value };
+        let worst = WorstSecond {
+            at_unix_ms,
+            time: Nanos::from_secs(1),
+            got_bytes: value,
+            owed_bytes: value,
+        };
         let side = Service {
             guaranteed_bytes: value,
             offered: amount,
@@ -190,13 +195,13 @@ mod tests {
             below: Nanos::new(value),
             worst: (value > 0).then_some(worst),
         };
-        Record {
+        ServiceRecord {
             first: 70_000,
             last: 70_000,
             from_unix_ms: at_unix_ms - 1_000,
             at_unix_ms,
             time: Nanos::from_secs(1),
-            subject: Subject { slice: "gold".into(), vif: vif.map(str::to_owned) },
+            subject: ReportSubject { slice: "gold".into(), vif: vif.map(str::to_owned) },
             sides: [side, Service::default()],
             kernel: [amount, Amount::default()],
         }
@@ -209,12 +214,12 @@ mod tests {
                 let record = record(vif, value);
                 let mut bytes = Vec::new();
                 record.write(&mut bytes);
-                assert_eq!(Record::read(&bytes).as_ref(), Some(&record));
+                assert_eq!(ServiceRecord::read(&bytes).as_ref(), Some(&record));
                 for cut in 0..bytes.len() {
-                    assert_eq!(Record::read(&bytes[..cut]), None, "cut at {cut}");
+                    assert_eq!(ServiceRecord::read(&bytes[..cut]), None, "cut at {cut}");
                 }
                 bytes.push(0);
-                assert_eq!(Record::read(&bytes), None, "one more byte");
+                assert_eq!(ServiceRecord::read(&bytes), None, "one more byte");
             }
         }
     }
@@ -231,7 +236,7 @@ mod tests {
             above_limit: Amount::default(),
             got: amount,
             below: Nanos::ZERO,
-            worst: Some(Worst {
+            worst: Some(WorstSecond {
                 at_unix_ms,
                 time: Nanos::from_secs(1),
                 got_bytes: 12_000_000,
@@ -240,7 +245,7 @@ mod tests {
         };
         let length = |vif: Option<&str>| {
             let mut bytes = Vec::new();
-            Record { sides: [side; 2], kernel: Kernel::default(), ..record(vif, 0) }
+            ServiceRecord { sides: [side; 2], kernel: KernelAmounts::default(), ..record(vif, 0) }
                 .write(&mut bytes);
             bytes.len() as u64 + 8
         };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From one status a second to records of service: of every vif and slice, every second, and every
-//! minute. Reads no clock.
+//! Makes records of service from one status a second: for each vif and slice, each second and each
+//! minute. It reads no clock.
+//!
+//! A second is judged by the policies at both of its ends: after a change within the second, the
+//! lesser of the two guarantees counts. A vif that moves to another slice or port is another vif,
+//! which began within the second.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +12,45 @@ use weir_policy::{Direction, Guarantees, Policy, PortId, Share, SliceId, Vif};
 use weir_switch::Reason;
 use weir_units::{BitRate, Nanos};
 
-use super::record::{Kernel, Record, Subject};
-use super::service::{Second, Service, Verdicts};
-use super::together::{Together, is_reached};
-use crate::interval::{Cause, Flow, charged};
+use super::record::{KernelAmounts, ReportSubject, ServiceRecord};
+use super::service::{Service, ServiceSecond, Verdicts};
+use super::together::{SharedTotals, is_reached};
+use crate::interval::{DropCause, IntervalFlow, charged};
 use weir_api_types::status::{Amount, DirectionStatus, NodeStatus, Verdict};
 use weir_dataplane::IN_KERNEL;
 
-/// What is known of the seconds so far.
+/// The state of recording: the last status, the unfinished minute, sums.
 #[derive(Debug, Default)]
-pub struct Recorder {
-    /// Number of the next second.
+pub struct ServiceRecorder {
+    /// The number of the next second.
     next: u64,
     last: Option<Last>,
-    /// What earlier processes had counted in the kernel of each vif, both directions, as the store
-    /// says.
-    kernel: BTreeMap<Subject, Kernel>,
-    minute: BTreeMap<Subject, Record>,
-    totals: BTreeMap<Subject, [Service; 2]>,
+    /// The counts of the kernel that earlier processes have recorded, for each vif.
+    kernel: BTreeMap<ReportSubject, KernelAmounts>,
+    minute: BTreeMap<ReportSubject, ServiceRecord>,
+    totals: BTreeMap<ReportSubject, [Service; 2]>,
     verdicts: Verdicts,
 }
 
-/// What one status came to.
+/// The records that one status leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Of this second.
-    pub seconds: Vec<Record>,
-    /// Of the minute that it ends, if it does.
-    pub minutes: Vec<Record>,
+pub struct NewRecords {
+    /// The records of this second.
+    pub seconds: Vec<ServiceRecord>,
+    /// The records of the minute that this second ends, if it ends one.
+    pub minutes: Vec<ServiceRecord>,
 }
 
 #[derive(Debug)]
 struct Last {
     now_ns: u64,
     at_unix_ms: Option<u64>,
-    /// What held then: a change within a second owes the lesser of both.
+    /// The policy at that time.
     policy: Policy,
     vifs: BTreeMap<String, [DirectionStatus; 2]>,
 }
 
-/// The time that records tell of.
+/// The time of a record.
 #[derive(Clone, Copy)]
 struct Span {
     number: u64,
@@ -56,26 +59,26 @@ struct Span {
     time: Nanos,
 }
 
-/// One vif in one second, before it is judged.
-struct Line<'p> {
+/// The traffic of one vif in one second, before it is judged.
+struct VifSecond<'p> {
     vif: &'p Vif,
-    /// The same a second before.
+    /// The vif in the policy of a second before.
     before: Option<&'p Vif>,
-    flows: [Flow; 2],
-    kernel: Kernel,
+    flows: [IntervalFlow; 2],
+    kernel: KernelAmounts,
 }
 
-impl Recorder {
-    /// Goes on with the second `next`, after `kernel`, which earlier processes have recorded
-    /// already.
+impl ServiceRecorder {
+    /// Makes a recorder that goes on with the second `next`. `kernel` are the counts that earlier
+    /// processes have recorded.
     #[must_use]
-    pub fn after(next: u64, kernel: BTreeMap<Subject, Kernel>) -> Self {
+    pub fn after(next: u64, kernel: BTreeMap<ReportSubject, KernelAmounts>) -> Self {
         Self { next, kernel, ..Self::default() }
     }
 
-    /// Takes a status, a second after the last one or so, and says what the time between was. The
-    /// first tells of all since the worker began.
-    pub fn take(&mut self, at_unix_ms: u64, status: &NodeStatus, policy: &Policy) -> Taken {
+    /// Takes a status, about a second after the last one, and returns the records of the time
+    /// between. The first records cover the time since the worker began.
+    pub fn take(&mut self, at_unix_ms: u64, status: &NodeStatus, policy: &Policy) -> NewRecords {
         let last = self.last.take().unwrap_or_else(|| self.beginning(status, policy));
         let time = Nanos::new(status.now_ns.saturating_sub(last.now_ns));
         let begin = at_unix_ms.saturating_sub(time.as_nanos() / 1_000_000);
@@ -86,7 +89,7 @@ impl Recorder {
         let mut vifs = BTreeMap::new();
         for vif in &policy.vifs {
             let Some(now) = status.vif(&vif.name) else { continue };
-            // In another slice or on another port it is another vif, which began within the second.
+            // A vif in another slice or on another port began within the second.
             let is_same = |old: &&Vif| {
                 old.name == vif.name
                     && last.policy[old.slice].name == policy[vif.slice].name
@@ -95,48 +98,52 @@ impl Recorder {
             let old = last.policy.vifs.iter().find(is_same);
             let nothing = Default::default();
             let before = old.and_then(|_| last.vifs.get(&vif.name)).unwrap_or(&nothing);
-            let flows =
-                [Flow::between(&before[0], &now.send), Flow::between(&before[1], &now.receive)];
+            let flows = [
+                IntervalFlow::between(&before[0], &now.send),
+                IntervalFlow::between(&before[1], &now.receive),
+            ];
             let kernel = [now.send.redirected, now.receive.redirected];
-            lines.push(Line { vif, before: old, flows, kernel });
+            lines.push(VifSecond { vif, before: old, flows, kernel });
             vifs.insert(vif.name.clone(), [now.send.clone(), now.receive.clone()]);
         }
         let judged = judged(span, (&last.policy, policy), &lines);
         let (now_ns, at_unix_ms) = (status.now_ns, Some(at_unix_ms));
         self.last = Some(Last { now_ns, at_unix_ms, policy: policy.clone(), vifs });
-        // Known once: names come and go.
+        // Used for the first record only: names come and go.
         self.kernel.clear();
         self.verdicts = verdicts(&judged);
-        let seconds: Vec<Record> = judged.into_iter().map(|(record, _)| record).collect();
+        let seconds: Vec<ServiceRecord> = judged.into_iter().map(|(record, _)| record).collect();
         let minutes = self.add_to_minute(&seconds);
         self.add_to_totals(&seconds);
-        Taken { seconds, minutes }
+        NewRecords { seconds, minutes }
     }
 
-    /// The minute so far, which ends here.
-    pub fn end_minute(&mut self) -> Vec<Record> {
+    /// Ends the minute and returns its records.
+    pub fn end_minute(&mut self) -> Vec<ServiceRecord> {
         std::mem::take(&mut self.minute).into_values().collect()
     }
 
-    /// What each had since this recorder began, send and receive; of those in the last status.
+    /// Returns the sums since this recorder began, for each subject of the last status: send,
+    /// receive.
     #[must_use]
-    pub const fn totals(&self) -> &BTreeMap<Subject, [Service; 2]> {
+    pub const fn totals(&self) -> &BTreeMap<ReportSubject, [Service; 2]> {
         &self.totals
     }
 
-    /// What the last second came to; of those in the last status.
+    /// Returns the verdicts on the last second, for each subject of the last status.
     #[must_use]
     pub const fn verdicts(&self) -> &Verdicts {
         &self.verdicts
     }
 
-    /// What the worker began with: nothing, but for what the program in the kernel had counted for
-    /// earlier processes. What it has counted since the last record is this time's.
+    /// Returns the state in which the worker began: all zero, but for what the kernel had counted
+    /// for earlier processes. What the kernel has counted since the last record belongs to this
+    /// second.
     fn beginning(&self, status: &NodeStatus, policy: &Policy) -> Last {
         let now_ns = status.now_ns.saturating_sub(status.uptime_ns);
         let of = |vif: &Vif| {
             let now = status.vif(&vif.name)?;
-            let known = self.kernel.get(&Subject::of_vif(policy, vif));
+            let known = self.kernel.get(&ReportSubject::of_vif(policy, vif));
             let side = |now: &DirectionStatus, known: Option<Amount>| {
                 let known = known.unwrap_or(now.redirected);
                 let adopted = now.redirected.packets >= known.packets;
@@ -147,7 +154,7 @@ impl Recorder {
                     redirected: known,
                     ..DirectionStatus::default()
                 };
-                // Of the drops in the kernel nobody kept count.
+                // No record has the drops in the kernel: they are left out of this second.
                 let dropped = now.dropped.iter().filter(|_| adopted && known.packets > 0);
                 for (reason, amount) in dropped
                     .filter(|(name, _)| IN_KERNEL.iter().any(|one| one.name() == name.as_str()))
@@ -167,7 +174,7 @@ impl Recorder {
         Last { now_ns, at_unix_ms: None, policy: policy.clone(), vifs }
     }
 
-    fn add_to_minute(&mut self, seconds: &[Record]) -> Vec<Record> {
+    fn add_to_minute(&mut self, seconds: &[ServiceRecord]) -> Vec<ServiceRecord> {
         for record in seconds {
             match self.minute.get_mut(&record.subject) {
                 Some(minute) => minute.add(record),
@@ -183,7 +190,7 @@ impl Recorder {
         self.end_minute()
     }
 
-    fn add_to_totals(&mut self, seconds: &[Record]) {
+    fn add_to_totals(&mut self, seconds: &[ServiceRecord]) {
         let mut totals = std::mem::take(&mut self.totals);
         for record in seconds {
             let mut sum = totals.remove(&record.subject).unwrap_or_default();
@@ -193,12 +200,12 @@ impl Recorder {
     }
 }
 
-/// A record of one second, and what it came to.
-type Judged = (Record, [Verdict; 2]);
+/// A record of one second, and the verdicts on it.
+type JudgedSecond = (ServiceRecord, [Verdict; 2]);
 
-fn verdicts(judged: &[Judged]) -> Verdicts {
+fn verdicts(judged: &[JudgedSecond]) -> Verdicts {
     let mut verdicts = Verdicts::default();
-    for (Record { subject, .. }, verdict) in judged {
+    for (ServiceRecord { subject, .. }, verdict) in judged {
         let (list, name) = match &subject.vif {
             Some(vif) => (&mut verdicts.vifs, vif),
             None => (&mut verdicts.slices, &subject.slice),
@@ -208,22 +215,27 @@ fn verdicts(judged: &[Judged]) -> Verdicts {
     verdicts
 }
 
-/// The records of one second: each vif's, then each slice's.
-fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> Vec<Judged> {
+/// Makes the records of one second: for each vif, then for each slice.
+fn judged(
+    span: Span,
+    (old, policy): (&Policy, &Policy),
+    lines: &[VifSecond<'_>],
+) -> Vec<JudgedSecond> {
     let Span { number, from_unix_ms, at_unix_ms, time } = span;
     let longest = policy.node.frame_size.packet_max().get();
     let all = lines.iter().map(|line| (line.vif, &line.flows));
     let all_before = lines.iter().filter_map(|line| Some((line.before?, &line.flows)));
-    let shared = [Together::of(old, all_before), Together::of(policy, all)];
-    let second = |direction, line: &Line<'_>| second(span, policy, direction, line, &shared);
-    let record = |subject: Subject, seconds: [Second; 2], kernel: Kernel| {
+    let shared = [SharedTotals::of(old, all_before), SharedTotals::of(policy, all)];
+    let second = |direction, line: &VifSecond<'_>| second(span, policy, direction, line, &shared);
+    let record = |subject: ReportSubject, seconds: [ServiceSecond; 2], kernel: KernelAmounts| {
         let (first, last, sides) = (number, number, seconds.map(|second| Service::of(&second)));
-        let record = Record { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
+        let record =
+            ServiceRecord { first, last, from_unix_ms, at_unix_ms, time, subject, sides, kernel };
         (record, seconds.map(|second| second.verdict()))
     };
-    let vif = |line: &Line<'_>| {
+    let vif = |line: &VifSecond<'_>| {
         let seconds = Direction::ALL.map(|direction| second(direction, line));
-        record(Subject::of_vif(policy, line.vif), seconds, line.kernel)
+        record(ReportSubject::of_vif(policy, line.vif), seconds, line.kernel)
     };
     let sums = |policy| Direction::ALL.map(|way| Guarantees::of_rates(policy, way));
     let guarantees = (sums(old), sums(policy));
@@ -246,7 +258,7 @@ fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> 
                 let members = lines.iter().filter(|l| l.vif.slice == id && l.vif.port == *port);
                 members.for_each(|line| add(&mut one, &second(direction, line)));
                 one.guarantee = was.unwrap_or(BitRate::ZERO).min(now);
-                // What one port has to spare is no help on another.
+                // A surplus on one port does not make up for a shortage on another.
                 one.demand = one.demand.min(one.guarantee.bytes_in_floor(time).get());
                 one.got_charged = one.got_charged.min(one.demand);
                 add(&mut sum, &one);
@@ -254,22 +266,23 @@ fn judged(span: Span, (old, policy): (&Policy, &Policy), lines: &[Line<'_>]) -> 
             }
             sum
         };
-        let subject = Subject { slice: policy[id].name.clone(), vif: None };
-        let judged = || record(subject, Direction::ALL.map(of), Kernel::default());
+        let subject = ReportSubject { slice: policy[id].name.clone(), vif: None };
+        let judged = || record(subject, Direction::ALL.map(of), KernelAmounts::default());
         (!ports.is_empty()).then(judged)
     };
     let slices = policy.slices().filter_map(|(id, _)| slice(id));
     lines.iter().map(vif).chain(slices).collect()
 }
 
-/// One vif and direction, before it is judged; what is shared, by the policy before and after.
+/// Collects by what one vif and direction is judged. The last argument has the sums over vifs that
+/// share a limit, by the policies before and after.
 fn second(
     span: Span,
     policy: &Policy,
     direction: Direction,
-    line: &Line<'_>,
-    [shared_before, shared]: &[Together<'_>; 2],
-) -> Second {
+    line: &VifSecond<'_>,
+    [shared_before, shared]: &[SharedTotals<'_>; 2],
+) -> ServiceSecond {
     let time = span.time;
     let longest = policy.node.frame_size.packet_max().get();
     let (share, flow) = (line.vif.share(direction), &line.flows[direction as usize]);
@@ -277,7 +290,7 @@ fn second(
     let old = line.before.map(|vif| vif.share(direction));
     let tagged = direction == Direction::Send && policy[line.vif.slice].vlan.is_some();
     let got_charged = charged(port, flow.got, tagged);
-    // Beyond his own limits nothing is owed to him.
+    // A vif is owed nothing beyond its own limits.
     let most = |share: &Share| {
         let most = share.rate.map(|rate| rate.bytes_in_floor(time).get());
         most.map_or(u64::MAX, |most| most.saturating_add(share.burst.get()))
@@ -291,13 +304,13 @@ fn second(
             .before
             .is_some_and(|vif| shared_before.at_limit(time, vif, direction, flow.held_before_pps));
     let demand = charged(port, flow.demand(), tagged).min(most);
-    Second {
+    ServiceSecond {
         at_unix_ms: span.at_unix_ms,
         time,
         guarantee: old.map_or(BitRate::ZERO, |old| old.min_rate.min(share.min_rate)),
         longest,
         offered: flow.offered,
-        above_limit: flow.dropped_for(Cause::Limit),
+        above_limit: flow.dropped_for(DropCause::Limit),
         got: flow.got,
         got_charged,
         demand: if at_packet_limit { got_charged.min(demand) } else { demand },
@@ -305,9 +318,9 @@ fn second(
     }
 }
 
-/// A second in which nothing was owed and nothing happened.
-const fn nothing(span: Span, longest: u64) -> Second {
-    Second {
+/// Returns a second without traffic and without a guarantee.
+const fn nothing(span: Span, longest: u64) -> ServiceSecond {
+    ServiceSecond {
         at_unix_ms: span.at_unix_ms,
         time: span.time,
         guarantee: BitRate::ZERO,
@@ -321,8 +334,8 @@ const fn nothing(span: Span, longest: u64) -> Second {
     }
 }
 
-/// Adds a vif's second to its slice's, or one port's to the whole.
-fn add(sum: &mut Second, one: &Second) {
+/// Adds the second of a vif to that of its slice, or that of one port to the sum over ports.
+fn add(sum: &mut ServiceSecond, one: &ServiceSecond) {
     sum.offered = sum.offered.plus(one.offered);
     sum.above_limit = sum.above_limit.plus(one.above_limit);
     sum.got = sum.got.plus(one.got);
@@ -331,7 +344,8 @@ fn add(sum: &mut Second, one: &Second) {
     sum.limited |= one.limited;
 }
 
-/// What holds a vif below its guarantee in bits although it asks for less than its own bit rate.
+/// Limits that may hold a vif below its guarantee in bits although it offers less than its own
+/// rate.
 const PACKET_LIMITS: [Reason; 3] =
     [Reason::VifPackets, Reason::RouterPackets, Reason::SlicePackets];
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A file of fixed size that keeps the newest payloads: it takes its bytes when it is made, and
-//! never another one.
+//! A file of fixed size that keeps the newest payloads. All of its bytes are allocated when it is
+//! made.
 //!
 //! ```text
 //!   header   magic, version, count of blocks, checksum        4096 bytes
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! All numbers are little-endian, checksums are CRC-32 (IEEE). A block is written to its end, then
-//! the oldest is cleared and taken. What a crash tore is cleared when the file is opened, and
-//! counted; a payload of an earlier use of its block does not pass for one of this use, since the
-//! sequence is in its checksum.
+//! the oldest block is cleared and reused. A torn end that a crash left is cleared when the file is
+//! opened, and counted. A payload of an earlier use of a block is not mistaken for one of this use,
+//! since the sequence is part of its checksum.
 //!
-//! Not an embedded database: there is one writer, one order, no key and no change of what was
-//! written, and the bound on the bytes is the file's size itself.
+//! An embedded database would do more than is needed here: there is one writer, one order, no key
+//! and no change of what was written, and the size of the file is the bound on its bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,33 +24,33 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
-/// The file.
+/// The file, open for writing.
 #[derive(Debug)]
-pub struct Ring {
+pub struct RingFile {
     file: File,
     blocks: u64,
-    /// Of the block that is written to.
+    /// The sequence of the block that is written to.
     sequence: u64,
-    /// Where in it the next payload goes.
+    /// The position of the next payload in that block.
     end: usize,
     torn: u64,
     not_synced: bool,
 }
 
-/// Reads the file beside its writer.
+/// Reads the file while another thread writes to it.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RingReader {
     file: File,
     blocks: u64,
     sequence: u64,
 }
 
-impl Ring {
-    /// The file at `path`, made if there is none, of at most `bytes` bytes and at least two blocks.
-    /// One of another size is copied into one of this size.
+impl RingFile {
+    /// Opens the file at `path`, or makes it: at most `bytes` bytes, and at least two blocks. A
+    /// file of another size is copied into one of this size.
     ///
     /// # Errors
-    /// It cannot be made, read or written, or is of another version.
+    /// The file cannot be made, read or written, or has another version.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let blocks = (bytes.saturating_sub(HEADER as u64) / BLOCK as u64).max(2);
         let mut options = OpenOptions::new();
@@ -85,14 +85,14 @@ impl Ring {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        // Written whole under another name: a crash leaves no half of a file under this one.
+        // It is written whole under another name: a crash leaves no half of a file under this one.
         let beside = beside(path);
         drop(create_anew(&beside)?);
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).custom_flags(no_follow()).open(&beside)?;
         let size = HEADER as u64 + blocks * BLOCK as u64;
         match fallocate(&file, FallocateFlags::empty(), 0, size) {
-            // Then the bytes are taken as they are written.
+            // Without it the bytes are allocated as they are written.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(size)?,
             taken => taken?,
         }
@@ -109,7 +109,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Goes on where an earlier process stopped.
+    /// Finds where an earlier process stopped writing.
     fn resume(file: File, blocks: u64) -> io::Result<Self> {
         let mut ring = Self { file, blocks, sequence: 0, end: BLOCK, torn: 0, not_synced: false };
         let mut head = [0; BLOCK_HEAD];
@@ -136,10 +136,10 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Writes payloads behind each other, over the oldest where the file is full.
+    /// Appends payloads. In a full file they replace the oldest.
     ///
     /// # Errors
-    /// It cannot be written, or a payload is longer than [`PAYLOAD_MAX`].
+    /// The file cannot be written, or a payload is longer than [`PAYLOAD_MAX`].
     pub fn append(&mut self, payloads: &[impl AsRef<[u8]>]) -> io::Result<()> {
         let mut lump = Vec::new();
         for payload in payloads.iter().map(AsRef::as_ref) {
@@ -152,7 +152,7 @@ impl Ring {
                 lump.clear();
                 self.next_block()?;
             }
-            // At most PAYLOAD_MAX.
+            // The length is at most PAYLOAD_MAX.
             let length = u32::try_from(payload.len()).unwrap_or(0);
             lump.extend_from_slice(&length.to_le_bytes());
             lump.extend_from_slice(&checksum(self.sequence, payload).to_le_bytes());
@@ -168,7 +168,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Clears the oldest block and takes it.
+    /// Clears the oldest block and goes on in it.
     fn next_block(&mut self) -> io::Result<()> {
         let sequence = self.sequence + 1;
         let mut block = vec![0; BLOCK];
@@ -180,7 +180,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Waits until all that was appended outlives a power cut.
+    /// Waits until everything appended survives a power cut.
     ///
     /// # Errors
     /// The disk does not take it.
@@ -191,7 +191,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands over every payload, oldest first.
+    /// Calls the function with every payload, oldest first.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -199,31 +199,31 @@ impl Ring {
         self.reader()?.read(each).map(drop)
     }
 
-    /// What can read this file while others write it: what it has now.
+    /// Makes a reader of the payloads that the file has now.
     ///
     /// # Errors
     /// There is no descriptor to be had.
-    pub fn reader(&self) -> io::Result<Reader> {
+    pub fn reader(&self) -> io::Result<RingReader> {
         let (file, blocks, sequence) = (self.file.try_clone()?, self.blocks, self.sequence);
-        Ok(Reader { file, blocks, sequence })
+        Ok(RingReader { file, blocks, sequence })
     }
 
-    /// Ends that a crash had torn when the file was opened.
+    /// Counts the torn ends that a crash had left when the file was opened.
     #[must_use]
     pub const fn torn(&self) -> u64 {
         self.torn
     }
 
-    /// Bytes that the file takes, now and ever.
+    /// Returns the bytes of the file, which do not change.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         HEADER as u64 + self.blocks * BLOCK as u64
     }
 }
 
-impl Reader {
-    /// Hands over every payload, oldest first; how many blocks were damaged. A block that was
-    /// written over meanwhile is not.
+impl RingReader {
+    /// Calls the function with every payload, oldest first, and counts damaged blocks. A block that
+    /// was reused meanwhile is not damaged.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -236,7 +236,7 @@ impl Reader {
             self.file.read_exact_at(&mut block, at)?;
             let whole = block.first_chunk().and_then(sequence_of) == Some(sequence)
                 && walk(&block, sequence, &mut each).1;
-            // Behind damage nothing of a block can be found. The newest is being written.
+            // The rest of a damaged block cannot be read. The newest block is being written.
             if !whole && sequence < self.sequence {
                 let mut head = [0; BLOCK_HEAD];
                 self.file.read_exact_at(&mut head, at)?;
@@ -248,7 +248,8 @@ impl Reader {
     }
 }
 
-/// Hands over the payloads of a block; where they end, and whether nothing else is there.
+/// Calls the function with the payloads of a block. Returns where they end, and whether the rest of
+/// the block is clear.
 fn walk(block: &[u8], sequence: u64, mut each: impl FnMut(&[u8])) -> (usize, bool) {
     let mut at = BLOCK_HEAD;
     loop {
@@ -270,7 +271,7 @@ fn walk(block: &[u8], sequence: u64, mut each: impl FnMut(&[u8])) -> (usize, boo
     }
 }
 
-/// The count of blocks.
+/// Reads the count of blocks from the header.
 fn read_header(file: &File) -> io::Result<u64> {
     let mut header = [0; MAGIC.len() + 16];
     file.read_exact_at(&mut header, 0)?;
@@ -307,24 +308,24 @@ fn checksum(sequence: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Where a block begins.
+/// Returns the position of a block in the file.
 const fn place(index: u64) -> u64 {
     HEADER as u64 + index * BLOCK as u64
 }
 
-/// A name that was changed outlives a power cut.
+/// Waits until a changed name survives a power cut.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// A path that no other file of the store has.
+/// Returns a path beside `path` that no other file of the store has.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
 }
 
-/// A link shall not decide what root writes to.
+/// Opens without following a link, which would decide what root writes to.
 fn no_follow() -> i32 {
     OFlags::NOFOLLOW.bits().cast_signed()
 }
@@ -332,14 +333,15 @@ fn no_follow() -> i32 {
 const MAGIC: &[u8; 12] = b"weir-service";
 const VERSION: u32 = 1;
 
-/// One page.
+/// The bytes of the header: one page.
 const HEADER: usize = 4096;
-/// Two minutes of a node of eight: what is lost of the oldest at once.
+/// The bytes of a block, which are two minutes of a node with eight subjects. So much of the oldest
+/// is lost at once.
 const BLOCK: usize = 64 << 10;
 const BLOCK_HEAD: usize = 16;
 const FRAME_HEAD: usize = 8;
 
-/// Bytes of a payload.
+/// The most bytes of a payload.
 pub const PAYLOAD_MAX: usize = 4096;
 
 /// A file that only root reads and that did not exist before, so that no link decides what is
@@ -363,7 +365,7 @@ mod tests {
         folder
     }
 
-    fn numbers(ring: &Ring) -> Vec<u32> {
+    fn numbers(ring: &RingFile) -> Vec<u32> {
         let mut all = Vec::new();
         ring.read(|payload| all.push(u32::from_le_bytes(*payload.first_chunk().unwrap()))).unwrap();
         all
@@ -375,13 +377,14 @@ mod tests {
         bytes
     }
 
-    /// Ten times what fits: the size stays, the newest are there, in order, through reopening.
+    /// Ten times as much as fits is appended: the size stays, and the newest payloads are there, in
+    /// order, also after reopening.
     #[test]
     fn the_newest_stay_and_the_file_never_grows() {
         let folder = folder("bound");
         let path = folder.join("ring");
         let bytes = (HEADER + 4 * BLOCK) as u64;
-        let mut ring = Ring::open(&path, bytes).unwrap();
+        let mut ring = RingFile::open(&path, bytes).unwrap();
         let size = || fs::metadata(&path).unwrap().len();
         assert_eq!((ring.bytes(), size()), (bytes, bytes));
         let blocks = |path: &Path| {
@@ -392,7 +395,7 @@ mod tests {
         for number in 0..20_000 {
             ring.append(&[payload(number)]).unwrap();
             if number % 3_000 == 0 {
-                ring = Ring::open(&path, bytes).unwrap();
+                ring = RingFile::open(&path, bytes).unwrap();
                 assert_eq!(ring.torn(), 0);
             }
         }
@@ -400,26 +403,26 @@ mod tests {
         let kept = numbers(&ring);
         let first = kept[0];
         assert_eq!(kept, (first..20_000).collect::<Vec<_>>());
-        // Three blocks at least are full of payloads of 132 bytes on average.
+        // At least three blocks are full of payloads of 132 bytes on average.
         assert!(kept.len() * 150 > 3 * BLOCK, "{}", kept.len());
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Every length of a torn end: what is before it is whole, and what comes after is found.
+    /// Tries every length of a torn end: payloads before it are whole, and later ones are found.
     #[test]
     fn a_torn_end_is_cleared_and_counted() {
         let folder = folder("torn");
         let path = folder.join("ring");
         let bytes = (HEADER + 2 * BLOCK) as u64;
-        let mut ring = Ring::open(&path, bytes).unwrap();
+        let mut ring = RingFile::open(&path, bytes).unwrap();
         ring.append(&[payload(1), payload(2)]).unwrap();
         let (end, at) = (ring.end, place(ring.sequence % ring.blocks));
         ring.append(&[payload(3)]).unwrap();
         let (whole, file) = (ring.end, ring.file.try_clone().unwrap());
         for cut in end..whole {
-            // As if the rest had not come to the disk.
+            // The rest has not reached the disk.
             file.write_all_at(&vec![0; whole - cut], at + cut as u64).unwrap();
-            let mut again = Ring::open(&path, bytes).unwrap();
+            let mut again = RingFile::open(&path, bytes).unwrap();
             assert_eq!(numbers(&again), [1, 2], "cut at {cut}");
             assert_eq!(again.torn(), u64::from(cut > end), "cut at {cut}");
             again.append(&[payload(3)]).unwrap();
@@ -428,12 +431,12 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A bit of an older block: the rest of it is lost, and that is counted.
+    /// One bit of an older block is wrong: the rest of the block is lost, and counted.
     #[test]
     fn damage_is_counted_and_costs_its_block_alone() {
         let folder = folder("damage");
         let path = folder.join("ring");
-        let mut ring = Ring::open(&path, (HEADER + 4 * BLOCK) as u64).unwrap();
+        let mut ring = RingFile::open(&path, (HEADER + 4 * BLOCK) as u64).unwrap();
         (0..1_200).for_each(|number| ring.append(&[payload(number)]).unwrap());
         let before = numbers(&ring);
         assert_eq!(ring.reader().unwrap().read(|_| {}).unwrap(), 0);
@@ -450,12 +453,12 @@ mod tests {
         let folder = folder("size");
         let path = folder.join("ring");
         let size = |blocks: usize| (HEADER + blocks * BLOCK) as u64;
-        let mut ring = Ring::open(&path, size(4)).unwrap();
+        let mut ring = RingFile::open(&path, size(4)).unwrap();
         (0..1_500).for_each(|number| ring.append(&[payload(number)]).unwrap());
         let before = numbers(&ring);
-        let larger = Ring::open(&path, size(8)).unwrap();
+        let larger = RingFile::open(&path, size(8)).unwrap();
         assert_eq!((numbers(&larger), larger.bytes()), (before, size(8)));
-        let smaller = Ring::open(&path, size(2)).unwrap();
+        let smaller = RingFile::open(&path, size(2)).unwrap();
         let kept = numbers(&smaller);
         assert_eq!(kept, (kept[0]..1_500).collect::<Vec<_>>());
         assert_eq!(fs::metadata(&path).unwrap().len(), size(2));
@@ -467,17 +470,17 @@ mod tests {
         let folder = folder("refused");
         let path = folder.join("ring");
         let bytes = (HEADER + 2 * BLOCK) as u64;
-        let ring = Ring::open(&path, bytes).unwrap();
+        let ring = RingFile::open(&path, bytes).unwrap();
         ring.file.write_all_at(&2_u32.to_le_bytes(), MAGIC.len() as u64).unwrap();
-        let refused = || Ring::open(&path, bytes).unwrap_err().to_string();
+        let refused = || RingFile::open(&path, bytes).unwrap_err().to_string();
         assert_eq!(refused(), "version 2; this Weir reads 1");
         ring.file.write_all_at(&1_u32.to_le_bytes(), MAGIC.len() as u64).unwrap();
         ring.file.write_all_at(&9_u64.to_le_bytes(), MAGIC.len() as u64 + 4).unwrap();
         assert!(refused().starts_with("its header is damaged"), "{}", refused());
         let link = folder.join("link");
         std::os::unix::fs::symlink(folder.join("victim"), &link).unwrap();
-        assert!(Ring::open(&link, bytes).is_err() && !folder.join("victim").exists());
-        let mut ring = Ring::open(&folder.join("other"), bytes).unwrap();
+        assert!(RingFile::open(&link, bytes).is_err() && !folder.join("victim").exists());
+        let mut ring = RingFile::open(&folder.join("other"), bytes).unwrap();
         assert!(ring.append(&[vec![0; PAYLOAD_MAX + 1]]).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,44 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a tenant had in one direction, over a second or many, and whether it was what he is owed.
+//! Judges the service of a vif or slice in one direction: was it as guaranteed?
 //!
-//! In a second, with *arrived* the bytes that came in less those refused for what they are, and
-//! *waiting* what was queued when the second began:
+//! In a second, let *arrived* be the bytes that came in, without those refused for what they are,
+//! and *queued* the bytes in the queue when the second began:
 //!
-//! - *owed* is the lesser of the guarantee and of arrived + waiting − above the own limits;
-//! - the second is *below* if got + slack < owed, where *slack* is what is on its way at either end
-//!   of the second: what the guarantee brings in 10 ms, and at least two of the longest packets;
+//! - *owed* is the lesser of the guarantee and of arrived + queued − above the own limits;
+//! - the second is *below* if got + slack < owed. The *slack* stands for what is on its way at
+//!   either end of the second: as much as the guarantee brings in 10 ms, and at least two of the
+//!   longest packets;
 //! - a second that is owed no more than the slack is never below.
 //!
-//! Sums of seconds are [`Service`] too; adding is associative, so that minutes are sums of seconds.
+//! A sum of seconds is a [`Service`], too. Addition is associative, so that minutes are sums of
+//! seconds.
 
 use std::collections::BTreeMap;
 
 use weir_api_types::status::{Amount, NodeStatus, SliceStatus, Verdict};
 use weir_units::{BitRate, Nanos};
 
-/// What somebody had in one direction.
+/// The service of a vif or slice in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Bytes that the guarantee came to, by the port's layer.
+    /// Bytes that were guaranteed, as the port's layer counts.
     pub guaranteed_bytes: u64,
-    /// What came in, but for what was refused for what it is. Layer 2 without FCS.
+    /// Traffic that came in, without frames refused for what they are. Layer 2 without FCS.
     pub offered: Amount,
-    /// Of the offered, dropped for a limit of the tenant's own, or of who was to receive it.
+    /// The part of the offered traffic that was dropped at a limit of the tenant or of the
+    /// receiver.
     pub above_limit: Amount,
-    /// What was handed on.
+    /// Traffic that was forwarded.
     pub got: Amount,
-    /// Time in seconds that were below the guarantee.
+    /// The total time of seconds below the guarantee.
     pub below: Nanos,
-    /// The second that got the least of what it was owed.
-    pub worst: Option<Worst>,
+    /// The second that got the least share of what it was owed.
+    pub worst: Option<WorstSecond>,
 }
 
-/// A second, and what it got of what it was owed.
+/// The worst second of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Worst {
-    /// When it ended, milliseconds since 1970.
+pub struct WorstSecond {
+    /// Its end, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Its length: more than a second where the node was kept from looking.
+    /// Its length: more than a second if the node could not look in time.
     pub time: Nanos,
     /// Bytes that it got, by the port's layer.
     pub got_bytes: u64,
@@ -46,7 +49,7 @@ pub struct Worst {
     pub owed_bytes: u64,
 }
 
-/// What the last second of each came to, send and receive.
+/// The verdicts on the last second: send, receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// By name.
@@ -56,7 +59,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Writes into a status what the last second of each vif and slice came to.
+    /// Adds the verdicts to a status.
     pub fn add_to(&self, status: &mut NodeStatus) {
         for vif in &mut status.vifs {
             let both = self.vifs.get(&vif.name).filter(|_| !vif.waiting);
@@ -72,34 +75,34 @@ impl Verdicts {
     }
 }
 
-/// One second of one direction, before it is judged.
+/// The values by which one second of one direction is judged.
 #[derive(Clone, Copy, Debug)]
-pub struct Second {
-    /// When it ended, milliseconds since 1970.
+pub struct ServiceSecond {
+    /// Its end, milliseconds since 1970.
     pub at_unix_ms: u64,
     /// Its length.
     pub time: Nanos,
-    /// What was owed whatever the others did.
+    /// The guarantee.
     pub guarantee: BitRate,
-    /// Bytes of the longest packet.
+    /// The bytes of the longest packet.
     pub longest: u64,
-    /// As in [`Service`].
+    /// Offered traffic, as in [`Service`].
     pub offered: Amount,
-    /// As in [`Service`].
+    /// Traffic above a limit, as in [`Service`].
     pub above_limit: Amount,
-    /// As in [`Service`].
+    /// Traffic got, as in [`Service`].
     pub got: Amount,
-    /// The same as the port's layer counts it.
+    /// Bytes got, as the port's layer counts.
     pub got_charged: u64,
-    /// Bytes that could have been got within the tenant's own limits, as the port's layer counts
-    /// them: arrived + waiting − above the limits.
+    /// Bytes that could have been got within the tenant's own limits, as the port's layer counts:
+    /// arrived + queued − above the limits.
     pub demand: u64,
-    /// Whether a limit of packets was reached, or dropped something.
+    /// A packet limit was reached, or dropped packets.
     pub limited: bool,
 }
 
-impl Second {
-    /// What it came to, in a word.
+impl ServiceSecond {
+    /// Judges the second.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Owed { guaranteed_bytes, slack, is_below, .. } = self.owed();
@@ -129,7 +132,7 @@ impl Second {
     }
 }
 
-/// What a second is judged by.
+/// The bounds of a verdict.
 struct Owed {
     guaranteed_bytes: u64,
     owed_bytes: u64,
@@ -138,11 +141,11 @@ struct Owed {
 }
 
 impl Service {
-    /// Judges one second.
+    /// Makes the service of one second.
     #[must_use]
-    pub fn of(second: &Second) -> Self {
+    pub fn of(second: &ServiceSecond) -> Self {
         let Owed { guaranteed_bytes, owed_bytes, slack, is_below } = second.owed();
-        let worst = Worst {
+        let worst = WorstSecond {
             at_unix_ms: second.at_unix_ms,
             time: second.time,
             got_bytes: second.got_charged,
@@ -158,7 +161,7 @@ impl Service {
         }
     }
 
-    /// Adds another time of the same.
+    /// Adds the service in another time.
     pub fn add(&mut self, other: &Self) {
         self.guaranteed_bytes = self.guaranteed_bytes.saturating_add(other.guaranteed_bytes);
         self.offered = self.offered.plus(other.offered);
@@ -172,8 +175,8 @@ impl Service {
     }
 }
 
-impl Worst {
-    /// By what was got of what was owed; of equals the earlier.
+impl WorstSecond {
+    /// Compares the shares of what was owed. Of equals, the earlier is worse.
     fn is_worse_than(&self, other: &Self) -> bool {
         let cross = |one: &Self, by: &Self| u128::from(one.got_bytes) * u128::from(by.owed_bytes);
         let (one, another) = (cross(self, other), cross(other, self));
@@ -181,8 +184,8 @@ impl Worst {
     }
 }
 
-/// What a packet may wait within its guarantee and what a status may be late: a hundredth of a
-/// second, as the conformance suite allows a hundredth of what is owed.
+/// A packet may wait this long within its guarantee, and a status may be this late: a hundredth of
+/// a second, as the conformance suite allows a hundredth of the guarantee.
 const ON_THE_WAY: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]
@@ -194,9 +197,9 @@ mod tests {
     }
 
     /// 8 Mb/s are a million bytes a second; the slack is 10 000.
-    fn of(demand: u64, got: u64) -> Second {
+    fn of(demand: u64, got: u64) -> ServiceSecond {
         let bytes = |bytes| Amount { packets: bytes / 1000, bytes };
-        Second {
+        ServiceSecond {
             at_unix_ms: 7,
             time: Nanos::from_secs(1),
             guarantee: BitRate::from_mbps(8),
@@ -210,7 +213,7 @@ mod tests {
         }
     }
 
-    /// By hand, as above: what the page, the terminal and the report say is one and the same.
+    /// Calculated by hand. Page, terminal and report all use this verdict.
     #[test]
     fn a_second_has_one_verdict() {
         for (demand, got, expected) in [
@@ -226,14 +229,14 @@ mod tests {
             let is_below = second(demand, got).below > Nanos::ZERO;
             assert_eq!(is_below, expected == Verdict::Below, "the report says the same");
         }
-        let limited = |demand, got| Second { limited: true, ..of(demand, got) }.verdict();
+        let limited = |demand, got| ServiceSecond { limited: true, ..of(demand, got) }.verdict();
         assert_eq!(limited(500_000, 500_000), Verdict::Limited);
         assert_eq!(limited(2_000_000, 1_000_000), Verdict::Holds);
         assert_eq!(limited(2_000_000, 500_000), Verdict::Below);
-        let none = Second { guarantee: BitRate::ZERO, ..of(9_000, 0) };
+        let none = ServiceSecond { guarantee: BitRate::ZERO, ..of(9_000, 0) };
         assert_eq!(none.verdict(), Verdict::None);
-        // What is guaranteed in a second is less than the slack.
-        let slow = Second { guarantee: BitRate::from_bps(8_000), ..of(0, 0) };
+        // The guarantee of a second is less than the slack.
+        let slow = ServiceSecond { guarantee: BitRate::from_bps(8_000), ..of(0, 0) };
         assert_eq!(slow.verdict(), Verdict::Idle);
     }
 
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn who_has_no_guarantee_is_owed_nothing() {
-        let service = Service::of(&Second {
+        let service = Service::of(&ServiceSecond {
             at_unix_ms: 0,
             time: Nanos::from_secs(1),
             guarantee: BitRate::ZERO,
@@ -276,7 +279,7 @@ mod tests {
     #[test]
     fn a_slow_guarantee_has_two_packets_of_slack() {
         let slow = |got| {
-            Service::of(&Second {
+            Service::of(&ServiceSecond {
                 at_unix_ms: 0,
                 time: Nanos::from_secs(1),
                 guarantee: BitRate::from_bps(80_000),

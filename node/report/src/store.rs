@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The store of records: one ring of seconds, one of minutes, and what is asked of both.
+//! The store of records: a file of seconds and a file of minutes, both of fixed size, and queries
+//! of both.
+//!
+//! A query is answered by seconds as far back as there are any, and by whole minutes before that.
+//! The change from one to the other may be in the middle of a minute, so that it is found for each
+//! subject (`Cut`): no second is counted twice, and none is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,71 +14,72 @@ use weir_platform::StateDir;
 use weir_policy::Report;
 use weir_units::Nanos;
 
-use super::record::{Kernel, Record, Subject};
-use super::recorder::Taken;
-use super::ring::{self, Ring};
+use super::record::{KernelAmounts, ReportSubject, ServiceRecord};
+use super::recorder::NewRecords;
+use super::ring::{self, RingFile};
 use super::service::Service;
 
-/// The records of one node on disk.
+/// The records of one node, on disk.
 #[derive(Debug)]
-pub struct Store {
-    seconds: Ring,
-    minutes: Ring,
+pub struct ReportStore {
+    seconds: RingFile,
+    minutes: RingFile,
     bounds: Report,
 }
 
-/// What is asked.
+/// A query of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
-    /// Records that begin at this time or later, milliseconds since 1970.
+pub struct StoreQuery {
+    /// The earliest beginning of a record, milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// And end at this time or earlier.
+    /// The latest end of a record, milliseconds since 1970.
     pub until_unix_ms: u64,
-    /// Of this slice alone.
+    /// The only slice to report; `None` for all.
     pub slice: Option<String>,
-    /// Of this vif alone.
+    /// The only vif to report; `None` for all.
     pub vif: Option<String>,
 }
 
-/// What somebody had in the time that was asked for.
+/// The service of one subject in the time of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Who.
-    pub subject: Subject,
-    /// Begin of the first record, milliseconds since 1970.
+pub struct SubjectService {
+    /// The vif or slice.
+    pub subject: ReportSubject,
+    /// The beginning of the first record, milliseconds since 1970.
     pub from_unix_ms: u64,
-    /// End of the last one.
+    /// The end of the last record, milliseconds since 1970.
     pub to_unix_ms: u64,
-    /// Time that records tell of: less than from `from` to `to` where the node did not run.
+    /// The total time of the records: less than from `from` to `to` if the node did not run all the
+    /// time.
     pub time: Nanos,
     /// Send, receive.
     pub sides: [Service; 2],
 }
 
-/// The answer.
+/// The answer to a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoreAnswer {
     /// Slices and their vifs, by name; a slice before its vifs.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SubjectService>,
     /// Slices and vifs that are not among the lines, which are [`LINES_MAX`] at most.
     pub more: u64,
-    /// Ends of files that a crash had torn when the store was opened, and blocks that are damaged.
+    /// Torn ends of files that a crash had left when the store was opened, and damaged blocks.
     pub torn: u64,
-    /// Bytes that the store takes on disk, now and ever.
+    /// The bytes of the store on disk, which do not change.
     pub store_bytes: u64,
 }
 
-/// Reads a store beside its writer.
+/// Reads a store while another thread writes to it.
 #[derive(Debug)]
-pub struct Reader {
-    seconds: ring::Reader,
-    minutes: ring::Reader,
+pub struct StoreReader {
+    seconds: ring::RingReader,
+    minutes: ring::RingReader,
     bounds: Report,
     torn: u64,
     store_bytes: u64,
 }
 
-/// From where on seconds tell of somebody, minutes before.
+/// The second from which on a subject is reported by seconds, and by minutes before.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     first_second: u64,
@@ -83,18 +89,18 @@ struct Cut {
     last_end: u64,
 }
 
-impl Store {
-    /// The files of the node `name`: beside its overlay.
+impl ReportStore {
+    /// Returns the paths of the files of the node `name`.
     #[must_use]
     pub fn paths(state: &StateDir, name: &str) -> [PathBuf; 2] {
         ["seconds", "minutes"].map(|unit| state.lasting().join(format!("service-{name}.{unit}")))
     }
 
-    /// Opens or makes the files. Seconds that no minute tells of, since the node was killed before
-    /// it ended, become one.
+    /// Opens the files, or makes them. Seconds that are in no minute, since the node was killed,
+    /// become a minute.
     ///
     /// # Errors
-    /// A file cannot be made, read or written, or is of another version; the text names it.
+    /// A file cannot be made, read or written, or has another version. The text names the file.
     pub fn open([seconds, minutes]: &[PathBuf; 2], bounds: &Report) -> io::Result<Self> {
         let bytes = bounds.bytes.get();
         let mut store = Self {
@@ -106,16 +112,16 @@ impl Store {
         Ok(store)
     }
 
-    /// Writes down what a status came to.
+    /// Appends new records.
     ///
     /// # Errors
     /// The disk does not take it.
-    pub fn append(&mut self, taken: &Taken) -> io::Result<()> {
+    pub fn append(&mut self, taken: &NewRecords) -> io::Result<()> {
         self.seconds.append(&bytes(&taken.seconds))?;
         self.minutes.append(&bytes(&taken.minutes))
     }
 
-    /// Waits until all of it outlives a power cut.
+    /// Waits until everything appended survives a power cut.
     ///
     /// # Errors
     /// The disk does not take it.
@@ -124,18 +130,18 @@ impl Store {
         self.minutes.sync()
     }
 
-    /// The number of the next second, and what the program in the kernel had handed on for each vif
-    /// at its last record.
+    /// Returns the number of the next second, and the counts of the kernel at the last record of
+    /// each vif.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn resume(&self) -> io::Result<(u64, BTreeMap<Subject, Kernel>)> {
+    pub fn resume(&self) -> io::Result<(u64, BTreeMap<ReportSubject, KernelAmounts>)> {
         let (mut next, mut last) = (0, BTreeMap::new());
         self.minutes.read(|bytes| {
-            next = Record::read(bytes).map_or(next, |record| next.max(record.last + 1));
+            next = ServiceRecord::read(bytes).map_or(next, |record| next.max(record.last + 1));
         })?;
         self.seconds.read(|bytes| {
-            let Some(record) = Record::read(bytes) else { return };
+            let Some(record) = ServiceRecord::read(bytes) else { return };
             next = next.max(record.last + 1);
             if record.subject.vif.is_some() {
                 last.insert(record.subject, record.kernel);
@@ -144,12 +150,12 @@ impl Store {
         Ok((next, last))
     }
 
-    /// What reads the store while it is written to.
+    /// Makes a reader, which may be used while the store is written to.
     ///
     /// # Errors
     /// There is no descriptor to be had.
-    pub fn reader(&self) -> io::Result<Reader> {
-        Ok(Reader {
+    pub fn reader(&self) -> io::Result<StoreReader> {
+        Ok(StoreReader {
             seconds: self.seconds.reader()?,
             minutes: self.minutes.reader()?,
             bounds: self.bounds.clone(),
@@ -158,25 +164,25 @@ impl Store {
         })
     }
 
-    /// As [`Reader::ask`].
+    /// Answers a query: see [`StoreReader::ask`].
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn ask(&self, now_unix_ms: u64, question: &Question) -> io::Result<Answer> {
+    pub fn ask(&self, now_unix_ms: u64, question: &StoreQuery) -> io::Result<StoreAnswer> {
         self.reader()?.ask(now_unix_ms, question)
     }
 
-    /// Makes a minute of the seconds behind the last one.
+    /// Makes a minute of the seconds after the last minute.
     fn end_minute(&mut self) -> io::Result<()> {
         let mut last_end = BTreeMap::new();
         self.minutes.read(|bytes| {
-            if let Some(minute) = Record::read(bytes) {
+            if let Some(minute) = ServiceRecord::read(bytes) {
                 last_end.insert(minute.subject, minute.last);
             }
         })?;
-        let mut open: BTreeMap<Subject, Record> = BTreeMap::new();
+        let mut open: BTreeMap<ReportSubject, ServiceRecord> = BTreeMap::new();
         self.seconds.read(|bytes| {
-            let Some(second) = Record::read(bytes) else { return };
+            let Some(second) = ServiceRecord::read(bytes) else { return };
             let told = last_end.get(&second.subject).is_some_and(|end| second.last <= *end);
             match open.get_mut(&second.subject) {
                 _ if told => {}
@@ -186,49 +192,51 @@ impl Store {
                 }
             }
         })?;
-        let minutes: Vec<Record> = open.into_values().collect();
+        let minutes: Vec<ServiceRecord> = open.into_values().collect();
         self.minutes.append(&bytes(&minutes))
     }
 }
 
-impl Reader {
-    /// Sums up what was asked for at `now_unix_ms`: by seconds as far as there are any, by whole
+impl StoreReader {
+    /// Answers a query at `now_unix_ms`, by seconds as far back as there are any, and by whole
     /// minutes before that.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn ask(&self, now_unix_ms: u64, question: &Question) -> io::Result<Answer> {
-        let is_kept = |record: &Record, kept: Nanos| {
+    pub fn ask(&self, now_unix_ms: u64, question: &StoreQuery) -> io::Result<StoreAnswer> {
+        let is_kept = |record: &ServiceRecord, kept: Nanos| {
             record.at_unix_ms.saturating_add(kept.as_nanos() / 1_000_000) >= now_unix_ms
         };
-        let is_asked = |record: &Record| {
+        let is_asked = |record: &ServiceRecord| {
             let subject = &record.subject;
             question.slice.as_ref().is_none_or(|slice| *slice == subject.slice)
                 && (question.vif.is_none() || question.vif == subject.vif)
         };
         let [seconds_kept, minutes_kept] = [self.bounds.seconds, self.bounds.minutes];
-        let mut cuts: BTreeMap<Subject, Cut> = BTreeMap::new();
+        let mut cuts: BTreeMap<ReportSubject, Cut> = BTreeMap::new();
         let damaged_seconds = self.seconds.read(|bytes| {
-            let second = Record::read(bytes).filter(|r| is_asked(r) && is_kept(r, seconds_kept));
+            let second =
+                ServiceRecord::read(bytes).filter(|r| is_asked(r) && is_kept(r, seconds_kept));
             if let Some(second) = second {
                 let cut = cuts.entry(second.subject).or_default();
                 cut.first_second = cut.first_second.min(second.first);
             }
         })?;
         let damaged_minutes = self.minutes.read(|bytes| {
-            if let Some(minute) = Record::read(bytes).filter(is_asked) {
+            if let Some(minute) = ServiceRecord::read(bytes).filter(is_asked) {
                 cuts.entry(minute.subject.clone()).or_default().see(&minute);
             }
         })?;
         let (mut lines, mut more) = (BTreeMap::new(), BTreeSet::new());
-        let fits = |record: &Record| {
+        let fits = |record: &ServiceRecord| {
             is_asked(record)
                 && record.from_unix_ms >= question.since_unix_ms
                 && record.at_unix_ms <= question.until_unix_ms
         };
-        let by_seconds =
-            |record: &Record| cuts.get(&record.subject).is_some_and(|cut| record.first >= cut.at());
-        let mut sum = |record: Record| {
+        let by_seconds = |record: &ServiceRecord| {
+            cuts.get(&record.subject).is_some_and(|cut| record.first >= cut.at())
+        };
+        let mut sum = |record: ServiceRecord| {
             if lines.len() < LINES_MAX || lines.contains_key(&record.subject) {
                 add(&mut lines, record);
             } else if more.len() < LINES_MAX {
@@ -236,18 +244,18 @@ impl Reader {
             }
         };
         self.minutes.read(|bytes| {
-            let minute = Record::read(bytes).filter(|r| fits(r) && is_kept(r, minutes_kept));
+            let minute = ServiceRecord::read(bytes).filter(|r| fits(r) && is_kept(r, minutes_kept));
             if let Some(minute) = minute.filter(|minute| !by_seconds(minute)) {
                 sum(minute);
             }
         })?;
         self.seconds.read(|bytes| {
-            let second = Record::read(bytes).filter(|r| fits(r) && is_kept(r, seconds_kept));
+            let second = ServiceRecord::read(bytes).filter(|r| fits(r) && is_kept(r, seconds_kept));
             if let Some(second) = second.filter(by_seconds) {
                 sum(second);
             }
         })?;
-        Ok(Answer {
+        Ok(StoreAnswer {
             lines: lines.into_values().collect(),
             more: u64::try_from(more.len()).unwrap_or(u64::MAX),
             torn: self.torn + damaged_seconds + damaged_minutes,
@@ -263,7 +271,7 @@ impl Default for Cut {
 }
 
 impl Cut {
-    fn see(&mut self, minute: &Record) {
+    fn see(&mut self, minute: &ServiceRecord) {
         if minute.first >= self.first_second {
             self.first_minute = self.first_minute.min(minute.first);
         } else {
@@ -271,18 +279,19 @@ impl Cut {
         }
     }
 
-    /// The minute that has not ended yet is in no record: its seconds tell of it.
+    /// Returns the second from which on seconds are used. The unfinished minute is in no record, so
+    /// that its seconds are.
     fn at(&self) -> u64 {
         self.first_minute.min(self.first_second.max(self.last_end))
     }
 }
 
-fn open(path: &Path, bytes: u64) -> io::Result<Ring> {
-    Ring::open(path, bytes)
+fn open(path: &Path, bytes: u64) -> io::Result<RingFile> {
+    RingFile::open(path, bytes)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-fn bytes(records: &[Record]) -> Vec<Vec<u8>> {
+fn bytes(records: &[ServiceRecord]) -> Vec<Vec<u8>> {
     let each = records.iter().map(|record| {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
@@ -291,9 +300,9 @@ fn bytes(records: &[Record]) -> Vec<Vec<u8>> {
     each.collect()
 }
 
-fn add(lines: &mut BTreeMap<Subject, Line>, record: Record) {
+fn add(lines: &mut BTreeMap<ReportSubject, SubjectService>, record: ServiceRecord) {
     let from_unix_ms = record.from_unix_ms;
-    let line = lines.entry(record.subject.clone()).or_insert_with(|| Line {
+    let line = lines.entry(record.subject.clone()).or_insert_with(|| SubjectService {
         subject: record.subject,
         from_unix_ms,
         to_unix_ms: record.at_unix_ms,
@@ -306,7 +315,7 @@ fn add(lines: &mut BTreeMap<Subject, Line>, record: Record) {
     line.sides.iter_mut().zip(&record.sides).for_each(|(sum, side)| sum.add(side));
 }
 
-/// Lines of an answer: a megabyte or two. Who has more names his slices.
+/// The most lines of an answer, which are a megabyte or two. A caller with more names a slice.
 pub const LINES_MAX: usize = 4096;
 
 #[cfg(test)]

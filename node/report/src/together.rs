@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What vifs got together whose limits of packets are one: their router's, their slice's, and the
-//! rate at which XTC holds the router. A vif that was removed within the second is not among them;
-//! one that came to a router or left it counts on both sides with its whole second, since counters
-//! do not part it.
+//! Sums over vifs that share a packet limit: that of their router, of their slice, or the rate at
+//! which XTC holds the router.
+//!
+//! A vif that was removed within the second is not in the sums. One that joined or left a router
+//! counts for both with its whole second, since counters cannot be divided.
 
 use std::collections::BTreeMap;
 
 use weir_policy::{Direction, Policy, PortId, RouterId, SliceId, Vif};
 use weir_units::{Nanos, PacketRate};
 
-use crate::interval::Flow;
+use crate::interval::IntervalFlow;
 
-/// Packets of one second, as one policy joins vifs.
-pub(super) struct Together<'p> {
+/// The packets of one second, summed up by the groups of one policy.
+pub(super) struct SharedTotals<'p> {
     policy: &'p Policy,
-    /// Of a router, on all ports.
+    /// The sum of each router over all ports.
     routers: BTreeMap<(RouterId, Direction), u64>,
-    /// On one port.
+    /// The sum of each router on each port.
     router_ports: BTreeMap<(RouterId, PortId, Direction), u64>,
     slice_ports: BTreeMap<(SliceId, PortId, Direction), u64>,
 }
 
-impl<'p> Together<'p> {
-    /// Of the policy's vifs, with what they did in either direction.
+impl<'p> SharedTotals<'p> {
+    /// Sums up the traffic of the policy's vifs.
     pub(super) fn of<'l>(
         policy: &'p Policy,
-        each: impl Iterator<Item = (&'l Vif, &'l [Flow; 2])>,
+        each: impl Iterator<Item = (&'l Vif, &'l [IntervalFlow; 2])>,
     ) -> Self {
         let mut all = Self {
             policy,
@@ -44,8 +45,8 @@ impl<'p> Together<'p> {
         all
     }
 
-    /// Whether the vif's router or slice is at a limit of packets, or the router at the rate at
-    /// which XTC holds it.
+    /// Tells whether the vif's router or slice has reached a packet limit, or the router the rate
+    /// at which XTC holds it.
     pub(super) fn at_limit(
         &self,
         time: Nanos,
@@ -66,7 +67,7 @@ impl<'p> Together<'p> {
     }
 }
 
-/// Whether so many packets in that time are all that a limit lets pass, but for a hundredth.
+/// Tells whether so many packets in that time reach a limit, to a hundredth.
 pub(super) fn is_reached(limit: Option<PacketRate>, packets: u64, time: Nanos) -> bool {
     limit.is_some_and(|most| {
         let got = u128::from(packets) * 100 * NANOS_A_SECOND;

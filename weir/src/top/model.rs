@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weir_api_types::status::Verdict;
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus, WorkerStatus};
-use weir_report::interval::{Cause, Flow};
+use weir_report::interval::{DropCause, IntervalFlow};
 
 /// A status, and what was granted then.
 #[derive(Clone, Debug, Default)]
@@ -244,7 +244,7 @@ impl Side {
                 }
             }
         }
-        let flow = Flow::between(old, new);
+        let flow = IntervalFlow::between(old, new);
         let waited = flow.waited.packets > 0 && flow.waits.packets > 0;
         let (rate_bps, pps) = (bps(old.sent, new.sent), per_s(old.sent.packets, new.sent.packets));
         Self {
@@ -252,7 +252,7 @@ impl Side {
             rate_bps,
             pps,
             counted_bps: (rate_bps + 8.0 * f64::from(overhead_bytes) * pps).max(0.0),
-            wanting: waited || flow.dropped_for(Cause::Room).packets > 0,
+            wanting: waited || flow.dropped_for(DropCause::Room).packets > 0,
             verdict: new.verdict,
             guaranteed_bps: share.min_rate_bps,
             limit_bps: share.rate_bps,

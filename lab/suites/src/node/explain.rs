@@ -6,7 +6,7 @@
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_experiment::prelude::*;
 use weir_policy::Direction;
-use weir_report::explain::Limiter;
+use weir_report::explain::LimitingFactor;
 use weir_result::{Origin, ResultFile};
 
 use crate::conformance::planes::SWITCH;
@@ -127,14 +127,18 @@ struct TrueLimiter {
     quick: Option<bool>,
     who: TenantSet,
     way: Direction,
-    limiter: Limiter,
+    limiter: LimitingFactor,
 }
 
-const fn sends(experiment: &'static str, who: TenantSet, limiter: Limiter) -> TrueLimiter {
+const fn sends(experiment: &'static str, who: TenantSet, limiter: LimitingFactor) -> TrueLimiter {
     TrueLimiter { experiment, quick: None, who, way: Direction::Send, limiter }
 }
 
-const fn receives(experiment: &'static str, who: TenantSet, limiter: Limiter) -> TrueLimiter {
+const fn receives(
+    experiment: &'static str,
+    who: TenantSet,
+    limiter: LimitingFactor,
+) -> TrueLimiter {
     TrueLimiter { experiment, quick: None, who, way: Direction::Receive, limiter }
 }
 
@@ -143,37 +147,43 @@ const ALL: TenantSet = TenantSet::From(0);
 /// By what each experiment does, in its own words.
 const TRUTHS: &[TrueLimiter] = &[
     // All want more than their equal share.
-    sends("fairness", ALL, Limiter::Port),
-    receives("fairness", ALL, Limiter::Idle),
-    sends("weights", ALL, Limiter::Port),
+    sends("fairness", ALL, LimitingFactor::Port),
+    receives("fairness", ALL, LimitingFactor::Idle),
+    sends("weights", ALL, LimitingFactor::Port),
     // The first two ask for a fifth more than their minimums and weigh a hundredth of the others.
-    sends("minimum", TenantSet::Only(&[0, 1]), Limiter::Guarantee),
-    sends("minimum", TenantSet::From(2), Limiter::Port),
-    sends("maximum", ALL, Limiter::VifRate),
-    sends("packet-rate", ALL, Limiter::VifPackets),
+    sends("minimum", TenantSet::Only(&[0, 1]), LimitingFactor::Guarantee),
+    sends("minimum", TenantSet::From(2), LimitingFactor::Port),
+    sends("maximum", ALL, LimitingFactor::VifRate),
+    sends("packet-rate", ALL, LimitingFactor::VifPackets),
     // The first keeps to its minimum.
-    sends("delay", TenantSet::Only(&[0]), Limiter::Demand),
-    sends("delay", TenantSet::From(1), Limiter::Port),
+    sends("delay", TenantSet::Only(&[0]), LimitingFactor::Demand),
+    sends("delay", TenantSet::From(1), LimitingFactor::Port),
     // After the last change: a rate in the short form, weights in the long one.
-    sends("change", TenantSet::Only(&[0]), Limiter::Port),
-    TrueLimiter { quick: Some(true), ..sends("change", TenantSet::Only(&[1]), Limiter::VifRate) },
-    TrueLimiter { quick: Some(false), ..sends("change", TenantSet::Only(&[1]), Limiter::Port) },
-    sends("change", TenantSet::Only(&[2]), Limiter::Demand),
+    sends("change", TenantSet::Only(&[0]), LimitingFactor::Port),
+    TrueLimiter {
+        quick: Some(true),
+        ..sends("change", TenantSet::Only(&[1]), LimitingFactor::VifRate)
+    },
+    TrueLimiter {
+        quick: Some(false),
+        ..sends("change", TenantSet::Only(&[1]), LimitingFactor::Port)
+    },
+    sends("change", TenantSet::Only(&[2]), LimitingFactor::Demand),
     // The first two ask for less than their equal share.
-    sends("flood-from", TenantSet::Only(&[0, 1]), Limiter::Demand),
-    receives("flood-from", TenantSet::Only(&[0, 1]), Limiter::Demand),
-    sends("flood-from", TenantSet::Only(&[2]), Limiter::Port),
-    receives("flood-from", TenantSet::Only(&[2]), Limiter::Idle),
-    sends("flood-towards", TenantSet::Only(&[0, 1]), Limiter::Demand),
-    receives("flood-towards", TenantSet::Only(&[0, 1]), Limiter::Demand),
-    sends("flood-towards", TenantSet::Only(&[2]), Limiter::Port),
+    sends("flood-from", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
+    receives("flood-from", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
+    sends("flood-from", TenantSet::Only(&[2]), LimitingFactor::Port),
+    receives("flood-from", TenantSet::Only(&[2]), LimitingFactor::Idle),
+    sends("flood-towards", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
+    receives("flood-towards", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
+    sends("flood-towards", TenantSet::Only(&[2]), LimitingFactor::Port),
     // A limited sender, then a limited receiver; one within its equal share, one that floods.
-    sends("same-node", TenantSet::Only(&[0]), Limiter::VifRate),
-    receives("same-node", TenantSet::Only(&[1]), Limiter::Demand),
-    sends("same-node", TenantSet::Only(&[2]), Limiter::Receiver),
-    receives("same-node", TenantSet::Only(&[3]), Limiter::VifRate),
-    sends("same-node", TenantSet::Only(&[4]), Limiter::Demand),
-    sends("same-node", TenantSet::Only(&[5]), Limiter::Port),
+    sends("same-node", TenantSet::Only(&[0]), LimitingFactor::VifRate),
+    receives("same-node", TenantSet::Only(&[1]), LimitingFactor::Demand),
+    sends("same-node", TenantSet::Only(&[2]), LimitingFactor::Receiver),
+    receives("same-node", TenantSet::Only(&[3]), LimitingFactor::VifRate),
+    sends("same-node", TenantSet::Only(&[4]), LimitingFactor::Demand),
+    sends("same-node", TenantSet::Only(&[5]), LimitingFactor::Port),
 ];
 
 const SETTLE: Duration = Duration::from_millis(800);

@@ -15,7 +15,7 @@ use weir_node::control::{ChangeRequest, Refusal};
 use weir_node::rehearsal::Rehearsal;
 use weir_platform::StateDir;
 use weir_policy::{Edit, Kind, Place};
-use weir_report::{Recorder, Store};
+use weir_report::{ReportStore, ServiceRecorder};
 use weir_units::Instant;
 
 use super::growth::{CounterValues, Disk, Watch, counters_of};
@@ -86,9 +86,9 @@ fn judge(
 /// A node, its senders, and its results so far.
 struct Day {
     node: Rehearsal,
-    recorder: Recorder,
+    recorder: ServiceRecorder,
     paths: [PathBuf; 2],
-    store: Store,
+    store: ReportStore,
     records: u64,
     /// Towards the port, from each vif.
     up: Vec<Vec<u8>>,
@@ -118,9 +118,9 @@ impl Day {
         node.offer(0, &down[0]);
         node.run_until(start + STEP);
         node.take(1);
-        let paths = Store::paths(&state, &star.name);
+        let paths = ReportStore::paths(&state, &star.name);
         let store = open(&paths, &node.policy())?;
-        let recorder = Recorder::default();
+        let recorder = ServiceRecorder::default();
         let (asked, changes, refused, left, records) = (0, 0, 0, 0, 0);
         Ok(Self { node, recorder, paths, store, records, up, down, asked, changes, refused, left })
     }
@@ -149,7 +149,7 @@ impl Day {
         }
         if (end_ns / SECOND_NS).is_multiple_of(REOPENED_EVERY_S) {
             // As after a crash: without a last word.
-            self.recorder = Recorder::default();
+            self.recorder = ServiceRecorder::default();
             self.store = open(&self.paths, &self.node.policy())?;
         }
         let (status, at_unix_ms) = (self.node.status(), end_ns / 1_000_000);
@@ -192,8 +192,8 @@ impl Day {
     }
 }
 
-fn open(paths: &[PathBuf; 2], policy: &Policy) -> Result<Store, ExperimentError> {
-    Store::open(paths, &policy.report).map_err(|error| ExperimentError::io(&paths[0], error))
+fn open(paths: &[PathBuf; 2], policy: &Policy) -> Result<ReportStore, ExperimentError> {
+    ReportStore::open(paths, &policy.report).map_err(|error| ExperimentError::io(&paths[0], error))
 }
 
 /// Vifs with a guarantee each; every second one can wait, the others' frames are dropped.

@@ -10,7 +10,7 @@ use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_control::police::Grade;
 use weir_loops::{LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
-use weir_report::{Service, Subject};
+use weir_report::{ReportSubject, Service};
 use weir_units::{BitRate, PacketRate};
 
 use super::{Counted, node};
@@ -45,7 +45,8 @@ fn page() -> String {
         report_failed: Some("no service report is kept".into()),
         ..NodeStatus::default()
     };
-    let of = |vif: Option<&str>| Subject { slice: "gold".into(), vif: vif.map(str::to_owned) };
+    let of =
+        |vif: Option<&str>| ReportSubject { slice: "gold".into(), vif: vif.map(str::to_owned) };
     let both = [Service { got: one, ..Service::default() }, Service::default()];
     let service = [(of(Some("gold.0")), both), (of(None), both)].into();
     let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };

@@ -1,38 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What kept a vif from more: the first of these that holds.
+//! Finds the factor that kept a vif from more: the first of these that the counters confirm.
 //!
-//! Nothing came · it got all · most was refused for what it is · a limit that dropped it · a limit
-//! that it, its router or its slice reached · the port was full · the pool, the worker, the device
-//! behind it had no room · its queue is shorter than its bursts.
+//! 1. no traffic came, the vif got all of it, or most was refused for what it is;
+//! 2. a limit dropped packets, or was reached by the vif, its router or its slice;
+//! 3. the port was full;
+//! 4. the pool, the worker or the receiving device had no room;
+//! 5. its queue is shorter than its bursts.
 
 use weir_policy::{Direction, RouterId, Share, VifId};
 use weir_switch::Reason;
 
-use super::{Limiter, Scene};
-use crate::interval::{Cause, Flow};
+use super::{LimitingFactor, Observation};
+use crate::interval::{DropCause, IntervalFlow};
 use weir_api_types::status::{IfaceStatus, NodeStatus};
 
-impl Scene<'_> {
-    /// What it was, and why it is thought to be.
-    pub(super) fn limiter(&self, id: VifId, direction: Direction) -> (Limiter, String) {
+impl Observation<'_> {
+    /// Returns the factor, and a sentence with the numbers that confirm it.
+    pub(super) fn limiter(&self, id: VifId, direction: Direction) -> (LimitingFactor, String) {
         let flow = self.flow(id, direction);
         let name = &self.policy[id].name;
         if self.after.vif(name).is_some_and(|vif| vif.waiting) {
             let device = &self.policy[id].device;
-            return (Limiter::Device, format!("it waits for its device {device}"));
+            return (LimitingFactor::Device, format!("it waits for its device {device}"));
         }
-        let refused = flow.dropped_for(Cause::Itself);
+        let refused = flow.dropped_for(DropCause::Itself);
         if refused.packets > flow.offered.packets {
-            let worst = most(flow.dropped.get(&Cause::Itself)).map_or("", Reason::name);
+            let worst = most(flow.dropped.get(&DropCause::Itself)).map_or("", Reason::name);
             let (pps, came) = (self.per_second(refused.packets), flow.offered.packets);
             let because = format!("{pps} packets a second refused, most for {worst}, {came} not");
-            return (Limiter::Refused, because);
+            return (LimitingFactor::Refused, because);
         }
         if flow.offered.packets == 0 && flow.waits.packets == 0 {
-            return (Limiter::Idle, "nothing came".to_owned());
+            return (LimitingFactor::Idle, "nothing came".to_owned());
         }
-        // Active queue management keeps queues short and may drop nothing: what waits at both
-        // ends is held by a limit that is reached, if there is one.
+        // Active queue management keeps queues short and may drop nothing. A queue that is not
+        // empty at either end then shows that a limit is reached, if there is one.
         let waited = flow.waited.packets > 0 && flow.waits.packets > 0;
         if waited
             && !self.is_held(id, direction)
@@ -42,7 +44,7 @@ impl Scene<'_> {
         }
         if !self.is_held(id, direction) {
             let bits = bits(self.got_bps(id, direction));
-            return (Limiter::Demand, format!("it got all that it asked for, {bits}"));
+            return (LimitingFactor::Demand, format!("it got all that it asked for, {bits}"));
         }
         let found = self.by_drops(id, direction);
         let found = found.or_else(|| self.by_rates(id, direction, FULL));
@@ -50,23 +52,23 @@ impl Scene<'_> {
         found.unwrap_or_else(|| self.by_room(id, direction))
     }
 
-    /// A limit or a port of whose rate this part is used.
+    /// Tells whether this part of a rate counts as all of it.
     fn by_rates(
         &self,
         id: VifId,
         direction: Direction,
         full: Threshold,
-    ) -> Option<(Limiter, String)> {
+    ) -> Option<(LimitingFactor, String)> {
         let limit = self.by_limits(id, direction, full);
         limit.or_else(|| self.by_port(id, direction, full))
     }
 
-    /// Whether it was kept from anything: more than one packet in 200 dropped for want of room or a
-    /// limit, or a queue that was half full at either end.
+    /// Tells whether it was kept from anything: more than one packet in 200 was dropped for lack of
+    /// room or at a limit, or its queue was half full at either end.
     fn is_held(&self, id: VifId, direction: Direction) -> bool {
         let flow = self.flow(id, direction);
         let dropped =
-            flow.dropped_for(Cause::Room).packets + flow.dropped_for(Cause::Limit).packets;
+            flow.dropped_for(DropCause::Room).packets + flow.dropped_for(DropCause::Limit).packets;
         let vif = &self.policy[id];
         let queue = match direction {
             Direction::Send => &vif.send_queue,
@@ -80,53 +82,53 @@ impl Scene<'_> {
                 && half(flow.waits.packets, flow.waits.bytes)
     }
 
-    /// A limit whose drops outweigh those for want of room.
-    fn by_drops(&self, id: VifId, direction: Direction) -> Option<(Limiter, String)> {
+    /// Returns a limit that dropped more than the lack of room did.
+    fn by_drops(&self, id: VifId, direction: Direction) -> Option<(LimitingFactor, String)> {
         let flow = self.flow(id, direction);
-        let limits = flow.dropped_for(Cause::Limit);
-        if limits.packets <= flow.dropped_for(Cause::Room).packets {
+        let limits = flow.dropped_for(DropCause::Limit);
+        if limits.packets <= flow.dropped_for(DropCause::Room).packets {
             return None;
         }
-        let reason = most(flow.dropped.get(&Cause::Limit))?;
+        let reason = most(flow.dropped.get(&DropCause::Limit))?;
         if reason == Reason::RouterPackets
             && let Some(held) = self.by_held(id, direction, NEARLY_FULL)
         {
             return Some(held);
         }
         let limiter = match reason {
-            Reason::VifPackets => Limiter::VifPackets,
-            Reason::RouterPackets => Limiter::RouterPackets,
-            Reason::SlicePackets => Limiter::SlicePackets,
-            Reason::VifBits => Limiter::VifRate,
-            Reason::RouterBits => Limiter::RouterRate,
-            Reason::SliceBits => Limiter::SliceRate,
-            _ => Limiter::Receiver,
+            Reason::VifPackets => LimitingFactor::VifPackets,
+            Reason::RouterPackets => LimitingFactor::RouterPackets,
+            Reason::SlicePackets => LimitingFactor::SlicePackets,
+            Reason::VifBits => LimitingFactor::VifRate,
+            Reason::RouterBits => LimitingFactor::RouterRate,
+            Reason::SliceBits => LimitingFactor::SliceRate,
+            _ => LimitingFactor::Receiver,
         };
         let pps = self.per_second(limits.packets);
         Some((limiter, format!("{pps} packets a second dropped, most for {}", reason.name())))
     }
 
-    /// A limit that is reached: its own, its router's, its slice's.
+    /// Returns a limit that is reached: its own, its router's or its slice's.
     fn by_limits(
         &self,
         id: VifId,
         direction: Direction,
         full: Threshold,
-    ) -> Option<(Limiter, String)> {
+    ) -> Option<(LimitingFactor, String)> {
         let vif = &self.policy[id];
         let own = vif.share(direction);
         let levels = [
-            (Some(own), vec![id], [Limiter::VifRate, Limiter::VifPackets], "its own"),
+            (Some(own), vec![id], [LimitingFactor::VifRate, LimitingFactor::VifPackets], "its own"),
             (
                 vif.router.map(|router| self.policy[router].share(direction)),
                 self.members(|other| vif.router.is_some() && other.router == vif.router, id),
-                [Limiter::RouterRate, Limiter::RouterPackets],
+                [LimitingFactor::RouterRate, LimitingFactor::RouterPackets],
                 "its router's",
             ),
             (
                 Some(self.policy[vif.slice].share(direction)),
                 self.members(|other| other.slice == vif.slice, id),
-                [Limiter::SliceRate, Limiter::SlicePackets],
+                [LimitingFactor::SliceRate, LimitingFactor::SlicePackets],
                 "its slice's",
             ),
         ];
@@ -138,14 +140,14 @@ impl Scene<'_> {
         found.or_else(|| self.by_held(id, direction, full))
     }
 
-    /// The rate at which XTC holds the router, which is one for all its vifs, whatever their ports.
+    /// Tests the rate at which XTC holds the router: one rate for its vifs on all ports together.
     fn by_held(
         &self,
         id: VifId,
         direction: Direction,
         full: Threshold,
-    ) -> Option<(Limiter, String)> {
-        // As it is now: what held before a change explains nothing any more.
+    ) -> Option<(LimitingFactor, String)> {
+        // Only the present rate counts: one that held before a change explains nothing.
         let status = self.after.vif(&self.policy[id].name)?;
         let status = if direction == Direction::Send { &status.send } else { &status.receive };
         let held = status.held_pps?;
@@ -153,29 +155,30 @@ impl Scene<'_> {
         let packets = self.of_router(router, direction).map(|flow| flow.got.packets).sum();
         let (got, name) = (self.per_second(packets), &self.policy[router].name);
         let because = || format!("XTC holds router {name}: {got} of {held} packets a second");
-        // Above it, it was raised or lowered meanwhile.
+        // Traffic above the rate shows that the rate was changed meanwhile.
         let holds = full.is(got, held) && got.saturating_mul(20) <= held.saturating_mul(21);
-        holds.then(|| (Limiter::RouterHeld, because()))
+        holds.then(|| (LimitingFactor::RouterHeld, because()))
     }
 
-    /// What each vif of a router did, whatever their ports.
+    /// Lists the traffic of the vifs of a router, on all ports.
     pub(super) fn of_router(
         &self,
         router: RouterId,
         direction: Direction,
-    ) -> impl Iterator<Item = &Flow> {
+    ) -> impl Iterator<Item = &IntervalFlow> {
         let members = self.policy.vifs().filter(move |(_, vif)| vif.router == Some(router));
         members.map(move |(vif, _)| self.flow(vif, direction))
     }
 
-    /// Vifs on the port of `id`: limits of routers and slices hold on each port.
+    /// Lists the vifs on the port of `id`. Limits of routers and slices hold on each port.
     fn members(&self, is: impl Fn(&weir_policy::Vif) -> bool, id: VifId) -> Vec<VifId> {
         let port = self.policy[id].port;
         let all = self.policy.vifs().filter(|(_, vif)| vif.port == port && is(vif));
         all.map(|(vif, _)| vif).collect()
     }
 
-    /// Whether the members together reach the rate (true) or the packet rate of a share.
+    /// Tells whether the members together reach the bit rate (`true`) or the packet rate of a
+    /// share.
     fn reached(
         &self,
         share: &Share,
@@ -193,13 +196,13 @@ impl Scene<'_> {
         Some((false, format!("{got_pps} of {} packets a second", most.as_pps())))
     }
 
-    /// The port is full: by its guarantee, or by what it shares with others.
+    /// Tests whether the port is full, and whether the vif gets its guarantee or a share.
     fn by_port(
         &self,
         id: VifId,
         direction: Direction,
         full: Threshold,
-    ) -> Option<(Limiter, String)> {
+    ) -> Option<(LimitingFactor, String)> {
         let vif = &self.policy[id];
         let rate = self.policy[vif.port].rate.as_bps();
         let all = self.port_bps(vif.port, direction);
@@ -214,18 +217,18 @@ impl Scene<'_> {
         if guarantee > 0 && got <= guarantee / 10 * 11 {
             let own = bits(guarantee);
             let because = format!("{used}; its guarantee of {own} is what it gets of it");
-            return Some((Limiter::Guarantee, because));
+            return Some((LimitingFactor::Guarantee, because));
         }
-        Some((Limiter::Port, format!("{used}; others have {others} of it")))
+        Some((LimitingFactor::Port, format!("{used}; others have {others} of it")))
     }
 
-    /// There was room by every limit, but not in the machine.
-    fn by_room(&self, id: VifId, direction: Direction) -> (Limiter, String) {
+    /// Tests the machine: every limit left room, but pool, worker, device or queue did not.
+    fn by_room(&self, id: VifId, direction: Direction) -> (LimitingFactor, String) {
         let flow = self.flow(id, direction);
-        let reason = most(flow.dropped.get(&Cause::Room));
+        let reason = most(flow.dropped.get(&DropCause::Room));
         if matches!(reason, Some(Reason::PoolShare | Reason::PoolExhausted)) {
             let free = self.after.worker.as_ref().map_or(0, |worker| worker.frames_free);
-            return (Limiter::Pool, format!("{free} frames of the pool are free"));
+            return (LimitingFactor::Pool, format!("{free} frames of the pool are free"));
         }
         let turns = |status: &NodeStatus| {
             status.worker.as_ref().map_or((0, 0), |worker| (worker.turns, worker.busy_turns))
@@ -236,16 +239,16 @@ impl Scene<'_> {
         if late > made_up.as_nanos() {
             let (late, most) = (late / 1_000_000, made_up.as_nanos() / 1_000_000);
             let because = format!("the worker came {late} ms late; {most} ms are made up for");
-            return (Limiter::Worker, because);
+            return (LimitingFactor::Worker, because);
         }
         let all = all.saturating_sub(all_before);
         let busy = busy.saturating_sub(busy_before);
         if all > 0 && busy.saturating_mul(10) >= all.saturating_mul(9) {
             let because = format!("of {all} turns of the worker {busy} moved packets");
-            return (Limiter::Worker, because);
+            return (LimitingFactor::Worker, because);
         }
         let name = match direction {
-            // What it sends waits for the port's device, what it receives for its own.
+            // Sent frames wait for the device of the port, received frames for that of the vif.
             Direction::Send => &self.policy[self.policy[id].port].name,
             Direction::Receive => &self.policy[id].name,
         };
@@ -258,16 +261,16 @@ impl Scene<'_> {
         if lost > 0 || reason == Some(Reason::RefusedByPort) || stands {
             let waits = flow.waits.packets;
             let because = format!("{waits} packets wait for device {name}, which lost {lost}");
-            return (Limiter::Device, because);
+            return (LimitingFactor::Device, because);
         }
-        let dropped = self.per_second(flow.dropped_for(Cause::Room).packets);
+        let dropped = self.per_second(flow.dropped_for(DropCause::Room).packets);
         let because =
             format!("{dropped} packets a second found its queue full, which is empty now");
-        (Limiter::Queue, because)
+        (LimitingFactor::Queue, because)
     }
 }
 
-/// The part of a rate, in percent, from which on it counts as used.
+/// A rate counts as used from this part on, in percent.
 #[derive(Clone, Copy)]
 struct Threshold(u8);
 
@@ -277,14 +280,14 @@ impl Threshold {
     }
 }
 
-/// The reason with most packets.
+/// Returns the reason with most packets.
 fn most(
     by: Option<&std::collections::BTreeMap<Reason, weir_api_types::status::Amount>>,
 ) -> Option<Reason> {
     by?.iter().max_by_key(|(_, amount)| amount.packets).map(|(reason, _)| *reason)
 }
 
-/// For people.
+/// Formats a packet rate for people.
 pub(super) fn bits(bps: u64) -> String {
     match bps {
         0..1_000_000 => format!("{}.{} kbit/s", bps / 1_000, bps / 100 % 10),
@@ -292,14 +295,14 @@ pub(super) fn bits(bps: u64) -> String {
     }
 }
 
-/// The conformance suite calls a link full at 98 % and a rate reached at 99; a status is taken a
-/// little apart from the second's end.
+/// The conformance suite calls a link full at 98 % and a rate reached at 99 %. Statuses are not
+/// taken exactly at the ends of a second.
 const FULL: Threshold = Threshold(97);
 
-/// A bucket of 64 packets overflows, and a link stands idle, while the machine keeps the worker
-/// from its processor: what is held all the same, and is no nearer to any other limit, is held by
-/// this one.
+/// While the machine keeps the worker from its processor, a bucket of 64 packets overflows and a
+/// link stands idle. A vif that is held back and is nearest to this limit is therefore limited by
+/// it.
 const NEARLY_FULL: Threshold = Threshold(90);
 
-/// A sender of TCP loses about one packet in some thousands at a rate that suits it.
+/// TCP at a rate that suits it loses about one packet in some thousands.
 const HELD_PARTS: u64 = 200;

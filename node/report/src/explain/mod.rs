@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a vif gets what it gets: what limited it between two statuses, who had the rest, and what
-//! would give it more. Pure.
+//! Explains why a vif gets no more than it gets: what limited it between two statuses, who had the
+//! rest of the port, and which commands would give it more. It reads no clock.
+//!
+//! `limiter` tries one possible factor after the other, the most specific first, and stops at the
+//! first that the counters confirm. `more` derives the commands from it.
 
 mod limiter;
 mod more;
@@ -11,76 +14,76 @@ use weir_policy::{Direction, Guarantees, Policy, PortId, Vif, VifId};
 use weir_switch::Reason;
 use weir_units::Nanos;
 
-use crate::interval::{Cause, Flow, charged};
+use crate::interval::{DropCause, IntervalFlow, charged};
 use weir_api_types::status::{Amount, NodeStatus};
 
-/// Why a vif gets what it gets, in both directions.
+/// The explanation for one vif.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The vif.
     pub vif: VifId,
-    /// The time that was looked at.
+    /// The time between the two statuses.
     pub time: Nanos,
     /// Send, receive.
-    pub sides: [Side; 2],
+    pub sides: [ExplainedSide; 2],
 }
 
-/// One direction.
+/// The explanation for one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
-    /// Bits a second that came in, but for what was refused for what it is. As the port's layer
-    /// counts, like all rates here.
+pub struct ExplainedSide {
+    /// Bits a second that came in, without frames refused for what they are. This and all other
+    /// rates count as the port's layer does.
     pub offered_bps: u64,
-    /// Bits a second that were handed on.
+    /// Bits a second that were forwarded.
     pub got_bps: u64,
     /// Packets a second that came in.
     pub offered_pps: u64,
-    /// Packets a second that were handed on.
+    /// Packets a second that were forwarded.
     pub got_pps: u64,
-    /// What kept it from more.
-    pub limiter: Limiter,
-    /// The same with its numbers, in a sentence.
+    /// The factor that kept it from more.
+    pub limiter: LimitingFactor,
+    /// A sentence that explains the factor, with its numbers.
     pub because: String,
-    /// In its queue now.
+    /// Frames in its queue now.
     pub waits: Amount,
-    /// What was dropped meanwhile, by reason.
+    /// Drops in this time, by reason.
     pub dropped: BTreeMap<Reason, Amount>,
-    /// Rate of the port, and what all got of it.
+    /// The rate of the port, and how much of it all vifs got together.
     pub port_bps: [u64; 2],
-    /// Others on the port that got anything, most first.
-    pub others: Vec<Other>,
+    /// The other vifs on the port that got anything, most first.
+    pub others: Vec<OtherShare>,
     /// Commands that would give it more.
     pub remedies: Vec<Remedy>,
 }
 
-/// What another vif got.
+/// The share of another vif.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Other {
+pub struct OtherShare {
     /// The vif.
     pub vif: VifId,
     /// Bits a second that it got.
     pub got_bps: u64,
-    /// Bits a second of its guarantee.
+    /// Bits a second that are guaranteed to it.
     pub guaranteed_bps: u64,
 }
 
-/// What would give more.
+/// A change that would give the vif more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     /// A command, or a key of the policy file and its value.
     pub what: String,
-    /// It is beyond what a tenant may do.
+    /// Only the operator may make this change.
     pub operator: bool,
 }
 
-/// What keeps a vif from getting more in one direction.
+/// The factor that keeps a vif from getting more in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limiter {
-    /// Nothing came.
+pub enum LimitingFactor {
+    /// No traffic came.
     Idle,
-    /// It gets all that it asks for.
+    /// The vif gets all that it asks for.
     Demand,
-    /// Most of what came was refused for what it is.
+    /// Most frames were refused for what they are.
     Refused,
     /// Its own `rate`.
     VifRate,
@@ -96,24 +99,24 @@ pub enum Limiter {
     RouterHeld,
     /// Its slice's `max_pps`.
     SlicePackets,
-    /// The port is full, and by priority it would have less: it gets its guarantee.
+    /// The port is full. The vif gets its guarantee, which is more than its priority would give it.
     Guarantee,
-    /// The port's rate, which it shares with others.
+    /// The rate of the port, which it shares with others.
     Port,
     /// A limit of the vif that it sends to.
     Receiver,
     /// The frame pool of the node.
     Pool,
-    /// The worker has no time left.
+    /// The worker's time.
     Worker,
-    /// The device that should take its frames is full.
+    /// The device that should take its frames, which is full.
     Device,
-    /// Its queue is shorter than its bursts.
+    /// Its queue, which is shorter than its bursts.
     Queue,
 }
 
-impl Limiter {
-    /// The name in documents.
+impl LimitingFactor {
+    /// Returns the name in documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,17 +141,17 @@ impl Limiter {
     }
 }
 
-/// What is looked at.
-pub(crate) struct Scene<'s> {
+/// Two statuses, and the traffic between them.
+pub(crate) struct Observation<'s> {
     pub(crate) policy: &'s Policy,
     pub(crate) before: &'s NodeStatus,
     pub(crate) after: &'s NodeStatus,
     pub(crate) time: Nanos,
-    /// Of each vif in the policy's order: send, receive.
-    pub(crate) flows: Vec<[Flow; 2]>,
+    /// The traffic of each vif, in the order of the policy: send, receive.
+    pub(crate) flows: Vec<[IntervalFlow; 2]>,
 }
 
-/// Explains every vif of `vifs`; those that are in one of the statuses only are left out.
+/// Explains every vif that `vifs` selects. One that is in only one of the statuses is left out.
 #[must_use]
 pub fn explain(
     before: &NodeStatus,
@@ -158,13 +161,14 @@ pub fn explain(
 ) -> Vec<Explanation> {
     let time = Nanos::new(after.now_ns.saturating_sub(before.now_ns).max(1));
     let flow = |vif: &Vif| match (before.vif(&vif.name), after.vif(&vif.name)) {
-        (Some(old), Some(new)) => {
-            [Flow::between(&old.send, &new.send), Flow::between(&old.receive, &new.receive)]
-        }
+        (Some(old), Some(new)) => [
+            IntervalFlow::between(&old.send, &new.send),
+            IntervalFlow::between(&old.receive, &new.receive),
+        ],
         _ => Default::default(),
     };
     let flows = policy.vifs.iter().map(flow).collect();
-    let scene = Scene { policy, before, after, time, flows };
+    let scene = Observation { policy, before, after, time, flows };
     let asked = policy.vifs().filter(|(_, vif)| {
         vifs(vif) && before.vif(&vif.name).is_some() && after.vif(&vif.name).is_some()
     });
@@ -176,16 +180,16 @@ pub fn explain(
     each.collect()
 }
 
-impl Scene<'_> {
-    fn side(&self, id: VifId, direction: Direction) -> Side {
+impl Observation<'_> {
+    fn side(&self, id: VifId, direction: Direction) -> ExplainedSide {
         let (vif, flow) = (&self.policy[id], self.flow(id, direction));
         let port = &self.policy[vif.port];
         let (limiter, because) = self.limiter(id, direction);
-        let mut others: Vec<Other> = self
+        let mut others: Vec<OtherShare> = self
             .policy
             .vifs()
             .filter(|(other, one)| *other != id && one.port == vif.port)
-            .map(|(other, one)| Other {
+            .map(|(other, one)| OtherShare {
                 vif: other,
                 got_bps: self.got_bps(other, direction),
                 guaranteed_bps: one.share(direction).min_rate.as_bps(),
@@ -195,7 +199,7 @@ impl Scene<'_> {
         others.sort_by_key(|other| (std::cmp::Reverse(other.got_bps), other.vif));
         let remedies = self.remedies(id, direction, limiter, &others);
         let dropped = flow.dropped.values().flatten().map(|(reason, of)| (*reason, *of)).collect();
-        Side {
+        ExplainedSide {
             offered_bps: self.offered_bps(id, direction),
             got_bps: self.got_bps(id, direction),
             offered_pps: self.per_second(flow.offered.packets),
@@ -210,7 +214,7 @@ impl Scene<'_> {
         }
     }
 
-    pub(crate) fn flow(&self, vif: VifId, direction: Direction) -> &Flow {
+    pub(crate) fn flow(&self, vif: VifId, direction: Direction) -> &IntervalFlow {
         // One for each vif of the policy.
         &self.flows[vif.0 as usize][direction as usize]
     }
@@ -225,31 +229,31 @@ impl Scene<'_> {
         self.bps(charged(port, self.flow(vif, direction).offered, self.tagged(vif, direction)))
     }
 
-    /// Whether its frames carry a tag on the port.
+    /// Tells whether its frames carry a tag on the port.
     fn tagged(&self, vif: VifId, direction: Direction) -> bool {
         direction == Direction::Send && self.policy[self.policy[vif].slice].vlan.is_some()
     }
 
-    /// What all got of a port: of what it sends, what left on its wire; towards the vifs, what they
-    /// got.
+    /// Returns how much of a port all vifs got: for what it sends, the traffic on its wire; towards
+    /// the vifs, the sum over them.
     pub(crate) fn port_bps(&self, id: PortId, direction: Direction) -> u64 {
         let port = &self.policy[id];
         if direction == Direction::Send {
             let sent = |status: &NodeStatus| status.port(&port.name).map(|port| port.send.clone());
             let both = sent(self.before).zip(sent(self.after));
-            let got = both.map(|(before, after)| Flow::between(&before, &after).got);
+            let got = both.map(|(before, after)| IntervalFlow::between(&before, &after).got);
             return self.bps(charged(port, got.unwrap_or_default(), false));
         }
         let vifs = self.policy.vifs().filter(|(_, vif)| vif.port == id);
         vifs.map(|(vif, _)| self.got_bps(vif, direction)).fold(0, u64::saturating_add)
     }
 
-    /// What all slices are guaranteed of a port.
+    /// Returns how much of a port is guaranteed to all slices.
     pub(crate) fn guaranteed_bps(&self, port: PortId, direction: Direction) -> u64 {
         Guarantees::of_rates(self.policy, direction).port(port).as_bps()
     }
 
-    pub(crate) fn dropped(&self, vif: VifId, direction: Direction, cause: Cause) -> Amount {
+    pub(crate) fn dropped(&self, vif: VifId, direction: Direction, cause: DropCause) -> Amount {
         self.flow(vif, direction).dropped_for(cause)
     }
 
@@ -263,7 +267,7 @@ impl Scene<'_> {
     }
 }
 
-/// As many as a person reads.
+/// The most other vifs that an explanation shows: as many as a person reads.
 pub const OTHERS_MAX: usize = 16;
 
 #[cfg(test)]

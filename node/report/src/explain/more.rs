@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What would give a vif more, as commands that can be typed.
+//! Derives what would give a vif more, as commands that can be typed.
 
 use weir_policy::{Direction, Vif, VifId};
 
-use super::{Limiter, Other, Remedy, Scene};
-use crate::interval::Cause;
+use super::{LimitingFactor, Observation, OtherShare, Remedy};
+use crate::interval::DropCause;
 
-impl Scene<'_> {
-    /// None where it gets all that it asks for.
+impl Observation<'_> {
+    /// Lists the changes; none if the vif gets all that it asks for.
     pub(super) fn remedies(
         &self,
         id: VifId,
         direction: Direction,
-        limiter: Limiter,
-        others: &[Other],
+        limiter: LimitingFactor,
+        others: &[OtherShare],
     ) -> Vec<Remedy> {
         let vif = &self.policy[id];
         let side = if direction == Direction::Receive { " --receive" } else { "" };
@@ -29,32 +29,34 @@ impl Scene<'_> {
         let slice = self.policy[vif.slice].name.as_str();
         let file = |what: String| vec![Remedy { what, operator: true }];
         match limiter {
-            Limiter::Idle | Limiter::Demand | Limiter::Refused => Vec::new(),
-            Limiter::VifRate => vec![set("vif", &vif.name, rate)],
-            Limiter::RouterRate => vec![set("router", router, rate)],
-            Limiter::SliceRate => vec![set("slice", slice, rate)],
-            Limiter::VifPackets => vec![set("vif", &vif.name, packets)],
-            Limiter::RouterPackets => vec![set("router", router, packets)],
-            // One rate for all its vifs.
-            Limiter::RouterHeld => {
+            LimitingFactor::Idle | LimitingFactor::Demand | LimitingFactor::Refused => Vec::new(),
+            LimitingFactor::VifRate => vec![set("vif", &vif.name, rate)],
+            LimitingFactor::RouterRate => vec![set("router", router, rate)],
+            LimitingFactor::SliceRate => vec![set("slice", slice, rate)],
+            LimitingFactor::VifPackets => vec![set("vif", &vif.name, packets)],
+            LimitingFactor::RouterPackets => vec![set("router", router, packets)],
+            // The rate is one for all vifs of the router.
+            LimitingFactor::RouterHeld => {
                 let flows = vif.router.into_iter().flat_map(|own| self.of_router(own, direction));
                 let all = flows.map(|flow| flow.offered.packets).sum();
                 let all_pps = rounded(self.per_second(all));
                 file(format!("weir xtc set {router} --set-point {all_pps}pps"))
             }
-            Limiter::SlicePackets => vec![set("slice", slice, packets)],
-            Limiter::Guarantee | Limiter::Port => self.of_port(id, direction, others, &set),
-            Limiter::Receiver => self.of_receivers(vif),
-            Limiter::Pool => file(format!("node.frames = {}", 2 * self.policy.node.frames)),
-            Limiter::Worker => file("node.idle = \"spin\", node.worker_cpu = N".to_owned()),
-            Limiter::Device => {
+            LimitingFactor::SlicePackets => vec![set("slice", slice, packets)],
+            LimitingFactor::Guarantee | LimitingFactor::Port => {
+                self.of_port(id, direction, others, &set)
+            }
+            LimitingFactor::Receiver => self.of_receivers(vif),
+            LimitingFactor::Pool => file(format!("node.frames = {}", 2 * self.policy.node.frames)),
+            LimitingFactor::Worker => file("node.idle = \"spin\", node.worker_cpu = N".to_owned()),
+            LimitingFactor::Device => {
                 let device = match direction {
                     Direction::Send => &self.policy[vif.port].device,
                     Direction::Receive => &vif.device,
                 };
                 file(format!("ethtool -G {device} rx 4096 tx 4096"))
             }
-            Limiter::Queue => {
+            LimitingFactor::Queue => {
                 let queue = match direction {
                     Direction::Send => &vif.send_queue,
                     Direction::Receive => &vif.receive_queue,
@@ -66,12 +68,12 @@ impl Scene<'_> {
         }
     }
 
-    /// A larger guarantee, as far as there is room beside the others'; a larger part of the rest.
+    /// Proposes a larger guarantee, as far as other guarantees leave room, or a larger priority.
     fn of_port(
         &self,
         id: VifId,
         direction: Direction,
-        others: &[Other],
+        others: &[OtherShare],
         set: &impl Fn(&str, &str, String) -> Remedy,
     ) -> Vec<Remedy> {
         let vif = &self.policy[id];
@@ -86,7 +88,7 @@ impl Scene<'_> {
             let guarantee = set("vif", &vif.name, format!("--min-rate {wants}bit"));
             list.push(Remedy { operator: true, ..guarantee });
         }
-        let in_slice = |other: &Other| self.policy[other.vif].slice == vif.slice;
+        let in_slice = |other: &OtherShare| self.policy[other.vif].slice == vif.slice;
         if others.iter().any(in_slice) {
             list.push(set("vif", &vif.name, format!("--priority {}", doubled(own.priority))));
         }
@@ -98,10 +100,10 @@ impl Scene<'_> {
         list
     }
 
-    /// Those of its slice and port that were sent more than they may receive.
+    /// Lists the vifs of its slice and port that were sent more than they may receive.
     fn of_receivers(&self, vif: &Vif) -> Vec<Remedy> {
         let at_limit = self.policy.vifs().filter(|(other, one)| {
-            let dropped = self.dropped(*other, Direction::Receive, Cause::Limit);
+            let dropped = self.dropped(*other, Direction::Receive, DropCause::Limit);
             one.slice == vif.slice && one.port == vif.port && dropped.packets > 0
         });
         let raise = at_limit.map(|(other, one)| {
@@ -113,7 +115,7 @@ impl Scene<'_> {
     }
 }
 
-/// Two digits, upwards: a person reads it, and it is no less than what is wanted.
+/// Rounds up to two digits: easy to read, and no less than is wanted.
 fn rounded(value: u64) -> u64 {
     let mut step = 1;
     while value / step >= 100 {

@@ -11,7 +11,7 @@ use weir_units::{BitRate, PacketRate};
 use super::*;
 use weir_api_types::status::{DirectionStatus, IfaceStatus};
 
-/// Of one vif and direction: came, left, dropped for these reasons.
+/// The status of one vif and direction: packets that came, that left, that were dropped.
 #[derive(Clone, Default)]
 struct Told {
     came: u64,
@@ -60,18 +60,18 @@ fn status(told: &Told) -> DirectionStatus {
     }
 }
 
-/// What `a` is limited by, when this is what the three sent.
-fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut NodeStatus)) -> Side {
+/// Returns what limits `a` if this is what the three vifs sent.
+fn scene(policy: &Policy, sent: [Told; 3], adapt: impl Fn(&mut NodeStatus)) -> ExplainedSide {
     side(policy, Direction::Send, sent, adapt)
 }
 
-/// What `a` is limited by in that direction, in which this is what the three did.
+/// Returns what limits `a` in a direction if this is what the three vifs did in it.
 fn side(
     policy: &Policy,
     direction: Direction,
     moved: [Told; 3],
     adapt: impl Fn(&mut NodeStatus),
-) -> Side {
+) -> ExplainedSide {
     let mut before = NodeStatus::default();
     let mut after = NodeStatus { now_ns: 1_000_000_000, ..NodeStatus::default() };
     let iface = |name: &str, status: DirectionStatus| {
@@ -103,8 +103,8 @@ fn with(change: impl Fn(&mut Policy)) -> Policy {
     policy
 }
 
-/// What holds, what the three vifs sent, what limited `a`, the first remedy.
-type Case = (&'static str, Policy, [Told; 3], Limiter, &'static str);
+/// The policy, what the three vifs sent, what limited `a`, the first remedy.
+type Case = (&'static str, Policy, [Told; 3], LimitingFactor, &'static str);
 
 fn quiet() -> Told {
     Told::default()
@@ -118,23 +118,23 @@ fn limit(mbps: u64) -> Option<BitRate> {
     Some(BitRate::from_mbps(mbps))
 }
 
-/// Nothing keeps it back.
+/// No factor keeps it back.
 fn not_held() -> Vec<Case> {
     vec![
-        ("nothing", policy(), [quiet(), quiet(), quiet()], Limiter::Idle, ""),
-        ("all", policy(), [told(1000, 1000, &[]), quiet(), quiet()], Limiter::Demand, ""),
+        ("nothing", policy(), [quiet(), quiet(), quiet()], LimitingFactor::Idle, ""),
+        ("all", policy(), [told(1000, 1000, &[]), quiet(), quiet()], LimitingFactor::Demand, ""),
         (
             "one of a thousand dropped",
             policy(),
             [told(1000, 999, &[(QueuePackets, 1)]), all_drop(20_000, 9_000), quiet()],
-            Limiter::Demand,
+            LimitingFactor::Demand,
             "",
         ),
         (
             "spoofed",
             policy(),
             [told(1000, 10, &[(SpoofedMac, 980), (Filtered, 10)]), quiet(), quiet()],
-            Limiter::Refused,
+            LimitingFactor::Refused,
             "",
         ),
     ]
@@ -147,83 +147,83 @@ fn limits() -> Vec<Case> {
             "its rate",
             with(|policy| policy.vifs[0].send.rate = limit(10)),
             [all_drop(2_000, 1_000), quiet(), quiet()],
-            Limiter::VifRate,
+            LimitingFactor::VifRate,
             "weir set vif a --rate 20000000bit",
         ),
         (
             "its rate, policed",
             policy(),
             [told(2_000, 1_000, &[(VifBits, 1_000)]), quiet(), quiet()],
-            Limiter::VifRate,
+            LimitingFactor::VifRate,
             "weir set vif a --rate 20000000bit",
         ),
         (
             "its router's rate",
             with(|policy| policy.routers[0].send.rate = limit(10)),
             [all_drop(2_000, 1_000), quiet(), quiet()],
-            Limiter::RouterRate,
+            LimitingFactor::RouterRate,
             "weir set router r1 --rate 20000000bit",
         ),
         (
             "its slice's rate, with b",
             with(|policy| policy.slices[0].send.rate = limit(20)),
             [all_drop(2_000, 1_000), all_drop(2_000, 1_000), quiet()],
-            Limiter::SliceRate,
+            LimitingFactor::SliceRate,
             "weir set slice gold --rate 20000000bit",
         ),
         (
             "its packets",
             with(|policy| policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(1_000))),
             [all_drop(1_500, 990), quiet(), quiet()],
-            Limiter::VifPackets,
+            LimitingFactor::VifPackets,
             "weir set vif a --max-pps 1500pps",
         ),
         (
             "its packets, policed",
             policy(),
             [told(1_500, 1_000, &[(VifPackets, 500)]), quiet(), quiet()],
-            Limiter::VifPackets,
+            LimitingFactor::VifPackets,
             "weir set vif a --max-pps 1500pps",
         ),
     ]
 }
 
-/// What it shares.
+/// A limit that it shares.
 fn shared() -> Vec<Case> {
     vec![
         (
             "the port, with one of another slice",
             policy(),
             [all_drop(8_000, 5_000), quiet(), all_drop(20_000, 4_900)],
-            Limiter::Port,
+            LimitingFactor::Port,
             "weir set vif a --min-rate 80000000bit",
         ),
         (
             "the port, all of which is guaranteed to others",
             with(|policy| policy.vifs[2].send.min_rate = BitRate::from_mbps(100)),
             [all_drop(8_000, 100), quiet(), all_drop(20_000, 9_800)],
-            Limiter::Port,
+            LimitingFactor::Port,
             "weir set slice gold --priority 2",
         ),
         (
             "its guarantee, others weigh more",
             with(|policy| policy.vifs[0].send.min_rate = BitRate::from_mbps(10)),
             [all_drop(1_200, 1_005), quiet(), all_drop(20_000, 8_900)],
-            Limiter::Guarantee,
+            LimitingFactor::Guarantee,
             "weir set vif a --min-rate 12000000bit",
         ),
         (
             "who it sends to",
             policy(),
             [told(2_000, 1_000, &[(RefusedByReceiver, 1_000)]), quiet(), quiet()],
-            Limiter::Receiver,
+            LimitingFactor::Receiver,
             "",
         ),
         (
             "the pool",
             policy(),
             [told(2_000, 1_000, &[(PoolShare, 1_000)]), quiet(), quiet()],
-            Limiter::Pool,
+            LimitingFactor::Pool,
             "node.frames = 32768",
         ),
     ]
@@ -252,17 +252,17 @@ fn what_no_limit_explains_is_the_machine_s() {
         let worker = after.worker.get_or_insert_default();
         (worker.turns, worker.busy_turns) = (1_000, 990);
     };
-    assert_eq!(scene(&policy(), drops(), busy).limiter, Limiter::Worker);
+    assert_eq!(scene(&policy(), drops(), busy).limiter, LimitingFactor::Worker);
     let late = |after: &mut NodeStatus| {
         after.worker.get_or_insert_default().lateness.recent_max_ns = 30_000_000;
     };
-    assert_eq!(scene(&policy(), drops(), late).limiter, Limiter::Worker);
+    assert_eq!(scene(&policy(), drops(), late).limiter, LimitingFactor::Worker);
     let lost = |after: &mut NodeStatus| after.ports[0].lost_after_transmit = 3;
     let side = scene(&policy(), drops(), lost);
-    assert_eq!(side.limiter, Limiter::Device);
+    assert_eq!(side.limiter, LimitingFactor::Device);
     assert_eq!(side.remedies[0].what, "ethtool -G up0 rx 4096 tx 4096");
     let bursts = scene(&policy(), drops(), |_| {});
-    assert_eq!(bursts.limiter, Limiter::Queue);
+    assert_eq!(bursts.limiter, LimitingFactor::Queue);
     assert_eq!(bursts.remedies[0].what, "vif a send.queue.packets = 512");
 }
 
@@ -279,7 +279,7 @@ fn the_rate_at_which_a_router_is_held_is_named() {
         waits.clone(),
     ] {
         let side = scene(&policy(), [a, quiet(), quiet()]);
-        assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
+        assert_eq!(side.limiter, LimitingFactor::RouterHeld, "{}", side.because);
         assert!(side.remedies[0].what.starts_with("weir xtc set r1 --set-point "));
     }
     // The rate is that of all its vifs, and so is what would do.
@@ -287,16 +287,16 @@ fn the_rate_at_which_a_router_is_held_is_named() {
     shared.vifs[1].router = shared.vifs[0].router;
     let pair = [all_drop(8_000, 1_500), all_drop(7_000, 1_500), quiet()];
     let side = scene(&shared, pair);
-    assert_eq!(side.limiter, Limiter::RouterHeld, "{}", side.because);
+    assert_eq!(side.limiter, LimitingFactor::RouterHeld, "{}", side.because);
     assert_eq!(side.remedies[0].what, "weir xtc set r1 --set-point 15000pps");
     // More than it is held at now is of before.
     let before = scene(&policy(), [all_drop(9_000, 4_000), quiet(), quiet()]);
-    assert_ne!(before.limiter, Limiter::RouterHeld, "{}", before.because);
+    assert_ne!(before.limiter, LimitingFactor::RouterHeld, "{}", before.because);
     let less = told(1_000, 1_000, &[]);
-    assert_eq!(scene(&policy(), [less, quiet(), quiet()]).limiter, Limiter::Demand);
+    assert_eq!(scene(&policy(), [less, quiet(), quiet()]).limiter, LimitingFactor::Demand);
     // Its own limit dropped it, far below the rate at which the router is held.
     let own = told(2_000, 1_000, &[(VifPackets, 1_000)]);
-    assert_eq!(scene(&policy(), [own, quiet(), quiet()]).limiter, Limiter::VifPackets);
+    assert_eq!(scene(&policy(), [own, quiet(), quiet()]).limiter, LimitingFactor::VifPackets);
 }
 
 /// A sender that waits drops nothing: its queue is full at both ends.
@@ -306,11 +306,11 @@ fn a_sender_that_waits_is_held_by_a_full_queue() {
     a.queued = 200;
     let rate = |policy: &mut Policy| policy.vifs[0].send.rate = Some(BitRate::from_mbps(10));
     let side = scene(&with(rate), [a.clone(), Told::default(), Told::default()], |_| {});
-    assert_eq!((side.limiter, side.waits.packets), (Limiter::VifRate, 200));
+    assert_eq!((side.limiter, side.waits.packets), (LimitingFactor::VifRate, 200));
     a.queued = 20;
     let twice = |policy: &mut Policy| policy.vifs[0].send.rate = Some(BitRate::from_mbps(20));
     let side = scene(&with(twice), [a, Told::default(), Told::default()], |_| {});
-    assert_eq!(side.limiter, Limiter::Demand, "a queue that is hardly used");
+    assert_eq!(side.limiter, LimitingFactor::Demand, "a queue that is hardly used");
 }
 
 #[test]
@@ -346,11 +346,11 @@ fn a_short_queue_on_a_full_port_is_held_by_the_port() {
     a.queued = 3;
     let dropped = [(NoCredit, 9_000)];
     let sent = || [a.clone(), Told::default(), told(14_000, 4_990, &dropped)];
-    assert_eq!(scene(&policy(), sent(), |_| {}).limiter, Limiter::Port);
+    assert_eq!(scene(&policy(), sent(), |_| {}).limiter, LimitingFactor::Port);
     let marks = |after: &mut NodeStatus| after.vifs[0].send.marked = 100;
     let quiet = || [told(5_000, 5_000, &[]), Told::default(), told(14_000, 4_990, &dropped)];
-    assert_eq!(scene(&policy(), quiet(), |_| {}).limiter, Limiter::Demand);
-    assert_eq!(scene(&policy(), quiet(), marks).limiter, Limiter::Port);
+    assert_eq!(scene(&policy(), quiet(), |_| {}).limiter, LimitingFactor::Demand);
+    assert_eq!(scene(&policy(), quiet(), marks).limiter, LimitingFactor::Port);
 }
 
 /// A pause of the worker costs a bucket of 64 packets some of its tokens.
@@ -360,8 +360,8 @@ fn a_rate_that_pauses_kept_from_being_reached_is_named_all_the_same() {
         policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(1_000));
     };
     let sent = |left| [told(1_500, left, &[(NoCredit, 1_500 - left)]), quiet(), quiet()];
-    assert_eq!(scene(&with(limit), sent(950), |_| {}).limiter, Limiter::VifPackets);
-    assert_eq!(scene(&with(limit), sent(800), |_| {}).limiter, Limiter::Queue);
+    assert_eq!(scene(&with(limit), sent(950), |_| {}).limiter, LimitingFactor::VifPackets);
+    assert_eq!(scene(&with(limit), sent(800), |_| {}).limiter, LimitingFactor::Queue);
 }
 
 #[test]
@@ -370,6 +370,6 @@ fn who_waits_for_its_device_is_told_so() {
     let side = scene(&policy(), [quiet(), quiet(), quiet()], away);
     assert_eq!(
         (side.limiter, side.because.as_str()),
-        (Limiter::Device, "it waits for its device a")
+        (LimitingFactor::Device, "it waits for its device a")
     );
 }

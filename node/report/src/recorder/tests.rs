@@ -42,7 +42,7 @@ fn status(seconds: u64, vifs: [(u64, u64); 2]) -> NodeStatus {
     }
 }
 
-fn of<'r>(records: &'r [Record], vif: Option<&str>) -> &'r Record {
+fn of<'r>(records: &'r [ServiceRecord], vif: Option<&str>) -> &'r ServiceRecord {
     records.iter().find(|record| record.subject.vif.as_deref() == vif).unwrap()
 }
 
@@ -50,7 +50,7 @@ const M: u64 = 1_000_000;
 
 #[test]
 fn each_second_is_judged_for_vif_and_slice() {
-    let (policy, mut recorder) = (policy(), Recorder::default());
+    let (policy, mut recorder) = (policy(), ServiceRecorder::default());
     let first = recorder.take(1_000_000, &status(1, [(2 * M, M), (3 * M, 3 * M)]), &policy);
     let a = of(&first.seconds, Some("a"));
     assert_eq!((a.from_unix_ms, a.at_unix_ms, a.time), (999_000, 1_000_000, Nanos::from_secs(1)));
@@ -80,7 +80,7 @@ fn each_second_is_judged_for_vif_and_slice() {
 fn limits_of_its_own_owe_nothing_beyond_them() {
     let mut policy = policy();
     policy.vifs[0].send.max_pps = Some(PacketRate::from_pps(100));
-    let mut recorder = Recorder::default();
+    let mut recorder = ServiceRecorder::default();
     // 100 packets of 1000 bytes are a tenth of the guarantee, and all that the limit lets through.
     let taken = recorder.take(0, &status(1, [(2 * M, 100_000), (0, 0)]), &policy);
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::ZERO);
@@ -91,7 +91,7 @@ fn limits_of_its_own_owe_nothing_beyond_them() {
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::from_secs(1));
 }
 
-/// Whoever limits its packets: its slice, its router, a control loop that holds its router.
+/// A slice, a router or a control loop may limit its packets.
 #[test]
 fn a_vif_is_owed_nothing_beyond_a_limit_that_it_shares() {
     let limit = Some(PacketRate::from_pps(200));
@@ -104,14 +104,14 @@ fn a_vif_is_owed_nothing_beyond_a_limit_that_it_shares() {
     router.routers[0].send.max_pps = limit;
     for policy in [slice, router] {
         let verdict = |got: [u64; 2]| {
-            let mut recorder = Recorder::default();
+            let mut recorder = ServiceRecorder::default();
             recorder.take(0, &status(1, [(2 * M, got[0]), (M, got[1])]), &policy);
             recorder.verdicts().vifs["a"][0]
         };
         assert_eq!(verdict([100_000, 100_000]), Verdict::Limited);
         assert_eq!(verdict([100_000, 50_000]), Verdict::Below, "three quarters of the limit");
     }
-    // What a router receives is what it is held by.
+    // A router is held by what it receives.
     let mut held = held;
     held.vifs[0].receive.min_rate = BitRate::from_mbps(8);
     let verdict = |got: [u64; 2]| {
@@ -120,7 +120,7 @@ fn a_vif_is_owed_nothing_beyond_a_limit_that_it_shares() {
             vif.receive = std::mem::take(&mut vif.send);
             vif.receive.held_pps = Some(200);
         }
-        let mut recorder = Recorder::default();
+        let mut recorder = ServiceRecorder::default();
         recorder.take(0, &one, &held);
         recorder.verdicts().vifs["a"][1]
     };
@@ -152,7 +152,7 @@ fn a_shared_limit_that_was_raised_within_a_second_excuses_that_second() {
     limits.push([router("vr1", 100), policy()]);
     for [old, new] in limits {
         let got = |seconds| status(seconds, [(2 * M * seconds, 100_000 * seconds), (0, 0)]);
-        let mut recorder = Recorder::default();
+        let mut recorder = ServiceRecorder::default();
         let mut verdict = |second, policy| {
             recorder.take(second * 1000, &got(second), policy);
             recorder.verdicts().vifs["a"][0]
@@ -184,7 +184,7 @@ fn a_vif_that_leaves_a_held_router_is_judged_by_what_each_forwarded() {
         one.vifs[0].receive.held_pps = held;
         one
     };
-    let mut recorder = Recorder::default();
+    let mut recorder = ServiceRecorder::default();
     recorder.take(1_000, &receives(1, Some(100)), &old);
     recorder.take(2_000, &receives(2, None), &new);
     assert_eq!(recorder.verdicts().vifs["a"][1], Verdict::Below);
@@ -198,7 +198,7 @@ fn on_another_port_or_in_another_slice_it_is_another_vif() {
     port.ports[0].name = "up1".into();
     slice.slices[0].name = "other".into();
     for (new, got) in [&port, &slice].into_iter().flat_map(|new| [(new, M / 2), (new, 3 * M)]) {
-        let mut recorder = Recorder::default();
+        let mut recorder = ServiceRecorder::default();
         recorder.take(1_000, &status(1, [(2 * M, 2 * M), (0, 0)]), &old);
         let taken = recorder.take(2_000, &status(2, [(4 * M, got), (0, 0)]), new);
         assert_eq!(recorder.verdicts().vifs["a"][0], Verdict::None);
@@ -210,11 +210,11 @@ fn on_another_port_or_in_another_slice_it_is_another_vif() {
 
 #[test]
 fn what_was_queued_before_is_owed_and_what_is_on_its_way_is_not_short() {
-    let (policy, mut recorder) = (policy(), Recorder::default());
+    let (policy, mut recorder) = (policy(), ServiceRecorder::default());
     let mut one = status(1, [(0, 0), (0, 0)]);
     one.vifs[0].send.backlog = amount(M / 2);
     recorder.take(0, &one, &policy);
-    // Nothing came, and of what was queued nothing left.
+    // No traffic came, and the queue did not move.
     let mut two = status(2, [(0, 0), (0, 0)]);
     two.vifs[0].send.backlog = amount(M / 2);
     let taken = recorder.take(0, &two, &policy);
@@ -223,8 +223,8 @@ fn what_was_queued_before_is_owed_and_what_is_on_its_way_is_not_short() {
 
 #[test]
 fn a_minute_is_the_sum_of_its_seconds() {
-    let (policy, mut recorder) = (policy(), Recorder::default());
-    let mut sum: Option<Record> = None;
+    let (policy, mut recorder) = (policy(), ServiceRecorder::default());
+    let mut sum: Option<ServiceRecord> = None;
     for second in 1..=60 {
         let now = status(second, [(second * M, second * M / 2), (0, 0)]);
         let taken = recorder.take(second * 1_000, &now, &policy);
@@ -257,17 +257,17 @@ fn the_next_process_counts_what_was_redirected_in_between_once() {
         send.dropped.insert("vif_bits".into(), amount(policed));
         status
     };
-    let mut before = Recorder::default();
+    let mut before = ServiceRecorder::default();
     let last = before.take(1_000, &redirected(1, 5 * M, M, 2 * M), &policy);
     let kernel = last.seconds.iter().map(|r| (r.subject.clone(), r.kernel)).collect();
-    let mut next = Recorder::after(1, kernel);
+    let mut next = ServiceRecorder::after(1, kernel);
     // 300 kB went by meanwhile, 100 kB were queued since.
     let taken = next.take(4_000, &redirected(1, 5_300_000, M, 100_000), &policy);
     let send = of(&taken.seconds, Some("a")).sides[0];
     assert_eq!((send.got.bytes, send.offered.bytes), (400_000, 400_000));
     // A node that began anew has counted less than was on record.
-    let kernel = [(Subject::of_vif(&policy, &policy.vifs[0]), [amount(9 * M), amount(0)])];
-    let mut anew = Recorder::after(1, kernel.into());
+    let kernel = [(ReportSubject::of_vif(&policy, &policy.vifs[0]), [amount(9 * M), amount(0)])];
+    let mut anew = ServiceRecorder::after(1, kernel.into());
     let taken = anew.take(4_000, &redirected(1, 50_000, 0, 0), &policy);
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].got.bytes, 50_000);
 }
@@ -278,7 +278,7 @@ fn a_change_within_a_second_owes_the_lesser_guarantee() {
     let old = policy();
     let mut new = policy();
     new.vifs[0].send.min_rate = BitRate::from_mbps(16);
-    let mut recorder = Recorder::default();
+    let mut recorder = ServiceRecorder::default();
     recorder.take(1_000, &status(1, [(2 * M, M), (0, 0)]), &old);
     let taken = recorder.take(2_000, &status(2, [(4 * M, 2 * M), (0, 0)]), &new);
     assert_eq!(of(&taken.seconds, Some("a")).sides[0].below, Nanos::ZERO);
@@ -287,14 +287,14 @@ fn a_change_within_a_second_owes_the_lesser_guarantee() {
     assert_eq!(of(&taken.seconds, Some("a")).first, 2, "the third");
 }
 
-/// What one port has to spare is no help on another.
+/// A surplus on one port does not make up for a shortage on another.
 #[test]
 fn a_slice_is_judged_on_each_port() {
     let mut policy = policy();
     let other = policy.add_port(Port::new("up1", BitRate::from_mbps(100)));
     policy.vifs[1].port = other;
     // 16 Mb/s on each: 2 MB a second. Vif a gets 4 MB on its port, b nothing of 2 MB on its own.
-    let mut recorder = Recorder::default();
+    let mut recorder = ServiceRecorder::default();
     let taken = recorder.take(1_000, &status(1, [(4 * M, 4 * M), (2 * M, 0)]), &policy);
     let gold = of(&taken.seconds, None).sides[0];
     assert_eq!((gold.guaranteed_bytes, gold.got.bytes), (4 * M, 4 * M));

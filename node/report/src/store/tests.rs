@@ -18,8 +18,8 @@ impl Folder {
         Self(folder)
     }
 
-    fn store(&self, bounds: &Report) -> Store {
-        Store::open(&["seconds", "minutes"].map(|name| self.0.join(name)), bounds).unwrap()
+    fn store(&self, bounds: &Report) -> ReportStore {
+        ReportStore::open(&["seconds", "minutes"].map(|name| self.0.join(name)), bounds).unwrap()
     }
 }
 
@@ -29,18 +29,18 @@ impl Drop for Folder {
     }
 }
 
-fn record(vif: &str, from_s: u64, seconds: u64, bytes: u64) -> Record {
+fn record(vif: &str, from_s: u64, seconds: u64, bytes: u64) -> ServiceRecord {
     let got = Amount { packets: 1, bytes };
     let side = Service { got, ..Service::default() };
-    Record {
+    ServiceRecord {
         first: from_s,
         last: from_s + seconds - 1,
         from_unix_ms: from_s * 1_000,
         at_unix_ms: (from_s + seconds) * 1_000,
         time: Nanos::from_secs(seconds),
-        subject: Subject { slice: "gold".into(), vif: Some(vif.into()) },
+        subject: ReportSubject { slice: "gold".into(), vif: Some(vif.into()) },
         sides: [side, Service::default()],
-        kernel: Kernel::default(),
+        kernel: KernelAmounts::default(),
     }
 }
 
@@ -48,12 +48,13 @@ fn bounds() -> Report {
     Report { bytes: ByteCount::new(1 << 20), ..Report::default() }
 }
 
-fn got(store: &Store, now_s: u64, since_s: u64) -> Vec<(u64, u64)> {
+fn got(store: &ReportStore, now_s: u64, since_s: u64) -> Vec<(u64, u64)> {
     let until_unix_ms = now_s * 1_000;
     let since_unix_ms = since_s * 1_000;
-    let question = Question { since_unix_ms, until_unix_ms, ..Question::default() };
+    let question = StoreQuery { since_unix_ms, until_unix_ms, ..StoreQuery::default() };
     let answer = store.ask(now_s * 1_000, &question).unwrap();
-    let line = |line: &Line| (line.time.as_nanos() / 1_000_000_000, line.sides[0].got.bytes);
+    let line =
+        |line: &SubjectService| (line.time.as_nanos() / 1_000_000_000, line.sides[0].got.bytes);
     answer.lines.iter().map(line).collect()
 }
 
@@ -66,7 +67,7 @@ fn every_second_counts_once_by_seconds_or_by_minutes() {
     for second in 0..630_u64 {
         let minute = record("a", second / 60 * 60, 60, 60);
         let minutes = if second % 60 == 59 { vec![minute] } else { Vec::new() };
-        store.append(&Taken { seconds: vec![record("a", second, 1, 1)], minutes }).unwrap();
+        store.append(&NewRecords { seconds: vec![record("a", second, 1, 1)], minutes }).unwrap();
     }
     assert_eq!(got(&store, 630, 0), [(630, 630)], "ten minutes, and the seconds since");
     // Seconds are there from 340 on: the minute of 300 stands for its own, 360 begins by seconds.
@@ -74,7 +75,7 @@ fn every_second_counts_once_by_seconds_or_by_minutes() {
     assert_eq!(got(&store, 630, 400), [(230, 230)]);
     // By minutes alone: those that begin at 240 or later.
     assert_eq!(got(&store, 630, 200), [(390, 390)]);
-    // The same after the files were closed and opened.
+    // The answer is the same after the files were closed and opened.
     drop(store);
     assert_eq!(got(&folder.store(&bounds), 630, 0), [(630, 630)]);
 }
@@ -92,7 +93,7 @@ fn who_came_in_the_middle_of_a_minute_counts_once_too() {
         if second == 59 {
             minutes = vec![record("a", 0, 60, 60), record("b", 30, 30, 30)];
         }
-        store.append(&Taken { seconds, minutes }).unwrap();
+        store.append(&NewRecords { seconds, minutes }).unwrap();
     }
     assert_eq!(got(&store, 120, 0), [(120, 120), (90, 90)]);
 }
@@ -105,7 +106,7 @@ fn the_seconds_of_a_killed_node_become_a_minute() {
     let mut store = folder.store(&bounds);
     for second in 0..30 {
         let seconds = vec![record("a", second, 1, 1)];
-        store.append(&Taken { seconds, minutes: Vec::new() }).unwrap();
+        store.append(&NewRecords { seconds, minutes: Vec::new() }).unwrap();
     }
     drop(store);
     let store = folder.store(&bounds);
@@ -128,11 +129,11 @@ fn a_store_takes_its_bytes_at_once_and_no_more() {
     assert!(at_first <= 1 << 20, "{at_first}");
     for second in 0..40_000 {
         let seconds = vec![record("a", second, 1, 1)];
-        store.append(&Taken { seconds, minutes: Vec::new() }).unwrap();
+        store.append(&NewRecords { seconds, minutes: Vec::new() }).unwrap();
     }
     assert_eq!(size(), at_first);
     assert_eq!(got(&store, 40_000, 39_000), [(1_000, 1_000)]);
-    let question = Question { until_unix_ms: u64::MAX, ..Question::default() };
+    let question = StoreQuery { until_unix_ms: u64::MAX, ..StoreQuery::default() };
     let answer = store.ask(40_000_000, &question).unwrap();
     assert_eq!((answer.store_bytes, answer.torn), (at_first, 0));
 }
@@ -144,10 +145,10 @@ fn a_question_names_slice_vif_and_time() {
     let mut other = record("c", 0, 1, 7);
     other.subject.slice = "silver".into();
     let seconds = vec![record("a", 0, 1, 1), record("b", 0, 1, 2), other];
-    store.append(&Taken { seconds, minutes: Vec::new() }).unwrap();
+    store.append(&NewRecords { seconds, minutes: Vec::new() }).unwrap();
     let names = |slice: Option<&str>, vif: Option<&str>, until_unix_ms| {
         let [slice, vif] = [slice, vif].map(|name| name.map(str::to_owned));
-        let question = Question { since_unix_ms: 0, until_unix_ms, slice, vif };
+        let question = StoreQuery { since_unix_ms: 0, until_unix_ms, slice, vif };
         let lines = store.ask(1_000, &question).unwrap().lines;
         lines.into_iter().map(|line| line.subject.vif.unwrap()).collect::<Vec<_>>()
     };
@@ -167,16 +168,16 @@ fn a_clock_that_is_set_back_makes_nothing_count_twice() {
     for number in 0..300_u64 {
         // From the 180th second on the clock says 180 s less.
         let clock = |second: u64| 100_000 + second - if second >= 180 { 180 } else { 0 };
-        let moved = |record: Record, first: u64| {
+        let moved = |record: ServiceRecord, first: u64| {
             let from_unix_ms = clock(first) * 1_000;
             let at_unix_ms = from_unix_ms + record.time.as_nanos() / 1_000_000;
-            Record { from_unix_ms, at_unix_ms, ..record }
+            ServiceRecord { from_unix_ms, at_unix_ms, ..record }
         };
         let second = moved(record("a", number, 1, 1), number);
         let first = number / 60 * 60;
         let minute = moved(record("a", first, 60, 60), first);
         let minutes = if number % 60 == 59 { vec![minute] } else { Vec::new() };
-        store.append(&Taken { seconds: vec![second], minutes }).unwrap();
+        store.append(&NewRecords { seconds: vec![second], minutes }).unwrap();
     }
     assert_eq!(got(&store, 200_000, 0), [(300, 300)]);
     drop(store);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tells the service manager how the node is doing: the sd_notify protocol of systemd, datagrams to
-//! the socket that `$NOTIFY_SOCKET` names. Without one, nobody is told.
+//! Tells the service manager the state of the node, by the sd_notify protocol of systemd: datagrams
+//! to the socket that `$NOTIFY_SOCKET` names. Without that variable nothing is sent.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,20 +9,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// Whoever started the node, if he wants to know.
+/// The connection to the service manager, if there is one.
 #[derive(Debug)]
-pub(crate) struct Supervisor {
+pub(crate) struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// Between two signs of life: half of what the supervisor waits for one.
+    /// The time between two signs of life: half of the watchdog's timeout.
     interval: Option<Duration>,
     next: Instant,
 }
 
-impl Supervisor {
-    /// As the environment says.
+impl ServiceManager {
+    /// Connects as the environment says.
     ///
     /// # Errors
-    /// It names a socket that cannot be one, or a time that is no number.
+    /// The environment names no possible socket, or a time that is no number.
     pub(crate) fn from_env() -> io::Result<Self> {
         Self::new(std::env::var_os("NOTIFY_SOCKET"), std::env::var_os("WATCHDOG_USEC"))
     }
@@ -47,17 +47,17 @@ impl Supervisor {
         Ok(Self { socket, interval, next: Instant::now() })
     }
 
-    /// The node forwards.
+    /// Reports that the node forwards.
     pub(crate) fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// The node ends.
+    /// Reports that the node ends.
     pub(crate) fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// Whether a sign of life is due; the next one is due an interval later.
+    /// Tells whether a sign of life is due. The next one is due an interval later.
     pub(crate) fn is_due(&mut self) -> bool {
         let Some(interval) = self.interval else { return false };
         let now = Instant::now();
@@ -68,14 +68,14 @@ impl Supervisor {
         due
     }
 
-    /// The worker has answered.
+    /// Reports a sign of life.
     pub(crate) fn alive(&self) {
         self.tell("WATCHDOG=1");
     }
 
     fn tell(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
-            // A supervisor that has gone need not be told.
+            // The service manager may have gone, which does not concern the node.
             let _gone = socket.send_to_addr(state.as_bytes(), address);
         }
     }
@@ -91,7 +91,7 @@ mod tests {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
         let mut told =
-            Supervisor::new(Some(format!("@{name}").into()), Some("200000000".into())).unwrap();
+            ServiceManager::new(Some(format!("@{name}").into()), Some("200000000".into())).unwrap();
         told.ready();
         assert!(told.is_due() && !told.is_due(), "once in 100 s");
         told.alive();
@@ -102,7 +102,7 @@ mod tests {
             String::from_utf8_lossy(&text[..length]).into_owned()
         };
         assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "STOPPING=1"]);
-        let mut often = Supervisor::new(None, Some("2000".into())).unwrap();
+        let mut often = ServiceManager::new(None, Some("2000".into())).unwrap();
         assert!(often.is_due());
         std::thread::sleep(Duration::from_millis(2));
         assert!(often.is_due(), "again after a millisecond");
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn without_one_nobody_is_told_and_nonsense_is_refused() {
-        let mut none = Supervisor::new(None, None).unwrap();
+        let mut none = ServiceManager::new(None, None).unwrap();
         none.ready();
         assert!(!none.is_due());
-        assert!(Supervisor::new(None, Some("soon".into())).is_err());
+        assert!(ServiceManager::new(None, Some("soon".into())).is_err());
     }
 }

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A change of the running node: what it takes on the host is done first, while the worker moves
-//! frames by the old policy; the worker then takes the new one over between two of its turns, or
-//! refuses it; what is not needed any more is closed and handed back last.
+//! Brings the running node from one policy to another.
+//!
+//! A change has three steps. First the host: devices that come are taken and opened, while the
+//! worker moves frames by the old policy. Then the worker: it takes the new policy over between two
+//! turns, or refuses it. Last the host again: devices that are no longer needed are closed and
+//! handed back. A refusal at any step leads back to the old policy.
+//!
+//! A policy may name devices that are not there. Their ports and vifs wait, and the node follows
+//! when the devices come ([`HostState::follow`]).
 
 use std::collections::BTreeSet;
 
@@ -10,52 +16,53 @@ use weir_ports::{Remains, device_number};
 use weir_switch::{Switch, SwitchError};
 
 use crate::control::{Refusal, RefusalKind};
-use crate::present::{self, Devices};
+use crate::present::{self, PresentDevices};
 use crate::takeover::Takeover;
 use weir_dataplane::FixedValue;
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::command::{Reconfiguration, ReconfigurationReply};
 use weir_dataplane::opener::Opener;
 
-/// What the node holds of its host, and what it does with it.
+/// The devices that the node has taken from its host, and the policies that they are for.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct HostState {
     pub(crate) takeover: Takeover,
-    /// There as soon as the node forwards.
+    /// Present once the node forwards.
     pub(crate) opener: Option<Opener>,
-    /// What is asked for.
+    /// The policy in force.
     wanted: Policy,
-    /// The part of it that has its devices.
+    /// The part of that policy whose devices are there.
     policy: Policy,
-    /// These devices.
-    devices: Devices,
+    /// The devices of that part.
+    devices: PresentDevices,
 }
 
-/// What came of following the host's devices.
+/// The result of following the host's devices.
 #[derive(Debug, Default)]
-pub(crate) struct Followed {
-    /// A line each for the operator.
+pub(crate) struct FollowedDevices {
+    /// Lines for the operator.
     pub(crate) notes: Vec<String>,
-    /// Something could not be done: it is to be tried again.
+    /// A step failed and is to be tried again.
     pub(crate) failed: bool,
 }
 
-impl Site {
-    /// A site that does what `policy`, the part of `wanted` with these devices, says.
+impl HostState {
+    /// Makes the state of a node that starts with `policy`, the part of `wanted` with these
+    /// devices.
     pub(crate) fn new(
         takeover: Takeover,
         wanted: Policy,
-        (policy, devices): (Policy, Devices),
+        (policy, devices): (Policy, PresentDevices),
     ) -> Self {
         Self { takeover, opener: None, wanted, policy, devices }
     }
 
-    /// Brings the node to `policy`: all of it, or nothing. A vif that comes and has no device waits
-    /// for it; one that waits goes on waiting for [`Self::follow`]. Hands back what went wrong
-    /// after it was taken over, if anything did.
+    /// Brings the node to `policy`: all of it, or nothing. A new vif without a device waits for it,
+    /// and one that waits already goes on waiting for [`Self::follow`]. Returns what failed after
+    /// the policy was taken over, if anything did.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// Why the policy is refused.
     pub(crate) fn change(
         &mut self,
         policy: Policy,
@@ -63,7 +70,7 @@ impl Site {
         number: impl Fn(&str) -> Option<u32>,
     ) -> Result<Option<String>, Refusal> {
         if differs_in_rates_alone(&self.wanted, &policy) {
-            // Nothing of it is the worker's.
+            // The worker does not use these values.
             self.policy.routers.clone_from(&policy.routers);
             self.policy.xtc = policy.xtc.clone();
             self.wanted = policy;
@@ -84,16 +91,17 @@ impl Site {
         Ok(back)
     }
 
-    /// Lets go of devices that went, or were made anew, and takes those that came. `anew`: what is
-    /// redirected is decided again, since a device that stays can do something else now.
+    /// Lets go of devices that went or were replaced, and takes those that came. With `anew` it
+    /// also decides again what is redirected, since the abilities of a device that stays have
+    /// changed.
     pub(crate) fn follow(
         &mut self,
         worker: &WorkerHandle,
         anew: bool,
         number: impl Fn(&str) -> Option<u32>,
-    ) -> Followed {
+    ) -> FollowedDevices {
         let there = present::there(&self.wanted, number);
-        let mut followed = Followed::default();
+        let mut followed = FollowedDevices::default();
         if there == self.devices {
             if anew {
                 self.settle(there, worker, &mut followed);
@@ -105,7 +113,7 @@ impl Site {
         if stays != self.devices {
             self.settle(stays, worker, &mut followed);
         }
-        // All at once, or one by one, so that nobody waits for what cannot be taken.
+        // All at once, or else one by one: no device waits for another that cannot be taken.
         if there != self.devices && !followed.failed {
             self.settle(there.clone(), worker, &mut followed);
             if std::mem::take(&mut followed.failed) {
@@ -122,13 +130,18 @@ impl Site {
         followed
     }
 
-    /// What waits for its device: `port NAME`, `vif NAME`.
+    /// Lists the ports and vifs that wait for their devices: `port NAME`, `vif NAME`.
     pub(crate) fn waiting(&self) -> BTreeSet<String> {
         present::waiting(&self.wanted, &self.policy)
     }
 
-    /// Goes on with these devices.
-    fn settle(&mut self, devices: Devices, worker: &WorkerHandle, followed: &mut Followed) {
+    /// Goes on with these devices, and notes which came and went.
+    fn settle(
+        &mut self,
+        devices: PresentDevices,
+        worker: &WorkerHandle,
+        followed: &mut FollowedDevices,
+    ) {
         let before = self.waiting();
         let part = present::part(&self.wanted, &devices);
         match self.bring(part, worker) {
@@ -146,7 +159,8 @@ impl Site {
         }
     }
 
-    /// Brings the data plane to `policy`, whose devices are all there.
+    /// Brings the data plane to `policy`, whose devices are all there. Returns what failed
+    /// afterwards.
     fn bring(&mut self, policy: Policy, worker: &WorkerHandle) -> Result<Option<String>, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let opener = self.opener.as_mut().ok_or_else(starting)?;
@@ -191,7 +205,7 @@ impl Site {
     }
 }
 
-/// Whether two policies are the same but for how routers are held that are held by both.
+/// Tells whether two policies differ only in how routers are held that both hold.
 fn differs_in_rates_alone(old: &Policy, new: &Policy) -> bool {
     if old == new || old.routers.len() != new.routers.len() {
         return false;
@@ -235,7 +249,8 @@ pub(crate) enum UnfitPolicy {
     Switch(#[from] SwitchError),
 }
 
-/// The policy as the worker may take it over from `old`.
+/// Checks that the worker may go from `old` to `new`, and returns `new` with the pool that there
+/// is.
 ///
 /// # Errors
 /// Why it may not.
@@ -252,7 +267,7 @@ fn refused(message: String) -> Refusal {
     Refusal::new(RefusalKind::Refused, message)
 }
 
-/// The pool is what it was made as; a policy that asks for no more is content with it.
+/// Checks that the pool of frames is large enough, and sets its size in `new`.
 fn fits_pool(old: &Policy, new: &mut Policy) -> Result<(), UnfitPolicy> {
     let (has, needs) = (old.node.frames, new.node.frames);
     if needs > has {
@@ -262,10 +277,10 @@ fn fits_pool(old: &Policy, new: &mut Policy) -> Result<(), UnfitPolicy> {
     Ok(())
 }
 
-/// A device comes, goes or stays; it does not become another one's in one step, since it would have
-/// to be closed before it can be opened.
+/// Checks the role of each device. A device may come, go or stay. It may not change its role in one
+/// step, since it would have to be closed before it can be opened.
 fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), UnfitPolicy> {
-    let all = |policy: &Policy| -> Vec<(String, Role)> {
+    let all = |policy: &Policy| -> Vec<(String, DeviceRole)> {
         let role = |device: &str| Some((device.to_owned(), role_of(policy, device)?));
         devices(policy).filter_map(role).collect()
     };
@@ -278,26 +293,27 @@ fn devices_may_change(old: &Policy, new: &Policy) -> Result<(), UnfitPolicy> {
             _ => {}
         }
     }
-    let gone =
-        |(device, role): &(String, Role)| role.kind == Kind::Host && role_of(new, device).is_none();
+    let gone = |(device, role): &(String, DeviceRole)| {
+        role.kind == Kind::Host && role_of(new, device).is_none()
+    };
     match all(old).into_iter().find(gone) {
         Some((device, _)) => Err(UnfitPolicy::HostVifGoes { device }),
         None => Ok(()),
     }
 }
 
-/// What a device is for.
+/// The role of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Role {
+struct DeviceRole {
     kind: Kind,
     port: bool,
 }
 
-fn role_of(policy: &Policy, device: &str) -> Option<Role> {
+fn role_of(policy: &Policy, device: &str) -> Option<DeviceRole> {
     let port = policy.ports.iter().find(|port| port.device == device);
     let vif = || policy.vifs.iter().find(|vif| vif.device == device);
-    port.map(|port| Role { kind: port.kind, port: true })
-        .or_else(|| vif().map(|vif| Role { kind: vif.kind, port: false }))
+    port.map(|port| DeviceRole { kind: port.kind, port: true })
+        .or_else(|| vif().map(|vif| DeviceRole { kind: vif.kind, port: false }))
 }
 
 fn devices(policy: &Policy) -> impl Iterator<Item = &str> {
