@@ -9,7 +9,7 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::aot::{Bash, Fish, Zsh};
 use serde::Deserialize;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::node::Name;
 use weir_platform::output;
 

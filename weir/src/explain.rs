@@ -8,7 +8,7 @@ use clap::Args;
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_client::escaped;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::node::Name;
 use crate::report::rate;
 use weir_platform::output;

@@ -13,7 +13,7 @@ use weir_client::{Client, ClientError, Method, escaped};
 use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::node::Name;
 
 /// Change a running node: between two packets, on record, for good until it is taken back.

@@ -8,6 +8,7 @@ mod clean;
 mod doctor;
 mod documents;
 mod explain;
+mod failure;
 mod live;
 mod moved;
 mod node;
@@ -20,6 +21,8 @@ mod xtc;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::failure::UsageError;
 
 /// Network resource control for virtualized nodes.
 #[derive(Debug, Parser)]
@@ -88,21 +91,6 @@ enum Command {
     Verify(moved::Moved),
 }
 
-/// Why a subcommand failed, for a person.
-type Failure = Box<dyn std::error::Error>;
-
-/// A command line that is wrong in a way that only the subcommand can see.
-#[derive(Debug)]
-struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Node(command) => command.run(),
@@ -133,6 +121,6 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir: {failure}");
-        ExitCode::from(if failure.is::<Usage>() { 2 } else { 1 })
+        ExitCode::from(if failure.is::<UsageError>() { 2 } else { 1 })
     })
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::{Failure, Usage};
+use crate::failure::{Failure, UsageError};
 
 /// Any arguments of a command that has moved.
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ impl Moved {
     pub(crate) fn run(self, name: &str) -> Result<ExitCode, Failure> {
         let mut words = vec!["weir-lab".to_owned(), name.to_owned()];
         words.extend(self.arguments);
-        Err(Usage(format!("`weir {name}` is now a command of weir-lab: {}", words.join(" ")))
+        Err(UsageError(format!("`weir {name}` is now a command of weir-lab: {}", words.join(" ")))
             .into())
     }
 }

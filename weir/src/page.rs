@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weir_api::Relay;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::node::socket;
 use weir_platform::output;
 

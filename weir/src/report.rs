@@ -8,8 +8,8 @@ use clap::Args;
 use weir_api_types::report::{ReportLine, ReportView, ServiceView};
 use weir_client::escaped;
 
+use crate::failure::{Failure, UsageError};
 use crate::node::Name;
-use crate::{Failure, Usage};
 use weir_platform::output;
 
 /// Print what tenants were guaranteed, offered and got, and the time below the guarantee.
@@ -50,8 +50,8 @@ impl Report {
 }
 
 /// `90s`, `5m`, `1h`, `7d`.
-fn seconds(text: &str) -> Result<u64, Usage> {
-    let wrong = || Usage(format!("--since {text}: a number and s, m, h or d, such as 1h"));
+fn seconds(text: &str) -> Result<u64, UsageError> {
+    let wrong = || UsageError(format!("--since {text}: a number and s, m, h or d, such as 1h"));
     let unit = text.chars().last().ok_or_else(wrong)?;
     let times = match unit {
         's' => 1,

@@ -17,8 +17,8 @@ use weir_units::Nanos;
 use self::feed::{Feed, News};
 use self::model::Model;
 use self::screen::Screen;
+use crate::failure::{Failure, UsageError};
 use crate::node::Name;
-use crate::{Failure, Usage};
 
 /// Watch a node live: rates against guarantees, queues, delay, drops. Press ? for its keys.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ impl Top {
         let interval = Duration::from_nanos(self.interval.as_nanos());
         if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
             let text = format!("--interval: {} is not 100ms to 60s", self.interval);
-            return Err(Usage(text).into());
+            return Err(UsageError(text).into());
         }
         let client = self.node.client()?;
         // What cannot be asked at all is no matter for a screen.

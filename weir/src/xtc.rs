@@ -10,7 +10,7 @@ use weir_client::{Method, escaped};
 use weir_platform::output;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::live::View;
 
 /// Routers that a running node holds at a packet rate.

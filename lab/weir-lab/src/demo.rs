@@ -12,7 +12,7 @@ use weir_suites::demo::{self, TenantResult};
 use weir_suites::demo_plots;
 use weir_units::Nanos;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{Output, origin};
 
 /// Three tenants on one link, one of them abusive: a bridge, then Weir.

@@ -18,7 +18,7 @@ use weir_testbed::{self as lab, Topology};
 use weir_traffic::delay_line::{self, Pair};
 use weir_units::CpuShare;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::{Output, origin};
 
 /// A network of namespaces on this machine.

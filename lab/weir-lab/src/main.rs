@@ -6,6 +6,7 @@
 
 mod conformance;
 mod demo;
+mod failure;
 mod lab;
 mod output;
 mod reproduce;
@@ -16,6 +17,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use weir_experiment::product;
+
+use crate::failure::CallError;
 
 /// Experiments that show what Weir holds, on networks of namespaces on this machine.
 #[derive(Debug, Parser)]
@@ -44,21 +47,6 @@ enum Command {
     Traffic(traffic::Traffic),
 }
 
-/// Why a subcommand failed, for a person.
-type Failure = Box<dyn std::error::Error>;
-
-/// A command line that is wrong in a way that only the subcommand can see.
-#[derive(Debug)]
-struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 fn main() -> ExitCode {
     product::expect_version(env!("WEIR_VERSION"));
     let done = match Arguments::parse().command {
@@ -71,6 +59,6 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir-lab: {failure}");
-        ExitCode::from(if failure.is::<Usage>() { 2 } else { 1 })
+        ExitCode::from(if failure.is::<CallError>() { 2 } else { 1 })
     })
 }

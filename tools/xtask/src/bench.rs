@@ -12,11 +12,12 @@ mod known;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
-use crate::command::{self, cargo, output, run};
-use crate::tools;
+use crate::command::{self, cargo, run};
+use crate::revision::{LINES, PAGE, README, commit, now};
+use crate::tools::{self, bench_tool};
 use known::{Bench, Kind};
 
 /// The options of a call.
@@ -199,35 +200,8 @@ fn weir_bench(words: &[&str]) -> Result<(), String> {
     run(bench_tool().args(words))
 }
 
-fn bench_tool() -> Command {
-    cargo(&["run", "--quiet", "--package", "weir-bench", "--"])
-}
-
-/// The commit that is checked out at `top`, with `-dirty` where the tree differs from it. The page
-/// of figures, and what it is made from, may differ: they grow while benches run.
-pub(crate) fn commit(top: &Path) -> Result<String, String> {
-    let git = |arguments: &[&str]| output(Command::new("git").current_dir(top).args(arguments));
-    let head = git(&["rev-parse", "HEAD"])?;
-    let but = [LINES, PAGE, README].map(|path| format!(":(exclude){path}"));
-    let status =
-        ["status", "--porcelain", "--untracked-files=no", "--", ".", &but[0], &but[1], &but[2]];
-    let dirty = !git(&status)?.is_empty();
-    Ok(format!("{}{}", head.trim(), if dirty { "-dirty" } else { "" }))
-}
-
-/// The time in UTC as RFC 3339 writes it.
-fn now() -> Result<String, String> {
-    let mut date = Command::new("date");
-    date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).stdin(Stdio::null());
-    Ok(output(&mut date)?.trim().to_string())
-}
-
 /// The exit status of `weir-lab verify` where a bound does not hold.
 const NOT_HELD: i32 = 3;
-
-const LINES: &str = "docs/performance.jsonl";
-const PAGE: &str = "docs/performance.md";
-const README: &str = "README.md";
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,7 @@ mod fuzz;
 mod lines;
 mod no_std;
 mod picture;
+mod revision;
 mod stolen;
 mod summary;
 mod tidy;

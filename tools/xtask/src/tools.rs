@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::bench;
 use crate::command::{cargo, run, show};
+use crate::revision;
 
 /// Builds `weir` and `weir-lab` for release and runs one of them. `weir` and `lab` take the
 /// arguments alone; every other name is a command of `weir-lab`. The status is the program's own.
@@ -44,7 +44,7 @@ pub(crate) fn bless(arguments: &[String]) -> Result<(), String> {
 /// Builds `weir` and `weir-lab` for release, from one commit.
 pub(crate) fn build() -> Result<(), String> {
     // Every result names the commit that made it; outside of a repository there is none.
-    let commit = bench::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
+    let commit = revision::commit(Path::new(".")).unwrap_or_else(|_| "unknown".to_string());
     let packages = ["--package", "weir", "--package", "weir-lab"];
     run(cargo(&["build", "--release"]).args(packages).env("WEIR_COMMIT", commit))
 }
@@ -62,4 +62,9 @@ pub(crate) fn lab_path() -> PathBuf {
 fn release(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     PathBuf::from(target).join("release").join(name)
+}
+
+/// The program that knows results, kept lines and the page.
+pub(crate) fn bench_tool() -> Command {
+    cargo(&["run", "--quiet", "--package", "weir-bench", "--"])
 }

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Bench, bench_tool};
+use super::known::Bench;
 use crate::command::{self, output, run};
+use crate::tools::bench_tool;
 
 /// Runs the benches in the merge base with `revision` and in this tree, and prints the ratios.
 ///

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::Problem;
+use super::file::Problem;
 use crate::command;
 
 /// The commits that are not published yet, at most [`COMMITS`], merges apart: those that `origin`

@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::file::{File, Problem};
 use super::mask::mask;
 use super::source::implementation;
-use super::{File, Problem};
 
 /// Names one problem for each group of files that depend on each other in a circle.
 pub(crate) fn cycles(files: &[File]) -> Vec<Problem> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{File, Problem};
+use super::file::{File, Problem};
 
 /// A document begins with its only title.
 pub(crate) fn one_title(file: &File) -> Vec<Problem> {

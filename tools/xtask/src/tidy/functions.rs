@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Length of functions, in Rust and C.
 
+use super::file::{File, Problem};
 use super::mask::mask;
-use super::{File, Problem};
 
 /// A function is at most 70 lines, from its name to its closing brace.
 pub(crate) fn function_length(file: &File) -> Vec<Problem> {

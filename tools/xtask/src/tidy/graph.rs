@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{File, Problem};
+use super::file::{File, Problem};
 
 /// Dependencies of each crate, by name.
 type Graph = BTreeMap<String, BTreeSet<String>>;

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use super::file::{File, Problem};
 use super::mask::mask;
 use super::source::implementation;
-use super::{File, Problem};
 
 /// Names each type, public or shared within a crate, that another file declares too.
 pub(crate) fn types(files: &[File]) -> Vec<Problem> {

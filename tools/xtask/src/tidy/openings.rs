@@ -3,7 +3,7 @@
 //!
 //! An alarm, not a judge: a count above [`OPENINGS_MAX`] says that a habit is back.
 
-use super::{File, Problem};
+use super::file::{File, Problem};
 
 /// Each doc comment whose first word is one of [`OPENINGS`].
 pub(crate) fn openings(file: &File) -> Vec<Problem> {

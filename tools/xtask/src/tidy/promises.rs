@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PROMISES.md: every promise names what holds it, and that exists.
 
-use super::{File, Problem};
+use super::file::{File, Problem};
 
 /// A promise is an entry of a list. It ends with `*pending*`, or with `Held by` and, in backticks,
 /// the names of tests (`fn NAME` under `#[test]`) or of rows of a table (`TABLE.ROW`).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Purity: which crates may make system calls, read clocks, use the standard library.
 
+use super::file::{File, Problem};
 use super::mask::{line_of_word, mask};
 use super::source::implementation;
-use super::{File, Problem};
 
 /// `unsafe` stands in the crates that talk to the kernel, and in counting allocators of tests.
 pub(crate) fn unsafe_code(file: &File) -> Vec<Problem> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules on what is checked in at all.
 
-use super::{File, Problem};
+use super::file::{File, Problem};
 
 /// Nothing above 200 kB: such things are made, not kept.
 pub(crate) fn blobs(file: &File) -> Vec<Problem> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules on one source file: width, licence, length, left-overs.
 
+use super::file::{File, Problem};
 use super::mask::{line_of_word, mask};
-use super::{File, Problem};
 
 /// At most 100 columns. In a document tables, links and code may be as wide as they must.
 pub(crate) fn columns(file: &File) -> Vec<Problem> {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a subcommand failed.
+
+/// A failure of a subcommand, with a text for a person.
+pub(crate) type Failure = Box<dyn std::error::Error>;
+
+/// A command line that is wrong in a way that only the subcommand can see.
+#[derive(Debug)]
+pub(crate) struct CallError(pub(crate) String);
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CallError {}
