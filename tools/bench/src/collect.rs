@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Makes a result file of what a bench prints.
 //!
-//! Lines come from standard input. `{"series": "hfsc/1024/refill", "unit": "s", "samples": [1e-7]}`
+//! KeptLines come from standard input. `{"series": "hfsc/1024/refill", "unit": "s", "samples": [1e-7]}`
 //! is a series; one with `"at_most"` or `"at_least"` besides is also a case on the median of its
 //! samples. Other lines are passed through.
 
@@ -17,7 +17,7 @@ use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series, spread};
 /// A line of a bench.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct KeptLine {
     series: String,
     unit: String,
     samples: Vec<f64>,
@@ -60,8 +60,8 @@ pub(crate) fn collect(
     Ok(ExitCode::from(if fine { 0 } else { 3 }))
 }
 
-fn add(result: &mut ResultFile, line: Line) -> Result<(), Box<dyn Error>> {
-    let Line { series, unit, samples, at_most, at_least } = line;
+fn add(result: &mut ResultFile, line: KeptLine) -> Result<(), Box<dyn Error>> {
+    let KeptLine { series, unit, samples, at_most, at_least } = line;
     let of = |rule: Rule| rule.apply(&[&samples]);
     let figures = [of(Rule::Median)?, of(Rule::Min)?, of(Rule::Max)?];
     println!("{series:<40} {}", spread(figures, &unit));

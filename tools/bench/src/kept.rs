@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use weir_result::{ATTEMPT, Case, MACHINE, Machine, ResultFile, Rule, RuleError, Series};
 
 /// The runs of a file: the last of each bench.
-pub(crate) type Lines = BTreeMap<String, Line>;
+pub(crate) type KeptLines = BTreeMap<String, KeptLine>;
 
 /// One run of one bench.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Line {
+pub(crate) struct KeptLine {
     pub(crate) bench: String,
     pub(crate) command: String,
     pub(crate) machine: Machine,
@@ -30,7 +30,7 @@ pub(crate) struct Line {
     /// The figures, by name.
     pub(crate) series: BTreeMap<String, Summary>,
     /// Settings of the run, and facts that it found once, by name.
-    pub(crate) settings: BTreeMap<String, Setting>,
+    pub(crate) settings: BTreeMap<String, KeptSetting>,
     pub(crate) cases: Vec<Case>,
     /// First ÷ second in each turn, by the case that claims a ratio of medians.
     pub(crate) pairs: BTreeMap<String, Summary>,
@@ -51,7 +51,7 @@ pub(crate) struct Summary {
 /// A setting, which does not change during a run.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Setting {
+pub(crate) struct KeptSetting {
     pub(crate) unit: String,
     pub(crate) value: f64,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Setting {
 pub(crate) fn append(lines: &str, name: &str, result: &str) -> Result<(), Box<dyn Error>> {
     let text = fs::read_to_string(result).map_err(|error| format!("{result}: {error}"))?;
     let file = ResultFile::from_json(&text).map_err(|error| format!("{result}: {error}"))?;
-    let line = Line::of(name, &file).map_err(|error| format!("{result}: {error}"))?;
+    let line = KeptLine::of(name, &file).map_err(|error| format!("{result}: {error}"))?;
     if let Some(problem) = line.problem().or_else(|| foreign(&line.commit)) {
         return Err(format!("{result} is not kept: {problem}").into());
     }
@@ -76,7 +76,7 @@ pub(crate) fn append(lines: &str, name: &str, result: &str) -> Result<(), Box<dy
 ///
 /// # Errors
 /// No such file, or a line that is none or not worth keeping, with its number.
-pub(crate) fn read(path: &str) -> Result<Lines, Box<dyn Error>> {
+pub(crate) fn read(path: &str) -> Result<KeptLines, Box<dyn Error>> {
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let lines = parse(&text).map_err(|error| format!("{path}:{error}"))?;
     if is_shallow() {
@@ -92,10 +92,10 @@ pub(crate) fn read(path: &str) -> Result<Lines, Box<dyn Error>> {
 }
 
 /// Errors begin with the number of the line.
-pub(crate) fn parse(text: &str) -> Result<Lines, String> {
-    let mut last = Lines::new();
+pub(crate) fn parse(text: &str) -> Result<KeptLines, String> {
+    let mut last = KeptLines::new();
     for (number, text) in (1..).zip(text.lines()) {
-        let line: Line =
+        let line: KeptLine =
             serde_json::from_str(text).map_err(|error| format!("{number}: {error}"))?;
         if let Some(problem) = line.problem() {
             return Err(format!("{number}: {}: {problem}", line.bench));
@@ -105,7 +105,7 @@ pub(crate) fn parse(text: &str) -> Result<Lines, String> {
     Ok(last)
 }
 
-impl Line {
+impl KeptLine {
     fn of(bench: &str, file: &ResultFile) -> Result<Self, RuleError> {
         let (mut series, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (name, raw) in file.series() {
@@ -115,7 +115,7 @@ impl Line {
             let unit = raw.unit.clone();
             let summary = Summary::of(&unit, &raw.samples)?;
             if let Some(value) = summary.constant().filter(|_| is_setting(name)) {
-                settings.insert(name.clone(), Setting { unit, value });
+                settings.insert(name.clone(), KeptSetting { unit, value });
             } else {
                 series.insert(name.clone(), summary);
             }
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn what_is_worth_keeping_is_read_again_with_its_pairs() {
-        let line = Line::of("b", &file(COMMIT, "./x bench b", FIVE, ONES)).unwrap();
+        let line = KeptLine::of("b", &file(COMMIT, "./x bench b", FIVE, ONES)).unwrap();
         let mut all = parse(&serde_json::to_string(&line).unwrap()).unwrap();
         let line = all.remove("b").unwrap();
         let ratio = &line.pairs["t.7/ratio"];
@@ -295,7 +295,7 @@ mod tests {
             (COMMIT, "./x bench b -- --quick", FIVE, "is a quick run"),
             (COMMIT, "./x bench b", &FIVE[..4], "series t.7/ours/rate has 4 samples; at least 5"),
         ] {
-            let line = Line::of("b", &file(commit, command, samples, ONES)).unwrap();
+            let line = KeptLine::of("b", &file(commit, command, samples, ONES)).unwrap();
             assert!(line.problem().unwrap().contains(why), "{:?}", line.problem());
             let refused = parse(&serde_json::to_string(&line).unwrap()).err().unwrap();
             assert!(refused.starts_with("1: b: ") && refused.contains(why), "{refused}");
@@ -306,14 +306,15 @@ mod tests {
     #[test]
     fn a_turn_is_judged_by_its_median() {
         let ours = [3.0, 5.0, 9.0, 9.0, 2.0, 2.0, 2.0, 2.0, 1.0, 3.0];
-        let line = Line::of("b", &file(COMMIT, "b", &ours, &[2.0, 3.0, 1.0, 1.0, 1.0])).unwrap();
+        let line =
+            KeptLine::of("b", &file(COMMIT, "b", &ours, &[2.0, 3.0, 1.0, 1.0, 1.0])).unwrap();
         let Summary { samples, least, median, greatest, .. } = line.pairs["t.7/ratio"];
         assert_eq!((samples, least, median, greatest), (5, 2.0, 2.0, 3.0));
     }
 
     #[test]
     fn turns_of_unequal_length_are_no_pairs() {
-        let line = Line::of("b", &file(COMMIT, "b", FIVE, &ONES[..4])).unwrap();
+        let line = KeptLine::of("b", &file(COMMIT, "b", FIVE, &ONES[..4])).unwrap();
         assert!(line.pairs.is_empty());
     }
 
@@ -324,7 +325,7 @@ mod tests {
         file.add_series("t.7/setting/batch", Series::unordered("frame", vec![64.0])).unwrap();
         let moved = Series::unordered("1", vec![0.0, 1.0]);
         file.add_series("t.7/setting/moved", moved).unwrap();
-        let line = Line::of("b", &file).unwrap();
+        let line = KeptLine::of("b", &file).unwrap();
         assert_eq!(line.settings["t.7/setting/batch"].value, 64.0);
         assert!(line.problem().unwrap().contains("t.7/setting/moved has 2 samples"));
     }
@@ -341,7 +342,7 @@ mod tests {
         ] {
             file.add_series(&name, Series::unordered("ms", vec![10.0])).unwrap();
         }
-        let line = Line::of("b", &file).unwrap();
+        let line = KeptLine::of("b", &file).unwrap();
         assert_eq!((line.problem(), line.series.len()), (None, 2));
     }
 

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 
 use weir_result::Machine;
 
-use crate::kept::Lines;
+use crate::kept::KeptLines;
 
 /// The text of the page.
-pub(crate) fn document(lines: &Lines) -> String {
+pub(crate) fn document(lines: &KeptLines) -> String {
     let mut text = INTRODUCTION.to_owned();
     text += &limits::text(lines);
     for (name, title, about) in BENCHES {

@@ -8,11 +8,14 @@
 //! judged, and named with what was taken.
 
 use crate::stolen::DISTURBED;
-use crate::summary::Summary;
+use crate::summary::TestSummary;
 
 /// Makes again what failed: `alone` makes tests by their names and says what part of the
 /// processors' time was stolen meanwhile.
-pub(crate) fn again(summary: &mut Summary, mut alone: impl FnMut(&[String]) -> (Summary, f64)) {
+pub(crate) fn again(
+    summary: &mut TestSummary,
+    mut alone: impl FnMut(&[String]) -> (TestSummary, f64),
+) {
     if !summary.may_be_unsteady() {
         return;
     }

@@ -18,7 +18,7 @@ use std::time::Instant;
 use crate::command::{self, cargo, run};
 use crate::revision::{LINES, PAGE, README, commit, now};
 use crate::tools::{self, bench_tool};
-use known::{Bench, Kind};
+use known::{BenchKind, KnownBench};
 
 /// The options of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Call {
         if self.keep && self.against.is_some() {
             return Err("bench: --against compares two trees: leave out --keep".to_owned());
         }
-        let row = self.chosen().into_iter().find(|bench| matches!(bench.kind, Kind::Row(_)));
+        let row = self.chosen().into_iter().find(|bench| matches!(bench.kind, BenchKind::Row(_)));
         match row {
             Some(row) if self.against.is_some() && !self.names.is_empty() => {
                 Err(format!("bench: {} is made on the lab: leave out --against", row.name))
@@ -81,11 +81,11 @@ impl Call {
         }
     }
 
-    fn chosen(&self) -> Vec<&'static Bench> {
-        let wanted = |bench: &&Bench| match bench.kind {
+    fn chosen(&self) -> Vec<&'static KnownBench> {
+        let wanted = |bench: &&KnownBench| match bench.kind {
             _ if !self.names.is_empty() => self.names.iter().any(|name| name == bench.name),
-            Kind::Row(_) => self.against.is_none(),
-            Kind::Crate(_) => true,
+            BenchKind::Row(_) => self.against.is_none(),
+            BenchKind::Crate(_) => true,
         };
         known::ALL.iter().filter(wanted).collect()
     }
@@ -141,11 +141,11 @@ impl Call {
     }
 }
 
-impl Bench {
+impl KnownBench {
     fn build(&self) -> Result<(), String> {
         match self.kind {
-            Kind::Row(_) => tools::build(),
-            Kind::Crate(package) => {
+            BenchKind::Row(_) => tools::build(),
+            BenchKind::Crate(package) => {
                 let words = ["bench", "--quiet", "--no-run", "--package", package];
                 run(cargo(&words).args(["--bench", self.name]))
             }
@@ -155,8 +155,8 @@ impl Bench {
     /// Runs it in the tree at `top`, and makes a result file of what it prints.
     fn run(&self, top: &Path, arguments: &[String], out: &Path) -> Result<(), String> {
         let package = match self.kind {
-            Kind::Row(row) => return run_row(row, arguments, out),
-            Kind::Crate(package) => package,
+            BenchKind::Row(row) => return run_row(row, arguments, out),
+            BenchKind::Crate(package) => package,
         };
         let (date, start) = (now()?, Instant::now());
         let lines = out.with_extension("lines");
@@ -240,6 +240,6 @@ mod tests {
     fn without_a_name_all_are_run_but_rows_are_not_compared() {
         assert_eq!(parse("").unwrap().chosen().len(), known::ALL.len());
         let compared = parse("--against main").unwrap();
-        assert!(compared.chosen().iter().all(|bench| matches!(bench.kind, Kind::Crate(_))));
+        assert!(compared.chosen().iter().all(|bench| matches!(bench.kind, BenchKind::Crate(_))));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::again::again;
 use crate::command;
 use crate::stolen::Stolen;
-use crate::summary::{Summary, report};
+use crate::summary::{TestSummary, report};
 
 /// A run that says nothing for so long hangs, and is ended with the last test that it named. The
 /// longest silence of a run that holds is its build: about ten minutes on two processors.
@@ -20,7 +20,7 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// All tests of the workspace, all suites even when one fails. A few that fail are made again
 /// alone ([`again`]).
-pub(crate) fn all() -> (Summary, Result<(), String>) {
+pub(crate) fn all() -> (TestSummary, Result<(), String>) {
     let (mut summary, outcome) = counted(workspace().args(["--", "--show-output"]));
     if outcome.is_ok() {
         return (summary, outcome);
@@ -60,15 +60,19 @@ pub(crate) fn some(arguments: &[String]) -> Result<(), String> {
     outcome
 }
 
-fn counted(command: &mut Command) -> (Summary, Result<(), String>) {
-    let mut summary = Summary::default();
+fn counted(command: &mut Command) -> (TestSummary, Result<(), String>) {
+    let mut summary = TestSummary::default();
     command::show(command);
     let outcome = stream(command.stdout(Stdio::piped()), &mut summary, SILENCE);
     summary.close();
     (summary, outcome)
 }
 
-fn stream(command: &mut Command, summary: &mut Summary, silence: Duration) -> Result<(), String> {
+fn stream(
+    command: &mut Command,
+    summary: &mut TestSummary,
+    silence: Duration,
+) -> Result<(), String> {
     // Until its end is seen.
     summary.crashed = true;
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
@@ -156,7 +160,7 @@ mod tests {
         let script = "sleep 1000 & echo test $! ... ok; wait";
         command.args(["-c", script]).stdout(Stdio::piped());
         let silence = Duration::from_secs(5);
-        let error = stream(&mut command, &mut Summary::default(), silence).unwrap_err();
+        let error = stream(&mut command, &mut TestSummary::default(), silence).unwrap_err();
         let (before, after) = error.split_once("`test ").unwrap();
         assert_eq!(before, "cargo test: silent for 5s after ");
         let (child, rest) = after.split_once(' ').unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::command::{cargo, output, run};
-use crate::summary::{Summary, report};
+use crate::summary::{TestSummary, report};
 use crate::{bench, cargo_test, correctness, fuzz, no_std, tidy, web, xen};
 
 /// Runs all steps; `Err` names those that failed.
@@ -23,7 +23,7 @@ pub(crate) fn all() -> Result<(), String> {
         no_page = web::check()?;
         Ok(())
     });
-    let mut summary = Summary::default();
+    let mut summary = TestSummary::default();
     steps.step("tests", || {
         let (counted, outcome) = cargo_test::all();
         summary = counted;
@@ -110,7 +110,7 @@ impl Steps {
         self.0.push((name, seconds, outcome));
     }
 
-    fn report(&self, summary: &Summary) -> Result<(), String> {
+    fn report(&self, summary: &TestSummary) -> Result<(), String> {
         println!();
         for (name, seconds, outcome) in &self.0 {
             let verdict = if outcome.is_ok() { "holds" } else { "FAILED" };

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// The outcome of all suites of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct TestSummary {
     /// Tests that ran and held.
     pub(crate) passed: u64,
     /// Tests that ran and did not hold.
@@ -38,7 +38,7 @@ pub(crate) struct Summary {
     on_host: BTreeSet<String>,
 }
 
-impl Summary {
+impl TestSummary {
     /// Takes one line of `cargo test`'s output into account.
     pub(crate) fn add_line(&mut self, line: &str) {
         if let Some(reason) = line.trim_start().strip_prefix("SKIPPED ") {
@@ -123,7 +123,7 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for TestSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let skipped = self.skipped.len();
         write!(f, "{} passed, {} failed, {skipped} skipped", self.passed, self.failed)
@@ -131,7 +131,7 @@ impl fmt::Display for Summary {
 }
 
 /// The skipped by name, then the line that sums all up.
-pub(crate) fn report(summary: &Summary) {
+pub(crate) fn report(summary: &TestSummary) {
     if !summary.skipped.is_empty() {
         println!("\n*** {} NOT RUN:", summary.skipped.len());
         for skipped in &summary.skipped {
@@ -202,7 +202,7 @@ SKIPPED lintian: not installed
 running 6 tests
 test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s
 ";
-        let mut summary = Summary::default();
+        let mut summary = TestSummary::default();
         output.lines().for_each(|line| summary.add_line(line));
         summary.close();
         assert_eq!((summary.passed, summary.failed, summary.suites), (6, 2, 2));
@@ -212,8 +212,8 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     /// A run of one suite with these lines between its first and its last.
-    pub(crate) fn run(lines: &str, closing: &str) -> Summary {
-        let mut summary = Summary::default();
+    pub(crate) fn run(lines: &str, closing: &str) -> TestSummary {
+        let mut summary = TestSummary::default();
         let output = format!("running 2 tests\n{lines}\n{closing}");
         output.lines().for_each(|line| summary.add_line(line));
         summary.close();
@@ -245,7 +245,7 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         let failed = || run("test a - should panic ... FAILED", "test result: FAILED. 1 failed;");
         assert_eq!(failed().failures, ["a"]);
         let crashed =
-            Summary { crashed: true, ..run("test a ... ok", "test result: ok. 1 passed;") };
+            TestSummary { crashed: true, ..run("test a ... ok", "test result: ok. 1 passed;") };
         for (alone, told) in [
             (run("test a ... FAILED", "test result: FAILED. 0 passed; 1 failed;"), true),
             // One of the same name elsewhere holds.

@@ -21,7 +21,7 @@ mod packages;
 
 use image::Sources;
 use kernel::{Ending, Modules, filtered};
-use machine::Machine;
+use machine::LabMachine;
 use packages::{Packages, named};
 
 /// The options of a call.
@@ -186,7 +186,7 @@ impl Files {
         empty.map_err(|error| named(&disk, &error))?;
         let words = if quick { "weir=--quick" } else { "" };
         let [xen, kernel, root] = [&xen, &kernel, &root];
-        let machine = Machine { xen, scheduler, kernel, words, root, disk: &disk };
+        let machine = LabMachine { xen, scheduler, kernel, words, root, disk: &disk };
         machine.run(&out.join("serial.log"))?;
         let mut unpack = Command::new("tar");
         unpack.args(["--strip-components=1", "-x", "-f"]).arg(&disk).arg("-C").arg(out);

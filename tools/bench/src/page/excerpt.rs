@@ -3,19 +3,19 @@
 
 use std::fmt::Write as _;
 
-use crate::kept::Lines;
+use crate::kept::KeptLines;
 
 /// Puts the table between its marks in `page`.
 ///
 /// # Errors
 /// The marks are not there, or a figure of the table was not measured.
-pub(crate) fn renew(page: &str, lines: &Lines) -> Result<String, String> {
+pub(crate) fn renew(page: &str, lines: &KeptLines) -> Result<String, String> {
     let (head, rest) = page.split_once(BEGIN).ok_or_else(|| format!("no line '{BEGIN}'"))?;
     let (_, tail) = rest.split_once(END).ok_or_else(|| format!("no line '{END}'"))?;
     Ok(format!("{head}{BEGIN}\n\n{}\n{END}{tail}", table(lines)?))
 }
 
-fn table(lines: &Lines) -> Result<String, String> {
+fn table(lines: &KeptLines) -> Result<String, String> {
     let median = |bench: &str, series: &str| {
         let line = lines.get(bench).ok_or_else(|| format!("{bench}: not measured"))?;
         let found = line.series.get(series);

@@ -6,10 +6,10 @@ use std::fmt::Write;
 
 use weir_result::{quantity, wrapped};
 
-use crate::kept::Lines;
+use crate::kept::KeptLines;
 
 /// The section.
-pub(super) fn text(lines: &Lines) -> String {
+pub(super) fn text(lines: &KeptLines) -> String {
     let known = Known(lines);
     let sentences =
         [queued(&known), beside(&known), switch(&known), redirected(&known), schedulers(&known)];
@@ -24,7 +24,7 @@ pub(super) fn text(lines: &Lines) -> String {
     text
 }
 
-struct Known<'a>(&'a Lines);
+struct Known<'a>(&'a KeptLines);
 
 impl Known<'_> {
     fn median(&self, bench: &str, series: &str) -> Option<f64> {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn without_its_figures_a_sentence_is_left_out() {
-        assert_eq!(text(&Lines::new()), "");
+        assert_eq!(text(&KeptLines::new()), "");
         let machine = line("machine", &[("system-call", 200e-9), ("clock", 60e-9)], 0.0);
         assert_eq!(text(&parse(&machine).unwrap()), "");
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use weir_result::{Case, quantity, spread};
 
-use crate::kept::{SETTING, Setting, Summary, without_row};
+use crate::kept::{KeptSetting, SETTING, Summary, without_row};
 
 /// A table of medians.
 pub(super) fn figures(series: &BTreeMap<String, Summary>) -> String {
@@ -38,10 +38,10 @@ pub(super) fn figures(series: &BTreeMap<String, Summary>) -> String {
 }
 
 /// Returns the settings of a run as a sentence.
-pub(super) fn settings(settings: &BTreeMap<String, Setting>) -> String {
+pub(super) fn settings(settings: &BTreeMap<String, KeptSetting>) -> String {
     let said: Vec<String> = settings
         .iter()
-        .map(|(name, Setting { unit, value })| {
+        .map(|(name, KeptSetting { unit, value })| {
             let name = without_row(name).trim_start_matches(SETTING);
             format!("{name} {}", quantity(*value, unit))
         })
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn settings_are_a_sentence() {
-        let setting = Setting { unit: "frame".to_owned(), value: 64.0 };
+        let setting = KeptSetting { unit: "frame".to_owned(), value: 64.0 };
         let text = settings(&[("t.7/setting/batch".to_owned(), setting)].into());
         assert_eq!(text, "\nMade with: batch 64 frame.\n");
     }

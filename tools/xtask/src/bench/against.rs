@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::known::Bench;
+use super::known::KnownBench;
 use crate::command::{self, output, run};
 use crate::tools::bench_tool;
 
@@ -13,7 +13,7 @@ use crate::tools::bench_tool;
 /// # Errors
 /// No such revision, or what failed. The base's work tree is removed in any case.
 pub(super) fn compare(
-    benches: &[&Bench],
+    benches: &[&KnownBench],
     revision: &str,
     arguments: &[String],
 ) -> Result<(), String> {
@@ -26,7 +26,7 @@ pub(super) fn compare(
     outcome.and(cleared)
 }
 
-fn in_turn(bench: &Bench, tree: &Path, arguments: &[String]) -> Result<(), String> {
+fn in_turn(bench: &KnownBench, tree: &Path, arguments: &[String]) -> Result<(), String> {
     let file = |side: &str, round: u32| {
         command::root().join(format!("out/bench/{}/{side}-{round}.json", bench.name))
     };

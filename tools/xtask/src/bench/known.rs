@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 /// One bench.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub(super) struct KnownBench {
     /// On the command line, in the result's path and in the kept lines.
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: BenchKind,
     /// Its rough duration after the build.
     time: &'static str,
     about: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Bench {
 
 /// The kind of program that runs a bench.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum BenchKind {
     /// `benches/NAME.rs` of this crate: one processor, no lab.
     Crate(&'static str),
     /// This row of `weir-lab verify netback`: it needs the lab, and so root.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 /// All benches, those that need least first.
-pub(super) const ALL: &[Bench] = &[
+pub(super) const ALL: &[KnownBench] = &[
     bench("machine", "weir-ports", "5 s", "what a clock, a system call, a miss and a copy cost"),
     bench(
         "meter",
@@ -49,7 +49,7 @@ pub(super) const ALL: &[Bench] = &[
 ///
 /// # Errors
 /// There is none; the text lists those that there are.
-pub(super) fn named(name: &str) -> Result<&'static Bench, String> {
+pub(super) fn named(name: &str) -> Result<&'static KnownBench, String> {
     let names: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
     let unknown = || format!("bench: no bench '{name}'; there are {}", names.join(", "));
     ALL.iter().find(|bench| bench.name == name).ok_or_else(unknown)
@@ -58,8 +58,8 @@ pub(super) fn named(name: &str) -> Result<&'static Bench, String> {
 /// Returns the text of `./x bench --help`.
 pub(super) fn help() -> String {
     let mut text = String::from(HEAD);
-    for Bench { name, kind, time, about } in ALL {
-        let root = if matches!(kind, Kind::Row(_)) { "; root" } else { "" };
+    for KnownBench { name, kind, time, about } in ALL {
+        let root = if matches!(kind, BenchKind::Row(_)) { "; root" } else { "" };
         let _ = writeln!(text, "  {name:<11} {time:>7}  {about}{root}");
     }
     text + TAIL
@@ -70,12 +70,12 @@ const fn bench(
     package: &'static str,
     time: &'static str,
     about: &'static str,
-) -> Bench {
-    Bench { name, kind: Kind::Crate(package), time, about }
+) -> KnownBench {
+    KnownBench { name, kind: BenchKind::Crate(package), time, about }
 }
 
-const fn row(name: &'static str, row: u32, time: &'static str, about: &'static str) -> Bench {
-    Bench { name, kind: Kind::Row(row), time, about }
+const fn row(name: &'static str, row: u32, time: &'static str, about: &'static str) -> KnownBench {
+    KnownBench { name, kind: BenchKind::Row(row), time, about }
 }
 
 const HEAD: &str = "\
@@ -128,9 +128,9 @@ mod tests {
                 found.push([package, name.into_os_string().into_string().unwrap()]);
             }
         }
-        let files = |bench: &Bench| match bench.kind {
-            Kind::Crate(package) => Some([package, bench.name].map(str::to_owned)),
-            Kind::Row(_) => None,
+        let files = |bench: &KnownBench| match bench.kind {
+            BenchKind::Crate(package) => Some([package, bench.name].map(str::to_owned)),
+            BenchKind::Row(_) => None,
         };
         let mut known: Vec<_> = ALL.iter().filter_map(files).collect();
         found.sort();

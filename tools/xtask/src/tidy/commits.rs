@@ -3,13 +3,13 @@
 
 use std::process::Command;
 
-use super::file::Problem;
+use super::file::StyleProblem;
 use crate::command;
 
 /// The commits that are not published yet, at most [`COMMITS`], merges apart: those that `origin`
 /// does not have, or without such a remote those since [`BASE`]. What is published cannot be
 /// mended; it was judged when it was not.
-pub(crate) fn latest() -> Result<Vec<Problem>, String> {
+pub(crate) fn latest() -> Result<Vec<StyleProblem>, String> {
     let published = [PUBLISHED, BASE].into_iter().find(|revision| {
         let known = Command::new("git").args(["cat-file", "-e", revision]).output();
         known.is_ok_and(|known| known.status.success())
@@ -27,8 +27,11 @@ pub(crate) fn latest() -> Result<Vec<Problem>, String> {
     Ok(commits
         .flat_map(|commit| {
             let (hash, message) = commit.split_once('\n').unwrap_or((commit, ""));
-            let problem =
-                move |(line, message)| Problem { path: format!("commit {hash}"), line, message };
+            let problem = move |(line, message)| StyleProblem {
+                path: format!("commit {hash}"),
+                line,
+                message,
+            };
             form(message.trim_end()).into_iter().map(problem)
         })
         .collect())

@@ -8,12 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 use super::source::implementation;
 
 /// Names one problem for each group of files that depend on each other in a circle.
-pub(crate) fn cycles(files: &[File]) -> Vec<Problem> {
+pub(crate) fn cycles(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut crates: BTreeMap<&str, Vec<Module<'_>>> = BTreeMap::new();
     for file in files {
         let Some((root, inside)) = file.path.split_once("/src/") else { continue };
@@ -26,7 +26,7 @@ pub(crate) fn cycles(files: &[File]) -> Vec<Problem> {
 
 /// One file of a crate.
 struct Module<'f> {
-    file: &'f File,
+    file: &'f SourceFile,
     path: Vec<String>,
     /// Paths that the file uses, from the root of the crate.
     uses: Vec<Vec<String>>,
@@ -35,7 +35,7 @@ struct Module<'f> {
 }
 
 impl<'f> Module<'f> {
-    fn of(file: &'f File, path: Vec<String>) -> Self {
+    fn of(file: &'f SourceFile, path: Vec<String>) -> Self {
         let code = mask(implementation(&file.text));
         let mut module = Self { file, path, uses: Vec::new(), exports: BTreeMap::new() };
         let mut rest = code.as_str();
@@ -169,7 +169,7 @@ fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
 }
 
 /// The groups of one crate.
-fn groups(modules: &[Module<'_>]) -> Vec<Problem> {
+fn groups(modules: &[Module<'_>]) -> Vec<StyleProblem> {
     let at: BTreeMap<&[String], usize> =
         modules.iter().enumerate().map(|(index, module)| (&module.path[..], index)).collect();
     let edges: Vec<BTreeSet<usize>> = (0..modules.len())
@@ -248,7 +248,7 @@ mod tests {
     fn check(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> = files
             .iter()
-            .map(|(path, text)| File::of(&format!("core/x/src/{path}"), text))
+            .map(|(path, text)| SourceFile::of(&format!("core/x/src/{path}"), text))
             .collect();
         cycles(&files).into_iter().map(|problem| problem.message).collect()
     }

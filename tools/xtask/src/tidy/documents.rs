@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 
 /// A document begins with its only title.
-pub(crate) fn one_title(file: &File) -> Vec<Problem> {
+pub(crate) fn one_title(file: &SourceFile) -> Vec<StyleProblem> {
     if !file.has_extension(&["md"]) {
         return Vec::new();
     }
@@ -27,7 +27,7 @@ pub(crate) fn one_title(file: &File) -> Vec<Problem> {
 }
 
 /// Keep a Changelog 1.1: an unreleased part, dated versions, known groups, entries as a list.
-pub(crate) fn changelog(file: &File) -> Vec<Problem> {
+pub(crate) fn changelog(file: &SourceFile) -> Vec<StyleProblem> {
     if file.path != "CHANGELOG.md" {
         return Vec::new();
     }
@@ -54,7 +54,7 @@ pub(crate) fn changelog(file: &File) -> Vec<Problem> {
 }
 
 /// A relative link leads to a file that is checked in, and to a heading that is in it.
-pub(crate) fn links(files: &[File]) -> Vec<Problem> {
+pub(crate) fn links(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut known: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     for file in files {
         let parents = file.path.match_indices('/').map(|(at, _)| &file.path[..at]);
@@ -73,7 +73,12 @@ pub(crate) fn links(files: &[File]) -> Vec<Problem> {
     problems
 }
 
-fn dead(file: &File, target: &str, known: &BTreeSet<&str>, files: &[File]) -> Option<String> {
+fn dead(
+    file: &SourceFile,
+    target: &str,
+    known: &BTreeSet<&str>,
+    files: &[SourceFile],
+) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
@@ -159,13 +164,13 @@ const CHANGELOG_GROUPS: &[&str] =
 mod tests {
     use super::*;
 
-    fn messages(problems: &[Problem]) -> Vec<String> {
+    fn messages(problems: &[StyleProblem]) -> Vec<String> {
         problems.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_document_has_one_title_and_begins_with_it() {
-        let check = |text: &str| messages(&one_title(&File::of("a.md", text)));
+        let check = |text: &str| messages(&one_title(&SourceFile::of("a.md", text)));
         assert_eq!(check("# A\n\n```\n# no title\n```\n"), [""; 0]);
         assert_eq!(check("text\n"), ["a.md:1: has no title: one line '# …'"]);
         assert_eq!(check("text\n# A\n"), ["a.md:2: the title must be the first line"]);
@@ -175,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_changelog_keeps_its_form() {
-        let check = |text: &str| messages(&changelog(&File::of("CHANGELOG.md", text)));
+        let check = |text: &str| messages(&changelog(&SourceFile::of("CHANGELOG.md", text)));
         let good = "# Changelog\n## [Unreleased]\n### Added\n- a\n## [0.1.0] - 2026-11-21\n";
         assert_eq!(check(good), [""; 0]);
         let bad = check("# Changelog\n## 0.1\n### New\n");
@@ -189,8 +194,11 @@ mod tests {
     fn a_dead_link_is_found_and_a_live_one_is_not() {
         let page = "# Page\n## Two Words, both\n";
         let check = |text: &str| {
-            let files =
-                [File::of("docs/a.md", text), File::of("docs/b.md", page), File::of("x", "")];
+            let files = [
+                SourceFile::of("docs/a.md", text),
+                SourceFile::of("docs/b.md", page),
+                SourceFile::of("x", ""),
+            ];
             messages(&links(&files))
         };
         for live in ["b.md", "../x", "../docs", "b.md#two-words-both", "https://example.org/a"] {

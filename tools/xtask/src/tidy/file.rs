@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A file that git knows or would take.
 #[derive(Debug, Default)]
-pub(crate) struct File {
+pub(crate) struct SourceFile {
     /// From the top of the repository.
     pub(crate) path: String,
     /// Its size in bytes.
@@ -16,14 +16,14 @@ pub(crate) struct File {
 
 /// A broken rule, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct StyleProblem {
     pub(crate) path: String,
     /// Counted from 1.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
-impl File {
+impl SourceFile {
     #[cfg(test)]
     pub(crate) fn of(path: &str, text: &str) -> Self {
         Self { path: path.to_string(), size: text.len() as u64, text: text.to_string() }
@@ -39,12 +39,12 @@ impl File {
         self.has_extension(&["sh"]) || self.text.starts_with("#!")
     }
 
-    pub(crate) fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
-        Problem { path: self.path.clone(), line, message: message.into() }
+    pub(crate) fn problem(&self, line: usize, message: impl Into<String>) -> StyleProblem {
+        StyleProblem { path: self.path.clone(), line, message: message.into() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for StyleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.message)
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Length of functions, in Rust and C.
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 
 /// A function is at most 70 lines, from its name to its closing brace.
-pub(crate) fn function_length(file: &File) -> Vec<Problem> {
+pub(crate) fn function_length(file: &SourceFile) -> Vec<StyleProblem> {
     let functions = if file.has_extension(&["rs"]) {
         rust_functions(&file.text)
     } else if file.has_extension(&["c", "h"]) {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        function_length(&File::of(path, text)).iter().map(ToString::to_string).collect()
+        function_length(&SourceFile::of(path, text)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 
 /// Dependencies of each crate, by name.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// An edge stands for a dependency, also where others lead the same way; a dependency is an edge,
 /// or a way over several.
-pub(crate) fn crates(files: &[File]) -> Vec<Problem> {
+pub(crate) fn crates(files: &[SourceFile]) -> Vec<StyleProblem> {
     let Some(page) = files.iter().find(|file| file.path == PAGE) else { return Vec::new() };
     let (drawn, written) = (drawn(&page.text), written(files));
     let mut problems = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn crates(files: &[File]) -> Vec<Problem> {
 }
 
 /// Nothing outside `lab/` depends on a crate below it, not even for its tests.
-pub(crate) fn laboratory(files: &[File]) -> Vec<Problem> {
+pub(crate) fn laboratory(files: &[SourceFile]) -> Vec<StyleProblem> {
     let manifests = || files.iter().filter_map(|file| Some((file, package(file)?)));
     let lab: Vec<_> =
         manifests().filter(|(file, _)| file.path.starts_with("lab/")).map(|pair| pair.1).collect();
@@ -68,7 +68,7 @@ fn drawn(text: &str) -> Graph {
 }
 
 /// Reads from each manifest its `[dependencies]` on crates of this repository.
-fn written(files: &[File]) -> Graph {
+fn written(files: &[SourceFile]) -> Graph {
     let mut graph = Graph::new();
     for file in files {
         let Some(name) = package(file) else { continue };
@@ -82,7 +82,7 @@ fn written(files: &[File]) -> Graph {
 }
 
 /// The name that a manifest gives its package, if it is one of this workspace.
-fn package(file: &File) -> Option<&str> {
+fn package(file: &SourceFile) -> Option<&str> {
     let is_manifest = file.path.ends_with("/Cargo.toml");
     let beside = ["fuzz/", "proof/"].iter().any(|folder| file.path.starts_with(folder));
     if !is_manifest || beside {
@@ -120,10 +120,13 @@ mod tests {
         let page = format!("# A\n```mermaid\n{nodes}\n{arrows}\n```\n");
         let manifest = |name: &str, text: &str| {
             let path = format!("core/{name}/Cargo.toml");
-            File::of(&path, &format!("[package]\nname = \"weir-{name}\"\n\n[dependencies]\n{text}"))
+            SourceFile::of(
+                &path,
+                &format!("[package]\nname = \"weir-{name}\"\n\n[dependencies]\n{text}"),
+            )
         };
         let files = [
-            File::of(PAGE, &page),
+            SourceFile::of(PAGE, &page),
             manifest("a", "weir-b.workspace = true\nweir-c = { path = \"\" }\nserde = \"1\"\n"),
             manifest("b", "weir-c.workspace = true\n\n[dev-dependencies]\nweir-a = \"1\"\n"),
             manifest("c", ""),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Style as a program. Strict: no list of exceptions, and each rule has a test that breaks it.
 //!
-//! A rule is a function from a [`File`], or from all of them, to its [`Problem`]s. It sees text
-//! alone, so its test hands it a text.
+//! A rule is a function from a [`SourceFile`], or from all of them, to its [`StyleProblem`]s. It sees
+//! text alone, so its test hands it a text.
 
 use std::process::Command;
 
 use crate::command;
-use file::{File, Problem};
+use file::{SourceFile, StyleProblem};
 
 mod commits;
 mod cycles;
@@ -23,24 +23,29 @@ mod purity;
 mod repository;
 mod source;
 
-/// Prints how far the house is in order: cycles between files, names used twice, openings of
-/// comments, dependencies on the laboratory. With a path, only problems below it are listed.
+/// Prints how far the house is in order, each count with its bound. With a path, only problems
+/// below it are listed.
 pub(crate) fn house(arguments: &[String]) -> Result<(), String> {
     let files = files()?;
     let below = arguments.first().map_or("", String::as_str);
-    let rules: [(&str, Vec<Problem>); 4] = [
-        ("cycles between files", cycles::cycles(&files)),
-        ("public type names used twice", names::types(&files)),
-        ("comment openings", files.iter().flat_map(openings::openings).collect()),
-        ("dependencies on the laboratory", graph::laboratory(&files)),
-    ];
-    for (name, problems) in &rules {
+    for (name, most, problems) in counted(&files) {
         for problem in problems.iter().filter(|problem| problem.path.starts_with(below)) {
             println!("{problem}");
         }
-        println!("== {name}: {}\n", problems.len());
+        println!("== {name}: {}, at most {most}\n", problems.len());
     }
     Ok(())
+}
+
+/// Rules that are not kept everywhere yet: a count may fall, and its bound with it, but not rise.
+fn counted(files: &[SourceFile]) -> [(&'static str, usize, Vec<StyleProblem>); 4] {
+    let openings = files.iter().flat_map(openings::openings).collect();
+    [
+        ("dependencies on the laboratory", 0, graph::laboratory(files)),
+        ("cycles between files", CYCLES_MAX, cycles::cycles(files)),
+        ("type names used twice", NAMES_MAX, names::types(files)),
+        ("comment openings", OPENINGS_MAX, openings),
+    ]
 }
 
 /// Checks every file of the work tree, and the form of the latest commits.
@@ -56,6 +61,12 @@ pub(crate) fn check_repository() -> Result<(), String> {
     problems.extend(promises::promises(&files));
     problems.extend(graph::crates(&files));
     problems.extend(commits::latest()?);
+    for (name, most, counted) in counted(&files) {
+        if let Some(one) = counted.get(most) {
+            let text = format!("{} {name}, at most {most}: {}", counted.len(), one.message);
+            problems.push(StyleProblem { path: one.path.clone(), line: one.line, message: text });
+        }
+    }
     problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for problem in &problems {
         eprintln!("{problem}");
@@ -66,8 +77,13 @@ pub(crate) fn check_repository() -> Result<(), String> {
     }
 }
 
+/// Where `house` stands. The aim is 0, 0 and 50.
+const CYCLES_MAX: usize = 10;
+const NAMES_MAX: usize = 61;
+const OPENINGS_MAX: usize = 453;
+
 /// The rules that look at one file.
-const FILE_RULES: &[fn(&File) -> Vec<Problem>] = &[
+const FILE_RULES: &[fn(&SourceFile) -> Vec<StyleProblem>] = &[
     source::columns,
     source::licence,
     source::file_length,
@@ -83,7 +99,7 @@ const FILE_RULES: &[fn(&File) -> Vec<Problem>] = &[
     repository::registries,
 ];
 
-fn files() -> Result<Vec<File>, String> {
+fn files() -> Result<Vec<SourceFile>, String> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let listed = command::output(Command::new("git").args(arguments))?;
     // A file that was removed but not yet from the index is listed, and not there.
@@ -91,7 +107,7 @@ fn files() -> Result<Vec<File>, String> {
         let bytes = std::fs::read(path).ok()?;
         let size = bytes.len() as u64;
         let text = String::from_utf8(bytes).unwrap_or_default();
-        Some(File { path: path.to_string(), size, text })
+        Some(SourceFile { path: path.to_string(), size, text })
     });
     let mut files: Vec<_> = files.collect();
     files.sort_by(|a, b| a.path.cmp(&b.path));

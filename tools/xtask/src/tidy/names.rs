@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 use super::source::implementation;
 
 /// Names each type, public or shared within a crate, that another file declares too.
-pub(crate) fn types(files: &[File]) -> Vec<Problem> {
-    let mut declared: BTreeMap<String, Vec<(&File, usize)>> = BTreeMap::new();
+pub(crate) fn types(files: &[SourceFile]) -> Vec<StyleProblem> {
+    let mut declared: BTreeMap<String, Vec<(&SourceFile, usize)>> = BTreeMap::new();
     for file in files.iter().filter(|file| in_workspace(&file.path)) {
         let code = mask(implementation(&file.text));
         for (index, line) in code.lines().enumerate() {
@@ -63,9 +63,12 @@ mod tests {
     #[test]
     fn a_name_that_two_files_declare_is_named() {
         let files = [
-            File::of("core/a/src/x.rs", "pub struct Rate(u64);\nstruct Own;\n"),
-            File::of("core/b/src/y.rs", "pub enum Rate { A }\nstruct Own;\npub struct Error;\n"),
-            File::of("core/c/src/z.rs", "pub struct Error;\nmod m { pub struct Rate; }\n"),
+            SourceFile::of("core/a/src/x.rs", "pub struct Rate(u64);\nstruct Own;\n"),
+            SourceFile::of(
+                "core/b/src/y.rs",
+                "pub enum Rate { A }\nstruct Own;\npub struct Error;\n",
+            ),
+            SourceFile::of("core/c/src/z.rs", "pub struct Error;\nmod m { pub struct Rate; }\n"),
         ];
         let named: Vec<_> = types(&files).iter().map(ToString::to_string).collect();
         assert_eq!(named, ["core/b/src/y.rs:1: type 'Rate' is in core/a/src/x.rs too"]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A doc comment opens with its subject or a verb, not with a word that makes a riddle of it.
 //!
-//! An alarm, not a judge: a count above [`OPENINGS_MAX`] says that a habit is back.
+//! An alarm, not a judge: a count above its bound says that a habit is back.
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 
 /// Each doc comment whose first word is one of [`OPENINGS`].
-pub(crate) fn openings(file: &File) -> Vec<Problem> {
+pub(crate) fn openings(file: &SourceFile) -> Vec<StyleProblem> {
     if !file.has_extension(&["rs", "ts", "h", "c"]) {
         return Vec::new();
     }
@@ -31,14 +31,6 @@ pub(crate) fn openings(file: &File) -> Vec<Problem> {
     problems
 }
 
-/// One problem if all files together have too many.
-pub(crate) fn alarm(files: &[File]) -> Option<Problem> {
-    let all: Vec<_> = files.iter().flat_map(openings).collect();
-    let first = all.get(OPENINGS_MAX)?;
-    let text = format!("{} comments open so, at most {OPENINGS_MAX}: {first}", all.len());
-    Some(Problem { path: first.path.clone(), line: first.line, message: text })
-}
-
 /// Openings that `CONTRIBUTING.md` warns of.
 const OPENINGS: &[&str] = &[
     "What ",
@@ -55,9 +47,6 @@ const OPENINGS: &[&str] = &[
     "Which ",
 ];
 
-/// More than these ring the alarm.
-pub(crate) const OPENINGS_MAX: usize = 50;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,9 +55,6 @@ mod tests {
     fn an_opening_counts_once_a_paragraph() {
         let text =
             "/// What it is.\n/// Of all.\n///\n/// Those.\nfn f() {}\n/// Returns what it is.\n";
-        assert_eq!(openings(&File::of("a.rs", text)).len(), 1);
-        assert!(alarm(&[File::of("a.rs", text)]).is_none());
-        let many = "/// What it is.\nfn f() {}\n".repeat(OPENINGS_MAX + 1);
-        assert!(alarm(&[File::of("a.rs", &many)]).is_some());
+        assert_eq!(openings(&SourceFile::of("a.rs", text)).len(), 1);
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PROMISES.md: every promise names what holds it, and that exists.
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 
 /// A promise is an entry of a list. It ends with `*pending*`, or with `Held by` and, in backticks,
 /// the names of tests (`fn NAME` under `#[test]`) or of rows of a table (`TABLE.ROW`).
-pub(crate) fn promises(files: &[File]) -> Vec<Problem> {
+pub(crate) fn promises(files: &[SourceFile]) -> Vec<StyleProblem> {
     let Some(file) = files.iter().find(|file| file.path == "PROMISES.md") else {
         return Vec::new();
     };
@@ -47,7 +47,7 @@ fn entries(text: &str) -> Vec<(usize, String)> {
     entries
 }
 
-fn exists(files: &[File], name: &str) -> bool {
+fn exists(files: &[SourceFile], name: &str) -> bool {
     let mut sources = files.iter().filter(|file| file.has_extension(&["rs"]));
     match name.split_once('.') {
         Some((table, row)) => sources.any(|file| has_row(file, table, row)),
@@ -55,7 +55,7 @@ fn exists(files: &[File], name: &str) -> bool {
     }
 }
 
-fn has_test(file: &File, name: &str) -> bool {
+fn has_test(file: &SourceFile, name: &str) -> bool {
     let function = format!("fn {name}(");
     file.text.match_indices(&function).any(|(at, _)| {
         // Between the attribute and the name stand other attributes and comments at most.
@@ -66,7 +66,7 @@ fn has_test(file: &File, name: &str) -> bool {
 
 /// The source of a table names it once, `const NAME: &str = "TABLE";`, and lists its rows as
 /// calls of a function with number and title; identifiers are made from these two.
-fn has_row(file: &File, table: &str, row: &str) -> bool {
+fn has_row(file: &SourceFile, table: &str, row: &str) -> bool {
     let code: String = file.text.chars().filter(|c| !c.is_whitespace()).collect();
     let named = code.contains(&format!("constNAME:&str=\"{table}\";"));
     let listed = code.contains(&format!("({row},\""));
@@ -82,7 +82,7 @@ mod tests {
         let source = "#[test]\nfn is_held() {}\n\nfn no_test() {}\n\
             const NAME: &str = \"first-light\";\nrow(\n    2,\n    \"Title\"";
         let check = |promise: &str| {
-            let files = [File::of("PROMISES.md", promise), File::of("a.rs", source)];
+            let files = [SourceFile::of("PROMISES.md", promise), SourceFile::of("a.rs", source)];
             promises(&files).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(check("- It holds. Held by `is_held`\n  and `first-light.2`.\n"), [""; 0]);

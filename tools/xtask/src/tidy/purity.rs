@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Purity: which crates may make system calls, read clocks, use the standard library.
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 use super::mask::{line_of_word, mask};
 use super::source::implementation;
 
 /// `unsafe` stands in the crates that talk to the kernel, and in counting allocators of tests.
-pub(crate) fn unsafe_code(file: &File) -> Vec<Problem> {
+pub(crate) fn unsafe_code(file: &SourceFile) -> Vec<StyleProblem> {
     let may = UNSAFE.iter().any(|directory| file.path.starts_with(directory));
     if may || !file.has_extension(&["rs"]) {
         return Vec::new();
@@ -22,7 +22,7 @@ pub(crate) fn unsafe_code(file: &File) -> Vec<Problem> {
 }
 
 /// A pure crate takes time as an argument and its input from its caller.
-pub(crate) fn pure_crates(file: &File) -> Vec<Problem> {
+pub(crate) fn pure_crates(file: &SourceFile) -> Vec<StyleProblem> {
     let within = |name: &&&str| file.path.starts_with(&format!("core/{name}/src/"));
     if !file.has_extension(&["rs"]) {
         return Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn pure_crates(file: &File) -> Vec<Problem> {
 }
 
 /// The crates of the proof say so themselves.
-pub(crate) fn declared_no_std(file: &File) -> Vec<Problem> {
+pub(crate) fn declared_no_std(file: &SourceFile) -> Vec<StyleProblem> {
     let root = |name: &&str| file.path == format!("core/{name}/src/lib.rs");
     let declared = mask(&file.text).lines().any(|line| line.trim() == "#![no_std]");
     if declared || !NO_STD.iter().any(root) {
@@ -85,8 +85,8 @@ const IMPURE: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    fn messages(rule: fn(&File) -> Vec<Problem>, path: &str, text: &str) -> Vec<String> {
-        rule(&File::of(path, text)).iter().map(ToString::to_string).collect()
+    fn messages(rule: fn(&SourceFile) -> Vec<StyleProblem>, path: &str, text: &str) -> Vec<String> {
+        rule(&SourceFile::of(path, text)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules on what is checked in at all.
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 
 /// Nothing above 200 kB: such things are made, not kept.
-pub(crate) fn blobs(file: &File) -> Vec<Problem> {
+pub(crate) fn blobs(file: &SourceFile) -> Vec<StyleProblem> {
     if file.size <= BLOB_BYTES_MAX {
         return Vec::new();
     }
@@ -12,7 +12,7 @@ pub(crate) fn blobs(file: &File) -> Vec<Problem> {
 }
 
 /// No path of the machine of whoever wrote it.
-pub(crate) fn machine_paths(file: &File) -> Vec<Problem> {
+pub(crate) fn machine_paths(file: &SourceFile) -> Vec<StyleProblem> {
     let mut problems = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
         for directory in MACHINE_PATHS {
@@ -30,7 +30,7 @@ pub(crate) fn machine_paths(file: &File) -> Vec<Problem> {
 }
 
 /// Dependencies come from crates.io, whatever mirror a machine uses for it.
-pub(crate) fn registries(file: &File) -> Vec<Problem> {
+pub(crate) fn registries(file: &SourceFile) -> Vec<StyleProblem> {
     let lock = file.path.ends_with("Cargo.lock");
     let config = file.path.contains(".cargo/");
     if !lock && !config {
@@ -59,8 +59,8 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 mod tests {
     use super::*;
 
-    fn messages(rule: fn(&File) -> Vec<Problem>, path: &str, text: &str) -> Vec<String> {
-        rule(&File::of(path, text)).iter().map(ToString::to_string).collect()
+    fn messages(rule: fn(&SourceFile) -> Vec<StyleProblem>, path: &str, text: &str) -> Vec<String> {
+        rule(&SourceFile::of(path, text)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules on one source file: width, licence, length, left-overs.
 
-use super::file::{File, Problem};
+use super::file::{SourceFile, StyleProblem};
 use super::mask::{line_of_word, mask};
 
 /// At most 100 columns. In a document tables, links and code may be as wide as they must.
-pub(crate) fn columns(file: &File) -> Vec<Problem> {
+pub(crate) fn columns(file: &SourceFile) -> Vec<StyleProblem> {
     let document = file.has_extension(&["md"]);
     if !document
         && !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte", "toml"])
@@ -29,7 +29,7 @@ pub(crate) fn columns(file: &File) -> Vec<Problem> {
 }
 
 /// Every source begins with its licence in one line; a script has it behind its `#!`.
-pub(crate) fn licence(file: &File) -> Vec<Problem> {
+pub(crate) fn licence(file: &SourceFile) -> Vec<StyleProblem> {
     if !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte"]) && !file.is_script() {
         return Vec::new();
     }
@@ -42,7 +42,7 @@ pub(crate) fn licence(file: &File) -> Vec<Problem> {
 }
 
 /// A file is at most 600 lines before its inline tests, that of a scheduler at most 300.
-pub(crate) fn file_length(file: &File) -> Vec<Problem> {
+pub(crate) fn file_length(file: &SourceFile) -> Vec<StyleProblem> {
     let in_tests = file.path.contains("/tests/") || file.path.contains("/benches/");
     if in_tests || !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte"]) {
         return Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn file_length(file: &File) -> Vec<Problem> {
 }
 
 /// Nothing that was meant for a day: marks of unfinished work, debug prints, silenced warnings.
-pub(crate) fn left_over(file: &File) -> Vec<Problem> {
+pub(crate) fn left_over(file: &SourceFile) -> Vec<StyleProblem> {
     if !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte", "toml", "md"])
         && !file.is_script()
     {
@@ -128,8 +128,8 @@ const WORDS: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    fn messages(rule: fn(&File) -> Vec<Problem>, path: &str, text: &str) -> Vec<String> {
-        rule(&File::of(path, text)).iter().map(ToString::to_string).collect()
+    fn messages(rule: fn(&SourceFile) -> Vec<StyleProblem>, path: &str, text: &str) -> Vec<String> {
+        rule(&SourceFile::of(path, text)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

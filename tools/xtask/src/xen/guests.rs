@@ -8,7 +8,7 @@
 
 /// One guest.
 #[derive(Clone, Copy)]
-pub(super) struct Guest {
+pub(super) struct LabGuest {
     /// From 1.
     number: u8,
     /// Its devices on the side of domain 0 carry names of their own, by `vifname`.
@@ -16,10 +16,10 @@ pub(super) struct Guest {
 }
 
 /// Both ways to name a device, one each.
-pub(super) const GUESTS: [Guest; 2] =
-    [Guest { number: 1, named: false }, Guest { number: 2, named: true }];
+pub(super) const GUESTS: [LabGuest; 2] =
+    [LabGuest { number: 1, named: false }, LabGuest { number: 2, named: true }];
 
-impl Guest {
+impl LabGuest {
     pub(super) fn name(self) -> String {
         format!("fc{}", self.number)
     }

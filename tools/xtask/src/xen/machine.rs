@@ -13,7 +13,7 @@ use super::packages::named;
 use crate::command::show;
 
 /// The machine to boot.
-pub(super) struct Machine<'a> {
+pub(super) struct LabMachine<'a> {
     /// Xen, as an ELF file.
     pub(super) xen: &'a Path,
     /// Its scheduler.
@@ -28,7 +28,7 @@ pub(super) struct Machine<'a> {
     pub(super) disk: &'a Path,
 }
 
-impl Machine<'_> {
+impl LabMachine<'_> {
     /// Runs it until it switches itself off. What it says goes into `log`; lines that begin with
     /// [`MARK`] are shown.
     ///
