@@ -8,9 +8,9 @@
 //! the paper is white, so that a chart reads the same on a light and on a dark page.
 //!
 //! ```
-//! use weir_plot::{Line, Lines, Panel};
+//! use weir_plot::{Lines, Panel, PlotLine};
 //!
-//! let gold = Line::new("gold", vec![30e6, 29e6, 31e6]).guaranteed(30e6);
+//! let gold = PlotLine::new("gold", vec![30e6, 29e6, 31e6]).guaranteed(30e6);
 //! let chart = Lines {
 //!     title: "Under Weir".into(),
 //!     unit: "bit/s".into(),

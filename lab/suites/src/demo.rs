@@ -222,15 +222,18 @@ mod tests {
         let mut progress = |_: &str| {};
         let mut trial = Recording::new(ResultFile::new(Origin::default()), true, &mut progress);
         let ten_seconds = || Series::sampled("bit/s", 1.0, vec![1e6; 10]);
-        for middle in ["bridge", "weir"] {
-            for tenant in TENANTS {
-                for what in ["got", "owed", "offered"] {
-                    let name = format!("{middle}/{}/{what}", tenant.name);
-                    trial.keep(&name, ten_seconds()).unwrap();
+        let shown = trial.within("table.2/", |trial| {
+            for middle in ["bridge", "weir"] {
+                for tenant in TENANTS {
+                    for what in ["got", "owed", "offered"] {
+                        let name = format!("{middle}/{}/{what}", tenant.name);
+                        trial.keep(&name, ten_seconds())?;
+                    }
                 }
             }
-        }
-        trial.within("table.2/", |trial| judge(trial, "")).unwrap();
+            judge(trial, "")
+        });
+        shown.unwrap();
         let cases = trial.result.cases();
         assert!(cases.len() > TENANTS.len());
         assert!(cases.iter().all(|case| case.id().starts_with("table.2/")), "{cases:?}");

@@ -161,7 +161,7 @@ fn going_down_ends_the_processes_inside() {
 
 #[test]
 fn the_topologies_of_the_repository_are_valid() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios");
     let mut found = 0;
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();

@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_named() {
         for (line, why) in [
-            ("sched typo", "no bench 'typo'; there are machine, meter, packets, sched"),
+            ("sched typo", "no bench 'typo'; there are machine, meter, packets, live_change"),
             ("sched --kep", "no option '--kep'"),
             ("sched --against", "--against wants a revision"),
             ("sched --keep -- --quick", "keeps no quick run"),
