@@ -138,11 +138,11 @@ fn judge(
         ("same-process", "processes that did not end", u64::from(made.pids[0] == made.pids[1])),
     ];
     for (part, what, count) in values {
-        rec.count(&id(part), what, count, Bound::equal(0.0))?;
+        rec.count(id(part), what, count, Bound::equal(0.0))?;
     }
     let overlay = u64::try_from(made.overlay).unwrap_or(u64::MAX);
     let some = Bound::at_least(1.0);
-    rec.count(&id("overlay"), "keys that hold above the file", overlay, some)?;
+    rec.count(id("overlay"), "keys that hold above the file", overlay, some)?;
     rec.keep(&id("away"), Series::unordered("ms", vec![made.away_ms]))?;
     rec.say(&format!("{}: no process for {:.0} ms", event.name(), made.away_ms));
     for flow in FLOWS {
@@ -193,7 +193,7 @@ fn judge_flow(
         ("silence", "longest time without a packet", silence),
     ] {
         rec.claim_samples(
-            &part(name),
+            part(name),
             what,
             Series::unordered("s", vec![seconds]),
             Rule::Max,

@@ -183,7 +183,7 @@ fn judge_flow(
     rec.claim(id("lost"), "packets that did not arrive", Rule::Difference, none, &both)?;
     let wrong = order.reordered + order.duplicated + order.stale;
     rec.claim_samples(
-        &id("order"),
+        id("order"),
         "packets late or doubled",
         Series::count("packet", wrong),
         Rule::Sum,
@@ -191,7 +191,7 @@ fn judge_flow(
     )?;
     let lost_bits = float(offered.saturating_sub(arrived) * 8 * bytes / offered.max(1));
     rec.claim_samples(
-        &id("blocked"),
+        id("blocked"),
         "blocked time: loss by rate",
         Series::unordered("s", vec![lost_bits / float(bps)]),
         Rule::Sum,
