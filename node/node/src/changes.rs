@@ -2,7 +2,7 @@
 //! The record of changes: each with its caller, its time, and the values before and after.
 //!
 //! It holds the newest changes, as many as `api.changes` says; fewer where they are so long that
-//! their edits take more than [`BYTES_MAX`]. [`crate::policy_store`] keeps it on disk.
+//! their edits take more than `BYTES_MAX`. [`crate::policy_store`] keeps it on disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
