@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::cpu_time::CpuTime;
 
-/// A thread that looks every [`LOOK`]. It ends with this value.
+/// A thread that looks every `LOOK`. It ends with this value.
 #[derive(Debug)]
 pub struct StealWatch {
     stop: Arc<AtomicBool>,
@@ -22,7 +22,7 @@ pub struct StealWatch {
 pub struct StealWindow {
     /// Milliseconds that one processor lost, the one that lost most, to a tick of 10 ms.
     pub stolen_ms: f64,
-    /// Length in milliseconds: [`LOOK`] or more, since the watching thread is stolen from, too.
+    /// Length in milliseconds: `LOOK` or more, since the watching thread is stolen from, too.
     pub span_ms: f64,
 }
 
@@ -51,7 +51,7 @@ impl StealWatch {
         Self { stop, thread: Some(thread::spawn(move || watch(&told))) }
     }
 
-    /// The windows in which something was taken, at most [`WINDOWS_MAX`]; none where the kernel
+    /// The windows in which something was taken, at most `WINDOWS_MAX`; none where the kernel
     /// does not say.
     pub fn end(mut self) -> Vec<StealWindow> {
         self.stop.store(true, Ordering::Relaxed);

@@ -2,13 +2,13 @@
 //! The HTTP/JSON interface of a running node: [`Server`] answers on the Unix socket and over TCP,
 //! [`Relay`] lends the Unix socket to a browser on this machine.
 //!
-//! A request passes, in this order: the bounds on connections and on time ([`mod@server`]), the
-//! identity of the caller and its request rate ([`mod@app`], [`mod@caller`]), a route, and the
+//! A request passes, in this order: the bounds on connections and on time (`mod@server`), the
+//! identity of the caller and its request rate (`mod@app`, `mod@caller`), a route, and the
 //! node's `Control`. Every bound on what a caller can make the node hold or do is checked here.
 //!
 //! The requests and answers themselves are types of `weir-api-types`, which the client shares. A
-//! change becomes edits of the policy's document ([`mod@edits`]), which `weir-node` checks and
-//! applies as a whole; an answer is cut to what the caller may see ([`mod@view`]).
+//! change becomes edits of the policy's document (`mod@edits`), which `weir-node` checks and
+//! applies as a whole; an answer is cut to what the caller may see (`mod@view`).
 
 mod app;
 mod body;

@@ -6,7 +6,7 @@
 //! needs.
 //!
 //! Each open device has gates of its own. Their number is fixed when the kernel's tables are made:
-//! one place for each interface of the first policy, and [`VIFS_SPARE`] vifs and [`PORTS_SPARE`]
+//! one place for each interface of the first policy, and `VIFS_SPARE` vifs and `PORTS_SPARE`
 //! ports more. Tables that an earlier process left are adopted where they have room.
 
 use std::collections::BTreeSet;
