@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Style as a program. Strict: no list of exceptions, and each rule has a test that breaks it.
 //!
-//! A rule is a function from a [`SourceFile`], or from all of them, to its [`StyleProblem`]s. It sees
-//! text alone, so its test hands it a text.
+//! A rule is a function from a [`SourceFile`], or from all of them, to its [`StyleProblem`]s. It
+//! sees text alone, so its test hands it a text.
 
 use std::process::Command;
 
