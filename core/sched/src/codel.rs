@@ -5,7 +5,7 @@ use weir_units::{Instant, Nanos};
 
 use crate::{CodelConfig, Packet};
 
-/// The state of one queue. One call of `Codel::verdict` a packet, in place of the loops of
+/// The state of one queue. One call of [`CodelState::verdict`] a packet, in place of the loops of
 /// RFC 8289 §5.5: after [`Verdict::Drop`] the caller asks again with the next packet.
 #[derive(Clone, Debug)]
 pub struct CodelState {

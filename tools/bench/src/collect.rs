@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Makes a result file of what a bench prints.
 //!
-//! KeptLines come from standard input. `{"series": "hfsc/1024/refill", "unit": "s", "samples":
+//! Lines come from standard input. `{"series": "hfsc/1024/refill", "unit": "s", "samples":
 //! [1e-7]}` is a series; one with `"at_most"` or `"at_least"` besides is also a case on the median
 //! of its samples. Other lines are passed through.
 
