@@ -57,7 +57,7 @@ impl SimNode {
     /// Runs like [`Self::run`], and returns the departures.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// See [`Self::run`].
     pub fn record(
         &mut self,
         sources: &mut [SimSource],
@@ -91,7 +91,7 @@ impl Run<'_> {
         let retry = (!self.waiting.is_empty()).then(|| node.now + RETRY);
         let room = node.links_out.values().map(|link| link.room_at(FRAME_MAX));
         let room = room.filter(|at| *at > node.now).min();
-        // What the switch would let go before that waits for the link.
+        // Frames that the switch releases before a link has room wait for that link.
         let switch = node.switch.next_event().filter(|at| room.is_none() || *at > node.now);
         let events = [self.due.next(), node.in_flight.next(), switch, retry, room];
         events.into_iter().flatten().min().map(|next| next.max(node.now))

@@ -359,7 +359,7 @@ mod tests {
                         break;
                     }
                     rig.now = next;
-                    // As a worker does: first all that may pass, then the arrivals.
+                    // The order of a worker: transmit everything that is due, then receive.
                     passed += core::iter::from_fn(|| rig.pop()).count() as u64;
                     if here {
                         rig.flood(0);

@@ -175,7 +175,7 @@ impl<C: Controller> Supervisor<C> {
         self.enter(LoopPhase::Active);
         self.settings = Some(in_force);
         self.failing = 0;
-        // What a failed release left in force is taken over.
+        // The settings that a failed release left in force become the instance's own.
         self.release_pending = false;
         self.lost = false;
         self.begin(now);

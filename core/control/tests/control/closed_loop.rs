@@ -302,7 +302,7 @@ fn a_cap_that_is_refused_at_a_pause_is_tried_again_within_a_bound() {
             // Five periods until a release, two of which have passed.
             assert_eq!((cap, caps, gave_up), (raised, 3, 1));
         }
-        // What failed while it was paused does not count against it.
+        // Failures while it was paused do not count towards `release_after`.
         node.on(|host| host.refuses_caps = false);
         node.control.resume(node.now).expect("paused");
         node.execute().expect("no refusal");

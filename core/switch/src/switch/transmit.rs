@@ -31,7 +31,7 @@ impl Switch {
     }
 
     /// Writes as many frames for an interface as are due now and fit into `out`; returns how many.
-    /// As [`Switch::transmit`] again and again, but what the frames need is fetched together.
+    /// Equals repeated calls of [`Switch::transmit`], but prefetches what all frames need at once.
     pub fn transmit_batch<P: FramePool>(
         &mut self,
         now: Instant,
