@@ -7,7 +7,7 @@ use clap::Args;
 use weir_platform::StateDir;
 use weir_platform::journal::{self, Scope};
 
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 
 /// Undo what runs that were killed left behind.
 #[derive(Debug, Args)]

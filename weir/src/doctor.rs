@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use weir_platform::doctor::{self, Facts, Finding, Weight};
 
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 use weir_platform::output;
 
 /// Say what this kernel and host can do, found by trying, and what is missing and what that costs.

@@ -9,8 +9,8 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::aot::{Bash, Fish, Zsh};
 use serde::Deserialize;
 
-use crate::failure::Failure;
 use crate::node::Name;
+use weir_platform::failure::Failure;
 use weir_platform::output;
 
 /// Print the completions of a shell.

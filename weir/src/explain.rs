@@ -8,9 +8,9 @@ use clap::Args;
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_client::escaped;
 
-use crate::failure::Failure;
 use crate::node::Name;
 use crate::report::rate;
+use weir_platform::failure::Failure;
 use weir_platform::output;
 
 /// Say why a vif gets what it gets now, who has the rest, and what would give it more.

@@ -13,8 +13,8 @@ use weir_client::{Client, ClientError, Method, escaped};
 use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::failure::Failure;
 use crate::node::Name;
+use weir_platform::failure::Failure;
 
 /// Change a running node: between two packets, on record, for good until it is taken back.
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,6 @@ mod clean;
 mod doctor;
 mod documents;
 mod explain;
-mod failure;
 mod live;
 mod moved;
 mod node;
@@ -22,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::failure::UsageError;
+use weir_platform::failure::UsageError;
 
 /// Network resource control for virtualized nodes.
 #[derive(Debug, Parser)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::failure::{Failure, UsageError};
+use weir_platform::failure::{Failure, UsageError};
 
 /// Any arguments of a command that has moved.
 #[derive(Debug, Args)]

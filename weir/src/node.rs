@@ -18,7 +18,7 @@ use weir_platform::StateDir;
 use weir_platform::output;
 use weir_units::Nanos;
 
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 
 /// Run the switch on this host's interfaces, and talk to it.
 #[derive(Debug, Subcommand)]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use weir_api::Relay;
 
-use crate::failure::Failure;
 use crate::node::socket;
+use weir_platform::failure::Failure;
 use weir_platform::output;
 
 /// Open the node's page to a browser on this machine, as root: prints its address and serves it

@@ -8,8 +8,8 @@ use clap::Args;
 use weir_api_types::report::{ReportLine, ReportView, ServiceView};
 use weir_client::escaped;
 
-use crate::failure::{Failure, UsageError};
 use crate::node::Name;
+use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
 
 /// Print what tenants were guaranteed, offered and got, and the time below the guarantee.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 use weir_platform::output;
 
 /// Make a token for the node's interface. It is printed once and kept nowhere: the policy file has

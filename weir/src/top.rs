@@ -17,8 +17,8 @@ use weir_units::Nanos;
 use self::feed::{Feed, News};
 use self::model::Model;
 use self::screen::Screen;
-use crate::failure::{Failure, UsageError};
 use crate::node::Name;
+use weir_platform::failure::{Failure, UsageError};
 
 /// Watch a node live: rates against guarantees, queues, delay, drops. Press ? for its keys.
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use weir_client::{Method, escaped};
 use weir_platform::output;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-use crate::failure::Failure;
 use crate::live::View;
+use weir_platform::failure::Failure;
 
 /// Routers that a running node holds at a packet rate.
 #[derive(Debug, Subcommand)]

@@ -2,14 +2,15 @@
 //! docs/cli.md is what the program says of itself; `./x bless` rewrites it.
 #![allow(clippy::unwrap_used)]
 
-use std::fmt::Write;
+#[path = "common/cli_page.rs"]
+mod cli_page;
+
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 fn the_page_of_the_command_line_is_what_the_program_says() {
-    let mut page = HEAD.to_owned();
-    add(&mut page, &[]);
+    let page = cli_page::page(HEAD, "weir", env!("CARGO_BIN_EXE_weir"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
     if std::env::var_os("WEIR_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
@@ -76,28 +77,6 @@ fn completions_and_manual_pages_follow_the_program() {
     let page = std::fs::read_to_string(folder.join("weir-set-vif.1")).unwrap();
     assert!(page.contains(".TH") && page.contains("min\\-rate"), "{page}");
     std::fs::remove_dir_all(&folder).unwrap();
-}
-
-/// Adds the help of a command, then those of the commands below it.
-fn add(page: &mut String, words: &[String]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(words).arg("--help").output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    let help = String::from_utf8(output.stdout).unwrap();
-    let name = words.iter().fold("weir".to_owned(), |name, word| name + " " + word);
-    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
-    write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n").trim()).unwrap();
-    for below in commands(&help) {
-        add(page, &[words, &[below]].concat());
-    }
-}
-
-/// The names under `Commands:`, without `help`.
-fn commands(help: &str) -> Vec<String> {
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.take_while(|line| line.starts_with("  "));
-    let first = names.filter_map(|line| line.split_whitespace().next());
-    first.filter(|name| *name != "help").map(ToOwned::to_owned).collect()
 }
 
 const HEAD: &str = "# Command line

@@ -13,6 +13,7 @@ mod control_group;
 pub mod cpu;
 pub mod doctor;
 pub mod error;
+pub mod failure;
 pub mod host;
 pub mod inspect;
 pub mod journal;

@@ -5,6 +5,7 @@
 // A test that cannot set itself up has failed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../../platform/tests/common/mod.rs"]
 mod common;
 #[path = "traffic/pair.rs"]
 mod pair;

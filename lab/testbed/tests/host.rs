@@ -3,6 +3,7 @@
 // A test may panic.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../host/platform/tests/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

@@ -16,8 +16,8 @@ use weir_suites::conformance::{
     nothing_beside, table,
 };
 
-use crate::failure::{CallError, Failure};
 use crate::output::{Output, origin};
+use weir_platform::failure::{Failure, UsageError};
 
 /// Run one suite of isolation experiments on a data plane.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ impl Conformance {
             list()?;
             return Ok(ExitCode::SUCCESS);
         };
-        let unknown = || CallError(format!("no data plane '{name}'"));
+        let unknown = || UsageError(format!("no data plane '{name}'"));
         let plane = PLANES.iter().find(|plane| plane.name == name).ok_or_else(unknown)?;
         self.make(plane, &self.experiments()?)
     }

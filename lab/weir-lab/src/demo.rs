@@ -12,8 +12,8 @@ use weir_suites::demo::{self, TenantResult};
 use weir_suites::demo_plots;
 use weir_units::Nanos;
 
-use crate::failure::Failure;
 use crate::output::{Output, origin};
+use weir_platform::failure::Failure;
 
 /// Three tenants on one link, one of them abusive: a bridge, then Weir.
 #[derive(Debug, Args)]

@@ -18,8 +18,8 @@ use weir_testbed::{self as lab, Topology};
 use weir_traffic::delay_line::{self, Pair};
 use weir_units::CpuShare;
 
-use crate::failure::Failure;
 use crate::output::{Output, origin};
+use weir_platform::failure::Failure;
 
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,6 @@
 
 mod conformance;
 mod demo;
-mod failure;
 mod lab;
 mod output;
 mod reproduce;
@@ -18,7 +17,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use weir_experiment::product;
 
-use crate::failure::CallError;
+use weir_platform::failure::UsageError;
 
 /// Experiments that show what Weir holds, on networks of namespaces on this machine.
 #[derive(Debug, Parser)]
@@ -59,6 +58,6 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         eprintln!("weir-lab: {failure}");
-        ExitCode::from(if failure.is::<CallError>() { 2 } else { 1 })
+        ExitCode::from(if failure.is::<UsageError>() { 2 } else { 1 })
     })
 }

@@ -9,7 +9,7 @@ use weir_platform::machine;
 use weir_platform::output::print;
 use weir_result::{Origin, ResultFile};
 
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 
 /// Options of every command that measures.
 #[derive(Debug, Args)]

@@ -15,8 +15,8 @@ use weir_result::ResultFile;
 use weir_suites::reproduce::{self, NETBACK, Scenario, VARIANTS, figure, judge, report, runner};
 use weir_units::Nanos;
 
-use crate::failure::{CallError, Failure};
 use crate::output::{Output, origin};
+use weir_platform::failure::{Failure, UsageError};
 
 /// Make the experiments of a text again, before and after.
 #[derive(Debug, Subcommand)]
@@ -89,7 +89,7 @@ impl Netback {
             }
             _ => return Ok(()),
         };
-        Err(CallError(wrong).into())
+        Err(UsageError(wrong).into())
     }
 
     /// One after the other, so that one that cannot be made does not hide the others.

@@ -14,7 +14,7 @@ use weir_traffic::{
 };
 use weir_units::{BitRate, Nanos, PacketRate};
 
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 
 /// Send and count measured packets. Results are JSON on standard output.
 #[derive(Debug, Subcommand)]

@@ -13,8 +13,8 @@ use weir_platform::output;
 use weir_result::ResultFile;
 use weir_suites::TABLES;
 
-use crate::failure::{CallError, Failure};
 use crate::output::{Output, origin};
+use weir_platform::failure::{Failure, UsageError};
 
 /// Show a table of requirements row by row.
 #[derive(Debug, Args)]
@@ -38,13 +38,13 @@ impl Verify {
             list(self.output.json)?;
             return Ok(ExitCode::SUCCESS);
         };
-        let unknown = || CallError(format!("no table '{name}'"));
+        let unknown = || UsageError(format!("no table '{name}'"));
         let table = TABLES.iter().find(|table| table.name == *name).ok_or_else(unknown)?;
         let rows = self.rows(table)?;
         if rows.is_empty() {
             // Nothing judged is nothing shown: a script must not take it for a success.
             return Err(
-                CallError(format!("{name}: none of these rows judges correctness alone")).into()
+                UsageError(format!("{name}: none of these rows judges correctness alone")).into()
             );
         }
         let started = Instant::now();
@@ -81,7 +81,7 @@ impl Verify {
             if !table.rows.iter().any(|row| row.number == *number) {
                 let rows: Vec<_> = table.rows.iter().map(|row| row.number.to_string()).collect();
                 let (table, rows) = (table.name, rows.join(", "));
-                return Err(CallError(format!("no row {number}; {table} has {rows}")).into());
+                return Err(UsageError(format!("no row {number}; {table} has {rows}")).into());
             }
         }
         let wanted = |row: &&Requirement| {

@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use super::draw::{View, draw};
 use super::feed::{Feed, News};
 use super::model::{Model, Sort};
-use crate::failure::Failure;
+use weir_platform::failure::Failure;
 
 /// A terminal that is as it was when this value goes, even by a panic.
 pub(super) struct Screen {

@@ -14,8 +14,8 @@ use weir_suites::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_suites::routers::RouterKind;
 
 use super::{ALL, REPORT, is_interruption, results, told};
-use crate::failure::{CallError, Failure};
 use crate::output::{Output, origin};
+use weir_platform::failure::{Failure, UsageError};
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
 #[derive(Debug, Args)]
@@ -36,11 +36,11 @@ impl ReproduceXtc {
         if !several && !FIGURES.iter().any(|known| known.name == figure) {
             let names: Vec<&str> = FIGURES.iter().map(|known| known.name).collect();
             let wrong = format!("no figure '{figure}': {}, {ALL} or {REPORT}", names.join(", "));
-            return Err(CallError(wrong).into());
+            return Err(UsageError(wrong).into());
         }
         if several && self.output.json {
             let wrong = format!("--json: '{figure}' makes more than one result");
-            return Err(CallError(wrong).into());
+            return Err(UsageError(wrong).into());
         }
         match figure {
             REPORT => self.report(),

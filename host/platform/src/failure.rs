@@ -2,16 +2,16 @@
 //! Why a subcommand failed.
 
 /// A failure of a subcommand, with a text for a person.
-pub(crate) type Failure = Box<dyn std::error::Error>;
+pub type Failure = Box<dyn std::error::Error>;
 
 /// A command line that is wrong in a way that only the subcommand can see.
 #[derive(Debug)]
-pub(crate) struct CallError(pub(crate) String);
+pub struct UsageError(pub String);
 
-impl std::fmt::Display for CallError {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for CallError {}
+impl std::error::Error for UsageError {}
