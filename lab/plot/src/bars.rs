@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{Color, RGBColor};
 
 use crate::style::{
-    AXIS, INK, LABEL, Paper, SMALL, SOFT, TITLE, bold, colour, headroom, letters, magnitude,
+    AXIS, INK, LABEL, MARGIN, Paper, SMALL, SOFT, bold, colour, head, headroom, letters, magnitude,
     on_paper, pixels, refused, write,
 };
 use crate::svg::{PlotError, Svg};
@@ -45,9 +45,6 @@ pub struct Bar {
 
 impl Bars {
     /// Draws the chart.
-    ///
-    /// # Errors
-    /// No bar, or a value that is negative or no finite number.
     pub fn draw(&self) -> Result<Svg, PlotError> {
         let mut greatest = 0.0_f64;
         for group in &self.groups {
@@ -69,12 +66,9 @@ impl Bars {
         let (divisor, unit) = magnitude(greatest, &self.unit);
         let scale = Scale { divisor, pixels: f64::from(BOTTOM - TOP) / headroom(greatest) };
         on_paper((wide.unsigned_abs(), HEIGHT), |paper| {
-            let corner = (HPos::Left, VPos::Top);
-            write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), corner)?;
             let guaranteed = self.groups.iter().any(|group| group.guarantee.is_some());
             let mark = if guaranteed { "; black mark: guaranteed" } else { "" };
-            let key = format!("{unit}{mark}");
-            write(paper, &key, (MARGIN, 38), &letters(SMALL, SOFT), corner)?;
+            head(paper, &self.title, &format!("{unit}{mark}"))?;
             let mut left = MARGIN + GAP / 2;
             for group in &self.groups {
                 left = group.draw(paper, left, &scale)? + GAP;
@@ -148,7 +142,6 @@ fn label(value: f64) -> String {
 const HEIGHT: u32 = 400;
 const TOP: i32 = 80;
 const BOTTOM: i32 = 340;
-const MARGIN: i32 = 20;
 const BAR: i32 = 56;
 const GAP: i32 = 56;
 const WIDTH_MIN: i32 = 480;

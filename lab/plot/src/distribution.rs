@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Distributions: which share of the samples is at most so large.
 
-use plotters::chart::{ChartBuilder, LabelAreaPosition};
 use plotters::coord::combinators::IntoLogRange;
 use plotters::element::PathElement;
+use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::{Color, TRANSPARENT};
 use weir_result::quantity;
 
-use crate::style::{
-    AXIS, GRID, INK, LABEL, SMALL, SOFT, TITLE, bold, colour, letters, on_paper, refused, spread,
-    width, write,
-};
+use crate::style::{Axes, LABEL, colour, head, letters, on_paper, refused, spread, width, write};
 use crate::svg::{PlotError, Svg};
 
 /// A chart of cumulative distributions over a logarithmic axis.
@@ -38,40 +34,23 @@ pub struct Curve {
 
 impl Distribution {
     /// Draws the chart.
-    ///
-    /// # Errors
-    /// No sample above zero, or one that is no finite number.
     pub fn draw(&self) -> Result<Svg, PlotError> {
         let (least, greatest) = self.range()?;
         let names = self.curves.iter().map(|curve| width(&curve.label(&self.unit), LABEL)).max();
         let margin = names.unwrap_or(0) + 14;
         on_paper((WIDTH, HEIGHT), |paper| {
-            let corner = (HPos::Left, VPos::Top);
-            write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), corner)?;
             let key = format!("share of samples with a {} of at most x", self.quantity);
-            write(paper, &key, (MARGIN, 38), &letters(SMALL, SOFT), corner)?;
-            let mut chart = ChartBuilder::on(paper)
-                .margin_top(76)
-                .margin_left(MARGIN - 8)
-                .margin_right(margin)
-                .set_label_area_size(LabelAreaPosition::Left, 52)
-                .set_label_area_size(LabelAreaPosition::Bottom, 48)
-                .build_cartesian_2d((least..greatest).log_scale(), 0.0..1.0)
-                .map_err(refused)?;
-            chart
-                .configure_mesh()
-                .light_line_style(TRANSPARENT)
-                .bold_line_style(GRID)
-                .axis_style(AXIS)
-                .x_labels(8)
-                .y_labels(5)
-                .x_label_formatter(&|x| quantity(*x, &self.unit))
-                .y_label_formatter(&|y| format!("{:.0} %", y * 100.0))
-                .label_style(letters(SMALL, SOFT))
-                .x_desc(self.quantity.as_str())
-                .axis_desc_style(letters(SMALL, SOFT))
-                .draw()
-                .map_err(refused)?;
+            head(paper, &self.title, &key)?;
+            let axes = Axes {
+                top: 76,
+                right: margin,
+                left: 52,
+                labels: [8, 5],
+                names: [&self.quantity, ""],
+                formats: [&|x| quantity(*x, &self.unit), &|y| format!("{:.0} %", y * 100.0)],
+                upright: true,
+            };
+            let mut chart = axes.draw(paper, (least..greatest).log_scale(), 0.0..1.0)?;
             for (index, curve) in self.curves.iter().enumerate() {
                 let path = PathElement::new(curve.points(least), colour(index).stroke_width(3));
                 chart.draw_series([path]).map_err(refused)?;
@@ -157,5 +136,4 @@ fn rounded(value: f64) -> f64 {
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 400;
 const HEIGHT_END: i32 = 340;
-const MARGIN: i32 = 20;
 const POINTS_MAX: usize = 500;

@@ -2,14 +2,13 @@
 //! Quantities over time, in panels beside each other that share their axes; in several rows those
 //! below each other do.
 
-use plotters::chart::ChartBuilder;
 use plotters::element::{DashedPathElement, PathElement};
+use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::{Color, TRANSPARENT};
 
 use crate::style::{
-    AXIS, GRID, INK, LABEL, Paper, SMALL, SOFT, TITLE, bold, colour, headroom, letters, magnitude,
-    on_paper, plain, refused, spread, width, write,
+    Axes, INK, LABEL, Paper, SMALL, SOFT, bold, colour, error_bar, head, headroom, letters,
+    magnitude, on_paper, plain, refused, spread, width, write,
 };
 use crate::svg::{PlotError, Svg};
 
@@ -51,14 +50,12 @@ impl PlotLine {
     }
 
     /// With error bars: sample k reaches `halves[k]` up and down.
-    #[must_use]
     pub fn within(mut self, halves: Vec<f64>) -> Self {
         self.halves = halves;
         self
     }
 
     /// With a dashed line at what is guaranteed.
-    #[must_use]
     pub const fn guaranteed(mut self, guarantee: f64) -> Self {
         self.guarantee = Some(guarantee);
         self
@@ -67,9 +64,6 @@ impl PlotLine {
 
 impl Lines {
     /// Draws the chart.
-    ///
-    /// # Errors
-    /// No panel, no sample, or a sample that is no finite number.
     pub fn draw(&self) -> Result<Svg, PlotError> {
         self.draw_rows(1)
     }
@@ -77,9 +71,6 @@ impl Lines {
     /// Draws the chart with its panels in this many rows of equal length, one after the other.
     /// In more than one row, panels below each other share their axes: they are to be compared,
     /// and beside them there may be quantities of another size.
-    ///
-    /// # Errors
-    /// See [`Self::draw`].
     pub fn draw_rows(&self, rows: usize) -> Result<Svg, PlotError> {
         let rows = rows.clamp(1, ROWS_MAX);
         let columns = self.panels.len().div_ceil(rows).max(1);
@@ -91,12 +82,8 @@ impl Lines {
         let height = (HEIGHT - HEAD.unsigned_abs()) * count(rows) + HEAD.unsigned_abs();
         let size = (PANEL_WIDTH.saturating_mul(count(columns)).min(WIDTH_MAX), height);
         on_paper(size, |paper| {
-            let (left, top) = (HPos::Left, VPos::Top);
-            write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), (left, top))?;
-            if self.lines().any(|line| line.guarantee.is_some()) {
-                let key = letters(SMALL, SOFT);
-                write(paper, "dashed: guaranteed", (MARGIN, 36), &key, (left, top))?;
-            }
+            let guaranteed = self.lines().any(|line| line.guarantee.is_some());
+            head(paper, &self.title, if guaranteed { "dashed: guaranteed" } else { "" })?;
             let body = paper.margin(HEAD, 0, 0, 0);
             let parts = body.split_evenly((rows, columns));
             for ((panel, part), frame) in self.panels.iter().zip(&parts).zip(frames.iter().cycle())
@@ -160,29 +147,16 @@ struct Frame {
 
 impl Panel {
     fn draw(&self, paper: &Paper<'_>, part: &Paper<'_>, frame: &Frame) -> Result<(), PlotError> {
-        let mut chart = ChartBuilder::on(part)
-            .margin_top(46)
-            .margin_right(frame.names)
-            .margin_left(MARGIN - 8)
-            .set_label_area_size(plotters::chart::LabelAreaPosition::Left, 42)
-            .set_label_area_size(plotters::chart::LabelAreaPosition::Bottom, 48)
-            .build_cartesian_2d(0.0..frame.seconds, 0.0..frame.top)
-            .map_err(refused)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(AXIS)
-            .x_labels(7)
-            .y_labels(6)
-            .x_label_formatter(&plain)
-            .y_label_formatter(&plain)
-            .label_style(letters(SMALL, SOFT))
-            .x_desc("seconds")
-            .axis_desc_style(letters(SMALL, SOFT))
-            .draw()
-            .map_err(refused)?;
+        let axes = Axes {
+            top: 46,
+            right: frame.names,
+            left: 42,
+            labels: [7, 6],
+            names: ["seconds", ""],
+            formats: [&plain, &plain],
+            upright: false,
+        };
+        let mut chart = axes.draw(part, 0.0..frame.seconds, 0.0..frame.top)?;
         for (index, line) in self.lines.iter().enumerate() {
             let ink = colour(index);
             if let Some(guarantee) = line.guarantee {
@@ -195,8 +169,10 @@ impl Panel {
             let wide = if index == 0 && self.lines.len() > 1 { 7 } else { 3 };
             let path = PathElement::new(line.points(frame), ink.stroke_width(wide));
             chart.draw_series([path]).map_err(refused)?;
-            let bars = line.bars(frame).into_iter();
-            let bars = bars.map(|bar| PathElement::new(bar, ink.stroke_width(1)));
+            let bars = line.points(frame).into_iter().zip(&line.halves);
+            let bars = bars.map(|(point, half)| {
+                PathElement::new(error_bar(point, half / frame.divisor), ink.stroke_width(1))
+            });
             chart.draw_series(bars).map_err(refused)?;
         }
         let corner = |x: f64, y: f64| chart.backend_coord(&(x, y));
@@ -226,22 +202,11 @@ impl PlotLine {
         let samples = self.samples.iter().enumerate();
         samples.map(|(index, sample)| (middle(index), sample / frame.divisor)).collect()
     }
-
-    /// An upright stroke for each sample that has an interval; none goes below the axis.
-    fn bars(&self, frame: &Frame) -> Vec<[(f64, f64); 2]> {
-        let points = self.points(frame).into_iter().zip(&self.halves);
-        let bar = |((x, y), half): ((f64, f64), &f64)| {
-            let half = half / frame.divisor;
-            [(x, (y - half).max(0.0)), (x, y + half)]
-        };
-        points.map(bar).collect()
-    }
 }
 
 const PANEL_WIDTH: u32 = 520;
 const WIDTH_MAX: u32 = 8000;
 const ROWS_MAX: usize = 16;
 const HEIGHT: u32 = 420;
-const MARGIN: i32 = 20;
 /// Pixels of the title and the key.
 const HEAD: i32 = 50;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Points over two axes: what was seen at each setting, or what was said beside what was seen.
 
-use plotters::chart::{ChartBuilder, LabelAreaPosition};
 use plotters::element::{Circle, PathElement};
+use plotters::style::Color;
 use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::{Color, TRANSPARENT};
 
 use crate::style::{
-    AXIS, GRID, INK, LABEL, SMALL, SOFT, TITLE, bold, colour, headroom, letters, magnitude,
-    on_paper, plain, refused, width, write,
+    AXIS, Axes, LABEL, MARGIN, colour, error_bar, head, headroom, letters, magnitude, on_paper,
+    plain, refused, width, write,
 };
 use crate::svg::{PlotError, Svg};
 
@@ -42,44 +41,29 @@ pub struct PointSet {
 
 impl Points {
     /// Draws the chart.
-    ///
-    /// # Errors
-    /// No point, or one that is no finite number.
     pub fn draw(&self) -> Result<Svg, PlotError> {
         let (right, top) = self.ends()?;
         let ((x_divisor, x_unit), (y_divisor, y_unit)) =
             (magnitude(right, &self.x.1), magnitude(top, &self.y.1));
         on_paper((WIDTH, HEIGHT), |paper| {
-            write(paper, &self.title, (MARGIN, 12), &bold(TITLE, INK), (HPos::Left, VPos::Top))?;
+            head(paper, &self.title, "")?;
             let mut left = MARGIN;
             for (index, set) in self.sets.iter().enumerate() {
                 let style = letters(LABEL, colour(index));
                 write(paper, &set.name, (left, 40), &style, (HPos::Left, VPos::Top))?;
                 left += width(&set.name, LABEL) + 24;
             }
-            let mut chart = ChartBuilder::on(paper)
-                .margin_top(72)
-                .margin_left(MARGIN - 8)
-                .margin_right(MARGIN)
-                .set_label_area_size(LabelAreaPosition::Left, 64)
-                .set_label_area_size(LabelAreaPosition::Bottom, 48)
-                .build_cartesian_2d(0.0..right / x_divisor, 0.0..top / y_divisor)
-                .map_err(refused)?;
-            chart
-                .configure_mesh()
-                .light_line_style(TRANSPARENT)
-                .bold_line_style(GRID)
-                .axis_style(AXIS)
-                .x_labels(8)
-                .y_labels(6)
-                .x_label_formatter(&plain)
-                .y_label_formatter(&plain)
-                .label_style(letters(SMALL, SOFT))
-                .x_desc(described(&self.x.0, &x_unit))
-                .y_desc(described(&self.y.0, &y_unit))
-                .axis_desc_style(letters(SMALL, SOFT))
-                .draw()
-                .map_err(refused)?;
+            let (x, y) = (described(&self.x.0, &x_unit), described(&self.y.0, &y_unit));
+            let axes = Axes {
+                top: 72,
+                right: MARGIN,
+                left: 64,
+                labels: [8, 6],
+                names: [&x, &y],
+                formats: [&plain, &plain],
+                upright: true,
+            };
+            let mut chart = axes.draw(paper, 0.0..right / x_divisor, 0.0..top / y_divisor)?;
             if self.diagonal {
                 let end = right.min(top);
                 let line = vec![(0.0, 0.0), (end / x_divisor, end / y_divisor)];
@@ -93,9 +77,9 @@ impl Points {
                     let line = PathElement::new(points.clone(), ink.stroke_width(2));
                     chart.draw_series([line]).map_err(refused)?;
                 }
-                let bars = points.iter().zip(&set.halves).map(|((x, y), half)| {
-                    let half = half / y_divisor;
-                    PathElement::new(vec![(*x, (y - half).max(0.0)), (*x, y + half)], ink)
+                let bars = points.iter().zip(&set.halves);
+                let bars = bars.map(|(point, half)| {
+                    PathElement::new(error_bar(*point, half / y_divisor), ink)
                 });
                 chart.draw_series(bars).map_err(refused)?;
                 let dots = points.iter().map(|point| Circle::new(*point, RADIUS, ink.filled()));
@@ -130,5 +114,4 @@ fn described(name: &str, unit: &str) -> String {
 
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 440;
-const MARGIN: i32 = 20;
 const RADIUS: i32 = 3;

@@ -2,11 +2,14 @@
 //! The style of all charts: paper, ink, colours, letters, magnitudes.
 
 use plotters::backend::SVGBackend;
+use plotters::chart::{ChartBuilder, ChartContext, LabelAreaPosition};
 use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
 use plotters::element::Text;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontFamily, FontStyle, IntoFont, RGBColor, TextStyle, WHITE};
+use plotters::style::{FontFamily, FontStyle, IntoFont, RGBColor, TRANSPARENT, TextStyle, WHITE};
 
 use crate::svg::{PlotError, Svg};
 
@@ -64,6 +67,75 @@ pub(crate) fn write(
 ) -> Result<(), PlotError> {
     let style = style.pos(Pos::new(anchor.0, anchor.1));
     paper.draw(&Text::new(text.to_string(), at, style)).map_err(refused)
+}
+
+/// Writes the title and, below it, a line that tells how to read the chart.
+pub(crate) fn head(paper: &Paper<'_>, title: &str, key: &str) -> Result<(), PlotError> {
+    let corner = (HPos::Left, VPos::Top);
+    write(paper, title, (MARGIN, 12), &bold(TITLE, INK), corner)?;
+    write(paper, key, (MARGIN, 38), &letters(SMALL, SOFT), corner)
+}
+
+type Chart<'p, X, Y> = ChartContext<'p, SVGBackend<'p>, Cartesian2d<X, Y>>;
+
+/// The axes of a chart: where they lie, how they are labelled.
+pub(crate) struct Axes<'a> {
+    /// Pixels above the drawing, to its right, and to its left for labels.
+    pub(crate) top: i32,
+    pub(crate) right: i32,
+    pub(crate) left: i32,
+    /// About as many labels on each.
+    pub(crate) labels: [usize; 2],
+    pub(crate) names: [&'a str; 2],
+    pub(crate) formats: [&'a dyn Fn(&f64) -> String; 2],
+    /// Draws upright lines, too.
+    pub(crate) upright: bool,
+}
+
+impl Axes<'_> {
+    /// Draws the axes over these ranges, and returns the chart that they are of.
+    pub(crate) fn draw<'p, X, Y>(
+        &self,
+        paper: &Paper<'p>,
+        x: X,
+        y: Y,
+    ) -> Result<Chart<'p, X::CoordDescType, Y::CoordDescType>, PlotError>
+    where
+        X: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
+        Y: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
+    {
+        let mut chart = ChartBuilder::on(paper)
+            .margin_top(self.top)
+            .margin_left(MARGIN - 8)
+            .margin_right(self.right)
+            .set_label_area_size(LabelAreaPosition::Left, self.left)
+            .set_label_area_size(LabelAreaPosition::Bottom, 48)
+            .build_cartesian_2d(x, y)
+            .map_err(refused)?;
+        let mut mesh = chart.configure_mesh();
+        if !self.upright {
+            mesh.disable_x_mesh();
+        }
+        mesh.light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(AXIS)
+            .x_labels(self.labels[0])
+            .y_labels(self.labels[1])
+            .x_label_formatter(&self.formats[0])
+            .y_label_formatter(&self.formats[1])
+            .label_style(letters(SMALL, SOFT))
+            .x_desc(self.names[0])
+            .y_desc(self.names[1])
+            .axis_desc_style(letters(SMALL, SOFT))
+            .draw()
+            .map_err(refused)?;
+        Ok(chart)
+    }
+}
+
+/// An upright error bar of half that length on each side; it does not go below the axis.
+pub(crate) fn error_bar((x, y): (f64, f64), half: f64) -> [(f64, f64); 2] {
+    [(x, (y - half).max(0.0)), (x, y + half)]
 }
 
 /// A divisor for a whole axis, and the unit with its prefix: 100e6 bit/s is 100 of `Mbit/s`.
@@ -128,6 +200,9 @@ pub(crate) fn pixels(length: f64) -> i32 {
 pub(crate) fn width(text: &str, size: f64) -> i32 {
     pixels(text.chars().count() as f64 * size / 1.24 * 0.62)
 }
+
+/// Pixels at the left edge of the paper.
+pub(crate) const MARGIN: i32 = 20;
 
 const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
 

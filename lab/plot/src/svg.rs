@@ -12,16 +12,20 @@ use resvg::usvg::{Options, Tree, fontdb};
 pub struct Svg(pub(crate) String);
 
 /// Why there is no chart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlotError {
     /// There is nothing to draw.
+    #[error("nothing to draw: {0}")]
     Empty(&'static str),
     /// A number that has no place on paper.
+    #[error("'{0}' has a sample that is no finite number")]
     NotFinite(String),
     /// The picture would be empty or too large; the scale that was asked for.
+    #[error("a scale of {0} gives no picture")]
     Scale(String),
     /// The drawing library refused.
+    #[error("cannot draw: {0}")]
     Draw(String),
 }
 
@@ -32,9 +36,6 @@ impl Svg {
     }
 
     /// The bytes of a PNG file, `scale` times as large as the SVG says: 2 for a sharp screen.
-    ///
-    /// # Errors
-    /// A scale that gives no picture, or one of more than 64 million pixels.
     pub fn to_png(&self, scale: f32) -> Result<Vec<u8>, PlotError> {
         let mut fonts = fontdb::Database::new();
         // The font comes along: a machine may have none, and text would be left out silently.
@@ -55,19 +56,6 @@ impl Svg {
         let mut pixmap = pixmap.ok_or_else(|| PlotError::Scale(scale.to_string()))?;
         resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixmap.as_mut());
         pixmap.encode_png().map_err(|error| draw(&error))
-    }
-}
-
-impl std::error::Error for PlotError {}
-
-impl fmt::Display for PlotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty(what) => write!(f, "nothing to draw: {what}"),
-            Self::NotFinite(name) => write!(f, "'{name}' has a sample that is no finite number"),
-            Self::Scale(scale) => write!(f, "a scale of {scale} gives no picture"),
-            Self::Draw(reason) => write!(f, "cannot draw: {reason}"),
-        }
     }
 }
 
