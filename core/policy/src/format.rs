@@ -18,7 +18,7 @@ use crate::digest::Digest;
 
 /// A value of the document that is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Text<T>(pub(crate) T);
+pub struct Text<T>(pub T);
 
 /// A factor, in thousandths; written as a number with at most three decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Factor(pub(crate) u32);
 pub(crate) struct Protocol(pub(crate) u8);
 
 /// A type that [`Text`] can hold.
-pub(crate) trait Written: FromStr + Display {
+pub trait Written: FromStr + Display {
     /// The value of `format` in the schema.
     const FORMAT: &'static str;
 }
@@ -57,6 +57,7 @@ pub(crate) fn read(format: &str, text: &str) -> Result<u64, String> {
         "prefix" => text.parse::<Prefix>().map(|_| 0).map_err(|_| wrong()),
         "protocol" => text.parse::<Protocol>().map(|_| 0).map_err(|_| wrong()),
         "name" if is_name(text) => Ok(0),
+        "text" => Ok(0),
         "device" if !text.is_empty() && !text.contains(char::is_control) => Ok(0),
         _ => Err(wrong()),
     }

@@ -82,13 +82,15 @@ pub use check::RingFrames;
 pub use decimal::Decimal;
 pub use digest::Digest;
 pub use draft::{Draft, Edit, EditError, Place};
+pub use finding::FindingList;
+pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use model::{
     Action, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
     Reservation, Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
 pub use problem::{Problem, Problems, UnsoundPolicy};
-pub use read::parse;
+pub use read::{parse, read_document};
 pub use reference::reference;
 pub use report::Report;
 pub use schema::schema;

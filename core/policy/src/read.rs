@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads a policy document in four steps: parse the TOML, compare it with the schema, resolve
+//! Reads a document in four steps: parse the TOML, compare it with the schema of its type, resolve
 //! references, check the values against each other. Each step reports its problems and goes on with
 //! the rest, so that a reader learns of all of them at once.
 
@@ -12,13 +12,18 @@ use core::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use crate::check::check;
 use crate::document::Document;
-use crate::finding::Finding;
+use crate::finding::{Finding, FindingList};
 use crate::problem::{Places, Problem, Problems, UnsoundPolicy};
 use crate::resolve::resolve;
+use crate::schema::{schema, schema_of};
 use crate::walk::{Misfit, Walk, element};
-use crate::{Policy, count, schema};
+use crate::{Policy, count};
 
 /// Reads a policy document.
 ///
@@ -29,48 +34,91 @@ pub fn parse(text: &str) -> Result<Policy, Problems> {
     parse_as_far(text).map_err(|unsound| unsound.problems)
 }
 
+/// Reads a document of any type that has a schema. `meaning` returns what the document says, and
+/// reports what the schema cannot tell; it is called where the form as a whole is right.
+///
+/// # Errors
+/// [`Problems`], as of [`parse`].
+pub fn read_document<T: DeserializeOwned + JsonSchema, M>(
+    text: &str,
+    meaning: impl FnOnce(T, &mut FindingList) -> M,
+) -> Result<M, Problems> {
+    let meaning = |document, findings: &mut Vec<Finding>| {
+        let mut list = FindingList::default();
+        let meaning = meaning(document, &mut list);
+        findings.append(&mut list.0);
+        meaning
+    };
+    read(text, &schema_of::<T>(), meaning).map_err(|(problems, _)| problems)
+}
+
 /// Reads a policy document as [`parse`] does, and returns beside the problems the policy as far as
 /// it is understood.
 pub(crate) fn parse_as_far(text: &str) -> Result<Policy, UnsoundPolicy> {
+    count::parsed();
+    let policy = |document: Document, findings: &mut Vec<Finding>| {
+        let policy = resolve(&document, findings);
+        check(&policy, findings);
+        policy
+    };
+    read(text, &schema(), policy).map_err(|(problems, policy)| {
+        let understood = policy.map(Box::new);
+        UnsoundPolicy { problems, understood }
+    })
+}
+
+/// Returns the meaning of a document, or its problems and its meaning as far as it is understood.
+fn read<T: DeserializeOwned, M>(
+    text: &str,
+    schema: &Value,
+    meaning: impl FnOnce(T, &mut Vec<Finding>) -> M,
+) -> Result<M, (Problems, Option<M>)> {
     if text.len() > TEXT_MAX {
         let message = format!("is {} bytes long, at most {TEXT_MAX}", text.len());
-        let key = String::new();
-        let problem = Problem { line: 1, column: 1, key, message };
-        let problems = Problems::new(alloc::vec![problem]);
-        return Err(UnsoundPolicy { problems, understood: None });
+        let problem = Problem { line: 1, column: 1, key: String::new(), message };
+        return Err((Problems::new(alloc::vec![problem]), None));
     }
-    count::parsed();
     let (table, errors) = DeTable::parse_recoverable(text);
     let not_toml = errors.iter().any(|error| error.message() != DUPLICATE);
     let mut misfits: Vec<Misfit> = errors.iter().map(syntax).collect();
-    let policy = if not_toml { None } else { policy(table.get_ref(), &mut misfits) };
-    match policy {
-        Some(policy) if misfits.is_empty() => Ok(policy),
-        policy => {
+    let understood = match not_toml {
+        true => None,
+        false => understand(table.get_ref(), schema, meaning, &mut misfits),
+    };
+    match understood {
+        Some(meaning) if misfits.is_empty() => Ok(meaning),
+        understood => {
             let places = Places::new(text);
             let list = misfits.into_iter().map(|misfit| placed(&places, misfit)).collect();
-            let problems = Problems::new(list);
-            Err(UnsoundPolicy { problems, understood: policy.map(Box::new) })
+            Err((Problems::new(list), understood))
         }
     }
 }
 
-/// Returns the policy as far as it can be understood, and adds the problems to `misfits`.
-fn policy(table: &DeTable<'_>, misfits: &mut Vec<Misfit>) -> Option<Policy> {
-    let schema = schema();
-    let mut walk = Walk::new(&schema);
+/// Returns the meaning of a document as far as it can be understood, and adds the problems to
+/// `misfits`.
+fn understand<T: DeserializeOwned, M>(
+    table: &DeTable<'_>,
+    schema: &Value,
+    meaning: impl FnOnce(T, &mut Vec<Finding>) -> M,
+    misfits: &mut Vec<Misfit>,
+) -> Option<M> {
+    let mut walk = Walk::new(schema);
     let value = walk.document(table);
     misfits.append(&mut walk.misfits);
-    let document: Document = match serde_json::from_value(value) {
+    let document: T = match serde_json::from_value(value) {
         Ok(document) => document,
         Err(error) => {
-            misfits.push(Misfit { span: 0..0, key: String::new(), message: error.to_string() });
+            // A type may not do without a value that the schema refused, which is known already.
+            if misfits.is_empty() {
+                let message = error.to_string();
+                misfits.push(Misfit { span: 0..0, key: String::new(), message });
+            }
             return None;
         }
     };
     let mut findings = Vec::new();
-    let policy = resolve(&document, &mut findings);
-    check(&policy, &mut findings);
+    let meaning = meaning(document, &mut findings);
     // A value that the schema refused was replaced by a default; a finding about that default would
     // only confuse.
     let refused: BTreeSet<String> = misfits.iter().map(|misfit| misfit.key.clone()).collect();
@@ -80,7 +128,7 @@ fn policy(table: &DeTable<'_>, misfits: &mut Vec<Misfit>) -> Option<Policy> {
             misfits.push(misfit);
         }
     }
-    Some(policy)
+    Some(meaning)
 }
 
 fn syntax(error: &toml::de::Error) -> Misfit {

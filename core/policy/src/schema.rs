@@ -3,6 +3,7 @@
 
 use alloc::string::ToString;
 
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -17,8 +18,13 @@ use crate::document::Document;
 /// absent.
 #[must_use]
 pub fn schema() -> Value {
+    schema_of::<Document>()
+}
+
+/// The schema of a document of any type.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut schema = generator.into_root_schema_for::<Document>().to_value();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
     tidy(&mut schema);
     schema
 }

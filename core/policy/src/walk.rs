@@ -76,6 +76,12 @@ impl<'s> Walk<'s> {
     ) -> Map<String, Value> {
         let mut fitting = Map::new();
         let Some(properties) = node.get("properties").and_then(Value::as_object) else {
+            // A map: any key, each with a value of one kind.
+            let values = node.get("additionalProperties").unwrap_or(&Value::Null);
+            for (name, value) in table {
+                let read = self.value(values, value, &join(key, name.get_ref()));
+                fitting.extend(read.map(|value| (name.get_ref().to_string(), value)));
+            }
             return fitting;
         };
         for (name, value) in table {

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use weir_units::Nanos;
 
+use super::delay_line::{DelayedPair, MTU_MAX, READY};
 use super::topology::{End, Topology, TopologyLink, TopologyNode};
 use weir_platform::doctor;
 use weir_platform::error::HostError;
 use weir_platform::netns::{self, Namespace};
 use weir_platform::process;
-use weir_traffic::delay_line::{Pair, READY};
 
 /// The means of delaying links on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct DelayPlan {
     /// netem does it.
     pub(super) netem: bool,
     /// The devices that our delay lines join.
-    pub(super) pairs: Vec<Pair>,
+    pub(super) pairs: Vec<DelayedPair>,
 }
 
 /// The topology as it is built on this host, and how its links are delayed.
@@ -57,7 +57,7 @@ fn cut(topology: &Topology, is_delayed: impl Fn(&TopologyLink) -> bool) -> (Topo
     let mut pairs = Vec::new();
     for (number, TopologyLink { ends: [a, b], mtu, queues }) in delayed.into_iter().enumerate() {
         let devices = ["a", "b"].map(|side| format!("l{number}{side}"));
-        pairs.push(Pair { devices: devices.clone(), delays: [a.delay, b.delay] });
+        pairs.push(DelayedPair { devices: devices.clone(), delays: [a.delay, b.delay] });
         let [inner_a, inner_b] = devices.map(|device| inner(node, device, &a, &b));
         links.push(TopologyLink { ends: [a, inner_a], mtu, queues });
         links.push(TopologyLink { ends: [inner_b, b], mtu, queues });
@@ -93,6 +93,11 @@ pub(super) fn start(
         return Ok(None);
     }
     let name = namespace(topology);
+    let node = topology.nodes.len() - 1;
+    if let Some((link, _)) = topology.ends_of(node).find(|(link, _)| link.mtu > MTU_MAX) {
+        let what = format!("a delayed link's mtu is {}; without netem at most {MTU_MAX}", link.mtu);
+        return Err(HostError::Refused(what));
+    }
     // Lines of another topology, or what is left of a start that was killed.
     process::end_all(&netns::processes_inside(&name)?, PATIENCE)?;
     let inside = Namespace::open(&name)?;
@@ -100,7 +105,7 @@ pub(super) fn start(
         .split_first()
         .ok_or_else(|| HostError::Refused("delay line: no program given".to_owned()))?;
     let mut command = std::process::Command::new(executable);
-    command.args(arguments).args(delays.pairs.iter().map(Pair::to_string));
+    command.args(arguments).args(delays.pairs.iter().map(DelayedPair::to_string));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
     // It has a process group of its own: an interrupt at the terminal is not meant for it.
     command.process_group(0);
@@ -120,7 +125,7 @@ pub(super) fn start(
 /// Returns whether a process with these lines is in their namespace.
 pub(super) fn is_running(topology: &Topology, delays: &DelayPlan) -> bool {
     let inside = netns::processes_inside(&namespace(topology)).unwrap_or_default();
-    let pairs: Vec<String> = delays.pairs.iter().map(Pair::to_string).collect();
+    let pairs: Vec<String> = delays.pairs.iter().map(DelayedPair::to_string).collect();
     inside.iter().any(|process| {
         let text = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();

@@ -8,8 +8,8 @@
 
 mod build;
 mod delay;
+pub mod delay_line;
 mod parse;
-mod read;
 mod status;
 mod topology;
 
@@ -18,10 +18,9 @@ use std::process::Child;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-pub use read::{TopologyProblem, TopologyProblems};
 pub use status::{Item, State, Status};
 pub use topology::{
-    Bridge, Cidr, End, HEADER_BYTES, Mac, Topology, TopologyLink, TopologyNode, default_burst,
+    Bridge, Cidr, End, HEADER_BYTES, Topology, TopologyLink, TopologyNode, default_burst,
 };
 
 use weir_platform::error::HostError;
@@ -45,10 +44,6 @@ pub struct Lab {
 
 impl Lab {
     /// Brings the lab up, or repairs what is up of it.
-    ///
-    /// # Errors
-    /// A namespace of that name belongs to somebody else; another process is at work on this lab;
-    /// a command failed: then what this call made is undone.
     pub fn up(topology: Topology, state: &StateDir) -> Result<Self, HostError> {
         let own = std::env::current_exe();
         let own = own.map_err(|error| HostError::io("find", "this program", error))?;
@@ -56,10 +51,7 @@ impl Lab {
     }
 
     /// Does [`Lab::up`] from a program other than `weir-lab`: `delay_line` and its arguments stand
-    /// in for `weir-lab lab delay-line`, which runs [`weir_traffic::delay_line::run`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`Lab::up`].
+    /// in for `weir-lab lab delay-line`, which runs [`delay_line::run`].
     pub fn up_with(
         topology: Topology,
         state: &StateDir,
@@ -75,25 +67,16 @@ impl Lab {
     }
 
     /// Leaves the lab up when this process ends, until [`down`].
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub fn keep(mut self) -> Result<(), HostError> {
         self.journal.take().map_or(Ok(()), |mut journal| journal.keep())
     }
 
     /// Takes the lab down.
-    ///
-    /// # Errors
-    /// The journal cannot be written. What could not be undone is in the report.
     pub fn down(mut self) -> Result<UndoReport, HostError> {
         self.take_down()
     }
 
     /// Returns the state of each of its parts.
-    ///
-    /// # Errors
-    /// A command failed.
     pub fn status(&self) -> Result<Status, HostError> {
         status(&self.topology)
     }
@@ -104,9 +87,6 @@ impl Lab {
     }
 
     /// The namespace of the node of that name.
-    ///
-    /// # Errors
-    /// The topology has no such node, or its namespace is gone.
     pub fn namespace(&self, node: &str) -> Result<Namespace, HostError> {
         let lab = &self.topology.name;
         let node = self.topology.node(node);
@@ -178,10 +158,6 @@ impl Drop for Lab {
 }
 
 /// Takes down the lab of that name, whoever brought it up.
-///
-/// # Errors
-/// Another process is at work on it; the journal cannot be written. What could not be undone is
-/// in the report; a lab that is not up gives an empty one.
 pub fn down(name: &str, state: &StateDir) -> Result<UndoReport, HostError> {
     let journal = Journal::open(state, &journal_name(name), PATIENCE)?;
     let host = journal.host();
@@ -189,9 +165,6 @@ pub fn down(name: &str, state: &StateDir) -> Result<UndoReport, HostError> {
 }
 
 /// Returns the state of each part of a lab, also of one that another process brought up.
-///
-/// # Errors
-/// A command failed.
 pub fn status(topology: &Topology) -> Result<Status, HostError> {
     let host = Host::default();
     let (built, delays) = delay::expand(topology);

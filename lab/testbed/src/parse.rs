@@ -1,85 +1,303 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the text of a topology to its types: all problems at once, with line, key and bound.
+//! Reads the text of a topology: all problems at once, with line, key, value and bound.
+//!
+//! The tables below are the document as it is written. The schema that follows from them holds
+//! keys, types and bounds ([`read_document`]); what refers to something else (a node, a device, the
+//! port of a bridge) is checked here.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
-use toml::de::DeTable;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use weir_policy::{FindingList, MacAddr, Prefix, Problems, Text, read_document};
 use weir_units::{BitRate, ByteCount, Nanos};
 
-use super::read::{Placed, Reader, Table, TopologyProblem, TopologyProblems};
-use super::topology::{Bridge, Cidr, End, HEADER_BYTES, Mac, Topology, TopologyLink, TopologyNode};
+use super::topology::{Bridge, Cidr, End, HEADER_BYTES, Topology, TopologyLink, TopologyNode};
 
 impl Topology {
-    /// Reads a topology.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, TopologyProblems> {
-        if text.len() > TEXT_BYTES_MAX {
-            let message = format!("{} bytes, and {TEXT_BYTES_MAX} is the most", text.len());
-            return Err(TopologyProblems(vec![TopologyProblem {
-                line: 1,
-                key: String::new(),
-                message,
-            }]));
-        }
-        let reader = Reader::new(text);
-        let (document, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            let span = error.span().unwrap_or(0..0);
-            reader.note(&span, "", error.message().to_owned());
-        }
-        let root = reader.table(String::new(), document.get_ref(), 0..0);
-        let topology = read(&reader, root);
-        reader.finish(topology)
+    /// Reads a topology. Fails with everything that is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        read_document(text, topology)
     }
 }
 
-fn read(reader: &Reader<'_>, root: Table<'_, '_>) -> Topology {
-    let name = root.required("name", root.string("name"));
-    if let Some(name) = &name {
-        check_name(reader, name);
+/// A topology as it is written. What is wrong or missing is left empty, so that the rest is read.
+#[derive(Default, Deserialize, JsonSchema)]
+struct TopologyTable {
+    #[schemars(required, extend("format" = "text"))]
+    name: Option<String>,
+    #[serde(default)]
+    #[schemars(length(max = NODES_MAX))]
+    node: Vec<NodeTable>,
+    #[serde(default)]
+    #[schemars(length(max = LINKS_MAX))]
+    link: Vec<LinkTable>,
+    #[serde(default)]
+    bridge: Vec<BridgeTable>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+struct NodeTable {
+    #[schemars(required, extend("format" = "text"))]
+    name: Option<String>,
+    #[serde(default)]
+    sysctls: BTreeMap<String, Sysctl>,
+    #[serde(default)]
+    routes: Vec<PlainText>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+struct LinkTable {
+    #[schemars(required)]
+    a: Option<EndEntry>,
+    #[schemars(required)]
+    b: Option<EndEntry>,
+    #[schemars(range(min = 68, max = 65535))]
+    mtu: Option<u32>,
+    #[schemars(range(min = 1, max = 64))]
+    queues: Option<u32>,
+    #[serde(flatten)]
+    settings: EndSettings,
+}
+
+/// The settings of an end. Those of a link are its ends', unless an end has its own.
+#[derive(Default, Deserialize, JsonSchema)]
+struct EndSettings {
+    #[schemars(extend("x-minimum" = RATE_MIN, "x-maximum" = RATE_MAX))]
+    rate: Option<Text<BitRate>>,
+    #[schemars(extend("x-maximum" = BURST_MAX))]
+    burst: Option<Text<ByteCount>>,
+    #[schemars(extend("x-maximum" = DELAY_MAX))]
+    delay: Option<Text<Nanos>>,
+    #[schemars(range(min = 1, max = QUEUE_MAX))]
+    queue: Option<u32>,
+    offloads: Option<bool>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+struct EndTable {
+    #[schemars(required, extend("format" = "text"))]
+    at: Option<String>,
+    mac: Option<Text<MacAddr>>,
+    #[serde(default)]
+    addresses: Vec<CidrText>,
+    #[serde(default)]
+    neighbours: BTreeMap<String, Text<MacAddr>>,
+    #[serde(flatten)]
+    settings: EndSettings,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+struct BridgeTable {
+    #[schemars(required, extend("format" = "text"))]
+    node: Option<String>,
+    #[schemars(required, extend("format" = "text"))]
+    name: Option<String>,
+    #[serde(default)]
+    members: Vec<PlainText>,
+}
+
+/// An end: its place alone, or a table.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum EndEntry {
+    Place(String),
+    Table(Box<EndTable>),
+}
+
+impl JsonSchema for EndEntry {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "end".into()
     }
-    let mut names = Names::default();
-    let nodes = root.tables("node");
-    if nodes.len() > NODES_MAX {
-        root.note(format!("{} nodes, and {NODES_MAX} is the most", nodes.len()));
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = EndTable::json_schema(generator);
+        schema.insert("type".to_owned(), json!(["string", "object"]));
+        schema.insert("format".to_owned(), json!("text"));
+        schema
     }
-    let nodes = nodes.into_iter().map(|table| node(reader, table, &mut names)).collect();
-    let links = root.tables("link");
-    if links.len() > LINKS_MAX {
-        root.note(format!("{} links, and {LINKS_MAX} is the most", links.len()));
-    }
-    let links = links.into_iter().filter_map(|table| link(reader, table, &mut names)).collect();
-    let bridges = root.tables("bridge");
-    let bridges = bridges.into_iter().filter_map(|table| bridge(reader, table, &mut names));
-    let bridges = bridges.collect();
-    root.end();
-    Topology { name: name.map_or_else(String::new, |name| name.value), nodes, links, bridges }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline, extend("format" = "text"))]
+struct PlainText(String);
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline, extend("format" = "prefix"))]
+struct CidrText(String);
+
+/// The value of a kernel variable: a text or a whole number.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline, extend("type" = ["string", "integer"], "format" = "text"))]
+struct Sysctl(Value);
+
+/// Returns the topology of a document, and reports what does not go together.
+fn topology(document: TopologyTable, findings: &mut FindingList) -> Topology {
+    let (nodes, devices, members) = Default::default();
+    let mut known = KnownNames { findings, nodes, devices, members };
+    let name = document.name.unwrap_or_default();
+    known.check_name("name", 0, "", &name);
+    let nodes = document.node.into_iter().enumerate();
+    let nodes = nodes.map(|(index, table)| known.node(index, table)).collect();
+    let links = document.link.into_iter().enumerate();
+    let links = links.filter_map(|(index, table)| known.link(index, table)).collect();
+    let bridges = document.bridge.into_iter().enumerate();
+    let bridges = bridges.filter_map(|(index, table)| known.bridge(index, table)).collect();
+    Topology { name, nodes, links, bridges }
 }
 
 /// The names so far.
-#[derive(Default)]
-struct Names {
+struct KnownNames<'f> {
+    findings: &'f mut FindingList,
     nodes: Vec<String>,
     /// Node and device.
-    devices: Vec<(usize, String)>,
+    devices: BTreeSet<(usize, String)>,
     /// Node and device, of those that are ports of a bridge.
-    members: Vec<(usize, String)>,
+    members: BTreeSet<(usize, String)>,
 }
 
-impl Names {
-    fn node(&self, reader: &Reader<'_>, name: &Placed<String>, text: &str) -> Option<usize> {
-        let found = self.nodes.iter().position(|node| node == text);
+impl KnownNames<'_> {
+    fn node(&mut self, index: usize, table: NodeTable) -> TopologyNode {
+        let name = table.name.unwrap_or_default();
+        self.check_name("node", index, "name", &name);
+        if self.nodes.contains(&name) {
+            let message = format!("there is a node {name:?} already");
+            self.findings.report("node", index, "name", message);
+        }
+        let mut sysctls = Vec::new();
+        for (key, Sysctl(value)) in table.sysctls {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+            if !key.starts_with("net.") || !key.chars().all(plain) {
+                let message = format!("{key:?}: a node has variables below \"net.\" only");
+                self.findings.report("node", index, "sysctls", message);
+            }
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            if value.chars().any(char::is_control) {
+                let message = format!("{key}: {value:?} holds a control character");
+                self.findings.report("node", index, "sysctls", message);
+            }
+            sysctls.push((key, value));
+        }
+        let routes: Vec<String> = table.routes.into_iter().map(|PlainText(route)| route).collect();
+        for (number, route) in routes.iter().enumerate() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || " ./:_-".contains(c);
+            let sane = route.chars().all(plain) && !route.trim_start().starts_with('-');
+            if !sane || route.trim().is_empty() {
+                let message = format!("{route:?} is no route as `ip route replace` takes it");
+                self.findings.report("node", index, format!("routes.{number}"), message);
+            }
+        }
+        self.nodes.push(name.clone());
+        TopologyNode { name, sysctls, routes }
+    }
+
+    fn link(&mut self, index: usize, table: LinkTable) -> Option<TopologyLink> {
+        let mtu = table.mtu.unwrap_or(MTU);
+        self.check_burst(index, "burst", &table.settings, mtu);
+        let a = self.end(index, "a", table.a, &table.settings, mtu);
+        let b = self.end(index, "b", table.b, &table.settings, mtu);
+        Some(TopologyLink { ends: [a?, b?], mtu, queues: table.queues.unwrap_or(1) })
+    }
+
+    fn end(
+        &mut self,
+        link: usize,
+        key: &str,
+        entry: Option<EndEntry>,
+        common: &EndSettings,
+        mtu: u32,
+    ) -> Option<End> {
+        let (at_key, table) = match entry? {
+            EndEntry::Place(at) => {
+                (key.to_owned(), EndTable { at: Some(at), ..EndTable::default() })
+            }
+            EndEntry::Table(table) => (format!("{key}.at"), *table),
+        };
+        let own = &table.settings;
+        self.check_burst(link, &format!("{key}.burst"), own, mtu);
+        let mac = table.mac.map(|Text(mac)| mac);
+        if mac.is_some_and(|mac| mac.is_multicast() || mac.is_zero()) {
+            let message = "a device's address is no group address and not zero";
+            self.findings.report("link", link, format!("{key}.mac"), message);
+        }
+        let mut neighbours = Vec::new();
+        for (address, Text(mac)) in table.neighbours {
+            match address.parse::<IpAddr>() {
+                Ok(address) => neighbours.push((address, mac)),
+                Err(_) => {
+                    let message = format!("{address:?} is no IP address");
+                    self.findings.report("link", link, format!("{key}.neighbours"), message);
+                }
+            }
+        }
+        let (node, device) = self.place(link, &at_key, &table.at?)?;
+        Some(End {
+            node,
+            device,
+            mac,
+            addresses: table.addresses.iter().filter_map(|CidrText(text)| cidr(text)).collect(),
+            neighbours,
+            rate: own.rate.or(common.rate).map(|Text(rate)| rate),
+            burst: own.burst.or(common.burst).map(|Text(burst)| burst),
+            queue: own.queue.or(common.queue).unwrap_or(QUEUE),
+            delay: own.delay.or(common.delay).map_or(Nanos::ZERO, |Text(delay)| delay),
+            offloads: own.offloads.or(common.offloads).unwrap_or(true),
+        })
+    }
+
+    fn bridge(&mut self, index: usize, table: BridgeTable) -> Option<Bridge> {
+        let (node, name) = (table.node?, table.name?);
+        let node = self.find_node("bridge", index, "node", &node)?;
+        self.add_device("bridge", index, "name", (node, &name));
+        let members: Vec<String> = table.members.into_iter().map(|PlainText(name)| name).collect();
+        for (number, member) in members.iter().enumerate() {
+            let (key, entry) = (format!("members.{number}"), (node, member.clone()));
+            if !self.devices.contains(&entry) {
+                let message = format!("the node has no device {member:?}");
+                self.findings.report("bridge", index, &key, message);
+            }
+            if !self.members.insert(entry) {
+                let message = format!("{member:?} is in a bridge already");
+                self.findings.report("bridge", index, &key, message);
+            }
+        }
+        Some(Bridge { node, name, members })
+    }
+
+    /// Reads `NODE:DEVICE`.
+    fn place(&mut self, link: usize, key: &str, text: &str) -> Option<(usize, String)> {
+        let Some((node, device)) = text.split_once(':') else {
+            self.findings.report("link", link, key, format!("{text:?} is not NODE:DEVICE"));
+            return None;
+        };
+        let node = self.find_node("link", link, key, node)?;
+        self.add_device("link", link, key, (node, device));
+        Some((node, device.to_owned()))
+    }
+
+    fn find_node(
+        &mut self,
+        table: &'static str,
+        index: usize,
+        key: &str,
+        name: &str,
+    ) -> Option<usize> {
+        let found = self.nodes.iter().position(|node| node == name);
         if found.is_none() {
-            reader.refuse(name, format!("there is no node {text:?}"));
+            self.findings.report(table, index, key, format!("there is no node {name:?}"));
         }
         found
     }
 
-    fn device(&mut self, reader: &Reader<'_>, at: &Placed<String>, node: usize, device: &str) {
+    fn add_device(
+        &mut self,
+        table: &'static str,
+        index: usize,
+        key: &str,
+        (node, device): (usize, &str),
+    ) {
         let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | ':' | '\'' | '"' | '#');
         if !(1..=DEVICE_LEN_MAX).contains(&device.len())
             || !device.chars().all(plain)
@@ -89,226 +307,42 @@ impl Names {
                 "device {device:?}: a name is 1 to {DEVICE_LEN_MAX} letters, digits or signs \
                  (no '/', ':', '#', quotes), and not \"lo\", \"all\" or \"default\""
             );
-            reader.refuse(at, message);
+            self.findings.report(table, index, key, message);
         }
-        let entry = (node, device.to_owned());
-        if self.devices.contains(&entry) {
-            reader.refuse(at, format!("the node has a device {device:?} already"));
+        if !self.devices.insert((node, device.to_owned())) {
+            let message = format!("the node has a device {device:?} already");
+            self.findings.report(table, index, key, message);
         }
-        self.devices.push(entry);
     }
-}
 
-fn node(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> TopologyNode {
-    let name = table.required("name", table.string("name"));
-    if let Some(name) = &name {
-        check_name(reader, name);
-        if names.nodes.contains(&name.value) {
-            reader.refuse(name, format!("there is a node {:?} already", name.value));
+    fn check_name(&mut self, table: &'static str, index: usize, key: &str, name: &str) {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if !(1..=NAME_LEN_MAX).contains(&name.len())
+            || !name.chars().all(plain)
+            || name.starts_with('-')
+        {
+            let message =
+                format!("{name:?}: a name is 1 to {NAME_LEN_MAX} letters, digits and '-'");
+            self.findings.report(table, index, key, message);
         }
     }
-    let name = name.map_or_else(String::new, |name| name.value);
-    let mut sysctls = Vec::new();
-    for (key, value) in table.pairs("sysctls") {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        if !key.starts_with("net.") || !key.chars().all(plain) {
-            reader.refuse(&value, format!("{key:?}: a node has variables below \"net.\" only"));
-        }
-        if value.value.chars().any(char::is_control) {
-            reader.refuse(&value, format!("{:?} holds a control character", value.value));
-        }
-        sysctls.push((key, value.value));
-    }
-    let mut routes = Vec::new();
-    for route in table.strings("routes") {
-        let plain = |c: char| c.is_ascii_alphanumeric() || " ./:_-".contains(c);
-        let sane = route.value.chars().all(plain) && !route.value.trim_start().starts_with('-');
-        if !sane || route.value.trim().is_empty() {
-            let message = format!("{:?} is no route as `ip route replace` takes it", route.value);
-            reader.refuse(&route, message);
-        }
-        routes.push(route.value);
-    }
-    table.end();
-    names.nodes.push(name.clone());
-    TopologyNode { name, sysctls, routes }
-}
 
-/// The settings of a link for both its ends, unless an end has its own.
-struct Defaults {
-    rate: Option<BitRate>,
-    burst: Option<ByteCount>,
-    queue: u32,
-    delay: Nanos,
-    offloads: bool,
-    mtu: u32,
-}
-
-impl Defaults {
-    fn read(reader: &Reader<'_>, table: &Table<'_, '_>, above: &Self) -> Self {
-        let rate = table.parsed::<BitRate>("rate", "rate");
-        let burst = table.parsed::<ByteCount>("burst", "size");
-        let delay = table.parsed::<Nanos>("delay", "duration");
-        bound(reader, rate.as_ref(), &(RATE_MIN..=RATE_MAX));
-        let frame = ByteCount::new(u64::from(above.mtu) + HEADER_BYTES);
-        bound(reader, burst.as_ref(), &(frame..=BURST_MAX));
-        bound(reader, delay.as_ref(), &(Nanos::ZERO..=DELAY_MAX));
-        Self {
-            rate: rate.map(|rate| rate.value).or(above.rate),
-            burst: burst.map(|burst| burst.value).or(above.burst),
-            queue: table.integer("queue", 1, QUEUE_MAX).unwrap_or(above.queue),
-            delay: delay.map_or(above.delay, |delay| delay.value),
-            offloads: table.boolean("offloads").unwrap_or(above.offloads),
-            mtu: above.mtu,
+    fn check_burst(&mut self, link: usize, key: &str, settings: &EndSettings, mtu: u32) {
+        let frame = ByteCount::new(u64::from(mtu) + HEADER_BYTES);
+        if let Some(Text(burst)) = settings.burst.filter(|Text(burst)| *burst < frame) {
+            let message = format!("{burst} is less than a frame of {frame}");
+            self.findings.report("link", link, key, message);
         }
     }
 }
 
-fn link(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Option<TopologyLink> {
-    let mtu = table.integer("mtu", 68, 65535).unwrap_or(MTU);
-    let queues = table.integer("queues", 1, 64).unwrap_or(1);
-    let plain =
-        Defaults { rate: None, burst: None, queue: QUEUE, delay: Nanos::ZERO, offloads: true, mtu };
-    let defaults = Defaults::read(reader, &table, &plain);
-    let a = end(reader, &table, "a", &defaults, names);
-    let b = end(reader, &table, "b", &defaults, names);
-    table.end();
-    Some(TopologyLink { ends: [a?, b?], mtu, queues })
+/// Reads `ADDRESS/PREFIX`; an address alone has a prefix of all its bits.
+fn cidr(text: &str) -> Option<Cidr> {
+    let prefix: Prefix = text.parse().ok()?;
+    let address = text.split('/').next()?.parse().ok()?;
+    Some(Cidr { address, prefix: prefix.length() })
 }
 
-fn end(
-    reader: &Reader<'_>,
-    link: &Table<'_, '_>,
-    key: &'static str,
-    defaults: &Defaults,
-    names: &mut Names,
-) -> Option<End> {
-    match link.required(key, link.table_or_string(key))? {
-        Err(place) => {
-            let (node, device) = place_of(reader, &place, names)?;
-            Some(bare_end(node, device, defaults))
-        }
-        Ok(table) => {
-            let own = Defaults::read(reader, &table, defaults);
-            let place = table.required("at", table.string("at"));
-            let place = place.and_then(|place| place_of(reader, &place, names));
-            let mac = table.parsed::<Mac>("mac", "MAC address").map(|mac| mac.value);
-            let addresses = addresses(reader, &table);
-            let neighbours = neighbours(reader, &table);
-            table.end();
-            let (node, device) = place?;
-            Some(End { mac, addresses, neighbours, ..bare_end(node, device, &own) })
-        }
-    }
-}
-
-fn bare_end(node: usize, device: String, defaults: &Defaults) -> End {
-    End {
-        node,
-        device,
-        mac: None,
-        addresses: Vec::new(),
-        neighbours: Vec::new(),
-        rate: defaults.rate,
-        burst: defaults.burst,
-        queue: defaults.queue,
-        delay: defaults.delay,
-        offloads: defaults.offloads,
-    }
-}
-
-/// `NODE:DEVICE`.
-fn place_of(
-    reader: &Reader<'_>,
-    place: &Placed<String>,
-    names: &mut Names,
-) -> Option<(usize, String)> {
-    let Some((node, device)) = place.value.split_once(':') else {
-        reader.refuse(place, format!("{:?} is not NODE:DEVICE", place.value));
-        return None;
-    };
-    let node = names.node(reader, place, node)?;
-    names.device(reader, place, node, device);
-    Some((node, device.to_owned()))
-}
-
-fn addresses(reader: &Reader<'_>, table: &Table<'_, '_>) -> Vec<Cidr> {
-    let mut addresses = Vec::new();
-    for text in table.strings("addresses") {
-        match text.value.parse() {
-            Ok(address) => addresses.push(address),
-            Err(error) => reader.refuse(&text, format!("{:?} is no address: {error}", text.value)),
-        }
-    }
-    addresses
-}
-
-fn neighbours(reader: &Reader<'_>, table: &Table<'_, '_>) -> Vec<(IpAddr, Mac)> {
-    let mut neighbours = Vec::new();
-    for (address, mac) in table.pairs("neighbours") {
-        match (address.parse(), mac.value.parse()) {
-            (Ok(address), Ok(mac)) => neighbours.push((address, mac)),
-            (Err(_), _) => reader.refuse(&mac, format!("{address:?} is no IP address")),
-            (_, Err(error)) => {
-                reader.refuse(&mac, format!("{:?} is no MAC address: {error}", mac.value));
-            }
-        }
-    }
-    neighbours
-}
-
-fn bridge(reader: &Reader<'_>, table: Table<'_, '_>, names: &mut Names) -> Option<Bridge> {
-    let node = table.required("node", table.string("node"));
-    let node = node.and_then(|node| names.node(reader, &node, &node.value));
-    let name = table.required("name", table.string("name"));
-    if let (Some(node), Some(name)) = (node, &name) {
-        names.device(reader, name, node, &name.value);
-    }
-    let mut members = Vec::new();
-    for member in table.strings("members") {
-        if let Some(node) = node {
-            let entry = (node, member.value.clone());
-            if !names.devices.contains(&entry) {
-                reader.refuse(&member, format!("the node has no device {:?}", member.value));
-            }
-            if names.members.contains(&entry) {
-                reader.refuse(&member, format!("{:?} is in a bridge already", member.value));
-            }
-            names.members.push(entry);
-        }
-        members.push(member.value);
-    }
-    table.end();
-    Some(Bridge { node: node?, name: name?.value, members })
-}
-
-fn check_name(reader: &Reader<'_>, name: &Placed<String>) {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let text = &name.value;
-    if !(1..=NAME_LEN_MAX).contains(&text.len())
-        || !text.chars().all(plain)
-        || text.starts_with('-')
-    {
-        let message = format!("{text:?}: a name is 1 to {NAME_LEN_MAX} letters, digits and '-'");
-        reader.refuse(name, message);
-    }
-}
-
-fn bound<T: PartialOrd + fmt::Display>(
-    reader: &Reader<'_>,
-    value: Option<&Placed<T>>,
-    range: &RangeInclusive<T>,
-) {
-    if let Some(placed) = value
-        && !range.contains(&placed.value)
-    {
-        let message = format!("{} is not in {} to {}", placed.value, range.start(), range.end());
-        reader.refuse(placed, message);
-    }
-}
-
-/// A larger file is no topology.
-const TEXT_BYTES_MAX: usize = 4 << 20;
 /// The most nodes: a namespace costs some 200 kB of kernel memory.
 const NODES_MAX: usize = 1024;
 /// The most links: one bridge of the kernel has at most 1023 ports.
@@ -322,13 +356,13 @@ const MTU: u32 = 1500;
 /// The kernel's `txqueuelen` for Ethernet.
 const QUEUE: u32 = 1000;
 const QUEUE_MAX: u32 = 100_000;
-/// One full frame in 1.5 s.
-const RATE_MIN: BitRate = BitRate::from_bps(8_000);
-/// Far above what a veth pair carries.
-const RATE_MAX: BitRate = BitRate::from_mbps(400_000);
-const BURST_MAX: ByteCount = ByteCount::new(64 << 20);
-/// Ten times the way around the earth through a geostationary satellite.
-const DELAY_MAX: Nanos = Nanos::from_secs(10);
+/// In bits a second: one full frame in 1.5 s.
+const RATE_MIN: u64 = 8_000;
+/// In bits a second: far above what a veth pair carries.
+const RATE_MAX: u64 = 400_000_000_000;
+const BURST_MAX: u64 = 64 << 20;
+/// In nanoseconds: ten times the way around the earth through a geostationary satellite.
+const DELAY_MAX: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -408,21 +442,21 @@ members = ["eth9"]
 "#,
         );
         let expected = [
-            "line 1: name: \"a lab\": a name is",
-            "line 2: nme: unknown key; known: name, node, link, bridge",
-            "line 5: node[0].sysctls.kernel.panic: \"kernel.panic\": a node has",
-            "line 6: node[0].routes[0]: \"-batch /etc/passwd\" is no route",
-            "line 8: node[1].name: there is a node \"x\" already",
-            "line 10: link[0].a.addresses[0]: \"10.0.0.1/33\" is no address: the prefix is 0 to 32",
-            "line 10: link[0].a.at: device \"interface-name-16\": a name is 1 to 15",
-            "line 10: link[0].a.mac: \"01:00:00:00:00:01\" is no MAC address: a device's",
-            "line 11: link[0].b: there is no node \"y\"",
-            "line 12: link[0].rate: 1bit is not in 8kbit to 400Gbit",
-            "line 13: link[0].mtu: 9 is not in 68 to 65535",
-            "line 14: link[0].queue: must be a whole number, and is of type string",
-            "line 15: link[1]: needs the key `b`",
-            "line 17: link[1].delay: 11s is not in 0s to 10s",
-            "line 21: bridge[0].members[0]: the node has no device \"eth9\"",
+            "1:8: name: \"a lab\": a name is",
+            "2:1: nme: unknown key; did you mean \"name\"?",
+            "5:11: node \"x\".sysctls: \"kernel.panic\": a node has",
+            "6:11: node \"x\".routes 1: \"-batch /etc/passwd\" is no route",
+            "8:8: node \"x\".name: there is a node \"x\" already",
+            "10:12: link 1.a.at: device \"interface-name-16\": a name is 1 to 15",
+            "10:41: link 1.a.mac: a device's address is no group address",
+            "10:75: link 1.a.addresses 1: \"10.0.0.1/33\" is not an address or prefix",
+            "11:5: link 1.b: there is no node \"y\"",
+            "12:8: link 1.rate: 1bit is less than 8kbit",
+            "13:7: link 1.mtu: 9 is less than 68",
+            "14:9: link 1.queue: \"many\" is a text, must be an integer",
+            "15:1: link 2.b: is missing",
+            "17:9: link 2.delay: 11s is more than 10s",
+            "21:12: bridge \"br0\".members 1: the node has no device \"eth9\"",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, expected) in found.iter().zip(expected) {
@@ -433,7 +467,7 @@ members = ["eth9"]
     #[test]
     fn text_that_is_no_toml_is_a_problem_with_a_line() {
         let found = problems("name = \"x\"\n[[node]\n");
-        assert!(found[0].starts_with("line 2: "), "{found:?}");
+        assert!(found[0].starts_with("2:8: not TOML"), "{found:?}");
         assert!(!problems("").is_empty());
     }
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 use weir_units::Nanos;
 
 use super::build::{Actual, find, is_whole};
+use super::delay_line::DelayedPair;
 use super::topology::{End, Topology, TopologyLink};
-use weir_platform::inspect::QdiscView;
-use weir_traffic::delay_line::Pair;
+use weir_platform::inspect::{LinkView, QdiscView};
 
 /// A lab as it is, compared with its topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -59,17 +59,22 @@ impl Status {
         for (index, node) in topology.nodes.iter().enumerate() {
             // Every namespace has a loopback device.
             let there = actual.get(index).is_some_and(|links| !links.is_empty());
-            let state = if there { State::Up } else { State::Missing };
-            let name = topology.namespace(node);
-            items.push(Item { kind: "namespace", name, state, detail: String::new() });
+            items.push(Item::found("namespace", topology.namespace(node), there, String::new()));
         }
-        for link in &topology.links {
-            for end in &link.ends {
-                let of_node = qdiscs.get(end.node).map_or(&[][..], Vec::as_slice);
-                let mut item = device(topology, link, end, actual);
-                item.compare_queue(end, of_node, netem);
-                items.push(item);
-            }
+        for (link, end) in
+            topology.links.iter().flat_map(|link| link.ends.iter().map(move |end| (link, end)))
+        {
+            let name = format!("{}:{}", topology.nodes[end.node].name, end.device);
+            let Some(view) = find(actual, end.node, &end.device) else {
+                items.push(Item::found("device", name, false, String::new()));
+                continue;
+            };
+            let root = qdiscs.get(end.node).into_iter().flatten();
+            let root = root.filter(|qdisc| qdisc.root).find(|qdisc| qdisc.dev == end.device);
+            let mut differences = device_differences(link, end, view, is_whole(link, actual));
+            differences.extend(queue_difference(end, root, netem));
+            let detail = end.rate.map(|rate| rate.to_string()).unwrap_or_default();
+            items.push(Item::compared("device", name, &differences, detail));
         }
         for bridge in &topology.bridges {
             let name = format!("{}:{}", topology.nodes[bridge.node].name, bridge.name);
@@ -80,68 +85,48 @@ impl Status {
             };
             let ports = bridge.members.iter().filter(is_port).count();
             let detail = format!("{ports} of {} ports", bridge.members.len());
-            let state = match there {
-                false => State::Missing,
-                true if ports < bridge.members.len() => State::Differs,
-                true => State::Up,
-            };
-            items.push(Item { kind: "bridge", name, state, detail });
+            let mut item = Item::found("bridge", name, there, detail);
+            if there && ports < bridge.members.len() {
+                item.state = State::Differs;
+            }
+            items.push(item);
         }
         let up = items.iter().all(|item| item.state == State::Up);
         Self { lab: topology.name.clone(), up, items }
     }
 
     /// Adds a delay line.
-    pub(super) fn add_line(&mut self, pair: &Pair, runs: bool) {
-        let state = if runs { State::Up } else { State::Missing };
-        let [a, b] = &pair.devices;
-        let [there, back] = pair.delays;
-        let (name, detail) = (format!("{a} {b}"), format!("{there} there, {back} back"));
-        self.items.push(Item { kind: "delay", name, state, detail });
+    pub(super) fn add_line(&mut self, pair: &DelayedPair, runs: bool) {
+        let ([a, b], [there, back]) = (&pair.devices, pair.delays);
+        let detail = format!("{there} there, {back} back");
+        self.items.push(Item::found("delay", format!("{a} {b}"), runs, detail));
         self.up &= runs;
     }
 }
 
 impl Item {
-    /// Compares the queue at the end of a link, if the device is there.
-    fn compare_queue(&mut self, end: &End, qdiscs: &[QdiscView], netem: bool) {
-        if self.state == State::Missing {
-            return;
-        }
-        let root = qdiscs.iter().find(|q| q.dev == end.device && q.root);
-        let kind = root.map_or("none", |root| root.kind.as_str());
-        let expected = match end.rate {
-            Some(_) => "tbf",
-            None if netem && end.delay > Nanos::ZERO => "netem",
-            None => "pfifo",
-        };
-        let rate = root.and_then(rate_bps);
-        let wanted = end.rate.map(|rate| rate.as_bps());
-        if kind != expected {
-            self.differ(&format!("queue {kind} instead of {expected}"));
-        } else if rate != wanted {
-            let text = |bps: Option<u64>| bps.map_or_else(|| "none".into(), |b| format!("{b}bit"));
-            self.differ(&format!("rate {} instead of {}", text(rate), text(wanted)));
-        }
+    fn found(kind: &'static str, name: String, there: bool, detail: String) -> Self {
+        let state = if there { State::Up } else { State::Missing };
+        Self { kind, name, state, detail }
     }
 
-    fn differ(&mut self, what: &str) {
-        self.detail = match self.state {
-            State::Differs => format!("{}, {what}", self.detail),
-            _ => what.to_owned(),
-        };
-        self.state = State::Differs;
+    /// A thing that is there: its differences, or `detail` if it has none.
+    fn compared(kind: &'static str, name: String, differences: &[String], detail: String) -> Self {
+        match differences {
+            [] => Self { kind, name, state: State::Up, detail },
+            some => Self { kind, name, state: State::Differs, detail: some.join(", ") },
+        }
     }
 }
 
-fn device(topology: &Topology, link: &TopologyLink, end: &End, actual: &Actual) -> Item {
-    let name = format!("{}:{}", topology.nodes[end.node].name, end.device);
-    let Some(view) = find(actual, end.node, &end.device) else {
-        let detail = String::new();
-        return Item { kind: "device", name, state: State::Missing, detail };
-    };
+fn device_differences(
+    link: &TopologyLink,
+    end: &End,
+    view: &LinkView,
+    is_whole: bool,
+) -> Vec<String> {
     let mut differs = Vec::new();
-    if !is_whole(link, actual) {
+    if !is_whole {
         differs.push("has another peer".to_owned());
     }
     if !view.has("UP") {
@@ -150,10 +135,9 @@ fn device(topology: &Topology, link: &TopologyLink, end: &End, actual: &Actual) 
     if view.mtu != link.mtu {
         differs.push(format!("mtu {} instead of {}", view.mtu, link.mtu));
     }
-    if let Some(mac) = end.mac
-        && view.address.as_ref() != Some(&mac.to_string())
-    {
-        differs.push(format!("mac {} instead of {mac}", view.address.as_deref().unwrap_or("none")));
+    let own = view.address.as_deref().unwrap_or("none");
+    if let Some(mac) = end.mac.filter(|mac| mac.to_string() != own) {
+        differs.push(format!("mac {own} instead of {mac}"));
     }
     for wanted in &end.addresses {
         let has = view.addr_info.iter().any(|have| {
@@ -163,11 +147,22 @@ fn device(topology: &Topology, link: &TopologyLink, end: &End, actual: &Actual) 
             differs.push(format!("without address {wanted}"));
         }
     }
-    let (state, detail) = match differs.is_empty() {
-        true => (State::Up, end.rate.map(|rate| rate.to_string()).unwrap_or_default()),
-        false => (State::Differs, differs.join(", ")),
+    differs
+}
+
+fn queue_difference(end: &End, root: Option<&QdiscView>, netem: bool) -> Option<String> {
+    let kind = root.map_or("none", |root| root.kind.as_str());
+    let expected = match end.rate {
+        Some(_) => "tbf",
+        None if netem && end.delay > Nanos::ZERO => "netem",
+        None => "pfifo",
     };
-    Item { kind: "device", name, state, detail }
+    if kind != expected {
+        return Some(format!("queue {kind} instead of {expected}"));
+    }
+    let [rate, wanted] = [root.and_then(rate_bps), end.rate.map(|rate| rate.as_bps())];
+    let text = |bps: Option<u64>| bps.map_or_else(|| "none".into(), |bps| format!("{bps}bit"));
+    (rate != wanted).then(|| format!("rate {} instead of {}", text(rate), text(wanted)))
 }
 
 /// The rate of a token bucket; tc prints bytes a second.

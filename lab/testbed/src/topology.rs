@@ -21,8 +21,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 
+use weir_policy::MacAddr;
 use weir_units::{BitRate, ByteCount, Nanos};
 
 /// A network of namespaces on one machine.
@@ -68,11 +68,11 @@ pub struct End {
     /// Name of the device, 1 to 15 bytes.
     pub device: String,
     /// Its address; none: the kernel draws one.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// Its addresses, with prefix lengths.
     pub addresses: Vec<Cidr>,
     /// Fixed neighbours, so that nothing has to be asked for on the link.
-    pub neighbours: Vec<(IpAddr, Mac)>,
+    pub neighbours: Vec<(IpAddr, MacAddr)>,
     /// The rate at which this end may send, at layer 2 without FCS; none: as fast as it goes.
     pub rate: Option<BitRate>,
     /// The bytes that may leave above the rate at once.
@@ -98,7 +98,6 @@ pub struct Bridge {
 
 impl Topology {
     /// Gives the topology another name, so that several can be up at once.
-    #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
@@ -140,38 +139,6 @@ pub fn default_burst(rate: BitRate, mtu: u32) -> ByteCount {
     frames.max(rate.bytes_in_floor(Nanos::from_millis(2)))
 }
 
-/// An Ethernet address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mac(pub [u8; 6]);
-
-impl FromStr for Mac {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut bytes = [0; 6];
-        let mut groups = text.split(':');
-        for byte in &mut bytes {
-            let group = groups.next().filter(|group| group.len() == 2);
-            let value = group.and_then(|group| u8::from_str_radix(group, 16).ok());
-            *byte = value.ok_or_else(|| "it is six pairs of hexadecimal digits".to_owned())?;
-        }
-        if groups.next().is_some() {
-            return Err("it is six pairs of hexadecimal digits".to_owned());
-        }
-        if bytes[0] & 1 == 1 || bytes == [0; 6] {
-            return Err("a device's address is no group address and not zero".to_owned());
-        }
-        Ok(Self(bytes))
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
 /// An IP address with the length of its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
@@ -179,21 +146,6 @@ pub struct Cidr {
     pub address: IpAddr,
     /// Bits of the network part: to 32, or to 128.
     pub prefix: u8,
-}
-
-impl FromStr for Cidr {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (address, prefix) =
-            text.split_once('/').ok_or_else(|| "it is ADDRESS/PREFIX".to_owned())?;
-        let address: IpAddr = address.parse().map_err(|_| "the address is none".to_owned())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        match prefix.parse() {
-            Ok(prefix) if prefix <= most => Ok(Self { address, prefix }),
-            _ => Err(format!("the prefix is 0 to {most}")),
-        }
-    }
 }
 
 impl fmt::Display for Cidr {

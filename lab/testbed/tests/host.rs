@@ -8,7 +8,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENCE, TestState, is_root, soon};
+use common::{PATIENCE, TestState, as_child, run_and_kill, soon};
 use weir_platform::host::{HostVif, Take, apply, host_vif, take_device};
 use weir_platform::inspect;
 use weir_platform::journal::{self, Journal, Scope};
@@ -81,11 +81,7 @@ fn reaches(lab: &Lab, node: &str, to: &str) -> bool {
 
 #[test]
 fn a_taken_device_is_weir_s_and_comes_back_as_it_was() {
-    let name = "a_taken_device_is_weir_s_and_comes_back_as_it_was";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("take");
+    let Some(test) = TestState::on_the_host("take") else { return };
     let lab = Lab::up(topology("tk"), &test.state).unwrap();
     let node = lab.namespace("host").unwrap().name().to_owned();
     let host = Host::default();
@@ -117,11 +113,7 @@ fn a_taken_device_is_weir_s_and_comes_back_as_it_was() {
 
 #[test]
 fn the_host_stays_reachable_while_its_only_nic_is_a_port() {
-    let name = "the_host_stays_reachable_while_its_only_nic_is_a_port";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("vif");
+    let Some(test) = TestState::on_the_host("vif") else { return };
     let lab = Lab::up(topology("vf"), &test.state).unwrap();
     let node = lab.namespace("host").unwrap().name().to_owned();
     let host = Host::default();
@@ -158,11 +150,7 @@ fn the_host_stays_reachable_while_its_only_nic_is_a_port() {
 
 #[test]
 fn a_move_that_fails_half_way_is_undone() {
-    let name = "a_move_that_fails_half_way_is_undone";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("half");
+    let Some(test) = TestState::on_the_host("half") else { return };
     let lab = Lab::up(topology("hf"), &test.state).unwrap();
     let node = lab.namespace("host").unwrap().name().to_owned();
     let host = Host::default();
@@ -205,9 +193,7 @@ fn what_cannot_be_taken_is_refused_with_value_and_bound() {
 /// The part of the process that is killed: takes a host over and hands it back, until it is.
 #[test]
 fn child_that_is_killed() {
-    let Ok(folder) = std::env::var("WEIR_TEST_TAKEN_STATE") else { return };
-    let node = std::env::var("WEIR_TEST_TAKEN_NAMESPACE").unwrap();
-    let state = weir_platform::StateDir::at(folder);
+    let Some((state, node)) = as_child() else { return };
     let host = Host::default();
     loop {
         let (mut journal, _) = journal::open_clean(&state, "node-killed", PATIENCE).unwrap();
@@ -218,13 +204,7 @@ fn child_that_is_killed() {
 
 /// Takes the host as a node does that has a vif on its only NIC, and a tenant.
 fn take_all(host: &Host, journal: &mut Journal, node: &str) {
-    let vif = HostVif {
-        nic: "nic0".to_owned(),
-        host_device: "host0".to_owned(),
-        weir_device: "weir0".to_owned(),
-        namespace: Some(node.to_owned()),
-    };
-    apply(journal, &[host_vif(host, &vif).unwrap()]).unwrap();
+    apply(journal, &[host_vif(host, &vif_of_nic(node)).unwrap()]).unwrap();
     for device in ["nic0", "weir0", "t0"] {
         let take = Take { addresses_move: device == "nic0", ..take(device, node) };
         apply(journal, &take_device(host, &take).unwrap()).unwrap();
@@ -237,11 +217,7 @@ fn take_all(host: &Host, journal: &mut Journal, node: &str) {
 /// takes over what is left, then all is cleaned, the host must answer and a snapshot be as before.
 #[test]
 fn killed_at_any_moment_a_host_comes_back_as_it_was() {
-    let name = "killed_at_any_moment_a_host_comes_back_as_it_was";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("taken");
+    let Some(test) = TestState::on_the_host("taken") else { return };
     let lab_state = TestState::new("taken-lab");
     let lab = Lab::up(topology("tn"), &lab_state.state).unwrap();
     let node = lab.namespace("host").unwrap().name().to_owned();
@@ -253,13 +229,8 @@ fn killed_at_any_moment_a_host_comes_back_as_it_was() {
         if round >= 10 && undone > 0 {
             break;
         }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "child_that_is_killed", "--nocapture"]);
-        child.env("WEIR_TEST_TAKEN_STATE", &test.path).env("WEIR_TEST_TAKEN_NAMESPACE", &node);
-        let mut child = child.stdout(std::process::Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(10 + 17 * round));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let child = ("child_that_is_killed", node.as_str());
+        run_and_kill(child, &test.path, Duration::from_millis(10 + 17 * round));
         // A last command of the dead may hold the lock for the moment that it takes.
         let (mut journal, report) =
             journal::open_clean(&test.state, "node-killed", PATIENCE).unwrap();

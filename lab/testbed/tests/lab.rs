@@ -8,13 +8,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENCE, TestState, is_root, soon};
+use common::{PATIENCE, TestState, as_child, run_and_kill, soon};
 use weir_platform::journal::{self, Scope};
 use weir_platform::netns;
 use weir_platform::run::{Command, Host, Platform};
 use weir_platform::snapshot::{Snapshot, settle};
+use weir_testbed::delay_line::{self, DelayedPair};
 use weir_testbed::{self as lab, Lab, State, Topology};
-use weir_traffic::delay_line::Pair;
 
 /// Two tenants and a wire at a bridge, 10 Mbit/s on the wire.
 fn topology(tag: &str) -> Topology {
@@ -57,11 +57,7 @@ fn namespaces_of(topology: &Topology) -> Vec<String> {
 
 #[test]
 fn a_lab_comes_up_carries_packets_and_goes_without_a_trace() {
-    let name = "a_lab_comes_up_carries_packets_and_goes_without_a_trace";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("updown");
+    let Some(test) = TestState::on_the_host("updown") else { return };
     let topology = topology("ud");
     assert_eq!(lab::status(&topology).unwrap().items[0].state, State::Missing);
     let lab = Lab::up(topology.clone(), &test.state).unwrap();
@@ -98,11 +94,7 @@ fn a_lab_comes_up_carries_packets_and_goes_without_a_trace() {
 
 #[test]
 fn a_kept_lab_is_adopted_and_its_damage_repaired() {
-    let name = "a_kept_lab_is_adopted_and_its_damage_repaired";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("repair");
+    let Some(test) = TestState::on_the_host("repair") else { return };
     let topology = topology("rp");
     Lab::up(topology.clone(), &test.state).unwrap().keep().unwrap();
     assert!(lab::status(&topology).unwrap().up, "a kept lab outlives its maker");
@@ -129,11 +121,7 @@ fn a_kept_lab_is_adopted_and_its_damage_repaired() {
 
 #[test]
 fn a_stranger_s_namespace_is_refused_and_what_was_made_is_undone() {
-    let name = "a_stranger_s_namespace_is_refused_and_what_was_made_is_undone";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("stranger");
+    let Some(test) = TestState::on_the_host("stranger") else { return };
     let topology = topology("st");
     let stranger = format!("{}-b", topology.name);
     netns::create(&Host::default(), &stranger).unwrap();
@@ -147,11 +135,7 @@ fn a_stranger_s_namespace_is_refused_and_what_was_made_is_undone() {
 
 #[test]
 fn going_down_ends_the_processes_inside() {
-    let name = "going_down_ends_the_processes_inside";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("inside");
+    let Some(test) = TestState::on_the_host("inside") else { return };
     let lab = Lab::up(topology("in"), &test.state).unwrap();
     let mut sleep = std::process::Command::new("sleep");
     sleep.arg("100");
@@ -179,9 +163,7 @@ fn the_topologies_of_the_repository_are_valid() {
 /// The part of the process that is killed: makes the lab, over and over, until it is.
 #[test]
 fn child_that_is_killed() {
-    let Ok(folder) = std::env::var("WEIR_TEST_KILLED_STATE") else { return };
-    let name = std::env::var("WEIR_TEST_KILLED_LAB").unwrap();
-    let state = weir_platform::StateDir::at(folder);
+    let Some((state, name)) = as_child() else { return };
     loop {
         let lab = Lab::up(topology("x").named(&name), &state).unwrap();
         drop(lab);
@@ -194,11 +176,7 @@ fn child_that_is_killed() {
 /// cleaned, and a snapshot compared.
 #[test]
 fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
-    let name = "killed_at_any_moment_a_lab_is_cleaned_without_a_trace";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("killed");
+    let Some(test) = TestState::on_the_host("killed") else { return };
     let topology = topology("kl");
     let host = Host::default();
     let ours = |line: &str| line.contains(&topology.name) || line.contains("weir-test-killed");
@@ -208,15 +186,8 @@ fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
         if round >= 10 && found_something > 0 {
             break;
         }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "child_that_is_killed", "--nocapture"]);
-        child.env("WEIR_TEST_KILLED_STATE", &test.path);
-        child.env("WEIR_TEST_KILLED_LAB", &topology.name);
-        child.stdout(std::process::Stdio::null());
-        let mut child = child.spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(5 + 13 * round));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let child = ("child_that_is_killed", topology.name.as_str());
+        run_and_kill(child, &test.path, Duration::from_millis(5 + 13 * round));
         if round % 2 == 1 {
             Lab::up(topology.clone(), &test.state).unwrap().keep().unwrap();
             assert!(lab::status(&topology).unwrap().up, "adopted and repaired");
@@ -235,13 +206,13 @@ fn killed_at_any_moment_a_lab_is_cleaned_without_a_trace() {
 /// Stands in for `weir-lab lab delay-line`: the pairs are the arguments that look like one.
 #[test]
 fn delay_line_process() {
-    let pairs: Vec<Pair> = std::env::args().filter_map(|text| text.parse().ok()).collect();
+    let pairs: Vec<DelayedPair> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     if !pairs.is_empty() {
-        weir_traffic::delay_line::run(&pairs).unwrap();
+        delay_line::run(&pairs).unwrap();
     }
 }
 
-fn delay_line() -> [std::ffi::OsString; 4] {
+fn delay_line_program() -> [std::ffi::OsString; 4] {
     let own = std::env::current_exe().unwrap().into();
     [own, "--exact".into(), "delay_line_process".into(), "--nocapture".into()]
 }
@@ -261,12 +232,8 @@ fn delayed(tag: &str) -> Topology {
 /// Goal: frames take as long as the topology says and arrive whole, super-frames of TCP too.
 #[test]
 fn a_delayed_link_delays_and_loses_nothing() {
-    let name = "a_delayed_link_delays_and_loses_nothing";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("delay");
-    let lab = Lab::up_with(delayed("dl"), &test.state, &delay_line()).unwrap();
+    let Some(test) = TestState::on_the_host("delay") else { return };
+    let lab = Lab::up_with(delayed("dl"), &test.state, &delay_line_program()).unwrap();
     assert!(lab.status().unwrap().up, "{}", lab.status().unwrap());
     let a = lab.namespace("a").unwrap();
     let b = lab.namespace("b").unwrap();
@@ -310,15 +277,13 @@ fn a_delayed_link_delays_and_loses_nothing() {
 
 #[test]
 fn a_delay_line_is_adopted_restarted_and_ends_with_its_lab() {
-    let name = "a_delay_line_is_adopted_restarted_and_ends_with_its_lab";
-    if !is_root(name) {
-        return;
-    }
-    let test = TestState::new("line");
+    let Some(test) = TestState::on_the_host("line") else { return };
     let topology = delayed("ln");
     let line = format!("{}-delay.line", topology.name);
     let inside = || netns::processes_inside(&line).unwrap();
-    let up = || Lab::up_with(topology.clone(), &test.state, &delay_line()).unwrap().keep().unwrap();
+    let up = || {
+        Lab::up_with(topology.clone(), &test.state, &delay_line_program()).unwrap().keep().unwrap()
+    };
     up();
     let first = inside();
     assert_eq!(first.len(), 1);
@@ -343,10 +308,10 @@ fn the_page_about_the_lab_is_complete() {
     let page = include_str!("../../../docs/lab.md");
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     Topology::parse(example).map_err(|problems| problems.to_string()).unwrap();
-    let text = "nope = 1\n[[node]]\nnope = 1\n[[bridge]]\nnope = 1\n[[link]]\nnope = 1\na.nope = 1";
+    let text = "zzz = 1\n[[node]]\nzzz = 1\n[[bridge]]\nzzz = 1\n[[link]]\nzzz = 1\na.zzz = 1";
     let problems = Topology::parse(text).unwrap_err().to_string();
     let lists: Vec<&str> =
-        problems.lines().filter_map(|line| line.split("known: ").nth(1)).collect();
+        problems.lines().filter_map(|line| line.split("known here: ").nth(1)).collect();
     assert_eq!(lists.len(), 5, "{problems}");
     for key in lists.iter().flat_map(|list| list.split(", ")) {
         assert!(page.contains(&format!("`{key}`")), "docs/lab.md says nothing of `{key}`");

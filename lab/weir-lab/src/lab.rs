@@ -14,8 +14,8 @@ use weir_result::ResultFile;
 use weir_suites::routers::disturbance;
 use weir_suites::routers::forward::{self, RouterSide};
 use weir_suites::xen;
+use weir_testbed::delay_line::{self, DelayedPair};
 use weir_testbed::{self as lab, Topology};
-use weir_traffic::delay_line::{self, Pair};
 use weir_units::CpuShare;
 
 use crate::output::{Output, origin};
@@ -45,7 +45,7 @@ pub(crate) enum LabCommand {
     DelayLine {
         /// FROM,TO,DELAY,DELAY_BACK
         #[arg(required = true)]
-        pairs: Vec<Pair>,
+        pairs: Vec<DelayedPair>,
     },
     /// Forward between two devices of this namespace, until ended
     #[command(hide = true)]

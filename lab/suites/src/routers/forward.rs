@@ -14,9 +14,9 @@ use std::str::FromStr;
 
 use weir_experiment::prelude::*;
 use weir_platform::cpu::{Class, CpuRequest, Reservation};
+use weir_policy::MacAddr;
 use weir_ports::{Idle, PacketConfig, PacketPort, Pool, Port, Waiter, now};
 use weir_switch::{Frame, FramePool};
-use weir_testbed::Mac;
 use weir_units::Instant;
 
 /// One of the router's two interfaces. As text: `DEVICE,OWN,NEIGHBOUR[,ADDRESS=OTHER]...`, as in
@@ -26,11 +26,11 @@ pub struct RouterSide {
     /// The device, in the namespace of the process.
     pub device: String,
     /// The router's address there; it need not be the device's.
-    pub own: Mac,
+    pub own: MacAddr,
     /// Who is next on that side.
-    pub neighbour: Mac,
+    pub neighbour: MacAddr,
     /// Who else is there, by address: at most [`OTHERS_MAX`].
-    pub others: Vec<(Ipv4Addr, Mac)>,
+    pub others: Vec<(Ipv4Addr, MacAddr)>,
 }
 
 impl FromStr for RouterSide {
@@ -44,7 +44,7 @@ impl FromStr for RouterSide {
         if others.len() > OTHERS_MAX {
             return Err(format!("{text:?}: {} others; there may be {OTHERS_MAX}", others.len()));
         }
-        let mac = |text: &str| text.parse::<Mac>().map_err(|error| format!("{text:?}: {error}"));
+        let mac = |text: &str| text.parse::<MacAddr>().map_err(|error| error.to_string());
         let other = |text: &&str| {
             let (address, other) =
                 text.split_once('=').ok_or_else(|| format!("{text:?} is not ADDRESS=OTHER"))?;
@@ -67,7 +67,7 @@ impl fmt::Display for RouterSide {
 
 impl RouterSide {
     /// Who gets a packet for that address.
-    fn next(&self, address: [u8; 4]) -> Mac {
+    fn next(&self, address: [u8; 4]) -> MacAddr {
         let other = self.others.iter().find(|(other, _)| other.octets() == address);
         other.map_or(self.neighbour, |(_, mac)| *mac)
     }

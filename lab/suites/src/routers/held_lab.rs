@@ -19,8 +19,8 @@ use weir_platform::meter::{LinkMeter, Side};
 use weir_platform::process::Identity;
 use weir_platform::run::{Host, Platform};
 use weir_policy::{
-    ActuatorKind, ControllerKind, Interface, MacAddr, Port, Reservation, Router, RouterXtc, Slice,
-    SliceId, Vif, XtcState,
+    ActuatorKind, ControllerKind, Interface, Port, Reservation, Router, RouterXtc, Slice, SliceId,
+    Vif, XtcState,
 };
 use weir_testbed::{Lab, Topology};
 use weir_units::CpuShare;
@@ -328,9 +328,9 @@ fn policy(plan: &Plan, node: &str, place: &RunFolder, routers: Range<usize>) -> 
     policy
 }
 
-fn vif(device: &str, slice: SliceId, port: weir_policy::PortId, mac: weir_testbed::Mac) -> Vif {
+fn vif(device: &str, slice: SliceId, port: weir_policy::PortId, mac: weir_policy::MacAddr) -> Vif {
     let mut vif = Vif::new(device, slice, port);
-    vif.macs = vec![MacAddr(mac.0)];
+    vif.macs = vec![mac];
     for queue in [&mut vif.send_queue, &mut vif.receive_queue] {
         queue.packets = QUEUE_PACKETS;
         queue.bytes = weir_units::ByteCount::new(u64::from(QUEUE_PACKETS) * 1536);

@@ -8,12 +8,12 @@
 
 use weir_experiment::prelude::*;
 use weir_platform::netns::Namespace;
+use weir_policy::MacAddr;
 use weir_policy::Share;
 use weir_ports::{
     BucketId, BucketLimit, DataPlane, GateId, PlaneLimits, Pool, Redirect, Role, Route, XdpConfig,
     XdpPort,
 };
-use weir_testbed::Mac;
 
 /// A data plane over the node's ends of all links. It lets go of them with this value.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct RouterLine {
     /// To the source, to the router, from the router, to the sink; to who probes, to who answers.
     pub(crate) devices: [String; 6],
     /// The addresses behind them.
-    pub(crate) macs: [Mac; 6],
+    pub(crate) macs: [MacAddr; 6],
 }
 
 impl Ingress {

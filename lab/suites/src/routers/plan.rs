@@ -28,7 +28,7 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use weir_platform::run::Command;
-use weir_testbed::Mac;
+use weir_policy::MacAddr;
 use weir_units::Nanos;
 
 use super::forward::RouterSide;
@@ -287,7 +287,7 @@ impl Plan {
         let answerer = answers(router).map(|address| (address, mac(router, At::Answerer)));
         let before = self.before(router).map(|before| mac(before, At::Outside));
         let after = self.after(router).map(|after| mac(after, At::Inside));
-        let side = |own, neighbour, others: &[(Ipv4Addr, Mac)]| RouterSide {
+        let side = |own, neighbour, others: &[(Ipv4Addr, MacAddr)]| RouterSide {
             device: device(router, own),
             own: mac(router, own),
             neighbour,
@@ -364,9 +364,9 @@ pub(crate) fn address(router: usize, at: At) -> Ipv4Addr {
 }
 
 /// The Ethernet address there.
-pub(crate) fn mac(router: usize, at: At) -> Mac {
+pub(crate) fn mac(router: usize, at: At) -> MacAddr {
     let [_, network, number, host] = address(router, at).octets();
-    Mac([0x02, 0, 0, network, number, host])
+    MacAddr([0x02, 0, 0, network, number, host])
 }
 
 const ALL: [At; 6] = [At::Source, At::Inside, At::Outside, At::Sink, At::Prober, At::Answerer];
