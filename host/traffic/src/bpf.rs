@@ -12,10 +12,6 @@ pub(super) struct Aligned<T: ?Sized>(pub(super) T);
 
 /// Loads the object `bytes` into the kernel: `settings` are its constants, `entries` the sizes of
 /// its maps.
-///
-/// # Errors
-/// The kernel refuses: no root, no BPF, or no memory for the maps. Or the object has no such map,
-/// which would be a defect of this crate.
 pub(super) fn load(
     name: &str,
     bytes: &[u8],
@@ -52,9 +48,6 @@ fn open(
 }
 
 /// A map of `object`.
-///
-/// # Errors
-/// There is none of that name, which would be a defect of this crate.
 pub(super) fn map(object: &Object, name: &str) -> Result<MapHandle, TrafficError> {
     let map = object.maps().find(|map| map.name() == name);
     let map = map.ok_or_else(|| TrafficError::Device(format!("BPF map {name} is missing")))?;
@@ -62,9 +55,6 @@ pub(super) fn map(object: &Object, name: &str) -> Result<MapHandle, TrafficError
 }
 
 /// The words of an entry of an array map.
-///
-/// # Errors
-/// There is no entry `index`.
 pub(super) fn read(map: &MapHandle, index: u32, flags: MapFlags) -> Result<Vec<u64>, TrafficError> {
     let failed = |error| TrafficError::bpf("read a BPF map", error);
     let value = map.lookup(&index.to_ne_bytes(), flags).map_err(failed)?;
@@ -72,9 +62,6 @@ pub(super) fn read(map: &MapHandle, index: u32, flags: MapFlags) -> Result<Vec<u
 }
 
 /// Writes the words of an entry.
-///
-/// # Errors
-/// There is no entry `index`, or it has another size.
 pub(super) fn write(map: &MapHandle, index: u32, words: &[u64]) -> Result<(), TrafficError> {
     map.update(&index.to_ne_bytes(), &bytes_of(words), MapFlags::ANY)
         .map_err(|error| TrafficError::bpf("write a BPF map", error))

@@ -14,9 +14,6 @@ use super::spec::{
 
 impl SendSpec {
     /// Checks every value.
-    ///
-    /// # Errors
-    /// [`TrafficError::Invalid`] with all values that are out of their bounds.
     pub fn check(&self) -> Result<(), TrafficError> {
         let mut problems = Problems::default();
         problems.run(&self.run);
@@ -31,9 +28,6 @@ impl SendSpec {
 
 impl ReceiveSpec {
     /// Checks every value.
-    ///
-    /// # Errors
-    /// [`TrafficError::Invalid`] with all values that are out of their bounds.
     pub fn check(&self) -> Result<(), TrafficError> {
         let mut problems = Problems::default();
         problems.run(&self.run);

@@ -15,23 +15,21 @@ use std::thread::{self, JoinHandle};
 use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts, xdp_md};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, Xdp, XdpFlags};
 
+use weir_platform::inspect;
 use weir_platform::netns::enter_for_good;
-use weir_result::Cells;
+use weir_platform::run::Host;
 
 use super::bpf::{self, Aligned};
 use super::error::TrafficError;
 use super::frame;
-use super::result::{SendResult, Sent};
+use super::result::{SendResult, Sent, totals};
 use super::rings;
 use super::spec::{FrameSizes, Mac, Rate, RunSpec, SendSpec, XdpSend, XdpStream};
-use super::stop::{Course, OnProgress, handle};
-use super::thread::{device_index, monotonic_ns, sleep_until};
+use super::stop::{Course, Endpoint, OnProgress, Step, handle};
+use super::thread::{monotonic_ns, on_own_thread, sleep_until};
 
 /// Sends the streams of `xdp` until the run is over or all counts are sent. Runs in the namespace
 /// of the calling thread.
-///
-/// # Errors
-/// The kernel has no live frames (before 5.18), a device is missing or cannot take frames.
 pub(super) fn send(
     spec: &SendSpec,
     xdp: &XdpSend,
@@ -43,34 +41,16 @@ pub(super) fn send(
     let first = spec.start_ns.unwrap_or(0).max(monotonic_ns() + WARM_UP_NS);
     let mut course = Course::begin(&spec.run, Some(first), stop, progress);
     generator.write_streams(xdp, course.start_ns(), course.end_ns())?;
-    let mut sent: Vec<Sent> = xdp
-        .streams
-        .iter()
-        .map(|stream| Sent {
-            stream: stream.stream,
-            series: Cells::new(course.start_ns(), spec.run.cell_ns()),
-            ..Sent::default()
-        })
-        .collect();
-    let mut run = LiveRun::start(&generator.object, generator.frame_bytes)?;
-    let counts: Option<u64> = xdp.streams.iter().map(|stream| stream.count).sum();
-    let mut collect_ns = course.start_ns();
-    loop {
-        course.nap();
-        let now = monotonic_ns();
-        if now >= collect_ns {
-            collect_ns = now + rings::collect_interval_ns(spec.run.cell_ns());
-            generator.collect(&mut sent, true)?;
-        } else {
-            generator.collect(&mut sent, false)?;
-        }
-        let packets = sent.iter().map(|sent| sent.packets).sum();
-        course.report(now, || (packets, sent.iter().map(|sent| sent.bytes).sum()));
-        if course.is_over(now) || counts == Some(packets) || run.is_finished() {
-            break;
-        }
-    }
-    let span = course.span();
+    let mut sending = Sending {
+        sent: xdp.streams.iter().map(|stream| course.stream(stream.stream)).collect(),
+        run: LiveRun::start(&generator.object, generator.frame_bytes)?,
+        count: xdp.streams.iter().map(|stream| stream.count).sum(),
+        collect_ns: course.start_ns(),
+        collect_every_ns: rings::collect_interval_ns(spec.run.cell_ns()),
+        generator: &generator,
+    };
+    let span = course.run(&mut sending)?;
+    let Sending { mut sent, mut run, .. } = sending;
     run.stop()?;
     generator.collect(&mut sent, true)?;
     generator.add_final_lateness(xdp, span.end_ns, &mut sent)?;
@@ -78,6 +58,33 @@ pub(super) fn send(
         stream.series.extend_to(span.end_ns);
     }
     Ok(SendResult { spec: spec.clone(), span, streams: sent })
+}
+
+/// A generator at work.
+struct Sending<'a> {
+    generator: &'a Generator,
+    run: LiveRun,
+    sent: Vec<Sent>,
+    /// Packets of all streams together, if each has a count.
+    count: Option<u64>,
+    collect_ns: u64,
+    collect_every_ns: u64,
+}
+
+impl Endpoint for Sending<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+        let with_series = now_ns >= self.collect_ns;
+        if with_series {
+            self.collect_ns = now_ns + self.collect_every_ns;
+        }
+        self.generator.collect(&mut self.sent, with_series)?;
+        let is_over = self.count == Some(self.counts().0) || self.run.is_finished();
+        Ok(if is_over { Step::Done } else { Step::NapUntil(u64::MAX) })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        totals(&self.sent)
+    }
 }
 
 struct Generator {
@@ -128,15 +135,15 @@ impl Generator {
     ) -> Result<Mac, TrafficError> {
         let program = program(&self.object)?;
         let fd = program.as_fd();
-        let enter = || {
+        // A namespace is entered for good.
+        on_own_thread(|| {
             if let Some(name) = &stream.netns {
                 enter_for_good(name)?;
             }
             let name = &stream.device;
-            let device = device_index(name)?;
-            let flags = XdpFlags::NONE;
+            let link = inspect::link_in(&Host::default(), None, name)?;
             let features = Xdp::new(fd)
-                .query(i32::try_from(device).unwrap_or(0), flags)
+                .query(i32::try_from(link.ifindex).unwrap_or(0), XdpFlags::NONE)
                 .map_err(|error| TrafficError::bpf(format!("ask what {name} can do"), error))?;
             if features.feature_flags & NETDEV_XDP_ACT_NDO_XMIT == 0 {
                 return Err(TrafficError::Device(format!(
@@ -144,13 +151,19 @@ impl Generator {
                      needs an XDP program, or GRO (ethtool -K PEER gro on)"
                 )));
             }
-            map.update(&index.to_ne_bytes(), &device.to_ne_bytes(), MapFlags::ANY)
+            // The Ethernet header and one VLAN tag.
+            let limit = link.mtu + 18;
+            if u32::from(self.frame_bytes) > limit {
+                return Err(TrafficError::Device(format!(
+                    "frames of {} bytes do not fit device {name}: its MTU allows {limit}",
+                    self.frame_bytes
+                )));
+            }
+            map.update(&index.to_ne_bytes(), &link.ifindex.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| TrafficError::bpf(format!("send through {name}"), error))?;
-            super::device::describe(name, self.frame_bytes)
-        };
-        // A thread of its own, because a namespace is entered for good.
-        thread::scope(|scope| scope.spawn(enter).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let mac = link.address.unwrap_or_default().parse();
+            mac.map_err(|what| TrafficError::Device(format!("device {name}: {what}")))
+        })
     }
 
     fn write_streams(&self, xdp: &XdpSend, start_ns: u64, end_ns: u64) -> Result<(), TrafficError> {
@@ -214,7 +227,7 @@ impl LiveRun {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the run and gives its error if it had one.
+    /// Ends the run and returns its error if it had one.
     fn stop(&mut self) -> Result<(), TrafficError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         // More than once, because the first signal may come before the system call does.

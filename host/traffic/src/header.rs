@@ -27,7 +27,6 @@ pub struct Header {
 
 impl Header {
     /// The header at the start of `payload`; `None` if there is none of this version.
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = payload.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<4>()?;
@@ -43,7 +42,6 @@ impl Header {
     }
 
     /// The bytes on the wire.
-    #[must_use]
     pub fn build(&self) -> [u8; HEADER_BYTES] {
         let order = VERSION << 56 | (self.sequence & SEQUENCE_MASK) << 16 | u64::from(self.stream);
         let mut bytes = [0; HEADER_BYTES];
@@ -56,7 +54,6 @@ impl Header {
 
     /// The time on the way when it arrives at `now_ns` on the same clock, across one wrap of the
     /// 48 bits; `None` if it was sent later than that.
-    #[must_use]
     pub fn delay_ns(&self, now_ns: u64) -> Option<u64> {
         let delay = now_ns.wrapping_sub(self.time_ns) & TIME_MASK;
         (delay <= TIME_MASK / 2).then_some(delay)

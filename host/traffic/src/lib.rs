@@ -16,14 +16,12 @@
 
 mod bpf;
 mod check;
-pub mod delay_line;
-mod device;
 mod error;
 mod frame;
 mod generator;
 mod header;
 mod pace;
-mod raw;
+mod packet;
 mod result;
 mod rings;
 mod sink;
@@ -40,7 +38,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use error::TrafficError;
 pub use header::{HEADER_BYTES, Header};
-pub use raw::send_raw;
+pub use packet::send_raw;
 pub use result::{
     Connection, ReceiveResult, Received, Record, SendResult, Sent, Source, Span, Totals,
 };
@@ -54,9 +52,6 @@ pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};
 
 /// Sends until the run is over, all is sent, or `stop` is set. Blocks; works on threads of its own,
 /// so the caller's namespace, processors and priority stay as they are.
-///
-/// # Errors
-/// The specification is out of bounds, a device or namespace is missing, or the system refuses.
 pub fn send(
     spec: &SendSpec,
     stop: &AtomicBool,
@@ -72,9 +67,6 @@ pub fn send(
 
 /// Receives until the run is over or `stop` is set. Blocks; works on threads of its own. The first
 /// call of `progress` says that packets are counted from now on.
-///
-/// # Errors
-/// The specification is out of bounds, a device or namespace is missing, or the system refuses.
 pub fn receive(
     spec: &ReceiveSpec,
     stop: &AtomicBool,

@@ -40,7 +40,7 @@ impl Pace {
         })
     }
 
-    /// A packet of `bytes` was sent. Gives the time that was given up, in ns, because the sender
+    /// A packet of `bytes` was sent. Returns the time that was given up, in ns, because the sender
     /// is later than it may catch up.
     pub(super) fn sent(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let Some(clock) = &mut self.clock else { return 0 };

@@ -68,6 +68,12 @@ pub struct Sent {
     pub series: Cells,
 }
 
+/// Packets and bytes of all streams together.
+pub(super) fn totals(streams: &[Sent]) -> (u64, u64) {
+    let sum = |of: fn(&Sent) -> u64| streams.iter().map(of).sum();
+    (sum(|sent| sent.packets), sum(|sent| sent.bytes))
+}
+
 /// One stream, as received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Received {

@@ -9,52 +9,43 @@ use std::sync::atomic::AtomicBool;
 use libbpf_rs::libbpf_sys::{BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_link_create};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
+use weir_platform::inspect;
+use weir_platform::run::Host;
 use weir_result::{Cells, Delays, Order, nonempty_steps};
 
 use super::bpf::{self, Aligned};
-use super::device::mtu;
 use super::error::TrafficError;
 use super::result::{ReceiveResult, Received, Record, Source, Totals};
 use super::rings::{self, CELLS, WORDS_PER_CELL};
 use super::spec::{Attach, Mac, ReceiveSpec, SinkSpec, Verdict};
-use super::stop::{Course, OnProgress};
-use super::thread::{device_index, monotonic_ns};
+use super::stop::{Course, Endpoint, OnProgress, Step};
 
 /// Counts what arrives at the device until the run is over. Runs in the namespace of the calling
 /// thread; the progress function's first call comes when the program is attached.
-///
-/// # Errors
-/// The device is missing or has an XDP program already; no root.
 pub(super) fn receive(
     spec: &ReceiveSpec,
     sink: &SinkSpec,
     stop: &AtomicBool,
     progress: OnProgress<'_>,
 ) -> Result<ReceiveResult, TrafficError> {
-    let maps = Maps::load(spec, sink)?;
-    let link = Link::attach(&maps.object, sink)?;
+    let link = inspect::link_in(&Host::default(), None, &sink.device)?;
+    let maps = Maps::load(spec, sink, link.mtu)?;
+    let link = Link::attach(&maps.object, sink, link.ifindex)?;
     let mut course = Course::begin(&spec.run, None, stop, progress);
-    let start_ns = course.start_ns();
-    let mut seen = Seen { start_ns, cell_ns: spec.run.cell_ns(), ..Seen::default() };
-    let mut collect_ns = start_ns;
-    loop {
-        course.nap();
-        let now = monotonic_ns();
-        if now >= collect_ns {
-            collect_ns = now + rings::collect_interval_ns(seen.cell_ns);
-            maps.collect(spec, &mut seen)?;
-        }
-        let totals = maps.totals()?;
-        course.report(now, || (totals.packets, totals.bytes));
-        if course.is_over(now) {
-            break;
-        }
-    }
-    let span = course.span();
+    let mut counting = Counting {
+        maps,
+        spec,
+        empty: course.cells(),
+        collect_ns: course.start_ns(),
+        totals: Totals::default(),
+        streams: BTreeMap::new(),
+        sources: BTreeMap::new(),
+    };
+    let span = course.run(&mut counting)?;
     let mode = link.mode;
     drop(link);
-    maps.collect(spec, &mut seen)?;
-    let (mut streams, mut sources) = (seen.streams, seen.sources);
+    counting.collect()?;
+    let Counting { maps, mut streams, mut sources, .. } = counting;
     streams.values_mut().for_each(|stream| stream.series.extend_to(span.end_ns));
     sources.values_mut().for_each(|source| source.series.extend_to(span.end_ns));
     Ok(ReceiveResult {
@@ -69,13 +60,64 @@ pub(super) fn receive(
     })
 }
 
-/// The counts collected so far.
-#[derive(Default)]
-struct Seen {
-    start_ns: u64,
-    cell_ns: u64,
+/// A sink at work, and the counts collected so far.
+struct Counting<'a> {
+    maps: Maps,
+    spec: &'a ReceiveSpec,
+    empty: Cells,
+    collect_ns: u64,
+    totals: Totals,
     streams: BTreeMap<u32, Received>,
     sources: BTreeMap<(Mac, Option<u16>), Source>,
+}
+
+impl Endpoint for Counting<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+        if now_ns >= self.collect_ns {
+            self.collect_ns = now_ns + rings::collect_interval_ns(self.empty.cell_ns);
+            self.collect()?;
+        }
+        self.totals = self.maps.totals()?;
+        Ok(Step::NapUntil(u64::MAX))
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (self.totals.packets, self.totals.bytes)
+    }
+}
+
+impl Counting<'_> {
+    fn collect(&mut self) -> Result<(), TrafficError> {
+        for index in 0..u32::from(self.spec.streams_max) {
+            let words = bpf::read(&self.maps.streams, index, MapFlags::LOCK)?;
+            if words.get(WORD_PACKETS).is_none_or(|packets| *packets == 0) {
+                continue;
+            }
+            let stream = self.streams.entry(index).or_insert_with(|| Received {
+                stream: u16::try_from(index).unwrap_or(u16::MAX),
+                series: self.empty.clone(),
+                ..Received::default()
+            });
+            collect_stream(&words, stream);
+        }
+        for key in self.maps.source_index.keys() {
+            let Some(index) = self.maps.source(&key)? else { continue };
+            let words = bpf::read(&self.maps.sources, index, MapFlags::LOCK)?;
+            let (mac, vlan) = source_key(&key);
+            let source = self.sources.entry((mac, vlan)).or_insert_with(|| Source {
+                mac,
+                vlan,
+                packets: 0,
+                bytes: 0,
+                super_frames: 0,
+                series: self.empty.clone(),
+            });
+            let [_, packets, bytes, super_frames] = *words.first_chunk().unwrap_or(&[0; 4]);
+            (source.packets, source.bytes, source.super_frames) = (packets, bytes, super_frames);
+            rings::collect(words.get(4..).unwrap_or(&[]), &mut source.series);
+        }
+        Ok(())
+    }
 }
 
 struct Maps {
@@ -87,7 +129,7 @@ struct Maps {
 }
 
 impl Maps {
-    fn load(spec: &ReceiveSpec, sink: &SinkSpec) -> Result<Self, TrafficError> {
+    fn load(spec: &ReceiveSpec, sink: &SinkSpec, mtu: u32) -> Result<Self, TrafficError> {
         let (streams, sources) = (u32::from(spec.streams_max), u32::from(sink.sources_max));
         let records = spec.record.map_or(0, |record| record.packets_max);
         let settings = [
@@ -102,7 +144,7 @@ impl Maps {
                 Verdict::DropAll => 2,
                 Verdict::DropUnread => 3,
             },
-            u64::from(mtu(&sink.device)?),
+            u64::from(mtu),
         ];
         let entries = [
             ("streams", streams),
@@ -136,38 +178,6 @@ impl Maps {
             totals.records_full += records;
         }
         Ok(totals)
-    }
-
-    fn collect(&self, spec: &ReceiveSpec, seen: &mut Seen) -> Result<(), TrafficError> {
-        for index in 0..u32::from(spec.streams_max) {
-            let words = bpf::read(&self.streams, index, MapFlags::LOCK)?;
-            if words.get(WORD_PACKETS).is_none_or(|packets| *packets == 0) {
-                continue;
-            }
-            let stream = seen.streams.entry(index).or_insert_with(|| Received {
-                stream: u16::try_from(index).unwrap_or(u16::MAX),
-                series: Cells::new(seen.start_ns, seen.cell_ns),
-                ..Received::default()
-            });
-            collect_stream(&words, stream);
-        }
-        for key in self.source_index.keys() {
-            let Some(index) = self.source(&key)? else { continue };
-            let words = bpf::read(&self.sources, index, MapFlags::LOCK)?;
-            let (mac, vlan) = source_key(&key);
-            let source = seen.sources.entry((mac, vlan)).or_insert_with(|| Source {
-                mac,
-                vlan,
-                packets: 0,
-                bytes: 0,
-                super_frames: 0,
-                series: Cells::new(seen.start_ns, seen.cell_ns),
-            });
-            let [_, packets, bytes, super_frames] = *words.first_chunk().unwrap_or(&[0; 4]);
-            (source.packets, source.bytes, source.super_frames) = (packets, bytes, super_frames);
-            rings::collect(words.get(4..).unwrap_or(&[]), &mut source.series);
-        }
-        Ok(())
     }
 
     fn source(&self, key: &[u8]) -> Result<Option<u32>, TrafficError> {
@@ -206,8 +216,7 @@ struct Link {
 }
 
 impl Link {
-    fn attach(object: &Object, sink: &SinkSpec) -> Result<Self, TrafficError> {
-        let device = device_index(&sink.device)?;
+    fn attach(object: &Object, sink: &SinkSpec, device: u32) -> Result<Self, TrafficError> {
         let modes: &[(u32, &'static str)] = match sink.attach {
             Attach::Auto => &[(XDP_FLAGS_DRV_MODE, "native"), (XDP_FLAGS_SKB_MODE, "generic")],
             Attach::Native => &[(XDP_FLAGS_DRV_MODE, "native")],

@@ -2,28 +2,13 @@
 //! System calls on sockets that the standard library lacks: options, batches, readiness.
 
 use std::io;
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Sets an option at the level of sockets.
-///
-/// # Errors
-/// The system refuses.
-pub(super) fn set_option<T>(socket: &impl AsFd, option: i32, value: &T) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
-    // SAFETY: `value` is valid for reading `length` bytes.
-    let answer = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const *value).cast(),
-            length,
-        )
-    };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::thread::timespec;
 
 /// Packets that the kernel dropped because the socket's buffer was full; 0 if it does not say.
 pub(super) fn dropped(socket: &impl AsFd) -> u64 {
@@ -52,20 +37,12 @@ pub(super) fn unacknowledged(socket: &impl AsFd) -> u64 {
 
 /// Lets the process open as many files as the system allows it to.
 pub fn allow_many_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writing, then for reading.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not, opening one file too many fails, and says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Sends messages of two parts each on a connected socket; gives how many went.
-///
-/// # Errors
-/// None went.
+/// Sends messages of two parts each on a connected socket; returns how many went.
 pub(super) fn send_batch(socket: &impl AsFd, messages: &[[&[u8]; 2]]) -> io::Result<usize> {
     // SAFETY: all zeros is a valid message header, and a valid buffer of length zero.
     let (mut headers, mut buffers): ([libc::mmsghdr; BATCH], [[libc::iovec; 2]; BATCH]) =
@@ -87,10 +64,7 @@ pub(super) fn send_batch(socket: &impl AsFd, messages: &[[&[u8]; 2]]) -> io::Res
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives into `buffers` of equal length without waiting; gives the length of each message.
-///
-/// # Errors
-/// Nothing is there (`WouldBlock`), or the socket failed.
+/// Receives into `buffers` of equal length without waiting; returns the length of each message.
 pub(super) fn receive_batch(
     socket: BorrowedFd<'_>,
     buffers: &mut [u8],
@@ -128,42 +102,31 @@ pub(super) struct Epoll(OwnedFd);
 
 impl Epoll {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: takes a flag only.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    }
+
+    /// Watches a socket; [`Self::wait`] returns `token` for it.
+    pub(super) fn add(
+        &self,
+        socket: &impl AsFd,
+        events: EventFlags,
+        token: usize,
+    ) -> io::Result<()> {
+        Ok(epoll::add(&self.0, socket, EventData::new_u64(token as u64), events)?)
+    }
+
+    /// Waits at most `timeout_ns` and returns the tokens that are ready.
+    pub(super) fn wait(&self, timeout_ns: u64) -> impl Iterator<Item = usize> + use<> {
+        let mut events = [const { MaybeUninit::uninit() }; BATCH];
+        let mut tokens = [0; BATCH];
+        // An error means that a signal came, which is as good as nothing ready.
+        let ready = epoll::wait(&self.0, &mut events, Some(&timespec(timeout_ns)));
+        let ready = ready.map_or(&[][..], |(ready, _)| &*ready);
+        let count = ready.len();
+        for (token, event) in tokens.iter_mut().zip(ready) {
+            *token = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
         }
-        // SAFETY: the call made this descriptor, and nobody else has it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    /// Watches a socket; `wait` gives `token` for it.
-    pub(super) fn add(&self, socket: &impl AsFd, events: i32, token: usize) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: token as u64 };
-        // SAFETY: both descriptors are open and `event` is valid for reading.
-        let answer = unsafe {
-            libc::epoll_ctl(
-                self.0.as_raw_fd(),
-                libc::EPOLL_CTL_ADD,
-                socket.as_fd().as_raw_fd(),
-                &raw mut event,
-            )
-        };
-        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// Waits at most `timeout` (whole ms, rounded up) and gives the tokens that are ready.
-    pub(super) fn wait(&self, timeout: Duration) -> impl Iterator<Item = usize> + use<> {
-        let millis = timeout.as_nanos().div_ceil(1_000_000);
-        let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
-        let room = i32::try_from(events.len()).unwrap_or(0);
-        // SAFETY: `events` is valid for writing `room` events.
-        let count =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), room, millis) };
-        // Less than zero: a signal came, which is as good as nothing ready.
-        let count = usize::try_from(count).unwrap_or(0);
-        events.into_iter().take(count).filter_map(|event| usize::try_from(event.u64).ok())
+        tokens.into_iter().take(count)
     }
 }
 

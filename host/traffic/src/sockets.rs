@@ -7,8 +7,9 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
+use rustix::event::epoll::EventFlags;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use weir_result::{Cells, Histogram, Sequence};
 
 use super::error::TrafficError;
@@ -16,37 +17,31 @@ use super::header::Header;
 use super::result::{Connection, ReceiveResult, Received, Record, Totals};
 use super::socket::{self, BATCH, Epoll};
 use super::spec::{ReceiveSpec, SocketsSpec};
-use super::stop::{Course, NAP_NS, OnProgress};
+use super::stop::{Course, Endpoint, NAP_NS, OnProgress, Step};
 use super::tcp_receive::{Chunk, Incoming};
 use super::thread::monotonic_ns;
 use super::udp_send::overhead;
 
 /// Receives until the run is over. The progress function's first call comes when all sockets are
 /// bound.
-///
-/// # Errors
-/// An address cannot be bound.
 pub(super) fn receive(
     spec: &ReceiveSpec,
     sockets: &SocketsSpec,
     stop: &AtomicBool,
     progress: OnProgress<'_>,
 ) -> Result<ReceiveResult, TrafficError> {
-    let mut receiver = Receiver::open(sockets)?;
+    let receiver = Receiver::open(sockets)?;
     let mut course = Course::begin(&spec.run, None, stop, progress);
-    let mut counts = Counts::new(spec, course.start_ns());
-    loop {
-        let now = monotonic_ns();
-        course.report(now, || (counts.totals.packets, counts.totals.bytes));
-        if course.is_over(now) {
-            break;
-        }
-        let nap = NAP_NS.min(course.end_ns() - now);
-        for token in receiver.epoll.wait(Duration::from_nanos(nap)) {
-            receiver.serve(token, &mut counts);
-        }
-    }
-    let span = course.span();
+    let counts = Counts {
+        spec,
+        empty: course.cells(),
+        streams: BTreeMap::new(),
+        totals: Totals::default(),
+        records: Vec::new(),
+    };
+    let mut serving = Serving { receiver, counts, end_ns: course.end_ns() };
+    let span = course.run(&mut serving)?;
+    let Serving { receiver, mut counts, .. } = serving;
     counts.totals.socket_dropped = receiver.udp.iter().map(|udp| socket::dropped(&udp.0)).sum();
     let open = receiver.tcp.values().map(Incoming::summary);
     let connections = receiver.ended.into_iter().chain(open).collect();
@@ -60,6 +55,26 @@ pub(super) fn receive(
         totals: counts.totals,
         records: counts.records,
     })
+}
+
+/// A receiver at work.
+struct Serving<'a> {
+    receiver: Receiver,
+    counts: Counts<'a>,
+    end_ns: u64,
+}
+
+impl Endpoint for Serving<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+        for token in self.receiver.epoll.wait(NAP_NS.min(self.end_ns - now_ns)) {
+            self.receiver.serve(token, &mut self.counts);
+        }
+        Ok(Step::Again)
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (self.counts.totals.packets, self.counts.totals.bytes)
+    }
 }
 
 /// The sockets. Tokens: UDP sockets, then listeners, then connections.
@@ -89,24 +104,23 @@ impl Receiver {
         };
         let failed =
             |address| move |error| TrafficError::system(format!("listen on {address}"), error);
-        let buffer = i32::try_from(sockets.buffer_bytes.unwrap_or(BUFFER_BYTES));
+        let buffer = sockets.buffer_bytes.unwrap_or(BUFFER_BYTES) as usize;
         for address in &sockets.udp {
             let udp = UdpSocket::bind(address).map_err(failed(address))?;
             // FORCE goes above the system's bound, which needs root; if that is missing, the
             // bound holds and what it costs is counted as dropped.
-            let buffer = buffer.unwrap_or(i32::MAX);
-            if socket::set_option(&udp, libc::SO_RCVBUFFORCE, &buffer).is_err() {
-                socket::set_option(&udp, libc::SO_RCVBUF, &buffer).map_err(failed(address))?;
-            }
+            set_socket_recv_buffer_size_force(&udp, buffer)
+                .or_else(|_| set_socket_recv_buffer_size(&udp, buffer))
+                .map_err(|error| failed(address)(error.into()))?;
             let token = receiver.udp.len();
-            receiver.epoll.add(&udp, libc::EPOLLIN, token).map_err(failed(address))?;
+            receiver.epoll.add(&udp, EventFlags::IN, token).map_err(failed(address))?;
             receiver.udp.push((udp, overhead(address.ip())));
         }
         for address in &sockets.tcp {
             let listener = TcpListener::bind(address).map_err(failed(address))?;
             listener.set_nonblocking(true).map_err(failed(address))?;
             let token = receiver.udp.len() + receiver.listeners.len();
-            receiver.epoll.add(&listener, libc::EPOLLIN, token).map_err(failed(address))?;
+            receiver.epoll.add(&listener, EventFlags::IN, token).map_err(failed(address))?;
             receiver.listeners.push(listener);
         }
         Ok(receiver)
@@ -140,7 +154,7 @@ impl Receiver {
             return Ok(());
         }
         let incoming = Incoming::new(stream, peer.to_string())?;
-        self.epoll.add(incoming.socket(), libc::EPOLLIN, self.token_next)?;
+        self.epoll.add(incoming.socket(), EventFlags::IN, self.token_next)?;
         self.tcp.insert(self.token_next, incoming);
         self.token_next += 1;
         Ok(())
@@ -172,26 +186,13 @@ fn read_udp(socket: &UdpSocket, overhead: usize, buffer: &mut [u8], counts: &mut
 /// The counts of what arrived.
 struct Counts<'a> {
     spec: &'a ReceiveSpec,
-    start_ns: u64,
+    empty: Cells,
     streams: BTreeMap<u16, Counted>,
     totals: Totals,
     records: Vec<Record>,
 }
 
-impl<'a> Counts<'a> {
-    const fn new(spec: &'a ReceiveSpec, start_ns: u64) -> Self {
-        let totals = Totals {
-            packets: 0,
-            bytes: 0,
-            malformed: 0,
-            stream_unknown: 0,
-            sources_full: 0,
-            records_full: 0,
-            socket_dropped: 0,
-        };
-        Self { spec, start_ns, streams: BTreeMap::new(), totals, records: Vec::new() }
-    }
-
+impl Counts<'_> {
     fn add_udp(&mut self, now_ns: u64, payload: &[u8], bytes: u64) {
         self.totals.packets += 1;
         self.totals.bytes += bytes;
@@ -229,13 +230,9 @@ impl<'a> Counts<'a> {
             self.totals.stream_unknown += 1;
             return None;
         }
-        let (start_ns, cell_ns) = (self.start_ns, self.spec.run.cell_ns());
+        let series = &self.empty;
         Some(self.streams.entry(number).or_insert_with(|| Counted {
-            received: Received {
-                stream: number,
-                series: Cells::new(start_ns, cell_ns),
-                ..Received::default()
-            },
+            received: Received { stream: number, series: series.clone(), ..Received::default() },
             sequence: Sequence::default(),
             delays: Histogram::new(),
         }))

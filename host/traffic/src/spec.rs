@@ -35,7 +35,6 @@ pub struct SendSpec {
     pub run: RunSpec,
     /// When to start, ns of `CLOCK_MONOTONIC`, so that several senders start as one; at once if
     /// absent or past.
-    #[serde(default)]
     pub start_ns: Option<u64>,
     /// The way in which the packets are made.
     pub method: SendMethod,
@@ -62,21 +61,17 @@ pub struct UdpSend {
     /// The destination.
     pub to: SocketAddr,
     /// Source address; the kernel's choice if absent. Ports are the kernel's choice.
-    #[serde(default)]
     pub from: Option<IpAddr>,
     /// Sockets, 1 to 10 000.
     #[serde(default = "one")]
     pub connections: u32,
     /// The rate; if absent, as fast as the socket takes it.
-    #[serde(default)]
     pub rate: Option<Rate>,
     /// Sizes of the frames.
     pub sizes: FrameSizes,
     /// Packets to send; no bound if absent.
-    #[serde(default)]
     pub count: Option<u64>,
     /// Size of each socket's send buffer; the system's default if absent.
-    #[serde(default)]
     pub buffer_bytes: Option<u32>,
 }
 
@@ -89,7 +84,6 @@ pub struct TcpSend {
     pub streams: Vec<TcpBulk>,
     /// Bits of records a second over all of them: connections that can take more have it in turn,
     /// so that what some do not take goes to the others. As fast as TCP goes if absent.
-    #[serde(default)]
     pub rate_bps: Option<u64>,
 }
 
@@ -131,10 +125,8 @@ pub struct XdpStream {
     /// Device that sends the frames.
     pub device: String,
     /// Namespace of the device, if it is not that of the run.
-    #[serde(default)]
     pub netns: Option<String>,
     /// The rate; if absent, as fast as it goes.
-    #[serde(default)]
     pub rate: Option<Rate>,
     /// Frames in a row when the program gets to the stream, 1 to 65 535: shares of streams without
     /// a rate.
@@ -143,15 +135,12 @@ pub struct XdpStream {
     /// Sizes of the frames.
     pub sizes: FrameSizes,
     /// Frames to send; no bound if absent.
-    #[serde(default)]
     pub count: Option<u64>,
     /// The device's own address if absent.
-    #[serde(default)]
     pub source_mac: Option<Mac>,
     /// Destination.
     pub destination_mac: Mac,
     /// VLAN tag, 1 to 4094.
-    #[serde(default)]
     pub vlan: Option<u16>,
     /// Source address.
     #[serde(default = "default_source")]
@@ -212,7 +201,6 @@ pub struct ReceiveSpec {
     #[serde(default = "default_streams_max")]
     pub streams_max: u16,
     /// Keep the arrival of every packet of one stream.
-    #[serde(default)]
     pub record: Option<RecordSpec>,
 }
 
@@ -300,7 +288,6 @@ pub struct Mac(pub [u8; 6]);
 
 impl RunSpec {
     /// Width of a time cell in ns.
-    #[must_use]
     pub const fn cell_ns(&self) -> u64 {
         self.cell_us.saturating_mul(1_000)
     }
@@ -308,7 +295,6 @@ impl RunSpec {
 
 impl TcpSend {
     /// One stream, as fast as it goes.
-    #[must_use]
     pub fn one(stream: u16, to: SocketAddr, connections: u32) -> Self {
         Self { streams: vec![TcpBulk { stream, to, connections }], rate_bps: None }
     }
@@ -316,7 +302,6 @@ impl TcpSend {
 
 impl XdpSend {
     /// These streams, with the usual patience.
-    #[must_use]
     pub const fn new(streams: Vec<XdpStream>) -> Self {
         Self { streams, catch_up_us: default_catch_up_us(), clock_every: one() }
     }
@@ -324,7 +309,6 @@ impl XdpSend {
 
 impl XdpStream {
     /// Frames from `device` as fast as it goes, without end, between the usual addresses.
-    #[must_use]
     pub fn new(stream: u16, device: &str, destination_mac: Mac, sizes: FrameSizes) -> Self {
         Self {
             stream,
@@ -348,7 +332,6 @@ impl XdpStream {
 
 impl ReceiveSpec {
     /// A receiver in this namespace, until it is stopped.
-    #[must_use]
     pub fn new(method: ReceiveMethod) -> Self {
         let (run, streams_max, record) = (RunSpec::default(), default_streams_max(), None);
         Self { run, method, streams_max, record }
@@ -357,7 +340,6 @@ impl ReceiveSpec {
 
 impl SinkSpec {
     /// A sink at `device`.
-    #[must_use]
     pub fn new(device: &str) -> Self {
         Self {
             device: device.to_owned(),
@@ -370,7 +352,6 @@ impl SinkSpec {
 
 impl FrameSizes {
     /// The sizes of a period, in order; for random sizes the two ends.
-    #[must_use]
     pub fn list(&self) -> Vec<u16> {
         match self {
             Self::Fixed(size) => vec![*size],
@@ -381,7 +362,6 @@ impl FrameSizes {
     }
 
     /// The largest size; 0 if there is none.
-    #[must_use]
     pub fn max(&self) -> u16 {
         self.list().into_iter().max().unwrap_or(0)
     }

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use weir_result::Cells;
+
 use super::error::TrafficError;
-use super::result::Span;
+use super::result::{Sent, Span};
 use super::spec::RunSpec;
 use super::thread::{monotonic_ns, sleep_until, wall_ns};
 
@@ -23,12 +25,9 @@ pub struct Progress {
 /// The progress function.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// Makes SIGINT and SIGTERM set a flag, and gives the flag. Another one a second after the first
+/// Makes SIGINT and SIGTERM set a flag, and returns the flag. Another one a second after the first
 /// ends the process in the way that the system provides; before that it is the same wish, which
 /// `timeout` sends to a process and then to its group.
-///
-/// # Errors
-/// The system refused to handle the signals.
 pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         handle(signal, stop_handler)?;
@@ -37,24 +36,40 @@ pub fn stop_on_signals() -> Result<&'static AtomicBool, TrafficError> {
 }
 
 /// Returns whether a signal has come since [`stop_on_signals`].
-#[must_use]
 pub fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
 /// Makes `signal` call `handler`, without restart of the system call that it interrupts.
-///
-/// # Errors
-/// The system refused.
 pub(super) fn handle(signal: i32, handler: extern "C" fn(i32)) -> Result<(), TrafficError> {
     // SAFETY: all zeros is a valid action; the fields that matter are set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     // SAFETY: `action` is valid; the handlers of this crate call nothing that a handler may not.
     if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
-        return Err(TrafficError::last_os(format!("handle signal {signal}")));
+        let error = std::io::Error::last_os_error();
+        return Err(TrafficError::system(format!("handle signal {signal}"), error));
     }
     Ok(())
+}
+
+/// A sender or receiver, as its run drives it.
+pub(super) trait Endpoint {
+    /// Does what can be done now.
+    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError>;
+
+    /// Packets and bytes so far.
+    fn counts(&self) -> (u64, u64);
+}
+
+/// What follows a step.
+pub(super) enum Step {
+    /// The next one, at once.
+    Again,
+    /// The next one at an instant, or when the flag has to be looked at.
+    NapUntil(u64),
+    /// All is sent.
+    Done,
 }
 
 /// The course of a run: wakes up in time for the next progress call and for the end.
@@ -66,6 +81,7 @@ pub(super) struct Course<'a> {
     end_ns: u64,
     interval_ns: u64,
     report_ns: u64,
+    cell_ns: u64,
 }
 
 impl<'a> Course<'a> {
@@ -90,6 +106,7 @@ impl<'a> Course<'a> {
             end_ns,
             interval_ns,
             report_ns: start_ns.saturating_add(interval_ns),
+            cell_ns: run.cell_ns(),
         }
     }
 
@@ -102,38 +119,47 @@ impl<'a> Course<'a> {
         self.end_ns
     }
 
-    /// Returns whether the run is over at `now_ns`.
-    pub(super) fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.end_ns || self.stop.load(Ordering::Relaxed)
+    /// An empty series of the run.
+    pub(super) fn cells(&self) -> Cells {
+        Cells::new(self.start_ns, self.cell_ns)
     }
 
-    /// Returns whether a report is due at `now_ns`; if so `count` gives packets and bytes for it.
-    pub(super) fn report(&mut self, now_ns: u64, count: impl FnOnce() -> (u64, u64)) {
-        if now_ns < self.report_ns {
-            return;
+    /// A stream of which nothing is sent yet.
+    pub(super) fn stream(&self, stream: u16) -> Sent {
+        Sent { stream, series: self.cells(), ..Sent::default() }
+    }
+
+    /// Drives `endpoint` until the run is over, and returns the time from its start to its end.
+    pub(super) fn run(&mut self, endpoint: &mut impl Endpoint) -> Result<Span, TrafficError> {
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= self.report_ns {
+                self.report(now_ns, endpoint.counts());
+            }
+            if now_ns >= self.end_ns || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match endpoint.step(now_ns)? {
+                Step::Again => {}
+                Step::NapUntil(due_ns) => self.nap_until(due_ns),
+                Step::Done => break,
+            }
         }
+        let end_ns = monotonic_ns().min(self.end_ns);
+        Ok(Span { start_ns: self.start_ns, end_ns, start_unix_ns: self.start_unix_ns })
+    }
+
+    fn report(&mut self, now_ns: u64, (packets, bytes): (u64, u64)) {
         let elapsed_ns = now_ns.saturating_sub(self.start_ns);
         let intervals = elapsed_ns / self.interval_ns + 1;
         self.report_ns = self.start_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
-        let (packets, bytes) = count();
         (self.progress)(Progress { elapsed_ns, packets, bytes });
     }
 
     /// Sleeps until something is to be done, at most [`NAP_NS`]: so long may the flag wait.
-    pub(super) fn nap(&self) {
-        self.nap_until(u64::MAX);
-    }
-
-    /// Does [`Course::nap`], but not beyond `due_ns`.
-    pub(super) fn nap_until(&self, due_ns: u64) {
+    fn nap_until(&self, due_ns: u64) {
         let latest = monotonic_ns().saturating_add(NAP_NS);
         sleep_until(latest.min(due_ns).min(self.end_ns).min(self.report_ns));
-    }
-
-    /// From the start to now, or to the end of the run if it reached that.
-    pub(super) fn span(&self) -> Span {
-        let end_ns = monotonic_ns().min(self.end_ns);
-        Span { start_ns: self.start_ns, end_ns, start_unix_ns: self.start_unix_ns }
     }
 }
 

@@ -8,87 +8,103 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use weir_result::Cells;
+use rustix::event::epoll::EventFlags;
+use rustix::net::sockopt::set_socket_linger;
 
 use super::error::TrafficError;
 use super::header::{HEADER_BYTES, Header};
 use super::pace::Pace;
-use super::result::{SendResult, Sent};
+use super::result::{SendResult, Sent, totals};
 use super::socket::{self, Epoll};
-use super::spec::{Rate, SendSpec, TcpBulk, TcpSend};
-use super::stop::{Course, NAP_NS, OnProgress};
+use super::spec::{Rate, SendSpec, TcpSend};
+use super::stop::{Course, Endpoint, NAP_NS, OnProgress, Step};
 use super::thread::{monotonic_ns, sleep_until};
 
 /// Connects, then sends until the run is over.
-///
-/// # Errors
-/// A connection could not be made, or all of them ended.
 pub(super) fn send(
     spec: &SendSpec,
     tcp: &TcpSend,
     stop: &AtomicBool,
     progress: OnProgress<'_>,
 ) -> Result<SendResult, TrafficError> {
-    let mut connections = connect(tcp)?;
+    let connections = connect(tcp)?;
     let epoll = watch(&connections).map_err(failed)?;
     let mut course = Course::begin(&spec.run, spec.start_ns, stop, progress);
-    let mut pace = Pace::new(tcp.rate_bps.map(Rate::Bps), course.start_ns());
-    let begin = |stream: &TcpBulk| Sent {
-        stream: stream.stream,
-        series: Cells::new(course.start_ns(), spec.run.cell_ns()),
-        ..Sent::default()
+    let mut sender = TcpSender {
+        writable: Writable::new(connections.len()),
+        connections,
+        epoll,
+        pace: Pace::new(tcp.rate_bps.map(Rate::Bps), course.start_ns()),
+        records: records(tcp.rate_bps),
+        streams: tcp.streams.iter().map(|stream| course.stream(stream.stream)).collect(),
+        skipped_ns: 0,
     };
-    let mut streams: Vec<Sent> = tcp.streams.iter().map(begin).collect();
-    let (records, mut skipped_ns) = (records(tcp.rate_bps), 0);
     sleep_until(course.start_ns());
-    let mut writable = Writable::new(connections.len());
-    loop {
-        let now = monotonic_ns();
-        course.report(now, || {
-            let of = |count: fn(&Sent) -> u64| streams.iter().map(count).sum();
-            (of(|sent| sent.packets), of(|sent| sent.bytes))
-        });
-        if course.is_over(now) {
-            break;
-        }
-        if let Err(due) = pace.ready(now) {
-            epoll.wait(Duration::ZERO).for_each(|token| writable.put(token));
-            course.nap_until(due);
-            continue;
-        }
-        let Some(token) = writable.take() else {
-            epoll.wait(Duration::from_nanos(NAP_NS)).for_each(|token| writable.put(token));
-            continue;
-        };
-        let Some(connection) = connections.get_mut(token) else { continue };
-        let Some(sent) = streams.get_mut(connection.place) else { continue };
-        match connection.write(sent.stream, now, records) {
-            Ok((packets, bytes)) => {
-                skipped_ns += pace.sent(now, bytes);
-                sent.packets += packets;
-                sent.bytes += bytes;
-                sent.series.add(now, packets, bytes);
-                writable.put(token);
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => writable.wait_for(token),
-            Err(error) if error.kind() == ErrorKind::Interrupted => writable.put(token),
-            Err(error) => return Err(connection.failed(error)),
-        }
-        if writable.is_round() {
-            epoll.wait(Duration::ZERO).for_each(|token| writable.put(token));
-        }
-    }
-    let span = course.span();
-    skipped_ns += pace.lateness_ns(span.end_ns);
+    let span = course.run(&mut sender)?;
+    let TcpSender { connections, pace, mut streams, skipped_ns, .. } = sender;
     end(&connections).map_err(failed)?;
     for sent in &mut streams {
-        sent.skipped_ns = skipped_ns;
+        sent.skipped_ns = skipped_ns + pace.lateness_ns(span.end_ns);
         sent.series.extend_to(span.end_ns);
     }
     Ok(SendResult { spec: spec.clone(), span, streams })
 }
 
-struct Connection {
+struct TcpSender {
+    connections: Vec<OutgoingConnection>,
+    epoll: Epoll,
+    writable: Writable,
+    pace: Pace,
+    /// Records of one write.
+    records: usize,
+    streams: Vec<Sent>,
+    skipped_ns: u64,
+}
+
+impl Endpoint for TcpSender {
+    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+        if let Err(due_ns) = self.pace.ready(now_ns) {
+            self.look(0);
+            return Ok(Step::NapUntil(due_ns));
+        }
+        let Some(token) = self.writable.take() else {
+            self.look(NAP_NS);
+            return Ok(Step::Again);
+        };
+        let connection = &mut self.connections[token];
+        let sent = &mut self.streams[connection.place];
+        match connection.write(sent.stream, now_ns, self.records) {
+            Ok((packets, bytes)) => {
+                self.skipped_ns += self.pace.sent(now_ns, bytes);
+                sent.packets += packets;
+                sent.bytes += bytes;
+                sent.series.add(now_ns, packets, bytes);
+                self.writable.put(token);
+            }
+            // It is told when the socket takes more.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.writable.put(token),
+            Err(error) => return Err(connection.failed(error)),
+        }
+        if self.writable.is_round() {
+            self.look(0);
+        }
+        Ok(Step::Again)
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        totals(&self.streams)
+    }
+}
+
+impl TcpSender {
+    /// Looks which connections can take more, and waits for one at most so long.
+    fn look(&mut self, timeout_ns: u64) {
+        self.epoll.wait(timeout_ns).for_each(|token| self.writable.put(token));
+    }
+}
+
+struct OutgoingConnection {
     stream: TcpStream,
     /// The place of its stream among those of the sender.
     place: usize,
@@ -101,17 +117,17 @@ fn failed(error: io::Error) -> TrafficError {
     TrafficError::system("send by TCP", error)
 }
 
-fn watch(connections: &[Connection]) -> io::Result<Epoll> {
+fn watch(connections: &[OutgoingConnection]) -> io::Result<Epoll> {
     let epoll = Epoll::new()?;
     for (token, connection) in connections.iter().enumerate() {
         // Edge-triggered: told once each time that it can take more.
-        let events = libc::EPOLLOUT | libc::EPOLLET;
+        let events = EventFlags::OUT | EventFlags::ET;
         epoll.add(&connection.stream, events, token)?;
     }
     Ok(epoll)
 }
 
-impl Connection {
+impl OutgoingConnection {
     /// Names the other end, as far as it is still known.
     fn failed(&self, error: io::Error) -> TrafficError {
         match self.stream.peer_addr() {
@@ -120,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// Writes the rest of the last record, or `records` new ones. Gives the records begun and the
-    /// bytes written.
+    /// Writes the rest of the last record, or `records` new ones. Returns the records begun and
+    /// the bytes written.
     fn write(&mut self, stream: u16, now_ns: u64, records: usize) -> io::Result<(u64, u64)> {
         if !self.rest.is_empty() {
             let written = self.stream.write(&self.rest)?;
@@ -157,22 +173,17 @@ impl Writable {
         Self { turn: (0..count).collect(), queued: vec![true; count], writes: 0 }
     }
 
+    /// Takes the next one out of the turn.
     fn take(&mut self) -> Option<usize> {
         let token = self.turn.pop_front()?;
-        self.wait_for(token);
+        self.queued[token] = false;
         self.writes += 1;
         Some(token)
     }
 
     fn put(&mut self, token: usize) {
-        if self.queued.get_mut(token).is_some_and(|queued| !std::mem::replace(queued, true)) {
+        if !std::mem::replace(&mut self.queued[token], true) {
             self.turn.push_back(token);
-        }
-    }
-
-    fn wait_for(&mut self, token: usize) {
-        if let Some(queued) = self.queued.get_mut(token) {
-            *queued = false;
         }
     }
 
@@ -187,7 +198,7 @@ impl Writable {
 }
 
 /// The connections of all streams.
-fn connect(tcp: &TcpSend) -> Result<Vec<Connection>, TrafficError> {
+fn connect(tcp: &TcpSend) -> Result<Vec<OutgoingConnection>, TrafficError> {
     let all = tcp.streams.iter().map(|stream| u64::from(stream.connections)).sum::<u64>();
     if all > 500 {
         socket::allow_many_files();
@@ -196,7 +207,7 @@ fn connect(tcp: &TcpSend) -> Result<Vec<Connection>, TrafficError> {
     for (place, bulk) in tcp.streams.iter().enumerate() {
         for _ in 0..bulk.connections {
             let stream = connect_to(bulk.to)?;
-            connections.push(Connection { stream, place, sequence: 0, rest: Vec::new() });
+            connections.push(OutgoingConnection { stream, place, sequence: 0, rest: Vec::new() });
         }
     }
     Ok(connections)
@@ -232,15 +243,14 @@ fn records(rate_bps: Option<u64>) -> usize {
 
 /// Ends the connections. What the other end did not take within a moment is thrown away with
 /// them: a run that is over sends no more.
-fn end(connections: &[Connection]) -> io::Result<()> {
+fn end(connections: &[OutgoingConnection]) -> io::Result<()> {
     let give_up_ns = monotonic_ns() + DRAIN_NS;
-    let is_idle = |one: &Connection| socket::unacknowledged(&one.stream) == 0;
+    let is_idle = |one: &OutgoingConnection| socket::unacknowledged(&one.stream) == 0;
     while !connections.iter().all(is_idle) && monotonic_ns() < give_up_ns {
         sleep_until(monotonic_ns() + DRAIN_NS / 20);
     }
-    let abort = libc::linger { l_onoff: 1, l_linger: 0 };
     let mut busy = connections.iter().filter(|one| !is_idle(one));
-    busy.try_for_each(|one| socket::set_option(&one.stream, libc::SO_LINGER, &abort))
+    Ok(busy.try_for_each(|one| set_socket_linger(&one.stream, Some(Duration::ZERO)))?)
 }
 
 /// Length of a record; a little below what a segment carries with MTU 1500.

@@ -2,11 +2,13 @@
 //! UDP through connected kernel sockets, in batches where several packets are due.
 
 use std::io::ErrorKind;
+use std::iter::Cycle;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use weir_result::Cells;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::error::TrafficError;
 use super::header::{HEADER_BYTES, Header};
@@ -14,13 +16,9 @@ use super::pace::{Pace, Sizes};
 use super::result::{SendResult, Sent};
 use super::socket;
 use super::spec::{SendSpec, UdpSend};
-use super::stop::{Course, OnProgress};
-use super::thread::monotonic_ns;
+use super::stop::{Course, Endpoint, OnProgress, Step};
 
 /// Sends until the run is over or the count is sent.
-///
-/// # Errors
-/// A socket cannot be opened or connected; the network is not there.
 pub(super) fn send(
     spec: &SendSpec,
     udp: &UdpSend,
@@ -29,23 +27,16 @@ pub(super) fn send(
 ) -> Result<SendResult, TrafficError> {
     let sockets = open(udp)?;
     let mut course = Course::begin(&spec.run, spec.start_ns, stop, progress);
-    let mut sender = Sender::new(udp, course.start_ns(), spec.run.cell_ns());
-    let mut turn = sockets.iter().cycle();
-    loop {
-        let now = monotonic_ns();
-        course.report(now, || (sender.sent.packets, sender.sent.bytes));
-        if course.is_over(now) || sender.left() == 0 {
-            break;
-        }
-        match sender.pace.ready(now) {
-            Err(due) => course.nap_until(due),
-            Ok(()) => {
-                let Some(socket) = turn.next() else { break };
-                sender.send_due(socket, now)?;
-            }
-        }
-    }
-    let span = course.span();
+    let mut sender = UdpSender {
+        udp,
+        turn: sockets.iter().cycle(),
+        pace: Pace::new(udp.rate, course.start_ns()),
+        sizes: Sizes::new(&udp.sizes),
+        overhead: overhead(udp.to.ip()),
+        filling: vec![0; usize::from(udp.sizes.max())],
+        sent: course.stream(udp.stream),
+    };
+    let span = course.run(&mut sender)?;
     if sender.left() > 0 {
         sender.sent.skipped_ns += sender.pace.lateness_ns(span.end_ns);
     }
@@ -53,8 +44,9 @@ pub(super) fn send(
     Ok(SendResult { spec: spec.clone(), span, streams: vec![sender.sent] })
 }
 
-struct Sender<'a> {
+struct UdpSender<'a> {
     udp: &'a UdpSend,
+    turn: Cycle<slice::Iter<'a, UdpSocket>>,
     pace: Pace,
     sizes: Sizes,
     /// Bytes of a frame before the payload.
@@ -63,22 +55,26 @@ struct Sender<'a> {
     sent: Sent,
 }
 
-impl<'a> Sender<'a> {
-    fn new(udp: &'a UdpSend, start_ns: u64, cell_ns: u64) -> Self {
-        Self {
-            udp,
-            pace: Pace::new(udp.rate, start_ns),
-            sizes: Sizes::new(&udp.sizes),
-            overhead: overhead(udp.to.ip()),
-            filling: vec![0; usize::from(udp.sizes.max())],
-            sent: Sent {
-                stream: udp.stream,
-                series: Cells::new(start_ns, cell_ns),
-                ..Sent::default()
-            },
+impl Endpoint for UdpSender<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+        if self.left() == 0 {
+            return Ok(Step::Done);
+        }
+        if let Err(due_ns) = self.pace.ready(now_ns) {
+            return Ok(Step::NapUntil(due_ns));
+        }
+        match self.turn.next() {
+            Some(socket) => self.send_due(socket, now_ns).map(|()| Step::Again),
+            None => Ok(Step::Done),
         }
     }
 
+    fn counts(&self) -> (u64, u64) {
+        (self.sent.packets, self.sent.bytes)
+    }
+}
+
+impl UdpSender<'_> {
     /// Packets still to send.
     fn left(&self) -> u64 {
         self.udp.count.map_or(u64::MAX, |count| count.saturating_sub(self.sent.packets))
@@ -156,8 +152,8 @@ fn open(udp: &UdpSend) -> Result<Vec<UdpSocket>, TrafficError> {
         // A blocked sender looks at its flag this often.
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed)?;
         if let Some(bytes) = udp.buffer_bytes {
-            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-            socket::set_option(&socket, libc::SO_SNDBUF, &bytes).map_err(failed)?;
+            set_socket_send_buffer_size(&socket, bytes as usize)
+                .map_err(|error| failed(error.into()))?;
         }
         sockets.push(socket);
     }

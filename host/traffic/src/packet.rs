@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Frames as they are given, byte by byte, through a packet socket (packet(7)): for what no
+//! well-behaved sender sends.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, netdevice, send, socket_with,
+};
+use weir_platform::netns;
+
+use super::error::TrafficError;
+
+/// Sends each of `frames` once from `device` in the named namespace, as fast as it goes, and
+/// returns how many of them the kernel took: it refuses those that are longer than the device's MTU
+/// allows.
+pub fn send_raw<F: AsRef<[u8]> + Sync>(
+    namespace: &str,
+    device: &str,
+    frames: &[F],
+) -> Result<usize, TrafficError> {
+    netns::in_namespace(namespace, || {
+        let failed = |error| TrafficError::system(format!("send frames from {device}"), error);
+        let socket = open(device).map_err(failed)?;
+        let is_taken = |frame: &&F| send(&socket, frame.as_ref(), SendFlags::empty()).is_ok();
+        Ok(frames.iter().filter(is_taken).count())
+    })?
+}
+
+/// Opens a packet socket that is bound to `device` and receives nothing.
+fn open(device: &str) -> io::Result<OwnedFd> {
+    let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+    let socket = socket_with(family, SocketType::RAW, flags, None)?;
+    // SAFETY: all zeros is a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = FAMILY;
+    address.sll_ifindex = netdevice::name_to_index(&socket, device)?.cast_signed();
+    // SAFETY: `address` is valid for reading the length given.
+    match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), ADDRESS_BYTES) } {
+        0 => Ok(socket),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `AF_PACKET` as an address holds it.
+const FAMILY: libc::sa_family_t = 17;
+const _: () = assert!(libc::AF_PACKET == 17);
+const ADDRESS_BYTES: libc::socklen_t = 20;
+const _: () = assert!(size_of::<libc::sockaddr_ll>() == 20);
