@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A request's body, read to its end within bounds of size and time.
+//! Reads a request's body to its end, within bounds of size and time.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
-use crate::app::App;
 use crate::error::{ErrorCode, Rejection};
+use crate::limits::ApiLimits;
 
-/// The JSON value of a body.
+/// Reads the JSON value of a body.
 pub(crate) async fn json<T: DeserializeOwned>(
-    app: &App,
+    limits: &ApiLimits,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, Rejection> {
@@ -21,15 +21,14 @@ pub(crate) async fn json<T: DeserializeOwned>(
         let text = format!("content-type is {kind:.60}; it must be application/json");
         return Err(Rejection::new(ErrorCode::NotJson, text));
     }
-    let bytes = bytes(app, body).await?;
+    let bytes = bytes(limits, body).await?;
     serde_json::from_slice(&bytes)
         .map_err(|error| Rejection::new(ErrorCode::Malformed, format!("body: {error}")))
 }
 
-/// The bytes of a body. One that is too long is read on for a while, so that its sender hears why
-/// it is refused, and forgotten.
-pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, Rejection> {
-    let limits = &app.limits;
+/// Reads a body to its end. One that is too long is read on for a while and forgotten, so that its
+/// sender hears why it is refused.
+async fn bytes(limits: &ApiLimits, body: Body) -> Result<Vec<u8>, Rejection> {
     let reading = async {
         let (mut body, mut bytes, mut length) = (body, Vec::new(), 0_usize);
         while let Some(frame) = body.frame().await {
@@ -57,6 +56,6 @@ pub(crate) async fn bytes(app: &App, body: Body) -> Result<Vec<u8>, Rejection> {
     })
 }
 
-/// What is read of a body beyond its bound: a sender that does not listen while it sends would see
-/// a broken connection instead of an answer.
+/// Bytes that are read of a body beyond its bound: a sender that does not listen while it sends
+/// would see a broken connection instead of an answer.
 const SWALLOWED_BYTES: usize = 16 << 20;

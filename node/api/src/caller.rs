@@ -6,16 +6,18 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, header};
 use ring::digest;
 use weir_node::control::{Refusal, RefusalKind};
-use weir_policy::{Digest, Direction, Edit, Policy, Problem, Role as Kind, Slice, SliceId, Vif};
+use weir_policy::{
+    Digest, Direction, Edit, Policy, Problem, Role as TokenRole, Slice, SliceId, Vif,
+};
 
 use crate::error::{ErrorCode, Rejection};
 
 /// Origin of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum ConnectionOrigin {
     /// The Unix socket, from a process of this user.
     Local {
-        /// As the kernel says.
+        /// The user, as the kernel reports it.
         uid: u32,
     },
     /// TCP.
@@ -28,14 +30,14 @@ pub(crate) struct Caller {
     /// Its name in the record of changes.
     pub(crate) who: String,
     /// Its role.
-    pub(crate) role: Role,
+    pub(crate) role: CallerRole,
     /// Digest of its token; `None` for root on the Unix socket.
     pub(crate) token: Option<Digest>,
 }
 
 /// Role of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum CallerRole {
     /// Sees and changes everything.
     Administrator,
     /// Sees and changes the vifs of one slice.
@@ -47,16 +49,16 @@ pub(crate) enum Role {
 
 /// Result of the authentication of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum Authentication {
     /// The caller is known.
-    Yes(Caller),
+    Known(Caller),
     /// The request has no token.
     NoToken,
     /// The token is unknown.
     WrongToken,
 }
 
-impl Peer {
+impl ConnectionOrigin {
     /// Returns the name of the origin.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -68,20 +70,24 @@ impl Peer {
 
 impl Caller {
     /// Authenticates a request by its origin and its headers.
-    pub(crate) fn of(peer: &Peer, headers: &HeaderMap, policy: &Policy) -> Known {
+    pub(crate) fn authenticate(
+        origin: &ConnectionOrigin,
+        headers: &HeaderMap,
+        policy: &Policy,
+    ) -> Authentication {
         let Some(header) = headers.get(header::AUTHORIZATION) else {
-            return match peer {
-                Peer::Local { uid: 0 } => {
-                    let role = Role::Administrator;
-                    Known::Yes(Self { who: peer.name(), role, token: None })
+            return match origin {
+                ConnectionOrigin::Local { uid: 0 } => {
+                    let role = CallerRole::Administrator;
+                    Authentication::Known(Self { who: origin.name(), role, token: None })
                 }
-                _ => Known::NoToken,
+                _ => Authentication::NoToken,
             };
         };
         let token = header.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
         // Tokens are 256 random bits: their digests are as good as random to whoever tries others,
         // and what the time of a comparison tells of a digest leads to no token.
-        Self::with(sha256(token), policy).map_or(Known::WrongToken, Known::Yes)
+        Self::with(sha256(token), policy).map_or(Authentication::WrongToken, Authentication::Known)
     }
 
     /// Returns the caller by the policy in force; `None` if its token was revoked.
@@ -92,8 +98,10 @@ impl Caller {
     fn with(digest: Digest, policy: &Policy) -> Option<Self> {
         let token = policy.api.tokens.iter().find(|known| known.sha256 == digest)?;
         let role = match (token.role, &token.slice) {
-            (Kind::Administrator, _) => Role::Administrator,
-            (Kind::Tenant, slice) => Role::Tenant { slice: slice.clone().unwrap_or_default() },
+            (TokenRole::Administrator, _) => CallerRole::Administrator,
+            (TokenRole::Tenant, slice) => {
+                CallerRole::Tenant { slice: slice.clone().unwrap_or_default() }
+            }
         };
         Some(Self { who: format!("token {}", token.name), role, token: Some(digest) })
     }
@@ -101,16 +109,16 @@ impl Caller {
     /// Returns the slice of a tenant; `None` for an administrator.
     pub(crate) fn slice(&self) -> Option<&str> {
         match &self.role {
-            Role::Administrator => None,
-            Role::Tenant { slice } => Some(slice),
+            CallerRole::Administrator => None,
+            CallerRole::Tenant { slice } => Some(slice),
         }
     }
 
     /// Refuses a caller that is not an administrator.
     pub(crate) fn administrator(&self) -> Result<(), Rejection> {
         match &self.role {
-            Role::Administrator => Ok(()),
-            Role::Tenant { .. } => {
+            CallerRole::Administrator => Ok(()),
+            CallerRole::Tenant { .. } => {
                 let text = format!("{} is a tenant; this is for administrators", self.who);
                 Err(Rejection::new(ErrorCode::Forbidden, text))
             }
@@ -149,12 +157,13 @@ impl Caller {
             || policy.vifs.iter().any(|vif| self.sees(policy, vif) && about("vif", &vif.name))
     }
 
-    /// Judges a change: an administrator may all, a tenant what is his, within his slice's grant.
-    /// Whose token is gone by now, while his request was read or waited for its turn, nothing.
+    /// Judges a change. An administrator may change everything; a tenant may change its own, within
+    /// its slice's grant. A caller whose token was revoked since its request came may change
+    /// nothing.
     pub(crate) fn may(&self, old: &Policy, new: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         let caller = self.known(old)?;
         caller.owns_places(old, edits)?;
-        let Role::Tenant { slice } = caller.role else { return Ok(()) };
+        let CallerRole::Tenant { slice } = caller.role else { return Ok(()) };
         let found = new.slices().find(|(_, one)| one.name == slice);
         found.map_or(Ok(()), |(id, slice)| within_grant(id, slice, old, new))
     }
@@ -165,13 +174,13 @@ impl Caller {
         self.still(policy).ok_or_else(|| Refusal::new(RefusalKind::Forbidden, text()))
     }
 
-    /// Judges the undo of a change of his own: nobody has changed its places since, so that it
-    /// leads back to what he was granted before, and only what it touches is looked at.
+    /// Judges the undo of a change of the caller's own. Nobody has changed its keys since, so it
+    /// leads back to values that were granted before: only the ownership of the keys is checked.
     pub(crate) fn owns(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         self.known(old)?.owns_places(old, edits)
     }
 
-    /// Of a caller as [`Self::known`] has him.
+    /// Judges the keys of edits. The caller is one that [`Self::known`] returned.
     fn owns_places(&self, old: &Policy, edits: &[Edit]) -> Result<(), Refusal> {
         if self.slice().is_none() {
             return Ok(());
@@ -191,7 +200,7 @@ impl Caller {
     }
 }
 
-/// The digest of a token, as the policy holds it.
+/// Returns the digest of a token, as the policy holds it.
 pub(crate) fn sha256(token: &[u8]) -> Digest {
     let mut bytes = [0; 32];
     let digest = digest::digest(&digest::SHA256, token);
@@ -199,8 +208,9 @@ pub(crate) fn sha256(token: &[u8]) -> Digest {
     Digest(bytes)
 }
 
-/// A slice grants its own guarantee on each port; one that names none grants what its vifs have
-/// together. It grants its own limit to each vif; one that names none, what the vif has.
+/// Checks that a slice's vifs stay within its grant. A slice grants its own guarantee on each port;
+/// without one it grants the sum that its vifs had before. It grants its own limit to each vif;
+/// without one, the limit that the vif had.
 fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Result<(), Refusal> {
     for direction in Direction::ALL {
         let grant = slice.share(direction);
@@ -253,8 +263,8 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
     Ok(())
 }
 
-/// What concerns a tenant's own share alone. Bursts, delays and bounds of queues do not: they are
-/// of the port's and the pool's, too.
+/// Keys that a tenant may change: they concern its own share alone. Bursts, delays and bounds of
+/// queues are not among them, since they take from the port and the pool, too.
 const TENANTS_KEYS: &[&str] = &[
     "send.priority",
     "send.min_rate",
@@ -282,17 +292,17 @@ mod tests {
     use weir_policy::{Draft, Place};
 
     fn tenant() -> Caller {
-        let role = Role::Tenant { slice: "gold".to_owned() };
+        let role = CallerRole::Tenant { slice: "gold".to_owned() };
         Caller { who: "token shop".to_owned(), role, token: Some(sha256(b"x")) }
     }
 
-    /// As the policy knows him.
+    /// The tenant's token, as the policy has it.
     fn token() -> weir_policy::Token {
         let (slice, sha256) = (Some("gold".to_owned()), sha256(b"x"));
-        weir_policy::Token { name: "shop".into(), role: Kind::Tenant, slice, sha256 }
+        weir_policy::Token { name: "shop".into(), role: TokenRole::Tenant, slice, sha256 }
     }
 
-    /// What he is told, or nothing if he may.
+    /// Returns the text of the refusal that the tenant gets for these edits; empty if it may.
     fn asked(edits: &[(&str, &str, Option<&str>)]) -> String {
         let (file, mut old) = Draft::parse(TEXT).unwrap();
         old.api.tokens.push(token());
@@ -329,7 +339,7 @@ mod tests {
         assert!(asked(&[("a", "send.burst", Some("1MB"))]).contains("not a tenant's"));
     }
 
-    /// The port is full: what he hears is about his own alone, whichever way it does not fit.
+    /// The port is full. A tenant reads only of its own, whichever bound the change breaks.
     #[test]
     fn a_tenant_reads_problems_with_his_own_alone() {
         let policy = weir_policy::parse(TEXT).unwrap();
@@ -342,7 +352,7 @@ mod tests {
             let seen = problems.list().iter().filter(|one| caller.sees_problem(&policy, one));
             seen.map(|problem| problem.key.clone()).collect()
         };
-        let root = Caller { who: "uid 0".to_owned(), role: Role::Administrator, token: None };
+        let root = Caller { who: "uid 0".to_owned(), role: CallerRole::Administrator, token: None };
         let full = [("a", "send.min_rate", "40Mbit"), ("z", "send.min_rate", "980Mbit")];
         assert_eq!(heard(&root, &full), ["port \"up0\".rate", "slice \"gold\".send.min_rate"]);
         assert_eq!(heard(&tenant(), &full), ["slice \"gold\".send.min_rate"]);
@@ -365,21 +375,21 @@ mod tests {
     #[test]
     fn only_root_needs_no_token_and_only_a_known_token_is_one() {
         let mut policy = weir_policy::parse(TEXT).unwrap();
-        let [root, user] = [0, 1000].map(|uid| Peer::Local { uid });
+        let [root, user] = [0, 1000].map(|uid| ConnectionOrigin::Local { uid });
         let mut headers = HeaderMap::new();
-        assert!(matches!(Caller::of(&root, &headers, &policy), Known::Yes(_)));
-        assert_eq!(Caller::of(&user, &headers, &policy), Known::NoToken);
-        let remote = Peer::Remote("127.0.0.1".parse().unwrap());
-        assert_eq!(Caller::of(&remote, &headers, &policy), Known::NoToken);
+        assert!(matches!(Caller::authenticate(&root, &headers, &policy), Authentication::Known(_)));
+        assert_eq!(Caller::authenticate(&user, &headers, &policy), Authentication::NoToken);
+        let remote = ConnectionOrigin::Remote("127.0.0.1".parse().unwrap());
+        assert_eq!(Caller::authenticate(&remote, &headers, &policy), Authentication::NoToken);
         headers.insert(header::AUTHORIZATION, "Bearer x".parse().unwrap());
-        assert_eq!(Caller::of(&root, &headers, &policy), Known::WrongToken);
+        assert_eq!(Caller::authenticate(&root, &headers, &policy), Authentication::WrongToken);
         policy.api.tokens.push(token());
         // Root with a tenant's token is that tenant.
-        assert_eq!(Caller::of(&root, &headers, &policy), Known::Yes(tenant()));
+        assert_eq!(Caller::authenticate(&root, &headers, &policy), Authentication::Known(tenant()));
         assert_eq!(tenant().still(&policy), Some(tenant()));
         policy.api.tokens.clear();
         assert_eq!(tenant().still(&policy), None, "it was revoked");
-        // Though his request came before that.
+        // Its request came before that.
         let refused = tenant().may(&policy, &policy, &[]).unwrap_err();
         assert_eq!(refused.message, "token shop is not known any more");
     }

@@ -14,46 +14,46 @@ use crate::body;
 use crate::caller::Caller;
 use crate::edits;
 use crate::error::{ErrorCode, Rejection};
-use crate::routes::{Asker, Name, Shared, name};
+use crate::extract::{PathName, RequestCaller, SharedApp, name};
 
 /// Changes a vif.
 #[utoipa::path(patch, path = "/v1/vifs/{vif}", tag = "change",
     params(("vif" = String, Path, description = "Its name")), request_body = VifChange,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn vif(
-    State(app): Shared,
-    Extension(caller): Asker,
-    vif: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    vif: PathName,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
     let vif = name(vif)?;
-    let change: VifChange = body::json(&app, &headers, request).await?;
+    let change: VifChange = body::json(&app.limits, &headers, request).await?;
     make(&app, caller, edits::of_set(&ChangeSet::of_vif(&vif, change))).await
 }
 
-/// Brings a vif. For administrators.
+/// Adds a vif. For administrators.
 #[utoipa::path(post, path = "/v1/vifs", tag = "change", request_body = NewVif,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn add_vif(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
-    let new: NewVif = body::json(&app, &headers, request).await?;
+    let new: NewVif = body::json(&app.limits, &headers, request).await?;
     make(&app, caller, edits::of_new_vif(&new)).await
 }
 
-/// Takes a vif away. What it had queued is lost, and counted. For administrators.
+/// Removes a vif. Its queued packets are lost, and counted. For administrators.
 #[utoipa::path(delete, path = "/v1/vifs/{vif}", tag = "change",
     params(("vif" = String, Path, description = "Its name")),
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn remove_vif(
-    State(app): Shared,
-    Extension(caller): Asker,
-    vif: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    vif: PathName,
 ) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let gone = Edit::unset(Place::vif(&name(vif)?, ""));
@@ -63,58 +63,58 @@ pub(crate) async fn remove_vif(
 /// Changes a slice. For administrators.
 #[utoipa::path(patch, path = "/v1/slices/{slice}", tag = "change",
     params(("slice" = String, Path, description = "Its name")), request_body = GroupChange,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn slice(
-    State(app): Shared,
-    Extension(caller): Asker,
-    slice: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    slice: PathName,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
     let slice = name(slice)?;
-    let change: GroupChange = body::json(&app, &headers, request).await?;
+    let change: GroupChange = body::json(&app.limits, &headers, request).await?;
     make(&app, caller, edits::of_set(&ChangeSet::of_slice(&slice, change))).await
 }
 
 /// Changes a router. For administrators.
 #[utoipa::path(patch, path = "/v1/routers/{router}", tag = "change",
     params(("router" = String, Path, description = "Its name")), request_body = GroupChange,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn router(
-    State(app): Shared,
-    Extension(caller): Asker,
-    router: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    router: PathName,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
     let router = name(router)?;
-    let change: GroupChange = body::json(&app, &headers, request).await?;
+    let change: GroupChange = body::json(&app.limits, &headers, request).await?;
     make(&app, caller, edits::of_set(&ChangeSet::of_router(&router, change))).await
 }
 
 /// Makes several changes, all or none.
 #[utoipa::path(post, path = "/v1/changes", tag = "change", request_body = ChangeSet,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn several(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
-    let set: ChangeSet = body::json(&app, &headers, request).await?;
+    let set: ChangeSet = body::json(&app.limits, &headers, request).await?;
     make(&app, caller, edits::of_set(&set)).await
 }
 
-/// Takes a change back. A tenant takes back his own.
+/// Undoes a change. A tenant undoes its own.
 #[utoipa::path(post, path = "/v1/undo", tag = "change", request_body = UndoRequest,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn undo(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
-    let UndoRequest { id } = body::json(&app, &headers, request).await?;
+    let UndoRequest { id } = body::json(&app.limits, &headers, request).await?;
     let asker = caller.clone();
     let undone = app.ask_in_turn(move |control| {
         let may: &control::ChangePermission<'_> = &|old, _, edits| caller.owns(old, edits);
@@ -128,10 +128,10 @@ pub(crate) async fn undo(
 
 /// Reads the policy file again. For administrators.
 #[utoipa::path(post, path = "/v1/reload", tag = "node",
-    responses((status = 204), crate::openapi::ChangeRefusals))]
+    responses((status = 204), crate::responses::ChangeRefusals))]
 pub(crate) async fn reload(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask_in_turn(move |control| control.reload(&caller.who)).await?;
@@ -140,10 +140,10 @@ pub(crate) async fn reload(
 
 /// Keeps a node that was started with `--confirm`. For administrators.
 #[utoipa::path(post, path = "/v1/confirm", tag = "node",
-    responses((status = 204), crate::openapi::Refusals))]
+    responses((status = 204), crate::responses::Refusals))]
 pub(crate) async fn confirm(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask(|control| {
@@ -153,12 +153,12 @@ pub(crate) async fn confirm(
     .await
 }
 
-/// Undoes everything and ends. For administrators.
+/// Stops the node: it undoes everything and ends. For administrators.
 #[utoipa::path(post, path = "/v1/stop", tag = "node",
-    responses((status = 204), crate::openapi::Refusals))]
+    responses((status = 204), crate::responses::Refusals))]
 pub(crate) async fn stop(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask(|control| {
@@ -168,12 +168,12 @@ pub(crate) async fn stop(
     .await
 }
 
-/// Ends, and leaves devices and data plane to the next start. For administrators.
+/// Ends the node, which leaves devices and data plane to the next start. For administrators.
 #[utoipa::path(post, path = "/v1/leave", tag = "node",
-    responses((status = 204), crate::openapi::Refusals))]
+    responses((status = 204), crate::responses::Refusals))]
 pub(crate) async fn leave(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<StatusCode, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     app.ask(|control| {

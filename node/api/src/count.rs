@@ -52,13 +52,13 @@ impl Slots {
 
 /// A fixed number of places for each key: an address, a caller.
 #[derive(Debug)]
-pub(crate) struct Shares<K> {
+pub(crate) struct SlotsByKey<K> {
     most: usize,
     taken: Mutex<BTreeMap<K, Slots>>,
     refused: AtomicUsize,
 }
 
-impl<K: Ord> Shares<K> {
+impl<K: Ord> SlotsByKey<K> {
     /// Makes `most` places for each key.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Mutex::default(), refused: AtomicUsize::new(0) }
@@ -121,7 +121,7 @@ mod tests {
     }
     #[test]
     fn one_address_leaves_room_for_others() {
-        let places = Shares::new(2);
+        let places = SlotsByKey::new(2);
         let network = |text: &str| network(text.parse().unwrap());
         let [one, other, same] = ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(network);
         assert_eq!(network("::ffff:192.0.2.1"), one);

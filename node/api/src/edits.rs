@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What the unit types write is what the policy reads, at the edges too.
+    /// The policy reads each value that the unit types write, at the edges too.
     #[test]
     fn written_values_are_read_back_exactly() {
         for value in [1_000, 1_001, 1_234_567, 999_999_999_999] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/v1/explain`: why vifs get what they get.
+//! `/v1/explain`: the reasons for the rates that vifs get.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use weir_report::explain::{self, ExplainedSide, Explanation, LimitingFactor, Oth
 
 use crate::caller::Caller;
 use crate::error::{ErrorCode, Rejection};
-use crate::routes::{Asker, Holds, Shared};
+use crate::extract::{RequestCaller, RequestPolicy, SharedApp};
 
-/// Why vifs get what they get now: what limits them, who has the rest, what would give them more.
+/// Explains what limits each vif now, who has the rest, and what would give it more.
 #[utoipa::path(get, path = "/v1/explain", tag = "read", params(ExplainQuery),
-    responses((status = 200, body = Vec<ExplainView>), crate::openapi::Refusals))]
+    responses((status = 200, body = Vec<ExplainView>), crate::responses::Refusals))]
 pub(crate) async fn explain(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
     query: Result<Query<ExplainQuery>, QueryRejection>,
 ) -> Result<Json<Vec<ExplainView>>, Rejection> {
     let malformed = |text: String| Rejection::new(ErrorCode::Malformed, format!("query: {text}"));
@@ -37,7 +37,7 @@ pub(crate) async fn explain(
         app.tell(&caller, &refusal);
         return Err(refusal);
     }
-    // Each holds two statuses while it waits: as many as may listen to events.
+    // A request holds two statuses while it waits, so it takes a listener's place.
     let _slots = app.listener(&caller)?;
     let before = app.status().await?;
     tokio::time::sleep(Duration::from_millis(interval)).await;
@@ -117,7 +117,7 @@ fn side(
     }
 }
 
-/// Whether its reason tells of nobody else's share, nor of the node.
+/// Returns true if the reason tells nothing of other tenants' shares or of the node.
 const fn is_own(limiter: LimitingFactor) -> bool {
     !matches!(
         limiter,
@@ -144,7 +144,7 @@ fn curves(vif: &Vif, direction: Direction, policy: &Policy) -> CurvesView {
     }
 }
 
-/// A status is as old as 20 ms.
+/// A status may be 20 ms old, which is to be little beside the interval.
 const INTERVAL_MS_MIN: u64 = 100;
-/// Below the time that a client waits.
+/// Less than the time that a client waits for an answer.
 const INTERVAL_MS_MAX: u64 = 5_000;

@@ -3,8 +3,9 @@
 //! [`Relay`] lends the Unix socket to a browser on this machine.
 //!
 //! A request passes, in this order: the bounds on connections and on time (`mod@server`), the
-//! identity of the caller and its request rate (`mod@app`, `mod@caller`), a route, and the
-//! node's `Control`. Every bound on what a caller can make the node hold or do is checked here.
+//! authentication of the caller and its request rate (`mod@service`, `mod@caller`), a route
+//! (`mod@routes`), and the node's `Control`, which `mod@app` asks. Every bound on what a caller can
+//! make the node hold or do is checked on this way.
 //!
 //! The requests and answers themselves are types of `weir-api-types`, which the client shares. A
 //! change becomes edits of the policy's document (`mod@edits`), which `weir-node` checks and
@@ -19,16 +20,20 @@ mod count;
 mod edits;
 mod error;
 mod explain_routes;
+mod extract;
 mod limits;
 mod metrics;
 pub mod openapi;
 mod page;
 mod rates;
 mod read_routes;
+mod refused;
 mod relay;
 mod report_routes;
+mod responses;
 mod routes;
 mod server;
+mod service;
 mod stall;
 mod tls;
 pub mod token;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The bounds of the interface: those of the policy, and the few that nobody needs to change.
+//! The bounds of the interface: those that the policy sets, and a few that nobody needs to change.
 
 use std::time::Duration;
 
 use weir_policy::Api;
 
-/// What a caller can make the node hold or do.
+/// Bounds on everything that callers can make the node hold or do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ApiLimits {
     /// Bytes of a request's body.
     pub(crate) body_bytes: usize,
     /// Bytes of a request's head.
     pub(crate) head_bytes: usize,
     /// Connections open at once.
     pub(crate) connections: usize,
-    /// For a request's head, from the connection's start or the last answer on; then for its body.
+    /// Time for a request's head, from the connection's start or the last answer on; then for its
+    /// body.
     pub(crate) request_time: Duration,
     /// Requests a second of one caller.
     pub(crate) requests_per_second: u32,
@@ -24,12 +25,12 @@ pub(crate) struct Limits {
     pub(crate) listeners: usize,
     /// Requests that wait for the node at once.
     pub(crate) waiting: usize,
-    /// Threads that they wait on.
+    /// Threads on which requests wait for the node.
     pub(crate) blocking_threads: usize,
 }
 
-impl Limits {
-    /// The bounds that a policy names.
+impl ApiLimits {
+    /// Returns the bounds that a policy sets.
     pub(crate) fn of(api: &Api) -> Self {
         let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
@@ -48,7 +49,7 @@ impl Limits {
 
 /// Longer than any head with a token; hyper takes no less than 8 KiB.
 const HEAD_BYTES: usize = 16 << 10;
-/// As many as wait for the worker at most.
+/// The bound on requests that wait for the worker.
 const WAITING: usize = 64;
 /// Changes are made one at a time; the others read.
 const BLOCKING_THREADS: usize = 4;

@@ -2,8 +2,6 @@
 //! The node in Prometheus' text format: base units, counters ending in `_total`.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
-use std::sync::atomic::Ordering;
 
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_loops::{LoopsLoad, RouterStatus};
@@ -13,28 +11,31 @@ use weir_units::BitRate;
 
 use crate::app::App;
 use crate::caller::Caller;
+use crate::refused::TurnAwayReason;
+use exposition::{Exposition, seconds};
 
+mod exposition;
 mod xtc;
 
-/// What the node and the recorder of service have counted.
+/// The counts of the node and of its recorder of service.
 pub(crate) struct Counted<'s> {
     pub(crate) status: &'s NodeStatus,
-    /// Routers that are held at a rate, and what that takes.
+    /// Routers that are held at a rate, and the load of their control loops.
     pub(crate) routers: &'s (Vec<RouterStatus>, LoopsLoad),
-    /// Since the node started, send and receive.
+    /// Service since the node started, send and receive.
     pub(crate) service: &'s BTreeMap<ReportSubject, [Service; 2]>,
 }
 
-/// Everything that the caller sees.
+/// Returns everything that the caller may see.
 pub(crate) fn text(app: &App, of: &Counted<'_>, caller: &Caller, policy: &Policy) -> String {
     let mut page = node(of, caller, policy);
     if caller.slice().is_none() {
         interface(&mut page, app);
     }
-    page.0
+    page.into_text()
 }
 
-fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
+fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
     let (status, all) = (of.status, caller.slice().is_none());
     let mut ifaces: Vec<(&str, &IfaceStatus)> = Vec::new();
     if all {
@@ -42,7 +43,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
     }
     let vifs = status.vifs.iter().filter(|vif| all || caller.sees_vif(policy, &vif.name));
     ifaces.extend(vifs.map(|vif| ("vif", vif)));
-    let mut page = Page(String::new());
+    let mut page = Exposition::default();
     amounts(&mut page, &ifaces);
     drops(&mut page, &ifaces);
     devices(&mut page, &ifaces);
@@ -69,7 +70,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Page {
     page
 }
 
-fn amounts(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
+fn amounts(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
     for (name, help, of) in AMOUNTS {
         for (unit, count) in [("packets", true), ("bytes", false)] {
             let kind = if *name == "backlog" { "gauge" } else { "counter" };
@@ -88,7 +89,7 @@ fn amounts(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
     }
 }
 
-fn devices(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
+fn devices(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
     page.family("weir_device_present", "Whether the device is there.", "gauge");
     for (kind, iface) in ifaces {
         let labels = [(*kind, iface.name.as_str())];
@@ -96,8 +97,8 @@ fn devices(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
     }
 }
 
-/// One series a reason, whether the frame was dropped before its queue or after it.
-fn drops(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
+/// Writes a series for each reason, for drops before the queue and after it together.
+fn drops(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
     for (name, unit, bytes) in [
         ("weir_dropped_packets_total", "Packets", false),
         ("weir_dropped_bytes_total", "Bytes", true),
@@ -135,8 +136,8 @@ fn drops(page: &mut Page, ifaces: &[(&str, &IfaceStatus)]) {
     }
 }
 
-/// What the policy says, to be drawn beside what is measured.
-fn rates(page: &mut Page, caller: &Caller, policy: &Policy) {
+/// Writes the rates of the policy, to be drawn beside the measured ones.
+fn rates(page: &mut Exposition, caller: &Caller, policy: &Policy) {
     let bytes = |rate: BitRate| rate.as_bps() / 8;
     let each = || {
         let seen = policy.vifs.iter().filter(|vif| caller.sees(policy, vif));
@@ -165,7 +166,7 @@ fn rates(page: &mut Page, caller: &Caller, policy: &Policy) {
 }
 
 /// Writes what vifs and slices were guaranteed, asked for and got.
-fn service(page: &mut Page, seen: &[(&ReportSubject, &[Service; 2])]) {
+fn service(page: &mut Exposition, seen: &[(&ReportSubject, &[Service; 2])]) {
     for (kind, is_vif) in [("vif", true), ("slice", false)] {
         for (what, help, of) in SERVICE {
             let name = format!("weir_{kind}_{what}_total");
@@ -182,7 +183,7 @@ fn service(page: &mut Page, seen: &[(&ReportSubject, &[Service; 2])]) {
     }
 }
 
-fn worker(page: &mut Page, status: &NodeStatus) {
+fn worker(page: &mut Exposition, status: &NodeStatus) {
     let worker = status.worker.unwrap_or_default();
     let removed = status.removed.unwrap_or_default();
     page.family("weir_uptime_seconds", "Time since the worker started.", "gauge");
@@ -217,12 +218,11 @@ fn worker(page: &mut Page, status: &NodeStatus) {
     }
 }
 
-fn interface(page: &mut Page, app: &App) {
+fn interface(page: &mut Exposition, app: &App) {
     page.family("weir_api_refused_total", "Requests turned away at the door.", "counter");
-    for (why, count) in
-        ["unknown", "wrong_tokens", "requests", "untold"].iter().zip(&app.turned_away)
-    {
-        page.sample("weir_api_refused_total", &[("reason", why)], count.load(Ordering::Relaxed));
+    for reason in TurnAwayReason::ALL {
+        let count = app.refused.turned_away(reason);
+        page.sample("weir_api_refused_total", &[("reason", reason.name())], count);
     }
     let places = [
         ("connections", &app.connections),
@@ -236,10 +236,8 @@ fn interface(page: &mut Page, app: &App) {
     }
     let addresses = u64::try_from(app.remote_addresses.refused()).unwrap_or(u64::MAX);
     page.sample("weir_api_refused_total", &[("reason", "address")], addresses);
-    let stalled = app.stalled.load(Ordering::Relaxed);
-    page.sample("weir_api_refused_total", &[("reason", "reader")], stalled);
     page.family("weir_api_refusals_total", "Answers that refuse, by status.", "counter");
-    for (status, count) in app.refusals() {
+    for (status, count) in app.refused.by_status() {
         page.sample("weir_api_refusals_total", &[("status", &status.to_string())], count);
     }
     page.family("weir_api_open", "Connections and listeners now.", "gauge");
@@ -253,7 +251,7 @@ fn directions(iface: &IfaceStatus) -> [(&'static str, &DirectionStatus); 2] {
     [("send", &iface.send), ("receive", &iface.receive)]
 }
 
-/// A name, what it means, where it is.
+/// A name, a help text, and the value.
 type Family = (&'static str, &'static str, fn(&DirectionStatus) -> Amount);
 
 const AMOUNTS: &[Family] = &[
@@ -264,7 +262,7 @@ const AMOUNTS: &[Family] = &[
     ("backlog", "In the queue now, in UNIT.", |of| of.backlog),
 ];
 
-/// A name, what it means, where it is.
+/// A name, a help text, and the value.
 type ServiceFamily = (&'static str, &'static str, fn(&Service) -> String);
 
 const SERVICE: &[ServiceFamily] = &[
@@ -275,30 +273,6 @@ const SERVICE: &[ServiceFamily] = &[
         seconds(of.below.as_nanos()).to_string()
     }),
 ];
-
-fn seconds(ns: u64) -> impl Display {
-    // Nine digits behind the point: nothing is rounded.
-    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
-}
-
-struct Page(String);
-
-impl Page {
-    fn family(&mut self, name: &str, help: &str, kind: &str) {
-        // A string takes whatever is written.
-        let _written = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (index, (key, text)) in labels.iter().enumerate() {
-            let mark = if index == 0 { '{' } else { ',' };
-            // Names of a policy have no character that needs an escape.
-            let _written = write!(self.0, "{mark}{key}=\"{text}\"");
-        }
-        let _written = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
-}
 
 #[cfg(test)]
 mod tests;

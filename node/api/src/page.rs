@@ -13,15 +13,15 @@ use crate::error::{ErrorCode, Rejection};
 
 /// A file of the page.
 #[derive(Debug)]
-pub(crate) struct File {
+pub(crate) struct PageFile {
     path: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
     tag: OnceLock<HeaderValue>,
 }
 
-impl File {
-    /// The file that a request asks for.
+impl PageFile {
+    /// Returns the file that a request asks for.
     pub(crate) fn of<B>(request: &Request<B>) -> Option<&'static Self> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return None;
@@ -29,7 +29,7 @@ impl File {
         FILES.iter().find(|file| file.path == request.uri().path())
     }
 
-    /// The file, or word that the browser has it already.
+    /// Returns an answer with the file, or one that says that the browser has it already.
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         let tag = self.tag.get_or_init(|| tag(self.bytes)).clone();
         let known = request.headers().get(header::IF_NONE_MATCH);
@@ -49,9 +49,9 @@ impl File {
     }
 }
 
-/// Why a request over plain TCP is none for a loopback address: a page of another name would keep
-/// its reader's token for that name, and who has the name could ask for it there.
-pub(crate) fn not_for_here<B>(request: &Request<B>) -> Option<Rejection> {
+/// Refuses a request over plain TCP whose host is no loopback address: a browser would keep the
+/// reader's token for that name, and the name's owner could read it there.
+pub(crate) fn foreign_host<B>(request: &Request<B>) -> Option<Rejection> {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -66,13 +66,13 @@ pub(crate) fn not_for_here<B>(request: &Request<B>) -> Option<Rejection> {
     Some(Rejection::new(ErrorCode::Malformed, text))
 }
 
-/// Whether one of the tags that a browser names is this one.
+/// Returns true if one of the tags that a browser names is this one.
 fn matches(named: &HeaderValue, tag: &HeaderValue) -> bool {
     let mut each = named.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     each.any(|each| each.strip_prefix(b"W/").unwrap_or(each) == tag.as_bytes())
 }
 
-/// As many digits of a digest as tell versions apart.
+/// Returns the tag of a version: as many digits of its digest as tell versions apart.
 fn tag(bytes: &[u8]) -> HeaderValue {
     let digest = digest::digest(&digest::SHA256, bytes);
     let digits: String =
@@ -81,11 +81,11 @@ fn tag(bytes: &[u8]) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{digits}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-const fn file(path: &'static str, kind: &'static str, bytes: &'static [u8]) -> File {
-    File { path, kind, bytes, tag: OnceLock::new() }
+const fn file(path: &'static str, kind: &'static str, bytes: &'static [u8]) -> PageFile {
+    PageFile { path, kind, bytes, tag: OnceLock::new() }
 }
 
-static FILES: [File; 4] = [
+static FILES: [PageFile; 4] = [
     file("/", "text/html; charset=utf-8", include_bytes!("../../../web/dist/index.html")),
     file("/page.js", "text/javascript; charset=utf-8", include_bytes!("../../../web/dist/page.js")),
     file("/page.css", "text/css; charset=utf-8", include_bytes!("../../../web/dist/page.css")),
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_browser_gets_the_page_once_and_again_after_an_upgrade() {
         let first = request("GET", "/?x", None);
-        let answer = File::of(&first).unwrap().answer(&first);
+        let answer = PageFile::of(&first).unwrap().answer(&first);
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()["content-type"], "text/html; charset=utf-8");
         let tag = answer.headers()["etag"].to_str().unwrap().to_owned();
@@ -131,17 +131,17 @@ mod tests {
             ("\"old\"".to_owned(), StatusCode::OK),
         ] {
             let again = request("GET", "/", Some(&known));
-            assert_eq!(File::of(&again).unwrap().answer(&again).status(), status, "{known}");
+            assert_eq!(PageFile::of(&again).unwrap().answer(&again).status(), status, "{known}");
         }
         for (method, path) in [("POST", "/"), ("GET", "/v1/status"), ("GET", "/page.js.map")] {
-            assert!(File::of(&request(method, path, None)).is_none(), "{method} {path}");
+            assert!(PageFile::of(&request(method, path, None)).is_none(), "{method} {path}");
         }
     }
 
     #[test]
     fn another_name_for_loopback_is_refused() {
         let of = |host: &str| {
-            not_for_here(&Request::builder().header("host", host).body(()).unwrap())
+            foreign_host(&Request::builder().header("host", host).body(()).unwrap())
                 .map(|refusal| refusal.message.clone())
         };
         for host in ["localhost", "localhost:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:1", "[::1]"]
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// What the page loads is what is served, and nothing of it is inline.
+    /// Every file that the page loads is served, and nothing of it is inline.
     #[test]
     fn every_file_that_the_page_names_is_there() {
         let html = std::str::from_utf8(FILES[0].bytes).unwrap();

@@ -25,17 +25,17 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::edits;
 use crate::error::{ErrorCode, Rejection};
+use crate::extract::{PathName, RequestCaller, RequestPolicy, SharedApp, name};
 use crate::metrics::Counted;
-use crate::routes::{Asker, Holds, Name, Shared, name};
 use crate::view;
 
-/// Whether the node is well. A tenant hears of his vifs alone.
+/// Says whether the node is well. A tenant hears of its own vifs alone.
 #[utoipa::path(get, path = "/v1/health", tag = "read",
-    responses((status = 200, body = Health), crate::openapi::Refusals))]
+    responses((status = 200, body = Health), crate::responses::Refusals))]
 pub(crate) async fn health(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
 ) -> Result<Json<Health>, Rejection> {
     let status = app.status().await?;
     let mut findings = Vec::new();
@@ -59,36 +59,39 @@ pub(crate) async fn health(
 
 /// Counters, queues, drops by reason, lateness.
 #[utoipa::path(get, path = "/v1/status", tag = "read",
-    responses((status = 200, body = NodeStatus), crate::openapi::Refusals))]
+    responses((status = 200, body = NodeStatus), crate::responses::Refusals))]
 pub(crate) async fn status(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
 ) -> Result<Json<NodeStatus>, Rejection> {
     Ok(Json(view::status(app.status().await?.as_ref(), &caller, &policy).into_owned()))
 }
 
 /// The policy in force.
 #[utoipa::path(get, path = "/v1/policy", tag = "read",
-    responses((status = 200, body = PolicyView), crate::openapi::Refusals))]
-pub(crate) async fn policy(Extension(caller): Asker, Extension(policy): Holds) -> Json<PolicyView> {
+    responses((status = 200, body = PolicyView), crate::responses::Refusals))]
+pub(crate) async fn policy(
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
+) -> Json<PolicyView> {
     Json(view::policy(&policy, &caller))
 }
 
-/// Who asks: what a page needs to know of its reader.
+/// The caller: its name, its role, its slice.
 #[utoipa::path(get, path = "/v1/caller", tag = "read",
-    responses((status = 200, body = CallerView), crate::openapi::Refusals))]
-pub(crate) async fn caller(Extension(caller): Asker) -> Json<CallerView> {
+    responses((status = 200, body = CallerView), crate::responses::Refusals))]
+pub(crate) async fn caller(Extension(caller): RequestCaller) -> Json<CallerView> {
     Json(view::caller(&caller))
 }
 
 /// The policy's document, TOML: the file's keys, live changes among them. For administrators.
 #[utoipa::path(get, path = "/v1/document", tag = "read",
     responses((status = 200, body = String, content_type = "application/toml"),
-              crate::openapi::Refusals))]
+              crate::responses::Refusals))]
 pub(crate) async fn document(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<Response, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let kind = [(header::CONTENT_TYPE, "application/toml")];
@@ -98,12 +101,12 @@ pub(crate) async fn document(
 /// One vif's policy.
 #[utoipa::path(get, path = "/v1/vifs/{vif}", tag = "read",
     params(("vif" = String, Path, description = "Its name")),
-    responses((status = 200, body = VifView), crate::openapi::Refusals))]
+    responses((status = 200, body = VifView), crate::responses::Refusals))]
 pub(crate) async fn vif(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
-    vif: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
+    vif: PathName,
 ) -> Result<Json<VifView>, Rejection> {
     let name = name(vif)?;
     let found = policy.vifs.iter().find(|vif| vif.name == name && caller.sees(&policy, vif));
@@ -113,13 +116,13 @@ pub(crate) async fn vif(
     }
 }
 
-/// The changes on record, oldest first. A tenant sees those of his vifs.
+/// The changes on record, oldest first. A tenant sees those of its own vifs.
 #[utoipa::path(get, path = "/v1/changes", tag = "read", params(ChangesQuery),
-    responses((status = 200, body = Vec<ChangeView>), crate::openapi::Refusals))]
+    responses((status = 200, body = Vec<ChangeView>), crate::responses::Refusals))]
 pub(crate) async fn changes(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
     query: Result<Query<ChangesQuery>, QueryRejection>,
 ) -> Result<Json<Vec<ChangeView>>, Rejection> {
     let Query(ChangesQuery { newest }) = query.map_err(malformed_query)?;
@@ -136,12 +139,12 @@ pub(crate) async fn changes(
     Ok(Json(changes.into_iter().map(edits::change_view).collect()))
 }
 
-/// What holds beside the file.
+/// The live changes, by which the policy in force differs from the file.
 #[utoipa::path(get, path = "/v1/overlay", tag = "read",
-    responses((status = 200, body = Vec<EditView>), crate::openapi::Refusals))]
+    responses((status = 200, body = Vec<EditView>), crate::responses::Refusals))]
 pub(crate) async fn overlay(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<Json<Vec<EditView>>, Rejection> {
     let InForce { policy, overlay, .. } = app.in_force()?;
     let seen = overlay.iter().filter(|edit| caller.sees_edit(&policy, edit));
@@ -152,12 +155,12 @@ pub(crate) async fn overlay(
 #[utoipa::path(get, path = "/v1/vifs/{vif}/capture", tag = "read",
     params(("vif" = String, Path, description = "Its name"), CaptureQuery),
     responses((status = 200, body = Vec<u8>, content_type = "application/x-pcapng"),
-              crate::openapi::Refusals))]
+              crate::responses::Refusals))]
 pub(crate) async fn capture(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
-    vif: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
+    vif: PathName,
     query: Result<Query<CaptureQuery>, QueryRejection>,
 ) -> Result<Response, Rejection> {
     let (vif, Query(query)) = (name(vif)?, query.map_err(malformed_query)?);
@@ -182,10 +185,10 @@ pub(crate) async fn capture(
 /// whenever it has changed, the policy as an event named `policy`.
 #[utoipa::path(get, path = "/v1/events", tag = "read", params(EventsQuery),
     responses((status = 200, body = String, content_type = "text/event-stream"),
-              crate::openapi::Refusals))]
+              crate::responses::Refusals))]
 pub(crate) async fn events(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Rejection> {
     let Query(EventsQuery { interval_ms }) = query.map_err(malformed_query)?;
@@ -206,16 +209,16 @@ pub(crate) async fn events(
     Ok(Sse::new(stream.flatten().map(Ok::<_, Infallible>)).into_response())
 }
 
-/// What a listener hears.
+/// The events of one listener.
 struct Events {
     app: Arc<App>,
     caller: Caller,
-    /// The policy that was looked at last, and what of it was told.
+    /// The policy at the last event, and the text of the part that was sent.
     told: Option<(Arc<Policy>, String)>,
 }
 
 impl Events {
-    /// The status, behind the policy if that is news to this caller.
+    /// Returns the next events: the policy if it is news to this caller, then the status.
     async fn next(&mut self) -> Option<Vec<Event>> {
         let status = self.app.status().await.ok()?;
         let policy = self.app.in_force().ok()?.policy;
@@ -224,7 +227,7 @@ impl Events {
         let mut events = Vec::new();
         if self.told.as_ref().is_none_or(|(last, _)| !Arc::ptr_eq(last, &policy)) {
             let text = serde_json::to_string(&view::policy(&policy, &caller)).ok()?;
-            // What changed may be another tenant's.
+            // The change may concern other tenants only.
             if self.told.as_ref().is_none_or(|(_, told)| *told != text) {
                 events.push(Event::default().event("policy").data(&text));
             }
@@ -239,27 +242,19 @@ impl Events {
 /// Counters and queues in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "read",
     responses((status = 200, body = String, content_type = "text/plain"),
-              crate::openapi::Refusals))]
+              crate::responses::Refusals))]
 pub(crate) async fn metrics(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
 ) -> Result<Response, Rejection> {
     let service = app.ask(|control| Ok(control.service())).await?;
     let status = app.status().await?;
-    // Without them, where what holds them does not answer.
+    // Without routers if their control loops do not answer.
     let routers = app.ask(|control| Ok(control.routers(None).unwrap_or_default())).await?;
     let counted = Counted { status: &status, routers: &routers, service: &service };
     let text = crate::metrics::text(&app, &counted, &caller, &policy);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
-}
-
-/// This document.
-#[utoipa::path(get, path = "/v1/openapi.json", tag = "read",
-    responses((status = 200, body = Object), crate::openapi::Refusals))]
-pub(crate) async fn openapi() -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    (kind, Arc::<str>::from(crate::openapi::document()).to_string()).into_response()
 }
 
 fn no_vif(name: &str) -> Rejection {
@@ -270,10 +265,10 @@ fn malformed_query(error: QueryRejection) -> Rejection {
     Rejection::new(ErrorCode::Malformed, format!("query: {error}"))
 }
 
-/// As tcpdump and Wireshark know it.
+/// The media type that Wireshark and tcpdump registered.
 const PCAPNG: &str = "application/x-pcapng";
-/// As many as `api.changes` may keep.
+/// The largest value of `api.changes`.
 const NEWEST_MAX: u32 = 100_000;
-/// 10 Hz: as fast as a person sees.
+/// 10 Hz: a person sees nothing faster.
 const INTERVAL_MS_MIN: u64 = 100;
 const INTERVAL_MS_MAX: u64 = 60_000;

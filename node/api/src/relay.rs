@@ -129,10 +129,10 @@ impl OpenRelay {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        if let Some(refusal) = page::not_for_here(&request) {
+        if let Some(refusal) = page::foreign_host(&request) {
             return refusal.into_response();
         }
-        if let Some(file) = page::File::of(&request) {
+        if let Some(file) = page::PageFile::of(&request) {
             return file.answer(&request);
         }
         let given = request.headers().get(header::AUTHORIZATION).map(|header| header.as_bytes());

@@ -13,16 +13,16 @@ use weir_api_types::status::Amount;
 use weir_report::{Service, StoreQuery, SubjectService, WorstSecond};
 
 use crate::error::{ErrorCode, Rejection};
-use crate::routes::{Asker, Holds, Shared};
+use crate::extract::{RequestCaller, RequestPolicy, SharedApp};
 
 /// Reports what tenants were guaranteed, asked for and got, by direction. A tenant reads its own.
 #[utoipa::path(get, path = "/v1/report", tag = "read", params(ReportQuery),
-    responses((status = 200, body = ReportView), crate::openapi::Refusals,
+    responses((status = 200, body = ReportView), crate::responses::Refusals,
         (status = 507, description = "No service report is kept.", body = ApiError)))]
 pub(crate) async fn report(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
     query: Result<Query<ReportQuery>, QueryRejection>,
 ) -> Result<Json<ReportView>, Rejection> {
     let malformed = |text: String| Rejection::new(ErrorCode::Malformed, format!("query: {text}"));
@@ -41,7 +41,7 @@ pub(crate) async fn report(
             return Err(refusal);
         }
     }
-    // Reading takes a while: whoever asks for many reports does not keep others waiting.
+    // Reading takes a while: a caller of many reports must not keep others waiting.
     let Some(_slot) = app.reports.take() else {
         let text = format!("{} reports are being read, which is the most", app.reports.most());
         return Err(Rejection::new(ErrorCode::Busy, text));
@@ -103,14 +103,14 @@ fn worst(of: WorstSecond) -> WorstView {
     }
 }
 
-/// Rounded to the next bit a second; nothing in no time is nothing.
+/// Returns the mean rate, rounded to the nearest bit a second; 0 for no bytes in no time.
 fn mean_bps(bytes: u64, time_ns: u64) -> u64 {
     let bits = u128::from(bytes) * 8 * 1_000_000_000;
     let time = u128::from(time_ns.max(1));
     u64::try_from((bits + time / 2) / time).unwrap_or(u64::MAX)
 }
 
-/// As long as anything is kept.
+/// The longest time for which anything is kept.
 const SINCE_S_MAX: u64 = 366 * 86_400;
 
 #[cfg(test)]

@@ -4,31 +4,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Extension, Path, State};
 use axum::routing::{get, patch, post};
-use weir_policy::Policy;
 
 use crate::app::App;
-use crate::caller::Caller;
 use crate::error::{ErrorCode, Rejection};
 use crate::{
-    change_routes as change, explain_routes as explain, read_routes as read,
+    change_routes as change, explain_routes as explain, openapi, read_routes as read,
     report_routes as report, xtc_routes as xtc,
 };
 
-pub(crate) type Shared = State<Arc<App>>;
-pub(crate) type Asker = Extension<Caller>;
-/// The policy that was in force when the request came.
-pub(crate) type Holds = Extension<Arc<Policy>>;
-/// A name in the path.
-pub(crate) type Name = Result<Path<String>, PathRejection>;
-
-/// All routes.
+/// Returns all routes.
 pub(crate) fn router() -> Router<Arc<App>> {
     Router::new()
         .route("/metrics", get(read::metrics))
-        .route("/v1/openapi.json", get(read::openapi))
+        .route("/v1/openapi.json", get(openapi::openapi))
         .route("/v1/caller", get(read::caller))
         .route("/v1/health", get(read::health))
         .route("/v1/status", get(read::status))
@@ -54,12 +43,6 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/v1/leave", post(change::leave))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
-}
-
-/// The name in a path.
-pub(crate) fn name(path: Name) -> Result<String, Rejection> {
-    let malformed = |error| Rejection::new(ErrorCode::Malformed, format!("path: {error}"));
-    path.map(|Path(name)| name).map_err(malformed)
 }
 
 async fn unknown_path() -> Rejection {

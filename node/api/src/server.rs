@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread that listens: one runtime on a processor that is not the worker's, connections in
-//! bounded number, each with bounds on the time that it may take.
+//! The thread that listens, with one runtime, on a processor that is not the worker's. Connections
+//! are bounded in number, and each in the time that it may take.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -10,7 +10,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
@@ -29,10 +28,12 @@ use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_policy::{Policy, Reservation};
 
 use crate::app::App;
-use crate::caller::Peer;
+use crate::caller::ConnectionOrigin;
 use crate::count::{Slot, network};
 use crate::error::{ErrorCode, Rejection};
-use crate::limits::Limits;
+use crate::limits::ApiLimits;
+use crate::refused::TurnAwayReason;
+use crate::service::RequestService;
 use crate::stall::Impatient;
 use crate::tls::{self, TcpEndpoint};
 
@@ -58,7 +59,7 @@ impl Server {
         let thread = std::thread::Builder::new().name("weir-api".into()).spawn(move || {
             // Held until the thread ends.
             let _held = processor.and_then(hold);
-            let limits = Limits::of(&api);
+            let limits = ApiLimits::of(&api);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads(limits.blocking_threads)
@@ -73,6 +74,7 @@ impl Server {
                 }
             };
             let app = Arc::new(App::new(serving.control, limits));
+            let service = Arc::new(RequestService::new(app));
             runtime.block_on(async move {
                 let both = UnixListener::from_std(listener).and_then(|listener| {
                     let endpoint = endpoint.map(|TcpEndpoint { listener, acceptor }| {
@@ -84,9 +86,9 @@ impl Server {
                     Ok((listener, endpoint)) => {
                         let _gone = told.send(Ok(()));
                         if let Some((listener, acceptor)) = endpoint {
-                            tokio::spawn(listen_remote(listener, acceptor, Arc::clone(&app)));
+                            tokio::spawn(listen_remote(listener, acceptor, Arc::clone(&service)));
                         }
-                        listen(&listener, &app, stopped).await;
+                        listen(&listener, &service, stopped).await;
                     }
                     Err(error) => {
                         let _gone = told.send(Err(error));
@@ -113,14 +115,14 @@ impl Drop for Server {
     }
 }
 
-/// Before ordinary work, on the processor that is not the worker's; at least there, where a process
-/// may not put itself before others. Where both are refused, work goes on anywhere.
+/// Binds the thread to this processor, before ordinary work if the process may ask for that.
+/// Returns `None` if both are refused: then the thread runs anywhere, as ordinary work.
 fn hold(processor: u32) -> Option<cpu::Reservation> {
     let wish = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
     cpu::Reservation::take(wish(NICE)).or_else(|_| cpu::Reservation::take(wish(0))).ok()
 }
 
-/// The same for a thread that another starts, which is an ordinary one.
+/// Binds the calling thread as [`hold`] does, until it ends. A thread starts as ordinary work.
 fn hold_until_it_ends(processor: Option<u32>) {
     thread_local! {
         static HELD: RefCell<Option<cpu::Reservation>> = const { RefCell::new(None) };
@@ -145,7 +147,7 @@ fn bind(path: &Path) -> io::Result<StdListener> {
     Ok(listener)
 }
 
-/// A processor that the worker is not pinned to; `None` where there is no choice.
+/// Returns a processor that the worker is not pinned to; `None` if there is no choice.
 fn own_processor(policy: &Policy) -> Option<u32> {
     if matches!(policy.node.reservation, Reservation::None | Reservation::Deadline) {
         return None;
@@ -156,7 +158,12 @@ fn own_processor(policy: &Policy) -> Option<u32> {
     all.find(|processor| *processor != worker)
 }
 
-async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Receiver<()>) {
+async fn listen(
+    listener: &UnixListener,
+    service: &Arc<RequestService>,
+    mut stopped: watch::Receiver<()>,
+) {
+    let app = service.app();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -168,10 +175,10 @@ async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Rec
             continue;
         };
         let Ok(peer) = stream.peer_cred() else { continue };
-        let peer = Peer::Local { uid: peer.uid() };
+        let origin = ConnectionOrigin::Local { uid: peer.uid() };
         match app.connections.take() {
             Some(slot) => {
-                tokio::spawn(converse(stream, peer, Arc::clone(app), slot));
+                tokio::spawn(converse(stream, origin, Arc::clone(service), slot));
             }
             None => {
                 let text = refusal_text(&app.too_many_connections());
@@ -183,7 +190,12 @@ async fn listen(listener: &UnixListener, app: &Arc<App>, mut stopped: watch::Rec
 }
 
 /// Accepts TCP connections until the runtime ends.
-async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app: Arc<App>) {
+async fn listen_remote(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    service: Arc<RequestService>,
+) {
+    let app = service.app();
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -192,17 +204,18 @@ async fn listen_remote(listener: TcpListener, acceptor: Option<TlsAcceptor>, app
         // A connection that is too many cannot be told so before a handshake, which costs more.
         let Some(of_address) = app.remote_addresses.take(network(address.ip())) else { continue };
         let Some(slot) = app.remote_connections.take() else { continue };
-        let (acceptor, app) = (acceptor.clone(), Arc::clone(&app));
+        let (acceptor, service) = (acceptor.clone(), Arc::clone(&service));
         tokio::spawn(async move {
             // Small answers shall not wait for more of them.
             let _small = stream.set_nodelay(true);
-            let peer = Peer::Remote(address.ip());
+            let origin = ConnectionOrigin::Remote(address.ip());
             let Some(acceptor) = acceptor else {
-                return converse(stream, peer, app, slot).await;
+                return converse(stream, origin, service, slot).await;
             };
-            let shaken = tokio::time::timeout(app.limits.request_time, acceptor.accept(stream));
+            let patience = service.app().limits.request_time;
+            let shaken = tokio::time::timeout(patience, acceptor.accept(stream));
             if let Ok(Ok(stream)) = shaken.await {
-                converse(stream, peer, app, slot).await;
+                converse(stream, origin, service, slot).await;
             }
             drop(of_address);
         });
@@ -217,16 +230,17 @@ async fn end(app: &App) {
     }
 }
 
-async fn converse<S>(stream: S, peer: Peer, app: Arc<App>, slot: Slot)
+async fn converse<S>(stream: S, origin: ConnectionOrigin, requests: Arc<RequestService>, slot: Slot)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let app = requests.app();
     let limits = app.limits;
-    let answering = Arc::clone(&app);
+    let answering = Arc::clone(&requests);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (app, peer) = (Arc::clone(&answering), peer.clone());
+        let (requests, origin) = (Arc::clone(&answering), origin.clone());
         Box::pin(async move {
-            let answer = app.answer(&peer, request.map(Body::new)).await;
+            let answer = requests.answer(&origin, request.map(Body::new)).await;
             Ok::<_, std::convert::Infallible>(answer)
         })
     });
@@ -238,13 +252,13 @@ where
     let ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
     let mut stream = connection.into_parts().io.into_inner();
     if ended.as_ref().is_err_and(has_stalled) {
-        app.stalled.fetch_add(1, Ordering::Relaxed);
+        app.refused.turn_away(TurnAwayReason::Reader);
     }
     if ended.is_err_and(|error| error.is_timeout()) {
         let seconds = limits.request_time.as_secs_f64();
         let text = format!("the request's head did not come within {seconds} s");
         let rejection = Rejection::new(ErrorCode::TooSlow, text);
-        app.count(rejection.status());
+        app.refused.answer(rejection.status());
         let text = refusal_text(&rejection);
         // A peer that does not read either is left alone.
         let _sent = tokio::time::timeout(LAST_WORD, stream.write_all(&text)).await;
@@ -259,7 +273,7 @@ fn has_stalled(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
 }
 
-/// A whole answer, for a connection that is not served.
+/// Returns a whole answer, for a connection that is not served.
 fn refusal_text(error: &Rejection) -> Vec<u8> {
     let status = error.status();
     let body = serde_json::to_string(error.body()).unwrap_or_default();
@@ -273,15 +287,15 @@ fn refusal_text(error: &Rejection) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Who asks or changes something is answered also while the machine's processors are full: before
-/// ordinary work, after a worker with a processor of its own, which is at -20 or real-time.
+/// Requests are answered even while the machine's processors are full: before ordinary work, and
+/// after a worker with a processor of its own, which is at -20 or real-time.
 const NICE: i32 = -10;
-/// What a reader may pause: of a capture, say, into a program that is stopped for a moment.
+/// Longest pause of a reader: of a capture, say, by a program that is stopped for a moment.
 const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
-/// Between two tries to accept a connection where the first failed.
+/// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
-/// What a closing connection may take to hear why.
+/// Longest time in which a closing connection is told why.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
-/// What answers under way may take when the node ends.
+/// Longest time that answers under way get when the node ends.
 const END_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 const END_POLL: std::time::Duration = std::time::Duration::from_millis(5);

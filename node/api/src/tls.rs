@@ -12,14 +12,14 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use weir_policy::Api;
 
-/// A bound address, and who makes connections to it secret; `None` on a loopback address where
-/// nobody does.
+/// A bound address, and the acceptor that encrypts its connections; `None` on a loopback address
+/// without a certificate.
 pub(crate) struct TcpEndpoint {
     pub(crate) listener: TcpListener,
     pub(crate) acceptor: Option<TlsAcceptor>,
 }
 
-/// What the policy asks for; `None` where it asks for the Unix socket alone.
+/// Binds the endpoint that the policy asks for; `None` if it asks for the Unix socket alone.
 ///
 /// # Errors
 /// The address cannot be bound, the files cannot be read or are not a certificate and its key.

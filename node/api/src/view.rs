@@ -108,7 +108,7 @@ fn queue(of: &Queue) -> QueueView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::Role;
+    use crate::caller::CallerRole;
     use weir_api_types::status::{IfaceStatus, RemovedPackets, Verdict, WorkerStatus};
 
     /// An administrator sees every field; of a tenant's answer every field that tells of others, of
@@ -127,11 +127,12 @@ mod tests {
             let (send, receive) = (Verdict::Limited, Verdict::Idle);
             whole.slices.push(SliceStatus { name: name.into(), send, receive });
         }
-        let administrator = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
+        let administrator =
+            Caller { who: "uid 0".into(), role: CallerRole::Administrator, token: None };
         let policy = Policy::new("edge");
         let sent = serde_json::to_value(status(&whole, &administrator, &policy)).unwrap();
         assert_eq!(serde_json::from_value::<NodeStatus>(sent).unwrap(), whole);
-        let role = Role::Tenant { slice: "gold".into() };
+        let role = CallerRole::Tenant { slice: "gold".into() };
         let tenant = Caller { who: "token a".into(), role, token: None };
         let sent = serde_json::to_value(status(&whole, &tenant, &policy)).unwrap();
         let slices = serde_json::json!([{ "name": "gold", "send": "limited", "receive": "idle" }]);

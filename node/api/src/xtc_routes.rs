@@ -24,14 +24,14 @@ use crate::caller::Caller;
 use crate::change_routes::make;
 use crate::edits;
 use crate::error::{ErrorCode, Rejection};
-use crate::routes::{Asker, Holds, Name, Shared, name};
+use crate::extract::{PathName, RequestCaller, RequestPolicy, SharedApp, name};
 
-/// The routers that are held at a rate. A tenant sees his own.
+/// The routers that are held at a rate. A tenant sees its own.
 #[utoipa::path(get, path = "/v1/xtc", tag = "read",
-    responses((status = 200, body = XtcView), crate::openapi::Refusals))]
+    responses((status = 200, body = XtcView), crate::responses::Refusals))]
 pub(crate) async fn routers(
-    State(app): Shared,
-    Extension(caller): Asker,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
 ) -> Result<Json<XtcView>, Rejection> {
     let (routers, load) = app.ask(|control| control.routers(None)).await?;
     let seen = routers.iter().filter(|one| sees(&caller, one));
@@ -45,11 +45,11 @@ pub(crate) async fn routers(
 /// One router that is held at a rate.
 #[utoipa::path(get, path = "/v1/xtc/{router}", tag = "read",
     params(("router" = String, Path, description = "Its name")),
-    responses((status = 200, body = RouterView), crate::openapi::Refusals))]
+    responses((status = 200, body = RouterView), crate::responses::Refusals))]
 pub(crate) async fn router(
-    State(app): Shared,
-    Extension(caller): Asker,
-    router: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    router: PathName,
 ) -> Result<Json<RouterView>, Rejection> {
     let name = name(router)?;
     let asked = name.clone();
@@ -59,22 +59,22 @@ pub(crate) async fn router(
     found.inspect_err(|refusal| app.tell(&caller, refusal))
 }
 
-/// Changes how a router is held, from its next sample on: on record, and to be taken back. For
-/// administrators.
+/// Changes the settings of a held router, from its next sample on. The change is on record and can
+/// be undone. For administrators.
 #[utoipa::path(patch, path = "/v1/xtc/{router}", tag = "change",
     params(("router" = String, Path, description = "Its name")), request_body = XtcChange,
-    responses((status = 200, body = ChangeView), crate::openapi::ChangeRefusals))]
+    responses((status = 200, body = ChangeView), crate::responses::ChangeRefusals))]
 pub(crate) async fn change(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
-    router: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
+    router: PathName,
     headers: HeaderMap,
     request: Body,
 ) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
     let name = name(router)?;
-    let change: XtcChange = body::json(&app, &headers, request).await?;
+    let change: XtcChange = body::json(&app.limits, &headers, request).await?;
     let found = policy.routers.iter().find(|one| one.name == name);
     let Some(xtc) = found.and_then(|one| one.xtc.as_ref()) else { return Err(not_held(&name)) };
     if xtc.state == XtcState::Off && change.state.as_deref() == Some(XtcState::Paused.name()) {
@@ -87,12 +87,12 @@ pub(crate) async fn change(
 /// The newest decisions on a router, oldest first: sample, error, action, reason.
 #[utoipa::path(get, path = "/v1/xtc/{router}/log", tag = "read",
     params(("router" = String, Path, description = "Its name"), LogQuery),
-    responses((status = 200, body = Vec<DecisionView>), crate::openapi::Refusals))]
+    responses((status = 200, body = Vec<DecisionView>), crate::responses::Refusals))]
 pub(crate) async fn log(
-    State(app): Shared,
-    Extension(caller): Asker,
-    Extension(policy): Holds,
-    router: Name,
+    State(app): SharedApp,
+    Extension(caller): RequestCaller,
+    Extension(policy): RequestPolicy,
+    router: PathName,
     query: Result<Query<LogQuery>, QueryRejection>,
 ) -> Result<Json<Vec<DecisionView>>, Rejection> {
     let malformed = |text: String| Rejection::new(ErrorCode::Malformed, format!("query: {text}"));
@@ -101,7 +101,7 @@ pub(crate) async fn log(
         return Err(malformed(format!("newest is {newest}; it must be 1 to {NEWEST_MAX}")));
     }
     let name = name(router)?;
-    if !is_his(&caller, &policy, &name) {
+    if !is_own(&caller, &policy, &name) {
         return Err(not_held(&name)).inspect_err(|refusal| app.tell(&caller, refusal));
     }
     let newest = usize::try_from(newest).unwrap_or(usize::MAX);
@@ -124,7 +124,7 @@ fn sees(caller: &Caller, router: &RouterStatus) -> bool {
     caller.slice().is_none_or(|slice| slice == router.slice)
 }
 
-fn is_his(caller: &Caller, policy: &Policy, name: &str) -> bool {
+fn is_own(caller: &Caller, policy: &Policy, name: &str) -> bool {
     let found = policy.routers.iter().find(|one| one.name == name);
     found.is_some_and(|one| caller.slice().is_none_or(|slice| policy[one.slice].name == slice))
 }
@@ -229,7 +229,7 @@ fn decision_view(line: &LogLine, at_unix_ms: u64, text: String) -> DecisionView 
     }
 }
 
-/// As many as a log may keep.
+/// The largest number of decisions that a log may keep.
 const NEWEST_MAX: u32 = 10_000;
 
 #[cfg(test)]
@@ -237,10 +237,10 @@ mod tests {
     use weir_loops::RouterTrouble;
 
     use super::*;
-    use crate::caller::Role;
+    use crate::caller::CallerRole;
 
-    /// What is wrong may name other routers' caps, the host's files and processes: an administrator
-    /// reads that, a tenant of which kind it is.
+    /// The text of a trouble may name other routers' caps, files and processes of the host. An
+    /// administrator reads it; a tenant reads the kind of trouble.
     #[test]
     fn a_tenant_reads_nothing_of_others_in_what_is_wrong() {
         let why = "router vr1: a cap of 20% does not fit beside 43% of others, must be at most 85% \
@@ -251,12 +251,12 @@ mod tests {
             cap_held: Some(CpuShare::from_percent(42)),
             ..RouterStatus::default()
         };
-        let tenant = Role::Tenant { slice: "gold".to_owned() };
+        let tenant = CallerRole::Tenant { slice: "gold".to_owned() };
         let view = |role| {
             let caller = Caller { who: "one".to_owned(), role, token: None };
             router_view(&status, &caller)
         };
-        let (all, own) = (view(Role::Administrator), view(tenant));
+        let (all, own) = (view(CallerRole::Administrator), view(tenant));
         assert_eq!((all.trouble.as_deref(), all.cap_held_ppm), (Some(why), Some(420_000)));
         let plain = "its cap or limit cannot be set";
         assert_eq!((own.trouble.as_deref(), own.cap_held_ppm), (Some(plain), None));

@@ -152,7 +152,7 @@ impl Site {
         answer(StreamOwned::new(connection, tcp), head)
     }
 
-    /// The same where there is no TLS.
+    /// Answers a request over plain TCP.
     fn over_tcp(&self, head: &str) -> String {
         answer(TcpStream::connect(self.address).unwrap(), head)
     }
@@ -198,7 +198,7 @@ fn over_tls_a_token_is_needed_and_is_enough() {
     assert!(!plain.contains("HTTP/1.1 200"), "{plain}");
 }
 
-/// Whatever the document of the interface names is for who has a token, and for nobody else.
+/// Every path of the interface's document is for callers with a token, and for nobody else.
 #[test]
 fn nothing_is_answered_without_a_known_token() {
     let site = Site::up("refused", |policy| {
@@ -243,8 +243,8 @@ fn the_newest_changes_are_as_many_as_asked_for() {
     assert!(ask("?newest=0").2.contains("newest is 0; it must be 1 to 100000"));
 }
 
-/// What holds beside the file is answered while a change waits for the disk; a tenant reads of his
-/// own vifs.
+/// The live edits are answered while a change waits for the disk; a tenant reads those of its own
+/// vifs.
 #[test]
 fn the_overlay_waits_for_no_change_and_a_tenant_sees_his_own() {
     let [tenant, all] = [(); 2].map(|()| weir_api::token::new().unwrap());
@@ -402,7 +402,7 @@ impl Listener {
     }
 }
 
-/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
+/// Longest wait for something that comes at once: on a machine whose own host has other tenants, a
 /// processor stands still for seconds at times.
 const PATIENCE: Duration = Duration::from_secs(60);
 

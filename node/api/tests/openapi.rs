@@ -17,7 +17,7 @@ fn the_checked_in_document_is_that_of_the_routes() {
     assert!(stored == document, "docs/openapi.json has changed; `cargo xtask openapi` rewrites it");
 }
 
-/// What a program relies on: the version of OpenAPI, the paths, a text for each refusal.
+/// Programs rely on the version of OpenAPI, the paths, and a text for each refusal.
 #[test]
 fn the_document_is_openapi_3_1_and_names_every_refusal() {
     let document: Value = serde_json::from_str(&weir_api::openapi::document()).unwrap();

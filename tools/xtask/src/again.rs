@@ -45,7 +45,6 @@ const LOST: f64 = 0.3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::tests::run;
 
     const HOST: &str = "---- a stdout ----\nON THE HOST";
 
@@ -53,15 +52,15 @@ mod tests {
     /// `holds`. Returns the outcome and the number of attempts.
     fn made(first: &str, stolen: &[f64], holds: bool) -> (String, usize) {
         let closing = "test result: FAILED. 0 passed; 1 failed;";
-        let mut summary = run(&format!("test a ... FAILED\n{first}"), closing);
+        let mut summary = TestSummary::of_run(&format!("test a ... FAILED\n{first}"), closing);
         let mut count = 0;
         again(&mut summary, |failures| {
             assert_eq!(failures, ["a"]);
             count += 1;
             let alone = if holds && count == stolen.len() {
-                run("test a ... ok", "test result: ok. 1 passed; 0 failed;")
+                TestSummary::of_run("test a ... ok", "test result: ok. 1 passed; 0 failed;")
             } else {
-                run("test a ... FAILED", closing)
+                TestSummary::of_run("test a ... FAILED", closing)
             };
             (alone, stolen[count - 1])
         });
@@ -85,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_crash_is_not_made_again() {
-        let mut summary = run("test a ... FAILED", "");
+        let mut summary = TestSummary::of_run("test a ... FAILED", "");
         again(&mut summary, |_| panic!("made again"));
         assert_eq!(summary.failed, 0);
         assert_eq!(summary.failures, ["a"]);

@@ -65,8 +65,8 @@ impl TestSummary {
         }
     }
 
-    /// Whether what failed may have lacked a processor beside others: a few tests, and nothing that
-    /// crashed.
+    /// Returns true if the failures may have lacked a processor beside others: they are a few
+    /// tests, and nothing crashed.
     pub(crate) fn may_be_unsteady(&self) -> bool {
         let few = 1..=UNSTEADY_MAX;
         few.contains(&self.failures.len())
@@ -75,8 +75,8 @@ impl TestSummary {
             && !self.crashed
     }
 
-    /// Takes another run into account, of those alone that failed. Whether it says of each of them
-    /// what it came to: nothing crashed, and all names were found.
+    /// Takes another run into account, of the failed tests alone. Returns true if it tells the
+    /// result of each of them: nothing crashed, and all names were found.
     pub(crate) fn take_alone(&mut self, alone: &Self) -> bool {
         let is_told = |name: &String| alone.held.contains(name) || alone.failures.contains(name);
         let crashed = alone.crashed || alone.begun != alone.suites;
@@ -107,8 +107,8 @@ impl TestSummary {
         self.failures.iter().all(|name| self.on_host.contains(name) && named(name) == 1)
     }
 
-    /// What fails is not judged: the machine's host took at least this part of the processors each
-    /// time.
+    /// Reports the failed tests as not judged: the machine's host took at least this part of the
+    /// processors each time.
     pub(crate) fn leave_out(&mut self, least_stolen: f64) {
         let reason = format!("fails, and the machine's host takes {:.0} %", 100.0 * least_stolen);
         self.failed -= self.failures.len() as u64;
@@ -177,8 +177,24 @@ fn number_before(text: &str, label: &str) -> u64 {
 const UNSTEADY_MAX: usize = 8;
 
 #[cfg(test)]
-pub(crate) mod tests {
+impl TestSummary {
+    /// Reads the output of a run of one suite with these lines between its first and its last.
+    pub(crate) fn of_run(lines: &str, closing: &str) -> Self {
+        let mut summary = Self::default();
+        let output = format!("running 2 tests\n{lines}\n{closing}");
+        output.lines().for_each(|line| summary.add_line(line));
+        summary.close();
+        summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
+
+    fn run(lines: &str, closing: &str) -> TestSummary {
+        TestSummary::of_run(lines, closing)
+    }
 
     /// Two suites: one that did not run, which cargo calls passed, one of which parts did not, one
     /// that failed after a part of it did not, an ignored one, and what is said by no test.
@@ -209,15 +225,6 @@ test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert_eq!(summary.skipped.len(), 5);
         assert_eq!(summary.skipped[0], "b: ignored, needs a second machine");
         assert_eq!(summary.to_string(), "6 passed, 2 failed, 5 skipped");
-    }
-
-    /// A run of one suite with these lines between its first and its last.
-    pub(crate) fn run(lines: &str, closing: &str) -> TestSummary {
-        let mut summary = TestSummary::default();
-        let output = format!("running 2 tests\n{lines}\n{closing}");
-        output.lines().for_each(|line| summary.add_line(line));
-        summary.close();
-        summary
     }
 
     #[test]

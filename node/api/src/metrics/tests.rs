@@ -14,7 +14,7 @@ use weir_report::{ReportSubject, Service};
 use weir_units::{BitRate, PacketRate};
 
 use super::{Counted, node};
-use crate::caller::{Caller, Role};
+use crate::caller::{Caller, CallerRole};
 
 /// Every reason in both places, which no node does, and nothing twice.
 fn page() -> String {
@@ -49,7 +49,7 @@ fn page() -> String {
         |vif: Option<&str>| ReportSubject { slice: "gold".into(), vif: vif.map(str::to_owned) };
     let both = [Service { got: one, ..Service::default() }, Service::default()];
     let service = [(of(Some("gold.0")), both), (of(None), both)].into();
-    let caller = Caller { who: "uid 0".into(), role: Role::Administrator, token: None };
+    let caller = Caller { who: "uid 0".into(), role: CallerRole::Administrator, token: None };
     let set_point = Some(PacketRate::from_pps(40_000));
     let police =
         PolicingStatus { held: true, allowed: PacketRate::ZERO, grade: Grade::Stopped, judged: 5 };
@@ -70,7 +70,7 @@ fn page() -> String {
     let routers =
         (vec![router], LoopsLoad { ticks: 7, policing: Some(policing), ..LoopsLoad::default() });
     let counted = Counted { status: &status, routers: &routers, service: &service };
-    node(&counted, &caller, &policy).0
+    node(&counted, &caller, &policy).into_text()
 }
 
 /// A metric's name and the labels that it has.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Routers that are held at a packet rate.
+//! The metrics of routers that are held at a packet rate.
 
 use weir_control::control_loop::LoopPhase;
 use weir_loops::{LoopsLoad, RouterStatus};
 use weir_units::{CpuShare, PacketRate};
 
-use super::{Page, seconds};
+use super::exposition::{Exposition, seconds};
 
-/// Each router, with its slice.
-pub(super) fn routers(page: &mut Page, seen: &[&RouterStatus]) {
+/// Writes the state of each router, labelled with its slice.
+pub(super) fn routers(page: &mut Exposition, seen: &[&RouterStatus]) {
     for (name, help, kind, of) in FAMILIES {
         let values: Vec<_> = seen.iter().filter_map(|one| Some((one, of(one)?))).collect();
         if values.is_empty() {
@@ -22,16 +22,15 @@ pub(super) fn routers(page: &mut Page, seen: &[&RouterStatus]) {
     }
 }
 
-/// Whether what holds routers says how they are; nothing else of them is on the page where it does
-/// not.
-pub(super) fn answers(page: &mut Page, answers: bool) {
+/// Writes whether the control loops answer. If they do not, no other metric of routers is written.
+pub(super) fn answers(page: &mut Exposition, answers: bool) {
     let name = "weir_xtc_answers";
     page.family(name, "Whether what holds routers answers.", "gauge");
     page.sample(name, &[], u64::from(answers));
 }
 
-/// What holding all of them takes.
-pub(super) fn load(page: &mut Page, load: &LoopsLoad) {
+/// Writes the load of all control loops.
+pub(super) fn load(page: &mut Exposition, load: &LoopsLoad) {
     for (name, help, value) in [
         ("weir_xtc_ticks_total", "Passes over the counters of all routers.", load.ticks),
         ("weir_xtc_steps_total", "Steps of instances.", load.steps),
@@ -65,7 +64,7 @@ pub(super) fn load(page: &mut Page, load: &LoopsLoad) {
     }
 }
 
-/// A name, what it means, what it is, where it is.
+/// A name, a help text, a type, and the value.
 type Family = (&'static str, &'static str, &'static str, fn(&RouterStatus) -> Option<String>);
 
 const FAMILIES: &[Family] = &[
@@ -120,7 +119,7 @@ fn pps(rate: PacketRate) -> String {
     rate.as_pps().to_string()
 }
 
-/// Six digits behind the point: nothing is rounded.
+/// Returns a share with six digits after the point, so that nothing is rounded.
 fn ratio(share: CpuShare) -> String {
     format!("{}.{:06}", share.as_ppm() / 1_000_000, share.as_ppm() % 1_000_000)
 }
