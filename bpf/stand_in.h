@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the program does while no worker has its sockets here, since the node restarts or was
- * killed: frames whose way follows from addresses alone are policed and sent on; all others are
- * dropped. A vif's frames for another vif of its slice go there, all others out by its port. A
- * port's go to the vif that has the address; those to a group or nobody have no way. Nothing is
- * queued, so minimums are not held.
+ * The program stands in for a worker that has no sockets here, since the node restarts or was
+ * killed. It polices and forwards frames whose output follows from addresses alone, and drops all
+ * others. A vif's frames for another vif of its slice go there, all its others out by its port. A
+ * port's frames go to the vif that has the address; those to a group or to nobody are dropped.
+ * Nothing is queued, so minimums are not held.
  *
  * Each function returns an XDP action, or -1 where there is no way.
  */

@@ -15,7 +15,7 @@ pub(crate) struct Clean {
     /// Labs that were brought up to stay, too
     #[arg(long)]
     all: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -15,15 +15,15 @@ use weir_platform::output;
 /// Exit status 1: a node cannot run here.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is printed.
+/// The answer as JSON.
 #[derive(Serialize)]
 struct Report<'f> {
-    /// Whether a node can run.
+    /// True if a node can run.
     can_run: bool,
     findings: &'f [Finding],
     facts: &'f Facts,

@@ -94,7 +94,7 @@ impl Names {
 
 const PROGRAM: &str = "weir";
 
-/// Where a vif is named, the running node's vifs.
+/// Completes the name of a vif with those of the running node.
 const BASH_NAMES: &str = r#"
 _weir_with_names() {
     _weir "$@"

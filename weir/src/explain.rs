@@ -20,7 +20,7 @@ pub(crate) struct Explain {
     vif: String,
     #[command(flatten)]
     node: Name,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

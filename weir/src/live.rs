@@ -64,7 +64,7 @@ pub(crate) enum Add {
         /// Its device; without it, of its name. One that is not there is waited for
         #[arg(long)]
         device: Option<String>,
-        /// How the device is driven: auto, xdp, packet, tap
+        /// Driver of the device: auto, xdp, packet, tap
         #[arg(long)]
         kind: Option<String>,
         /// A source address that it may use; may be repeated; without any, all
@@ -90,10 +90,10 @@ pub(crate) enum Remove {
     },
 }
 
-/// What changes of one direction; what is left out stays.
+/// Change of one direction; options that are left out stay as they are.
 #[derive(Debug, Args)]
 pub(crate) struct Share {
-    /// Of what it receives; without it, of what it sends
+    /// Change what it receives; without this option, what it sends
     #[arg(long)]
     receive: bool,
     /// Share of what is left beyond the guarantees
@@ -111,19 +111,19 @@ pub(crate) struct Share {
     /// Upper limit of packets a second; 0pps: none
     #[arg(long)]
     max_pps: Option<PacketRate>,
-    /// How far the limit may be exceeded at once, such as 64KiB; 0B: what follows from it
+    /// Bytes by which the limit may be exceeded at once, such as 64KiB; 0B: derive them from it
     #[arg(long)]
     burst: Option<ByteCount>,
     #[command(flatten)]
     view: View,
 }
 
-/// Which node, and how it is printed.
+/// The node that is asked, and the form of its answer.
 #[derive(Debug, Args)]
 pub(crate) struct View {
     #[command(flatten)]
     node: Name,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -47,17 +47,17 @@ enum Command {
     /// Take something out of a running node's policy
     #[command(subcommand)]
     Remove(live::Remove),
-    /// What holds in a running node
+    /// Show the policy in force in a running node
     Show(live::Show),
-    /// What holds beside the policy file
+    /// Show the live changes beside the policy file
     Diff(live::Diff),
     /// Take a change back
     Undo(live::Undo),
     /// Watch a node live: rates against guarantees, queues, delay, drops
     Top(top::Top),
-    /// What tenants were guaranteed, offered and got
+    /// Report what tenants were guaranteed, offered and got
     Report(report::Report),
-    /// Why a vif gets what it gets, and what would give it more
+    /// Explain why a vif gets what it gets, and what would give it more
     Explain(explain::Explain),
     /// Routers that a node holds at a packet rate
     #[command(subcommand)]

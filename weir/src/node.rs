@@ -31,7 +31,7 @@ pub(crate) enum Node {
         /// Print what would be done and touch nothing
         #[arg(long)]
         dry_run: bool,
-        /// The same as JSON
+        /// Print the plan as JSON
         #[arg(long, requires = "dry_run")]
         json: bool,
         /// Undo all and exit with 4, unless `weir node confirm` comes in this time
@@ -58,12 +58,12 @@ pub(crate) enum Node {
 pub(crate) struct Step {
     #[command(flatten)]
     name: Name,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Which node. With `WEIR_TOKEN` in the environment, as the owner of that token.
+/// The node that is asked. With `WEIR_TOKEN` in the environment, as the owner of that token.
 #[derive(Debug, Args)]
 pub(crate) struct Name {
     /// The node's name, if several run here

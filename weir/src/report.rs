@@ -15,18 +15,18 @@ use weir_platform::output;
 /// Print what tenants were guaranteed, offered and got, and the time below the guarantee.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// Of this slice and its vifs alone
+    /// Only this slice and its vifs
     #[arg(long, value_name = "SLICE")]
     tenant: Option<String>,
-    /// Of this vif alone
+    /// Only this vif
     #[arg(long)]
     vif: Option<String>,
-    /// How far back: a number and s, m, h or d
+    /// Time to look back: a number and s, m, h or d
     #[arg(long, value_name = "TIME", default_value = "1h")]
     since: String,
     #[command(flatten)]
     node: Name,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

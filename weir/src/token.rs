@@ -15,10 +15,10 @@ use weir_platform::output;
 pub(crate) struct Token {
     /// Its owner, as the record of changes names him
     name: String,
-    /// Of a tenant: his slice. Without it the token is an administrator's
+    /// Slice of a tenant; without it the token is an administrator's
     #[arg(long)]
     slice: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Top {
     /// Print one measurement as text and end, for scripts
     #[arg(long)]
     once: bool,
-    /// The same as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Between two measurements, 100ms to 60s
@@ -76,7 +76,7 @@ const COLUMNS: &str = "\
 OFFERED is all arrivals, early drops included; RATE is the forwarded traffic.
 A queue is standing if its delay stayed above its target for the last second.";
 
-/// As fast as the node sends events, and as slow.
+/// Shortest interval at which the node sends events.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 

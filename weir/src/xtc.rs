@@ -16,7 +16,7 @@ use weir_platform::failure::Failure;
 /// Routers that a running node holds at a packet rate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Xtc {
-    /// How they are: rate, set-point, cap, limit, what is wrong
+    /// Show rate, set-point, cap, limit and trouble of each
     Status {
         /// A router's name; without it, all
         router: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) enum Xtc {
     },
 }
 
-/// What changes; what is left out stays.
+/// Settings to change; options that are left out stay as they are.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct Change {
@@ -81,7 +81,7 @@ pub(crate) struct Change {
     cap_max: Option<CpuShare>,
 }
 
-/// What is done to one router.
+/// A command on one router.
 #[derive(Debug, Args)]
 pub(crate) struct Verb {
     /// The router
@@ -225,7 +225,7 @@ fn table(routers: &[RouterView]) -> String {
     page
 }
 
-/// Whether routers contend for the node, in a line.
+/// Says in a line if routers contend for the node.
 fn contention(of: &PolicingView) -> String {
     let [demand, capacity] =
         [of.demand_pps, of.capacity_pps].map(|pps| PacketRate::from_pps(pps).to_string());

@@ -215,7 +215,7 @@ fn a_container_s_device_comes_and_goes_by_the_cni_hook() {
     site.is_again(&before);
 }
 
-/// Where the hooks find `weir`, and before it what stands in for others.
+/// Returns the search path of the hooks: `weir`, and before it stand-ins for other programs.
 fn path_with(folders: &[&str]) -> String {
     let weir = std::path::Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
     let mut path: Vec<String> = folders.iter().map(|folder| (*folder).to_owned()).collect();

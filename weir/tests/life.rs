@@ -131,7 +131,7 @@ impl BpfSystem {
         Self(folder)
     }
 
-    /// What nodes have there; the kernel has files of its own.
+    /// Returns the files of nodes there; the kernel has files of its own.
     fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{POLICY, Site, TOPOLOGY, soon};
 
-/// Who asks for an address by broadcast is answered in both directions; a tenant does not reach
+/// A broadcast request for an address is answered in both directions; a tenant does not reach
 /// another's slice inside the node; the end leaves the devices as they were.
 #[test]
 fn neighbours_find_each_other_through_a_node() {
@@ -79,7 +79,7 @@ fn a_dry_run_touches_nothing() {
     site.is_again(&before);
 }
 
-/// What a killed node left is undone by the next, which says what.
+/// The next start undoes the leftovers of a killed node, and names them.
 #[test]
 fn a_node_says_what_it_undid_of_an_earlier_run() {
     let Some(site) = Site::up("weir-t-left", TOPOLOGY, POLICY) else { return };

@@ -73,7 +73,8 @@ fn the_page_lives_with_its_node() {
     site.stop(node.unwrap());
 }
 
-/// What a browser sees from the first load to the last, which is as it must be but for the rates.
+/// Visits the page with a browser from the first load to the last. Everything that it shows is as
+/// it must be but for the rates.
 fn visit(
     site: &Site,
     node: &mut Option<Running>,

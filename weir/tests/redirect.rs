@@ -24,9 +24,9 @@ fn switching_the_path_loses_and_reorders_nothing() {
     site.stop(node);
 }
 
-/// Whether nothing was lost, and both ways were used. A worker that stands still for a second has
-/// thousands of packets in front of rings of hundreds: that may happen, but not each time. Nothing
-/// may be reordered, ever.
+/// Returns true if nothing was lost, and both paths were used. A worker that stands still for a
+/// second has thousands of packets in front of rings of hundreds: that may happen, but not each
+/// time. Nothing may be reordered, ever.
 fn switching_loses_nothing(site: &Site) -> bool {
     site.apply("false", "");
     let receivers = [site.receiver("wire", "10.9.0.9"), site.receiver("b", "10.9.0.2")];
@@ -100,8 +100,8 @@ fn a_packet_rate_holds_on_the_redirected_path() {
     site.stop(node);
 }
 
-/// Whether as much arrived as may: a bucket that stays full while the sender runs on and the rest
-/// stands still loses credit. More than that never may.
+/// Returns true if as much arrived as the limit admits. Less may arrive, since a bucket that stays
+/// full while the sender stands still loses credit; more never may.
 fn a_fifth_passes(site: &Site) -> bool {
     let before = site.status();
     let receiver = site.receiver("wire", "10.9.0.9");
@@ -128,7 +128,7 @@ fn a_fifth_passes(site: &Site) -> bool {
     received >= COUNT / 5 * 9 / 10 && dropped + received >= COUNT
 }
 
-/// What a receiver has counted, once all is read that has come to it.
+/// Returns the counts of a receiver, once it has read everything that came to it.
 fn received(receiver: Running) -> Value {
     // What is not in its socket yet is in the node, or on a device.
     std::thread::sleep(Duration::from_millis(500));
@@ -139,8 +139,8 @@ fn received(receiver: Running) -> Value {
     serde_json::from_slice(&ended.stdout).unwrap()
 }
 
-/// How much waits in the sockets on port 9000 of a receiver's namespace, as in `00000000:0000A200`:
-/// to be sent, to be read.
+/// Returns the backlog of the sockets on port 9000 of a receiver's namespace, as in
+/// `00000000:0000A200`: bytes to be sent, bytes to be read.
 fn udp_queues(receiver: &Running) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/{}/net/udp", receiver.pid())).unwrap();
     let fields = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -190,8 +190,8 @@ impl Site {
         packets(&self.status(), "a.0", "send", "redirected")
     }
 
-    /// Whether there are more, if need be after a while: what the bridge has learned is looked at
-    /// twice a second.
+    /// Returns true as soon as there are more, which may take a while: the node reads twice a
+    /// second what the bridge has learned.
     fn redirects_more_than(&self, before: u64) -> bool {
         soon(|| self.ping("a", "10.9.0.9") && self.redirected() > before)
     }

@@ -48,7 +48,7 @@ fn the_rights_that_the_unit_names_are_enough() {
     site.is_again(&before);
 }
 
-/// What widens the unit for routers lets a node hold one by a control group, and one that is in a
+/// The drop-in that widens the unit lets a node hold a router by a control group, and one in a
 /// namespace by the threads of its device.
 #[test]
 fn the_rights_that_the_drop_in_names_hold_routers() {
@@ -155,7 +155,7 @@ fn rights() -> String {
     names.fold("-all".to_owned(), |all, name| format!("{all},+{}", name.to_lowercase()))
 }
 
-/// What the drop-in for routers says of a key, all its lines together.
+/// Returns the value of a key in the drop-in for routers, all its lines together.
 fn drop_in(name: &str) -> String {
     let text = include_str!("../../packaging/systemd/xtc.conf");
     text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect()
@@ -171,7 +171,7 @@ impl Drop for Process {
     }
 }
 
-/// What the unit says of a key.
+/// Returns the value of a key in the unit.
 fn key(name: &str) -> &'static str {
     let unit = include_str!("../../packaging/weir-node@.service");
     unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap()

@@ -128,7 +128,7 @@ fn a_case_can_be_recomputed_from_the_text_alone() {
     );
 }
 
-/// Whoever edits a verdict, a value, a sample or a unit is found out by reading.
+/// Reading a file finds an edited verdict, value, sample or unit.
 #[test]
 fn an_edited_file_is_refused() {
     let file = judged();
@@ -269,7 +269,7 @@ fn compare_or_bless(name: &str, expected: impl Fn(&str) -> String) {
     }
 }
 
-/// What the crate writes is what the schema allows; what it refuses, the schema refuses too.
+/// The schema accepts every file that the crate writes, and refuses every file that it refuses.
 #[test]
 fn the_schema_accepts_files_and_refuses_others() {
     let schema: Value = serde_json::from_str(&schema()).unwrap();

@@ -112,7 +112,7 @@ impl Drop for Reservation {
 /// Returns what the kernel would grant, by trying it on a thread that then ends.
 ///
 /// # Errors
-/// Those of [`Reservation::take`].
+/// The errors of [`Reservation::take`].
 pub fn probe(wish: CpuRequest) -> Result<Granted, HostError> {
     thread::scope(|scope| {
         let tried = scope.spawn(move || Ok(Reservation::take(wish)?.granted().clone()));

@@ -344,7 +344,7 @@ impl Journal {
 /// Opens the journal `name` for a fresh start: what a dead owner of the same name left is undone.
 ///
 /// # Errors
-/// As [`Journal::open`]; or something of the dead owner could not be undone.
+/// The errors of [`Journal::open`]; or something of the dead owner could not be undone.
 pub fn open_clean(
     state: &StateDir,
     name: &str,

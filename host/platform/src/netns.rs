@@ -63,7 +63,7 @@ impl Namespace {
     /// Starts a child inside that may outlive this process.
     ///
     /// # Errors
-    /// Those of [`Namespace::spawn`].
+    /// The errors of [`Namespace::spawn`].
     pub fn spawn_detached(&self, mut command: std::process::Command) -> Result<Child, HostError> {
         let fd = self.file.as_raw_fd();
         // SAFETY: as in `spawn`.
@@ -90,7 +90,7 @@ impl Namespace {
 /// Runs `f` on a thread of its own inside the namespace `name`.
 ///
 /// # Errors
-/// Those of [`Namespace::open`] and [`Namespace::run`].
+/// The errors of [`Namespace::open`] and [`Namespace::run`].
 pub fn in_namespace<T: Send>(name: &str, f: impl FnOnce() -> T + Send) -> Result<T, HostError> {
     Namespace::open(name)?.run(f)
 }

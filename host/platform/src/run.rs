@@ -182,7 +182,7 @@ pub trait Platform {
 /// The JSON that a command prints; no output at all reads as an empty list.
 ///
 /// # Errors
-/// As [`Platform::run`]; [`Failure::Json`] if the output is not what was expected.
+/// The errors of [`Platform::run`]; [`Failure::Json`] if the output is not what was expected.
 pub fn json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result<T, RunError> {
     let output = on.run(command)?;
     let text = if output.trim().is_empty() { "[]" } else { output.as_str() };

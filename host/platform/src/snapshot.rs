@@ -53,7 +53,7 @@ impl Snapshot {
     /// names of all namespaces, BPF objects, pins and control groups are in it.
     ///
     /// # Errors
-    /// Those of [`Snapshot::take`].
+    /// The errors of [`Snapshot::take`].
     pub fn take_inside(
         on: &dyn Platform,
         state: &StateDir,
@@ -105,7 +105,7 @@ impl Snapshot {
 /// the first empty difference, or after `limit`.
 ///
 /// # Errors
-/// Those of [`Snapshot::take`].
+/// The errors of [`Snapshot::take`].
 pub fn settle(
     on: &dyn Platform,
     state: &StateDir,

@@ -60,10 +60,10 @@ pub struct NewVif {
     /// Router of the vif.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Its Linux device; left out: of its name. One that is not there is waited for.
+    /// Linux device of the vif, which may appear later. Default: the vif's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// How the device is driven, such as `xdp`. Default: the best way that works.
+    /// Driver of the device, such as `xdp`. Default: the best one that works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Source addresses that the vif may use. Default: any.
@@ -191,7 +191,7 @@ pub struct QueueChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 1000, maximum = 10_000_000_000_i64)]
     pub interval_ns: Given<u64>,
-    /// Whether to mark packets that can carry ECN instead of dropping them.
+    /// True to mark packets that can carry ECN instead of dropping them.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub ecn: Given<bool>,
@@ -212,11 +212,11 @@ pub enum Aqm {
 pub struct ChangeView {
     /// Number of the change.
     pub id: u64,
-    /// When, milliseconds since 1970.
+    /// Time of the change, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Who made it: a user of the Unix socket, a token, a signal.
+    /// Author of the change: a user of the Unix socket, a token, a signal.
     pub who: String,
-    /// How it came about.
+    /// Origin of the change.
     pub kind: ChangeOrigin,
     /// Number of the change that it undid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,7 +225,7 @@ pub struct ChangeView {
     pub edits: Vec<EditView>,
 }
 
-/// How a change on record came about.
+/// Origin of a change on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOrigin {
@@ -277,7 +277,7 @@ impl ChangeSet {
     }
 }
 
-/// What stands there, `null` included, was given.
+/// Reads a field that is present, `null` included, as given.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Given<T>, D::Error> {
     Option::deserialize(from).map(Some)
 }

@@ -26,19 +26,19 @@ pub struct ExplainView {
 /// Explains one direction.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainSide {
-    /// What kept it from more: `idle`, `demand`, `refused`, `vif_rate`, `router_rate`,
+    /// Reason why the vif gets no more: `idle`, `demand`, `refused`, `vif_rate`, `router_rate`,
     /// `slice_rate`, `vif_packets`, `router_packets`, `router_held`, `slice_packets`, `guarantee`,
     /// `port`, `receiver`, `pool`, `worker`, `device` or `queue`.
     pub limiter: String,
     /// The limiter and its figures in a sentence.
     pub because: String,
-    /// What came in.
+    /// Offered rate.
     pub offered_bps: u64,
     /// Forwarded rate.
     pub got_bps: u64,
-    /// What came in.
+    /// Offered packet rate.
     pub offered_pps: u64,
-    /// Forwarded rate.
+    /// Forwarded packet rate.
     pub got_pps: u64,
     /// Guarantees and limits that apply.
     pub curves: CurvesView,

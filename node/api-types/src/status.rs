@@ -90,12 +90,12 @@ pub struct IfaceStatus {
     pub name: String,
     /// Name of its Linux device.
     pub device: String,
-    /// How the device is driven: `xdp native copy`, `xdp native zero-copy`, `packet`, ….
+    /// Driver of the device: `xdp native copy`, `xdp native zero-copy`, `packet`, ….
     pub driver: String,
-    /// Why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`).
+    /// Reason why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-    /// Whether the device is missing. Nothing is counted until it appears.
+    /// True if the device is missing. Nothing is counted until it appears.
     #[serde(default)]
     #[schema(required)]
     pub waiting: bool,
@@ -136,12 +136,12 @@ pub struct DirectionStatus {
     pub backlog: Amount,
     /// Forwarded packets that were marked "congestion experienced", a part of `sent`.
     pub marked: u64,
-    /// How long the first queued packet has waited, nanoseconds: the delay of the next packet.
+    /// Time that the first queued packet has waited, nanoseconds: the delay of the next packet.
     /// Zero if the queue is empty, and for a port, whose queues belong to its vifs.
     #[serde(default)]
     #[schema(required)]
     pub wait_ns: u64,
-    /// Whether the queue is standing: its delay stayed above the target for the last second. Always
+    /// True if the queue is standing: its delay stayed above the target for the last second. Always
     /// false for a port.
     #[serde(default)]
     #[schema(required)]
@@ -215,7 +215,7 @@ pub struct LatenessSummary {
 /// Health of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// Whether the worker answers.
+    /// True if the worker answers.
     pub forwards: bool,
     /// Problems, one line each.
     pub findings: Vec<String>,

@@ -7,147 +7,147 @@ use utoipa::ToSchema;
 /// The routers that are held at a rate.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct XtcView {
-    /// The routers, in the policy's order. A tenant sees his own.
+    /// The routers, in the policy's order. A tenant sees its own.
     pub routers: Vec<RouterView>,
-    /// What holding all of them takes; for administrators.
+    /// Load of all control loops; for administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadView>,
-    /// What all of them contend for, where the node polices; for administrators.
+    /// Capacity that the routers contend for, if the node polices them; for administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policing: Option<PolicingView>,
 }
 
-/// One router that is held at a rate, or is to be.
+/// One router with a control loop.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RouterView {
     /// Its name.
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// What the policy wants: `active`, `paused` or `off`.
+    /// State that the policy asks for: `active`, `paused` or `off`.
     pub state: String,
-    /// What it is at: `active`, `paused`, `released` (it had to take its cap away, and tries again
-    /// by itself) or `inactive`; absent where nothing holds it.
+    /// State of the control loop: `active`, `paused`, `released` (it had to remove the cap, and
+    /// retries) or `inactive`; absent if there is no control loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The controller: `combined`, `feed-forward`, `pi`, `dead-beat`, `self-tuning` or `fixed`.
     pub controller: String,
-    /// What caps it, as in `cgroup v1`.
+    /// Actuator of the cap, such as `cgroup v1`.
     pub actuator: String,
-    /// From one sample to the next.
+    /// Time from one sample to the next.
     pub period_ns: u64,
-    /// The rate that it is held at.
+    /// Rate at which the router is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_point_pps: Option<u64>,
-    /// It is decided and logged, and nothing touched.
+    /// True for a dry run: decisions are logged and not executed.
     pub dry_run: bool,
-    /// What it forwarded in the latest sample.
+    /// Rate that the router forwarded in the latest sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_pps: Option<u64>,
-    /// What came for it.
+    /// Rate that arrived for the router.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_pps: Option<u64>,
-    /// CPU time that it used, in millionths of a processor, where that is metered.
+    /// CPU time that the router used, in millionths of a processor; absent if it is not metered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_ppm: Option<u32>,
     /// The cap in force, in millionths of a processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_ppm: Option<u32>,
-    /// What of that really holds, where no more is left beside the caps of others; for
-    /// administrators.
+    /// Part of the cap that holds, if the caps of other routers leave no more; for administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_held_ppm: Option<u32>,
-    /// Packets a second that are let in to it.
+    /// Packets a second that are admitted to the router.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_pps: Option<u64>,
-    /// CPU time that a packet is believed to take.
+    /// Estimated CPU time of a packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<u64>,
-    /// The model that is believed in, of a self-tuning controller.
+    /// Estimated model of a self-tuning controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelView>,
     /// The latest decision in a line: set-point, sample, error, action, reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<String>,
-    /// What is wrong now; a tenant reads of which kind it is.
+    /// Present trouble; a tenant reads only its kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Cap and limit are in force although they should not be; it is tried again.
+    /// True if a cap or limit is still in force that should be removed; removal is retried.
     pub owes_release: bool,
     /// Samples so far.
     pub samples: u64,
-    /// Readings that gave none.
+    /// Readings that gave no sample.
     pub faults: u64,
-    /// Commands to what caps and limits it.
+    /// Commands to the actuator of the cap and to the limiter.
     pub commands: u64,
-    /// Of these, what failed.
+    /// Commands that failed.
     pub failures: u64,
     /// Samples that were late by more than a period.
     pub late: u64,
     /// The worst lateness of a sample.
     pub late_worst_ns: u64,
-    /// How often it was lost: its process, its guest or its threads were gone.
+    /// Number of times that its process, guest or threads were gone.
     pub lost: u64,
-    /// How it stands with policing, where the node does that.
+    /// State of policing, if the node polices routers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub police: Option<PolicedView>,
 }
 
-/// How a router stands with policing.
+/// Policing of one router.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PolicedView {
-    /// Whether it is held now: there is contention, it is punished, or it has a set-point.
+    /// True if the router is held now: there is contention, it is punished, or it has a set-point.
     pub held: bool,
-    /// What it may, before any punishment.
+    /// Rate that the router may forward, before any punishment.
     pub allowed_pps: u64,
-    /// What is done about it: `free`, `early drop`, `lower set-point` or `stopped`.
+    /// Punishment: `free`, `early drop`, `lower set-point` or `stopped`.
     pub grade: String,
-    /// How often that changed.
+    /// Number of changes of the punishment.
     pub judged: u64,
 }
 
-/// What all routers contend for.
+/// Contention among all routers.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PolicingView {
-    /// What the node was measured to carry.
+    /// Measured capacity of the node.
     pub capacity_pps: u64,
-    /// What all routers ask for now.
+    /// Present demand of all routers.
     pub demand_pps: u64,
-    /// Whether that is too much: routers are held.
+    /// True if the demand exceeds the capacity, so that routers are held.
     pub contended: bool,
-    /// How often contention began or ended.
+    /// Number of times that contention began or ended.
     pub changes: u64,
-    /// How often a router's punishment changed.
+    /// Number of changes of any router's punishment.
     pub judged: u64,
 }
 
-/// The next rate from the rate before, times a, and the log10 of the cap in per cent, times b.
+/// Model of a capped router: the next rate is `a` times the rate before plus `b` times the log10 of
+/// the cap in per cent.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ModelView {
-    /// What is left of a rate after one sample.
+    /// Part of a rate that is left after one sample.
     pub a: f64,
     /// Thousand packets a second that a tenfold cap adds within one sample.
     pub b: f64,
 }
 
-/// What holding all routers takes.
+/// Load of all control loops.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LoadView {
     /// Passes over the counters.
     pub ticks: u64,
-    /// Steps of instances.
+    /// Steps of control loops.
     pub steps: u64,
     /// Samples that were late by more than a period.
     pub late: u64,
     /// The worst lateness of a sample.
     pub late_worst_ns: u64,
-    /// How often the clock went back.
+    /// Number of times that the clock went back.
     pub clock_jumps: u64,
     /// CPU time so far.
     pub cpu_ns: u64,
 }
 
-/// What changes of how a router is held; what is left out stays.
+/// Change of a router's control loop. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct XtcChange {
@@ -155,14 +155,14 @@ pub struct XtcChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub set_point_pps: Option<u64>,
-    /// `active`, `paused` (the cap that its rate needed at last stays) or `off` (neither cap nor
+    /// `active`, `paused` (the last cap stays) or `off` (neither cap nor
     /// limit).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// `combined`, `feed-forward`, `pi`, `dead-beat`, `self-tuning` or `fixed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    /// From one sample to the next, at least three periods of the actuator.
+    /// Time from one sample to the next, at least three periods of the actuator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 10_000_000, maximum = 1_000_000_000)]
     pub period_ns: Option<u64>,
@@ -181,14 +181,14 @@ pub struct XtcChange {
 pub struct DecisionView {
     /// Its number, from 0, without gaps.
     pub number: u64,
-    /// When, milliseconds since 1970.
+    /// Time of the decision, milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// The set-point then.
+    /// Set-point at that time.
     pub set_point_pps: u64,
-    /// What was forwarded.
+    /// Rate that was forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_pps: Option<u64>,
-    /// What came.
+    /// Rate that arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_pps: Option<u64>,
     /// CPU time that was used, in millionths of a processor.
@@ -197,15 +197,15 @@ pub struct DecisionView {
     /// Set-point minus rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_pps: Option<i64>,
-    /// The cap that was decided, in millionths of a processor.
+    /// Cap that was set, in millionths of a processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_ppm: Option<u32>,
-    /// The limit that was decided.
+    /// Limit that was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_pps: Option<u64>,
-    /// Why.
+    /// Reason of the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The whole in a line.
+    /// The whole decision in a line.
     pub text: String,
 }

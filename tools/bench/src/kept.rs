@@ -208,8 +208,8 @@ pub(crate) fn without_row(name: &str) -> &str {
     }
 }
 
-/// Whether a series is a figure of the run: not what a case recomputes from its parts, what the
-/// host took meanwhile, nor what an attempt measured that does not count.
+/// Returns true if a series is a figure of the run. The parts of a recomputed case, the time that
+/// the host took, and the samples of an attempt that does not count are none.
 fn is_figure(name: &str) -> bool {
     !name.ends_with("/parts")
         && !without_row(name).starts_with(MACHINE)
@@ -330,8 +330,8 @@ mod tests {
         assert!(line.problem().unwrap().contains("t.7/setting/moved has 2 samples"));
     }
 
-    /// As many samples as there were windows in which the host took something; and whatever an
-    /// attempt had that was made again for that.
+    /// There is a sample for each window in which the host took something, and all series of an
+    /// attempt that was repeated for that.
     #[test]
     fn what_the_host_took_and_what_does_not_count_are_no_figures() {
         let mut file = file(COMMIT, "b", FIVE, ONES);

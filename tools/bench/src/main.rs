@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `./x bench` does with figures: a result file of what a bench prints, a comparison of two
-//! trees, a line for what is kept, a page of what was kept.
+//! Works on the figures of `./x bench`: turns the output of a bench into a result file, compares
+//! two trees, keeps a line for a run, writes the page of the kept lines.
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 3 a bench's own
 //! bound does not hold.

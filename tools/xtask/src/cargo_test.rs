@@ -38,8 +38,8 @@ pub(crate) fn all() -> (TestSummary, Result<(), String>) {
     (summary, outcome)
 }
 
-/// Those that draw their cases draw the same each time, so that what fails is the change and can be
-/// made again; `cargo test` draws anew.
+/// Returns the command that runs all tests. Tests with random cases draw the same ones each time,
+/// so that a failure comes from the change and can be repeated; plain `cargo test` draws anew.
 fn workspace() -> Command {
     let mut command = command::cargo(&["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os(SEED).is_none() {

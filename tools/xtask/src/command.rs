@@ -17,8 +17,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The same command on one processor, so that no figure is of a thread that wandered: the last one
-/// that we may use, where the fewest interrupts come.
+/// Binds the command to one processor, so that its thread does not move while it is measured. It is
+/// the last processor that we may use, which gets the fewest interrupts.
 pub(crate) fn pinned(command: &Command) -> Result<Command, String> {
     let path = "/proc/self/status";
     let status = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;

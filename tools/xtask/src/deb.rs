@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A Debian package of what is in this tree: `target/debian/weir_VERSION_ARCHITECTURE.deb`.
 //!
-//! The same tree and compiler give the same file, byte for byte: names are in order, owners are
+//! A tree and a compiler always give the same file, byte for byte: names are in order, owners are
 //! root, times are `SOURCE_DATE_EPOCH` or the commit's. `packaging/debian` has what Debian asks
 //! for; manual pages and completions are the program's own.
 

@@ -47,11 +47,11 @@ fn count(listing: &str, prefix: &str) -> BTreeMap<&'static str, u64> {
     parts
 }
 
-/// What is code: a golden or a page is not.
+/// Endings of files that are code. Goldens and pages are not.
 const CODE: &[&str] = &[".rs", ".c", ".h", ".toml", ".sh", ".py", ".ts", ".js"];
 
-/// Where lab code stands, today and before: the beginning of a path, by part. The first part that
-/// has a path counts it.
+/// Parts of the laboratory's code, with the beginnings of their paths, today's and earlier ones. A
+/// path counts for the first part that has it.
 const LAB: &[(&str, &[&str])] = &[
     (
         "traffic",

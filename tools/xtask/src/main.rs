@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a developer runs, in one program: `cargo xtask COMMAND`, or `./x COMMAND` on a machine
-//! that may lack Debian packages.
+//! The developer's tasks in one program: `cargo xtask COMMAND`, or `./x COMMAND` on a machine that
+//! may lack Debian packages.
 //!
 //! Every command prints the command lines that it runs, so that any of them can be repeated by
 //! hand. The exit status is 0 if all held, 1 if something did not, 2 for a wrong call; `demo` and

@@ -24,12 +24,12 @@ impl Stolen {
     }
 }
 
-/// What the host has taken of the processors so far; 0 where the kernel does not say.
+/// Returns the processor time that the host has taken so far; 0 if the kernel does not report it.
 fn stolen_s() -> f64 {
     stolen_of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// Of a text as in `/proc/stat` (proc_stat(5)): the mean of all processors, in seconds.
+/// Reads a text as in `/proc/stat` (proc_stat(5)): returns the mean of all processors, in seconds.
 fn stolen_of(stat: &str) -> f64 {
     let each = stat.lines().filter(|line| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -14,7 +14,7 @@ export type Fields = Record<Key, string>;
 
 export type Draft = Record<Side, Fields>;
 
-/** What is asked of the node; `null` takes a key out. */
+/** The body of a request to the node; `null` removes a key. */
 export type Body = Partial<Record<Side, Partial<Record<Key, number | null>>>>;
 
 /** A field of the form, and what is wrong with it. */
@@ -30,26 +30,26 @@ const fields = (share: Share): Fields => ({
   priority: String(share.priority),
 });
 
-/** What holds, as the form shows it. */
+/** Returns the vif's shares in force as the form shows them. */
 export const draftOf = (vif: Vif): Draft => ({
   send: fields(vif.send),
   receive: fields(vif.receive),
 });
 
-/** What a field stands for: a number, `null` if it is empty, nothing if it is no number. */
+/** Returns the value of a field: a number, `null` if it is empty, nothing if it is no number. */
 function valueOf(key: Key, typed: string): number | null | undefined {
   const text = typed.trim();
   if (text === "") return null;
   return key === "priority" ? whole(text) : parseRate(text);
 }
 
-/** Whether two texts of a field mean the same. */
+/** Returns true if two texts of a field mean the same. */
 function same(key: Key, one: string, other: string): boolean {
   const value = valueOf(key, one);
   return one.trim() === other.trim() || (value !== undefined && value === valueOf(key, other));
 }
 
-/** Whether anything was typed that differs from what the draft began with. */
+/** Returns true if something was typed that differs from the draft's beginning. */
 export const isChanged = (draft: Draft, base: Draft): boolean =>
   SIDES.some((side) => KEYS.some((key) => !same(key, draft[side][key], base[side][key])));
 

@@ -65,7 +65,7 @@ export const text = ({ number, unit }: Quantity): string => `${number} ${unit}`;
 export const duration = (ms: number): string =>
   ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 
-/** How long ago, for a person: `3 s`, `2 min`, `5 h`, `4 d`. */
+/** Writes a time for a person: `3 s`, `2 min`, `5 h`, `4 d`. */
 export function age(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
@@ -76,7 +76,7 @@ export function age(ms: number): string {
 
 const FACTORS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
 
-/** What a person types for a rate: `30Mbit`, `30 Mb/s`, `1.5g`, `2000000`; nothing if none. */
+/** Reads a typed rate: `30Mbit`, `30 Mb/s`, `1.5g`, `2000000`; nothing if it is none. */
 export function parseRate(typed: string): number | undefined {
   // A capital B would be bytes.
   const form = /^(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)\s*(?:[bB]its?|b|bps|[bB]it\/s|b\/s)?$/.exec(

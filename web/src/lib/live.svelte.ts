@@ -27,7 +27,7 @@ class Live {
   /** When the next attempt is made. */
   retryAt = $state(0);
 
-  /** Whether there is a token to forget. */
+  /** True if there is a token to forget. */
   known = $state(false);
 
   model = new Model(ROWS);
@@ -174,11 +174,11 @@ const pause = (ms: number, stop: AbortSignal): Promise<void> =>
     stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
   });
 
-/** Where this tab keeps its token. */
+/** The key of this tab's storage that has its token. */
 const TOKEN = "weir-token";
 /** A minute at ten a second. */
 const ROWS = 600;
-/** As many changes as a person looks through. */
+/** The number of changes that a person looks through. */
 const CHANGES = 20;
 const VIFS_FAST = 100;
 /** Digits that change more often cannot be read. */

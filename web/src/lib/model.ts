@@ -7,7 +7,7 @@ import { SIDES } from "./types";
 import type { Direction, Group, Policy, Side, Status, Vif } from "./types";
 import type { Shown } from "./verdict";
 
-/** What is seen of a vif or tenant in one direction, over the last second. */
+/** The figures of a vif or tenant in one direction, over the last second. */
 export interface Figures {
   bps: number;
   pps: number;
@@ -18,9 +18,9 @@ export interface Figures {
   dropTotals: [string, number][];
   queuePackets: number;
   queueBytes: number;
-  /** How long the next packet has waited. */
+  /** The time that the next packet has waited. */
   waitNs: number;
-  /** Whether the delay of a queue stayed above its target for the last second. */
+  /** True if the delay of a queue stayed above its target for the last second. */
   standing: boolean;
   guarantee: number;
   limit: number | undefined;
@@ -204,7 +204,7 @@ export class Model {
     }
   }
 
-  /** As many rows as the others have, all of them gaps. */
+  /** Makes a history with as many rows as the others have, all of them gaps. */
   #blank(): History {
     const history = new History(3, this.#rows);
     for (let row = 0; row < this.times.length; row += 1) history.push();
@@ -281,7 +281,7 @@ const NOTHING: Figures = {
   verdict: "unknown",
 };
 
-/** What digits show: a second is calm, and soon enough. */
+/** The time over which digits are means: a second is calm, and soon enough. */
 const WINDOW_NS = 1e9;
-/** What a point of a line stands for: shorter, and packets are seen instead of rates. */
+/** The time that a point of a line stands for: a shorter one would show packets, not rates. */
 const LINE_NS = 0.5e9;

@@ -7,14 +7,14 @@ export interface Said {
   /** Bytes that left on port up0. */
   port?: number;
   busy?: number;
-  /** Of vif gold.0, what it sent. */
+  /** Bytes that vif gold.0 sent. */
   sent?: number;
   packets?: number;
   backlog?: number;
   wait?: number;
   standing?: boolean;
   dropped?: Record<string, number>;
-  /** Of the slice and of its vif, for what they send. */
+  /** Verdicts on the slice and its vif, in the direction `send`. */
   verdicts?: [Verdict, Verdict];
 }
 

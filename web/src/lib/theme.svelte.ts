@@ -7,7 +7,7 @@ class Theme {
   guarantee = "";
   line = "";
   soft = "";
-  /** Whether its reader wants less motion. */
+  /** True if the reader wants less motion. */
   calm = $state(false);
   /** Counts changes of colour. */
   version = $state(0);

@@ -4,10 +4,10 @@
 
 import type { Verdict } from "./types";
 
-/** What is shown: the node's verdict, or that there is none yet. */
+/** The verdict that is shown: the node's, or that there is none yet. */
 export type Shown = Verdict | "unknown";
 
-/** Whether there is a guarantee, and a second that was held against it. */
+/** Returns true if there is a guarantee, and a second that was compared with it. */
 export const isJudged = (shown: Shown): boolean => shown !== "none" && shown !== "unknown";
 
 /** The verdict on both directions: the worst that is said of either. */

@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row as Line2, Table, Table
 use super::model::{Kind, Model, Row, Side, Sort, Way};
 use super::text;
 
-/// What is drawn, and how.
+/// The reader's choices: sorting, direction, selection, help.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) sort: Sort,
@@ -22,7 +22,7 @@ pub(super) struct View {
     pub(super) selected: usize,
     /// For how many seconds the node is not heard, and why.
     pub(super) lost: Option<(u64, String)>,
-    /// Where the table's first visible row is.
+    /// Position of the table's first visible row.
     pub(super) table: TableState,
 }
 
@@ -224,7 +224,7 @@ mod tests {
     use super::super::model::Sample;
     use super::*;
 
-    /// What the terminal shows is what is stored; `./x bless` rewrites it.
+    /// Compares the screen with the stored one, which `./x bless` rewrites.
     fn shows(name: &str, (width, height): (u16, u16), model: &Model, view: &mut View) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, model, view)).unwrap();

@@ -9,13 +9,13 @@ use weir_client::{Client, ServerEvent};
 
 use super::model::{Granted, Sample};
 
-/// What comes of a node.
+/// The messages of a node, read by a thread of its own.
 #[derive(Debug)]
 pub(super) struct Feed {
     news: Receiver<News>,
 }
 
-/// What a node says, or that it says nothing any more.
+/// A message of the node, or the reason why there are no more.
 #[derive(Debug)]
 pub(super) enum News {
     Sample(Box<Sample>),
@@ -38,7 +38,7 @@ impl Feed {
         Self { news }
     }
 
-    /// What has come, if anything has.
+    /// Returns the next message, if one has come.
     pub(super) fn next(&self) -> Option<News> {
         self.news.try_recv().ok()
     }

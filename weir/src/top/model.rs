@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is on the screen, without the screen: two statuses and the policy become rows of rates.
+//! The contents of the screen, without the screen: two statuses and the policy become rows of
+//! rates.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ pub(super) struct Sample {
     pub(super) granted: Granted,
 }
 
-/// Of the policy, what a rate is held against. Keys that are not named here are passed over.
+/// The part of the policy that rates are compared with. Other keys are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Granted {
     #[serde(default)]
@@ -46,7 +47,7 @@ struct Vif {
     slice: String,
     send: Share,
     receive: Share,
-    /// What a packet counts for in its rates beyond its bytes of layer 2.
+    /// Bytes that a packet counts for in its rates beyond its bytes of layer 2.
     #[serde(default)]
     overhead_bytes: i32,
     #[serde(default)]
@@ -77,7 +78,7 @@ pub(super) struct Model {
 /// The worker, since the status before.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Worker {
-    /// Of the time, what turns took in which something moved: 1 is all of it.
+    /// Part of the time that turns took in which something moved: 1 is all of it.
     pub(super) busy: f64,
     pub(super) turns_per_s: f64,
     pub(super) frames_free: u64,
@@ -92,7 +93,7 @@ pub(super) struct Worker {
 pub(super) struct Row {
     pub(super) kind: Kind,
     pub(super) name: String,
-    /// Of a vif: its tenant.
+    /// Tenant of a vif.
     pub(super) slice: String,
     pub(super) send: Side,
     pub(super) receive: Side,
@@ -116,7 +117,7 @@ pub(super) struct Side {
     pub(super) pps: f64,
     /// The rate as the port's `layer` and `overhead` count it. The guarantee is compared with it.
     pub(super) counted_bps: f64,
-    /// Whether demand exceeded the rate: packets waited at both samples, or were dropped for lack
+    /// True if demand exceeded the rate: packets waited at both samples, or were dropped for lack
     /// of room. Drops by a limit or a filter do not count: the guarantee does not cover them.
     pub(super) wanting: bool,
     /// The node's verdict on the last second, as in its service report.
@@ -128,9 +129,9 @@ pub(super) struct Side {
     pub(super) limit_bps: Option<u64>,
     pub(super) queue_packets: u64,
     pub(super) queue_bytes: u64,
-    /// How long the first packet in the queue has waited; for a tenant, at its worst vif.
+    /// Time that the first packet in the queue has waited; for a tenant, at its worst vif.
     pub(super) delay_s: f64,
-    /// Whether the delay of a queue stayed above its target for the last second.
+    /// True if the delay of a queue stayed above its target for the last second.
     pub(super) standing: bool,
     pub(super) drops_per_s: f64,
     /// By reason, those that happened since the status before.
@@ -150,7 +151,7 @@ pub(super) enum Sort {
     Drops,
 }
 
-/// Which direction is looked at.
+/// The direction that is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
     #[default]
@@ -176,7 +177,7 @@ impl Model {
         self.before = Some(status);
     }
 
-    /// Whether there are rates.
+    /// Returns true if there are rates.
     pub(super) fn is_measured(&self) -> bool {
         self.measured_s > 0.0
     }
@@ -212,13 +213,14 @@ impl Row {
 }
 
 impl Side {
-    /// Of the guarantee (of a port: of the link); none where nothing is guaranteed.
+    /// Returns the rate as a part of the guarantee, or of a port's link; `None` if nothing is
+    /// guaranteed.
     pub(super) fn share(&self) -> Option<f64> {
         let guaranteed = float(self.guaranteed_bps);
         (guaranteed > 0.0).then(|| self.counted_bps / guaranteed)
     }
 
-    /// Whether its guarantee is not held.
+    /// Returns true if its guarantee is not held.
     pub(super) fn is_short(&self) -> bool {
         self.verdict == Some(Verdict::Below)
     }
@@ -265,7 +267,7 @@ impl Side {
         }
     }
 
-    /// What several have together, under a guarantee of their own.
+    /// Adds up several sides under a guarantee of their own.
     fn sum<'s>(sides: impl Iterator<Item = &'s Self>, share: Share) -> Self {
         let mut sum = Self::default();
         for side in sides {

@@ -15,7 +15,7 @@ use weir_platform::failure::Failure;
 pub(super) struct Screen {
     terminal: DefaultTerminal,
     model: Model,
-    /// What is drawn while a pause lasts.
+    /// The model that is drawn while a pause lasts.
     still: Option<Model>,
     view: View,
     /// When the node was last heard, and why it is not any more.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the tests of a running node share: a lab with a node to run in it.
+//! The lab that tests of a running node share, with a node to run in it.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long a test waits for what comes at once: on a machine whose own host has other tenants, a
+/// Longest wait for something that comes at once: on a machine whose own host has other tenants, a
 /// processor stands still for seconds at times.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether it holds, if need be after a while: [`PATIENCE`] at most.
+/// Returns true as soon as it holds, or false after [`PATIENCE`].
 pub fn soon(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -148,17 +148,17 @@ impl Site {
         assert!(ended.status.success(), "{ended:?}");
     }
 
-    /// What the node says of itself.
+    /// Returns the node's status.
     pub fn status(&self) -> Value {
         serde_json::from_slice(&self.weir(&["node", "status"]).stdout).unwrap()
     }
 
-    /// Whether an echo comes back, if need be one of later ones: to show that there is a way.
+    /// Returns true as soon as an echo comes back: there is a way.
     pub fn reaches(&self, from: &str, to: &str) -> bool {
         soon(|| self.ping(from, to))
     }
 
-    /// Whether one of three echoes comes back: to show that there is no way.
+    /// Returns true if one of three echoes comes back; false shows that there is no way.
     pub fn ping(&self, from: &str, to: &str) -> bool {
         let mut ping = self.inside(from, "ping");
         ping.args(["-q", "-c", "3", "-i", "0.2", "-W", "1", to]).output().unwrap().status.success()
@@ -196,7 +196,7 @@ impl Site {
 }
 
 impl Running {
-    /// What it has said so far on standard output.
+    /// Returns its standard output so far.
     pub fn said(&self) -> Vec<u8> {
         std::fs::read(&self.said[0]).unwrap()
     }
@@ -205,7 +205,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it has not ended.
+    /// Returns true unless it has ended.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

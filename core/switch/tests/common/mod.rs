@@ -28,7 +28,7 @@ pub fn mark_of(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[bytes.len() - 4..].try_into().unwrap())
 }
 
-/// The same frame with a tag.
+/// Returns the frame with a tag.
 pub fn tagged(frame: &[u8], vlan: u16) -> Vec<u8> {
     let mut tagged = frame[..12].to_vec();
     tagged.extend([0x81, 0x00]);

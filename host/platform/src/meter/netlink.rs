@@ -69,7 +69,7 @@ impl StatsSocket {
     /// The number of the device of that name; none if there is none.
     ///
     /// # Errors
-    /// Those of [`StatsSocket::dump`].
+    /// The errors of [`StatsSocket::dump`].
     pub fn index_of(&mut self, name: &str) -> Result<Option<u32>, HostError> {
         let Some(room) = NAME_BYTES.checked_sub(name.len()).filter(|room| *room > 0) else {
             return Ok(None);

@@ -113,7 +113,7 @@ impl XdpPort {
     /// [`Self::connect`] on, for which [`Self::adopt`] gives them room.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn prepare(
         config: &XdpConfig,
         devices: &Devices,

@@ -76,7 +76,7 @@ impl DataPlane {
     /// very sizes are there, they are adopted with all that is in them.
     ///
     /// # Errors
-    /// As [`Self::load`]; or the folder cannot be written.
+    /// The errors of [`Self::load`]; or the folder cannot be written.
     pub fn load_with(limits: PlaneLimits, pins: Option<&Pins>) -> Result<Self, PortError> {
         limits.check()?;
         let adopted = pins.filter(|pins| pins.limits() == Some(limits));

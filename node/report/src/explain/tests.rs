@@ -266,8 +266,8 @@ fn what_no_limit_explains_is_the_machine_s() {
     assert_eq!(bursts.remedies[0].what, "vif a send.queue.packets = 512");
 }
 
-/// Whatever the drops of a held router are counted as, and where what waits says it alone. It is
-/// held by what it receives.
+/// The rate is named by every kind of drop of a held router, and by its backlog alone. A router is
+/// held in the direction `receive`.
 #[test]
 fn the_rate_at_which_a_router_is_held_is_named() {
     let held = |after: &mut NodeStatus| after.vifs[0].receive.held_pps = Some(3_000);

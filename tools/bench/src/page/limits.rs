@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the limit is, and how far Weir is from it: sentences around figures, each of which is left
-//! out where one of its figures was not measured. What no figure carries is marked as supposed.
+//! The section on limits: the bound of each resource, and how far Weir is from it. A sentence whose
+//! figure was not measured is left out; one without a figure is marked as supposed.
 
 use std::fmt::Write;
 

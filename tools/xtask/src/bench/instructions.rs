@@ -205,8 +205,8 @@ const HEAD: &str = "\
 ";
 const ACCEPT: &str = "to accept it, `./x bench instructions --keep` and say why in the commit";
 
-/// Of a count. Repeated on one machine they differ by less than 0.1 %; how the C library copies
-/// depends on the processor.
+/// Tolerated part of a count. Repeated on one machine, counts differ by less than 0.1 %, but the
+/// way in which the C library copies depends on the processor.
 const TOLERANCE: f64 = 0.03;
 
 #[cfg(test)]

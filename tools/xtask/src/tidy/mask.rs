@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Source text with comments and literals blanked out, so that a rule on code sees code alone.
 
-/// The same text, byte for byte as long, in which the insides of comments, strings and characters
-/// are spaces. Line breaks stay. Good for Rust and C.
+/// Blanks the insides of comments, strings and characters of a text in Rust or C. Line breaks stay,
+/// and every byte keeps its offset.
 pub(crate) fn mask(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut masked = bytes.to_vec();

@@ -42,8 +42,8 @@ impl LabGuest {
         )
     }
 
-    /// What domain 0 has to know of its network, a line for `ip -batch` each. The guest is number
-    /// `domain` to Xen.
+    /// Returns the commands by which domain 0 configures the guest's network, a line for
+    /// `ip -batch` each. The guest is number `domain` to Xen.
     pub(super) fn network(self, domain: u8) -> String {
         let (number, device, mac) = (self.number, self.device(domain), self.mac(0));
         format!(
@@ -53,8 +53,8 @@ impl LabGuest {
         )
     }
 
-    /// What the script of domain 0 has to know: the device behind which it waits for packets, its
-    /// address, and where packets go to that it is to forward. Nobody is there.
+    /// Returns the settings for the script of domain 0: the device behind which the guest waits for
+    /// packets, its address, and the destination of packets that it forwards. Nobody is there.
     pub(super) fn settings(self, domain: u8) -> String {
         let (number, name, device) = (self.number, self.name(), self.device(domain));
         format!("device={device}\naddress=10.7.{number}.2\nload={name}=198.18.{number}.1:9\n")

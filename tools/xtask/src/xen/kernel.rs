@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is taken out of a kernel's package: the kernel itself, and modules with those that they
-//! need.
+//! Unpacks a kernel's package: takes the kernel itself, and modules with their dependencies.
 
 use std::collections::BTreeMap;
 use std::fs;

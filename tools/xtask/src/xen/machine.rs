@@ -119,7 +119,7 @@ const MARK: &str = "XEN-LAB ";
 /// Several times what it takes on a machine that does something else meanwhile.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Of each processor one in 4 ns, 250 million a second; nobody waits for time to pass while
+/// Speed of each processor: an instruction in 4 ns, 250 million a second. Time jumps ahead while
 /// both sleep.
 const INSTRUCTIONS: &str = "shift=2,sleep=off";
 
