@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use weir_platform::doctor::{self, Facts, Finding, Weight};
+use weir_platform::doctor::{self, DoctorFinding, Facts, Weight};
 
 use weir_platform::failure::Failure;
 use weir_platform::output;
@@ -25,7 +25,7 @@ pub(crate) struct Doctor {
 struct Report<'f> {
     /// True if a node can run.
     can_run: bool,
-    findings: &'f [Finding],
+    findings: &'f [DoctorFinding],
     facts: &'f Facts,
 }
 
@@ -43,7 +43,7 @@ impl Doctor {
     }
 }
 
-fn page(facts: &Facts, findings: &[Finding], can_run: bool) -> String {
+fn page(facts: &Facts, findings: &[DoctorFinding], can_run: bool) -> String {
     let mut page = String::new();
     let processors = facts.processors;
     let _written = writeln!(page, "{}, {processors} processors", facts.kernel);

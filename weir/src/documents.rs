@@ -9,7 +9,7 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::aot::{Bash, Fish, Zsh};
 use serde::Deserialize;
 
-use crate::node::Name;
+use crate::node::NodeName;
 use weir_platform::failure::Failure;
 use weir_platform::output;
 
@@ -39,7 +39,7 @@ pub(crate) struct Man {
 #[derive(Debug, Args)]
 pub(crate) struct Names {
     #[command(flatten)]
-    node: Name,
+    node: NodeName,
 }
 
 impl Completions {

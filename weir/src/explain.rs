@@ -8,7 +8,7 @@ use clap::Args;
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_client::escaped;
 
-use crate::node::Name;
+use crate::node::NodeName;
 use crate::report::rate;
 use weir_platform::failure::Failure;
 use weir_platform::output;
@@ -19,7 +19,7 @@ pub(crate) struct Explain {
     /// The vif
     vif: String,
     #[command(flatten)]
-    node: Name,
+    node: NodeName,
     /// Print JSON
     #[arg(long)]
     json: bool,

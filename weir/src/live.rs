@@ -13,7 +13,7 @@ use weir_client::{Client, ClientError, Method, escaped};
 use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::node::Name;
+use crate::node::NodeName;
 use weir_platform::failure::Failure;
 
 /// Change a running node: between two packets, on record, for good until it is taken back.
@@ -24,7 +24,7 @@ pub(crate) enum Set {
         /// Its name
         name: String,
         #[command(flatten)]
-        share: Share,
+        share: ShareArgs,
         /// Bound on the queueing delay of what it sends within its guarantee; 0ns: none
         #[arg(long)]
         delay: Option<Nanos>,
@@ -34,14 +34,14 @@ pub(crate) enum Set {
         /// Its name
         name: String,
         #[command(flatten)]
-        share: Share,
+        share: ShareArgs,
     },
     /// A router
     Router {
         /// Its name
         name: String,
         #[command(flatten)]
-        share: Share,
+        share: ShareArgs,
     },
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Add {
         #[arg(long)]
         address: Vec<String>,
         #[command(flatten)]
-        share: Share,
+        share: ShareArgs,
     },
 }
 
@@ -86,13 +86,13 @@ pub(crate) enum Remove {
         /// Its name
         name: String,
         #[command(flatten)]
-        view: View,
+        view: AnswerArgs,
     },
 }
 
 /// Change of one direction; options that are left out stay as they are.
 #[derive(Debug, Args)]
-pub(crate) struct Share {
+pub(crate) struct ShareArgs {
     /// Change what it receives; without this option, what it sends
     #[arg(long)]
     receive: bool,
@@ -115,14 +115,14 @@ pub(crate) struct Share {
     #[arg(long)]
     burst: Option<ByteCount>,
     #[command(flatten)]
-    view: View,
+    view: AnswerArgs,
 }
 
 /// The node that is asked, and the form of its answer.
 #[derive(Debug, Args)]
-pub(crate) struct View {
+pub(crate) struct AnswerArgs {
     #[command(flatten)]
-    node: Name,
+    node: NodeName,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -134,23 +134,23 @@ pub(crate) struct Show {
     /// A vif's name
     vif: Option<String>,
     #[command(flatten)]
-    view: View,
+    view: AnswerArgs,
 }
 
 /// Print what holds beside the policy file.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     #[command(flatten)]
-    view: View,
+    view: AnswerArgs,
 }
 
 /// Take a change back.
 #[derive(Debug, Args)]
-pub(crate) struct Undo {
+pub(crate) struct UndoCommand {
     /// Its number; without it, the newest that was not taken back
     id: Option<u64>,
     #[command(flatten)]
-    view: View,
+    view: AnswerArgs,
 }
 
 impl Set {
@@ -223,13 +223,13 @@ impl Diff {
     }
 }
 
-impl Undo {
+impl UndoCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         self.view.change(Method::POST, "/v1/undo", &UndoRequest { id: self.id })
     }
 }
 
-impl Share {
+impl ShareArgs {
     fn values(&self) -> ShareChange {
         ShareChange {
             priority: self.priority.map(Some),
@@ -265,7 +265,7 @@ impl Share {
     }
 }
 
-impl View {
+impl AnswerArgs {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         self.node.client()
     }

@@ -35,7 +35,7 @@ struct Arguments {
 enum Command {
     /// Run the switch on this host's interfaces, and talk to it
     #[command(subcommand)]
-    Node(node::Node),
+    Node(node::NodeCommand),
     /// Copy a vif's frames as pcapng
     Capture(node::Capture),
     /// Change a running node's policy
@@ -52,20 +52,20 @@ enum Command {
     /// Show the live changes beside the policy file
     Diff(live::Diff),
     /// Take a change back
-    Undo(live::Undo),
+    Undo(live::UndoCommand),
     /// Watch a node live: rates against guarantees, queues, delay, drops
     Top(top::Top),
     /// Report what tenants were guaranteed, offered and got
-    Report(report::Report),
+    Report(report::ReportCommand),
     /// Explain why a vif gets what it gets, and what would give it more
     Explain(explain::Explain),
     /// Routers that a node holds at a packet rate
     #[command(subcommand)]
-    Xtc(xtc::Xtc),
+    Xtc(xtc::XtcCommand),
     /// Open the node's page to a browser on this machine
     Page(page::Page),
     /// Make a token for the node's interface
-    Token(token::Token),
+    Token(token::TokenCommand),
     /// Undo what runs that were killed left behind
     Clean(clean::Clean),
     /// Say what this host can do, what is missing, and what that costs

@@ -22,7 +22,7 @@ use weir_platform::failure::Failure;
 
 /// Run the switch on this host's interfaces, and talk to it.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Node {
+pub(crate) enum NodeCommand {
     /// Run in the foreground; SIGTERM undoes everything
     Run {
         /// The policy
@@ -42,22 +42,22 @@ pub(crate) enum Node {
         without_overlay: bool,
     },
     /// Counters, queues, lateness, as JSON
-    Status(Step),
+    Status(NodeRequest),
     /// Read the policy file again and apply what changed
-    Reload(Step),
+    Reload(NodeRequest),
     /// Keep a node that was started with --confirm
-    Confirm(Step),
+    Confirm(NodeRequest),
     /// Undo everything and end
-    Stop(Step),
+    Stop(NodeRequest),
     /// End, and leave devices and data plane to the next start: for a restart or an upgrade
-    Leave(Step),
+    Leave(NodeRequest),
 }
 
 /// Something that a running node is asked.
 #[derive(Debug, Args)]
-pub(crate) struct Step {
+pub(crate) struct NodeRequest {
     #[command(flatten)]
-    name: Name,
+    name: NodeName,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Step {
 
 /// The node that is asked. With `WEIR_TOKEN` in the environment, as the owner of that token.
 #[derive(Debug, Args)]
-pub(crate) struct Name {
+pub(crate) struct NodeName {
     /// The node's name, if several run here
     #[arg(long)]
     node: Option<String>,
@@ -107,7 +107,7 @@ pub(crate) struct Capture {
     #[arg(long)]
     port: Option<u16>,
     #[command(flatten)]
-    node: Name,
+    node: NodeName,
 }
 
 impl Capture {
@@ -150,7 +150,7 @@ impl Capture {
     }
 }
 
-impl Node {
+impl NodeCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Run { config, dry_run, json, confirm, without_overlay } => {
@@ -176,7 +176,7 @@ impl Node {
                 })
             }
             // JSON in any case, and so before there was the option.
-            Self::Status(Step { name, .. }) => {
+            Self::Status(NodeRequest { name, .. }) => {
                 output::print_json(&name.client()?.get::<Value>("/v1/status")?)?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -188,7 +188,7 @@ impl Node {
     }
 }
 
-impl Name {
+impl NodeName {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         let client = match &self.url {
             Some(url) => Client::remote(url, self.ca.as_deref())?,
@@ -202,7 +202,7 @@ impl Name {
     }
 }
 
-impl Step {
+impl NodeRequest {
     fn ask(&self, what: &str) -> Result<ExitCode, Failure> {
         let client = self.name.client()?;
         client.ask::<()>(Method::POST, &format!("/v1/{what}"), None::<&()>)?;

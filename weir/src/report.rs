@@ -8,13 +8,13 @@ use clap::Args;
 use weir_api_types::report::{ReportLine, ReportView, ServiceView};
 use weir_client::escaped;
 
-use crate::node::Name;
+use crate::node::NodeName;
 use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output;
 
 /// Print what tenants were guaranteed, offered and got, and the time below the guarantee.
 #[derive(Debug, Args)]
-pub(crate) struct Report {
+pub(crate) struct ReportCommand {
     /// Only this slice and its vifs
     #[arg(long, value_name = "SLICE")]
     tenant: Option<String>,
@@ -25,13 +25,13 @@ pub(crate) struct Report {
     #[arg(long, value_name = "TIME", default_value = "1h")]
     since: String,
     #[command(flatten)]
-    node: Name,
+    node: NodeName,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Report {
+impl ReportCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let mut path = format!("/v1/report?since_s={}", seconds(&self.since)?);
         for (key, value) in [("slice", &self.tenant), ("vif", &self.vif)] {

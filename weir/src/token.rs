@@ -12,7 +12,7 @@ use weir_platform::output;
 /// Make a token for the node's interface. It is printed once and kept nowhere: the policy file has
 /// its digest.
 #[derive(Debug, Args)]
-pub(crate) struct Token {
+pub(crate) struct TokenCommand {
     /// Its owner, as the record of changes names him
     name: String,
     /// Slice of a tenant; without it the token is an administrator's
@@ -23,7 +23,7 @@ pub(crate) struct Token {
     json: bool,
 }
 
-impl Token {
+impl TokenCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (token, digest) = weir_api::token::new()?;
         let Self { name, slice, json } = self;

@@ -15,9 +15,9 @@ use weir_platform::output;
 use weir_units::Nanos;
 
 use self::feed::{Feed, News};
-use self::model::Model;
+use self::model::ScreenModel;
 use self::screen::Screen;
-use crate::node::Name;
+use crate::node::NodeName;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Watch a node live: rates against guarantees, queues, delay, drops. Press ? for its keys.
@@ -34,7 +34,7 @@ pub(crate) struct Top {
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Nanos,
     #[command(flatten)]
-    node: Name,
+    node: NodeName,
 }
 
 impl Top {
@@ -52,7 +52,7 @@ impl Top {
             Screen::open(interval)?.run(&feed)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut model = Model::default();
+        let mut model = ScreenModel::default();
         loop {
             match feed.wait(interval + PATIENCE) {
                 Some(News::Sample(sample)) => model.take(*sample),

@@ -10,27 +10,27 @@ use weir_client::{Method, escaped};
 use weir_platform::output;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-use crate::live::View;
+use crate::live::AnswerArgs;
 use weir_platform::failure::Failure;
 
 /// Routers that a running node holds at a packet rate.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Xtc {
+pub(crate) enum XtcCommand {
     /// Show rate, set-point, cap, limit and trouble of each
     Status {
         /// A router's name; without it, all
         router: Option<String>,
         #[command(flatten)]
-        view: View,
+        view: AnswerArgs,
     },
     /// Change how a router is held, from its next sample on
     Set {
         /// The router
         router: String,
         #[command(flatten)]
-        change: Change,
+        change: XtcSettings,
         #[command(flatten)]
-        view: View,
+        view: AnswerArgs,
     },
     /// Hold a router that is off
     Activate {
@@ -40,7 +40,7 @@ pub(crate) enum Xtc {
         #[arg(long)]
         set_point: Option<PacketRate>,
         #[command(flatten)]
-        view: View,
+        view: AnswerArgs,
     },
     /// Leave cap and limit of a router as they are
     Pause(Verb),
@@ -56,14 +56,14 @@ pub(crate) enum Xtc {
         #[arg(long, default_value_t = 100)]
         newest: u32,
         #[command(flatten)]
-        view: View,
+        view: AnswerArgs,
     },
 }
 
 /// Settings to change; options that are left out stay as they are.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
-pub(crate) struct Change {
+pub(crate) struct XtcSettings {
     /// The rate, such as 40kpps
     #[arg(long)]
     set_point: Option<PacketRate>,
@@ -87,15 +87,15 @@ pub(crate) struct Verb {
     /// The router
     router: String,
     #[command(flatten)]
-    view: View,
+    view: AnswerArgs,
 }
 
-impl Xtc {
+impl XtcCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Status { router, view } => status(router.as_deref(), &view),
             Self::Set { router, change, view } => {
-                let Change { set_point, controller, period, cap_min, cap_max } = change;
+                let XtcSettings { set_point, controller, period, cap_min, cap_max } = change;
                 let change = XtcChange {
                     set_point_pps: set_point.map(PacketRate::as_pps),
                     state: None,
@@ -134,7 +134,7 @@ impl Verb {
     }
 }
 
-fn status(router: Option<&str>, view: &View) -> Result<ExitCode, Failure> {
+fn status(router: Option<&str>, view: &AnswerArgs) -> Result<ExitCode, Failure> {
     let client = view.client()?;
     match router {
         Some(router) => {
@@ -154,7 +154,7 @@ fn status(router: Option<&str>, view: &View) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn log(router: &str, newest: u32, view: &View) -> Result<ExitCode, Failure> {
+fn log(router: &str, newest: u32, view: &AnswerArgs) -> Result<ExitCode, Failure> {
     let path = format!("{}/log?newest={newest}", path(router));
     let decisions: Vec<DecisionView> = view.client()?.get(&path)?;
     if view.json {

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
 use common::{PATIENCE, Site, soon};
-use weir_platform::cap::cgroup::Tree;
+use weir_platform::cap::cgroup::CgroupTree;
 use weir_platform::netns::Namespace;
 
 /// It says when it forwards, by XDP, that it is alive, and when it ends.
@@ -53,7 +53,7 @@ fn the_rights_that_the_unit_names_are_enough() {
 #[test]
 fn the_rights_that_the_drop_in_names_hold_routers() {
     let Some(site) = Site::up("weir-t-wide", TOPOLOGY, "") else { return };
-    if let Err(error) = Tree::find() {
+    if let Err(error) = CgroupTree::find() {
         println!("SKIPPED the_rights_that_the_drop_in_names_hold_routers: {error}");
         return;
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use common::{Running, Site, soon};
 use serde_json::Value;
 use weir_client::Client;
-use weir_platform::cap::cgroup::Tree;
+use weir_platform::cap::cgroup::CgroupTree;
 use weir_platform::netns;
 
 /// A wire, and a router with one arm: what it forwards goes back by where it came.
@@ -195,7 +195,7 @@ fn run(site: &Site) -> Running {
 fn a_node_holds_its_routers_and_every_verb_takes_effect() {
     let Some(site) = Site::up("weir-t-xtc", TOPOLOGY, "") else { return };
     site.write(&POLICY.replace("PIDFILE", &site.path("vr2.pid")));
-    let Ok(tree) = Tree::find() else {
+    let Ok(tree) = CgroupTree::find() else {
         println!("SKIPPED a_node_holds_its_routers_and_every_verb_takes_effect: no control groups");
         return;
     };

@@ -20,7 +20,7 @@ pub struct Action {
     /// took over. Otherwise no actuator need be called.
     pub changed: bool,
     /// Why.
-    pub reason: Reason,
+    pub reason: ActionReason,
 }
 
 /// A cap and a limit.
@@ -70,7 +70,7 @@ impl LastRequest {
         at: Instant,
         cap: CpuShare,
         limit: Option<PacketRate>,
-        reason: Reason,
+        reason: ActionReason,
     ) -> Action {
         let changed = self.0.replace((cap, limit)) != Some((cap, limit));
         Action { at, cap, limit, changed, reason }
@@ -83,7 +83,7 @@ impl LastRequest {
 
 /// The reason of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ActionReason {
     /// The error is within the dead zone: the cap stays.
     DeadZone,
     /// The control law moved the cap by the error.
@@ -116,7 +116,7 @@ pub enum Reason {
     NoHeadroom,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ActionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DeadZone => "error within the dead zone",

@@ -31,7 +31,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use crate::action::LastRequest;
 use crate::number::{float, whole};
-use crate::{Action, CapRange, Controller, Estimate, Reason, Sample, Settings};
+use crate::{Action, ActionReason, CapRange, Controller, Estimate, Sample, Settings};
 
 /// The configuration of [`Combined`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,19 +288,19 @@ impl Combined {
         self.nearest(self.micros.map_or(in_force, |micros| self.needed(micros)))
     }
 
-    fn step_ceiling(&mut self, sample: &Sample, starved: bool) -> Reason {
+    fn step_ceiling(&mut self, sample: &Sample, starved: bool) -> ActionReason {
         if starved {
             let most = self.nearest(f64::MAX);
             if self.cap >= most {
                 self.cap = most;
-                return Reason::NoHeadroom;
+                return ActionReason::NoHeadroom;
             }
             let raised = self.nearest(f64::from(self.cap.as_ppm()) * RAISE);
             // The known cost may not explain it: another process under the same cap, or bursts that
             // the slices of the budget do not let through.
             self.extra = (self.extra * RAISE).min(EXTRA_MOST);
             self.cap = self.ceiling().max(raised);
-            return Reason::CeilingRaised;
+            return ActionReason::CeilingRaised;
         }
         let forgotten = float(sample.span.as_nanos()) / EXTRA_NANOS;
         self.extra = 1.0 + (self.extra - 1.0) * (1.0 - forgotten).max(0.0);
@@ -308,16 +308,16 @@ impl Combined {
         let far = f64::from(wanted.as_ppm()) * LOWER < f64::from(self.cap.as_ppm());
         if wanted > self.cap {
             self.cap = wanted;
-            Reason::CeilingRaised
+            ActionReason::CeilingRaised
         } else if far && self.age >= FRESH {
             self.cap = wanted;
-            Reason::CeilingLowered
+            ActionReason::CeilingLowered
         } else {
-            Reason::Limit
+            ActionReason::Limit
         }
     }
 
-    fn act(&mut self, at: Instant, reason: Reason) -> Action {
+    fn act(&mut self, at: Instant, reason: ActionReason) -> Action {
         self.told.act(at, self.cap, Some(self.limit), reason)
     }
 }
@@ -333,7 +333,7 @@ impl Controller for Combined {
 
     fn step(&mut self, now: Instant, sample: &Sample) -> Action {
         if sample.span == Nanos::ZERO {
-            return self.act(now, Reason::NoDemand);
+            return self.act(now, ActionReason::NoDemand);
         }
         self.learn(sample);
         let starved = self.is_starved(sample);
@@ -345,8 +345,8 @@ impl Controller for Combined {
             self.follow(sample);
         }
         self.age = self.age.saturating_add(1);
-        if reason == Reason::Limit && !self.limits(sample) {
-            reason = Reason::NoDemand;
+        if reason == ActionReason::Limit && !self.limits(sample) {
+            reason = ActionReason::NoDemand;
         }
         self.act(now, reason)
     }
@@ -365,7 +365,7 @@ impl Controller for Combined {
         let roomy = self.micros.map(|micros| self.nearest(self.needed(micros) * ROOM));
         let roomy = roomy.map_or(self.cap, |roomy| roomy.min(self.cap));
         self.cap = self.ceiling().max(roomy);
-        self.act(now, Reason::Limit)
+        self.act(now, ActionReason::Limit)
     }
 
     fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {

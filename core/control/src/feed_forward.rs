@@ -26,7 +26,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 use crate::action::LastRequest;
 use crate::cost::{Cost, ln_micros};
 use crate::number::{float, whole};
-use crate::{Action, CapRange, Controller, DeadZone, Estimate, Reason, Sample, Settings};
+use crate::{Action, ActionReason, CapRange, Controller, DeadZone, Estimate, Sample, Settings};
 
 /// The configuration of [`FeedForward`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl FeedForward {
     }
 
     /// Learns from a sample, and returns the reason for moving the cap.
-    fn learn(&mut self, sample: &Sample) -> Reason {
+    fn learn(&mut self, sample: &Sample) -> ActionReason {
         let seconds = float(sample.span.as_nanos()) / 1e9;
         let used = sample.used().filter(|used| *used > CpuShare::ZERO);
         let ln = |share: CpuShare| ln_micros(f64::from(share.as_ppm()), sample.packets, seconds);
@@ -119,27 +119,27 @@ impl FeedForward {
         self.count(sample, bound);
         let Some(cost) = &mut self.cost else {
             self.cost = Cost::first(metered, bound.then_some(effective));
-            return Reason::FeedForward;
+            return ActionReason::FeedForward;
         };
         let before = (cost.metered(), cost.trim());
         match metered {
             _ if bound => cost.learn(metered, effective),
             Some(metered) if sample.rate() >= self.set_point => cost.learn_metered(metered),
-            _ => return Reason::NoDemand,
+            _ => return ActionReason::NoDemand,
         }
         let (metered, trim) = (cost.metered() - before.0, cost.trim() - before.1);
         let made_good = (self.to_make_good() - owed) / float(self.set_point.as_pps()).max(1.0);
         if made_good.abs() > metered.abs().max(trim.abs()) {
-            Reason::MadeGood
+            ActionReason::MadeGood
         } else if metered.abs() >= trim.abs() {
-            Reason::FeedForward
+            ActionReason::FeedForward
         } else {
-            Reason::Trim
+            ActionReason::Trim
         }
     }
 
     /// Requests the cap for the set-point, as far as the cost of a packet is known.
-    fn aim(&mut self, at: Instant, reason: Reason) -> Action {
+    fn aim(&mut self, at: Instant, reason: ActionReason) -> Action {
         let Some(cost) = &self.cost else { return self.act(at, self.cap, reason) };
         let rate = float(self.set_point.as_pps()) + self.to_make_good();
         let wanted = rate * libm::exp(cost.effective());
@@ -152,16 +152,16 @@ impl FeedForward {
         let half = f64::from(range.grain().as_ppm()) / 2.0;
         self.carry = (self.carry + held - f64::from(cap.as_ppm())).clamp(-half, half);
         let reason = match reason {
-            Reason::NoDemand => Reason::NoDemand,
-            _ if wanted > most => Reason::CapMost,
-            _ if wanted < least => Reason::CapLeast,
-            _ if still => Reason::DeadZone,
+            ActionReason::NoDemand => ActionReason::NoDemand,
+            _ if wanted > most => ActionReason::CapMost,
+            _ if wanted < least => ActionReason::CapLeast,
+            _ if still => ActionReason::DeadZone,
             reason => reason,
         };
         self.act(at, cap, reason)
     }
 
-    fn act(&mut self, at: Instant, cap: CpuShare, reason: Reason) -> Action {
+    fn act(&mut self, at: Instant, cap: CpuShare, reason: ActionReason) -> Action {
         self.cap = cap;
         self.told.act(at, cap, None, reason)
     }
@@ -171,10 +171,10 @@ impl FeedForward {
         self.forgive();
         let idle = !sample.bound_by(self.cap) || sample.offered == Some(0);
         if idle || self.set_point == PacketRate::ZERO {
-            return self.aim(at, Reason::NoDemand);
+            return self.aim(at, ActionReason::NoDemand);
         }
         let doubled = self.config.range.nearest(f64::from(self.cap.as_ppm()) * 2.0);
-        self.act(at, doubled, Reason::Probe)
+        self.act(at, doubled, ActionReason::Probe)
     }
 }
 
@@ -204,7 +204,7 @@ impl Controller for FeedForward {
                 cost.restart();
             }
         }
-        self.aim(now, Reason::FeedForward)
+        self.aim(now, ActionReason::FeedForward)
     }
 
     fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
@@ -228,7 +228,7 @@ impl Controller for FeedForward {
 
     fn rest(&mut self, now: Instant) -> Option<Action> {
         self.forgive();
-        Some(self.aim(now, Reason::FeedForward))
+        Some(self.aim(now, ActionReason::FeedForward))
     }
 
     fn estimate(&self) -> Option<Estimate> {
@@ -272,10 +272,10 @@ mod tests {
         let mut controller = controller(20_000);
         let action = controller.step(Instant::ZERO, &sample(100_000, 50));
         assert_eq!((action.cap, action.changed), (CpuShare::from_percent(10), true));
-        assert_eq!(action.reason, Reason::FeedForward);
+        assert_eq!(action.reason, ActionReason::FeedForward);
         assert_eq!(controller.estimate(), Some(Estimate::Cost(Nanos::from_micros(5))));
         let action = controller.step(Instant::ZERO, &sample(20_000, 10));
-        assert_eq!((action.changed, action.reason), (false, Reason::DeadZone));
+        assert_eq!((action.changed, action.reason), (false, ActionReason::DeadZone));
     }
 
     #[test]
@@ -283,11 +283,17 @@ mod tests {
         let mut controller = controller(20_000);
         controller.step(Instant::ZERO, &sample(100_000, 50));
         let action = controller.change_set_point(Instant::ZERO, PacketRate::from_pps(60_000));
-        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(30), Reason::FeedForward));
+        assert_eq!(
+            (action.cap, action.reason),
+            (CpuShare::from_percent(30), ActionReason::FeedForward)
+        );
         let action = controller.change_set_point(Instant::ZERO, PacketRate::from_pps(900_000));
-        assert_eq!((action.cap, action.reason), (CpuShare::ONE, Reason::CapMost));
+        assert_eq!((action.cap, action.reason), (CpuShare::ONE, ActionReason::CapMost));
         let action = controller.change_set_point(Instant::ZERO, PacketRate::ZERO);
-        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(1), Reason::CapLeast));
+        assert_eq!(
+            (action.cap, action.reason),
+            (CpuShare::from_percent(1), ActionReason::CapLeast)
+        );
     }
 
     #[test]
@@ -296,10 +302,16 @@ mod tests {
         controller.step(Instant::ZERO, &sample(100_000, 50));
         for _ in 0..100 {
             let action = controller.step(Instant::ZERO, &sample(1000, 2));
-            assert_eq!((action.cap, action.reason), (CpuShare::from_percent(10), Reason::NoDemand));
+            assert_eq!(
+                (action.cap, action.reason),
+                (CpuShare::from_percent(10), ActionReason::NoDemand)
+            );
         }
         let action = controller.step(Instant::ZERO, &sample(0, 0));
-        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(10), Reason::NoDemand));
+        assert_eq!(
+            (action.cap, action.reason),
+            (CpuShare::from_percent(10), ActionReason::NoDemand)
+        );
     }
 
     #[test]
@@ -307,7 +319,7 @@ mod tests {
         let mut controller = controller(20_000);
         controller.adopt(Instant::ZERO, Settings::capped(CpuShare::from_percent(1)), None);
         let action = controller.step(Instant::ZERO, &sample(0, 1));
-        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), Reason::Probe));
+        assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), ActionReason::Probe));
     }
 
     /// Goal: what a sample lacks the next one makes good, what it had too much it spares, as far as

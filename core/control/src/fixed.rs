@@ -12,7 +12,7 @@ use weir_units::{CpuShare, Instant, PacketRate};
 
 use crate::action::LastRequest;
 use crate::number::float;
-use crate::{Action, CapRange, Controller, Reason, Sample, Settings};
+use crate::{Action, ActionReason, CapRange, Controller, Sample, Settings};
 
 /// Caps by the rate that each gave, measured beforehand. Straight lines lie between them, and the
 /// nearest one beyond the ends.
@@ -88,7 +88,7 @@ impl FixedCap {
     }
 
     fn action(&mut self, at: Instant) -> Action {
-        let reason = if self.adopted { Reason::Adopted } else { Reason::Map };
+        let reason = if self.adopted { ActionReason::Adopted } else { ActionReason::Map };
         self.told.act(at, self.cap, None, reason)
     }
 }
@@ -172,9 +172,12 @@ mod tests {
         let mut fixed = FixedCap::new(table_1(), range, kpps(50));
         fixed.adopt(Instant::ZERO, Settings::capped(percent(18)), None);
         let action = fixed.step(Instant::ZERO, &Sample::default());
-        assert_eq!((action.cap, action.reason), (percent(18), Reason::Adopted));
+        assert_eq!((action.cap, action.reason), (percent(18), ActionReason::Adopted));
         let action = fixed.change_set_point(Instant::ZERO, kpps(50));
-        assert_eq!((action.cap, action.reason, action.changed), (percent(15), Reason::Map, true));
+        assert_eq!(
+            (action.cap, action.reason, action.changed),
+            (percent(15), ActionReason::Map, true)
+        );
     }
 
     #[test]

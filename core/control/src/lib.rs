@@ -36,7 +36,7 @@ mod rls;
 mod sample;
 mod self_tuning;
 
-pub use action::{Action, Reason, Settings};
+pub use action::{Action, ActionReason, Settings};
 pub use actuator::{Actuator, CapError, PERIODS_LEAST, check_period};
 pub use combined::{Combined, CombinedConfig};
 pub use controller::{Controller, Estimate};

@@ -20,7 +20,7 @@ use weir_units::{CpuShare, Instant, PacketRate};
 use crate::action::LastRequest;
 use crate::controller::Previous;
 use crate::number::{kpps, log_cap, ppm_of_log};
-use crate::{Action, CapRange, Controller, DeadZone, Gains, Reason, Sample, Settings};
+use crate::{Action, ActionReason, CapRange, Controller, DeadZone, Gains, Sample, Settings};
 
 /// The configuration of [`Pi`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +69,7 @@ impl Pi {
         self.config.range
     }
 
-    fn hold(&mut self, at: Instant, reason: Reason) -> Action {
+    fn hold(&mut self, at: Instant, reason: ActionReason) -> Action {
         self.told.act(at, self.cap, None, reason)
     }
 }
@@ -92,11 +92,11 @@ impl Controller for Pi {
         if dead_zone.holds(self.set_point, sample.rate()) {
             // As published: e(k−1) is the error before, whether or not it moved the cap.
             self.previous.set(now, error);
-            return self.hold(now, Reason::DeadZone);
+            return self.hold(now, ActionReason::DeadZone);
         }
         if error > 0.0 && !sample.bound_by(self.cap) {
             self.previous.hold(now, sample.span);
-            return self.hold(now, Reason::NoDemand);
+            return self.hold(now, ActionReason::NoDemand);
         }
         self.previous.set(now, error);
         let wanted = self.log_cap + (gains.kp() + gains.ki()) * error - gains.kp() * before;
@@ -104,9 +104,9 @@ impl Controller for Pi {
         self.log_cap = wanted.clamp(least, most);
         self.cap = range.nearest(ppm_of_log(self.log_cap));
         let reason = match wanted {
-            wanted if wanted < least => Reason::CapLeast,
-            wanted if wanted > most => Reason::CapMost,
-            _ => Reason::Feedback,
+            wanted if wanted < least => ActionReason::CapLeast,
+            wanted if wanted > most => ActionReason::CapMost,
+            _ => ActionReason::Feedback,
         };
         self.hold(now, reason)
     }
@@ -114,7 +114,7 @@ impl Controller for Pi {
     /// The cap moves with the first sample: feedback alone knows nothing before it.
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
         self.set_point = set_point;
-        self.hold(now, Reason::Feedback)
+        self.hold(now, ActionReason::Feedback)
     }
 
     fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>) {
@@ -159,7 +159,10 @@ mod tests {
         let second = pi.step(Instant::from_nanos(2_000_000_000), &sample(40_000));
         let u = u + 10.0 / 63.0051 - 0.0915 / 63.0051 * 5.0;
         assert!((pi.log_cap - u).abs() < 1e-12);
-        assert_eq!((second.cap, second.reason), (CpuShare::from_percent(17), Reason::Feedback));
+        assert_eq!(
+            (second.cap, second.reason),
+            (CpuShare::from_percent(17), ActionReason::Feedback)
+        );
     }
 
     #[test]
@@ -167,9 +170,9 @@ mod tests {
         let mut pi = pi(50_000, DeadZone::PUBLISHED);
         pi.step(Instant::ZERO, &sample(50_000));
         let action = pi.step(Instant::ZERO, &sample(46_000));
-        assert_eq!((action.reason, action.changed), (Reason::DeadZone, false));
+        assert_eq!((action.reason, action.changed), (ActionReason::DeadZone, false));
         let action = pi.step(Instant::ZERO, &sample(44_000));
-        assert_eq!((action.reason, action.changed), (Reason::Feedback, true));
+        assert_eq!((action.reason, action.changed), (ActionReason::Feedback, true));
     }
 
     /// Goal: after any time at an end of the range, one sample on the other side moves the cap.
@@ -193,9 +196,9 @@ mod tests {
     fn lack_of_demand_does_not_move_the_cap() {
         let mut pi = pi(50_000, DeadZone::OFF);
         let idle = Sample { cpu: Some(Nanos::from_millis(20)), ..sample(10_000) };
-        assert_eq!(pi.step(Instant::ZERO, &idle).reason, Reason::NoDemand);
+        assert_eq!(pi.step(Instant::ZERO, &idle).reason, ActionReason::NoDemand);
         let busy = Sample { cpu: Some(Nanos::from_millis(99)), ..sample(10_000) };
-        assert_eq!(pi.step(Instant::ZERO, &busy).reason, Reason::Feedback);
+        assert_eq!(pi.step(Instant::ZERO, &busy).reason, ActionReason::Feedback);
     }
 
     /// Goal: the first sample with demand again, at the set-point, leaves the cap where it was; the
@@ -211,13 +214,13 @@ mod tests {
             let before = pi.log_cap;
             for _ in 0..100 {
                 now += Nanos::from_secs(1);
-                assert_eq!(pi.step(now, &idle).reason, Reason::NoDemand);
+                assert_eq!(pi.step(now, &idle).reason, ActionReason::NoDemand);
                 if adopts {
                     pi.adopt(now, Settings::capped(CpuShare::from_percent(10)), Some(&idle));
                 }
             }
             now += Nanos::from_secs(1);
-            assert_eq!(pi.step(now, &busy).reason, Reason::Feedback);
+            assert_eq!(pi.step(now, &busy).reason, ActionReason::Feedback);
             assert!((pi.log_cap - before).abs() < 1e-12, "{} after {before}", pi.log_cap);
         }
     }

@@ -78,7 +78,7 @@ impl Plant {
 
 /// A simulated router.
 #[derive(Clone, Debug)]
-pub struct Router {
+pub struct SimulatedRouter {
     /// Its properties from the next sample on.
     pub plant: Plant,
     noise: Noise,
@@ -86,7 +86,7 @@ pub struct Router {
     capacity: Option<f64>,
 }
 
-impl Router {
+impl SimulatedRouter {
     /// Makes a router that has not run yet, with the seed of its noise.
     #[must_use]
     pub fn new(plant: Plant, seed: u64) -> Self {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn it_looks_like_table_1() {
         for (cap, rate) in TABLE_1 {
-            let mut router = Router::new(Plant::LIKE_TABLE_1, 1);
+            let mut router = SimulatedRouter::new(Plant::LIKE_TABLE_1, 1);
             let sample = router.run(CpuShare::from_percent(cap), None, SECOND);
             let off = sample.rate().as_pps().abs_diff(rate * 1000);
             assert!(off <= 2000, "{cap} %: {} for {rate} kp/s", sample.rate());
@@ -157,7 +157,7 @@ mod tests {
         let plant = Plant { lag_ppm: 0, knee: 50, ..Plant::LIKE_TABLE_1 };
         let rate = |plant: Plant, limit: Option<u64>| {
             let limit = limit.map(PacketRate::from_pps);
-            Router::new(plant, 1).run(CpuShare::from_percent(10), limit, SECOND).packets
+            SimulatedRouter::new(plant, 1).run(CpuShare::from_percent(10), limit, SECOND).packets
         };
         assert_eq!(rate(plant, None), 32_787);
         assert_eq!(rate(plant, Some(10_000)), 10_000);
@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_run_and_noise_is_as_wide_as_said() {
         let plant = Plant { noise_ppm: 50_000, ..Plant::LIKE_TABLE_1 };
-        let (mut one, mut other) = (Router::new(plant, 3), Router::new(plant, 3));
+        let (mut one, mut other) = (SimulatedRouter::new(plant, 3), SimulatedRouter::new(plant, 3));
         let cap = CpuShare::from_percent(10);
-        let rest = Router::new(Plant::LIKE_TABLE_1, 3).run(cap, None, SECOND).packets;
+        let rest = SimulatedRouter::new(Plant::LIKE_TABLE_1, 3).run(cap, None, SECOND).packets;
         let mut widest = 0;
         for _ in 0..1000 {
             let sample = one.run(cap, None, SECOND);

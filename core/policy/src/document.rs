@@ -17,7 +17,7 @@ use crate::bounds::{
     PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
 };
 use crate::format::{Factor, Protocol, Text};
-use crate::model::{Action, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
+use crate::model::{FilterAction, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
 use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, Share};
 use crate::xtc::{RouterXtcTable, XtcTable};
@@ -288,7 +288,7 @@ pub(crate) struct QueueTable {
     pub(crate) bytes: Option<Text<ByteCount>>,
     /// Active queue management.
     #[schemars(extend("default" = "none"))]
-    pub(crate) aqm: Option<Aqm>,
+    pub(crate) aqm: Option<AqmKind>,
     /// Standing delay that CoDel tolerates.
     #[schemars(extend("default" = Codel::default().target.to_string()))]
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND))]
@@ -305,7 +305,8 @@ pub(crate) struct QueueTable {
 /// Active queue management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Aqm {
+#[schemars(rename = "Aqm")]
+pub(crate) enum AqmKind {
     /// Drop at the bounds only.
     None,
     /// CoDel (RFC 8289).
@@ -319,7 +320,7 @@ pub(crate) enum Aqm {
 pub(crate) struct FilterTable {
     /// The action on a frame that matches.
     #[schemars(required)]
-    pub(crate) action: Option<Action>,
+    pub(crate) action: Option<FilterAction>,
     /// Only frames of this direction.
     #[schemars(extend("x-default" = "both"))]
     pub(crate) direction: Option<Direction>,

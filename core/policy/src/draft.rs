@@ -68,7 +68,7 @@ struct Items {
 /// The place of a value in a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct KeyPath {
     /// One of `node`, `api`, `report`, `xtc`, `port`, `slice`, `router`, `vif`.
     pub table: String,
     /// The name of the port, slice, router or vif; empty for `node`, `api`,
@@ -85,7 +85,7 @@ pub struct Place {
 pub struct Edit {
     /// The place of the value.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: KeyPath,
     /// The value before, as the document writes it; `None` for none. [`Draft::apply`] fills it in.
     pub before: Option<Value>,
     /// The value after; `None` for none.
@@ -99,11 +99,11 @@ pub struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditError {
     /// There is no port, slice, router or vif of that name.
-    Missing(Place),
+    Missing(KeyPath),
     /// There is a port, slice, router or vif of that name already.
-    Exists(Place),
+    Exists(KeyPath),
     /// The place or the value does not have the right form.
-    Form(Place, String),
+    Form(KeyPath, String),
 }
 
 impl Draft {
@@ -191,7 +191,7 @@ impl Draft {
 
     /// The value at a place, as the document writes it.
     #[must_use]
-    pub fn value(&self, place: &Place) -> Option<Value> {
+    pub fn value(&self, place: &KeyPath) -> Option<Value> {
         let top = match self.items(&place.table) {
             Some(items) => items.get(&place.name)?,
             None => self.singles.get(&place.table)?.as_table()?,
@@ -214,11 +214,11 @@ impl Draft {
         for table in SINGLES {
             let [old, new] = [self, other]
                 .map(|draft| draft.singles.get(table).and_then(Toml::as_table).unwrap_or(&nothing));
-            differences(&Place::of(table, "", ""), old, new, &mut edits);
+            differences(&KeyPath::of(table, "", ""), old, new, &mut edits);
         }
         for (table, (old, new)) in LISTS.into_iter().zip(self.lists.iter().zip(&other.lists)) {
             for (index, item) in old.list.iter().enumerate() {
-                let place = Place::of(table, name_of(item).unwrap_or_default(), "");
+                let place = KeyPath::of(table, name_of(item).unwrap_or_default(), "");
                 match new.shared(&place.name) {
                     Some(same) if Arc::ptr_eq(item, same) => {}
                     Some(same) => differences(&place, item, same, &mut edits),
@@ -229,7 +229,7 @@ impl Draft {
                 }
             }
             for (index, item) in new.list.iter().enumerate() {
-                let place = Place::of(table, name_of(item).unwrap_or_default(), "");
+                let place = KeyPath::of(table, name_of(item).unwrap_or_default(), "");
                 if old.get(&place.name).is_none() {
                     let after = Some(from_toml(Toml::Table(item.as_ref().clone())));
                     edits.push(Edit { place, before: None, after, index: Some(index) });
@@ -342,7 +342,7 @@ impl Items {
     }
 }
 
-impl Place {
+impl KeyPath {
     /// A place.
     #[must_use]
     pub fn of(table: &str, name: &str, key: &str) -> Self {
@@ -365,13 +365,13 @@ impl Place {
 impl Edit {
     /// Sets the value at a place, whether one is there or not.
     #[must_use]
-    pub fn set(place: Place, value: impl Into<Value>) -> Self {
+    pub fn set(place: KeyPath, value: impl Into<Value>) -> Self {
         Self { place, before: None, after: Some(value.into()), index: None }
     }
 
     /// Removes the value at a place.
     #[must_use]
-    pub fn unset(place: Place) -> Self {
+    pub fn unset(place: KeyPath) -> Self {
         Self { place, before: None, after: None, index: None }
     }
 
@@ -405,7 +405,7 @@ impl Edit {
 }
 
 /// `vif "gold.0".send.min_rate`
-impl fmt::Display for Place {
+impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.table)?;
         if !self.name.is_empty() {
@@ -468,12 +468,12 @@ fn put(table: &mut Table, key: &str, value: Option<Toml>) -> Option<Toml> {
 }
 
 /// The leaves in which two tables differ. A list counts as one value.
-fn differences(place: &Place, old: &Table, new: &Table, edits: &mut Vec<Edit>) {
+fn differences(place: &KeyPath, old: &Table, new: &Table, edits: &mut Vec<Edit>) {
     let added = new.keys().filter(|key| !old.contains_key(*key));
     for key in old.keys().chain(added) {
         let joined =
             if place.key.is_empty() { key.clone() } else { format!("{}.{key}", place.key) };
-        let place = Place::of(&place.table, &place.name, &joined);
+        let place = KeyPath::of(&place.table, &place.name, &joined);
         match (old.get(key), new.get(key)) {
             (before, after) if before == after => {}
             (None | Some(Toml::Table(_)), None | Some(Toml::Table(_))) => {
@@ -574,14 +574,14 @@ mod tests {
         let silver: Value =
             serde_json::from_str(r#"{"name":"b","slice":"gold","send":{}}"#).unwrap();
         let edits = [
-            Edit::set(Place::vif("a", "send.min_rate"), "30Mbit"),
-            Edit::set(Place::vif("a", "send.queue.packets"), 64),
-            Edit::set(Place::vif("a", "receive.rate"), "5Mbit"),
-            Edit::unset(Place::vif("a", "receive.rate")),
-            Edit::set(Place::slice("gold", "send.priority"), 3),
-            Edit::set(Place::of("node", "", "overbooking"), 1.5),
-            Edit { index: Some(0), ..Edit::set(Place::vif("b", ""), silver) },
-            Edit::unset(Place::vif("a", "")),
+            Edit::set(KeyPath::vif("a", "send.min_rate"), "30Mbit"),
+            Edit::set(KeyPath::vif("a", "send.queue.packets"), 64),
+            Edit::set(KeyPath::vif("a", "receive.rate"), "5Mbit"),
+            Edit::unset(KeyPath::vif("a", "receive.rate")),
+            Edit::set(KeyPath::slice("gold", "send.priority"), 3),
+            Edit::set(KeyPath::of("node", "", "overbooking"), 1.5),
+            Edit { index: Some(0), ..Edit::set(KeyPath::vif("b", ""), silver) },
+            Edit::unset(KeyPath::vif("a", "")),
         ];
         let made: Vec<Edit> = edits.iter().map(|edit| live.apply(edit).unwrap()).collect();
         assert_eq!(live.policy().unwrap().vifs[0].name, "b");
@@ -599,18 +599,18 @@ mod tests {
     fn edits_of_what_is_not_there_change_nothing() {
         let mut live = draft();
         for (edit, text) in [
-            (Edit::set(Place::vif("z", "delay"), "1ms"), "there is no vif \"z\""),
-            (Edit::unset(Place::vif("z", "")), "there is no vif \"z\""),
-            (Edit::set(Place::of("vifs", "a", "delay"), "1ms"), "vifs \"a\".delay must be node"),
-            (Edit::set(Place::vif("a", "name"), "b"), "vif \"a\".name is what the item"),
-            (Edit::set(Place::vif("a", "send.rate"), Value::Null), "vif \"a\".send.rate is null"),
+            (Edit::set(KeyPath::vif("z", "delay"), "1ms"), "there is no vif \"z\""),
+            (Edit::unset(KeyPath::vif("z", "")), "there is no vif \"z\""),
+            (Edit::set(KeyPath::of("vifs", "a", "delay"), "1ms"), "vifs \"a\".delay must be node"),
+            (Edit::set(KeyPath::vif("a", "name"), "b"), "vif \"a\".name is what the item"),
+            (Edit::set(KeyPath::vif("a", "send.rate"), Value::Null), "vif \"a\".send.rate is null"),
         ] {
             let refused = live.apply(&edit).unwrap_err().to_string();
             assert!(refused.starts_with(text), "{refused}");
             assert_eq!(live, draft());
         }
         // The form of an edit is right; what it means is the policy's to say.
-        live.apply(&Edit::set(Place::vif("a", "send.min_rat"), "1Mbit")).unwrap();
+        live.apply(&Edit::set(KeyPath::vif("a", "send.min_rat"), "1Mbit")).unwrap();
         assert!(live.policy().unwrap_err().to_string().contains("did you mean \"min_rate\"?"));
     }
 

@@ -81,12 +81,12 @@ pub use bounds::{
 pub use check::RingFrames;
 pub use decimal::Decimal;
 pub use digest::Digest;
-pub use draft::{Draft, Edit, EditError, Place};
+pub use draft::{Draft, Edit, EditError, KeyPath};
 pub use finding::FindingList;
 pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use model::{
-    Action, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
+    FilterAction, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
     Reservation, Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
 pub use problem::{Problem, Problems, UnsoundPolicy};
@@ -95,5 +95,5 @@ pub use reference::reference;
 pub use report::Report;
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, Share};
-pub use unheld::{Held, Unheld};
+pub use unheld::{HeldKeys, Unheld};
 pub use xtc::{ActuatorKind, ControllerKind, Interface, RouterModel, RouterXtc, Xtc, XtcState};

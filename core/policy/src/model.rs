@@ -166,7 +166,7 @@ pub struct Vif {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// The action on a frame that matches.
-    pub action: Action,
+    pub action: FilterAction,
     /// Only this direction; `None`: both.
     pub direction: Option<Direction>,
     /// Source or destination MAC address.
@@ -186,7 +186,8 @@ pub struct Filter {
 /// The action of a filter rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+#[schemars(rename = "Action")]
+pub enum FilterAction {
     /// Pass, whatever later rules say.
     Accept,
     /// Drop, counted.
@@ -497,7 +498,7 @@ impl Vif {
 impl Filter {
     /// A rule that matches every frame in both directions.
     #[must_use]
-    pub const fn new(action: Action) -> Self {
+    pub const fn new(action: FilterAction) -> Self {
         Self {
             action,
             direction: None,

@@ -12,7 +12,7 @@ use crate::api::ApiTable;
 use crate::bounds::FRAMES_MAX;
 use crate::check::frames_needed;
 use crate::document::{
-    Aqm, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
+    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
     SliceTable, VifShareTable, VifTable,
 };
 use crate::finding::Finding;
@@ -21,8 +21,8 @@ use crate::report::ReportTable;
 use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Action, Api, Codel, Filter, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue, Report,
-    Router, RouterId, Share, Slice, SliceId, Vif, Xtc,
+    Api, Codel, Filter, FilterAction, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue,
+    Report, Router, RouterId, Share, Slice, SliceId, Vif, Xtc,
 };
 
 /// Returns the policy that `document` describes. A reference that does not resolve becomes an index
@@ -163,7 +163,7 @@ impl Resolver<'_> {
         let nothing = QueueTable::default();
         let table = table.and_then(|table| table.queue.as_ref()).unwrap_or(&nothing);
         let base = Codel::default();
-        let codel = (table.aqm == Some(Aqm::Codel)).then(|| Codel {
+        let codel = (table.aqm == Some(AqmKind::Codel)).then(|| Codel {
             target: table.target.map_or(base.target, |text| text.0),
             interval: table.interval.map_or(base.interval, |text| text.0),
             ecn: table.ecn.unwrap_or(base.ecn),
@@ -265,7 +265,7 @@ fn port(table: &PortTable) -> Port {
 
 fn rule(table: &FilterTable) -> Filter {
     Filter {
-        action: table.action.unwrap_or(Action::Drop),
+        action: table.action.unwrap_or(FilterAction::Drop),
         direction: table.direction,
         mac: table.mac.map(|text| text.0),
         vlan: table.vlan,

@@ -26,7 +26,7 @@ pub struct Unheld {
 
 /// The parts of a class's configuration that a scheduler holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldKeys {
     /// Shares the rest of the capacity by `priority`, in proportion or as a rank.
     pub priority: bool,
     /// Serves a class below its `min_rate` first.
@@ -42,14 +42,14 @@ pub struct Held {
 impl SchedulerKind {
     /// The parts that the scheduler holds.
     #[must_use]
-    pub const fn holds(self) -> Held {
+    pub const fn holds(self) -> HeldKeys {
         let (priority, min_rate, rate) = match self {
             Self::Hfsc | Self::Wrr => (true, true, true),
             Self::Drr | Self::Wfq | Self::Strict => (true, false, true),
             Self::Fifo => (false, false, false),
         };
         let hierarchical = matches!(self, Self::Hfsc);
-        Held { priority, min_rate, delay: hierarchical, rate, levels: hierarchical }
+        HeldKeys { priority, min_rate, delay: hierarchical, rate, levels: hierarchical }
     }
 }
 

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::api::ApiTable;
 use crate::document::{
-    Aqm, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
+    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
     SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Filter, Node, Place, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, count, parse,
+    Filter, KeyPath, Node, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, count, parse,
 };
 
 impl Policy {
@@ -43,7 +43,7 @@ impl Policy {
     /// Returns the value at a place as [`Self::to_toml`] would write it, defaults included. Only
     /// the one item is written, not the whole document.
     #[must_use]
-    pub fn value(&self, place: &Place) -> Option<Value> {
+    pub fn value(&self, place: &KeyPath) -> Option<Value> {
         let named = |name: &String| *name == place.name;
         let top = match place.table.as_str() {
             "node" => serde_json::to_value(node(&self.node)),
@@ -184,7 +184,7 @@ fn vif_share(of: &Share, queue: &Queue) -> VifShareTable {
         queue: Some(QueueTable {
             packets: Some(queue.packets),
             bytes: Some(Text(queue.bytes)),
-            aqm: Some(if queue.codel.is_some() { Aqm::Codel } else { Aqm::None }),
+            aqm: Some(if queue.codel.is_some() { AqmKind::Codel } else { AqmKind::None }),
             target: queue.codel.map(|codel| Text(codel.target)),
             interval: queue.codel.map(|codel| Text(codel.interval)),
             ecn: queue.codel.map(|codel| codel.ecn),

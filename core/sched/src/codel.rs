@@ -6,7 +6,7 @@ use weir_units::{Instant, Nanos};
 use crate::{CodelConfig, Packet};
 
 /// The state of one queue. One call of [`CodelState::verdict`] a packet, in place of the loops of
-/// RFC 8289 §5.5: after [`Verdict::Drop`] the caller asks again with the next packet.
+/// RFC 8289 §5.5: after [`CodelVerdict::Drop`] the caller asks again with the next packet.
 #[derive(Clone, Debug)]
 pub struct CodelState {
     config: CodelConfig,
@@ -25,7 +25,7 @@ pub struct CodelState {
 
 /// The verdict on the packet at the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CodelVerdict {
     /// It is sent.
     Send,
     /// It is sent, marked.
@@ -63,18 +63,18 @@ impl CodelState {
     }
 
     /// Judges the packet taken from the head at `now`, with `bytes_behind` left behind it.
-    pub fn verdict(&mut self, now: Instant, packet: Packet, bytes_behind: u64) -> Verdict {
+    pub fn verdict(&mut self, now: Instant, packet: Packet, bytes_behind: u64) -> CodelVerdict {
         let late = self.standing(now, packet, bytes_behind);
         match self.mode {
             Mode::Calm if late => return self.enter(now, packet),
-            Mode::Calm => return Verdict::Send,
+            Mode::Calm => return CodelVerdict::Send,
             Mode::Entered => {
                 self.mode = Mode::Dropping;
-                return Verdict::Send;
+                return CodelVerdict::Send;
             }
             Mode::Dropping | Mode::Dropped if !late => {
                 self.mode = Mode::Calm;
-                return Verdict::Send;
+                return CodelVerdict::Send;
             }
             Mode::Dropped => {
                 self.drop_next += self.spacing();
@@ -83,15 +83,15 @@ impl CodelState {
             Mode::Dropping => {}
         }
         if now < self.drop_next {
-            return Verdict::Send;
+            return CodelVerdict::Send;
         }
         self.count = self.count.saturating_add(1);
         if self.config.ecn && packet.is_ecn_capable() {
             self.drop_next += self.spacing();
-            return Verdict::Mark;
+            return CodelVerdict::Mark;
         }
         self.mode = Mode::Dropped;
-        Verdict::Drop
+        CodelVerdict::Drop
     }
 
     /// Changes the parameters; the state goes on.
@@ -112,7 +112,7 @@ impl CodelState {
         now >= until
     }
 
-    fn enter(&mut self, now: Instant, packet: Packet) -> Verdict {
+    fn enter(&mut self, now: Instant, packet: Packet) -> CodelVerdict {
         // A mode left not long ago is taken up at the frequency it had reached (§5.5).
         let since = now.saturating_since(self.drop_next).as_nanos();
         let recent = since < self.config.interval.as_nanos().saturating_mul(RECENT_INTERVALS);
@@ -122,10 +122,10 @@ impl CodelState {
         self.drop_next = now + self.spacing();
         if self.config.ecn && packet.is_ecn_capable() {
             self.mode = Mode::Dropping;
-            return Verdict::Mark;
+            return CodelVerdict::Mark;
         }
         self.mode = Mode::Entered;
-        Verdict::Drop
+        CodelVerdict::Drop
     }
 
     /// The control law, `interval / √count` (§3.3).
@@ -158,7 +158,7 @@ mod tests {
         to: u64,
         delay: u64,
         ecn: bool,
-    ) -> Vec<(u64, Verdict)> {
+    ) -> Vec<(u64, CodelVerdict)> {
         let mut events = Vec::new();
         for ms in from..to {
             loop {
@@ -166,10 +166,10 @@ mod tests {
                 let packet = Packet::new(0, 1000, now.saturating_sub(Nanos::from_millis(delay)));
                 let packet = if ecn { packet.ecn_capable() } else { packet };
                 let verdict = codel.verdict(now, packet, 100_000);
-                if verdict != Verdict::Send {
+                if verdict != CodelVerdict::Send {
                     events.push((ms, verdict));
                 }
-                if verdict != Verdict::Drop {
+                if verdict != CodelVerdict::Drop {
                     break;
                 }
             }
@@ -191,7 +191,7 @@ mod tests {
         let drops = run(&mut codel(true), 10, 500, 20, false);
         let times: Vec<u64> = drops.iter().map(|(ms, _)| *ms).collect();
         assert_eq!(times, [110, 210, 281, 339, 389, 434, 474]);
-        assert!(drops.iter().all(|(_, verdict)| *verdict == Verdict::Drop));
+        assert!(drops.iter().all(|(_, verdict)| *verdict == CodelVerdict::Drop));
     }
 
     #[test]
@@ -199,8 +199,8 @@ mod tests {
         let marks = run(&mut codel(true), 10, 500, 20, true);
         let times: Vec<u64> = marks.iter().map(|(ms, _)| *ms).collect();
         assert_eq!(times, [110, 210, 281, 339, 389, 434, 474]);
-        assert!(marks.iter().all(|(_, verdict)| *verdict == Verdict::Mark));
-        assert_eq!(run(&mut codel(false), 10, 111, 20, true), [(110, Verdict::Drop)]);
+        assert!(marks.iter().all(|(_, verdict)| *verdict == CodelVerdict::Mark));
+        assert_eq!(run(&mut codel(false), 10, 111, 20, true), [(110, CodelVerdict::Drop)]);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         for ms in 0..1000 {
             let packet = Packet::new(0, 1500, Instant::ZERO);
             let verdict = codel.verdict(Instant::from_nanos(ms * MS), packet, 1500);
-            assert_eq!(verdict, Verdict::Send);
+            assert_eq!(verdict, CodelVerdict::Send);
         }
     }
 }

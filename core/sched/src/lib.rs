@@ -38,7 +38,7 @@ mod wfq;
 mod wrr;
 
 pub use any::{AnyScheduler, SchedulerAlgorithm, UnknownScheduler};
-pub use codel::{CodelState, Verdict};
+pub use codel::{CodelState, CodelVerdict};
 pub use discipline::{Discipline, Pick};
 pub use drr::{DeficitRounds, DeficitTurn, Drr};
 pub use fifo::{ArrivalOrder, Fifo};

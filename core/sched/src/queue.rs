@@ -9,7 +9,7 @@ use core::ops::{Index, IndexMut};
 
 use weir_units::Instant;
 
-use crate::codel::{CodelState, Verdict};
+use crate::codel::{CodelState, CodelVerdict};
 use crate::prefetch::prefetch;
 use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, QueueConfig};
 
@@ -242,9 +242,9 @@ impl<S: Clone + Default> ClassQueues<S> {
         };
         let Some((packet, next)) = self.slab.unlink(queue) else { return Popped::Empty };
         let (codel, behind) = (ledger.codel.as_mut(), u64::from(queue.bytes));
-        let verdict = codel.map_or(Verdict::Send, |codel| codel.verdict(now, packet, behind));
-        let (mark, bytes) = (verdict == Verdict::Mark, u64::from(packet.bytes()));
-        if verdict == Verdict::Drop {
+        let verdict = codel.map_or(CodelVerdict::Send, |codel| codel.verdict(now, packet, behind));
+        let (mark, bytes) = (verdict == CodelVerdict::Mark, u64::from(packet.bytes()));
+        if verdict == CodelVerdict::Drop {
             ledger.dropped.count(bytes);
             return Popped::Dropped(packet);
         }

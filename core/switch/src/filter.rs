@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use weir_policy::{Action, Direction, Filter, MacAddr};
+use weir_policy::{Direction, Filter, FilterAction, MacAddr};
 
 use crate::frame::{ArpSender, Ethernet, Ip};
 
@@ -18,7 +18,7 @@ pub(crate) fn passes(
     let mut packet = None;
     for rule in rules {
         if matches(rule, direction, frame, ethernet, &mut packet) {
-            return rule.action == Action::Accept;
+            return rule.action == FilterAction::Accept;
         }
     }
     true

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Steps, UP, ether, mac, node, tenant};
-use weir_policy::{Action, Filter, MacAddr};
+use weir_policy::{Filter, FilterAction, MacAddr};
 use weir_switch::{CaptureConfig, CaptureCounters, Direction, pcapng};
 use weir_units::BitRate;
 
@@ -46,8 +46,8 @@ fn a_filter_chooses_what_is_captured() {
     let mut policy = node(BitRate::from_mbps(1000));
     let (_, a) = tenant(&mut policy, "a");
     let mut rig = common::start(&policy);
-    let only = Filter { mac: Some(MacAddr(mac(7))), ..Filter::new(Action::Accept) };
-    let filter = vec![only, Filter::new(Action::Drop)];
+    let only = Filter { mac: Some(MacAddr(mac(7))), ..Filter::new(FilterAction::Accept) };
+    let filter = vec![only, Filter::new(FilterAction::Drop)];
     rig.switch.capture_start(a, &CaptureConfig { filter, ..CaptureConfig::default() });
     for station in 5..9 {
         rig.put_vif(a, &ether(mac(station), mac(1), 60, 0));

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BROADCAST, Rig, Steps, UP, ether, mac, node, tagged, tenant};
-use weir_policy::{Action, Filter, MacAddr, Policy, VifId};
+use weir_policy::{Filter, FilterAction, MacAddr, Policy, VifId};
 use weir_switch::{Direction, Frame, Reason, Tally};
 use weir_units::{BitRate, PacketRate};
 
@@ -174,9 +174,9 @@ fn filters_decide_by_the_first_rule_that_matches() {
         ..Filter::new(action)
     };
     policy[vif].filter = vec![
-        rule(Action::Accept, Some(7)),
-        rule(Action::Drop, Some(1)),
-        rule(Action::Accept, None),
+        rule(FilterAction::Accept, Some(7)),
+        rule(FilterAction::Drop, Some(1)),
+        rule(FilterAction::Accept, None),
     ];
     let frames = [ether(mac(7), mac(1), 60, 0), ether(mac(9), mac(1), 60, 0)];
     assert_eq!(refused(&policy, vif, &frames), [(Reason::Filtered, 1)]);

@@ -12,7 +12,7 @@ use crate::process;
 
 /// One kind of BPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum BpfKind {
     /// A loaded program.
     Program,
     /// A map.
@@ -25,7 +25,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     /// The kind.
-    pub kind: Kind,
+    pub kind: BpfKind,
     /// Its number, which is not used again until the counter wraps.
     pub id: u32,
     /// Its name, to 15 bytes; links have none.
@@ -33,7 +33,7 @@ pub struct Object {
 }
 
 /// All objects of a kind, by number; empty where the right to see them is missing.
-pub fn list(kind: Kind) -> Vec<Object> {
+pub fn list(kind: BpfKind) -> Vec<Object> {
     let mut objects = Vec::new();
     let mut id = 0;
     while objects.len() < OBJECTS_MAX {
@@ -53,29 +53,31 @@ pub fn list(kind: Kind) -> Vec<Object> {
 /// The objects that some process has open, and the maps of the programs among them (a map stays
 /// mapped when its descriptor is closed), as kind and number. One that is not among them is held
 /// by a pin, a device or a leak.
-pub fn held() -> BTreeSet<(Kind, u32)> {
+pub fn held() -> BTreeSet<(BpfKind, u32)> {
     let mut held = BTreeSet::new();
     for pid in process::all() {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
         for entry in entries {
             // Closed between the two calls: not held.
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
-            for (kind, key) in
-                [(Kind::Program, "prog_id:"), (Kind::Map, "map_id:"), (Kind::Link, "link_id:")]
-            {
+            for (kind, key) in [
+                (BpfKind::Program, "prog_id:"),
+                (BpfKind::Map, "map_id:"),
+                (BpfKind::Link, "link_id:"),
+            ] {
                 let values = text.lines().filter_map(|line| line.strip_prefix(key));
                 held.extend(values.filter_map(|id| Some((kind, id.trim().parse().ok()?))));
             }
         }
     }
     let programs: Vec<u32> =
-        held.iter().filter(|(kind, _)| *kind == Kind::Program).map(|(_, id)| *id).collect();
+        held.iter().filter(|(kind, _)| *kind == BpfKind::Program).map(|(_, id)| *id).collect();
     let maps = programs.into_iter().filter_map(maps_of).flatten();
-    held.extend(maps.map(|id| (Kind::Map, id)));
+    held.extend(maps.map(|id| (BpfKind::Map, id)));
     held
 }
 
-impl Kind {
+impl BpfKind {
     const fn next_id(self) -> i32 {
         match self {
             Self::Program => 11,
@@ -102,7 +104,7 @@ impl Kind {
     }
 }
 
-fn name_of(kind: Kind, id: u32) -> Option<String> {
+fn name_of(kind: BpfKind, id: u32) -> Option<String> {
     let fd = open(kind, id)?;
     let Some(offset) = kind.name_offset() else { return Some(String::new()) };
     let mut info = [0_u8; INFO_BYTES as usize];
@@ -113,7 +115,7 @@ fn name_of(kind: Kind, id: u32) -> Option<String> {
 
 /// The numbers of the maps that a program uses, at most [`MAPS_MAX`].
 fn maps_of(program: u32) -> Option<Vec<u32>> {
-    let fd = open(Kind::Program, program)?;
+    let fd = open(BpfKind::Program, program)?;
     let mut maps = vec![0_u32; MAPS_MAX as usize];
     let mut info = [0_u8; INFO_BYTES as usize];
     info[MAP_COUNT].copy_from_slice(&MAPS_MAX.to_ne_bytes());
@@ -124,7 +126,7 @@ fn maps_of(program: u32) -> Option<Vec<u32>> {
     Some(maps)
 }
 
-fn open(kind: Kind, id: u32) -> Option<OwnedFd> {
+fn open(kind: BpfKind, id: u32) -> Option<OwnedFd> {
     let fd = bpf(kind.fd_by_id(), &mut [id, 0, 0, 0]).ok()?;
     // SAFETY: the call just made this descriptor and gave it to us alone.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })

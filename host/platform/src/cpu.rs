@@ -70,13 +70,13 @@ pub struct Division {
 
 /// A reservation of the calling thread, which it cannot leave.
 #[derive(Debug)]
-pub struct Reservation {
+pub struct CpuReservation {
     granted: Granted,
     before: Granted,
     thread: PhantomData<*const ()>,
 }
 
-impl Reservation {
+impl CpuReservation {
     /// Gives the calling thread what it wants, until the value is dropped. Threads and processes
     /// that it starts are ordinary ones.
     ///
@@ -103,7 +103,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for CpuReservation {
     fn drop(&mut self) {
         restore(&self.before);
     }
@@ -112,10 +112,10 @@ impl Drop for Reservation {
 /// Returns what the kernel would grant, by trying it on a thread that then ends.
 ///
 /// # Errors
-/// The errors of [`Reservation::take`].
+/// The errors of [`CpuReservation::take`].
 pub fn probe(wish: CpuRequest) -> Result<Granted, HostError> {
     thread::scope(|scope| {
-        let tried = scope.spawn(move || Ok(Reservation::take(wish)?.granted().clone()));
+        let tried = scope.spawn(move || Ok(CpuReservation::take(wish)?.granted().clone()));
         tried.join().unwrap_or_else(|_| Err(HostError::Refused("the probe panicked".to_owned())))
     })
 }
@@ -396,11 +396,11 @@ mod tests {
         let before = granted().unwrap();
         let cpu = *before.cpus.last().unwrap();
         let pinned = CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 5 } };
-        let batch = Reservation::take(CpuRequest { cpu: None, class: Class::Batch }).unwrap();
+        let batch = CpuReservation::take(CpuRequest { cpu: None, class: Class::Batch }).unwrap();
         assert_eq!(batch.granted().class, Class::Batch);
         drop(batch);
         assert_eq!(granted().unwrap(), before);
-        if let Ok(taken) = Reservation::take(pinned) {
+        if let Ok(taken) = CpuReservation::take(pinned) {
             assert_eq!(taken.granted().cpus, [cpu]);
             assert_eq!(taken.granted().class, Class::Normal { nice: 5 });
             drop(taken);
@@ -418,7 +418,7 @@ mod tests {
     fn a_processor_that_is_none_is_refused_by_number() {
         let before = granted().unwrap();
         let wish = CpuRequest { cpu: Some(100_000), class: Class::Normal { nice: 0 } };
-        let error = Reservation::take(wish).unwrap_err().to_string();
+        let error = CpuReservation::take(wish).unwrap_err().to_string();
         assert!(error.starts_with("processor 100000: "), "{error}");
         assert_eq!(granted().unwrap(), before);
     }
@@ -477,7 +477,7 @@ mod tests {
         }
         let child = thread::spawn(|| {
             let fifo = CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } };
-            let _taken = Reservation::take(fifo).unwrap();
+            let _taken = CpuReservation::take(fifo).unwrap();
             thread::spawn(|| granted().unwrap().class).join().unwrap()
         });
         assert_eq!(child.join().unwrap(), Class::Normal { nice: 0 });

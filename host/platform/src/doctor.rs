@@ -25,7 +25,7 @@ use crate::netns;
 use crate::process::is_root;
 use crate::run::{Command, Host, Platform, RunError, json};
 
-pub use findings::{Finding, Weight};
+pub use findings::{DoctorFinding, Weight};
 
 /// The abilities of a host.
 #[derive(Clone, Debug, Serialize)]

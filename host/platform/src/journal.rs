@@ -21,7 +21,7 @@ use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use content::{Content, JournalLine, RecordedChange, batches, boot_id};
+use content::{Content, JournalLine, JournaledChange, batches, boot_id};
 use serde::Serialize;
 
 use crate::error::HostError;
@@ -171,7 +171,7 @@ impl Journal {
         for (sequence, entry) in (self.next_sequence..).zip(entries) {
             let JournalEntry { purpose, what, undo } = entry;
             let (what, undo, purpose) = (what.to_owned(), undo.clone(), Some(purpose));
-            let line = JournalLine::Change(RecordedChange {
+            let line = JournalLine::Change(JournaledChange {
                 sequence,
                 purpose,
                 what,
@@ -227,7 +227,7 @@ impl Journal {
         let mut report = UndoReport { journals: vec![self.name()], ..UndoReport::default() };
         let changes = self.content.changes.iter().rev();
         let changes = changes.filter(|change| wanted(change.sequence, change.purpose()));
-        let changes: Vec<RecordedChange> = changes.cloned().collect();
+        let changes: Vec<JournaledChange> = changes.cloned().collect();
         for group in batches(&changes) {
             if let (Some(batch), true) = (&group.batch, group.changes.len() > 1)
                 && on.run(batch).is_ok()
@@ -258,12 +258,12 @@ impl Journal {
     /// The journal cannot be written.
     pub fn forget_those(&mut self, gone: impl Fn(&ChangePurpose) -> bool) -> Result<(), HostError> {
         let changes = self.content.changes.iter().filter(|change| gone(change.purpose()));
-        let changes: Vec<RecordedChange> = changes.cloned().collect();
+        let changes: Vec<JournaledChange> = changes.cloned().collect();
         self.strike(&changes)
     }
 
     /// Removes these changes, from disk first, with one sync.
-    fn strike(&mut self, gone: &[RecordedChange]) -> Result<(), HostError> {
+    fn strike(&mut self, gone: &[JournaledChange]) -> Result<(), HostError> {
         if gone.is_empty() {
             return Ok(());
         }
@@ -298,7 +298,7 @@ impl Journal {
 
     /// The purposes of the changes, oldest first.
     pub fn purposes(&self) -> impl Iterator<Item = &ChangePurpose> {
-        self.content.changes.iter().map(RecordedChange::purpose)
+        self.content.changes.iter().map(JournaledChange::purpose)
     }
 
     /// Returns whether no change is written down.

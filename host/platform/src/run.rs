@@ -182,13 +182,13 @@ pub trait Platform {
 /// The JSON that a command prints; no output at all reads as an empty list.
 ///
 /// # Errors
-/// The errors of [`Platform::run`]; [`Failure::Json`] if the output is not what was expected.
+/// The errors of [`Platform::run`]; [`CommandFailure::Json`] if the output is not what was expected.
 pub fn json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result<T, RunError> {
     let output = on.run(command)?;
     let text = if output.trim().is_empty() { "[]" } else { output.as_str() };
     serde_json::from_str(text).map_err(|error| RunError {
         command: command.to_string(),
-        failure: Failure::Json(error.to_string()),
+        failure: CommandFailure::Json(error.to_string()),
     })
 }
 
@@ -244,19 +244,20 @@ impl Platform for Host {
         if command.is_empty_batch() {
             return Ok(String::new());
         }
-        let child = self.spawn(command).map_err(|error| fail(Failure::Start(error.to_string())))?;
+        let child =
+            self.spawn(command).map_err(|error| fail(CommandFailure::Start(error.to_string())))?;
         let limit = Duration::from_millis(command.limit_ms);
         let done = finish(child, command.input.as_deref(), limit, self.stop)
-            .map_err(|error| fail(Failure::Start(error.to_string())))?;
+            .map_err(|error| fail(CommandFailure::Start(error.to_string())))?;
         match done.status {
             Some(status) if status.success() => Ok(done.stdout),
-            Some(status) => Err(fail(Failure::Status {
+            Some(status) => Err(fail(CommandFailure::Status {
                 status: status.to_string(),
                 line: command.blamed_line(&done.stderr).map(str::to_owned),
                 stderr: done.stderr,
             })),
-            None if self.stop.is_some_and(|stop| stop()) => Err(fail(Failure::Stopped)),
-            None => Err(fail(Failure::Timeout(limit))),
+            None if self.stop.is_some_and(|stop| stop()) => Err(fail(CommandFailure::Stopped)),
+            None => Err(fail(CommandFailure::Timeout(limit))),
         }
     }
 }
@@ -294,12 +295,12 @@ pub struct RunError {
     /// The command as typed.
     pub command: String,
     /// The reason.
-    pub failure: Failure,
+    pub failure: CommandFailure,
 }
 
 /// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CommandFailure {
     /// It could not be started: not installed, or no such namespace.
     Start(String),
     /// It ended with another status than 0, or by a signal.
@@ -323,7 +324,7 @@ impl RunError {
     /// Returns whether the command failed because what it should change is not there (any more), or
     /// is already as it should be: for an undo, as good as done.
     pub fn is_gone(&self) -> bool {
-        let Failure::Status { stderr, .. } = &self.failure else { return false };
+        let CommandFailure::Status { stderr, .. } = &self.failure else { return false };
         let mut complaints =
             stderr.lines().filter(|l| !l.trim().is_empty() && !l.starts_with("Command failed"));
         complaints.all(|line| GONE.iter().any(|text| line.contains(text)))
@@ -334,19 +335,19 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let command = self.command.split(" <<'END'").next().unwrap_or_default();
         match &self.failure {
-            Failure::Start(error) => write!(f, "`{command}` could not be started: {error}"),
-            Failure::Status { status, line, stderr } => {
+            CommandFailure::Start(error) => write!(f, "`{command}` could not be started: {error}"),
+            CommandFailure::Status { status, line, stderr } => {
                 write!(f, "`{command}` failed ({status})")?;
                 if let Some(line) = line {
                     write!(f, " at `{line}`")?;
                 }
                 write!(f, ": {}", stderr.trim())
             }
-            Failure::Timeout(limit) => {
+            CommandFailure::Timeout(limit) => {
                 write!(f, "`{command}` took longer than {} ms and was ended", limit.as_millis())
             }
-            Failure::Stopped => write!(f, "`{command}` was ended: interrupted"),
-            Failure::Json(error) => write!(f, "`{command}` printed no valid JSON: {error}"),
+            CommandFailure::Stopped => write!(f, "`{command}` was ended: interrupted"),
+            CommandFailure::Json(error) => write!(f, "`{command}` printed no valid JSON: {error}"),
         }
     }
 }
@@ -509,7 +510,7 @@ mod tests {
         let text = Host::default().run(&batch).unwrap_err().to_string();
         assert!(text.contains("at `link show no-such-0`"), "{text}");
         let error = Host::default().run(&Command::line("no-such-program")).unwrap_err();
-        assert!(matches!(error.failure, Failure::Start(_)));
+        assert!(matches!(error.failure, CommandFailure::Start(_)));
         assert!(!error.is_gone());
     }
 
@@ -517,14 +518,14 @@ mod tests {
     fn a_command_ends_at_its_limit() {
         let sleep = Command::line("sleep 100").limit(Duration::from_millis(50));
         let error = Host::default().run(&sleep).unwrap_err();
-        assert_eq!(error.failure, Failure::Timeout(Duration::from_millis(50)));
+        assert_eq!(error.failure, CommandFailure::Timeout(Duration::from_millis(50)));
     }
 
     #[test]
     fn a_command_ends_when_it_is_to_stop() {
         let started = Instant::now();
         let error = Host::unless(|| true).run(&Command::line("sleep 100")).unwrap_err();
-        assert_eq!(error.failure, Failure::Stopped);
+        assert_eq!(error.failure, CommandFailure::Stopped);
         assert!(started.elapsed() < Duration::from_secs(5));
         assert_eq!(Host::unless(|| false).run(&Command::line("sleep 0.2")), Ok(String::new()));
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::bpf::{self, Kind};
+use crate::bpf::{self, BpfKind};
 use crate::error::HostError;
 use crate::inspect::{self, LinkView};
 use crate::netns;
@@ -74,7 +74,9 @@ impl Snapshot {
                 add_foreign_namespace(&mut lines, on, &name)?;
             }
         }
-        for (kind, word) in [(Kind::Program, "program"), (Kind::Map, "map"), (Kind::Link, "link")] {
+        for (kind, word) in
+            [(BpfKind::Program, "program"), (BpfKind::Map, "map"), (BpfKind::Link, "link")]
+        {
             for object in bpf::list(kind) {
                 lines.insert(format!("bpf-{word} {} {}", object.id, object.name));
             }

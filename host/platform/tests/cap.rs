@@ -118,7 +118,7 @@ fn a_process_that_spins_gets_its_cap() {
     if !is_root(TEST) {
         return;
     }
-    let tree = match cgroup::Tree::find() {
+    let tree = match cgroup::CgroupTree::find() {
         Ok(tree) => tree,
         Err(error) => return println!("SKIPPED {TEST}: {error}"),
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::TestState;
 use weir_platform::journal::{self, Journal, JournalEntry, Scope};
-use weir_platform::run::{Command, Failure, Recorder, RunError};
+use weir_platform::run::{Command, CommandFailure, Recorder, RunError};
 use weir_platform::{ChangePurpose, HostError, Undo};
 
 const NOW: Duration = Duration::ZERO;
@@ -22,7 +22,7 @@ fn change(number: u32) -> (String, Undo) {
 
 fn refused(stderr: &str) -> Result<String, RunError> {
     let (status, stderr) = ("exit status: 1".to_owned(), stderr.to_owned());
-    let failure = Failure::Status { status, line: None, stderr };
+    let failure = CommandFailure::Status { status, line: None, stderr };
     Err(RunError { command: "ip".to_owned(), failure })
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::TestState;
 use weir_platform::cap::{Actuator, CapError, XlCap, check_period, xl_text};
 use weir_platform::journal::Journal;
-use weir_platform::run::{Command, Failure, Platform, RunError};
+use weir_platform::run::{Command, CommandFailure, Platform, RunError};
 use weir_units::{CpuShare, Nanos};
 
 const RUNS: [&str; 3] = ["credit", "credit2-2pcpu", "rtds"];
@@ -200,7 +200,7 @@ impl Platform for Xen {
         let fail = |file: &str| {
             let (stderr, status) = recorded(self.run, file);
             let status = format!("exit status: {status}");
-            let failure = Failure::Status { status, line: None, stderr };
+            let failure = CommandFailure::Status { status, line: None, stderr };
             Err(RunError { command: line.clone(), failure })
         };
         if *self.gone.lock().unwrap() {

@@ -7,8 +7,8 @@ use std::io;
 use std::process::ExitCode;
 
 use weir_ports::{
-    BucketLimit, DataPlane, GateId, PlaneLimits, Pool, Port, PortError, Redirect, Role, Route,
-    XdpConfig, XdpPort, now,
+    BucketLimit, DeviceRole, FramePort, GateId, PlaneLimits, Pool, PortError, Redirect, Route,
+    XdpConfig, XdpPlane, XdpPort, now,
 };
 use weir_units::{BitRate, ByteCount, Instant, Nanos, PacketRate};
 
@@ -36,9 +36,9 @@ fn forward(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut pool = Pool::new(16_384, 2048)?;
     let limits = PlaneLimits { gates: 2, devices: 2, sockets: 64, stations: 1 };
-    let mut plane = DataPlane::load(limits)?;
-    let open = |device: &str, gate, plane: &mut DataPlane, pool: &mut Pool| {
-        let config = XdpConfig::sized(device, Role::Vif(gate), 1024, 2048);
+    let mut plane = XdpPlane::load(limits)?;
+    let open = |device: &str, gate, plane: &mut XdpPlane, pool: &mut Pool| {
+        let config = XdpConfig::sized(device, DeviceRole::Vif(gate), 1024, 2048);
         XdpPort::open(&config, plane, pool)
     };
     let mut from = open(input, GateId(0), &mut plane, &mut pool)?;
@@ -75,7 +75,7 @@ fn forward(
 }
 
 /// Frames for that address leave by the bridge's port without user space, far below their limits.
-fn redirect(plane: &mut DataPlane, bridge: u32, mac: &str) -> Result<(), PortError> {
+fn redirect(plane: &mut XdpPlane, bridge: u32, mac: &str) -> Result<(), PortError> {
     let mut address = [0; 6];
     for (place, text) in address.iter_mut().zip(mac.split(':')) {
         *place = u8::from_str_radix(text, 16).unwrap_or(0);

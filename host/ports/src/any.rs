@@ -8,13 +8,13 @@ use std::sync::Arc;
 use weir_switch::Frame;
 
 use crate::capture::CapturePort;
-use crate::facts::Facts;
+use crate::facts::DeviceAnswers;
 use crate::memory::MemoryPort;
 use crate::packet::PacketPort;
 use crate::pool::{Pool, Remains};
-use crate::port::{Port, PortStatistics};
+use crate::port::{FramePort, PortStatistics};
 use crate::tap::TapPort;
-use crate::xdp::{DataPlane, Devices, XdpPort};
+use crate::xdp::{Devices, XdpPlane, XdpPort};
 
 /// A port of any kind.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ macro_rules! on_port {
 
 impl AnyPort {
     /// Closes the port and returns its chunks to the pool.
-    pub fn close(self, plane: Option<&mut DataPlane>, pool: &mut Pool) {
+    pub fn close(self, plane: Option<&mut XdpPlane>, pool: &mut Pool) {
         match self {
             Self::Xdp(port) => match plane {
                 Some(plane) => port.close(plane, pool),
@@ -111,7 +111,7 @@ impl AnyPort {
 
     /// Returns the slow facts about its device, if it has one.
     #[must_use]
-    pub fn facts(&self) -> Option<&Arc<Facts>> {
+    pub fn facts(&self) -> Option<&Arc<DeviceAnswers>> {
         match self {
             Self::Xdp(port) => Some(port.facts()),
             Self::Packet(port) => Some(port.facts()),
@@ -145,7 +145,7 @@ impl Leaving {
     }
 }
 
-impl Port for AnyPort {
+impl FramePort for AnyPort {
     fn name(&self) -> &str {
         on_port!(self, port => port.name())
     }

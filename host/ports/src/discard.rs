@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
     use crate::link;
-    use crate::xdp::{DataPlane, PlaneLimits};
+    use crate::xdp::{PlaneLimits, XdpPlane};
 
     #[test]
     fn a_hook_goes_with_its_value() {
@@ -83,7 +83,7 @@ mod tests {
             return;
         }
         let limits = PlaneLimits { gates: 1, devices: 1, sockets: 1, stations: 1 };
-        let plane = DataPlane::load(limits).unwrap();
+        let plane = XdpPlane::load(limits).unwrap();
         let filters = || {
             let show = Command::new("tc").args(["filter", "show", "dev", "lo", "ingress"]).output();
             String::from_utf8_lossy(&show.unwrap().stdout).contains("weir_discard")

@@ -11,7 +11,7 @@ use crate::link;
 
 /// The last answers about a device.
 #[derive(Debug)]
-pub struct Facts {
+pub struct DeviceAnswers {
     ifindex: u32,
     dropped_before: u64,
     dropped: AtomicU64,
@@ -26,11 +26,11 @@ pub struct Questions {
 
 #[derive(Debug, Default)]
 struct State {
-    of: Vec<Weak<Facts>>,
+    of: Vec<Weak<DeviceAnswers>>,
     asked: Option<Instant>,
 }
 
-impl Facts {
+impl DeviceAnswers {
     /// Asks about a device of this network namespace at once.
     pub(crate) fn of(ifindex: u32) -> Arc<Self> {
         let dropped_before = link::dropped_on_transmit(ifindex).unwrap_or(0);
@@ -67,7 +67,7 @@ impl Facts {
 
 impl Questions {
     /// Asks about this device, too, as long as somebody has its port.
-    pub fn add(&self, facts: &Arc<Facts>) {
+    pub fn add(&self, facts: &Arc<DeviceAnswers>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.of.retain(|other| other.strong_count() > 0);
         state.of.push(Arc::downgrade(facts));
@@ -83,7 +83,7 @@ impl Questions {
             return false;
         }
         state.asked = Some(Instant::now());
-        let of: Vec<Arc<Facts>> = state.of.iter().filter_map(Weak::upgrade).collect();
+        let of: Vec<Arc<DeviceAnswers>> = state.of.iter().filter_map(Weak::upgrade).collect();
         // Another thread may open a device while the kernel is asked.
         drop(state);
         of.iter().fold(false, |changed, facts| facts.ask() | changed)
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn a_device_is_asked_about_while_somebody_has_its_port() {
         let questions = Questions::default();
-        let facts = Facts::of(link::ifindex("lo").unwrap());
+        let facts = DeviceAnswers::of(link::ifindex("lo").unwrap());
         questions.add(&facts);
         assert!(!questions.ask(), "nothing is otherwise");
         assert_eq!(facts.dropped(), 0);
         assert!(!facts.takes_redirects(), "the loopback device takes none");
         drop(facts);
-        questions.add(&Facts::of(1));
+        questions.add(&DeviceAnswers::of(1));
         assert_eq!(questions.state.lock().unwrap().of.len(), 1, "the first is forgotten");
         let before = questions.state.lock().unwrap().asked;
         questions.ask();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames in and out of Linux.
 //!
-//! A [`Pool`] holds the frames; a [`Port`] receives into it and sends from it. [`XdpPort`] is the
-//! fast one, over AF_XDP with the data-plane program [`DataPlane`] before it; it works on any
+//! A [`Pool`] holds the frames; a [`FramePort`] receives into it and sends from it. [`XdpPort`] is the
+//! fast one, over AF_XDP with the data-plane program [`XdpPlane`] before it; it works on any
 //! device with a native or generic XDP hook. All system calls of the data path are here; what a
 //! frame means is none of this crate's business.
 //!
@@ -36,16 +36,16 @@ mod xdp;
 pub use any::{AnyPort, Leaving};
 pub use capture::{CapturePort, CaptureReader, CaptureWriter, CapturedFrame};
 pub use error::PortError;
-pub use facts::{Facts, Questions};
+pub use facts::{DeviceAnswers, Questions};
 pub use link_events::{LinkEvents, device_number};
 pub use memory::MemoryPort;
 pub use packet::{PacketConfig, PacketPort};
 pub use pool::{BindMode, Pool, Region, Remains};
-pub use port::{Port, PortStatistics};
+pub use port::{FramePort, PortStatistics};
 pub use sys::now;
 pub use tap::{TapConfig, TapPort};
-pub use wait::{Idle, Rest, Waiter, Woken};
+pub use wait::{Rest, WaitMode, Waiter, Woken};
 pub use xdp::{
-    AttachMode, BucketId, BucketLimit, DataPlane, Devices, Faults, GateCounters, GateId, Gates,
-    Pins, PlaneLimits, Redirect, RedirectCounters, Role, Route, XdpConfig, XdpPort,
+    AttachMode, BucketId, BucketLimit, DeviceRole, Devices, Faults, GateCounters, GateId, Gates,
+    Pins, PlaneLimits, Redirect, RedirectCounters, Route, XdpConfig, XdpPlane, XdpPort,
 };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_switch::{Frame, FramePool};
 
 use crate::pool::Pool;
-use crate::port::{Port, PortStatistics};
+use crate::port::{FramePort, PortStatistics};
 
 /// One end of a pair. Both ends use the same pool.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl MemoryPort {
     }
 }
 
-impl Port for MemoryPort {
+impl FramePort for MemoryPort {
     fn name(&self) -> &str {
         &self.name
     }

@@ -14,12 +14,12 @@ use weir_switch::Frame;
 
 use crate::discard::Discard;
 use crate::error::PortError;
-use crate::facts::Facts;
+use crate::facts::DeviceAnswers;
 use crate::intake::Intake;
 use crate::messages::{Messages, SendOutcome};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
-use crate::port::{Port, PortStatistics};
+use crate::port::{FramePort, PortStatistics};
 use crate::xdp::Devices;
 use crate::{link, sys};
 
@@ -33,7 +33,7 @@ pub struct PacketPort {
     intake: Intake,
     outbox: Outbox,
     counted: PortStatistics,
-    facts: Arc<Facts>,
+    facts: Arc<DeviceAnswers>,
 }
 
 /// The settings for opening a device.
@@ -96,7 +96,7 @@ impl PacketPort {
             intake: Intake::new(),
             outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
-            facts: Facts::of(ifindex),
+            facts: DeviceAnswers::of(ifindex),
         })
     }
 
@@ -119,7 +119,7 @@ impl PacketPort {
 
     /// Returns the slow facts about the device.
     #[must_use]
-    pub fn facts(&self) -> &Arc<Facts> {
+    pub fn facts(&self) -> &Arc<DeviceAnswers> {
         &self.facts
     }
 
@@ -142,7 +142,7 @@ impl PacketPort {
     }
 }
 
-impl Port for PacketPort {
+impl FramePort for PacketPort {
     fn name(&self) -> &str {
         &self.name
     }

@@ -12,7 +12,7 @@ use crate::pool::Pool;
 /// A frame handed over with [`Self::transmit`] is the port's: it is sent, in order, and its chunk
 /// freed afterwards. A caller asks [`Self::transmit_room`] first, hands over at most that many,
 /// then calls [`Self::flush`] once for the whole batch.
-pub trait Port {
+pub trait FramePort {
     /// The name of the device or file.
     fn name(&self) -> &str;
 
@@ -69,7 +69,7 @@ pub struct PortStatistics {
     /// Frames that the device dropped as they were handed to it.
     pub transmit_refused: u64,
     /// Frames that the device dropped on transmission (its `tx_dropped`), whoever sent, as it said
-    /// when its [`crate::Facts`] were asked last.
+    /// when its [`crate::DeviceAnswers`] were asked last.
     pub device_dropped: u64,
     /// Frames taken and not yet known to be sent.
     pub transmit_outstanding: u64,

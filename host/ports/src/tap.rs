@@ -14,11 +14,11 @@ use std::sync::Arc;
 use weir_switch::{Frame, FramePool};
 
 use crate::error::PortError;
-use crate::facts::Facts;
+use crate::facts::DeviceAnswers;
 use crate::intake::{Intake, SUPER_FRAME_MAX};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
-use crate::port::{Port, PortStatistics};
+use crate::port::{FramePort, PortStatistics};
 use crate::segment::VnetHeader;
 use crate::{link, sys};
 
@@ -31,7 +31,7 @@ pub struct TapPort {
     overflow: Box<[u8]>,
     outbox: Outbox,
     counted: PortStatistics,
-    facts: Arc<Facts>,
+    facts: Arc<DeviceAnswers>,
 }
 
 /// The settings for opening a TAP device.
@@ -90,7 +90,7 @@ impl TapPort {
             overflow: vec![0; SUPER_FRAME_MAX].into(),
             outbox: Outbox::new(config.transmit_limit),
             counted: PortStatistics::default(),
-            facts: Facts::of(ifindex),
+            facts: DeviceAnswers::of(ifindex),
         })
     }
 
@@ -106,7 +106,7 @@ impl TapPort {
 
     /// Returns the slow facts about the device.
     #[must_use]
-    pub fn facts(&self) -> &Arc<Facts> {
+    pub fn facts(&self) -> &Arc<DeviceAnswers> {
         &self.facts
     }
 
@@ -146,7 +146,7 @@ impl TapPort {
     }
 }
 
-impl Port for TapPort {
+impl FramePort for TapPort {
     fn name(&self) -> &str {
         &self.name
     }

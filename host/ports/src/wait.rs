@@ -11,7 +11,7 @@ use crate::sys;
 
 /// The way in which a worker waits for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
+pub enum WaitMode {
     /// Never sleeps: the least lateness, a whole core. Not under a real-time policy, whose
     /// throttling would stop the worker for milliseconds.
     Spin,
@@ -50,7 +50,7 @@ pub struct Rest {
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,
-    idle: Idle,
+    idle: WaitMode,
     /// When there was nothing to do for the first time since the last packet.
     idle_since: Option<Instant>,
     /// The time for which it stays awake now: at most `linger`.
@@ -74,7 +74,7 @@ impl Waiter {
     ///
     /// # Errors
     /// The kernel is out of descriptors.
-    pub fn new(idle: Idle) -> Result<Self, PortError> {
+    pub fn new(idle: WaitMode) -> Result<Self, PortError> {
         // SAFETY: no pointers. A kernel that refuses costs lateness only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
         // SAFETY: no pointers; the result is checked before it is owned.
@@ -121,14 +121,15 @@ impl Waiter {
     }
 
     /// Changes how time is passed.
-    pub fn set_idle(&mut self, idle: Idle) {
+    pub fn set_idle(&mut self, idle: WaitMode) {
         self.idle = idle;
     }
 
     /// Tells that packets moved at `now`. Where they came soon after the last ones, the next ones
     /// are waited for awake; where they did not, half as long as before.
     pub fn worked(&mut self, now: Instant) {
-        let (Idle::Sleep { linger, .. }, Some(since)) = (self.idle, self.idle_since.take()) else {
+        let (WaitMode::Sleep { linger, .. }, Some(since)) = (self.idle, self.idle_since.take())
+        else {
             return;
         };
         let soon = now.saturating_since(since) <= linger;
@@ -139,7 +140,7 @@ impl Waiter {
     /// receive. May return early; the caller's loop comes round again. Returns at once when
     /// spinning, or when `until` has come.
     pub fn wait(&mut self, now: Instant, until: Instant) -> Woken {
-        let Idle::Sleep { margin, .. } = self.idle else {
+        let WaitMode::Sleep { margin, .. } = self.idle else {
             std::hint::spin_loop();
             return Woken::Time;
         };
@@ -158,7 +159,7 @@ impl Waiter {
     /// Lets packets gather for that long, or until the margin before `due`: sleeps, whatever comes.
     /// Returns at once where the thread is to be awake for the next packet.
     pub fn gather(&mut self, now: Instant, most: Nanos, due: Instant) {
-        let Idle::Sleep { margin, linger: Nanos::ZERO } = self.idle else { return };
+        let WaitMode::Sleep { margin, linger: Nanos::ZERO } = self.idle else { return };
         let left = due.saturating_since(now).saturating_sub(margin).min(most);
         if left > CALL {
             std::thread::sleep(std::time::Duration::from_nanos(left.as_nanos()));
@@ -255,7 +256,7 @@ mod tests {
     fn a_wait_ends_with_the_time_or_with_a_packet() {
         let (mut near, mut far) = UnixStream::pair().unwrap();
         let mut waiter =
-            Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
+            Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
         waiter.add(near.as_fd()).unwrap();
         let start = now();
         let until = start + Nanos::from_millis(3);
@@ -275,11 +276,11 @@ mod tests {
     #[test]
     fn the_margin_and_spinning_return_early() {
         let margin = Nanos::from_micros(50);
-        let mut waiter = Waiter::new(Idle::Sleep { margin, linger: Nanos::ZERO }).unwrap();
+        let mut waiter = Waiter::new(WaitMode::Sleep { margin, linger: Nanos::ZERO }).unwrap();
         let start = now();
         assert_eq!(waiter.wait(start, start + Nanos::from_micros(50)), Woken::Time);
         assert_eq!(waiter.wait(start, start), Woken::Time);
-        waiter.set_idle(Idle::Spin);
+        waiter.set_idle(WaitMode::Spin);
         let far = start + Nanos::from_secs(100);
         assert_eq!(waiter.wait(start, far), Woken::Time);
         assert!(now().saturating_since(start) < Nanos::from_secs(50));
@@ -288,7 +289,7 @@ mod tests {
     /// Goal: who is never without work sleeps all the same, and who has slept does not.
     #[test]
     fn a_stretch_has_its_rest() {
-        let idle = Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
+        let idle = WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
         let rest = Rest { every: Nanos::from_millis(5), least: Nanos::from_millis(2) };
         let mut waiter = Waiter::new(idle).unwrap().owing(Some(rest));
         let resting = |waiter: &Waiter| {
@@ -324,20 +325,20 @@ mod tests {
         far.write_all(&[1]).unwrap();
         let (margin, millis) = (Nanos::from_millis(1), Nanos::from_millis);
         let rest = Rest { every: millis(5), least: millis(2) };
-        let gathers = |idle: Idle, due: Nanos| {
+        let gathers = |idle: WaitMode, due: Nanos| {
             let mut waiter = Waiter::new(idle).unwrap().owing(Some(rest));
             waiter.add(near.as_fd()).unwrap();
             let begun = now();
             waiter.gather(begun, millis(3), begun + due);
             (now().saturating_since(begun), waiter.resting.map(|resting| resting.slept))
         };
-        let asleep = Idle::Sleep { margin, linger: Nanos::ZERO };
+        let asleep = WaitMode::Sleep { margin, linger: Nanos::ZERO };
         let (took, _) = gathers(asleep, millis(2));
         assert!(took >= millis(1) && took < millis(100), "a millisecond before: {took:?}");
         let (took, slept) = gathers(asleep, millis(100));
         assert!(took >= millis(3) && slept >= Some(rest.least), "{took:?}, {slept:?}");
-        let awake = Idle::Sleep { margin, linger: millis(1) };
-        for (idle, due) in [(asleep, margin), (Idle::Spin, millis(100)), (awake, millis(100))] {
+        let awake = WaitMode::Sleep { margin, linger: millis(1) };
+        for (idle, due) in [(asleep, margin), (WaitMode::Spin, millis(100)), (awake, millis(100))] {
             assert_eq!(gathers(idle, due).1, Some(Nanos::ZERO), "{idle:?}");
         }
     }
@@ -352,7 +353,7 @@ mod tests {
     #[test]
     fn packets_that_come_soon_after_each_other_keep_it_awake() {
         let (margin, linger) = (Nanos::ZERO, Nanos::from_millis(2));
-        let mut waiter = Waiter::new(Idle::Sleep { margin, linger }).unwrap();
+        let mut waiter = Waiter::new(WaitMode::Sleep { margin, linger }).unwrap();
         let at = |micros: u64| Instant::from_nanos(micros * 1_000);
         assert!(sleeps(&mut waiter, at(0)), "nothing has come yet");
         waiter.worked(at(1_500));

@@ -10,8 +10,8 @@ use std::cell::Cell;
 
 use common::{UNICAST, numbered, plane, pool, private_network, udp, veth};
 use weir_ports::{
-    GateId, MemoryPort, PacketConfig, PacketPort, Pool, Port, Role, TapConfig, TapPort, XdpConfig,
-    XdpPort, now,
+    DeviceRole, FramePort, GateId, MemoryPort, PacketConfig, PacketPort, Pool, TapConfig, TapPort,
+    XdpConfig, XdpPort, now,
 };
 use weir_switch::{Frame, FramePool};
 
@@ -50,7 +50,7 @@ fn no_port_allocates_per_packet() {
     let mut plane = plane();
     veth("a0", "a1", 1);
     let mut ends = ["a0", "a1"].map(|device| {
-        let config = XdpConfig::new(device, Role::Vif(GateId(0)));
+        let config = XdpConfig::new(device, DeviceRole::Vif(GateId(0)));
         XdpPort::open(&config, &mut plane, &mut pool).unwrap()
     });
     plane.gates().open(GateId(0));
@@ -68,7 +68,7 @@ fn no_port_allocates_per_packet() {
 }
 
 /// Allocations while ten thousand frames go from one port to the other, the first hundred apart.
-fn exchange(from: &mut impl Port, to: &mut impl Port, pool: &mut Pool) -> u64 {
+fn exchange(from: &mut impl FramePort, to: &mut impl FramePort, pool: &mut Pool) -> u64 {
     let mut frames: Vec<Frame> = Vec::with_capacity(64);
     let bytes = if from.name() == "tap0" { udp(0, 1) } else { numbered(UNICAST, 0, 60) };
     let (mut got, mut sent, mut before) = (0, 0, 0);

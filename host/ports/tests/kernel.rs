@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Instant;
 
 use common::{Namespace, PATIENCE, eventually, plane, pool, private_network, run, snmp, udp, veth};
-use weir_ports::{AnyPort, PacketConfig, PacketPort, Pool, Port, TapConfig, TapPort};
+use weir_ports::{AnyPort, FramePort, PacketConfig, PacketPort, Pool, TapConfig, TapPort};
 use weir_switch::{Frame, FramePool};
 
 /// TCP with the kernel's default offloads: super-frames are cut, checksums finished, the stream

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::private_network;
-use weir_ports::{DataPlane, PlaneLimits};
+use weir_ports::{PlaneLimits, XdpPlane};
 
 /// Goal: no load fails, however many signals come. The kernel gives up a verification, which takes
 /// some ten milliseconds, when a signal is pending; here one is sent to the loading thread every
@@ -35,7 +35,7 @@ fn loading_succeeds_while_signals_arrive() {
                 thread::sleep(Duration::from_micros(200));
             }
         });
-        let failures = (0..loads).filter_map(|_| DataPlane::load(limits).err());
+        let failures = (0..loads).filter_map(|_| XdpPlane::load(limits).err());
         let failures = failures.map(|error| error.to_string()).collect();
         done.store(true, Ordering::Relaxed);
         failures

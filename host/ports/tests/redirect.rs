@@ -8,8 +8,8 @@ mod common;
 
 use common::{PATIENCE, eventually, number, numbered, plane, pool, private_network, veth};
 use weir_ports::{
-    BucketId, BucketLimit, DataPlane, GateId, Pool, Port, Redirect, Role, Route, XdpConfig,
-    XdpPort, now,
+    BucketId, BucketLimit, DeviceRole, FramePort, GateId, Pool, Redirect, Route, XdpConfig,
+    XdpPlane, XdpPort, now,
 };
 use weir_switch::FramePool;
 use weir_units::{BitRate, ByteCount, PacketRate};
@@ -243,7 +243,7 @@ fn engaging_keeps_the_order() {
 
 /// Six devices; the middle ones (`1`) are the switch's, the outer ones (`0`) the test's own.
 struct Lab {
-    plane: DataPlane,
+    plane: XdpPlane,
     pool: Pool,
     ends: Vec<XdpPort>,
 }
@@ -263,12 +263,12 @@ impl Lab {
             veth(outer, inner, 1);
         }
         let roles = [
-            ("t0", Role::Vif(GateId(10))),
-            ("t1", Role::Vif(SEND)),
-            ("n1", Role::Port(FLOOD)),
-            ("n0", Role::Vif(GateId(11))),
-            ("u1", Role::Vif(U_SEND)),
-            ("u0", Role::Vif(GateId(12))),
+            ("t0", DeviceRole::Vif(GateId(10))),
+            ("t1", DeviceRole::Vif(SEND)),
+            ("n1", DeviceRole::Port(FLOOD)),
+            ("n0", DeviceRole::Vif(GateId(11))),
+            ("u1", DeviceRole::Vif(U_SEND)),
+            ("u0", DeviceRole::Vif(GateId(12))),
         ];
         let ends = roles.map(|(device, role)| {
             let config = XdpConfig { fill: 512, ..XdpConfig::new(device, role) };

@@ -16,8 +16,8 @@ use common::{
 use common::{run, udp, veth};
 use weir_ports::offload::{Offload, OffloadPlace, describe};
 use weir_ports::{
-    AnyPort, AttachMode, DataPlane, GateId, Idle, PacketConfig, PacketPort, Pool, Port, Role,
-    TapConfig, TapPort, Waiter, Woken, XdpConfig, XdpPort, now,
+    AnyPort, AttachMode, DeviceRole, FramePort, GateId, PacketConfig, PacketPort, Pool, TapConfig,
+    TapPort, WaitMode, Waiter, Woken, XdpConfig, XdpPlane, XdpPort, now,
 };
 use weir_switch::{Frame, FramePool};
 use weir_units::Nanos;
@@ -60,8 +60,8 @@ fn the_gate_drops_exactly_what_was_not_granted() {
     }
     let (mut plane, mut pool) = (plane(), pool());
     veth("a0", "a1", 1);
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    let mut receiver = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut receiver = open("a1", DeviceRole::Vif(GateId(1)), &mut plane, &mut pool);
     let gates = plane.gates().clone();
     for (granted, offered) in [(10, 100), (0, 50), (64, 64), (100, 20)] {
         let before = gates.counters(GateId(1));
@@ -97,9 +97,9 @@ fn a_full_peer_loses_nothing() {
     }
     let (mut plane, mut pool) = (plane(), pool());
     veth("a0", "a1", 1);
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
     // The sink is the gate itself: it counts every frame and lets none in.
-    let _sink = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let _sink = open("a1", DeviceRole::Vif(GateId(1)), &mut plane, &mut pool);
     plane.gates().grant(GateId(1), 0);
     let mut sent = 0;
     let mut waits = 0;
@@ -134,8 +134,8 @@ fn a_port_classifies_by_vlan_and_station() {
     }
     let (mut plane, mut pool) = (plane(), pool());
     veth("a0", "a1", 1);
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    let mut port = open("a1", Role::Port(GateId(1)), &mut plane, &mut pool);
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut port = open("a1", DeviceRole::Port(GateId(1)), &mut plane, &mut pool);
     let device = port.device_index();
     plane.set_station(device, 0, UNICAST, GateId(2), None).unwrap();
     plane.set_station(device, 100, UNICAST, GateId(3), None).unwrap();
@@ -183,7 +183,7 @@ fn every_receive_queue_is_served() {
     }
     let (mut plane, mut pool) = (plane(), pool());
     veth("a0", "a1", 4);
-    let mut receiver = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let mut receiver = open("a1", DeviceRole::Vif(GateId(1)), &mut plane, &mut pool);
     plane.gates().open(GateId(1));
     let frames: Vec<_> = (0..400).map(|number| udp(number, 1024 + number as u16)).collect();
     send_raw("a0", &frames);
@@ -200,18 +200,18 @@ fn every_receive_queue_is_served() {
     assert_eq!(got, frames);
 }
 
-fn open(device: &str, role: Role, plane: &mut DataPlane, pool: &mut Pool) -> XdpPort {
+fn open(device: &str, role: DeviceRole, plane: &mut XdpPlane, pool: &mut Pool) -> XdpPort {
     XdpPort::open(&XdpConfig { fill: 512, ..XdpConfig::new(device, role) }, plane, pool).unwrap()
 }
 
 /// `a0 — a1 = b1 — b0`: the middle two are forwarded by [`forward`]; all gates are open.
-fn chain(plane: &mut DataPlane, pool: &mut Pool) -> Vec<XdpPort> {
+fn chain(plane: &mut XdpPlane, pool: &mut Pool) -> Vec<XdpPort> {
     veth("a0", "a1", 1);
     veth("b0", "b1", 1);
     let devices = ["a0", "a1", "b1", "b0"];
     let ends = devices.iter().zip(0..).map(|(device, gate)| {
         plane.gates().open(GateId(gate));
-        open(device, Role::Vif(GateId(gate)), plane, pool)
+        open(device, DeviceRole::Vif(GateId(gate)), plane, pool)
     });
     ends.collect()
 }
@@ -228,14 +228,14 @@ fn forward(ends: &mut [XdpPort], pool: &mut Pool) {
     }
 }
 
-fn send(port: &mut impl Port, pool: &mut Pool, bytes: &[u8]) {
+fn send(port: &mut impl FramePort, pool: &mut Pool, bytes: &[u8]) {
     eventually("room to send", || port.transmit_room(pool) > 0);
     let frame = pool.copy_in(bytes).unwrap();
     port.transmit(pool, frame).unwrap();
     eventually("the device takes it", || port.flush(pool).unwrap() == 0);
 }
 
-fn take(port: &mut impl Port, pool: &mut Pool) -> Vec<Vec<u8>> {
+fn take(port: &mut impl FramePort, pool: &mut Pool) -> Vec<Vec<u8>> {
     let mut frames = Vec::with_capacity(64);
     port.receive(pool, 64, &mut frames);
     let copies = frames.iter().map(|frame| pool.data(*frame).to_vec()).collect();
@@ -248,7 +248,7 @@ fn take(port: &mut impl Port, pool: &mut Pool) -> Vec<Vec<u8>> {
 fn a_killed_holder_leaves_nothing_behind() {
     if let Ok(device) = std::env::var(HOLDER) {
         let (mut plane, mut pool) = (plane(), pool());
-        let _port = open(&device, Role::Vif(GateId(0)), &mut plane, &mut pool);
+        let _port = open(&device, DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
         println!("held");
         std::thread::sleep(Duration::from_secs(60));
         return;
@@ -271,7 +271,7 @@ fn a_killed_holder_leaves_nothing_behind() {
         assert!(attached("a1"), "the scenario happened");
         child.kill().unwrap();
         child.wait().unwrap();
-        let port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
+        let port = open("a1", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
         port.close(&mut plane, &mut pool);
         assert!(!attached("a1"));
         assert_eq!(pool.free_frames(), pool.chunks() as usize);
@@ -303,7 +303,7 @@ fn offloads_are_read_and_suspended() {
         }
     }
     let (mut plane, mut pool) = (plane(), pool());
-    let port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let port = open("a1", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
     for note in describe("a0", OffloadPlace::PeerOfXdp).unwrap() {
         println!("{note}");
         assert_eq!(note.must_change(), note.offload == Offload::TxVlan);
@@ -327,7 +327,7 @@ fn a_tenants_super_frames_arrive_in_pieces() {
     veth("a0", "a1", 1);
     tenant.take("a0", "10.9.0.1/24");
     let (mut plane, mut pool) = (plane(), pool());
-    let mut port = open("a1", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut port = open("a1", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
     plane.gates().open(GateId(0));
     tenant.run(|| {
         run("ip neigh add 10.9.0.2 lladdr 02:00:00:00:01:01 dev a0");
@@ -360,8 +360,8 @@ fn a_driver_without_xdp_gets_the_generic_program() {
     run("ip link add mv0 link a1 address 02:00:00:00:01:01 type macvlan mode private");
     run("ip link set mv0 up");
     let (mut plane, mut pool) = (plane(), pool());
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    let mut port = open("mv0", Role::Port(GateId(1)), &mut plane, &mut pool);
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut port = open("mv0", DeviceRole::Port(GateId(1)), &mut plane, &mut pool);
     assert_eq!((sender.attached(), port.attached()), (AttachMode::Native, AttachMode::Generic));
     plane.set_station(port.device_index(), 0, UNICAST, GateId(2), None).unwrap();
     plane.gates().open(GateId(2));
@@ -381,7 +381,7 @@ fn a_guests_tap_is_an_xdp_port() {
     std::fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "1").unwrap();
     run("ip link set tap0 up");
     run("tc qdisc replace dev tap0 root pfifo");
-    let mut port = open("tap0", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let mut port = open("tap0", DeviceRole::Vif(GateId(1)), &mut plane, &mut pool);
     assert_eq!(port.attached(), AttachMode::Native);
     cross(&mut guest, &mut port, &plane, &mut pool);
     cross(&mut port, &mut guest, &plane, &mut pool);
@@ -391,7 +391,7 @@ fn a_guests_tap_is_an_xdp_port() {
 }
 
 /// A hundred frames from one port to the other, unchanged and in order.
-fn cross(from: &mut impl Port, to: &mut impl Port, plane: &DataPlane, pool: &mut Pool) {
+fn cross(from: &mut impl FramePort, to: &mut impl FramePort, plane: &XdpPlane, pool: &mut Pool) {
     plane.gates().open(GateId(1));
     for number in 0..100 {
         send(from, pool, &numbered(UNICAST, number, 60 + number as usize));
@@ -415,8 +415,8 @@ fn credit_of_lost_frames_returns() {
     }
     veth("a0", "a1", 1);
     let (mut plane, mut pool) = (plane(), pool());
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    let config = XdpConfig { fill: 64, ..XdpConfig::new("a1", Role::Vif(GateId(1))) };
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
+    let config = XdpConfig { fill: 64, ..XdpConfig::new("a1", DeviceRole::Vif(GateId(1))) };
     let mut receiver = XdpPort::open(&config, &mut plane, &mut pool).unwrap();
     let gates = plane.gates().clone();
     gates.grant(GateId(1), 100);
@@ -450,8 +450,8 @@ fn credit_does_not_grow_when_given_up_frames_arrive() {
     }
     veth("a0", "a1", 1);
     let (mut plane, mut pool) = (plane(), pool());
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
-    let mut receiver = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut receiver = open("a1", DeviceRole::Vif(GateId(1)), &mut plane, &mut pool);
     let gates = plane.gates().clone();
     for round in 1..=5 {
         gates.grant(GateId(1), 10);
@@ -482,16 +482,17 @@ fn a_frame_wakes_a_sleeper() {
     }
     veth("a0", "a1", 1);
     let (mut plane, mut pool) = (plane(), pool());
-    let mut sender = open("a0", Role::Vif(GateId(0)), &mut plane, &mut pool);
+    let mut sender = open("a0", DeviceRole::Vif(GateId(0)), &mut plane, &mut pool);
     plane.gates().open(GateId(1));
-    let xdp = open("a1", Role::Vif(GateId(1)), &mut plane, &mut pool);
+    let xdp = open("a1", DeviceRole::Vif(GateId(1)), &mut plane, &mut pool);
     wakes(&mut sender, AnyPort::Xdp(xdp), &mut plane, &mut pool);
     let packet = PacketPort::open(&PacketConfig::new("a1"), None).unwrap();
     wakes(&mut sender, AnyPort::Packet(Box::new(packet)), &mut plane, &mut pool);
 }
 
-fn wakes(sender: &mut XdpPort, mut port: AnyPort, plane: &mut DataPlane, pool: &mut Pool) {
-    let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
+fn wakes(sender: &mut XdpPort, mut port: AnyPort, plane: &mut XdpPlane, pool: &mut Pool) {
+    let mut waiter =
+        Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO }).unwrap();
     port.descriptors(|descriptor| waiter.add(descriptor)).unwrap();
     for round in 0..100 {
         assert_eq!(waiter.wait(now(), now() + Nanos::from_micros(200)), Woken::Time);

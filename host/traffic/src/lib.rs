@@ -45,7 +45,7 @@ pub use result::{
 pub use socket::allow_many_files;
 pub use spec::{
     Attach, FrameSizes, Mac, Rate, ReceiveMethod, ReceiveSpec, RecordSpec, RunSpec, SendMethod,
-    SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
+    SendSpec, SinkSpec, SinkVerdict, SocketsSpec, TcpBulk, TcpSend, UdpSend, XdpSend, XdpStream,
 };
 pub use stop::{OnProgress, Progress, is_stopped, stop_on_signals};
 pub use weir_result::{CELLS_MAX, Cells, Delays, Histogram, Order};

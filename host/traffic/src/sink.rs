@@ -17,7 +17,7 @@ use super::bpf::{self, Aligned};
 use super::error::TrafficError;
 use super::result::{ReceiveResult, Received, Record, Source, Totals};
 use super::rings::{self, CELLS, WORDS_PER_CELL};
-use super::spec::{Attach, Mac, ReceiveSpec, SinkSpec, Verdict};
+use super::spec::{Attach, Mac, ReceiveSpec, SinkSpec, SinkVerdict};
 use super::stop::{Course, Endpoint, OnProgress, Step};
 
 /// Counts what arrives at the device until the run is over. Runs in the namespace of the calling
@@ -139,10 +139,10 @@ impl Maps {
             u64::from(records),
             spec.record.map_or(0, |record| u64::from(record.stream)),
             match sink.verdict {
-                Verdict::PassAll => 0,
-                Verdict::DropMeasured => 1,
-                Verdict::DropAll => 2,
-                Verdict::DropUnread => 3,
+                SinkVerdict::PassAll => 0,
+                SinkVerdict::DropMeasured => 1,
+                SinkVerdict::DropAll => 2,
+                SinkVerdict::DropUnread => 3,
             },
             u64::from(mtu),
         ];

@@ -225,7 +225,7 @@ pub struct SinkSpec {
     pub attach: Attach,
     /// The fate of a frame once it is counted.
     #[serde(default)]
-    pub verdict: Verdict,
+    pub verdict: SinkVerdict,
     /// Sources (MAC address and VLAN) that are told apart, 0 to 1024.
     #[serde(default = "default_sources_max")]
     pub sources_max: u16,
@@ -247,7 +247,7 @@ pub enum Attach {
 /// The fate of a frame once it is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum SinkVerdict {
     /// All frames go on to the stack.
     PassAll,
     /// Measured packets are dropped, others (ARP, TCP) go on to the stack.
@@ -344,7 +344,7 @@ impl SinkSpec {
         Self {
             device: device.to_owned(),
             attach: Attach::default(),
-            verdict: Verdict::default(),
+            verdict: SinkVerdict::default(),
             sources_max: default_sources_max(),
         }
     }

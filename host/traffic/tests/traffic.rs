@@ -21,7 +21,7 @@ use pair::{Pair, receive_during};
 use serde_json::json;
 use weir_traffic::{
     Attach, FrameSizes, Order, Rate, ReceiveMethod, ReceiveResult, ReceiveSpec, RecordSpec,
-    SendMethod, SendSpec, Verdict,
+    SendMethod, SendSpec, SinkVerdict,
 };
 
 #[test]
@@ -29,7 +29,7 @@ fn the_generator_holds_its_rate_and_the_sink_sees_every_frame() {
     let Some(pair) = Pair::new("rate") else { return };
     let holds = |pps: u64| {
         let spec = pair.xdp_spec(1, Some(Rate::Pps(pps)), 60, None, 1_000);
-        let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
+        let (sent, received) = receive_during(&pair.sink_spec(SinkVerdict::DropMeasured), || {
             weir_traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
         });
         let (sent, received) = (&sent.streams[0], &received.streams[0]);
@@ -63,7 +63,7 @@ fn in_one_of_three(mut happens: impl FnMut() -> bool) -> bool {
 fn a_count_is_sent_exactly() {
     let Some(pair) = Pair::new("count") else { return };
     let spec = pair.xdp_spec(3, Some(Rate::Pps(50_000)), 1514, Some(12_345), 10_000);
-    let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
+    let (sent, received) = receive_during(&pair.sink_spec(SinkVerdict::DropMeasured), || {
         weir_traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
     });
     assert_eq!((sent.streams[0].packets, sent.streams[0].bytes), (12_345, 12_345 * 1514));
@@ -81,11 +81,12 @@ fn the_sink_and_the_socket_behind_it_agree() {
                      "rate": {"pps": 20_000}, "sizes": "imix", "count": 24_000});
     let send = pair.send_spec(&json!({ "udp": udp }), 10_000);
     let sockets = pair.sockets_spec();
-    let ((sent, by_socket), by_sink) = receive_during(&pair.sink_spec(Verdict::PassAll), || {
-        receive_during(&sockets, || {
-            weir_traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
-        })
-    });
+    let ((sent, by_socket), by_sink) =
+        receive_during(&pair.sink_spec(SinkVerdict::PassAll), || {
+            receive_during(&sockets, || {
+                weir_traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
+            })
+        });
     let (sent, sink, socket) = (&sent.streams[0], &by_sink.streams[0], &by_socket.streams[0]);
     // Twelve frames of the mix have 7 · 60 + 4 · 590 + 1514 bytes.
     assert_eq!((sent.packets, sent.bytes), (24_000, 2_000 * 4_294));
@@ -114,7 +115,7 @@ fn tcp_and_ping_go_through(pair: &Pair) -> bool {
     let send = pair.send_spec(&json!({ "tcp": tcp }), 500);
     let sockets = pair.sockets_spec();
     let ((sent, by_socket), by_sink) =
-        receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
+        receive_during(&pair.sink_spec(SinkVerdict::DropMeasured), || {
             let ping = ["ping", "-c", "2", "-i", "0.05", "-W", "1", pair::IP_B];
             assert!(soon(|| pair.run_in_a(&ping).0), "no echo");
             receive_during(&sockets, || {
@@ -172,7 +173,7 @@ fn the_sink_tells_loss_reordering_and_duplicates_apart() {
         .chain([1_400, 300]) // 1400 is reordered; 300 is beyond the window of 1024: stale
         .chain([2_000, 976, 977]) // 1501 to 1999 are lost: 499; 976 is stale, 977 reordered
         .collect();
-    let mut spec = pair.sink_spec(Verdict::DropMeasured);
+    let mut spec = pair.sink_spec(SinkVerdict::DropMeasured);
     spec.record = Some(RecordSpec { stream: 4, packets_max: 80 });
     let ((), received) = receive_during(&spec, || pair.send_headers_from_a(4, &numbers));
     let expected = Order {
@@ -204,11 +205,12 @@ fn the_stack_accepts_generated_frames_of_all_sizes() {
     xdp.streams[0].destination = pair::IP_B.parse().unwrap();
     xdp.streams[0].source = pair::IP_A.parse().unwrap();
     xdp.streams[0].flows = 100;
-    let ((sent, by_socket), by_sink) = receive_during(&pair.sink_spec(Verdict::PassAll), || {
-        receive_during(&pair.sockets_spec(), || {
-            weir_traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
-        })
-    });
+    let ((sent, by_socket), by_sink) =
+        receive_during(&pair.sink_spec(SinkVerdict::PassAll), || {
+            receive_during(&pair.sockets_spec(), || {
+                weir_traffic::send(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
+            })
+        });
     let (sent, sink, socket) = (&sent.streams[0], &by_sink.streams[0], &by_socket.streams[0]);
     assert_eq!((sink.packets, sink.bytes), (20_000, sent.bytes));
     assert_eq!((socket.packets, socket.bytes), (20_000, sent.bytes));
@@ -232,8 +234,8 @@ fn one_generator_serves_streams_in_several_namespaces() {
 
 /// Returns whether each stream had more than a thousand packets.
 fn shares_are_held(spec: &SendSpec, one: &Pair, two: &Pair) -> bool {
-    let ((sent, second), first) = receive_during(&one.sink_spec(Verdict::DropAll), || {
-        receive_during(&two.sink_spec(Verdict::DropAll), || {
+    let ((sent, second), first) = receive_during(&one.sink_spec(SinkVerdict::DropAll), || {
+        receive_during(&two.sink_spec(SinkVerdict::DropAll), || {
             weir_traffic::send(spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
         })
     });
@@ -294,7 +296,7 @@ fn super_frames_count_by_their_segments() {
 fn super_frames_are_counted(pair: &Pair) -> bool {
     let tcp = json!({ "streams": [{"stream": 9, "to": format!("{}:9001", pair::IP_B)}] });
     let send = pair.send_spec(&json!({ "tcp": tcp }), 300);
-    let mut sink = pair.sink_spec(Verdict::PassAll);
+    let mut sink = pair.sink_spec(SinkVerdict::PassAll);
     let ReceiveMethod::Sink(method) = &mut sink.method else { panic!("a sink") };
     method.attach = Attach::Generic;
     let ((_, by_socket), by_sink) = receive_during(&sink, || {
@@ -325,10 +327,10 @@ fn what_cannot_work_is_refused_with_its_reason() {
     let receive = |spec: &ReceiveSpec| {
         weir_traffic::receive(spec, &AtomicBool::new(true), &mut |_| ()).unwrap_err().to_string()
     };
-    let mut missing = pair.sink_spec(Verdict::PassAll);
+    let mut missing = pair.sink_spec(SinkVerdict::PassAll);
     missing.run.netns = Some("wt-none".to_owned());
     assert!(receive(&missing).contains("wt-none"), "{}", receive(&missing));
-    let sink = pair.sink_spec(Verdict::PassAll);
+    let sink = pair.sink_spec(SinkVerdict::PassAll);
     let ((refusal, too_long), _) = receive_during(&sink, || {
         let too_long = pair.xdp_spec(1, None, 1_600, Some(1), 100);
         (receive(&sink), send(&too_long))
@@ -371,7 +373,7 @@ fn many_sockets_flood_without_a_rate() {
                      "sizes": {"fixed": 100}});
     let send = pair.send_spec(&json!({ "udp": udp }), 300);
     let much = in_one_of_three(|| {
-        let (sent, received) = receive_during(&pair.sink_spec(Verdict::DropMeasured), || {
+        let (sent, received) = receive_during(&pair.sink_spec(SinkVerdict::DropMeasured), || {
             weir_traffic::send(&send, &AtomicBool::new(false), &mut |_| ()).unwrap()
         });
         let (sent, received) = (&sent.streams[0], &received.streams[0]);
@@ -447,7 +449,7 @@ fn hold(names: &str) {
     let stop = weir_traffic::stop_on_signals().unwrap();
     let (a, b) = names.split_once(' ').unwrap();
     let pair = std::mem::ManuallyDrop::new(Pair { a: a.to_owned(), b: b.to_owned() });
-    receive_during(&pair.sink_spec(Verdict::DropAll), || {
+    receive_during(&pair.sink_spec(SinkVerdict::DropAll), || {
         let spec = pair.xdp_spec(1, Some(Rate::Pps(1_000)), 60, None, 60_000);
         weir_traffic::send(&spec, stop, &mut |_| ()).unwrap()
     });

@@ -37,7 +37,7 @@ pub use recording::Recording;
 pub use requirement::{Requirement, RequirementTable, RowPart};
 pub use star::{StarTopology, TENANTS_MAX, UPLINK};
 pub use testbed::Testbed;
-pub use traffic_run::{Forwarder, PolicyChange, TrafficRecord, TrafficRun};
+pub use traffic_run::{Forwarder, TimedPolicy, TrafficRecord, TrafficRun};
 
 /// A count as a sample; exact up to 2⁵³.
 #[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]

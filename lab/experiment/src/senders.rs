@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_platform::cpu;
 use weir_traffic::{
     FrameSizes, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, SinkSpec,
-    SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
+    SinkVerdict, SocketsSpec, TcpSend, UdpSend, XdpSend, XdpStream,
 };
 
 use crate::star::StarTopology;
@@ -116,7 +116,7 @@ impl StarTopology {
         let method = ReceiveMethod::Sink(SinkSpec {
             device: "eth0".to_owned(),
             attach: Default::default(),
-            verdict: Verdict::DropMeasured,
+            verdict: SinkVerdict::DropMeasured,
             sources_max: 64,
         });
         ReceiveSpec { run: self.run_of(node), method, streams_max: 1024, record: None }

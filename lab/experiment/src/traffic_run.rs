@@ -30,7 +30,7 @@ pub enum Forwarder {
 
 /// A new policy during a run.
 #[derive(Clone, Debug)]
-pub struct PolicyChange {
+pub struct TimedPolicy {
     /// Time of the change, from the start of the traffic.
     pub at: Duration,
     /// The policy from then on.
@@ -49,7 +49,7 @@ pub struct TrafficRun {
     /// The receivers, which count where traffic arrives.
     pub receivers: Vec<ReceiveSpec>,
     /// Changes while traffic flows, in order of time.
-    pub changes: Vec<PolicyChange>,
+    pub changes: Vec<TimedPolicy>,
     /// Length of the traffic.
     pub length: Duration,
 }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use weir_platform::cpu::{Class, CpuRequest, Reservation};
+use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_platform::error::HostError;
 use weir_ports::{Idle, PacketConfig, PacketPort, Pool, Port, PortError, Waiter, now};
 use weir_switch::{Frame, FramePool};
@@ -107,7 +107,7 @@ impl DelayLine {
     fn forward(mut self) -> io::Error {
         // Without the right to it, a busy machine makes the line late by more.
         let _reservation =
-            Reservation::take(CpuRequest { cpu: None, class: Class::Normal { nice: -15 } });
+            CpuReservation::take(CpuRequest { cpu: None, class: Class::Normal { nice: -15 } });
         let mut frames = Vec::with_capacity(BATCH);
         loop {
             let [a, b] = &mut self.ports;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use weir_platform::output;
 use weir_traffic::{
     FrameSizes, Mac, Progress, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec,
-    SinkSpec, SocketsSpec, TcpSend, UdpSend, Verdict, XdpSend, XdpStream,
+    SinkSpec, SinkVerdict, SocketsSpec, TcpSend, UdpSend, XdpSend, XdpStream,
 };
 use weir_units::{BitRate, Nanos, PacketRate};
 
@@ -159,7 +159,8 @@ impl Receive {
         }
         let method = match self.sink {
             Some(device) => {
-                let verdict = if self.pass { Verdict::PassAll } else { Verdict::DropMeasured };
+                let verdict =
+                    if self.pass { SinkVerdict::PassAll } else { SinkVerdict::DropMeasured };
                 ReceiveMethod::Sink(SinkSpec { verdict, ..SinkSpec::new(&device) })
             }
             None if self.udp.is_empty() && self.tcp.is_empty() => {

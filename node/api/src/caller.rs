@@ -289,7 +289,7 @@ const TENANTS_KEYS: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_policy::{Draft, Place};
+    use weir_policy::{Draft, KeyPath};
 
     fn tenant() -> Caller {
         let role = CallerRole::Tenant { slice: "gold".to_owned() };
@@ -310,7 +310,7 @@ mod tests {
         let edits: Vec<Edit> = edits
             .iter()
             .map(|(vif, key, value)| {
-                let place = Place::vif(vif, key);
+                let place = KeyPath::vif(vif, key);
                 let edit = value
                     .map_or_else(|| Edit::unset(place.clone()), |v| Edit::set(place.clone(), v));
                 live.apply(&edit).unwrap()
@@ -346,7 +346,7 @@ mod tests {
         let heard = |caller: &Caller, edits: &[(&str, &str, &str)]| -> Vec<String> {
             let (mut live, _) = Draft::parse(TEXT).unwrap();
             for (vif, key, value) in edits {
-                live.apply(&Edit::set(Place::vif(vif, key), *value)).unwrap();
+                live.apply(&Edit::set(KeyPath::vif(vif, key), *value)).unwrap();
             }
             let problems = live.policy().unwrap_err();
             let seen = problems.list().iter().filter(|one| caller.sees_problem(&policy, one));

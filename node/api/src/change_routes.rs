@@ -7,7 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use weir_api_types::change::{ChangeSet, ChangeView, GroupChange, NewVif, UndoRequest, VifChange};
 use weir_node::control;
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 
 use crate::app::App;
 use crate::body;
@@ -56,7 +56,7 @@ pub(crate) async fn remove_vif(
     vif: PathName,
 ) -> Result<Json<ChangeView>, Rejection> {
     caller.administrator().inspect_err(|refusal| app.tell(&caller, refusal))?;
-    let gone = Edit::unset(Place::vif(&name(vif)?, ""));
+    let gone = Edit::unset(KeyPath::vif(&name(vif)?, ""));
     make(&app, caller, vec![gone]).await
 }
 

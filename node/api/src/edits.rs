@@ -12,7 +12,7 @@ use weir_api_types::change::{
 };
 use weir_api_types::xtc::XtcChange;
 use weir_node::changes::{ChangeKind, PolicyChange};
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 use weir_units::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
 /// Returns the edits of the policy's document that a change stands for. Their result is not checked
@@ -34,7 +34,7 @@ pub(crate) fn of_set(set: &ChangeSet) -> Vec<Edit> {
                 edits.vif_share(name, direction, share);
             }
         }
-        let at = |key: &str| Place::vif(name, key);
+        let at = |key: &str| KeyPath::vif(name, key);
         edits.add(at("delay"), vif.delay_ns.map(time));
         edits.add(at("delay_packet"), vif.delay_packet_bytes.map(size));
         edits.add(at("storm"), vif.storm_pps.map(packets));
@@ -59,7 +59,7 @@ pub(crate) fn of_new_vif(new: &NewVif) -> Vec<Edit> {
     for (key, list) in [("mac", &new.mac), ("addresses", &new.addresses)] {
         item.extend((!list.is_empty()).then(|| (key.to_owned(), Value::from(list.as_slice()))));
     }
-    let vif = Edit::set(Place::vif(&new.name, ""), item);
+    let vif = Edit::set(KeyPath::vif(&new.name, ""), item);
     let (send, receive) = (new.send.clone(), new.receive.clone());
     let shares = VifChange { send, receive, ..VifChange::default() };
     [vec![vif], of_set(&ChangeSet::of_vif(&new.name, shares))].concat()
@@ -67,7 +67,7 @@ pub(crate) fn of_new_vif(new: &NewVif) -> Vec<Edit> {
 
 /// Returns the edits that a change of a held router stands for.
 pub(crate) fn of_xtc(router: &str, change: &XtcChange) -> Vec<Edit> {
-    let place = |key: &str| Place::of("router", router, &format!("xtc.{key}"));
+    let place = |key: &str| KeyPath::of("router", router, &format!("xtc.{key}"));
     let share = |ppm: u32| CpuShare::from_ppm(ppm).to_string();
     let values = [
         ("set_point", packets(change.set_point_pps)),
@@ -100,7 +100,7 @@ pub(crate) fn change_view(change: PolicyChange) -> ChangeView {
 
 /// Returns an edit as an answer.
 pub(crate) fn edit_view(edit: Edit) -> EditView {
-    let Place { table, name, key } = edit.place;
+    let KeyPath { table, name, key } = edit.place;
     let [before, after] = [edit.before, edit.after].map(Option::unwrap_or_default);
     EditView { table, name, key, before, after }
 }
@@ -109,7 +109,7 @@ pub(crate) fn edit_view(edit: Edit) -> EditView {
 struct Edits(Vec<Edit>);
 
 impl Edits {
-    fn add(&mut self, place: Place, value: Given<impl Into<Value>>) {
+    fn add(&mut self, place: KeyPath, value: Given<impl Into<Value>>) {
         match value {
             None => {}
             Some(None) => self.0.push(Edit::unset(place)),
@@ -118,7 +118,7 @@ impl Edits {
     }
 
     fn share(&mut self, table: &str, name: &str, direction: &str, share: &ShareChange) {
-        let at = |key: &str| Place::of(table, name, &format!("{direction}.{key}"));
+        let at = |key: &str| KeyPath::of(table, name, &format!("{direction}.{key}"));
         self.add(at("priority"), share.priority);
         self.add(at("min_rate"), share.min_rate_bps.map(bits));
         self.add(at("rate"), share.rate_bps.map(bits));
@@ -138,7 +138,7 @@ impl Edits {
         };
         self.share("vif", name, direction, &share);
         let Some(queue) = &of.queue else { return };
-        let at = |key: &str| Place::vif(name, &format!("{direction}.queue.{key}"));
+        let at = |key: &str| KeyPath::vif(name, &format!("{direction}.queue.{key}"));
         self.add(at("packets"), queue.packets);
         self.add(at("bytes"), queue.bytes.map(size));
         let aqm = |aqm: Aqm| if aqm == Aqm::Codel { "codel" } else { "none" };

@@ -117,15 +117,15 @@ impl Drop for Server {
 
 /// Binds the thread to this processor, before ordinary work if the process may ask for that.
 /// Returns `None` if both are refused: then the thread runs anywhere, as ordinary work.
-fn hold(processor: u32) -> Option<cpu::Reservation> {
+fn hold(processor: u32) -> Option<cpu::CpuReservation> {
     let wish = |nice| CpuRequest { cpu: Some(processor), class: Class::Normal { nice } };
-    cpu::Reservation::take(wish(NICE)).or_else(|_| cpu::Reservation::take(wish(0))).ok()
+    cpu::CpuReservation::take(wish(NICE)).or_else(|_| cpu::CpuReservation::take(wish(0))).ok()
 }
 
 /// Binds the calling thread as [`hold`] does, until it ends. A thread starts as ordinary work.
 fn hold_until_it_ends(processor: Option<u32>) {
     thread_local! {
-        static HELD: RefCell<Option<cpu::Reservation>> = const { RefCell::new(None) };
+        static HELD: RefCell<Option<cpu::CpuReservation>> = const { RefCell::new(None) };
     }
     HELD.set(processor.and_then(hold));
 }

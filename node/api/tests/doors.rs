@@ -20,7 +20,7 @@ use weir_dataplane::capture::{CaptureRequest, Capturing};
 use weir_node::Serving;
 use weir_node::changes::{ChangeKind, PolicyChange};
 use weir_node::control::{ChangeRequest, Control, InForce, Refusal, RefusalKind};
-use weir_policy::{Edit, Place, Policy, Role, Slice, Token};
+use weir_policy::{Edit, KeyPath, Policy, Role, Slice, Token};
 use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery, SubjectService};
 use weir_units::Nanos;
 
@@ -43,7 +43,7 @@ impl Control for Node {
     }
     fn policy(&self) -> Result<InForce, Refusal> {
         let policy = Arc::clone(&self.policy.read().unwrap());
-        let edit = |vif| Edit::set(Place::vif(vif, "send.rate"), "5Mbit");
+        let edit = |vif| Edit::set(KeyPath::vif(vif, "send.rate"), "5Mbit");
         let overlay = policy.vifs.iter().map(|vif| edit(&vif.name)).collect();
         Ok(InForce { policy, document: "".into(), overlay })
     }

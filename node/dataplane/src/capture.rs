@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use weir_policy::{Action, Direction, Filter, Policy, Slice, VifId};
+use weir_policy::{Direction, Filter, FilterAction, Policy, Slice, VifId};
 use weir_ports::PortError;
 use weir_switch::{CaptureConfig, CaptureCounters, Switch, pcapng};
 
@@ -127,7 +127,7 @@ impl CaptureRequest {
         if !(1..=CaptureConfig::SNAPLEN_MAX).contains(&self.snaplen) {
             return Err(CaptureError::Snaplen(self.snaplen));
         }
-        let mut rule = Filter::new(Action::Accept);
+        let mut rule = Filter::new(FilterAction::Accept);
         rule.direction = match self.direction.as_deref() {
             None => None,
             Some(name) => Some(
@@ -144,8 +144,8 @@ impl CaptureRequest {
         rule.src = parsed("src", self.src.as_deref())?;
         rule.dst = parsed("dst", self.dst.as_deref())?;
         (rule.vlan, rule.port) = (self.vlan, self.port);
-        let all = rule == Filter::new(Action::Accept);
-        let filter = if all { Vec::new() } else { vec![rule, Filter::new(Action::Drop)] };
+        let all = rule == Filter::new(FilterAction::Accept);
+        let filter = if all { Vec::new() } else { vec![rule, Filter::new(FilterAction::Drop)] };
         Ok(CaptureConfig { snaplen: self.snaplen, filter, ..CaptureConfig::default() })
     }
 }

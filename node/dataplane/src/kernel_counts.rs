@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use weir_policy::{Policy, VifId};
-use weir_ports::{DataPlane, GateId, RedirectCounters};
+use weir_ports::{GateId, RedirectCounters, XdpPlane};
 use weir_switch::{Direction, Reason, Switch, Tally};
 use weir_units::Instant;
 
@@ -27,7 +27,7 @@ struct CountedGate {
 impl KernelCounts {
     /// Takes gates into use. At the start a gate goes on with the counts of an earlier process;
     /// later it begins anew, since another vif may have had it before.
-    pub(crate) fn attach(&mut self, gates: &[[GateId; 2]], at_start: bool, plane: &DataPlane) {
+    pub(crate) fn attach(&mut self, gates: &[[GateId; 2]], at_start: bool, plane: &XdpPlane) {
         for gate in gates.iter().flatten() {
             self.0.entry(*gate).or_insert_with(|| match at_start {
                 true => CountedGate::default(),
@@ -47,7 +47,7 @@ impl KernelCounts {
         switch: &mut Switch,
         now: Instant,
         gates: &[[GateId; 2]],
-        plane: &DataPlane,
+        plane: &XdpPlane,
     ) {
         for (vif, gates) in (0..).map(VifId).zip(gates) {
             for (direction, gate) in Direction::ALL.into_iter().zip(gates) {

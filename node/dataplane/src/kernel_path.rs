@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Direction, Policy, Share, VifId};
-use weir_ports::{BucketId, BucketLimit, DataPlane, GateId, PortError, Redirect};
+use weir_ports::{BucketId, BucketLimit, GateId, PortError, Redirect, XdpPlane};
 use weir_units::{ByteCount, Nanos};
 
 use crate::level::{PolicyLevel, levels};
@@ -50,7 +50,7 @@ impl PathBuckets {
         (id, direction): (VifId, Direction),
         redirected: bool,
         bridge: u32,
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<KernelPath, PortError> {
         let vif = &policy[id];
         if !redirected && !may_stand_in(vif, direction) {
@@ -79,7 +79,7 @@ impl PathBuckets {
         policy: &Policy,
         (level, direction): (PolicyLevel, Direction),
         path: &mut Redirect,
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<(), PortError> {
         let (name, share) = level.share(policy, direction);
         let name = match level {
@@ -117,7 +117,7 @@ impl PathBuckets {
 
     /// Frees the buckets that limit no path made since the last call. All of these paths must be in
     /// the kernel by then.
-    pub(crate) fn free_unused(&mut self, plane: &mut DataPlane) {
+    pub(crate) fn free_unused(&mut self, plane: &mut XdpPlane) {
         let used = std::mem::take(&mut self.used);
         self.buckets.retain(|_, bucket| {
             let keep = used.contains(bucket);
@@ -131,7 +131,7 @@ impl PathBuckets {
 
 impl KernelPath {
     /// Removes both paths from a gate.
-    pub(crate) fn clear(&mut self, gate: GateId, plane: &mut DataPlane) {
+    pub(crate) fn clear(&mut self, gate: GateId, plane: &mut XdpPlane) {
         if self.redirect.take().is_some() | self.stand_in.take().is_some() {
             // Removing is one write to a table that exists: it does not fail.
             let _removed = plane.set_redirect(gate, None);

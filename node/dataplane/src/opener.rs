@@ -15,8 +15,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weir_policy::{Kind, Policy, RingFrames};
 use weir_ports::{
-    AnyPort, BindMode, DataPlane, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
-    Pool, PortError, Questions, Region, Remains, Role, TapConfig, TapPort, XdpConfig, XdpPort,
+    AnyPort, BindMode, DeviceRole, Devices, GateId, PacketConfig, PacketPort, Pins, PlaneLimits,
+    Pool, PortError, Questions, Region, Remains, TapConfig, TapPort, XdpConfig, XdpPlane, XdpPort,
 };
 use weir_switch::IfaceId;
 
@@ -49,13 +49,13 @@ impl Opener {
         pool: &Pool,
         pins: Option<&Pins>,
         questions: &Arc<Questions>,
-    ) -> Result<(Self, DataPlane), PortError> {
+    ) -> Result<(Self, XdpPlane), PortError> {
         let sizes = pins.and_then(|pins| adoptable(policy, pins)).unwrap_or_else(|| {
             let vifs_max = id_of(policy.vifs.len()).saturating_add(VIFS_SPARE);
             let ports_max = id_of(policy.ports.len()).saturating_add(PORTS_SPARE);
             limits(policy, vifs_max, ports_max)
         });
-        let plane = DataPlane::load_with(sizes, pins)?;
+        let plane = XdpPlane::load_with(sizes, pins)?;
         let (vifs_max, ports_max) = interfaces(sizes);
         let devices = Arc::clone(plane.devices());
         // A place that an earlier run left keeps its paths until they are swept. It is reserved for
@@ -143,11 +143,11 @@ impl Opener {
     ) -> Result<AttachedDevice, PortError> {
         let gates = self.take_gates(device, is_port)?;
         let (role, rings) = match gates {
-            DeviceGates::Port(flood) => (Role::Port(flood), RingFrames::PORT),
+            DeviceGates::Port(flood) => (DeviceRole::Port(flood), RingFrames::PORT),
             DeviceGates::Vif([send, _]) if self.deep_vifs.len() < RingFrames::DEEP_VIFS => {
-                (Role::Vif(send), RingFrames::DEEP_VIF)
+                (DeviceRole::Vif(send), RingFrames::DEEP_VIF)
             }
-            DeviceGates::Vif([send, _]) => (Role::Vif(send), RingFrames::VIF),
+            DeviceGates::Vif([send, _]) => (DeviceRole::Vif(send), RingFrames::VIF),
         };
         let config = XdpConfig::sized(device, role, rings.receive, rings.transmit);
         let opened = open(&config, kind, &self.devices, &self.region);
@@ -155,7 +155,8 @@ impl Opener {
             self.free(gates);
         }
         let Opened { port, fallback } = opened?;
-        if let (AnyPort::Xdp(_), Role::Vif(send), RingFrames::DEEP_VIF) = (&port, role, rings) {
+        if let (AnyPort::Xdp(_), DeviceRole::Vif(send), RingFrames::DEEP_VIF) = (&port, role, rings)
+        {
             self.deep_vifs.insert(send);
         }
         if let Some(facts) = port.facts() {
@@ -174,8 +175,8 @@ impl Opener {
             false => (&mut self.free_vifs, "vifs", self.vifs_max),
         };
         let before = self.devices.left(device).and_then(|role| match role {
-            Role::Port(flood) if is_port => flood.0.checked_sub(2 * self.vifs_max),
-            Role::Vif(send) if !is_port => Some(send.0 / 2),
+            DeviceRole::Port(flood) if is_port => flood.0.checked_sub(2 * self.vifs_max),
+            DeviceRole::Vif(send) if !is_port => Some(send.0 / 2),
             _ => None,
         });
         let place = before.or_else(|| free.pop()).ok_or_else(|| {
@@ -191,9 +192,9 @@ impl Opener {
 }
 
 /// Returns the gate that identifies a place.
-const fn first_gate(role: Role) -> GateId {
+const fn first_gate(role: DeviceRole) -> GateId {
     match role {
-        Role::Vif(gate) | Role::Port(gate) => gate,
+        DeviceRole::Vif(gate) | DeviceRole::Port(gate) => gate,
     }
 }
 

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Policy, VifId};
-use weir_ports::{DataPlane, GateId, PortError, XdpPort};
+use weir_ports::{GateId, PortError, XdpPlane, XdpPort};
 use weir_switch::{Direction, Switch};
 use weir_units::{Instant, Nanos};
 
@@ -54,7 +54,7 @@ impl RedirectedPaths {
         now: Instant,
         policy: &Policy,
         attached: &[AttachedDevice],
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<(), PortError> {
         self.gates = attached.iter().filter_map(|attached| attached.gates.of_vif()).collect();
         self.counts.attach(&self.gates, !self.followed, plane);
@@ -78,7 +78,7 @@ impl RedirectedPaths {
 
     /// Removes from the kernel what belongs to devices that leave. The caller calls
     /// [`Self::follow`] next.
-    pub(crate) fn detach(&mut self, devices: &[AttachedDevice], plane: &mut DataPlane) {
+    pub(crate) fn detach(&mut self, devices: &[AttachedDevice], plane: &mut XdpPlane) {
         for device in devices {
             for gate in device.gates.all() {
                 if let Some(mut path) = self.paths.remove(gate) {
@@ -105,7 +105,7 @@ impl RedirectedPaths {
         now: Instant,
         policy: &Policy,
         attached: &[AttachedDevice],
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<bool, PortError> {
         let gate = |vif: &VifId| self.gates.get(vif.0 as usize).map(|gates| gates[0]);
         let captured = captured.iter().filter_map(gate).collect();
@@ -134,7 +134,7 @@ impl RedirectedPaths {
         &self,
         now: Instant,
         (vif, direction, gate): (VifId, Direction, GateId),
-        (switch, plane): (&Switch, &DataPlane),
+        (switch, plane): (&Switch, &XdpPlane),
         held: bool,
         credit: u32,
     ) -> u32 {
@@ -158,7 +158,7 @@ impl RedirectedPaths {
         now: Instant,
         switch: &mut Switch,
         attached: &[AttachedDevice],
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) {
         self.counts.add_to(switch, now, &self.gates, plane);
         if !self.any || now < self.next_learn {
@@ -184,7 +184,7 @@ impl RedirectedPaths {
         &mut self,
         policy: &Policy,
         attached: &[AttachedDevice],
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<bool, PortError> {
         let is_captured = |vif: &VifId| {
             let gates = self.gates.get(vif.0 as usize);
@@ -222,7 +222,7 @@ impl RedirectedPaths {
         &mut self,
         policy: &Policy,
         attached: &[AttachedDevice],
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<bool, PortError> {
         let given = GivenStations::of(policy, attached, &self.paths, &self.gates);
         let has_new_routes = self.stations.remove_others(&given, plane);
@@ -235,7 +235,7 @@ impl RedirectedPaths {
 
     /// Takes every sender off its path until [`Self::start`]: none may find a receiver or a route
     /// that is new while frames for it are in user space.
-    fn rest(&self, plane: &mut DataPlane) {
+    fn rest(&self, plane: &mut XdpPlane) {
         for [gate, _] in &self.gates {
             let send = self.paths.get(gate);
             if let Some(send) = send.filter(|path| path.redirect.is_some()) {
@@ -247,7 +247,7 @@ impl RedirectedPaths {
 
     /// Sets every path from the beginning: receivers first, then senders. What the kernel refuses
     /// is queued.
-    fn start(&mut self, now: Instant, plane: &mut DataPlane) {
+    fn start(&mut self, now: Instant, plane: &mut XdpPlane) {
         self.rest(plane);
         for direction in [Direction::Receive, Direction::Send] {
             for gate in self.gates.iter().map(|gates| gates[direction as usize]) {
@@ -263,7 +263,7 @@ impl RedirectedPaths {
     }
 
     /// Removes every path.
-    fn stop(&mut self, plane: &mut DataPlane) {
+    fn stop(&mut self, plane: &mut XdpPlane) {
         for (gate, path) in &mut self.paths {
             path.clear(*gate, plane);
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_policy::{Policy, PortId, VifId};
-use weir_ports::{AnyPort, DataPlane, Faults, GateId, Gates, Pool, PortError};
+use weir_ports::{AnyPort, Faults, GateId, Gates, Pool, PortError, XdpPlane};
 use weir_switch::{Direction, IfaceId, Reason, Switch, Tally};
 use weir_units::Instant;
 
@@ -26,7 +26,7 @@ pub struct NodePorts {
     pub attached: Vec<AttachedDevice>,
     /// The place in `attached` of each interface of the switch, by the interface's slot.
     by_slot: Vec<usize>,
-    plane: DataPlane,
+    plane: XdpPlane,
     paths: RedirectedPaths,
     gates: Arc<Gates>,
     /// The gates of each vif: send, receive.
@@ -47,7 +47,7 @@ impl NodePorts {
     /// A device of the policy is not among them. All of them are closed then.
     pub fn new(
         policy: &Policy,
-        plane: DataPlane,
+        plane: XdpPlane,
         opened: Vec<AttachedDevice>,
         pool: &mut Pool,
     ) -> Result<Self, PortError> {

@@ -223,7 +223,7 @@ const MACS_MAX: usize = 4;
 mod tests {
     use super::*;
     use weir_policy::{
-        Action, ActuatorKind, Codel, Filter, MacAddr, Port, Router, RouterXtc, Slice,
+        ActuatorKind, Codel, Filter, FilterAction, MacAddr, Port, Router, RouterXtc, Slice,
     };
     use weir_units::{BitRate, Nanos, PacketRate};
 
@@ -281,7 +281,7 @@ mod tests {
             [Err(QueuedReason::Addresses), Ok(())]
         );
         assert_eq!(
-            after(|p| p.vifs[0].filter = vec![Filter::new(Action::Drop)]),
+            after(|p| p.vifs[0].filter = vec![Filter::new(FilterAction::Drop)]),
             both(QueuedReason::Filter)
         );
         assert_eq!(

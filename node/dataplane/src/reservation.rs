@@ -9,7 +9,7 @@ use weir_platform::HostError;
 use weir_platform::cpu::{self, Class, CpuRequest};
 use weir_platform::host::{self, Change};
 use weir_policy::{Node, Reservation as Kind};
-use weir_ports::{Idle, Rest};
+use weir_ports::{Rest, WaitMode};
 use weir_units::Nanos;
 
 /// Returns the reservation that the policy asks for.
@@ -45,8 +45,8 @@ pub fn beside(node: &Node) -> Option<CpuRequest> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub fn take(wish: Option<CpuRequest>) -> Result<Option<cpu::Reservation>, HostError> {
-    wish.map(cpu::Reservation::take).transpose()
+pub fn take(wish: Option<CpuRequest>) -> Result<Option<cpu::CpuReservation>, HostError> {
+    wish.map(cpu::CpuReservation::take).transpose()
 }
 
 /// Lists the changes of the host for it: kernel threads that may run elsewhere leave the worker's
@@ -58,11 +58,13 @@ pub fn changes(node: &Node) -> Vec<Change> {
 /// Returns how the worker passes idle time. It stays awake for the next packet only on a processor
 /// of its own: on a shared one that would take time from others, and a real-time thread that does
 /// not sleep is throttled.
-pub(crate) const fn idle(node: &Node) -> Idle {
+pub(crate) const fn idle(node: &Node) -> WaitMode {
     match (node.idle, node.reservation) {
-        (weir_policy::Idle::Spin, _) => Idle::Spin,
-        (weir_policy::Idle::Sleep, Kind::Pinned) => Idle::Sleep { margin: MARGIN, linger: LINGER },
-        (weir_policy::Idle::Sleep, _) => Idle::Sleep { margin: MARGIN, linger: Nanos::ZERO },
+        (weir_policy::Idle::Spin, _) => WaitMode::Spin,
+        (weir_policy::Idle::Sleep, Kind::Pinned) => {
+            WaitMode::Sleep { margin: MARGIN, linger: LINGER }
+        }
+        (weir_policy::Idle::Sleep, _) => WaitMode::Sleep { margin: MARGIN, linger: Nanos::ZERO },
     }
 }
 

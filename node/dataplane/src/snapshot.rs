@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the state of one interface: what the switch, the device and the kernel count of it.
 
-use weir_ports::Port;
+use weir_ports::FramePort;
 use weir_switch::{Direction, Switch};
 use weir_units::{Instant, PacketRate};
 

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Policy, PortId};
-use weir_ports::{DataPlane, GateId, PortError, Route, XdpPort};
+use weir_ports::{GateId, PortError, Route, XdpPlane, XdpPort};
 use weir_switch::Switch;
 use weir_units::{Instant, Nanos};
 
@@ -90,7 +90,7 @@ impl GivenStations {
 impl Stations {
     /// Removes what is not among `new`, and tells whether `new` has routes that are not in the
     /// table yet.
-    pub(crate) fn remove_others(&mut self, new: &GivenStations, plane: &mut DataPlane) -> bool {
+    pub(crate) fn remove_others(&mut self, new: &GivenStations, plane: &mut XdpPlane) -> bool {
         if new.learnable != self.learnable {
             for station in std::mem::take(&mut self.learned) {
                 remove(station, plane);
@@ -114,7 +114,7 @@ impl Stations {
     pub(crate) fn set(
         &mut self,
         new: GivenStations,
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Result<(), PortError> {
         self.learnable = new.learnable;
         let old = std::mem::take(&mut self.given);
@@ -134,7 +134,7 @@ impl Stations {
         &mut self,
         switch: &Switch,
         attached: &[AttachedDevice],
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
     ) -> Vec<Station> {
         let mut known = BTreeSet::new();
         for (port, vlan, mac, iface, fixed) in switch.addresses() {
@@ -163,7 +163,7 @@ impl Stations {
 
     /// Adds learned stations. Frames for what does not fit go through user space; it is not tried
     /// again before there is room, since each try takes all senders off their paths.
-    pub(crate) fn learn(&mut self, new: Vec<Station>, plane: &mut DataPlane) {
+    pub(crate) fn learn(&mut self, new: Vec<Station>, plane: &mut XdpPlane) {
         for station in new {
             let Some(destination) = self.learnable.get(&(station.0, station.1)) else { continue };
             if set(station, *destination, plane).is_err() {
@@ -185,7 +185,7 @@ impl Stations {
         now: Instant,
         switch: &mut Switch,
         attached: &[AttachedDevice],
-        plane: &DataPlane,
+        plane: &XdpPlane,
     ) {
         let ports = attached.iter().take_while(|attached| attached.vif.is_none());
         let bridges = ports.map(AttachedDevice::device_index).zip((0..).map(PortId));
@@ -202,12 +202,12 @@ impl Stations {
     }
 
     /// Removes from the kernel what an earlier process left and this table does not have.
-    pub(crate) fn sweep(&self, plane: &mut DataPlane) {
+    pub(crate) fn sweep(&self, plane: &mut XdpPlane) {
         plane.sweep(|device, vlan, mac| self.given.contains_key(&(device, vlan, mac)));
     }
 
     /// Removes the stations of a port whose device leaves.
-    pub(crate) fn detach(&mut self, bridge: u32, plane: &mut DataPlane) {
+    pub(crate) fn detach(&mut self, bridge: u32, plane: &mut XdpPlane) {
         let here = |station: &&Station| station.0 == bridge;
         for station in self.given.keys().chain(&self.learned).filter(here) {
             remove(*station, plane);
@@ -221,7 +221,7 @@ impl Stations {
 fn set(
     (bridge, vlan, mac): Station,
     destination: Destination,
-    plane: &mut DataPlane,
+    plane: &mut XdpPlane,
 ) -> Result<(), PortError> {
     match destination {
         Destination::Gate(gate, stand_in) => plane.set_station(bridge, vlan, mac, gate, stand_in),
@@ -229,7 +229,7 @@ fn set(
     }
 }
 
-fn remove((bridge, vlan, mac): Station, plane: &mut DataPlane) {
+fn remove((bridge, vlan, mac): Station, plane: &mut XdpPlane) {
     plane.remove_station(bridge, vlan, mac);
 }
 

@@ -18,7 +18,7 @@
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use weir_policy::Policy;
-use weir_ports::{Pool, Port, PortError, Waiter};
+use weir_ports::{FramePort, Pool, PortError, Waiter};
 use weir_switch::{Frame, FramePool, IfaceId, Switch};
 use weir_units::{Instant, Nanos};
 
@@ -463,7 +463,7 @@ impl Worker {
 fn hand_over(
     frames: &[Frame],
     iface: IfaceId,
-    port: &mut impl Port,
+    port: &mut impl FramePort,
     switch: &mut Switch,
     pool: &mut Pool,
 ) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_control::CapRange;
-use weir_platform::cap::cgroup::{self, Tree, Version};
+use weir_platform::cap::cgroup::{self, CgroupTree, Version};
 use weir_platform::cap::{
     Actuator, Aside, Budgets, CapError, CgroupCap, DeadlineCap, QuotaShape, XlCap, napi,
 };
@@ -178,7 +178,7 @@ impl RouterTaker {
             return Ok(held(cap, used_by_group(path, version, shape)));
         }
         let process = process_of(xtc.process.as_deref().unwrap_or_default())?;
-        let tree = Tree::find()?;
+        let tree = CgroupTree::find()?;
         let name = format!("weir-{}-{}", self.node, wanted.router);
         let mut changes = cgroup::make(&tree, &name)?;
         if tree.enable {
@@ -365,7 +365,7 @@ fn watch(xtc: &RouterXtc) -> Result<RouterEndpoint, HostError> {
                     held(watched(Some(cap)), used_by_group(path, version, shape))
                 }
                 None => {
-                    Tree::find()?;
+                    CgroupTree::find()?;
                     let process = process_of(xtc.process.as_deref().unwrap_or_default())?;
                     let meter = CpuMeter::new([CpuSource::Process(process)]);
                     held(watched(None), CpuSourceOf::Threads(meter))

@@ -13,7 +13,7 @@ use weir_control::Reading;
 use weir_control::Sample;
 use weir_control::control_loop::{SampleFault, Sampler, SamplerConfig};
 use weir_control::police::{
-    Claim, Conduct, ConductConfig, Contention, ContentionConfig, Demand, Grade, Judgement,
+    Conduct, ConductConfig, Contention, ContentionConfig, Demand, Grade, Judgement, RateClaim,
     set_points, wants,
 };
 use weir_policy::{Policy, XtcState};
@@ -181,7 +181,7 @@ impl PolicingLoop {
     /// leave.
     fn rule(&mut self, now: Option<Instant>) -> Vec<(usize, Judgement)> {
         let shared = self.shared();
-        let claims: Vec<Claim> = self.watched.iter().map(Watched::claim).collect();
+        let claims: Vec<RateClaim> = self.watched.iter().map(Watched::claim).collect();
         let mut judged = Vec::new();
         for (at, (one, allowed)) in
             self.watched.iter_mut().zip(set_points(shared, &claims)).enumerate()
@@ -191,7 +191,7 @@ impl PolicingLoop {
             judged.extend(judgement.map(|judgement| (at, judgement)));
         }
         self.judged += judged.len() as u64;
-        let claims: Vec<Claim> = self.watched.iter().map(Watched::punished).collect();
+        let claims: Vec<RateClaim> = self.watched.iter().map(Watched::punished).collect();
         let shares = set_points(shared, &claims);
         let each = || self.watched.iter().zip(&shares);
         // All shares move or none: so they never exceed the shared capacity.
@@ -306,7 +306,7 @@ impl Watched {
 
     /// Returns its claim before punishment. The demand follows from the largest of the newest
     /// samples, so that shares do not move with each of them.
-    fn claim(&self) -> Claim {
+    fn claim(&self) -> RateClaim {
         let Terms { min, max, weight, set_point, state, .. } = self.terms;
         if state != XtcState::Active {
             return NOTHING;
@@ -315,13 +315,13 @@ impl Watched {
         let offered = self.recent.iter().filter_map(Sample::offered_rate).max();
         let wants = wants(self.ruling.set_point, used.unwrap_or_default(), offered);
         match set_point {
-            Some(rate) => Claim { min: rate, max: Some(rate), weight, wants },
-            None => Claim { min, max, weight, wants },
+            Some(rate) => RateClaim { min: rate, max: Some(rate), weight, wants },
+            None => RateClaim { min, max, weight, wants },
         }
     }
 
     /// Returns its claim under its punishment.
-    fn punished(&self) -> Claim {
+    fn punished(&self) -> RateClaim {
         let (claim, grade) = (self.claim(), self.conduct.grade());
         if grade.stops() {
             return NOTHING;
@@ -331,7 +331,7 @@ impl Watched {
         if most == self.allowed {
             return claim;
         }
-        Claim { min: claim.min.min(most), max: Some(most), ..claim }
+        RateClaim { min: claim.min.min(most), max: Some(most), ..claim }
     }
 
     fn judge(&mut self, now: Instant, contended: bool) -> Option<Judgement> {
@@ -375,8 +375,8 @@ impl Terms {
 }
 
 /// The claim of a router that is to have nothing.
-const NOTHING: Claim =
-    Claim { min: PacketRate::ZERO, max: Some(PacketRate::ZERO), weight: 1, wants: None };
+const NOTHING: RateClaim =
+    RateClaim { min: PacketRate::ZERO, max: Some(PacketRate::ZERO), weight: 1, wants: None };
 
 /// The period of looks: contention is seen, and acted upon, well within a second.
 const PERIOD: Nanos = Nanos::from_millis(100);

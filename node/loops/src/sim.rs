@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_control::Reading;
-use weir_control::plant::{Plant, Router};
+use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{CapRange, Sample};
 use weir_platform::cap::{Actuator, CapError};
-use weir_policy::{Draft, Edit, Place, Policy};
+use weir_policy::{Draft, Edit, KeyPath, Policy};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::manager::LoopManager;
@@ -44,7 +44,7 @@ pub struct SimWorld(Arc<Mutex<Shared>>);
 #[derive(Clone, Debug)]
 pub struct SimRouter {
     /// The plant.
-    pub router: Router,
+    pub router: SimulatedRouter,
     /// Its true counts in the last run.
     pub last: Sample,
     /// The reading of its meters.
@@ -140,7 +140,7 @@ impl SimLoopsNode {
         key: &str,
         value: impl Into<serde_json::Value>,
     ) -> Result<(), String> {
-        self.edit(&[Edit::set(Place::of("router", router, &format!("xtc.{key}")), value)])
+        self.edit(&[Edit::set(KeyPath::of("router", router, &format!("xtc.{key}")), value)])
     }
 
     /// Lets all routers forward for a while, then runs the due loops.
@@ -217,7 +217,7 @@ impl SimRouter {
     fn new(seed: u64) -> Self {
         let plant = Plant { noise_ppm: 10_000, knee: 50, ..Plant::LIKE_TABLE_1 };
         Self {
-            router: Router::new(plant, seed),
+            router: SimulatedRouter::new(plant, seed),
             last: Sample::default(),
             reading: Reading { offered: Some(0), cpu: Some(Nanos::ZERO), ..Reading::default() },
             counts_to: u64::MAX,

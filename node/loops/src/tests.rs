@@ -5,7 +5,7 @@
 use std::ops::{Deref, DerefMut};
 
 use weir_control::control_loop::LoopPhase;
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
 use super::sim::{SimLoopsNode, SimRouter};
@@ -173,7 +173,7 @@ fn every_verb_takes_effect_within_one_sample() {
     assert!((8..=10).contains(&more), "{more}");
     assert!(node.holds("b", 30_000) && node.says("b", "sample every 200ms"));
     // A router that the policy does not have any more.
-    let gone = Edit::unset(Place::of("router", "b", "xtc"));
+    let gone = Edit::unset(KeyPath::of("router", "b", "xtc"));
     node.edit(&[gone]).unwrap();
     node.sim("b", |sim| assert!(sim.free && sim.cap.is_none()));
     assert_eq!(node.manager.log("b", 1), None);
@@ -347,7 +347,7 @@ fn an_impossible_set_point_harms_nobody() {
     node.set("b", "set_point", "20kpps");
     node.run(10);
     assert!(node.holds("b", 20_000));
-    let refused = Edit::set(Place::of("router", "a", "xtc.set_point"), "95kpps");
+    let refused = Edit::set(KeyPath::of("router", "a", "xtc.set_point"), "95kpps");
     let problem = node.edit(&[refused]).unwrap_err();
     assert!(problem.contains("95kpps is more than receive.max_pps, 90kpps"), "{problem}");
 }
@@ -356,7 +356,7 @@ fn an_impossible_set_point_harms_nobody() {
 #[test]
 fn a_dry_run_decides_and_touches_nothing() {
     let mut node = Node::new();
-    node.edit(&[Edit::set(Place::of("xtc", "", "dry_run"), true)]).unwrap();
+    node.edit(&[Edit::set(KeyPath::of("xtc", "", "dry_run"), true)]).unwrap();
     let sets = node.sim("b", |sim| sim.sets);
     node.run(20);
     node.sim("b", |sim| assert_eq!((sim.sets, sim.cap), (sets, None)));

@@ -15,7 +15,7 @@ use std::time::Instant as Clock;
 use weir_node::control::ChangeRequest;
 use weir_node::rehearsal::Rehearsal;
 use weir_platform::StateDir;
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 use weir_units::{BitRate, Instant};
 
 const VIFS: usize = 1000;
@@ -37,7 +37,7 @@ fn main() {
     let mut samples = Vec::with_capacity(changes);
     for number in 0..WARM + changes {
         let rate = BitRate::from_bps(1_000_000 + 1000 * number as u64).to_string();
-        let edit = Edit::set(Place::vif(&format!("t{}", number % VIFS), "send.rate"), rate);
+        let edit = Edit::set(KeyPath::vif(&format!("t{}", number % VIFS), "send.rate"), rate);
         let begin = Clock::now();
         node.change(&request, &[edit]).unwrap();
         if number >= WARM {

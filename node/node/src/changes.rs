@@ -153,10 +153,10 @@ const BYTES_MAX: usize = 128 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_policy::Place;
+    use weir_policy::KeyPath;
 
     fn push(log: &mut ChangeLog, kind: ChangeKind, undoes: Option<u64>, edits: usize) {
-        let edits = vec![Edit::set(Place::vif("a", "send.rate"), "1Mbit"); edits];
+        let edits = vec![Edit::set(KeyPath::vif("a", "send.rate"), "1Mbit"); edits];
         let who = if kind == ChangeKind::Reload { "signal" } else { "uid 0" }.to_owned();
         let change = PolicyChange { id: log.next_id(), at_unix_ms: 0, who, kind, undoes, edits };
         log.push(Arc::new(RecordedChange::new(change).unwrap()));

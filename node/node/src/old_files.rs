@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 use weir_platform::StateDir;
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 
 use crate::changes::PolicyChange;
 use crate::policy_store::{EDITS_MAX, StoredEdit};
@@ -80,7 +80,7 @@ pub(crate) fn overlay(path: &Path) -> io::Result<Vec<StoredEdit>> {
 impl OverlayEntry {
     fn edit(self) -> Option<StoredEdit> {
         let [table, name, keys @ ..] = self.path.as_slice() else { return None };
-        let place = Place::of(table, name, &keys.join("."));
+        let place = KeyPath::of(table, name, &keys.join("."));
         let edit = Edit { place, before: self.base.clone(), after: self.value, index: None };
         Some(StoredEdit { edit, file_meaning: self.base })
     }

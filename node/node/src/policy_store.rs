@@ -24,7 +24,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 use sqlx::sqlite::{SqliteSynchronous, SqliteTransaction};
 use sqlx::{ConnectOptions, Connection, Row};
 use weir_platform::StateDir;
-use weir_policy::{Edit, Place, Policy};
+use weir_policy::{Edit, KeyPath, Policy};
 
 use crate::changes::{ChangeKind, ChangeLog, PolicyChange, RecordedChange};
 
@@ -280,7 +280,7 @@ struct Batch<'b> {
     /// All rows of edits, or of changes, are written anew.
     all_edits: bool,
     all_changes: bool,
-    gone: Vec<&'b Place>,
+    gone: Vec<&'b KeyPath>,
     put: Vec<(&'b Edit, Option<Value>)>,
     added: Vec<&'b RecordedChange>,
     /// Changes before this one are deleted.
@@ -289,7 +289,7 @@ struct Batch<'b> {
 
 impl<'b> Batch<'b> {
     fn between(store: &'b PolicyStore, snapshot: &'b PolicySnapshot<'_>, anew: bool) -> Self {
-        let by_place = |edits: &'b [Edit]| -> BTreeMap<&'b Place, &'b Edit> {
+        let by_place = |edits: &'b [Edit]| -> BTreeMap<&'b KeyPath, &'b Edit> {
             edits.iter().map(|edit| (&edit.place, edit)).collect()
         };
         let all_edits = anew || snapshot.file_changed;
@@ -317,7 +317,7 @@ impl<'b> Batch<'b> {
         if self.all_changes {
             sqlx::query("DELETE FROM change").execute(&mut *transaction).await?;
         }
-        for Place { table, name, key } in &self.gone {
+        for KeyPath { table, name, key } in &self.gone {
             let row = sqlx::query("DELETE FROM live_edit WHERE (kind, name, key) = (?, ?, ?)");
             row.bind(table).bind(name).bind(key).execute(&mut *transaction).await?;
         }
@@ -343,7 +343,7 @@ async fn put_edit(
     meaning: Option<&Value>,
 ) -> Result<(), sqlx::Error> {
     let text = |value: Option<&Value>| value.map(ToString::to_string);
-    let Place { table, name, key } = &edit.place;
+    let KeyPath { table, name, key } = &edit.place;
     let index = edit.index.map(|index| i64::try_from(index).unwrap_or(i64::MAX));
     let row = sqlx::query("INSERT OR REPLACE INTO live_edit VALUES (?, ?, ?, ?, ?, ?, ?)");
     let row = row.bind(table).bind(name).bind(key).bind(index);
@@ -366,7 +366,7 @@ async fn read(connection: &mut SqliteConnection) -> Result<StoredPolicy, PolicyS
 }
 
 fn stored_edit(row: &SqliteRow) -> Result<StoredEdit, PolicyStoreError> {
-    let place = Place::of(row.try_get("kind")?, row.try_get("name")?, row.try_get("key")?);
+    let place = KeyPath::of(row.try_get("kind")?, row.try_get("name")?, row.try_get("key")?);
     let json = |column: &str| -> Result<Option<Value>, PolicyStoreError> {
         let text: Option<&str> = row.try_get(column)?;
         let read = text.map(serde_json::from_str).transpose();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_platform::StateDir;
 use weir_policy::{Edit, Kind, Policy};
-use weir_ports::{AnyPort, MemoryPort, Pool, Port, Waiter};
+use weir_ports::{AnyPort, FramePort, MemoryPort, Pool, Waiter};
 use weir_switch::{Frame, FramePool};
 use weir_units::{Instant, Nanos};
 

@@ -11,7 +11,7 @@ use weir_node::control::ChangeRequest;
 use weir_node::rehearsal::Rehearsal;
 use weir_platform::StateDir;
 use weir_policy::count::{DocumentCounts, documents};
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 use weir_units::Instant;
 
 const VIFS: usize = 1000;
@@ -29,7 +29,7 @@ fn a_change_writes_and_reads_the_document_once() {
     let request =
         ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
     let rate =
-        |vif: usize, rate: &str| [Edit::set(Place::vif(&format!("t{vif}"), "send.rate"), rate)];
+        |vif: usize, rate: &str| [Edit::set(KeyPath::vif(&format!("t{vif}"), "send.rate"), rate)];
     let once = DocumentCounts { parsed: 1, serialised: 1 };
     // The first one makes the database.
     for vif in [0, 1, 2, 999] {

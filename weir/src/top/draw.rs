@@ -7,12 +7,12 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row as Line2, Table, TableState, Wrap};
 
-use super::model::{Kind, Model, Row, Side, Sort, Way};
+use super::model::{Row, RowKind, RowSide, ScreenModel, Sort, Way};
 use super::text;
 
 /// The reader's choices: sorting, direction, selection, help.
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
+pub(super) struct ScreenView {
     pub(super) sort: Sort,
     pub(super) way: Way,
     pub(super) reversed: bool,
@@ -27,7 +27,7 @@ pub(super) struct View {
 }
 
 /// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, view: &mut View) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &ScreenModel, view: &mut ScreenView) {
     let area = frame.area();
     if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
         let text = format!("needs {WIDTH_MIN} x {HEIGHT_MIN} characters");
@@ -51,7 +51,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, view: &mut View) {
     }
 }
 
-fn state_line(model: &Model, view: &View) -> Line<'static> {
+fn state_line(model: &ScreenModel, view: &ScreenView) -> Line<'static> {
     if let Some((seconds, why)) = &view.lost {
         let text = format!("LOST for {seconds} s, old numbers below; trying again: {why}");
         return Line::from(text).style(Style::new().fg(Color::Red).add_modifier(Modifier::BOLD));
@@ -70,7 +70,7 @@ fn state_line(model: &Model, view: &View) -> Line<'static> {
     Line::from(text).style(DIM)
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: &mut View) {
+fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: &mut ScreenView) {
     let ways: &[Way] =
         if area.width >= WIDTH_BOTH { &[Way::Send, Way::Receive] } else { &[view.way] };
     let narrow = area.width < WIDTH_ONE;
@@ -89,7 +89,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: &mut View)
         }
     }
     let lines = rows.iter().map(|row| {
-        let style = if row.kind == Kind::Vif { Style::new() } else { BOLD };
+        let style = if row.kind == RowKind::Vif { Style::new() } else { BOLD };
         let mut cells = vec![Cell::from(text::name(row)).style(style)];
         for way in ways {
             cells.extend(cells_of(row.side(*way), narrow));
@@ -104,7 +104,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: &mut View)
     frame.render_stateful_widget(table, area, &mut view.table);
 }
 
-fn cells_of(side: &Side, narrow: bool) -> Vec<Cell<'static>> {
+fn cells_of(side: &RowSide, narrow: bool) -> Vec<Cell<'static>> {
     let got = match side.share() {
         Some(_) if side.is_short() => Style::new().fg(Color::Red),
         Some(share) if share >= 1.0 => Style::new().fg(Color::Green),
@@ -128,7 +128,7 @@ fn cells_of(side: &Side, narrow: bool) -> Vec<Cell<'static>> {
 }
 
 /// Full at the guarantee; what goes beyond it is in the percent.
-fn bar(side: &Side) -> String {
+fn bar(side: &RowSide) -> String {
     let Some(share) = side.share() else { return String::new() };
     let full = (1..=BAR).filter(|step| share * f64::from(BAR) >= f64::from(*step) - 0.5).count();
     "█".repeat(full) + &"·".repeat(usize::from(BAR) - full)
@@ -221,11 +221,16 @@ mod tests {
     use weir_api_types::status::Verdict;
     use weir_api_types::status::{Amount, IfaceStatus, NodeStatus, WorkerStatus};
 
-    use super::super::model::Sample;
+    use super::super::model::StatusSample;
     use super::*;
 
     /// Compares the screen with the stored one, which `./x bless` rewrites.
-    fn shows(name: &str, (width, height): (u16, u16), model: &Model, view: &mut View) -> String {
+    fn shows(
+        name: &str,
+        (width, height): (u16, u16),
+        model: &ScreenModel,
+        view: &mut ScreenView,
+    ) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, model, view)).unwrap();
         let buffer = terminal.backend().buffer();
@@ -274,7 +279,7 @@ mod tests {
     }
 
     /// A second later: gold.0 gets 25 of 30 Mbit/s and waits, lead.0 drops.
-    fn model() -> Model {
+    fn model() -> ScreenModel {
         let iface = |name: &str, megabits: u64| {
             let mut iface = IfaceStatus { name: name.into(), ..IfaceStatus::default() };
             let bytes = megabits * 125_000;
@@ -301,17 +306,17 @@ mod tests {
         later.vifs[2].send.dropped.insert("queue_bytes".into(), full);
         let storm = Amount { packets: 12, bytes: 720 };
         later.vifs[2].send.dropped.insert("storm".into(), storm);
-        let mut model = Model::default();
+        let mut model = ScreenModel::default();
         for status in [status, later] {
             let granted = serde_json::from_value(granted()).unwrap();
-            model.take(Sample { status, granted });
+            model.take(StatusSample { status, granted });
         }
         model
     }
 
     #[test]
     fn both_directions_stand_side_by_side_where_there_is_room() {
-        let mut view = View { selected: 5, ..View::default() };
+        let mut view = ScreenView { selected: 5, ..ScreenView::default() };
         let text = shows("wide", (130, 16), &model(), &mut view);
         assert!(text.contains("queue_bytes 5.20k/s, storm 12/s"), "{text}");
         assert_eq!(text.matches("41.0ms").count(), 2, "its own and its tenant's: {text}");
@@ -320,33 +325,34 @@ mod tests {
 
     #[test]
     fn one_direction_is_shown_where_there_is_not() {
-        let mut view = View { sort: Sort::Rate, ..View::default() };
+        let mut view = ScreenView { sort: Sort::Rate, ..ScreenView::default() };
         shows("one", (80, 16), &model(), &mut view);
-        view = View { way: Way::Receive, paused: true, reversed: true, ..View::default() };
+        view =
+            ScreenView { way: Way::Receive, paused: true, reversed: true, ..ScreenView::default() };
         let text = shows("paused", (80, 16), &model(), &mut view);
         assert!(text.contains("RECEIVE") && text.contains("PAUSED"), "{text}");
     }
 
     #[test]
     fn a_narrow_terminal_has_rates_and_shares() {
-        shows("narrow", (40, 12), &model(), &mut View::default());
-        let text = shows("tiny", (20, 4), &model(), &mut View::default());
+        shows("narrow", (40, 12), &model(), &mut ScreenView::default());
+        let text = shows("tiny", (20, 4), &model(), &mut ScreenView::default());
         assert!(text.contains("needs 24 x 8"), "{text}");
     }
 
     #[test]
     fn a_node_that_is_lost_is_said_to_be() {
         let lost = Some((3, "/run/weir/node-edge.sock: no node answers".to_owned()));
-        let mut view = View { lost, ..View::default() };
+        let mut view = ScreenView { lost, ..ScreenView::default() };
         let text = shows("lost", (100, 14), &model(), &mut view);
         assert!(text.contains("LOST for 3 s"), "{text}");
     }
 
     #[test]
     fn before_anything_is_known_that_is_said() {
-        let text = shows("empty", (80, 10), &Model::default(), &mut View::default());
+        let text = shows("empty", (80, 10), &ScreenModel::default(), &mut ScreenView::default());
         assert!(text.contains("no ports and no vifs yet"), "{text}");
-        let mut view = View { help: true, ..View::default() };
+        let mut view = ScreenView { help: true, ..ScreenView::default() };
         shows("help", (100, 20), &model(), &mut view);
     }
 
@@ -373,13 +379,13 @@ mod tests {
     /// each; what was spoofed was owed to nobody.
     #[test]
     fn a_rate_is_held_against_its_guarantee_as_the_port_counts() {
-        let mut model = Model::default();
+        let mut model = ScreenModel::default();
         let mut status =
             NodeStatus { node: "edge".into(), now_ns: 1, uptime_ns: 1, ..NodeStatus::default() };
         status.vifs.push(IfaceStatus { name: "gold.0".into(), ..IfaceStatus::default() });
         let mut granted = granted();
         granted["vifs"][0]["overhead_bytes"] = json!(24);
-        let sample = |status: &NodeStatus| Sample {
+        let sample = |status: &NodeStatus| StatusSample {
             status: status.clone(),
             granted: serde_json::from_value(granted.clone()).unwrap(),
         };
@@ -415,7 +421,7 @@ mod tests {
         assert!(model.is_measured());
         let mut status = NodeStatus { node: "edge".into(), ..NodeStatus::default() };
         (status.now_ns, status.uptime_ns) = (7_000_000_000, 100_000_000);
-        model.take(Sample { status, granted: serde_json::from_value(granted()).unwrap() });
+        model.take(StatusSample { status, granted: serde_json::from_value(granted()).unwrap() });
         assert!(!model.is_measured());
         assert!(model.rows.iter().all(|row| row.send.rate_bps == 0.0));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use weir_client::{Client, ServerEvent};
 
-use super::model::{Granted, Sample};
+use super::model::{GrantedRates, StatusSample};
 
 /// The messages of a node, read by a thread of its own.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Feed {
 /// A message of the node, or the reason why there are no more.
 #[derive(Debug)]
 pub(super) enum News {
-    Sample(Box<Sample>),
+    Sample(Box<StatusSample>),
     Lost(String),
 }
 
@@ -60,14 +60,14 @@ fn listen(client: &Client, interval: Duration, tell: &SyncSender<News>) -> Resul
     let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
     let path = format!("/v1/events?interval_ms={}", interval.as_millis());
     let mut events = client.events(&path).map_err(|error| lost(&error))?;
-    let mut granted = Granted::default();
+    let mut granted = GrantedRates::default();
     loop {
         let event = events.event(interval + SILENCE_MAX).map_err(|error| lost(&error))?;
         let event = event.ok_or_else(|| lost(&"the node has ended the connection"))?;
         match event.name.as_str() {
             "policy" => granted = read(&event)?,
             "status" => {
-                let sample = Sample { status: read(&event)?, granted: granted.clone() };
+                let sample = StatusSample { status: read(&event)?, granted: granted.clone() };
                 tell.send(News::Sample(Box::new(sample))).map_err(|_| Ended::Unheard)?;
             }
             // What a later node may say, too.

@@ -12,14 +12,14 @@ use weir_report::interval::{DropCause, IntervalFlow};
 
 /// A status, and what was granted then.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct StatusSample {
     pub(super) status: NodeStatus,
-    pub(super) granted: Granted,
+    pub(super) granted: GrantedRates,
 }
 
 /// The part of the policy that rates are compared with. Other keys are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Granted {
+pub(super) struct GrantedRates {
     #[serde(default)]
     ports: Vec<Port>,
     #[serde(default)]
@@ -63,13 +63,13 @@ struct Share {
 
 /// Everything that is shown, at one instant.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Model {
+pub(super) struct ScreenModel {
     pub(super) node: String,
     pub(super) uptime_s: f64,
     /// Between the two statuses; 0: there is only one yet.
     pub(super) measured_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) worker: Option<Worker>,
+    pub(super) worker: Option<WorkerFigures>,
     pub(super) rows: Vec<Row>,
     #[serde(skip)]
     before: Option<NodeStatus>,
@@ -77,7 +77,7 @@ pub(super) struct Model {
 
 /// The worker, since the status before.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Worker {
+pub(super) struct WorkerFigures {
     /// Part of the time that turns took in which something moved: 1 is all of it.
     pub(super) busy: f64,
     pub(super) turns_per_s: f64,
@@ -91,17 +91,17 @@ pub(super) struct Worker {
 /// A port, a tenant or a vif.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
-    pub(super) kind: Kind,
+    pub(super) kind: RowKind,
     pub(super) name: String,
     /// Tenant of a vif.
     pub(super) slice: String,
-    pub(super) send: Side,
-    pub(super) receive: Side,
+    pub(super) send: RowSide,
+    pub(super) receive: RowSide,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum RowKind {
     Port,
     Slice,
     Vif,
@@ -109,7 +109,7 @@ pub(super) enum Kind {
 
 /// One direction of a row.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Side {
+pub(super) struct RowSide {
     /// All arrivals, early drops included.
     pub(super) offered_bps: f64,
     /// Forwarded traffic.
@@ -159,9 +159,9 @@ pub(super) enum Way {
     Receive,
 }
 
-impl Model {
+impl ScreenModel {
     /// Goes on to the next sample.
-    pub(super) fn take(&mut self, Sample { status, granted }: Sample) {
+    pub(super) fn take(&mut self, StatusSample { status, granted }: StatusSample) {
         // A node that was started again counts from the beginning.
         let before = self.before.take().filter(|before| before.now_ns < status.now_ns);
         let before = before.filter(|before| before.uptime_ns < status.uptime_ns);
@@ -172,7 +172,8 @@ impl Model {
         (self.uptime_s, self.measured_s) = (self::seconds(status.uptime_ns), seconds);
         let old = before.unwrap_or_default();
         let worker_before = old.worker.unwrap_or_default();
-        self.worker = status.worker.map(|now| Worker::between(&worker_before, &now, seconds));
+        self.worker =
+            status.worker.map(|now| WorkerFigures::between(&worker_before, &now, seconds));
         self.rows = rows(&old, &status, &granted, seconds);
         self.before = Some(status);
     }
@@ -184,7 +185,7 @@ impl Model {
 
     /// The rows in that order: ports, then each tenant and its vifs below it.
     pub(super) fn sorted(&self, sort: Sort, way: Way, reversed: bool) -> Vec<&Row> {
-        let of = |kind: Kind, slice: &str| -> Vec<&Row> {
+        let of = |kind: RowKind, slice: &str| -> Vec<&Row> {
             let wanted = |row: &&Row| row.kind == kind && (slice.is_empty() || row.slice == slice);
             let mut rows: Vec<&Row> = self.rows.iter().filter(wanted).collect();
             rows.sort_by(|a, b| {
@@ -193,18 +194,18 @@ impl Model {
             });
             rows
         };
-        let ports = self.rows.iter().filter(|row| row.kind == Kind::Port);
+        let ports = self.rows.iter().filter(|row| row.kind == RowKind::Port);
         let mut sorted: Vec<&Row> = ports.collect();
-        for slice in of(Kind::Slice, "") {
+        for slice in of(RowKind::Slice, "") {
             sorted.push(slice);
-            sorted.extend(of(Kind::Vif, &slice.name));
+            sorted.extend(of(RowKind::Vif, &slice.name));
         }
         sorted
     }
 }
 
 impl Row {
-    pub(super) const fn side(&self, way: Way) -> &Side {
+    pub(super) const fn side(&self, way: Way) -> &RowSide {
         match way {
             Way::Send => &self.send,
             Way::Receive => &self.receive,
@@ -212,7 +213,7 @@ impl Row {
     }
 }
 
-impl Side {
+impl RowSide {
     /// Returns the rate as a part of the guarantee, or of a port's link; `None` if nothing is
     /// guaranteed.
     pub(super) fn share(&self) -> Option<f64> {
@@ -295,7 +296,7 @@ impl Side {
     }
 }
 
-impl Worker {
+impl WorkerFigures {
     fn between(old: &WorkerStatus, new: &WorkerStatus, seconds: f64) -> Self {
         let per_s = |old: u64, new: u64| each_second(old, new, seconds);
         Self {
@@ -332,7 +333,7 @@ impl Sort {
 
     fn order(self, a: &Row, b: &Row, way: Way) -> Ordering {
         let (a, b) = (a.side(way), b.side(way));
-        let least = |side: &Side| side.share().unwrap_or(f64::INFINITY);
+        let least = |side: &RowSide| side.share().unwrap_or(f64::INFINITY);
         match self {
             Self::Name => Ordering::Equal,
             Self::Rate => b.rate_bps.total_cmp(&a.rate_bps),
@@ -360,7 +361,7 @@ impl Way {
     }
 }
 
-fn rows(old: &NodeStatus, new: &NodeStatus, granted: &Granted, seconds: f64) -> Vec<Row> {
+fn rows(old: &NodeStatus, new: &NodeStatus, granted: &GrantedRates, seconds: f64) -> Vec<Row> {
     let mut rows = Vec::new();
     let nothing = IfaceStatus::default();
     let side = |before: Option<&IfaceStatus>, now: &IfaceStatus, shares: [Share; 2], more: i32| {
@@ -369,8 +370,8 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &Granted, seconds: f64) -> 
         // One that came since has no rate yet.
         let seconds = if before.name.is_empty() { 0.0 } else { seconds };
         (
-            Side::of(&before.send, &now.send, send, more, seconds),
-            Side::of(&before.receive, &now.receive, receive, more, seconds),
+            RowSide::of(&before.send, &now.send, send, more, seconds),
+            RowSide::of(&before.receive, &now.receive, receive, more, seconds),
         )
     };
     for port in &new.ports {
@@ -380,7 +381,7 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &Granted, seconds: f64) -> 
         let more = of_port.map_or(0, |vif| vif.overhead_bytes);
         let (send, receive) = side(old.port(&port.name), port, [share; 2], more);
         let (name, slice) = (port.name.clone(), String::new());
-        rows.push(Row { kind: Kind::Port, name, slice, send, receive });
+        rows.push(Row { kind: RowKind::Port, name, slice, send, receive });
     }
     for vif in &new.vifs {
         let grant = granted.vifs.iter().find(|grant| grant.name == vif.name);
@@ -388,21 +389,21 @@ fn rows(old: &NodeStatus, new: &NodeStatus, granted: &Granted, seconds: f64) -> 
         let more = grant.map_or(0, |grant| grant.overhead_bytes);
         let (send, receive) = side(old.vif(&vif.name), vif, shares, more);
         let slice = grant.map(|grant| grant.slice.clone()).unwrap_or_default();
-        rows.push(Row { kind: Kind::Vif, name: vif.name.clone(), slice, send, receive });
+        rows.push(Row { kind: RowKind::Vif, name: vif.name.clone(), slice, send, receive });
     }
     let of_slices: Vec<Row> = granted
         .slices
         .iter()
         .map(|group| {
             let members =
-                || rows.iter().filter(|row| row.kind == Kind::Vif && row.slice == group.name);
+                || rows.iter().filter(|row| row.kind == RowKind::Vif && row.slice == group.name);
             let judged = new.slices.iter().find(|slice| slice.name == group.name);
-            let mut send = Side::sum(members().map(|row| &row.send), group.send);
-            let mut receive = Side::sum(members().map(|row| &row.receive), group.receive);
+            let mut send = RowSide::sum(members().map(|row| &row.send), group.send);
+            let mut receive = RowSide::sum(members().map(|row| &row.receive), group.receive);
             (send.verdict, receive.verdict) =
                 judged.map(|slice| (slice.send, slice.receive)).unzip();
             let (name, slice) = (group.name.clone(), group.name.clone());
-            Row { kind: Kind::Slice, name, slice, send, receive }
+            Row { kind: RowKind::Slice, name, slice, send, receive }
         })
         .collect();
     rows.extend(of_slices);

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::draw::{View, draw};
+use super::draw::{ScreenView, draw};
 use super::feed::{Feed, News};
-use super::model::{Model, Sort};
+use super::model::{ScreenModel, Sort};
 use weir_platform::failure::Failure;
 
 /// A terminal that is as it was when this value goes, even by a panic.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
-    model: Model,
+    model: ScreenModel,
     /// The model that is drawn while a pause lasts.
-    still: Option<Model>,
-    view: View,
+    still: Option<ScreenModel>,
+    view: ScreenView,
     /// When the node was last heard, and why it is not any more.
     heard: Instant,
     lost: Option<String>,
@@ -34,9 +34,9 @@ impl Screen {
             .map_err(|error| format!("the terminal: {error}; --once needs none"))?;
         Ok(Self {
             terminal,
-            model: Model::default(),
+            model: ScreenModel::default(),
             still: None,
-            view: View::default(),
+            view: ScreenView::default(),
             heard: Instant::now(),
             lost: None,
             interval,

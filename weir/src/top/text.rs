@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-use super::model::{Kind, Model, Row, Side, Sort, Way};
+use super::model::{Row, RowKind, RowSide, ScreenModel, Sort, Way};
 
 /// A page for `--once`: a line for each port, tenant and vif, and direction.
-pub(super) fn page(model: &Model) -> String {
+pub(super) fn page(model: &ScreenModel) -> String {
     let mut page = format!("{}\n", head(model));
     let _fits = writeln!(
         page,
@@ -40,7 +40,7 @@ pub(super) fn page(model: &Model) -> String {
 }
 
 /// Node, worker, in a line.
-pub(super) fn head(model: &Model) -> String {
+pub(super) fn head(model: &ScreenModel) -> String {
     let mut head = format!("{}  up {}", model.node, time(model.uptime_s));
     if let Some(worker) = model.worker {
         let _fits = write!(
@@ -59,24 +59,24 @@ pub(super) fn head(model: &Model) -> String {
 /// A vif stands below its tenant.
 pub(super) fn name(row: &Row) -> String {
     match row.kind {
-        Kind::Vif => format!("  {}", row.name),
-        Kind::Port => format!("{} (port)", row.name),
-        Kind::Slice => row.name.clone(),
+        RowKind::Vif => format!("  {}", row.name),
+        RowKind::Port => format!("{} (port)", row.name),
+        RowKind::Slice => row.name.clone(),
     }
 }
 
-pub(super) fn guarantee(side: &Side) -> String {
+pub(super) fn guarantee(side: &RowSide) -> String {
     match side.guaranteed_bps {
         0 => "-".to_owned(),
         bps => bits(super::model::float(bps)),
     }
 }
 
-pub(super) fn percent(side: &Side) -> String {
+pub(super) fn percent(side: &RowSide) -> String {
     side.share().map_or_else(|| "-".to_owned(), |share| format!("{:.0}", share * 100.0))
 }
 
-pub(super) fn delay(side: &Side) -> String {
+pub(super) fn delay(side: &RowSide) -> String {
     match side.delay_s {
         seconds if seconds <= 0.0 => "0".to_owned(),
         seconds if seconds < 1e-3 => format!("{:.0}us", seconds * 1e6),
@@ -86,7 +86,7 @@ pub(super) fn delay(side: &Side) -> String {
     }
 }
 
-pub(super) fn drops(side: &Side) -> String {
+pub(super) fn drops(side: &RowSide) -> String {
     if side.drops_per_s > 0.0 { count(side.drops_per_s) } else { "0".to_owned() }
 }
 

@@ -156,7 +156,7 @@ mod tests {
     use weir_units::{CpuShare, Nanos};
 
     use super::*;
-    use crate::Reason;
+    use crate::ActionReason;
 
     #[test]
     fn the_newest_stay_and_numbers_have_no_gaps() {
@@ -180,7 +180,7 @@ mod tests {
             cap: CpuShare::from_ppm(135_000),
             limit: None,
             changed: true,
-            reason: Reason::Feedback,
+            reason: ActionReason::Feedback,
         };
         let event = DecisionEvent::Sampled { sample, error_pps: 1800, action };
         let set_point = PacketRate::from_pps(40_000);

@@ -12,4 +12,4 @@ mod set_points;
 
 pub use conduct::{Conduct, ConductConfig, Grade, Judgement};
 pub use contention::{Contention, ContentionConfig, Demand};
-pub use set_points::{AdmissionError, Claim, admit, set_points, wants, weighted_max_min};
+pub use set_points::{AdmissionError, RateClaim, admit, set_points, wants, weighted_max_min};

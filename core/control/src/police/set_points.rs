@@ -8,12 +8,12 @@ use weir_units::PacketRate;
 
 /// The claim of a router: its guarantees and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct RateClaim {
     /// The guaranteed rate: `min_pps`.
     pub min: PacketRate,
     /// The limit: `max_pps`.
     pub max: Option<PacketRate>,
-    /// Its share of the rest, from 1 to [`Claim::WEIGHT_MAX`]; other values are clamped.
+    /// Its share of the rest, from 1 to [`RateClaim::WEIGHT_MAX`]; other values are clamped.
     pub weight: u32,
     /// Its estimated demand (see [`wants`]); `None`: all it can get.
     pub wants: Option<PacketRate>,
@@ -28,7 +28,7 @@ pub struct AdmissionError {
     pub capacity: PacketRate,
 }
 
-impl Claim {
+impl RateClaim {
     /// The largest weight.
     pub const WEIGHT_MAX: u32 = 1_000_000;
 
@@ -75,12 +75,13 @@ pub fn admit(
 /// Exact to the packet; the remainder goes to the first ones. Cost: at most 84 passes, some 40 at
 /// 100 kp/s.
 #[must_use]
-pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRate> {
+pub fn weighted_max_min(capacity: PacketRate, claims: &[RateClaim]) -> Vec<PacketRate> {
     let capacity = u128::from(capacity.as_pps());
-    let sum = |of: &dyn Fn(&Claim) -> u64| claims.iter().map(|claim| u128::from(of(claim))).sum();
-    let floors: u128 = sum(&Claim::floor);
+    let sum =
+        |of: &dyn Fn(&RateClaim) -> u64| claims.iter().map(|claim| u128::from(of(claim))).sum();
+    let floors: u128 = sum(&RateClaim::floor);
     if floors > capacity {
-        let cut = |claim: &Claim| u128::from(claim.floor()) * capacity / floors;
+        let cut = |claim: &RateClaim| u128::from(claim.floor()) * capacity / floors;
         let rates = claims.iter().map(|claim| u64::try_from(cut(claim)).unwrap_or(u64::MAX));
         let mut rates: Vec<u64> = rates.collect();
         // Each was rounded down by less than one, so that one for each is enough.
@@ -129,9 +130,9 @@ pub fn weighted_max_min(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRat
 /// assert_eq!(set_points(kpps(100), &[idle, busy]), [kpps(30), kpps(90)]);
 /// ```
 #[must_use]
-pub fn set_points(capacity: PacketRate, claims: &[Claim]) -> Vec<PacketRate> {
+pub fn set_points(capacity: PacketRate, claims: &[RateClaim]) -> Vec<PacketRate> {
     let shared = weighted_max_min(capacity, claims);
-    let held = |(rate, claim): (PacketRate, &Claim)| {
+    let held = |(rate, claim): (PacketRate, &RateClaim)| {
         rate.max(claim.max.map_or(claim.min, |max| claim.min.min(max)))
     };
     shared.into_iter().zip(claims).map(held).collect()
@@ -176,13 +177,13 @@ mod tests {
         PacketRate::from_pps(pps)
     }
 
-    fn claim(min: u64, max: Option<u64>, weight: u32, wants: Option<u64>) -> Claim {
-        Claim { min: pps(min), max: max.map(pps), weight, wants: wants.map(pps) }
+    fn claim(min: u64, max: Option<u64>, weight: u32, wants: Option<u64>) -> RateClaim {
+        RateClaim { min: pps(min), max: max.map(pps), weight, wants: wants.map(pps) }
     }
 
     #[test]
     fn shares_by_hand() {
-        let all = |claims: &[Claim]| -> Vec<u64> {
+        let all = |claims: &[RateClaim]| -> Vec<u64> {
             weighted_max_min(pps(100), claims).iter().map(|rate| rate.as_pps()).collect()
         };
         assert_eq!(all(&[claim(0, None, 1, None), claim(0, None, 3, None)]), [25, 75]);
@@ -206,7 +207,7 @@ mod tests {
             let mut number = |most: u64| noise.next() % most.max(1);
             let capacity = number(scale);
             let count = 1 + number(8);
-            let claims: Vec<Claim> = (0..count)
+            let claims: Vec<RateClaim> = (0..count)
                 .map(|_| {
                     let min = number(scale / 8);
                     let max = (number(3) == 0).then(|| min.saturating_add(number(scale)));

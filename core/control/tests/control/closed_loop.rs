@@ -8,7 +8,7 @@ use weir_control::control_loop::{
     Applied, AppliedCap, ControlError, ControlLoop, DecisionEvent, Executed, LoopConfig, LoopError,
     LoopPhase, SamplerConfig,
 };
-use weir_control::plant::{Plant, Router};
+use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{
     Actuator, CapError, CapRange, Combined, CombinedConfig, Controller, FeedForward,
     FeedForwardConfig, Meter, MeterError, Reading,
@@ -22,7 +22,7 @@ const SET_POINT: PacketRate = PacketRate::from_pps(40_000);
 
 /// A simulated host of one router.
 struct SimHost {
-    router: Router,
+    router: SimulatedRouter,
     reading: Reading,
     cap: Option<CpuShare>,
     limit: Option<PacketRate>,
@@ -113,7 +113,7 @@ impl ClosedLoop {
         let release_after = Nanos::from_millis(500);
         let config = LoopConfig { sampler, release_after, log: 1000, dry_run: false };
         let host = Arc::new(Mutex::new(SimHost {
-            router: Router::new(Plant { noise_ppm: 0, knee: 50, ..PROCESS }, 5),
+            router: SimulatedRouter::new(Plant { noise_ppm: 0, knee: 50, ..PROCESS }, 5),
             reading: Reading { offered: Some(0), cpu: Some(Nanos::ZERO), ..Reading::default() },
             cap: None,
             limit: None,

@@ -2,7 +2,7 @@
 //! Demand that goes away and comes back: nothing winds up meanwhile.
 
 use weir_control::plant::Plant;
-use weir_control::{DeadZone, Gains, Model, Reason, Sample};
+use weir_control::{ActionReason, DeadZone, Gains, Model, Sample};
 use weir_units::PacketRate;
 
 use crate::trial::{PROCESS, Trial, off, percent, pi, published_pi, settled, weir};
@@ -18,7 +18,7 @@ fn feed_forward_learns_nothing_without_demand() {
     let cap = trial.cap;
     trial.router.plant = QUIET;
     trial.run(600);
-    assert_eq!(trial.last_reason(), Some(Reason::NoDemand), "the scenario happened");
+    assert_eq!(trial.last_reason(), Some(ActionReason::NoDemand), "the scenario happened");
     assert_eq!(trial.cap, cap);
     trial.router.plant = PROCESS;
     let rates = trial.run(20);
@@ -63,7 +63,12 @@ fn no_packets_at_all_harm_nobody() {
     ] {
         let mut trial = Trial::new(none, controller, percent(20));
         trial.run(100);
-        assert_eq!(trial.last_reason(), Some(Reason::NoDemand), "{}", trial.controller.name());
+        assert_eq!(
+            trial.last_reason(),
+            Some(ActionReason::NoDemand),
+            "{}",
+            trial.controller.name()
+        );
         trial.router.plant = PROCESS;
         let rates = trial.run(40);
         assert!(off(rates[39], 50_000).abs() < 0.05, "{}", trial.controller.name());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A process that takes 15 % of the assigned CPU, and packets that begin to cost more.
 
-use weir_control::Reason;
+use weir_control::ActionReason;
 use weir_control::plant::Plant;
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -88,16 +88,16 @@ fn combined_says_where_there_is_no_headroom() {
     let mut trial = Trial::new(plant, combined(set_point, percent(100)), percent(100));
     trial.aim(set_point);
     trial.run(20);
-    assert!(trial.actions.iter().all(|action| action.reason != Reason::NoHeadroom));
+    assert!(trial.actions.iter().all(|action| action.reason != ActionReason::NoHeadroom));
     // Half of the processor is gone, and with it what 90 kp/s need.
     trial.router.plant = Plant { cost: Nanos::new(13_000), ..plant };
     trial.run(20);
-    assert_eq!(trial.last_reason(), Some(Reason::NoHeadroom));
+    assert_eq!(trial.last_reason(), Some(ActionReason::NoHeadroom));
     assert_eq!(trial.cap, percent(100));
     trial.router.plant = plant;
     let rates = trial.run(10);
     assert!(off(rates[9], set_point).abs() < 0.01, "{rates:.0?}");
-    assert_ne!(trial.last_reason(), Some(Reason::NoHeadroom));
+    assert_ne!(trial.last_reason(), Some(ActionReason::NoHeadroom));
 }
 
 fn mean(rates: &[f64]) -> f64 {

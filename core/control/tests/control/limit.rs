@@ -2,7 +2,7 @@
 //! The combined controller: the rate is the limit's.
 
 use weir_control::plant::Plant;
-use weir_control::{Combined, CombinedConfig, Controller, Reason, Sample};
+use weir_control::{ActionReason, Combined, CombinedConfig, Controller, Sample};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use crate::trial::{NAMESPACE, PROCESS, Trial, combined, fine, off, percent, pps, whole};
@@ -141,7 +141,7 @@ fn an_admitted_cost_bounds_the_ceiling() {
             cpu: Some(Nanos::from_millis(20)),
         };
         let action = controller.step(Instant::from_nanos(100_000_000_000), &sample);
-        assert_eq!((action.cap, action.reason), (percent(20), Reason::NoHeadroom));
+        assert_eq!((action.cap, action.reason), (percent(20), ActionReason::NoHeadroom));
     }
 }
 
@@ -163,7 +163,7 @@ fn without_a_meter_of_what_comes_nothing_is_trimmed() {
     let cap = step(5000, 15).cap;
     assert!(cap < percent(21), "{cap}");
     let action = step(4000, 19);
-    assert_eq!(action.reason, Reason::CeilingRaised);
+    assert_eq!(action.reason, ActionReason::CeilingRaised);
     assert!(action.cap > cap, "{action:?}");
 }
 

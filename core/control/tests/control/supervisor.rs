@@ -5,7 +5,7 @@ use weir_control::control_loop::{
     DecisionEvent, LoopCommand, LoopConfig, LoopError, LoopPhase, SampleFault, SamplerConfig,
     Supervisor,
 };
-use weir_control::plant::{Plant, Router};
+use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{Controller, FeedForward, FeedForwardConfig, Reading, Settings};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
@@ -17,7 +17,7 @@ const UNCAPPED: Settings = Settings { cap: CpuShare::ONE, limit: None };
 /// An supervisor on a simulated router, with counters and an actuator between them.
 struct Node {
     supervisor: Supervisor<Box<dyn Controller>>,
-    router: Router,
+    router: SimulatedRouter,
     now: Instant,
     counters: Reading,
     in_force: Settings,
@@ -40,7 +40,7 @@ impl Node {
         let config = LoopConfig { sampler: meter, release_after, log: 1000, dry_run };
         Self {
             supervisor: Supervisor::new(config, Box::new(controller)),
-            router: Router::new(PROCESS, 5),
+            router: SimulatedRouter::new(PROCESS, 5),
             now: Instant::ZERO,
             counters: Reading { offered: Some(0), cpu: Some(Nanos::ZERO), ..Reading::default() },
             in_force: UNCAPPED,

@@ -5,7 +5,7 @@ use weir_control::identify::{
     FitError, Point, TrainingPlan, cap_threshold, curve, fit, free_run, one_step, persistence,
     r_squared,
 };
-use weir_control::plant::Router;
+use weir_control::plant::SimulatedRouter;
 use weir_control::{DeadZone, Gains, Model};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
@@ -19,7 +19,7 @@ fn train(seed: u64) -> (Vec<Point>, Vec<(CpuShare, PacketRate)>) {
     let load = vec![PROCESS.offered];
     let plan = TrainingPlan::new(caps, load, 3, Nanos::from_secs(3)).expect("a plan");
     assert!(plan.duration() <= Nanos::from_secs(180), "at most three minutes");
-    let mut router = Router::new(PROCESS, seed);
+    let mut router = SimulatedRouter::new(PROCESS, seed);
     let (mut points, mut means) = (Vec::new(), Vec::new());
     let mut rate = router.run(percent(5), None, SECOND).rate();
     for step in plan.steps(seed) {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One controller on one simulated router, sample by sample.
 
-use weir_control::plant::{Plant, Router};
+use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{
-    Action, CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward,
-    FeedForwardConfig, FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles, Reason, Sample,
-    Settings,
+    Action, ActionReason, CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward,
+    FeedForwardConfig, FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles, Sample, Settings,
 };
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 /// The loop, and what it went through.
 pub(crate) struct Trial {
-    pub(crate) router: Router,
+    pub(crate) router: SimulatedRouter,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) now: Instant,
     period: Nanos,
@@ -26,7 +25,7 @@ pub(crate) struct Trial {
 impl Trial {
     pub(crate) fn new(plant: Plant, controller: Box<dyn Controller>, start: CpuShare) -> Self {
         Self {
-            router: Router::new(plant, 20_261_122),
+            router: SimulatedRouter::new(plant, 20_261_122),
             controller,
             now: Instant::ZERO,
             period: Nanos::from_secs(1),
@@ -71,7 +70,7 @@ impl Trial {
         self.actions.iter().filter(|action| action.changed).count()
     }
 
-    pub(crate) fn last_reason(&self) -> Option<Reason> {
+    pub(crate) fn last_reason(&self) -> Option<ActionReason> {
         self.actions.last().map(|action| action.reason)
     }
 
@@ -164,7 +163,7 @@ pub(crate) fn fixed(plant: Plant, set_point: u64) -> Box<dyn Controller> {
     let mut points: Vec<(PacketRate, CpuShare)> = Vec::new();
     for step in 1..=200 {
         let cap = CpuShare::from_ppm(step * 5000);
-        let rate = Router::new(quiet, 1).run(cap, None, Nanos::from_secs(1)).rate();
+        let rate = SimulatedRouter::new(quiet, 1).run(cap, None, Nanos::from_secs(1)).rate();
         if points.last().is_none_or(|last| last.0 < rate) {
             points.push((rate, cap));
         }

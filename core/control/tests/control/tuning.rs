@@ -2,7 +2,7 @@
 //! The self-tuning regulator converges, and stays.
 
 use weir_control::identify::{Point, fit};
-use weir_control::plant::{Plant, Router};
+use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{
     Controller, DeadZone, Design, Estimate, Gains, Guard, Model, PiConfig, Poles, Sample,
     SelfTuning, SelfTuningConfig,
@@ -111,7 +111,7 @@ fn small_changes_after_no_cap_teach_the_gain() {
         let start = CpuShare::ONE;
         let regulator = SelfTuning::new(config, PacketRate::from_pps(45_000), start);
         let mut trial = Trial::new(plant, Box::new(regulator), start);
-        trial.router = Router::new(plant, seed);
+        trial.router = SimulatedRouter::new(plant, seed);
         for kpps in [45, 55, 47, 53, 44, 56, 46, 54, 45, 55, 48, 52, 50] {
             trial.aim(kpps * 1000);
             trial.run(10);

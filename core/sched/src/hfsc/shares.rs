@@ -17,7 +17,7 @@ use super::slab::NONE;
 ///
 /// Keys lie on a circle of 2⁵⁸, all that are entered within 2⁵⁴ of each other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares {
+pub(super) struct VirtualTimeOrder {
     /// Level by level, the lowest first.
     groups: Vec<Group>,
     /// Offset of each level in `groups`.
@@ -27,7 +27,7 @@ pub(super) struct Shares {
     /// The least key, shifted; meaningless while nothing is entered, as is `winner`.
     least: u64,
     winner: u32,
-    /// The key from which [`Shares::absent`] was last counted.
+    /// The key from which [`VirtualTimeOrder::absent`] was last counted.
     origin: u64,
     /// The child at each place, [`NONE`] at a free one.
     members: Vec<u32>,
@@ -40,7 +40,7 @@ pub(super) struct Shares {
 #[repr(align(64))]
 struct Group([u64; 2 * WIDTH]);
 
-impl Shares {
+impl VirtualTimeOrder {
     /// A place for `child`, not entered. May move all keys: for changes of configuration.
     pub(super) fn add(&mut self, child: u32) -> u32 {
         if let Some(place) = self.free.pop() {
@@ -253,7 +253,7 @@ mod tests {
     /// 200 000 operations while the number of children grows to 1000; keys grow by up to 2⁴⁴ each.
     #[test]
     fn they_are_ordered_like_a_sorted_set() {
-        let (mut shares, mut model) = (Shares::default(), BTreeSet::<(u128, u32)>::new());
+        let (mut shares, mut model) = (VirtualTimeOrder::default(), BTreeSet::<(u128, u32)>::new());
         let (mut seed, mut floor) = (1u64, u128::from(u64::MAX) - (1 << 40));
         for round in 0..200_000u64 {
             if round.is_power_of_two() || round % 200 == 0 {

@@ -3,7 +3,7 @@
 
 use super::calendar::Calendar;
 use super::curve::Line;
-use super::shares::Shares;
+use super::shares::VirtualTimeOrder;
 use super::slab::NONE;
 
 /// State of every class, beside its queue: the first 16 bytes share one cache line, the rest is one
@@ -70,7 +70,7 @@ pub(super) struct Branch {
     /// limit, or the root. Classes between have no part in real-time service.
     pub(super) home: u32,
     /// Children that have something to send, by virtual time.
-    pub(super) shares: Shares,
+    pub(super) shares: VirtualTimeOrder,
     /// The virtual time that a child begins at: follows the least one served, never goes back.
     pub(super) virtual_now: u64,
     /// Eligible claims whose home this is, by deadline. Keys may be early.

@@ -37,7 +37,7 @@ pub enum Version {
 
 /// A tree of control groups that has the CPU controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct CgroupTree {
     /// The mount point.
     pub root: PathBuf,
     /// Its version.
@@ -46,7 +46,7 @@ pub struct Tree {
     pub enable: bool,
 }
 
-impl Tree {
+impl CgroupTree {
     /// The tree that caps processes on this host.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Tree {
 ///
 /// # Errors
 /// The name is no plain path component; a group of that name is there already.
-pub fn make(tree: &Tree, name: &str) -> Result<Vec<Change>, HostError> {
+pub fn make(tree: &CgroupTree, name: &str) -> Result<Vec<Change>, HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let fits = (1..=NAME_LEN_MAX).contains(&name.len());
     if !fits || !name.chars().all(plain) || name.starts_with('.') {
@@ -148,7 +148,7 @@ pub fn make(tree: &Tree, name: &str) -> Result<Vec<Change>, HostError> {
 /// The process is gone, the journal cannot be written, or the kernel refused.
 pub fn join(
     journal: &mut Journal,
-    tree: &Tree,
+    tree: &CgroupTree,
     group: &Path,
     process: Identity,
 ) -> Result<(), HostError> {
@@ -166,7 +166,7 @@ pub fn join(
 ///
 /// # Errors
 /// One of them is gone, or the kernel refused.
-pub fn follow(tree: &Tree, process: Identity, other: Identity) -> Result<(), HostError> {
+pub fn follow(tree: &CgroupTree, process: Identity, other: Identity) -> Result<(), HostError> {
     enter(&tree.group_of(other)?, process)
 }
 

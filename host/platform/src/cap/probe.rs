@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 use weir_units::Nanos;
 
-use super::cgroup::{Tree, Version};
-use super::xl_text::{self, Scheduler};
+use super::cgroup::{CgroupTree, Version};
+use super::xl_text::{self, XenScheduler};
 use crate::cpu::{self, Class, CpuRequest};
 use crate::run::{Command, Platform};
 
@@ -24,7 +24,7 @@ pub struct Means {
 
 /// All of them, in the order in which a router of each kind would be given one.
 pub fn probe(on: &dyn Platform) -> Vec<Means> {
-    let tree = Tree::find();
+    let tree = CgroupTree::find();
     let cgroup = |version: Version| match &tree {
         Ok(tree) if tree.version == version => Ok(tree.root.display().to_string()),
         Ok(tree) => Err(format!("the controller cpu is at {}", tree.root.display())),
@@ -62,7 +62,7 @@ fn xen(on: &dyn Platform) -> Result<String, String> {
     }
     let info = on.run(&Command::line("xl info")).map_err(|error| error.to_string())?;
     match xl_text::scheduler(&info) {
-        Some(with @ (Scheduler::Credit | Scheduler::Credit2)) => Ok(with.to_string()),
+        Some(with @ (XenScheduler::Credit | XenScheduler::Credit2)) => Ok(with.to_string()),
         Some(other) => Err(format!("scheduler {other} has no caps: boot with sched=credit2")),
         None => Err("`xl info` names no scheduler".to_owned()),
     }

@@ -12,7 +12,7 @@ use weir_control::{CapRange, CapRangeError};
 use weir_units::{CpuShare, Nanos};
 
 use super::actuator::{Actuator, CapError};
-use super::xl_text::{self, DomainCap, Scheduler};
+use super::xl_text::{self, DomainCap, XenScheduler};
 use crate::error::HostError;
 use crate::journal::Journal;
 use crate::run::{Command, Platform, RunError};
@@ -58,8 +58,8 @@ impl XlCap {
         check_name(domain)?;
         let info = on.run(&Command::line("xl info").limit(LIMIT))?;
         let kind = match xl_text::scheduler(&info) {
-            Some(Scheduler::Credit) => Kind::Credit,
-            Some(Scheduler::Credit2) => Kind::Credit2,
+            Some(XenScheduler::Credit) => Kind::Credit,
+            Some(XenScheduler::Credit2) => Kind::Credit2,
             other => return Err(without_caps(other.as_ref())),
         };
         let listed = xl_text::domains(&on.run(&Command::new("xl", ["list", domain]).limit(LIMIT))?);
@@ -152,7 +152,7 @@ impl Actuator for XlCap {
     }
 }
 
-fn without_caps(scheduler: Option<&Scheduler>) -> HostError {
+fn without_caps(scheduler: Option<&XenScheduler>) -> HostError {
     HostError::Refused(match scheduler {
         Some(other) => {
             format!("Xen's scheduler is {other}, which has no caps; boot with sched=credit2")

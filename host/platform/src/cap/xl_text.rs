@@ -11,7 +11,7 @@ use weir_units::Nanos;
 
 /// The scheduler of a hypervisor, or of a pool of its processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scheduler {
+pub enum XenScheduler {
     /// Weights, and caps over accounting periods of its time slice.
     Credit,
     /// Weights and caps; the default since Xen 4.12.
@@ -22,7 +22,7 @@ pub enum Scheduler {
     Other(String),
 }
 
-impl fmt::Display for Scheduler {
+impl fmt::Display for XenScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Credit => "credit",
@@ -135,13 +135,13 @@ pub fn info<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 }
 
 /// The scheduler that runs, by `xl info`; none if the text does not say.
-pub fn scheduler(info_text: &str) -> Option<Scheduler> {
+pub fn scheduler(info_text: &str) -> Option<XenScheduler> {
     Some(match info(info_text, "xen_scheduler")? {
-        "credit" => Scheduler::Credit,
-        "credit2" => Scheduler::Credit2,
-        "rtds" => Scheduler::Rtds,
+        "credit" => XenScheduler::Credit,
+        "credit2" => XenScheduler::Credit2,
+        "rtds" => XenScheduler::Rtds,
         "" => return None,
-        other => Scheduler::Other(other.to_owned()),
+        other => XenScheduler::Other(other.to_owned()),
     })
 }
 

@@ -9,7 +9,7 @@ use super::Facts;
 
 /// Something that is missing, or in the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// Its severity.
     pub weight: Weight,
     /// The subject: `CAP_NET_RAW`, `ip`, `eth0 large-receive-offload`.
@@ -35,7 +35,7 @@ pub enum Weight {
 impl Facts {
     /// Lists everything that is missing, the worst first.
     #[must_use]
-    pub fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<DoctorFinding> {
         let mut list = Vec::new();
         self.capabilities(&mut list);
         self.commands(&mut list);
@@ -46,7 +46,7 @@ impl Facts {
         list
     }
 
-    fn capabilities(&self, list: &mut Vec<Finding>) {
+    fn capabilities(&self, list: &mut Vec<DoctorFinding>) {
         for (name, weight, costs) in CAPABILITIES {
             if self.capabilities.get(*name) == Some(&false) {
                 let remedy = format!("run as root, or in a service with {name}");
@@ -55,7 +55,7 @@ impl Facts {
         }
     }
 
-    fn commands(&self, list: &mut Vec<Finding>) {
+    fn commands(&self, list: &mut Vec<DoctorFinding>) {
         for (name, weight, package, costs) in COMMANDS {
             if self.commands.get(*name) == Some(&false) {
                 let remedy = format!("apt-get install {package}");
@@ -64,7 +64,7 @@ impl Facts {
         }
     }
 
-    fn kernel(&self, list: &mut Vec<Finding>) {
+    fn kernel(&self, list: &mut Vec<DoctorFinding>) {
         let raw = self.af_xdp || self.af_packet;
         let checks = [
             (raw, Weight::Missing, "AF_PACKET", "no device can be read", "CONFIG_PACKET"),
@@ -125,7 +125,7 @@ impl Facts {
     }
 
     /// One way to cap processes is enough, and who has no Xen needs no `xl`.
-    fn caps(&self, list: &mut Vec<Finding>) {
+    fn caps(&self, list: &mut Vec<DoctorFinding>) {
         for (names, costs, remedy) in CAPS {
             let mut ways = self.caps.iter().filter(|way| names.contains(&way.name)).peekable();
             if ways.peek().is_some() && ways.all(|way| way.there.is_err()) {
@@ -134,7 +134,7 @@ impl Facts {
         }
     }
 
-    fn offloads(&self, list: &mut Vec<Finding>) {
+    fn offloads(&self, list: &mut Vec<DoctorFinding>) {
         for device in self.devices.iter().filter(|device| device.name != "lo") {
             for (offload, key, costs) in OFFLOADS {
                 if device.offloads.iter().any(|on| on == offload) {
@@ -149,7 +149,7 @@ impl Facts {
 }
 
 /// `missing CAP_NET_RAW: no device can be read; run as root, …`
-impl fmt::Display for Finding {
+impl fmt::Display for DoctorFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let weight = match self.weight {
             Weight::Missing => "missing",
@@ -160,8 +160,8 @@ impl fmt::Display for Finding {
     }
 }
 
-fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> Finding {
-    Finding { weight, what, costs: costs.to_owned(), remedy }
+fn finding(weight: Weight, what: String, costs: &str, remedy: String) -> DoctorFinding {
+    DoctorFinding { weight, what, costs: costs.to_owned(), remedy }
 }
 
 const SLOWER: &str = "devices are driven by packet sockets: each packet costs several times more, \

@@ -22,7 +22,7 @@ pub(super) enum JournalLine {
     /// The process that makes the changes that follow.
     Owner { owner: Identity, boot: String, command: String },
     /// A change that is about to be made.
-    Change(RecordedChange),
+    Change(JournaledChange),
     /// The change of this number is undone.
     Undone { sequence: u64 },
     /// The changes so far outlive their owner.
@@ -30,7 +30,7 @@ pub(super) enum JournalLine {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RecordedChange {
+pub(super) struct JournaledChange {
     pub(super) sequence: u64,
     /// `None` only while a line of an old journal is read.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub(super) struct RecordedChange {
     pub(super) boot_ended: bool,
 }
 
-impl RecordedChange {
+impl JournaledChange {
     pub(super) fn purpose(&self) -> &ChangePurpose {
         self.purpose.as_ref().unwrap_or(&ChangePurpose::Other)
     }
@@ -50,15 +50,15 @@ impl RecordedChange {
 
 /// Changes that follow each other, with one command that undoes them all, if there is one.
 pub(super) struct UndoBatch<'a> {
-    pub(super) changes: &'a [RecordedChange],
+    pub(super) changes: &'a [JournaledChange],
     pub(super) batch: Option<Command>,
 }
 
 /// The changes in batches, in the same order; all of them are in one.
-pub(super) fn batches(changes: &[RecordedChange]) -> Vec<UndoBatch<'_>> {
+pub(super) fn batches(changes: &[JournaledChange]) -> Vec<UndoBatch<'_>> {
     let mut batches = Vec::new();
     let has_command =
-        |change: &RecordedChange| !change.boot_ended && change.undo.command().is_some();
+        |change: &JournaledChange| !change.boot_ended && change.undo.command().is_some();
     for part in changes.chunk_by(|a, b| has_command(a) && has_command(b)) {
         let mut rest = part;
         let commands = part.iter().filter(|change| has_command(change));
@@ -81,7 +81,7 @@ pub(super) struct Content {
     /// The lines read last were written before the last boot.
     boot_ended: bool,
     pub(super) kept: bool,
-    pub(super) changes: Vec<RecordedChange>,
+    pub(super) changes: Vec<JournaledChange>,
     /// The file ends inside a line: its writer died before the change it was to describe.
     pub(super) torn: bool,
 }
@@ -131,7 +131,7 @@ impl Content {
             JournalLine::Change(change) => {
                 let old = || ChangePurpose::from_old_description(&change.what);
                 let purpose = Some(change.purpose.clone().unwrap_or_else(old));
-                self.changes.push(RecordedChange {
+                self.changes.push(JournaledChange {
                     purpose,
                     boot_ended: self.boot_ended,
                     ..change

@@ -15,7 +15,7 @@ pub use writer::CaptureWriter;
 
 use crate::error::PortError;
 use crate::pool::Pool;
-use crate::port::{Port, PortStatistics};
+use crate::port::{FramePort, PortStatistics};
 use crate::sys;
 
 /// A port that receives what a file holds, as fast as it is asked, and writes what it is sent to
@@ -98,7 +98,7 @@ impl CapturePort {
     }
 }
 
-impl Port for CapturePort {
+impl FramePort for CapturePort {
     fn name(&self) -> &str {
         &self.name
     }

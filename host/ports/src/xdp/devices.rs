@@ -41,7 +41,7 @@ struct Free {
 
 /// Whose device it is, and by which gate its frames enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum DeviceRole {
     /// A tenant's: everything enters by this gate (the vif's `send`).
     Vif(GateId),
     /// The network's: frames for a known station enter by its gate (that vif's `receive`), all
@@ -61,7 +61,7 @@ pub enum AttachMode {
 /// The twin of `struct device` in `bpf/weir.h`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceEntry {
-    pub(super) role: Role,
+    pub(super) role: DeviceRole,
     pub(super) socket_base: u32,
     pub(super) queues: u32,
     pub(super) index: u32,
@@ -95,15 +95,15 @@ impl Devices {
 
     /// Returns what an earlier process left of a device.
     #[must_use]
-    pub fn left(&self, device: &str) -> Option<Role> {
+    pub fn left(&self, device: &str) -> Option<DeviceRole> {
         let ifindex = crate::link::ifindex(device).ok()?;
         self.free().left.get(&ifindex).map(|entry| entry.role)
     }
 
     /// The roles of all that an earlier process left: their gates have paths and stations until
-    /// [`super::DataPlane::sweep`].
+    /// [`super::XdpPlane::sweep`].
     #[must_use]
-    pub fn left_roles(&self) -> Vec<Role> {
+    pub fn left_roles(&self) -> Vec<DeviceRole> {
         self.free().left.values().map(|entry| entry.role).collect()
     }
 
@@ -114,7 +114,7 @@ impl Devices {
     }
 
     /// Takes the program off what an earlier process left and nobody has taken over; their roles.
-    pub(super) fn sweep(&self) -> Vec<Role> {
+    pub(super) fn sweep(&self) -> Vec<DeviceRole> {
         let left = std::mem::take(&mut self.free().left);
         let gone = |(ifindex, entry): (u32, DeviceEntry)| {
             self.release(ifindex);
@@ -148,7 +148,7 @@ impl Devices {
         &self,
         name: &str,
         ifindex: u32,
-        role: Role,
+        role: DeviceRole,
         queues: u32,
     ) -> Result<(u32, u32, bool), PortError> {
         let run = queues.max(1) as usize;
@@ -191,8 +191,8 @@ impl Devices {
     /// Tells the program what a device is.
     pub(super) fn set_device(&self, ifindex: u32, entry: &DeviceEntry) -> Result<(), PortError> {
         let (kind, gate) = match entry.role {
-            Role::Vif(gate) => (0, gate.0),
-            Role::Port(gate) => (1, gate.0),
+            DeviceRole::Vif(gate) => (0, gate.0),
+            DeviceRole::Port(gate) => (1, gate.0),
         };
         let words = [kind, gate, entry.socket_base, entry.queues, entry.index, entry.frame_max];
         let mut value = [0; 24];
@@ -282,7 +282,7 @@ fn entries(devices: &MapHandle) -> BTreeMap<u32, DeviceEntry> {
         let mut words = value.chunks_exact(4).filter_map(|word| word.first_chunk());
         let mut next = || words.next().map(|word| u32::from_ne_bytes(*word));
         let (kind, gate) = (next()?, GateId(next()?));
-        let role = if kind == 0 { Role::Vif(gate) } else { Role::Port(gate) };
+        let role = if kind == 0 { DeviceRole::Vif(gate) } else { DeviceRole::Port(gate) };
         let (socket_base, queues, index, frame_max) = (next()?, next()?, next()?, next()?);
         Some((ifindex, DeviceEntry { role, socket_base, queues, index, frame_max }))
     };

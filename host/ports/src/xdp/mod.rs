@@ -16,27 +16,27 @@ use std::sync::Arc;
 
 use weir_switch::Frame;
 
-pub use devices::{AttachMode, Devices, Role};
+pub use devices::{AttachMode, DeviceRole, Devices};
 pub use gate::{GateCounters, GateId, Gates};
 pub use limits::PlaneLimits;
 pub use pins::Pins;
-pub use plane::{DataPlane, Faults, Route};
+pub use plane::{Faults, Route, XdpPlane};
 pub use redirect::{BucketId, BucketLimit, Redirect, RedirectCounters};
 
 pub(crate) use devices::link as link_program;
 
 use crate::error::PortError;
-use crate::facts::Facts;
+use crate::facts::DeviceAnswers;
 use crate::link;
 use crate::pool::{BindMode, Pool, Region, Remains};
-use crate::port::{Port, PortStatistics};
+use crate::port::{FramePort, PortStatistics};
 use devices::DeviceEntry;
 use socket::{Socket, SocketConfig};
 
 /// A device, all its receive queues, and the attached program.
 ///
 /// Frames leave by the socket of queue 0 only, which keeps them in order. A device should have a
-/// queueing discipline (see [`Port::needs_qdisc`]), else a full one drops instead of waiting.
+/// queueing discipline (see [`FramePort::needs_qdisc`]), else a full one drops instead of waiting.
 #[derive(Debug)]
 pub struct XdpPort {
     name: String,
@@ -53,7 +53,7 @@ pub struct XdpPort {
     attached: AttachMode,
     bound: BindMode,
     counted: PortStatistics,
-    facts: Arc<Facts>,
+    facts: Arc<DeviceAnswers>,
 }
 
 /// The settings for opening a device.
@@ -62,7 +62,7 @@ pub struct XdpConfig {
     /// The Linux device.
     pub device: String,
     /// Whose it is.
-    pub role: Role,
+    pub role: DeviceRole,
     /// Entries of each ring: a power of two, 64 ..= 32 768.
     pub ring: u32,
     /// Chunks kept ready for receiving, over all queues; each has 64 at least, and at most `ring`.
@@ -76,14 +76,14 @@ pub struct XdpConfig {
 impl XdpConfig {
     /// The usual sizes for a single device.
     #[must_use]
-    pub fn new(device: &str, role: Role) -> Self {
+    pub fn new(device: &str, role: DeviceRole) -> Self {
         Self::sized(device, role, 1024, 256)
     }
 
     /// A device that holds at most `fill` chunks for receiving and `transmit_limit` frames on their
     /// way out; its rings are as long as that takes.
     #[must_use]
-    pub fn sized(device: &str, role: Role, fill: u32, transmit_limit: u32) -> Self {
+    pub fn sized(device: &str, role: DeviceRole, fill: u32, transmit_limit: u32) -> Self {
         let longest = fill.max(transmit_limit).clamp(RING_MIN, RING_MAX);
         let ring = longest.checked_next_power_of_two().unwrap_or(RING_MAX);
         Self { device: device.to_owned(), role, ring, fill, transmit_limit, zero_copy: true }
@@ -97,7 +97,7 @@ impl XdpPort {
     /// The device is not there, is in use by another program, a bound is broken, or a step fails.
     pub fn open(
         config: &XdpConfig,
-        plane: &mut DataPlane,
+        plane: &mut XdpPlane,
         pool: &mut Pool,
     ) -> Result<Self, PortError> {
         let mut port = Self::prepare(config, plane.devices(), pool.region())?;
@@ -135,7 +135,7 @@ impl XdpPort {
                 attached,
                 bound,
                 counted: PortStatistics::default(),
-                facts: Facts::of(ifindex),
+                facts: DeviceAnswers::of(ifindex),
             }),
             Err(error) => {
                 // None has been given a chunk.
@@ -166,7 +166,7 @@ impl XdpPort {
 
     /// Detaches the program, closes the sockets and returns their chunks. Dropping the port does
     /// the first two only.
-    pub fn close(self, plane: &mut DataPlane, pool: &mut Pool) {
+    pub fn close(self, plane: &mut XdpPlane, pool: &mut Pool) {
         let remains = self.shut(plane.devices());
         pool.forget_all(remains);
     }
@@ -194,7 +194,7 @@ impl XdpPort {
         self.sockets.into_iter().for_each(|socket| socket.close(pool));
     }
 
-    /// The index by which [`DataPlane::set_station`] and [`DataPlane::faults`] know the device.
+    /// The index by which [`XdpPlane::set_station`] and [`XdpPlane::faults`] know the device.
     #[must_use]
     pub fn device_index(&self) -> u32 {
         self.entry.index
@@ -208,7 +208,7 @@ impl XdpPort {
 
     /// Returns the slow facts about the device.
     #[must_use]
-    pub fn facts(&self) -> &Arc<Facts> {
+    pub fn facts(&self) -> &Arc<DeviceAnswers> {
         &self.facts
     }
 
@@ -276,8 +276,8 @@ impl XdpPort {
     /// Tells the gates which frames have arrived: a vif's are all its own, a port's carry a mark.
     fn note(&self, pool: &mut Pool, frames: &[Frame]) {
         match self.entry.role {
-            Role::Vif(gate) => self.gates.note_received(gate, frames.len() as u64),
-            Role::Port(flood) => {
+            DeviceRole::Vif(gate) => self.gates.note_received(gate, frames.len() as u64),
+            DeviceRole::Port(flood) => {
                 for frame in frames {
                     let word = pool.take_word_before(*frame).unwrap_or(0);
                     let marked = word & GATE_MARK_MASK == GATE_MARK;
@@ -289,7 +289,7 @@ impl XdpPort {
     }
 }
 
-impl Port for XdpPort {
+impl FramePort for XdpPort {
     fn name(&self) -> &str {
         &self.name
     }

@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenObject};
 use weir_platform::program::load_object;
 use weir_units::Instant;
 
-use super::devices::{Devices, Role, failed};
+use super::devices::{DeviceRole, Devices, failed};
 use super::gate::{GateId, Gates};
 use super::limits::PlaneLimits;
 use super::pins::Pins;
@@ -22,7 +22,7 @@ use crate::memory_map::Mapping;
 
 /// The loaded program and its tables.
 #[derive(Debug)]
-pub struct DataPlane {
+pub struct XdpPlane {
     devices: Arc<Devices>,
     stations: MapHandle,
     gates: Arc<Gates>,
@@ -63,7 +63,7 @@ pub struct Faults {
     pub no_socket: u64,
 }
 
-impl DataPlane {
+impl XdpPlane {
     /// Loads the program with tables of those sizes. Needs `CAP_BPF` and `CAP_NET_ADMIN`.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl DataPlane {
     /// the stations that are not among `known` (a port's device index, a VLAN, an address).
     pub fn sweep(&mut self, known: impl Fn(u32, u16, [u8; 6]) -> bool) {
         for role in self.devices.sweep() {
-            if let Role::Vif(GateId(send)) = role {
+            if let DeviceRole::Vif(GateId(send)) = role {
                 for gate in [GateId(send), GateId(send.saturating_add(1))] {
                     // Taking off is one write to a table that exists.
                     let _off = self.redirects.set(gate, None);

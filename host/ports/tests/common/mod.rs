@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use weir_ports::{DataPlane, PlaneLimits, Pool};
+use weir_ports::{PlaneLimits, Pool, XdpPlane};
 
 /// Puts the calling thread into a new network namespace without a name; it disappears with the
 /// thread, also when the process is killed. False, and said loudly, without the right to do so.
@@ -50,8 +50,8 @@ pub fn veth(a: &str, b: &str, queues: u32) {
     }
 }
 
-pub fn plane() -> DataPlane {
-    DataPlane::load(PlaneLimits { gates: 16, devices: 8, sockets: 32, stations: 64 }).unwrap()
+pub fn plane() -> XdpPlane {
+    XdpPlane::load(PlaneLimits { gates: 16, devices: 8, sockets: 32, stations: 64 }).unwrap()
 }
 
 pub fn pool() -> Pool {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{SetOnDrop, soon};
-use weir_traffic::{Header, Rate, ReceiveResult, ReceiveSpec, SendSpec, Verdict};
+use weir_traffic::{Header, Rate, ReceiveResult, ReceiveSpec, SendSpec, SinkVerdict};
 
 /// Namespace `a` with device `wa` (02:00:00:00:00:0a, 198.18.0.1), joined to namespace `b` with
 /// device `wb` (02:00:00:00:00:0b, 198.18.0.2).
@@ -93,7 +93,7 @@ impl Pair {
     }
 
     /// A sink on `wb`.
-    pub(crate) fn sink_spec(&self, verdict: Verdict) -> ReceiveSpec {
+    pub(crate) fn sink_spec(&self, verdict: SinkVerdict) -> ReceiveSpec {
         let text = serde_json::json!({
             "run": {"netns": self.b},
             "method": {"sink": {"device": "wb", "verdict": verdict}},

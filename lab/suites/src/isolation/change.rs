@@ -3,7 +3,7 @@
 //! to the wire, from it and between two tenants, lose nothing and stay in order; what a changed
 //! value lets through follows at once.
 
-use weir_experiment::PolicyChange;
+use weir_experiment::TimedPolicy;
 use weir_experiment::prelude::*;
 use weir_policy::Share;
 use weir_traffic::XdpStream;
@@ -62,17 +62,17 @@ fn streams(star: &StarTopology) -> Vec<XdpStream> {
 }
 
 /// The phases that are measured, then the steps, each from the policy before it.
-fn changes(base: &Policy) -> Vec<PolicyChange> {
+fn changes(base: &Policy) -> Vec<TimedPolicy> {
     let mut policy = base.clone();
     let mut changes = Vec::new();
     for (number, phase) in (1..).zip(PHASES) {
         (phase.change)(&mut policy);
-        changes.push(PolicyChange { at: PHASE * number, policy: policy.clone() });
+        changes.push(TimedPolicy { at: PHASE * number, policy: policy.clone() });
     }
     let begin = PHASE * u32::try_from(PHASES.len() + 1).unwrap_or(u32::MAX);
     for (number, step) in (0..).zip(STEPS) {
         step(&mut policy);
-        changes.push(PolicyChange { at: begin + STEP * number, policy: policy.clone() });
+        changes.push(TimedPolicy { at: begin + STEP * number, policy: policy.clone() });
     }
     changes
 }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 
 use weir_experiment::prelude::*;
 use weir_policy::{
-    Action, Codel, Filter, Layer, MacAddr, Overbooking, Router, RouterId, SchedulerKind, Slice,
-    SliceId,
+    Codel, Filter, FilterAction, Layer, MacAddr, Overbooking, Router, RouterId, SchedulerKind,
+    Slice, SliceId,
 };
 
 use super::parts::{self, BURST_BYTES, LINK_MBPS};
@@ -78,7 +78,7 @@ fn patient() -> Codel {
 /// A filter that none of the flows meets.
 fn no_dns() -> Filter {
     Filter {
-        action: Action::Drop,
+        action: FilterAction::Drop,
         direction: None,
         mac: None,
         vlan: None,

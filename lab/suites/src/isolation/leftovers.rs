@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use weir_experiment::prelude::*;
 use weir_experiment::weir_program::WeirProgram;
-use weir_platform::bpf::{self, Kind};
+use weir_platform::bpf::{self, BpfKind};
 use weir_platform::run::Host;
 use weir_platform::snapshot::Snapshot;
 use weir_platform::{StateDir, process};
@@ -79,7 +79,7 @@ impl HostBefore {
 /// BPF objects that no process has open, as lines of a snapshot.
 fn orphans() -> Vec<String> {
     let held = bpf::held();
-    let kinds = [(Kind::Program, "program"), (Kind::Map, "map"), (Kind::Link, "link")];
+    let kinds = [(BpfKind::Program, "program"), (BpfKind::Map, "map"), (BpfKind::Link, "link")];
     let lines = kinds.into_iter().flat_map(|(kind, word)| {
         let objects =
             bpf::list(kind).into_iter().filter(|object| !held.contains(&(kind, object.id)));

@@ -19,10 +19,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         let measured = scope.spawn(move || {
             let class = weir_platform::cpu::Class::Normal { nice: -20 };
             let cpu = Some(worker_cpu());
-            let _alone = weir_platform::cpu::Reservation::take(weir_platform::cpu::CpuRequest {
-                cpu,
-                class,
-            })?;
+            let _alone =
+                weir_platform::cpu::CpuReservation::take(weir_platform::cpu::CpuRequest {
+                    cpu,
+                    class,
+                })?;
             measure(repetitions)
         });
         measured.join().unwrap_or_else(|_| Err(ExperimentError::Node("the bench panicked".into())))

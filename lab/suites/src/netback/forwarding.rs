@@ -22,9 +22,9 @@ use weir_experiment::prelude::*;
 use weir_experiment::senders::{hardly_reading_the_clock, worker_cpu};
 use weir_platform::run::Command;
 use weir_policy::{Kind, SliceId};
-use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, Verdict, XdpStream};
+use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, SinkVerdict, XdpStream};
 
-use super::worker::{Worker, WorkerTime};
+use super::worker::{WorkerCounts, WorkerTime};
 use crate::peers::{Htb, NapiOn, OpenVSwitch, StarBridge, spare_worker_cpu};
 
 /// Shows the row.
@@ -270,12 +270,12 @@ impl ForwardingSetup {
         let (outcome, (busy, rate, worker)) = run.flow(rig, |rig| {
             std::thread::sleep(WARM_UP);
             let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
-            let worker = rig.node().map(Worker::now).transpose()?;
+            let worker = rig.node().map(WorkerCounts::now).transpose()?;
             std::thread::sleep(MEASURED);
             let packets = received(rig)?.saturating_sub(before);
             let rate = float(packets) / start.elapsed().as_secs_f64();
             let spent = match (rig.node(), worker) {
-                (Some(node), Some(before)) => Some(Worker::now(node)?.since(&before)),
+                (Some(node), Some(before)) => Some(WorkerCounts::now(node)?.since(&before)),
                 _ => None,
             };
             Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate, spent))
@@ -307,7 +307,7 @@ fn light_sink(star: &StarTopology) -> ReceiveSpec {
     let mut spec = star.sink();
     spec.streams_max = 1;
     if let ReceiveMethod::Sink(sink) = &mut spec.method {
-        (sink.sources_max, sink.verdict) = (0, Verdict::DropUnread);
+        (sink.sources_max, sink.verdict) = (0, SinkVerdict::DropUnread);
     }
     spec
 }

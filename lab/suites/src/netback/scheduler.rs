@@ -12,7 +12,7 @@ use std::thread;
 use rustix::time::{ClockId, clock_gettime};
 use weir_experiment::prelude::*;
 use weir_experiment::senders::worker_cpu;
-use weir_platform::cpu::{Class, CpuRequest, Reservation};
+use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_sched::load::{Load, Subject, queued};
 
 use super::rte_sched::{Built, Peer};
@@ -62,7 +62,7 @@ fn measure(
     let measured = thread::scope(|scope| {
         let thread = scope.spawn(move || {
             let class = Class::Normal { nice: -20 };
-            let _alone = Reservation::take(CpuRequest { cpu: Some(worker_cpu()), class })?;
+            let _alone = CpuReservation::take(CpuRequest { cpu: Some(worker_cpu()), class })?;
             in_turns(classes, peer, runs)
         });
         thread.join().unwrap_or_else(|_| Err(ExperimentError::Node("the bench panicked".into())))

@@ -9,7 +9,7 @@ use weir_platform::process::Stat;
 
 /// The worker's counters at an instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Worker {
+pub(super) struct WorkerCounts {
     /// In its own code and in the kernel's, in the kernel's ticks.
     ticks: [u64; 2],
     /// In which something moved.
@@ -30,7 +30,7 @@ pub(super) struct WorkerTime {
     pub(super) zero_copy: bool,
 }
 
-impl Worker {
+impl WorkerCounts {
     /// Reads the counters.
     pub(super) fn now(node: &NodeProcess) -> Result<Self, ExperimentError> {
         let status = node.status()?;
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn shares_are_of_what_was_spent_in_between() {
-        let earlier = Worker { ticks: [100, 100], turns: 10, sent: 1000, zero_copy: false };
-        let now = Worker { ticks: [150, 250], turns: 30, sent: 1640, zero_copy: false };
+        let earlier = WorkerCounts { ticks: [100, 100], turns: 10, sent: 1000, zero_copy: false };
+        let now = WorkerCounts { ticks: [150, 250], turns: 30, sent: 1640, zero_copy: false };
         let spent = now.since(&earlier);
         assert!((spent.in_kernel - 0.75).abs() < 1e-9, "{spent:?}");
         assert!((spent.frames_a_turn - 32.0).abs() < 1e-9, "{spent:?}");

@@ -14,7 +14,7 @@ use weir_experiment::prelude::*;
 use weir_node::control::{ChangeRequest, Refusal};
 use weir_node::rehearsal::Rehearsal;
 use weir_platform::StateDir;
-use weir_policy::{Edit, Kind, Place};
+use weir_policy::{Edit, KeyPath, Kind};
 use weir_report::{ReportStore, ServiceRecorder};
 use weir_units::Instant;
 
@@ -179,7 +179,7 @@ impl Day {
                 1 => ("send.min_rate", format!("{}kbit", 20 + number % 60)),
                 _ => ("receive.rate", format!("{}kbit", 500 + number % 100)),
             };
-            self.node.change(&anybody, &[Edit::set(Place::vif(&name, key), value)])
+            self.node.change(&anybody, &[Edit::set(KeyPath::vif(&name, key), value)])
         };
         match done {
             Ok(_) => self.changes += 1,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
-use weir_platform::run::{Command, Failure, Host, Platform};
+use weir_platform::run::{Command, CommandFailure, Host, Platform};
 use weir_platform::{StateDir, Undo};
 
 /// A file to work on. It is gone with this value; what a killed run left, `weir clean` removes.
@@ -46,7 +46,7 @@ impl DiskWork {
         words.extend_from_slice(more);
         let command = Command::new("fio", words).limit(length + PATIENCE);
         Host::unless(weir_traffic::is_stopped).run(&command).map_err(|error| match error.failure {
-            Failure::Stopped => ExperimentError::Interrupted,
+            CommandFailure::Stopped => ExperimentError::Interrupted,
             _ => ExperimentError::Missing {
                 what: "disk work".to_owned(),
                 needs: format!("fio (Debian's package of that name): {error}"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A panel of a scenario on the lab: its star, what stands in the middle, who sends.
 
-use weir_experiment::PolicyChange;
+use weir_experiment::TimedPolicy;
 use weir_experiment::prelude::*;
 use weir_experiment::senders::traffic_cpus;
 use weir_policy::Reservation;
@@ -103,7 +103,7 @@ fn bucket(tenant: &Tenant) -> Option<(BitRate, ByteCount)> {
 }
 
 /// The sweep's priorities, from the beginning on.
-fn changes(scenario: &Scenario, policy: &Policy) -> Vec<PolicyChange> {
+fn changes(scenario: &Scenario, policy: &Policy) -> Vec<TimedPolicy> {
     let Some(sweep) = scenario.sweep else { return Vec::new() };
     let change = |step: u32| {
         let mut policy = policy.clone();
@@ -113,7 +113,7 @@ fn changes(scenario: &Scenario, policy: &Policy) -> Vec<PolicyChange> {
         for ((slice, vif), priority) in classes.zip(priorities) {
             (slice.send.priority, vif.send.priority) = (priority, priority);
         }
-        PolicyChange { at: sweep.every * step, policy }
+        TimedPolicy { at: sweep.every * step, policy }
     };
     let steps = scenario.duration.as_millis() / sweep.every.as_millis().max(1);
     (0..u32::try_from(steps).unwrap_or(0)).map(change).collect()

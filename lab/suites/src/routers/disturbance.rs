@@ -59,7 +59,7 @@ impl Disturbance {
         let identity = Identity::of(child.id());
         let begun = Self { child, cpu: CpuMeter::new(identity.map(CpuSource::Process)) };
         let gone = || ExperimentError::Node("the disturbing process ended at once".to_owned());
-        cgroup::follow(&cgroup::Tree::find()?, identity.ok_or_else(gone)?, router)?;
+        cgroup::follow(&cgroup::CgroupTree::find()?, identity.ok_or_else(gone)?, router)?;
         Ok(begun)
     }
 
@@ -79,10 +79,10 @@ impl Drop for Disturbance {
 
 /// Uses that share of processor `cpu` until the process is ended.
 pub fn run(share: CpuShare, cpu: u32) -> Result<(), ExperimentError> {
-    use weir_platform::cpu::{Class, CpuRequest, Reservation};
+    use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 
     let _pinned =
-        Reservation::take(CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
+        CpuReservation::take(CpuRequest { cpu: Some(cpu), class: Class::Normal { nice: 0 } })?;
     let ended = weir_traffic::stop_on_signals()?;
     let mut meter = CpuMeter::new([CpuSource::Process(Identity::own()?)]);
     let (mut last, mut used) = (Instant::now(), meter.read().map_err(failed)?);

@@ -13,9 +13,9 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, CpuRequest, Reservation};
+use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_policy::MacAddr;
-use weir_ports::{Idle, PacketConfig, PacketPort, Pool, Port, Waiter, now};
+use weir_ports::{WaitMode, PacketConfig, PacketPort, Pool, FramePort, Waiter, now};
 use weir_switch::{Frame, FramePool};
 use weir_units::Instant;
 
@@ -79,7 +79,7 @@ impl RouterSide {
 pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
     let class = if batch { Class::Batch } else { Class::Normal { nice: 0 } };
     let asked = batch || cpu.is_some();
-    let _reserved = asked.then(|| Reservation::take(CpuRequest { cpu, class })).transpose()?;
+    let _reserved = asked.then(|| CpuReservation::take(CpuRequest { cpu, class })).transpose()?;
     let mut pool = Pool::new(FRAMES, 2048)?;
     let open = |side: &RouterSide| {
         let config =
@@ -87,7 +87,7 @@ pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(),
         PacketPort::open(&config, None)
     };
     let [mut a, mut b] = [open(sides[0])?, open(sides[1])?];
-    let idle = Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
+    let idle = WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO };
     let mut waiter = Waiter::new(idle)?;
     let failed =
         |error| ExperimentError::io(format!("{} or {}", sides[0].device, sides[1].device), error);
@@ -112,8 +112,8 @@ pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(),
 
 /// Moves what has come at `from`, at most a batch, to `to`. Gives how many frames came.
 fn pass(
-    from: &mut impl Port,
-    to: &mut impl Port,
+    from: &mut impl FramePort,
+    to: &mut impl FramePort,
     out: &RouterSide,
     pool: &mut Pool,
     frames: &mut Vec<Frame>,

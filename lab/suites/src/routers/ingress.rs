@@ -11,14 +11,14 @@ use weir_platform::netns::Namespace;
 use weir_policy::MacAddr;
 use weir_policy::Share;
 use weir_ports::{
-    BucketId, BucketLimit, DataPlane, GateId, PlaneLimits, Pool, Redirect, Role, Route, XdpConfig,
+    BucketId, BucketLimit, XdpPlane, GateId, PlaneLimits, Pool, Redirect, DeviceRole, Route, XdpConfig,
     XdpPort,
 };
 
 /// A data plane over the node's ends of all links. It lets go of them with this value.
 #[derive(Debug)]
 pub(crate) struct Ingress {
-    plane: DataPlane,
+    plane: XdpPlane,
     // Each holds its device, and chunks of the pool.
     _ports: Vec<XdpPort>,
     _pool: Pool,
@@ -44,14 +44,14 @@ impl Ingress {
         let count = u32::try_from(lines.len()).unwrap_or(u32::MAX);
         let vifs = count.saturating_mul(VIFS);
         let limits = PlaneLimits { gates: 2 * vifs, devices: vifs, sockets: vifs, stations: vifs };
-        let mut plane = DataPlane::load(limits)?;
+        let mut plane = XdpPlane::load(limits)?;
         let mut pool = Pool::new(vifs.saturating_mul(CHUNKS_A_PORT), 2048)?;
         let (mut ports, mut doors) = (Vec::new(), Vec::new());
         for (line, first) in lines.iter().zip((0_u32..).step_by(GATES)) {
             let bucket = plane.new_bucket(limit(None))?;
             let mut indexes = Vec::new();
             for (device, send) in line.devices.iter().zip((first..).step_by(2)) {
-                let role = Role::Vif(GateId(send));
+                let role = DeviceRole::Vif(GateId(send));
                 let config = XdpConfig {
                     ring: 64,
                     fill: 64,

@@ -11,9 +11,9 @@ use std::thread::ScopedJoinHandle;
 
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, CpuRequest, Reservation};
+use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_platform::netns::Namespace;
-use weir_ports::{Idle, Waiter};
+use weir_ports::{WaitMode, Waiter};
 use weir_units::Instant;
 
 use super::crossed::Crossed;
@@ -125,7 +125,7 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
 /// Its own time limit would not do: that timer is as coarse as the kernel's tick and runs among
 /// soft interrupts, so that a flood delays it by more than a turn.
 fn probe(socket: &UdpSocket, stop: &AtomicBool) -> Result<Probed, ExperimentError> {
-    let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
+    let mut waiter = Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
     let watched = waiter.add(socket.as_fd());
     watched.map_err(|error| ExperimentError::io("a probe's socket", error))?;
     let _urgent = urgent();
@@ -190,8 +190,8 @@ fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut Probed) {
 
 /// A probe times the router, not the machine's other work. Without the right to it the times are
 /// those of a busy machine, which is no less than true.
-fn urgent() -> Option<Reservation> {
-    Reservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 2 } }).ok()
+fn urgent() -> Option<CpuReservation> {
+    CpuReservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 2 } }).ok()
 }
 
 const PORT: u16 = 9_002;

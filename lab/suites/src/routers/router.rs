@@ -121,7 +121,7 @@ impl ProcessRouter {
         let child = forward_in(plan, namespace, router)?;
         let gone = || ExperimentError::Node("the router's process ended at once".to_owned());
         let identity = Identity::of(child.id()).ok_or_else(gone)?;
-        let tree = cgroup::Tree::find()?;
+        let tree = cgroup::CgroupTree::find()?;
         let name = format!("weir-{}-vr{}", plan.name, router + 1);
         host::apply(journal, &cgroup::make(&tree, &name)?)?;
         let group = tree.group(&name);

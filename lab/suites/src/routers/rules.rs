@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use weir_experiment::prelude::*;
-use weir_platform::run::{Command, Failure, Host, Platform};
+use weir_platform::run::{Command, CommandFailure, Host, Platform};
 
 /// The rules of a namespace, which are gone with it.
 #[derive(Clone, Debug)]
@@ -34,8 +34,10 @@ impl RuleList {
         ran.map(drop).map_err(|error| {
             let why = match error.failure {
                 // The whole list is in the error's text.
-                Failure::Status { stderr, .. } => stderr.lines().next().unwrap_or("").to_owned(),
-                Failure::Start(why) => why,
+                CommandFailure::Status { stderr, .. } => {
+                    stderr.lines().next().unwrap_or("").to_owned()
+                }
+                CommandFailure::Start(why) => why,
                 other => format!("{other:?}"),
             };
             ExperimentError::Missing {

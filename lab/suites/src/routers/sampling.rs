@@ -3,10 +3,10 @@
 //! it reads every period, has the loop decide and execute, and keeps what was measured.
 
 use weir_control::control_loop::{ControlLoop, DecisionEvent, LoopConfig, Sampler, SamplerConfig};
-use weir_control::{Actuator as _, CapRange, Controller, Reading, Reason, Sample};
+use weir_control::{ActionReason, Actuator as _, CapRange, Controller, Reading, Sample};
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
-use weir_platform::cpu::{Class, CpuRequest, Reservation};
+use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_units::CpuShare;
 
 use super::crossed::Crossed as _;
@@ -40,7 +40,7 @@ pub(crate) struct RouterSample {
     /// The limit in force meanwhile.
     pub(crate) limit: Option<PacketRate>,
     /// The reason of the decision that followed, if a controller decided.
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<ActionReason>,
 }
 
 impl RouterSample {
@@ -182,7 +182,7 @@ impl<'l> Loop<'l> {
     }
 
     /// Why the controller decided as it did last.
-    fn reason(&self) -> Option<Reason> {
+    fn reason(&self) -> Option<ActionReason> {
         match self.control.log()?.last()?.event {
             DecisionEvent::Sampled { action, .. } => Some(action.reason),
             _ => None,
@@ -225,8 +225,8 @@ fn config(period: Nanos) -> LoopConfig {
 }
 
 /// Gives the loop priority on a busy processor. It sleeps nearly all the time.
-pub(super) fn urgent() -> Result<Reservation, ExperimentError> {
-    Ok(Reservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } })?)
+pub(super) fn urgent() -> Result<CpuReservation, ExperimentError> {
+    Ok(CpuReservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } })?)
 }
 
 /// No router of this lab forwards as much.

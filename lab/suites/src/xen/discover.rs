@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_experiment::prelude::*;
-use weir_platform::cap::xl_text::{self, Domain, DomainCap, Scheduler};
+use weir_platform::cap::xl_text::{self, Domain, DomainCap, XenScheduler};
 use weir_platform::run::{Command, Host, Platform};
 
 use super::spec::{ROW, Spec, refused};
@@ -14,7 +14,7 @@ use super::spec::{ROW, Spec, refused};
 /// A domain 0 and its guests.
 pub(super) struct Xen {
     pub(super) on: Arc<dyn Platform + Send + Sync>,
-    pub(super) scheduler: Scheduler,
+    pub(super) scheduler: XenScheduler,
     /// In the order in which they were asked for.
     pub(super) guests: Vec<Guest>,
 }
@@ -35,7 +35,7 @@ pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
     }
     let on: Arc<dyn Platform + Send + Sync> = Arc::new(Host::default());
     let scheduler = match xl_text::scheduler(&on.run(&Command::line("xl info"))?) {
-        Some(with @ (Scheduler::Credit | Scheduler::Credit2)) => with,
+        Some(with @ (XenScheduler::Credit | XenScheduler::Credit2)) => with,
         other => return Err(refused(format!("scheduler {other:?}: it has no caps"))),
     };
     let listed = domains(&*on)?;

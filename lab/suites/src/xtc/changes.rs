@@ -4,7 +4,7 @@
 //! over simulated routers. Each change goes the way of an operator's, by the policy.
 
 use weir_control::Estimate;
-use weir_control::plant::{Plant, Router};
+use weir_control::plant::{Plant, SimulatedRouter};
 use weir_experiment::prelude::*;
 use weir_loops::sim::{SimLoopsNode, SimRouter};
 use weir_units::CpuShare;
@@ -116,7 +116,7 @@ fn self_tuning(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 fn gain(plant: Plant) -> f64 {
     let quiet = Plant { noise_ppm: 0, lag_ppm: 0, ..plant };
     let rate = |ppm: u32| {
-        let sample = Router::new(quiet, 1).run(CpuShare::from_ppm(ppm), None, SECOND);
+        let sample = SimulatedRouter::new(quiet, 1).run(CpuShare::from_ppm(ppm), None, SECOND);
         float(sample.packets) / 1e3
     };
     let at = (1..1_000_000).step_by(500).find(|ppm| rate(*ppm) * 1e3 >= SET_POINT as f64);
@@ -174,7 +174,7 @@ fn map(plant: Plant) -> String {
     let mut points = Vec::new();
     for tenths in (10..1000).step_by(5) {
         let cap = CpuShare::from_ppm(tenths * 1000);
-        let rate = Router::new(plant, 1).run(cap, None, SECOND).rate().as_pps();
+        let rate = SimulatedRouter::new(plant, 1).run(cap, None, SECOND).rate().as_pps();
         if rate > last {
             points.push(format!("{{ rate = \"{rate}pps\", cap = \"{cap}\" }}"));
             last = rate;

@@ -19,7 +19,7 @@
 //! once and stays.
 
 use weir_api_types::xtc::DecisionView;
-use weir_control::{FixedCap, FixedMap, Reason};
+use weir_control::{ActionReason, FixedCap, FixedMap};
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::process::Identity;
@@ -454,7 +454,7 @@ fn is_short(one: &DecisionView) -> bool {
 }
 
 fn says_so(decision: &DecisionView) -> bool {
-    decision.reason.as_deref() == Some(Reason::NoHeadroom.to_string().as_str())
+    decision.reason.as_deref() == Some(ActionReason::NoHeadroom.to_string().as_str())
 }
 
 /// CPU time of a packet in nanoseconds, over samples in which it was metered.
@@ -578,7 +578,7 @@ mod tests {
 
     #[test]
     fn a_decision_that_falls_short_names_the_reason_or_not() {
-        let decision = |rate_pps, reason: Reason| DecisionView {
+        let decision = |rate_pps, reason: ActionReason| DecisionView {
             number: 0,
             at_unix_ms: 0,
             set_point_pps: 1000,
@@ -592,11 +592,11 @@ mod tests {
             text: String::new(),
         };
         let log = [
-            decision(979, Reason::NoHeadroom),
-            decision(900, Reason::NoHeadroom),
-            decision(979, Reason::NoDemand),
-            decision(981, Reason::NoDemand),
-            decision(1000, Reason::NoHeadroom),
+            decision(979, ActionReason::NoHeadroom),
+            decision(900, ActionReason::NoHeadroom),
+            decision(979, ActionReason::NoDemand),
+            decision(981, ActionReason::NoDemand),
+            decision(1000, ActionReason::NoHeadroom),
         ];
         assert_eq!(short_and_said(&log), (3, 2));
         assert_eq!(short_and_said(&[]), (0, 0));

@@ -9,7 +9,7 @@
 use weir_control::control_loop::LoopPhase;
 use weir_experiment::prelude::*;
 use weir_loops::sim::{SimLoopsNode, SimRouter};
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 use weir_units::CpuShare;
 
 use super::figures::share;
@@ -380,7 +380,7 @@ fn refusals(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut node = SimLoopsNode::new(TEXT).map_err(|what| scenario(name, what))?;
     (0..WARM).for_each(|_| node.run(TICK));
     for (value, bound) in [("95kpps", "90kpps"), ("0pps", "1pps"), ("5kpps", "10kpps")] {
-        let edit = Edit::set(Place::of("router", "a", "xtc.set_point"), value);
+        let edit = Edit::set(KeyPath::of("router", "a", "xtc.set_point"), value);
         let why = node.edit(&[edit]).err().unwrap_or_default();
         rec.say(&format!("{}: {why}", id(value)));
         texts.push(if why.contains(value) && why.contains(bound) { 1.0 } else { 0.0 });

@@ -8,7 +8,7 @@
 
 use weir_experiment::prelude::*;
 use weir_loops::sim::{SimLoopsNode, SimRouter};
-use weir_policy::{Edit, Place};
+use weir_policy::{Edit, KeyPath};
 use weir_units::CpuShare;
 
 /// Shows the row.
@@ -280,7 +280,7 @@ fn admission(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 impl Bench {
     fn edit(&mut self, router: &str, key: &str, value: &str) -> Result<(), String> {
-        self.node.edit(&[Edit::set(Place::of("router", router, key), value)])
+        self.node.edit(&[Edit::set(KeyPath::of("router", router, key), value)])
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weir_policy::Place;
+use weir_policy::KeyPath;
 use weir_units::BitRate;
 
 use super::*;
@@ -24,7 +24,7 @@ fn open(path: &Path) -> LivePolicy {
 }
 
 fn rate(rate: &str) -> Vec<Edit> {
-    vec![Edit::set(Place::vif("a", "send.rate"), rate)]
+    vec![Edit::set(KeyPath::vif("a", "send.rate"), rate)]
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn what_is_refused_leaves_everything_as_it_was() {
         may: &|_, _, _| Err(Refusal::new(RefusalKind::Forbidden, "not yours")),
         sees: &|_, _| false,
     };
-    let nowhere = [Edit::set(Place::vif("b", "send.rate"), "1Mbit")];
-    let too_much = [Edit::set(Place::vif("a", "send.min_rate"), "2Gbit")];
+    let nowhere = [Edit::set(KeyPath::vif("b", "send.rate"), "1Mbit")];
+    let too_much = [Edit::set(KeyPath::vif("a", "send.min_rate"), "2Gbit")];
     for (wish, edits, kind, text) in [
         (&ANY, &nowhere[..], RefusalKind::NotFound, "there is no vif \"b\""),
         (&ANY, &too_much, RefusalKind::Refused, "2Gbit"),
@@ -109,7 +109,7 @@ fn what_is_refused_leaves_everything_as_it_was() {
 #[test]
 fn what_others_are_promised_is_not_told() {
     let (mut live, path) = at_start("others");
-    let minimum = |rate| [Edit::set(Place::vif("a", "send.min_rate"), rate)];
+    let minimum = |rate| [Edit::set(KeyPath::vif("a", "send.min_rate"), rate)];
     let asker = ChangeRequest { sees: &|_, problem| problem.key.starts_with("vif "), ..ANY };
     let refused = live.change(&asker, &minimum("2Gbit"), &mut |_| Ok(())).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Refused);
@@ -163,7 +163,7 @@ fn a_reload_that_cannot_be_kept_goes_back() {
 #[test]
 fn an_overlay_that_does_not_fit_any_more_can_be_put_aside() {
     let (mut live, path) = at_start("aside");
-    let minimum = |rate| Edit::set(Place::vif("a", "send.min_rate"), rate);
+    let minimum = |rate| Edit::set(KeyPath::vif("a", "send.min_rate"), rate);
     live.change(&ANY, &[minimum("900Mbit")], &mut |_| Ok(())).unwrap();
     let other = "[[vif]]\nname = \"b\"\nslice = \"gold\"\nsend = { min_rate = \"200Mbit\" }\n";
     let text = format!("{TEXT}{other}");
@@ -208,10 +208,10 @@ fn a_key_that_the_file_changed_drops_its_edit_at_start_and_at_reload() {
     let (mut live, _) = LivePolicy::open(&text, config, &state).unwrap();
     let come = serde_json::json!({ "name": "c", "slice": "gold", "receive": { "rate": "5Mbit" } });
     let edits = [
-        Edit::set(Place::vif("a", "send.min_rate"), "30Mbit"),
-        Edit::set(Place::vif("a", "receive.min_rate"), "10Mbit"),
-        Edit::unset(Place::vif("b", "")),
-        Edit::set(Place::vif("c", ""), come),
+        Edit::set(KeyPath::vif("a", "send.min_rate"), "30Mbit"),
+        Edit::set(KeyPath::vif("a", "receive.min_rate"), "10Mbit"),
+        Edit::unset(KeyPath::vif("b", "")),
+        Edit::set(KeyPath::vif("c", ""), come),
     ];
     live.change(&ANY, &edits, &mut |_| Ok(())).unwrap();
     let holds = live.in_force();
@@ -288,7 +288,7 @@ fn a_database_that_somebody_removed_is_written_anew() {
     policy_store::files(&StateDir::at(&path), "node").iter().for_each(|file| {
         std::fs::remove_file(file).unwrap();
     });
-    let minimum = Edit::set(Place::vif("a", "receive.min_rate"), "1Mbit");
+    let minimum = Edit::set(KeyPath::vif("a", "receive.min_rate"), "1Mbit");
     live.change(&ANY, &[minimum], &mut |_| Ok(())).unwrap();
     let again = open(&path);
     assert_eq!(again.in_force().overlay, live.in_force().overlay);
@@ -370,15 +370,15 @@ fn vifs_come_and_go_live_and_stay_so() {
     let (mut live, path) = at_start("vifs");
     let base = live.in_force();
     let item = serde_json::json!({ "name": "b", "slice": "gold" });
-    let come = Edit::set(Place::vif("b", ""), item);
-    let later = Edit::set(Place::vif("b", "send.rate"), "7Mbit");
+    let come = Edit::set(KeyPath::vif("b", ""), item);
+    let later = Edit::set(KeyPath::vif("b", "send.rate"), "7Mbit");
     live.change(&ANY, std::slice::from_ref(&come), &mut |_| Ok(())).unwrap();
     live.change(&ANY, &[later], &mut |_| Ok(())).unwrap();
     let twice = live.change(&ANY, &[come], &mut |_| Ok(())).unwrap_err();
     assert_eq!(twice.kind, RefusalKind::Conflict);
     let mut again = open(&path);
     assert_eq!(again.in_force().policy, live.in_force().policy);
-    let gone = Edit::unset(Place::vif("a", ""));
+    let gone = Edit::unset(KeyPath::vif("a", ""));
     again.change(&ANY, &[gone], &mut |_| Ok(())).unwrap();
     let mut again = open(&path);
     let names = |live: &LivePolicy| {

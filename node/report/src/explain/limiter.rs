@@ -10,11 +10,11 @@
 use weir_policy::{Direction, RouterId, Share, VifId};
 use weir_switch::Reason;
 
-use super::{LimitingFactor, Observation};
+use super::{LimitingFactor, StatusPair};
 use crate::interval::{DropCause, IntervalFlow};
 use weir_api_types::status::{IfaceStatus, NodeStatus};
 
-impl Observation<'_> {
+impl StatusPair<'_> {
     /// Returns the factor, and a sentence with the numbers that confirm it.
     pub(super) fn limiter(&self, id: VifId, direction: Direction) -> (LimitingFactor, String) {
         let flow = self.flow(id, direction);

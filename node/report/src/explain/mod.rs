@@ -142,7 +142,7 @@ impl LimitingFactor {
 }
 
 /// Two statuses, and the traffic between them.
-pub(crate) struct Observation<'s> {
+pub(crate) struct StatusPair<'s> {
     pub(crate) policy: &'s Policy,
     pub(crate) before: &'s NodeStatus,
     pub(crate) after: &'s NodeStatus,
@@ -168,7 +168,7 @@ pub fn explain(
         _ => Default::default(),
     };
     let flows = policy.vifs.iter().map(flow).collect();
-    let scene = Observation { policy, before, after, time, flows };
+    let scene = StatusPair { policy, before, after, time, flows };
     let asked = policy.vifs().filter(|(_, vif)| {
         vifs(vif) && before.vif(&vif.name).is_some() && after.vif(&vif.name).is_some()
     });
@@ -180,7 +180,7 @@ pub fn explain(
     each.collect()
 }
 
-impl Observation<'_> {
+impl StatusPair<'_> {
     fn side(&self, id: VifId, direction: Direction) -> ExplainedSide {
         let (vif, flow) = (&self.policy[id], self.flow(id, direction));
         let port = &self.policy[vif.port];

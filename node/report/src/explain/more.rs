@@ -3,10 +3,10 @@
 
 use weir_policy::{Direction, Vif, VifId};
 
-use super::{LimitingFactor, Observation, OtherShare, Remedy};
+use super::{LimitingFactor, OtherShare, Remedy, StatusPair};
 use crate::interval::DropCause;
 
-impl Observation<'_> {
+impl StatusPair<'_> {
     /// Lists the changes; none if the vif gets all that it asks for.
     pub(super) fn remedies(
         &self,

@@ -40,7 +40,7 @@ fn shape() -> QuotaShape {
 fn the_tree_with_the_controller_is_found_whatever_the_version() {
     let both = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n\
                 cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
-    let tree = Tree::among(both, |_| "hugetlb\n".to_owned()).unwrap();
+    let tree = CgroupTree::among(both, |_| "hugetlb\n".to_owned()).unwrap();
     assert_eq!((tree.version, tree.enable), (Version::V1, false));
     assert_eq!(tree.group("weir-vr1"), Path::new("/sys/fs/cgroup/cpu,cpuacct/weir-vr1"));
     let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nsdelegate 0 0\n";
@@ -48,7 +48,7 @@ fn the_tree_with_the_controller_is_found_whatever_the_version() {
         true => "cpuset cpu io memory pids\n".to_owned(),
         false => "memory pids\n".to_owned(),
     };
-    let tree = Tree::among(unified, controllers).unwrap();
+    let tree = CgroupTree::among(unified, controllers).unwrap();
     assert_eq!((tree.version, tree.enable), (Version::V2, true));
     let [enable, group] = &make(&tree, "weir-test-none").unwrap()[..] else { panic!() };
     assert_eq!(
@@ -57,10 +57,10 @@ fn the_tree_with_the_controller_is_found_whatever_the_version() {
     );
     assert_eq!(enable.undo, Undo::DisableCpu(PathBuf::from("/sys/fs/cgroup")));
     assert_eq!(group.run[0].to_string(), "mkdir /sys/fs/cgroup/weir-test-none");
-    let without = Tree::among(unified, |_| String::new()).unwrap_err().to_string();
+    let without = CgroupTree::among(unified, |_| String::new()).unwrap_err().to_string();
     assert!(without.contains("/sys/fs/cgroup has no controller cpu"), "{without}");
     let cpuset = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n";
-    assert!(Tree::among(cpuset, |_| String::new()).is_err());
+    assert!(CgroupTree::among(cpuset, |_| String::new()).is_err());
     for name in ["", ".", "../x", "a/b", "a b", &"a".repeat(201)] {
         assert!(make(&tree, name).is_err(), "{name:?}");
     }
