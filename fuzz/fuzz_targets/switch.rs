@@ -198,7 +198,7 @@ fn policies() -> Vec<Policy> {
     let rule = weir_policy::Filter {
         protocol: Some(17),
         port: Some(53),
-        ..weir_policy::Filter::new(weir_policy::Action::Drop)
+        ..weir_policy::Filter::new(weir_policy::FilterAction::Drop)
     };
     first.vifs[1].filter = vec![rule];
     let mut second = first.clone();

@@ -14,7 +14,7 @@ use crate::{Action, Model, Sample, Settings};
 ///
 /// ```
 /// use weir_control::{CapRange, Controller, FeedForward, FeedForwardConfig};
-/// use weir_control::plant::{Plant, Router};
+/// use weir_control::plant::{Plant, SimulatedRouter};
 /// use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 ///
 /// let least = CpuShare::from_percent(1);
@@ -23,7 +23,7 @@ use crate::{Action, Model, Sample, Settings};
 /// let config = FeedForwardConfig::new(range);
 /// let mut controller = FeedForward::new(config, set_point, CpuShare::ONE);
 ///
-/// let mut router = Router::new(Plant::LIKE_TABLE_1, 1);
+/// let mut router = SimulatedRouter::new(Plant::LIKE_TABLE_1, 1);
 /// let (mut now, mut cap, period) = (Instant::ZERO, CpuShare::ONE, Nanos::from_secs(1));
 /// for second in 0..10 {
 ///     let sample = router.run(cap, None, period);

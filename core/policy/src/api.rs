@@ -218,11 +218,7 @@ impl ApiTable {
 }
 
 /// Adds the problems of an interface. `is_slice` tells whether a slice has that name.
-pub(crate) fn check(
-    api: &Api,
-    is_slice: &dyn Fn(&str) -> bool,
-    findings: &mut Vec<Finding>,
-) {
+pub(crate) fn check(api: &Api, is_slice: &dyn Fn(&str) -> bool, findings: &mut Vec<Finding>) {
     let mut report = |key: String, message: &str| {
         findings.push(Finding::new("api", 0, key, message));
     };

@@ -6,7 +6,7 @@
 //! is the same, byte for byte.
 //!
 //! ```
-//! use weir_policy::{Draft, Edit, Place};
+//! use weir_policy::{Draft, Edit, KeyPath};
 //!
 //! let text = r#"
 //! version = 1
@@ -21,7 +21,7 @@
 //! "#;
 //! let (file, _) = Draft::parse(text).unwrap();
 //! let mut live = file.clone();
-//! let edit = Edit::set(Place::vif("gold.0", "send.min_rate"), "30Mbit");
+//! let edit = Edit::set(KeyPath::vif("gold.0", "send.min_rate"), "30Mbit");
 //! let made = live.apply(&edit).unwrap();
 //! assert_eq!(live.policy().unwrap().vifs[0].send.min_rate.to_string(), "30Mbit");
 //! assert_eq!(file.edits_to(&live), [made.clone()]);
@@ -42,6 +42,7 @@ use serde_json::Value;
 use toml::{Table, Value as Toml};
 
 use crate::format::quoted;
+use crate::key_path::KeyPath;
 use crate::read::parse_as_far;
 use crate::{Policy, Problems, UnsoundPolicy, count, parse};
 
@@ -63,20 +64,6 @@ struct Items {
     list: Vec<Arc<Table>>,
     /// Indexes into `list`.
     by_name: Arc<BTreeMap<String, usize>>,
-}
-
-/// The place of a value in a document.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyPath {
-    /// One of `node`, `api`, `report`, `xtc`, `port`, `slice`, `router`, `vif`.
-    pub table: String,
-    /// The name of the port, slice, router or vif; empty for `node`, `api`,
-    /// `report` and `xtc`.
-    pub name: String,
-    /// The key below, segments joined by dots, such as `send.min_rate`; empty for all of it: then
-    /// the edit brings or takes a port, slice, router or vif.
-    pub key: String,
 }
 
 /// A change of one value.
@@ -342,26 +329,6 @@ impl Items {
     }
 }
 
-impl KeyPath {
-    /// A place.
-    #[must_use]
-    pub fn of(table: &str, name: &str, key: &str) -> Self {
-        Self { table: table.to_string(), name: name.to_string(), key: key.to_string() }
-    }
-
-    /// A key of a vif.
-    #[must_use]
-    pub fn vif(name: &str, key: &str) -> Self {
-        Self::of("vif", name, key)
-    }
-
-    /// A key of a slice.
-    #[must_use]
-    pub fn slice(name: &str, key: &str) -> Self {
-        Self::of("slice", name, key)
-    }
-}
-
 impl Edit {
     /// Sets the value at a place, whether one is there or not.
     #[must_use]
@@ -401,20 +368,6 @@ impl Edit {
             after: self.before.clone(),
             index: self.index,
         }
-    }
-}
-
-/// `vif "gold.0".send.min_rate`
-impl fmt::Display for KeyPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.table)?;
-        if !self.name.is_empty() {
-            write!(f, " {}", quoted(&self.name))?;
-        }
-        if !self.key.is_empty() {
-            write!(f, ".{}", self.key)?;
-        }
-        Ok(())
     }
 }
 

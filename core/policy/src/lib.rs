@@ -58,6 +58,7 @@ mod finding;
 mod fit;
 mod format;
 mod guarantee;
+mod key_path;
 mod model;
 mod problem;
 mod read;
@@ -81,15 +82,16 @@ pub use bounds::{
 pub use check::RingFrames;
 pub use decimal::Decimal;
 pub use digest::Digest;
-pub use draft::{Draft, Edit, EditError, KeyPath};
+pub use draft::{Draft, Edit, EditError};
 pub use finding::FindingList;
 pub use format::{Text, Written};
 pub use guarantee::Guarantees;
+pub use key_path::KeyPath;
 pub use model::{
-    FilterAction, Filter, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
+    Filter, FilterAction, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
     Reservation, Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
-pub use problem::{Problem, Problems, UnsoundPolicy};
+pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};
 pub use reference::reference;
 pub use report::Report;

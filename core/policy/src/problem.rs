@@ -2,11 +2,13 @@
 //! The problems of a document: all of them at once, each with its line, column and key.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::Policy;
+use crate::format::quoted;
+use crate::key_path::KeyPath;
 
 /// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +17,31 @@ pub struct Problem {
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// The key, such as `vif "gold.0".send.min_rate`; empty for the document.
-    pub key: String,
+    /// The key that it is about.
+    pub place: ProblemPlace,
     /// The value and the bound that it breaks.
     pub message: String,
+}
+
+/// The key that a problem is about, such as `vif "gold.0".send.min_rate`. All parts are empty for
+/// the document as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProblemPlace {
+    /// The key at the top, such as `node` or `vif`.
+    pub table: String,
+    /// The port, slice, router or vif.
+    pub item: Option<ItemName>,
+    /// The key below, segments joined by dots; empty for all of the table or item.
+    pub key: String,
+}
+
+/// A port, slice, router or vif of a document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ItemName {
+    /// Its name.
+    Name(String),
+    /// Its position in the list, from 0, if it has no name.
+    Index(usize),
 }
 
 /// All problems of a document, in its order; at least one.
@@ -49,7 +72,7 @@ impl Problems {
     pub(crate) fn new(mut list: Vec<Problem>) -> Self {
         list.sort_by(|a, b| {
             let place = |p: &Problem| (p.line, p.column);
-            place(a).cmp(&place(b)).then_with(|| a.key.cmp(&b.key))
+            place(a).cmp(&place(b)).then_with(|| a.place.cmp(&b.place))
         });
         list.dedup();
         let more = list.len().saturating_sub(Self::MAX);
@@ -90,12 +113,83 @@ impl<'t> Places<'t> {
     }
 }
 
+impl ProblemPlace {
+    /// Returns the place of the key in a document; `None` for an item without a name, and for the
+    /// document as a whole.
+    #[must_use]
+    pub fn path(&self) -> Option<KeyPath> {
+        let name = match &self.item {
+            _ if self.table.is_empty() => return None,
+            Some(ItemName::Index(_)) => return None,
+            Some(ItemName::Name(name)) => name,
+            None => "",
+        };
+        Some(KeyPath::of(&self.table, name, &self.key))
+    }
+
+    /// Goes to the key of that name below.
+    pub(crate) fn enter(&mut self, name: &str) {
+        let shown = bare_or_quoted(name);
+        match (self.table.is_empty(), self.key.is_empty()) {
+            (true, _) => self.table = shown,
+            (false, true) => self.key = shown,
+            (false, false) => {
+                self.key.push('.');
+                self.key.push_str(&shown);
+            }
+        }
+    }
+
+    /// Goes to an element of the list: one below the top is an item.
+    pub(crate) fn enter_element(&mut self, index: usize, name: Option<&str>) {
+        let item = name.map_or(ItemName::Index(index), |name| ItemName::Name(name.to_string()));
+        if self.key.is_empty() && self.item.is_none() {
+            self.item = Some(item);
+        } else {
+            self.key.push(' ');
+            self.key.push_str(&item.to_string());
+        }
+    }
+}
+
+/// Returns a key as TOML writes it: quoted unless it is short and bare.
+fn bare_or_quoted(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let is_bare = name.bytes().all(bare) && !name.is_empty() && name.len() <= KEY_SHOWN;
+    if is_bare { name.to_string() } else { quoted(name) }
+}
+
+/// `"gold.0"`, or a position from 1.
+impl fmt::Display for ItemName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(&quoted(name)),
+            Self::Index(index) => write!(f, "{}", index + 1),
+        }
+    }
+}
+
+/// `vif "gold.0".send.min_rate`; nothing for the document as a whole.
+impl fmt::Display for ProblemPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.table)?;
+        if let Some(item) = &self.item {
+            write!(f, " {item}")?;
+        }
+        if !self.key.is_empty() {
+            let separator = if self.key.starts_with(' ') { "" } else { "." };
+            write!(f, "{separator}{}", self.key)?;
+        }
+        Ok(())
+    }
+}
+
 /// `12:14: vif "gold.0".send.min_rate: ...`
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.line, self.column)?;
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+        if self.place != ProblemPlace::default() {
+            write!(f, "{}: ", self.place)?;
         }
         f.write_str(&self.message)
     }
@@ -116,3 +210,6 @@ impl fmt::Display for Problems {
 }
 
 impl core::error::Error for Problems {}
+
+/// Longest key that is shown without quotes.
+const KEY_SHOWN: usize = 60;

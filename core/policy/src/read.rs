@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -19,10 +19,10 @@ use serde_json::Value;
 use crate::check::check;
 use crate::document::Document;
 use crate::finding::{Finding, FindingList};
-use crate::problem::{Places, Problem, Problems, UnsoundPolicy};
+use crate::problem::{Places, Problem, ProblemPlace, Problems, UnsoundPolicy};
 use crate::resolve::resolve;
 use crate::schema::{schema, schema_of};
-use crate::walk::{Misfit, Walk, element};
+use crate::walk::{Misfit, Walk, name_of};
 use crate::{Policy, count};
 
 /// Reads a policy document.
@@ -75,7 +75,8 @@ fn read<T: DeserializeOwned, M>(
 ) -> Result<M, (Problems, Option<M>)> {
     if text.len() > TEXT_MAX {
         let message = format!("is {} bytes long, at most {TEXT_MAX}", text.len());
-        let problem = Problem { line: 1, column: 1, key: String::new(), message };
+        let place = ProblemPlace::default();
+        let problem = Problem { line: 1, column: 1, place, message };
         return Err((Problems::new(alloc::vec![problem]), None));
     }
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -111,8 +112,8 @@ fn understand<T: DeserializeOwned, M>(
         Err(error) => {
             // A type may not do without a value that the schema refused, which is known already.
             if misfits.is_empty() {
-                let message = error.to_string();
-                misfits.push(Misfit { span: 0..0, key: String::new(), message });
+                let (span, place) = (0..0, ProblemPlace::default());
+                misfits.push(Misfit { span, place, message: error.to_string() });
             }
             return None;
         }
@@ -121,10 +122,11 @@ fn understand<T: DeserializeOwned, M>(
     let meaning = meaning(document, &mut findings);
     // A value that the schema refused was replaced by a default; a finding about that default would
     // only confuse.
-    let refused: BTreeSet<String> = misfits.iter().map(|misfit| misfit.key.clone()).collect();
+    let refused: BTreeSet<ProblemPlace> =
+        misfits.iter().map(|misfit| misfit.place.clone()).collect();
     for finding in findings {
         let misfit = locate(table, finding);
-        if !refused.contains(&misfit.key) {
+        if !refused.contains(&misfit.place) {
             misfits.push(misfit);
         }
     }
@@ -133,22 +135,26 @@ fn understand<T: DeserializeOwned, M>(
 
 fn syntax(error: &toml::de::Error) -> Misfit {
     let span = error.span().unwrap_or(0..0);
-    Misfit { span, key: String::new(), message: format!("not TOML: {}", error.message()) }
+    let message = format!("not TOML: {}", error.message());
+    Misfit { span, place: ProblemPlace::default(), message }
 }
 
 fn placed(places: &Places<'_>, misfit: Misfit) -> Problem {
     let (line, column) = places.of(misfit.span.start);
-    Problem { line, column, key: misfit.key, message: misfit.message }
+    Problem { line, column, place: misfit.place, message: misfit.message }
 }
 
 /// Finds the place of a finding: that of its key, or of the nearest table above it.
 fn locate(root: &DeTable<'_>, finding: Finding) -> Misfit {
     let mut span: Range<usize> = 0..0;
-    let mut key = finding.table.to_string();
+    let mut place = ProblemPlace::default();
+    place.enter(finding.table);
     let mut at = root.get(finding.table);
     if let Some(DeValue::Array(items)) = at.map(|value| value.get_ref()) {
         at = items.get(finding.index);
-        key = at.map_or(key, |item| element(finding.table, finding.index, item.get_ref()));
+        if let Some(item) = at {
+            place.enter_element(finding.index, name_of(item.get_ref()));
+        }
     }
     span = at.map_or(span, |value| value.span());
     for segment in finding.key.split('.').filter(|segment| !segment.is_empty()) {
@@ -159,12 +165,12 @@ fn locate(root: &DeTable<'_>, finding: Finding) -> Misfit {
             _ => None,
         };
         span = at.map_or(span, |value| value.span());
-        key = match index {
-            Some(index) => format!("{key} {}", index + 1),
-            None => format!("{key}.{segment}"),
-        };
+        match index {
+            Some(index) => place.enter_element(index, None),
+            None => place.enter(segment),
+        }
     }
-    Misfit { span, key, message: finding.message }
+    Misfit { span, place, message: finding.message }
 }
 
 /// Largest document: 1 KiB for each of [`crate::VIFS_MAX`] vifs.

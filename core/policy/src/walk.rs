@@ -12,14 +12,52 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::format;
+use crate::problem::ProblemPlace;
 use crate::suggest::nearest;
 
 /// A value that does not fit the schema, and its place in the text.
 #[derive(Debug)]
 pub(crate) struct Misfit {
     pub(crate) span: Range<usize>,
-    pub(crate) key: String,
+    pub(crate) place: ProblemPlace,
     pub(crate) message: String,
+}
+
+/// The way from the top of a document to a value, kept on the stack, so that only problems cost an
+/// allocation.
+struct WalkPath<'p> {
+    parent: Option<&'p Self>,
+    step: WalkStep<'p>,
+}
+
+/// One step down in a document.
+enum WalkStep<'p> {
+    /// To the whole document.
+    Document,
+    /// To the key of that name.
+    Key(&'p str),
+    /// To the element at that position, with its name if it has one.
+    Element(usize, Option<&'p str>),
+}
+
+impl<'p> WalkPath<'p> {
+    fn place(&self) -> ProblemPlace {
+        let mut place = self.parent.map(Self::place).unwrap_or_default();
+        match self.step {
+            WalkStep::Document => {}
+            WalkStep::Key(name) => place.enter(name),
+            WalkStep::Element(index, name) => place.enter_element(index, name),
+        }
+        place
+    }
+
+    fn key(&'p self, name: &'p str) -> Self {
+        Self { parent: Some(self), step: WalkStep::Key(name) }
+    }
+
+    fn element(&'p self, index: usize, item: &'p DeValue<'_>) -> Self {
+        Self { parent: Some(self), step: WalkStep::Element(index, name_of(item)) }
+    }
 }
 
 /// The walk over one document.
@@ -35,10 +73,16 @@ impl<'s> Walk<'s> {
 
     /// Returns the part of the document that fits.
     pub(crate) fn document(&mut self, table: &DeTable<'_>) -> Value {
-        Value::Object(self.table(self.root, table, &(0..0), ""))
+        let top = WalkPath { parent: None, step: WalkStep::Document };
+        Value::Object(self.table(self.root, table, &(0..0), &top))
     }
 
-    fn value(&mut self, node: &Value, value: &Spanned<DeValue<'_>>, key: &str) -> Option<Value> {
+    fn value(
+        &mut self,
+        node: &Value,
+        value: &Spanned<DeValue<'_>>,
+        path: &WalkPath<'_>,
+    ) -> Option<Value> {
         let node = self.resolve(node);
         let span = value.span();
         let result = match (value.get_ref(), node.get("format").and_then(Value::as_str)) {
@@ -57,14 +101,14 @@ impl<'s> Walk<'s> {
             }
             (DeValue::Boolean(flag), _) if accepts(node, "boolean") => Ok(Value::Bool(*flag)),
             (DeValue::Table(table), _) if accepts(node, "object") => {
-                Ok(Value::Object(self.table(node, table, &span, key)))
+                Ok(Value::Object(self.table(node, table, &span, path)))
             }
             (DeValue::Array(items), _) if accepts(node, "array") => {
-                self.array(node, items, &span, key).map(Value::Array)
+                self.array(node, items, &span, path).map(Value::Array)
             }
             (other, _) => Err(wrong_type(node, other)),
         };
-        result.map_err(|message| self.report(span, key, message)).ok()
+        result.map_err(|message| self.report(span, path, message)).ok()
     }
 
     fn table(
@@ -72,20 +116,20 @@ impl<'s> Walk<'s> {
         node: &Value,
         table: &DeTable<'_>,
         span: &Range<usize>,
-        key: &str,
+        path: &WalkPath<'_>,
     ) -> Map<String, Value> {
         let mut fitting = Map::new();
         let Some(properties) = node.get("properties").and_then(Value::as_object) else {
             // A map: any key, each with a value of one kind.
             let values = node.get("additionalProperties").unwrap_or(&Value::Null);
             for (name, value) in table {
-                let read = self.value(values, value, &join(key, name.get_ref()));
+                let read = self.value(values, value, &path.key(name.get_ref()));
                 fitting.extend(read.map(|value| (name.get_ref().to_string(), value)));
             }
             return fitting;
         };
         for (name, value) in table {
-            let path = join(key, name.get_ref());
+            let path = path.key(name.get_ref());
             match properties.get(name.get_ref().as_ref()) {
                 Some(property) => {
                     if let Some(value) = self.value(property, value, &path) {
@@ -105,7 +149,7 @@ impl<'s> Walk<'s> {
         let required = node.get("required").and_then(Value::as_array);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !table.contains_key(name) {
-                self.report(span.clone(), &join(key, name), "is missing".to_string());
+                self.report(span.clone(), &path.key(name), "is missing".to_string());
             }
         }
         fitting
@@ -116,7 +160,7 @@ impl<'s> Walk<'s> {
         node: &Value,
         items: &DeArray<'_>,
         span: &Range<usize>,
-        key: &str,
+        path: &WalkPath<'_>,
     ) -> Result<Vec<Value>, String> {
         let bound = |name| node.get(name)?.as_u64().and_then(|bound| usize::try_from(bound).ok());
         if let Some(most) = bound("maxItems").filter(|most| items.len() > *most) {
@@ -125,7 +169,7 @@ impl<'s> Walk<'s> {
         if let Some(least) = bound("minItems").filter(|least| items.len() < *least) {
             self.report(
                 span.clone(),
-                key,
+                path,
                 format!("has {} entries, at least {least}", items.len()),
             );
         }
@@ -133,7 +177,7 @@ impl<'s> Walk<'s> {
         let is_table = accepts(self.resolve(item_node), "object");
         let mut fitting = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let value = self.value(item_node, item, &element(key, index, item.get_ref()));
+            let value = self.value(item_node, item, &path.element(index, item.get_ref()));
             // A table that does not fit keeps its place, since others refer to it by index.
             let placeholder = || is_table.then(|| Value::Object(Map::new()));
             fitting.extend(value.or_else(placeholder));
@@ -170,27 +214,14 @@ impl<'s> Walk<'s> {
         format!("unknown key; known here: {}", known.join(", "))
     }
 
-    fn report(&mut self, span: Range<usize>, key: &str, message: String) {
-        self.misfits.push(Misfit { span, key: key.to_string(), message });
+    fn report(&mut self, span: Range<usize>, path: &WalkPath<'_>, message: String) {
+        self.misfits.push(Misfit { span, place: path.place(), message });
     }
 }
 
-/// Returns the key of an array's element: `vif "gold.0"`, or `vif 3` (from 1) if it has no name.
-pub(crate) fn element(key: &str, index: usize, item: &DeValue<'_>) -> String {
-    let name = item.as_table().and_then(|table| table.get("name"));
-    match name.and_then(|name| name.get_ref().as_str()) {
-        Some(name) => format!("{key} {}", format::quoted(name)),
-        None => format!("{key} {}", index + 1),
-    }
-}
-
-fn join(key: &str, name: &str) -> String {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    let name = match name.bytes().all(bare) && !name.is_empty() && name.len() <= KEY_SHOWN {
-        true => name.to_string(),
-        false => format::quoted(name),
-    };
-    if key.is_empty() { name } else { format!("{key}.{name}") }
+/// Returns the name of an array's element, if it is a table that has one.
+pub(crate) fn name_of<'v>(item: &'v DeValue<'_>) -> Option<&'v str> {
+    item.as_table().and_then(|table| table.get("name"))?.get_ref().as_str()
 }
 
 fn accepts(node: &Value, wanted: &str) -> bool {
@@ -300,7 +331,5 @@ fn wrong_type(node: &Value, value: &DeValue<'_>) -> String {
     format!("{is}, must be {wanted}")
 }
 
-/// Longest unknown key that a message repeats without quotes.
-const KEY_SHOWN: usize = 60;
 /// Unknown keys that get a suggestion; ten times as many as problems are shown.
 const UNKNOWN_MAX: usize = 1000;

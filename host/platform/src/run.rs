@@ -182,7 +182,7 @@ pub trait Platform {
 /// The JSON that a command prints; no output at all reads as an empty list.
 ///
 /// # Errors
-/// The errors of [`Platform::run`]; [`CommandFailure::Json`] if the output is not what was expected.
+/// The errors of [`Platform::run`]; [`CommandFailure::Json`] if the output does not have that form.
 pub fn json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Result<T, RunError> {
     let output = on.run(command)?;
     let text = if output.trim().is_empty() { "[]" } else { output.as_str() };

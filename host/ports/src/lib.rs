@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames in and out of Linux.
 //!
-//! A [`Pool`] holds the frames; a [`FramePort`] receives into it and sends from it. [`XdpPort`] is the
-//! fast one, over AF_XDP with the data-plane program [`XdpPlane`] before it; it works on any
+//! A [`Pool`] holds the frames; a [`FramePort`] receives into it and sends from it. [`XdpPort`] is
+//! the fast one, over AF_XDP with the data-plane program [`XdpPlane`] before it; it works on any
 //! device with a native or generic XDP hook. All system calls of the data path are here; what a
 //! frame means is none of this crate's business.
 //!

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_platform::error::HostError;
-use weir_ports::{Idle, PacketConfig, PacketPort, Pool, Port, PortError, Waiter, now};
+use weir_ports::{FramePort, PacketConfig, PacketPort, Pool, PortError, WaitMode, Waiter, now};
 use weir_switch::{Frame, FramePool};
 use weir_units::{Instant, Nanos};
 
@@ -93,7 +93,7 @@ impl DelayLine {
             PacketPort::open(&config, None)
         };
         let ports = [open(&pair.devices[0])?, open(&pair.devices[1])?];
-        let mut waiter = Waiter::new(Idle::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
+        let mut waiter = Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
         for (port, device) in ports.iter().zip(&pair.devices) {
             waiter
                 .add(port.descriptor())

@@ -12,6 +12,20 @@ pub struct ApiError {
     pub code: ErrorCode,
     /// Names the thing, the value and the bound. For people.
     pub message: String,
+    /// Keys of the policy that the refusal is about. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyView>,
+}
+
+/// A key of the policy's document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeyView {
+    /// `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`.
+    pub table: String,
+    /// Name of the port, slice, router or vif; empty for the others.
+    pub name: String,
+    /// Key in that table, such as `send.min_rate`; empty for all of it.
+    pub key: String,
 }
 
 /// Kinds of refusals. A code is never renamed; new ones may be added.
@@ -52,7 +66,7 @@ impl ApiError {
     /// Makes a refusal.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), keys: Vec::new() }
     }
 }
 

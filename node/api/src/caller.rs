@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, header};
 use ring::digest;
 use weir_node::control::{Refusal, RefusalKind};
 use weir_policy::{
-    Digest, Direction, Edit, Policy, Problem, Role as TokenRole, Slice, SliceId, Vif,
+    Digest, Direction, Edit, ItemName, KeyPath, Policy, Problem, ProblemPlace, Role as TokenRole,
+    Slice, SliceId, Vif,
 };
 
 use crate::error::{ErrorCode, Rejection};
@@ -141,20 +142,22 @@ impl Caller {
         self.slice().is_none() || place.table == "vif" && self.sees_vif(policy, &place.name)
     }
 
-    /// Whether he reads of a problem with a policy that would follow this one. A tenant reads what
-    /// is about his slice, its routers and its vifs alone: what a port or the node has promised
-    /// altogether is others' business, and so are delays, for which all vifs of a port are summed.
+    /// Returns true if the caller may read of a problem with a policy that would follow this one. A
+    /// tenant reads of its own slice, routers and vifs alone. The promises of a port or the node
+    /// are not its business, nor are delays, for which all vifs of a port are summed.
     pub(crate) fn sees_problem(&self, policy: &Policy, problem: &Problem) -> bool {
         let Some(slice) = self.slice() else { return true };
-        let about = |table: &str, name: &str| {
-            let key = problem.key.strip_prefix(table).and_then(|rest| rest.strip_prefix(" \""));
-            let key = key.and_then(|rest| rest.strip_prefix(name)).unwrap_or_default();
-            key.strip_prefix("\".").is_some_and(|key| key != "delay")
+        let ProblemPlace { table, item: Some(ItemName::Name(name)), key } = &problem.place else {
+            return false;
         };
         let mut routers = policy.routers.iter().filter(|one| policy[one.slice].name == slice);
-        about("slice", slice)
-            || routers.any(|router| about("router", &router.name))
-            || policy.vifs.iter().any(|vif| self.sees(policy, vif) && about("vif", &vif.name))
+        let is_own = match table.as_str() {
+            "slice" => name == slice,
+            "router" => routers.any(|router| router.name == *name),
+            "vif" => self.sees_vif(policy, name),
+            _ => false,
+        };
+        is_own && !key.is_empty() && key != "delay"
     }
 
     /// Judges a change. An administrator may change everything; a tenant may change its own, within
@@ -186,14 +189,14 @@ impl Caller {
             return Ok(());
         }
         for edit in edits {
+            let place = &edit.place;
             if !self.sees_edit(old, edit) {
-                let place = &edit.place;
                 let text = format!("there is no {} {:?}", place.table, place.name);
-                return Err(Refusal::new(RefusalKind::NotFound, text));
+                return Err(Refusal::new(RefusalKind::NotFound, text).about([place.clone()]));
             }
-            if !TENANTS_KEYS.contains(&edit.place.key.as_str()) {
-                let text = format!("{} is not a tenant's to change", edit.place);
-                return Err(Refusal::new(RefusalKind::Forbidden, text));
+            if !TENANTS_KEYS.contains(&place.key.as_str()) {
+                let text = format!("{place} is not a tenant's to change");
+                return Err(Refusal::new(RefusalKind::Forbidden, text).about([place.clone()]));
             }
         }
         Ok(())
@@ -214,11 +217,12 @@ pub(crate) fn sha256(token: &[u8]) -> Digest {
 fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Result<(), Refusal> {
     for direction in Direction::ALL {
         let grant = slice.share(direction);
-        let beyond = |what: &str, asked: String, bound: String| {
+        let beyond = |what: &str, asked: String, bound: String, key: KeyPath| {
             let (name, direction) = (&slice.name, direction.name());
             let text = format!("slice \"{name}\".{direction}: {what} {asked}, {bound} is granted");
-            Err(Refusal::new(RefusalKind::Forbidden, text))
+            Err(Refusal::new(RefusalKind::Forbidden, text).about([key]))
         };
+        let key = |key: &str| format!("{}.{key}", direction.name());
         for (port, named) in new.ports() {
             let sum = |policy: &Policy| -> u64 {
                 let own = policy.vifs.iter().filter(|vif| vif.slice == id && vif.port == port);
@@ -229,7 +233,8 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
                 let on = format!("min_rate on port \"{}\" would be", named.name);
                 let [asked, bound] =
                     [sum(new), granted].map(|bps| weir_units::BitRate::from_bps(bps).to_string());
-                return beyond(&on, asked, bound);
+                let key = KeyPath::slice(&slice.name, &key("min_rate"));
+                return beyond(&on, asked, bound, key);
             }
         }
         let sum = |policy: &Policy| -> u64 {
@@ -240,7 +245,8 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
         if sum(new) > granted {
             let [asked, bound] =
                 [sum(new), granted].map(|pps| weir_units::PacketRate::from_pps(pps).to_string());
-            return beyond("min_pps would be", asked, bound);
+            let key = KeyPath::slice(&slice.name, &key("min_pps"));
+            return beyond("min_pps would be", asked, bound, key);
         }
         for (before, after) in old.vifs.iter().zip(&new.vifs).filter(|(vif, _)| vif.slice == id) {
             let [was, is] = [before, after].map(|vif| vif.share(direction));
@@ -250,13 +256,13 @@ fn within_grant(id: SliceId, slice: &Slice, old: &Policy, new: &Policy) -> Resul
             if bound.is_some_and(|bound| is_rate.is_none_or(|rate| rate > bound)) {
                 let what = format!("rate of vif \"{}\" would be", after.name);
                 let [asked, bound] = [is_rate, bound].map(|rate| text(rate.map(|r| r.to_string())));
-                return beyond(&what, asked, bound);
+                return beyond(&what, asked, bound, KeyPath::vif(&after.name, &key("rate")));
             }
             let (is_pps, bound) = (is.max_pps.or(grant.max_pps), grant.max_pps.or(was.max_pps));
             if bound.is_some_and(|bound| is_pps.is_none_or(|pps| pps > bound)) {
                 let what = format!("max_pps of vif \"{}\" would be", after.name);
                 let [asked, bound] = [is_pps, bound].map(|pps| text(pps.map(|p| p.to_string())));
-                return beyond(&what, asked, bound);
+                return beyond(&what, asked, bound, KeyPath::vif(&after.name, &key("max_pps")));
             }
         }
     }
@@ -350,7 +356,7 @@ mod tests {
             }
             let problems = live.policy().unwrap_err();
             let seen = problems.list().iter().filter(|one| caller.sees_problem(&policy, one));
-            seen.map(|problem| problem.key.clone()).collect()
+            seen.map(|problem| problem.place.to_string()).collect()
         };
         let root = Caller { who: "uid 0".to_owned(), role: CallerRole::Administrator, token: None };
         let full = [("a", "send.min_rate", "40Mbit"), ("z", "send.min_rate", "980Mbit")];

@@ -6,9 +6,10 @@ use std::ops::Deref;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use weir_api_types::error::ApiError;
 pub(crate) use weir_api_types::error::ErrorCode;
+use weir_api_types::error::{ApiError, KeyView};
 use weir_node::control::{Refusal, RefusalKind};
+use weir_policy::KeyPath;
 
 /// A refused request, on its way to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,9 @@ impl From<Refusal> for Rejection {
             RefusalKind::Forbidden => ErrorCode::Forbidden,
             RefusalKind::NotRecorded => ErrorCode::NotRecorded,
         };
-        Self::new(code, refusal.message)
+        let view = |KeyPath { table, name, key }| KeyView { table, name, key };
+        let keys = refusal.keys.into_iter().map(view).collect();
+        Self(ApiError { keys, ..ApiError::new(code, refusal.message) })
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The refusal of a request to a running node.
 
+use weir_policy::KeyPath;
+
 /// Why a request is not followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -9,6 +11,8 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// The thing, the value and the bound.
     pub message: String,
+    /// The keys of the policy that it is about, if it is about some.
+    pub keys: Vec<KeyPath>,
 }
 
 /// Kinds of refusals, by what the caller can do about them.
@@ -31,9 +35,15 @@ pub enum RefusalKind {
 }
 
 impl Refusal {
-    /// A refusal of this kind.
+    /// Makes a refusal of this kind.
     #[must_use]
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), keys: Vec::new() }
+    }
+
+    /// Names the keys of the policy that the refusal is about.
+    #[must_use]
+    pub fn about(self, keys: impl IntoIterator<Item = KeyPath>) -> Self {
+        Self { keys: keys.into_iter().collect(), ..self }
     }
 }

@@ -9,16 +9,18 @@ use weir_control::{
 use weir_policy::{ControllerKind, Decimal, RouterXtc};
 use weir_units::{CpuShare, Nanos, PacketRate};
 
+use crate::error::RouterError;
+
 /// Returns the caps that both the actuator and the policy allow.
 ///
 /// # Errors
 /// There are none.
-pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, String> {
+pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, RouterError> {
     let least = xtc.cap_min.map_or_else(|| actuator.least(), |least| least.max(actuator.least()));
     let most = xtc.cap_max.map_or_else(|| actuator.most(), |most| most.min(actuator.most()));
     CapRange::new(least..=most, actuator.grain()).map_err(|error| {
         let (least, most) = (actuator.least(), actuator.most());
-        format!("xtc.cap_min and cap_max: {error}; the actuator's are {least} to {most}")
+        RouterError::NoCap { error, least, most }
     })
 }
 
@@ -26,7 +28,7 @@ pub(crate) fn range(xtc: &RouterXtc, actuator: CapRange) -> Result<CapRange, Str
 ///
 /// # Errors
 /// The key, the value and the bound.
-pub(crate) fn check(xtc: &RouterXtc, actuator: CapRange) -> Result<(), String> {
+pub(crate) fn check(xtc: &RouterXtc, actuator: CapRange) -> Result<(), RouterError> {
     let range = range(xtc, actuator)?;
     controller(xtc, range, range.most()).map(drop)
 }
@@ -39,7 +41,7 @@ pub(crate) fn controller(
     xtc: &RouterXtc,
     range: CapRange,
     start: CpuShare,
-) -> Result<Box<dyn Controller + Send>, String> {
+) -> Result<Box<dyn Controller + Send>, RouterError> {
     let set_point = xtc.set_point.unwrap_or(PacketRate::from_pps(1));
     let zone = |default| {
         xtc.dead_zone.map_or(default, |part| DeadZone::from_ppm(part.saturating_mul(1000)))
@@ -72,25 +74,24 @@ pub(crate) fn controller(
             Box::new(SelfTuning::new(config, set_point, start))
         }
         ControllerKind::Fixed => {
-            let map =
-                FixedMap::new(xtc.map.clone()).map_err(|error| format!("xtc.map: {error}"))?;
+            let map = FixedMap::new(xtc.map.clone()).map_err(RouterError::Map)?;
             Box::new(FixedCap::new(map, range, set_point))
         }
     })
 }
 
-fn model(xtc: &RouterXtc) -> Result<Model, String> {
-    let model = xtc.model.ok_or("xtc.model: is missing")?;
-    Model::new(float(model.a), float(model.b)).map_err(|error| format!("xtc.model: {error}"))
+fn model(xtc: &RouterXtc) -> Result<Model, RouterError> {
+    let model = xtc.model.ok_or(RouterError::NoModel)?;
+    Model::new(float(model.a), float(model.b)).map_err(RouterError::Model)
 }
 
-fn poles(xtc: &RouterXtc) -> Result<Poles, String> {
+fn poles(xtc: &RouterXtc) -> Result<Poles, RouterError> {
     // The period does not matter here: it is in samples.
     let period = Nanos::from_secs(1);
     let settling = Nanos::from_secs(xtc.settling.into());
     let overshoot = f64::from(xtc.overshoot) / 1000.0;
     let response = Response { settling, period, overshoot };
-    Poles::from_response(response).map_err(|error| format!("xtc.settling, overshoot: {error}"))
+    Poles::from_response(response).map_err(RouterError::Response)
 }
 
 /// Exact for decimals of a policy, which are below 2⁵³ millionths.

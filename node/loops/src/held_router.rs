@@ -10,6 +10,7 @@ use weir_policy::{ActuatorKind, RouterXtc, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::design;
+use super::error::{CounterError, RouterError};
 use super::parts::{RouterEndpoint, RouterMeter, RouterTarget};
 use super::police::Ruling;
 use super::status::{RouterStatus, RouterTrouble};
@@ -87,8 +88,8 @@ impl HeldRouter {
     ///
     /// # Errors
     /// The actuator cannot be sampled so often, or the policy allows no cap of it.
-    pub(crate) fn attach(&mut self, now: Instant, held: RouterEndpoint) -> Result<(), String> {
-        check_period(&held.actuator, self.wanted.xtc.period).map_err(|error| error.to_string())?;
+    pub(crate) fn attach(&mut self, now: Instant, held: RouterEndpoint) -> Result<(), RouterError> {
+        check_period(&held.actuator, self.wanted.xtc.period).map_err(RouterError::Period)?;
         let range = design::range(&self.wanted.xtc, held.actuator.range())?;
         let start = self.control.applied().cap.map_or_else(|| range.most(), |cap| cap.granted);
         let controller = design::controller(&self.wanted.xtc, range, start)?;
@@ -183,12 +184,11 @@ impl HeldRouter {
         &self,
         wanted: &RouterTarget,
         known: Option<CapRange>,
-    ) -> Result<(), String> {
+    ) -> Result<(), RouterError> {
         let actuator = self.control.actuator().filter(|_| self.wanted.is_held_as(wanted));
         // The quota of a control group is shaped for its sampling period.
         if let Some(actuator) = actuator.filter(|_| wanted.xtc.actuator != ActuatorKind::Cgroup) {
-            check_period(actuator, wanted.xtc.period)
-                .map_err(|error| format!("xtc.period: {error}"))?;
+            check_period(actuator, wanted.xtc.period).map_err(RouterError::Period)?;
         }
         let range = known.or_else(|| actuator.map(Actuator::range));
         range.map_or(Ok(()), |range| design::check(&wanted.xtc, range))
@@ -218,7 +218,7 @@ impl HeldRouter {
                 self.troubles.remove(&RouterTrouble::Design);
             }
             // The policy of a file at the start may ask for it all the same.
-            Err(why) => drop(self.troubles.insert(RouterTrouble::Design, why)),
+            Err(error) => drop(self.troubles.insert(RouterTrouble::Design, error.to_string())),
         }
     }
 
@@ -258,7 +258,7 @@ impl HeldRouter {
     pub(crate) fn sample(
         &mut self,
         now: Instant,
-        counters: Result<Reading, String>,
+        counters: Result<Reading, CounterError>,
     ) -> Option<String> {
         if let Some(meter) = self.control.meter_mut() {
             meter.set_counters(counters);
@@ -427,7 +427,7 @@ mod tests {
         let mut entry = HeldRouter::new(now, wanted.clone());
         let held = MemoryPlatform.take(&wanted).unwrap();
         entry.attach(now, held).unwrap();
-        let missing = || Err("device vif3.0: not there".to_owned());
+        let missing = || Err(CounterError::DeviceMissing("vif3.0".to_owned()));
         assert!(entry.sample(now, missing()).is_none(), "it may only have been renamed");
         let held = MemoryPlatform.take(&wanted).unwrap();
         entry.attach(now, RouterEndpoint { actuator: Box::new(Destroyed), ..held }).unwrap();

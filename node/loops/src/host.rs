@@ -21,6 +21,7 @@ use weir_platform::{HostError, Journal, StateDir};
 use weir_policy::{ActuatorKind, Policy, RouterXtc};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
+use super::error::{Leftovers, RouterError};
 use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget, Tell};
 use weir_dataplane::WorkerHandle;
 use weir_dataplane::clock;
@@ -40,7 +41,7 @@ pub(crate) struct HostPlatform {
 /// The journal of changes to the host.
 enum RouterJournal {
     /// It could not be opened: the time of the next attempt, and the reason.
-    Closed(Instant, String),
+    Closed(Instant, Option<Arc<HostError>>),
     Open {
         journal: Journal,
         /// The journal's end when it was opened: earlier entries are leftovers that could not be
@@ -78,7 +79,7 @@ impl HostPlatform {
         let mut host = Self {
             taker: RouterTaker { node: node.to_owned(), budgets },
             state: state.clone(),
-            record: RouterJournal::Closed(clock::now(), String::new()),
+            record: RouterJournal::Closed(clock::now(), None),
             worker,
             tell,
             taken: BTreeMap::new(),
@@ -91,11 +92,13 @@ impl HostPlatform {
 
     /// Opens the journal if it is closed, and undoes leftovers of an earlier run. Failed ones are
     /// reported, and retried whenever a router is taken.
-    fn open(&mut self, patience: Duration) -> Result<(), String> {
+    fn open(&mut self, patience: Duration) -> Result<(), RouterError> {
         match &mut self.record {
-            RouterJournal::Ended => Err("the node is ending".to_owned()),
-            RouterJournal::Closed(again, why) if clock::now() < *again => Err(why.clone()),
-            RouterJournal::Closed(again, why) => {
+            RouterJournal::Ended => Err(RouterError::Ending),
+            RouterJournal::Closed(again, Some(error)) if clock::now() < *again => {
+                Err(RouterError::Host(Arc::clone(error)))
+            }
+            RouterJournal::Closed(again, last) => {
                 let name = journal_name(&self.taker.node);
                 match Journal::open(&self.state, &name, patience) {
                     Ok(journal) => {
@@ -107,8 +110,7 @@ impl HostPlatform {
                     }
                     Err(error) => {
                         *again = clock::now() + OPEN_RETRY;
-                        *why = error.to_string();
-                        Err(why.clone())
+                        Err(RouterError::Host(Arc::clone(last.insert(Arc::new(error)))))
                     }
                 }
             }
@@ -219,9 +221,9 @@ impl RouterTaker {
 }
 
 impl RouterPlatform for HostPlatform {
-    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
+    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, RouterError> {
         if wanted.dry_run {
-            return watch(&wanted.xtc).map_err(|error| error.to_string());
+            return Ok(watch(&wanted.xtc)?);
         }
         let router = &wanted.router;
         if self.taken.get(router).is_some_and(|taken| taken.leaves) {
@@ -231,7 +233,7 @@ impl RouterPlatform for HostPlatform {
             self.taken.get(router)
         {
             // The router is in its group already: only the shape of its quota changes.
-            let shape = shape(&wanted.xtc).map_err(|error| error.to_string())?;
+            let shape = shape(&wanted.xtc)?;
             let (path, version) = (path.clone(), *version);
             return Ok(match process {
                 Some(process) => held(
@@ -246,7 +248,7 @@ impl RouterPlatform for HostPlatform {
         }
         self.open(Duration::ZERO)?;
         let RouterJournal::Open { journal, .. } = &mut self.record else {
-            return Err("the node is ending".to_owned());
+            return Err(RouterError::Ending);
         };
         let mark = journal.mark();
         match self.taker.hold(journal, wanted) {
@@ -258,27 +260,28 @@ impl RouterPlatform for HostPlatform {
             Err(error) => {
                 let on = journal.host();
                 // Failed undos stay in the journal, for the end.
+                let error = Arc::new(error);
                 Err(match left_by(journal.undo_since(&on, mark)) {
-                    None => error.to_string(),
-                    Some(left) => format!("{error}; {left}"),
+                    None => RouterError::Host(error),
+                    Some(left) => RouterError::HalfTaken { error, left },
                 })
             }
         }
     }
 
     /// Returns `None` for guests and threads, whose range is known once they are taken.
-    fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, String> {
+    fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, RouterError> {
         match router.xtc.actuator {
             ActuatorKind::None => Ok(Some(CapRange::WHOLE)),
             ActuatorKind::Cgroup => match shape(&router.xtc) {
                 Ok(shape) => Ok(Some(shape.range())),
-                Err(error) => Err(format!("xtc.period: {error}")),
+                Err(error) => Err(RouterError::Quota(Arc::new(error))),
             },
             ActuatorKind::Napi | ActuatorKind::Xl => Ok(None),
         }
     }
 
-    fn give_back(&mut self, router: &str) -> Result<(), String> {
+    fn give_back(&mut self, router: &str) -> Result<(), RouterError> {
         let (Some(taken), RouterJournal::Open { journal, .. }) =
             (self.taken.get_mut(router), &mut self.record)
         else {
@@ -290,24 +293,24 @@ impl RouterPlatform for HostPlatform {
         let entries = taken.entries.clone();
         let undone = journal.undo_those(&on, |place, _| entries.contains(&place));
         if let Some(left) = left_by(undone) {
-            return Err(left);
+            return Err(RouterError::Left(left));
         }
         self.taken.remove(router);
         Ok(())
     }
 
-    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
+    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), RouterError> {
         let Some(worker) = &self.worker else {
-            return Err("there is no switch to limit what comes".to_owned());
+            return Err(RouterError::NoSwitch);
         };
-        worker.limit_routers(limits.to_vec()).map(drop).map_err(|refusal| refusal.message)
+        worker.limit_routers(limits.to_vec()).map(drop).map_err(RouterError::Worker)
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), RouterError> {
         let record = std::mem::replace(&mut self.record, RouterJournal::Ended);
         let RouterJournal::Open { journal, .. } = record else { return Ok(()) };
         let on = journal.host();
-        left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(format!("routers: {left}")))
+        left_by(journal.undo_all(&on)).map_or(Ok(()), |left| Err(RouterError::Left(left)))
     }
 }
 
@@ -317,11 +320,11 @@ pub(crate) fn journal_name(node: &str) -> String {
 }
 
 /// Returns the leftovers of an undo.
-fn left_by(undone: Result<UndoReport, HostError>) -> Option<String> {
+fn left_by(undone: Result<UndoReport, HostError>) -> Option<Leftovers> {
     match undone {
         Ok(report) if report.failed.is_empty() => None,
-        Ok(report) => Some(format!("not undone: {}", report.failed.join("; "))),
-        Err(error) => Some(error.to_string()),
+        Ok(report) => Some(Leftovers::Failed(report.failed)),
+        Err(error) => Some(Leftovers::Journal(Arc::new(error))),
     }
 }
 
@@ -571,8 +574,8 @@ mod tests {
             let range = host.range(&wanted).unwrap().unwrap();
             super::super::design::check(&wanted.xtc, range)
         };
-        assert_eq!(of("period = \"10ms\"\n"), Ok(()));
-        let refused = of("period = \"10ms\"\ncap_max = \"20%\"\n").unwrap_err();
+        of("period = \"10ms\"\n").unwrap();
+        let refused = of("period = \"10ms\"\ncap_max = \"20%\"\n").unwrap_err().to_string();
         assert!(refused.contains("the least cap is 30.0031%"), "{refused}");
         fs::remove_dir_all(base).unwrap();
     }
@@ -628,7 +631,7 @@ interface = [{ device = "v0" }]
         // A folder in its place: nothing can be written back.
         fs::remove_file(&quota).unwrap();
         fs::create_dir(&quota).unwrap();
-        let left = host.give_back("vr").unwrap_err();
+        let left = host.give_back("vr").unwrap_err().to_string();
         assert!(left.contains("cpu.cfs_quota_us: the quota it had"), "{left}");
         assert!(host.take(&wanted(&document)).is_err(), "as long as it is so");
         fs::remove_dir(&quota).unwrap();
@@ -671,7 +674,13 @@ interface = [{ device = "v0" }]
         let other = Journal::open(&state, &journal_name("n1"), Duration::ZERO).unwrap();
         let (mut host, lines) = host(&state);
         assert!(lines.try_recv().unwrap().starts_with("routers are not held yet: xtc-n1 is in"));
-        assert!(host.take(&wanted(&document)).err().unwrap().contains("xtc-n1 is in the hands"));
+        assert!(
+            host.take(&wanted(&document))
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("xtc-n1 is in the hands")
+        );
         drop(other);
         let start = clock::now();
         while host.take(&wanted(&document)).is_err() {

@@ -12,6 +12,7 @@
 //! policy at once.
 
 mod design;
+mod error;
 mod held_router;
 mod holding;
 mod host;
@@ -24,6 +25,7 @@ pub mod sim;
 mod status;
 mod thread;
 
+pub use error::{CounterError, Leftovers, RouterError, UncleanEnd, UnfitRouter};
 pub use holding::RouterLoops;
 pub use host::plan;
 pub use manager::LoopManager;

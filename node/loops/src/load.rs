@@ -9,6 +9,7 @@ use weir_platform::cap::{Actuator, CapError};
 use weir_policy::{ActuatorKind, ControllerKind, Interface, Policy, Router, RouterXtc, Slice};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
+use super::error::RouterError;
 use super::manager::LoopManager;
 use super::parts::{CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget};
 use super::readings::ThroughputCollector;
@@ -106,19 +107,19 @@ fn thread_time() -> Nanos {
 pub(crate) struct MemoryPlatform;
 
 impl RouterPlatform for MemoryPlatform {
-    fn take(&mut self, _: &RouterTarget) -> Result<RouterEndpoint, String> {
+    fn take(&mut self, _: &RouterTarget) -> Result<RouterEndpoint, RouterError> {
         Ok(RouterEndpoint { actuator: Box::new(MemoryActuator(None)), cpu: Box::new(Unmetered) })
     }
 
-    fn give_back(&mut self, _: &str) -> Result<(), String> {
+    fn give_back(&mut self, _: &str) -> Result<(), RouterError> {
         Ok(())
     }
 
-    fn limit(&mut self, _: &[(String, Option<PacketRate>)]) -> Result<(), String> {
+    fn limit(&mut self, _: &[(String, Option<PacketRate>)]) -> Result<(), RouterError> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), RouterError> {
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::design;
+use super::error::{RouterError, UncleanEnd, UnfitRouter};
 use super::held_router::HeldRouter;
 use super::parts::{CounterReader, CounterSource, RouterPlatform, RouterTarget};
 use super::police::PolicingLoop;
@@ -108,7 +109,7 @@ impl LoopManager {
     ///
     /// # Errors
     /// The router, the value and the bound.
-    pub fn check(&self, policy: &Policy) -> Result<(), String> {
+    pub fn check(&self, policy: &Policy) -> Result<(), UnfitRouter> {
         let named = |entry: &'_ HeldRouter| entry.wanted.router.clone();
         let entries: BTreeMap<String, &HeldRouter> =
             self.entries.iter().map(|entry| (named(entry), entry)).collect();
@@ -123,7 +124,7 @@ impl LoopManager {
                 (None, Some(range)) => design::check(&wanted.xtc, range),
                 (None, None) => Ok(()),
             });
-            checked.map_err(|why| format!("router {:?}.{why}", wanted.router))?;
+            checked.map_err(|error| UnfitRouter { router: wanted.router, error })?;
         }
         Ok(())
     }
@@ -171,11 +172,11 @@ impl LoopManager {
         self.police.as_ref().map_or(step, |police| police.due.min(step))
     }
 
-    /// Releases all routers and platform everything back.
+    /// Releases all routers and undoes every change of the host.
     ///
     /// # Errors
-    /// The leftovers.
-    pub fn end_all(&mut self, now: Instant) -> Result<(), String> {
+    /// Caps or limits may still be in force.
+    pub fn end_all(&mut self, now: Instant) -> Result<(), UncleanEnd> {
         for entry in std::mem::take(&mut self.entries) {
             self.end(now, entry);
         }
@@ -185,11 +186,9 @@ impl LoopManager {
         let limited = std::mem::take(&mut self.still_limited).into_iter();
         let limits: Vec<_> = limited.map(|router| (router, None)).collect();
         let lifted = if limits.is_empty() { Ok(()) } else { self.platform.limit(&limits) };
-        match (self.platform.end(), lifted) {
-            (Ok(()), lifted) => lifted.map_err(|why| format!("routers: {why}")),
-            (Err(left), Ok(())) => Err(left),
-            (Err(left), Err(why)) => Err(format!("{left}; {why}")),
-        }
+        let ended = self.platform.end();
+        let errors: Vec<_> = [ended, lifted].into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() { Ok(()) } else { Err(UncleanEnd(errors)) }
     }
 
     /// Returns true without a router to be held.
@@ -346,9 +345,10 @@ impl LoopManager {
                 self.note(format!("router {router}: held by {by}"));
                 self.pending.insert(at);
             }
-            Err(why) => {
+            Err(error) => {
                 // The old endpoint cannot be the wanted one.
                 entry.lose();
+                let why = error.to_string();
                 let news = entry.is_missing(now, why.clone());
                 self.note_of(at, &why, news);
                 self.hand_back(at);
@@ -374,8 +374,8 @@ impl LoopManager {
 
     fn hand_back(&mut self, at: usize) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        if let Err(why) = self.platform.give_back(&entry.wanted.router) {
-            self.trouble(at, RouterTrouble::Left, why);
+        if let Err(error) = self.platform.give_back(&entry.wanted.router) {
+            self.trouble(at, RouterTrouble::Left, error.to_string());
         }
     }
 
@@ -398,11 +398,13 @@ impl LoopManager {
         }
     }
 
-    fn failed(&mut self, now: Instant, at: usize, error: ExecuteError<String>) {
+    fn failed(&mut self, now: Instant, at: usize, error: ExecuteError<RouterError>) {
         let held = self.entries.get(at).is_some_and(|entry| entry.control.is_attached());
         match error {
             // A failed release of the cap is retried, and reported then.
-            ExecuteError { limit: Some(why), .. } => self.trouble(at, RouterTrouble::Command, why),
+            ExecuteError { limit: Some(error), .. } => {
+                self.trouble(at, RouterTrouble::Command, error.to_string());
+            }
             ExecuteError { cap: Some(gone @ CapError::Gone { .. }), .. } => {
                 self.lose(now, at, &gone.to_string());
             }
@@ -432,7 +434,7 @@ impl LoopManager {
             self.still_limited.insert(router.clone());
         }
         drop(entry);
-        failed.extend(self.platform.give_back(&router).err());
+        failed.extend(self.platform.give_back(&router).err().map(|error| error.to_string()));
         if !failed.is_empty() {
             self.note(format!("router {router}: not released: {}", failed.join("; ")));
         }

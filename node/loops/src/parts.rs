@@ -10,6 +10,8 @@ use weir_platform::meter::Side;
 use weir_policy::{Policy, RouterXtc, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
+use crate::error::{CounterError, RouterError};
+
 /// Tells the operator a line.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -24,8 +26,8 @@ pub trait CounterReader: Send {
     /// Returns the counters of a router from the last pass, without CPU time.
     ///
     /// # Errors
-    /// The missing thing, as in `device v0: not there`.
-    fn of(&mut self, router: usize) -> Result<Reading, String>;
+    /// A device or a vif is missing, or the kernel or the worker did not answer.
+    fn of(&mut self, router: usize) -> Result<Reading, CounterError>;
 }
 
 /// The counters of one router.
@@ -46,14 +48,14 @@ pub trait RouterPlatform: Send {
     ///
     /// # Errors
     /// The reason why it cannot be taken; then nothing has changed.
-    fn take(&mut self, router: &RouterTarget) -> Result<RouterEndpoint, String>;
+    fn take(&mut self, router: &RouterTarget) -> Result<RouterEndpoint, RouterError>;
 
     /// Returns the range of caps of a router with this target, as far as it is known without taking
     /// it.
     ///
     /// # Errors
     /// No cap is possible: the key, the value and the bound.
-    fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, String> {
+    fn range(&self, router: &RouterTarget) -> Result<Option<CapRange>, RouterError> {
         let _unknown = router;
         Ok(None)
     }
@@ -62,20 +64,20 @@ pub trait RouterPlatform: Send {
     ///
     /// # Errors
     /// The leftovers, which stay in the journal.
-    fn give_back(&mut self, router: &str) -> Result<(), String>;
+    fn give_back(&mut self, router: &str) -> Result<(), RouterError>;
 
     /// Limits the packets a second that enter for each of these routers; `None`: only the policy
     /// limits them.
     ///
     /// # Errors
     /// No limit was changed.
-    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String>;
+    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), RouterError>;
 
     /// Undoes all that is left of taken routers.
     ///
     /// # Errors
     /// The leftovers.
-    fn end(&mut self) -> Result<(), String>;
+    fn end(&mut self) -> Result<(), RouterError>;
 }
 
 /// Actuator and meter of a taken router.
@@ -98,17 +100,17 @@ pub trait CpuTimeMeter: Send {
 /// The meter of one router: its counters, which the node reads for all routers at once, and its
 /// CPU time.
 pub(crate) struct RouterMeter {
-    counters: Result<Reading, String>,
+    counters: Result<Reading, CounterError>,
     cpu: Box<dyn CpuTimeMeter>,
 }
 
 impl RouterMeter {
     pub(crate) fn new(cpu: Box<dyn CpuTimeMeter>) -> Self {
-        Self { counters: Err("nothing was read yet".to_owned()), cpu }
+        Self { counters: Err(CounterError::NotYet), cpu }
     }
 
     /// Sets the counters of the last pass.
-    pub(crate) fn set_counters(&mut self, counters: Result<Reading, String>) {
+    pub(crate) fn set_counters(&mut self, counters: Result<Reading, CounterError>) {
         self.counters = counters;
     }
 }
@@ -119,8 +121,9 @@ impl Meter for RouterMeter {
         let cpu = self.cpu.used().map_err(|gone| MeterError::Gone { why: gone.to_string() })?;
         match &self.counters {
             Ok(reading) => Ok(Reading { cpu, ..*reading }),
-            Err(why) => {
-                Err(MeterError::Unreadable { why: why.clone(), router_answers: cpu.is_some() })
+            Err(error) => {
+                let (why, router_answers) = (error.to_string(), cpu.is_some());
+                Err(MeterError::Unreadable { why, router_answers })
             }
         }
     }

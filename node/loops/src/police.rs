@@ -19,6 +19,7 @@ use weir_control::police::{
 use weir_policy::{Policy, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
+use super::error::CounterError;
 use super::parts::{CounterReader, RouterTarget};
 use super::status::{PolicingLoad, PolicingStatus};
 
@@ -246,7 +247,7 @@ impl Watched {
         }
     }
 
-    fn look(&mut self, now: Instant, reading: Result<Reading, String>) {
+    fn look(&mut self, now: Instant, reading: Result<Reading, CounterError>) {
         let sample = match reading {
             Ok(reading) => self.meter.sample(now, reading),
             Err(_) => {

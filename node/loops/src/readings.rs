@@ -8,6 +8,7 @@ use weir_control::Reading;
 use weir_platform::meter::LinkMeter;
 use weir_units::Instant;
 
+use super::error::CounterError;
 use super::parts::{CounterReader, CounterSource};
 use weir_dataplane::RouterCount;
 use weir_dataplane::WorkerHandle;
@@ -21,7 +22,7 @@ enum CounterPlace {
     /// In the worker's answer.
     Switch(usize),
     /// Nowhere, for this reason.
-    Nowhere(String),
+    Nowhere(CounterError),
 }
 
 /// The collector.
@@ -32,9 +33,9 @@ pub(crate) struct ThroughputCollector {
     links: Option<LinkMeter>,
     /// The routers to request from the worker.
     asked: Arc<[String]>,
-    answer: Result<(Instant, Vec<Option<RouterCount>>), String>,
+    answer: Result<(Instant, Vec<Option<RouterCount>>), CounterError>,
     /// The reason why the kernel's counters were not read.
-    failed: Option<String>,
+    failed: Option<CounterError>,
 }
 
 impl ThroughputCollector {
@@ -44,7 +45,7 @@ impl ThroughputCollector {
             places: Vec::new(),
             links: None,
             asked: Arc::default(),
-            answer: Err("nothing was read yet".to_owned()),
+            answer: Err(CounterError::NotYet),
             failed: None,
         }
     }
@@ -54,19 +55,13 @@ impl ThroughputCollector {
             asked.push(router.router.clone());
             return CounterPlace::Switch(asked.len() - 1);
         }
-        if self.links.is_none() {
+        let meter = match self.links.take() {
+            Some(meter) => Ok(meter),
             // Kernels before 4.7 have no dump of counters alone.
-            self.links = match LinkMeter::open().or_else(|_| LinkMeter::open_text()) {
-                Ok(meter) => Some(meter),
-                Err(error) => return CounterPlace::Nowhere(error.to_string()),
-            };
-        }
-        let added = self.links.as_mut().map(|meter| meter.add(&router.links));
-        match added {
-            Some(Ok(place)) => CounterPlace::Links(place),
-            Some(Err(error)) => CounterPlace::Nowhere(error.to_string()),
-            None => CounterPlace::Nowhere("no meter".to_owned()),
-        }
+            None => LinkMeter::open().or_else(|_| LinkMeter::open_text()),
+        };
+        let added = meter.and_then(|meter| self.links.insert(meter).add(&router.links));
+        added.map_or_else(|error| CounterPlace::Nowhere(error.into()), CounterPlace::Links)
     }
 }
 
@@ -82,35 +77,35 @@ impl CounterReader for ThroughputCollector {
     fn collect(&mut self, _: Instant) -> Instant {
         if let Some(links) = &mut self.links {
             // After a failed dump the old counters grow stale, which the sampler notices.
-            self.failed = links.read(clock::now()).err().map(|error| error.to_string());
+            self.failed = links.read(clock::now()).err().map(CounterError::from);
         }
         if let (false, Some(worker)) = (self.asked.is_empty(), &self.worker) {
             let asked = Arc::clone(&self.asked);
-            self.answer = worker.count_routers(asked).map_err(|refusal| refusal.message);
+            self.answer = worker.count_routers(asked).map_err(CounterError::Worker);
         }
         clock::now()
     }
 
-    fn of(&mut self, router: usize) -> Result<Reading, String> {
+    fn of(&mut self, router: usize) -> Result<Reading, CounterError> {
         match self.places.get(router) {
-            None => Err("not counted".to_owned()),
-            Some(CounterPlace::Nowhere(why)) => Err(why.clone()),
+            None => Err(CounterError::NotFollowed),
+            Some(CounterPlace::Nowhere(error)) => Err(error.clone()),
             Some(CounterPlace::Links(place)) => {
                 let reading = self.links.as_ref().and_then(|links| links.reading(*place));
                 reading.ok_or_else(|| {
                     let missing =
                         self.links.as_ref().and_then(|links| links.missing(*place).next());
                     match (missing, &self.failed) {
-                        (_, Some(why)) => why.clone(),
-                        (Some(device), None) => format!("device {device}: not there"),
-                        (None, None) => "not read".to_owned(),
+                        (_, Some(error)) => error.clone(),
+                        (Some(device), None) => CounterError::DeviceMissing(device.to_owned()),
+                        (None, None) => CounterError::NotYet,
                     }
                 })
             }
             Some(CounterPlace::Switch(place)) => {
                 let (at, counts) = self.answer.as_ref().map_err(Clone::clone)?;
                 let count = counts.get(*place).copied().flatten();
-                let count = count.ok_or("a vif of it waits for its device")?;
+                let count = count.ok_or(CounterError::VifWaits)?;
                 let (packets, offered) = (count.forwarded, Some(count.offered));
                 Ok(Reading { at: *at, packets, offered, cpu: None })
             }

@@ -12,10 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_control::Reading;
 use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{CapRange, Sample};
+use weir_dataplane::{Refusal, RefusalKind};
+use weir_platform::HostError;
 use weir_platform::cap::{Actuator, CapError};
 use weir_policy::{Draft, Edit, KeyPath, Policy};
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
+use super::error::{CounterError, RouterError};
 use super::manager::LoopManager;
 use super::parts::{
     CounterReader, CounterSource, CpuTimeMeter, RouterEndpoint, RouterPlatform, RouterTarget,
@@ -293,32 +296,32 @@ impl CounterReader for SimWorld {
         now
     }
 
-    fn of(&mut self, router: usize) -> Result<Reading, String> {
+    fn of(&mut self, router: usize) -> Result<Reading, CounterError> {
         let shared = self.lock();
-        let counted = shared.counted.get(router).ok_or("not counted")?;
+        let counted = shared.counted.get(router).ok_or(CounterError::NotFollowed)?;
         match shared.routers.get(&counted.router) {
             Some(sim) if !sim.no_device => Ok(sim.reading),
-            Some(_) => Err("device v0: not there".to_owned()),
-            None => Err("not simulated".to_owned()),
+            Some(_) => Err(CounterError::DeviceMissing("v0".to_owned())),
+            None => Err(CounterError::NotFollowed),
         }
     }
 }
 
 impl RouterPlatform for SimWorld {
-    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
+    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, RouterError> {
         let name = wanted.router.clone();
         let taken = self.router(&name, |sim| {
             sim.free &= sim.dead;
             !sim.dead
         });
         if taken != Some(true) {
-            return Err("process 17: not there".to_owned());
+            return Err(HostError::Refused("process 17: not there".to_owned()).into());
         }
         let grip = || SimEndpoint(self.clone(), name.clone());
         Ok(RouterEndpoint { actuator: Box::new(grip()), cpu: Box::new(grip()) })
     }
 
-    fn give_back(&mut self, router: &str) -> Result<(), String> {
+    fn give_back(&mut self, router: &str) -> Result<(), RouterError> {
         self.router(router, |sim| {
             sim.free = true;
             sim.cap = None;
@@ -326,9 +329,10 @@ impl RouterPlatform for SimWorld {
         Ok(())
     }
 
-    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
+    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), RouterError> {
         if self.lock().limit_fails {
-            return Err("the worker did not answer within 5 s".to_owned());
+            let text = "the worker did not answer within 5 s";
+            return Err(RouterError::Worker(Refusal::new(RefusalKind::Busy, text)));
         }
         for (name, limit) in limits {
             self.router(name, |sim| sim.limit = *limit);
@@ -336,7 +340,7 @@ impl RouterPlatform for SimWorld {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), RouterError> {
         Ok(())
     }
 }

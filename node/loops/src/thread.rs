@@ -138,7 +138,7 @@ impl LoopsClient {
     pub(crate) fn check(&self, policy: &Policy) -> Result<(), Refusal> {
         let policy = policy.clone();
         let checked = self.ask(move |stage| stage.manager.check(&policy))?;
-        checked.map_err(|why| Refusal::new(RefusalKind::Refused, why))
+        checked.map_err(|unfit| Refusal::new(RefusalKind::Refused, unfit.to_string()))
     }
 
     /// Returns the status of all routers or of one, and the load.
@@ -232,7 +232,7 @@ impl Work {
         }
         let failed = self.stage.manager.end_all(clock::now());
         let mut lines = self.stage.manager.take_notes();
-        lines.extend(failed.err());
+        lines.extend(failed.err().map(|unclean| unclean.to_string()));
         lines
     }
 
@@ -273,7 +273,7 @@ impl Work {
         let ended = catch_unwind(AssertUnwindSafe(|| self.stage.manager.end_all(now)));
         let left = match ended {
             Ok(Ok(())) => "no cap and no limit is in force".to_owned(),
-            Ok(Err(left)) => left,
+            Ok(Err(unclean)) => unclean.to_string(),
             Err(_) => "what was in force may be yet".to_owned(),
         };
         let why = format!("what holds routers failed, and begins anew after {}", self.anew);

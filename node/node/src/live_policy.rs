@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use weir_platform::StateDir;
-use weir_policy::{Draft, Edit, EditError, Policy, Problem, Problems, UnsoundPolicy};
+use weir_policy::{Draft, Edit, EditError, Policy, Problem, ProblemPlace, Problems, UnsoundPolicy};
 
 use crate::changes::{ChangeKind, ChangeLog, PolicyChange, RecordedChange};
 use crate::control::{ChangeRequest, InForce, Refusal, RefusalKind, socket_path};
@@ -343,10 +343,8 @@ impl PolicyFile {
     /// Leaves out values that follow from others, which an old overlay lists as well: they are to
     /// go on following them.
     fn without_derived(&self, edits: Vec<StoredEdit>) -> Result<Vec<StoredEdit>, Problems> {
-        let is_derived = |stored: &StoredEdit| {
-            let key = stored.edit.place.key.as_str();
-            stored.edit.after.is_some() && (key.ends_with(".burst") || key == "frames")
-        };
+        let is_derived =
+            |stored: &StoredEdit| stored.edit.after.is_some() && stored.edit.place.is_derived();
         let (derived, mut given): (Vec<_>, Vec<_>) = edits.into_iter().partition(is_derived);
         if !derived.is_empty() {
             let policy = self.with(&given).0.policy()?;
@@ -388,9 +386,10 @@ impl ChangeRecord<'_> {
 fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     let (seen, others): (Vec<&Problem>, Vec<&Problem>) =
         problems.list().iter().partition(|problem| sees(problem));
-    let each = seen.iter().map(|problem| match problem.key.as_str() {
-        "" => problem.message.clone(),
-        key => format!("{key}: {}", problem.message),
+    let each = seen.iter().map(|problem| {
+        let of_document = problem.place == ProblemPlace::default();
+        let separator = if of_document { "" } else { ": " };
+        format!("{}{separator}{}", problem.place, problem.message)
     });
     let mut lines: Vec<String> = each.collect();
     if !others.is_empty() {
@@ -399,7 +398,8 @@ fn refusal(problems: &Problems, sees: &dyn Fn(&Problem) -> bool) -> Refusal {
     if problems.more() > 0 {
         lines.push(format!("and {} more", problems.more()));
     }
-    Refusal::new(RefusalKind::Refused, lines.join("\n"))
+    let keys = seen.iter().filter_map(|problem| problem.place.path());
+    Refusal::new(RefusalKind::Refused, lines.join("\n")).about(keys)
 }
 
 /// Puts the live edits of the node whose file has this text aside, so that the file alone holds,
@@ -437,12 +437,12 @@ fn unusable(path: &Path, message: String) -> NodeError {
 }
 
 fn impossible(error: &EditError) -> Refusal {
-    let kind = match error {
-        EditError::Missing(_) => RefusalKind::NotFound,
-        EditError::Exists(_) => RefusalKind::Conflict,
-        EditError::Form(..) => RefusalKind::Refused,
+    let (kind, place) = match error {
+        EditError::Missing(place) => (RefusalKind::NotFound, place),
+        EditError::Exists(place) => (RefusalKind::Conflict, place),
+        EditError::Form(place, _) => (RefusalKind::Refused, place),
     };
-    Refusal::new(kind, error.to_string())
+    Refusal::new(kind, error.to_string()).about([place.clone()])
 }
 
 /// A value for people.

@@ -2,7 +2,7 @@
 // The client of the node's interface. Each failure names its request, what went wrong, and after
 // how long: a refusal of the node becomes a `Refused`, everything else an `Unanswered`.
 
-import type { ApiError, ErrorCode } from "./api";
+import type { ApiError, ErrorCode, KeyView } from "./api";
 import { EventParser, type ServerEvent } from "./sse";
 import { duration } from "./format";
 
@@ -29,6 +29,8 @@ export class Refused extends Error {
     message: string,
     /** The request and the status, such as `GET /v1/caller: status 503 after 12 ms`. */
     readonly request: string,
+    /** The keys of the policy that the refusal is about. */
+    readonly keys: readonly KeyView[],
   ) {
     super(message);
   }
@@ -127,7 +129,8 @@ export class Client {
     const request = sent.failed(`status ${answer.status}`);
     const refusal = (await answer.json().catch(() => ({}))) as Partial<ApiError>;
     const text = refusal.message ?? answer.statusText;
-    throw new Refused(answer.status, refusal.code ?? "unknown", text, request);
+    const { code = "unknown", keys = [] } = refusal;
+    throw new Refused(answer.status, code, text, request, keys);
   }
 }
 

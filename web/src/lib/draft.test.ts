@@ -39,14 +39,14 @@ test("what is no number is said at its field", () => {
 
 test("a refusal is shown at the field that it names", () => {
   const body = { send: { min_rate_bps: 1, rate_bps: 2 }, receive: { rate_bps: 3 } };
-  const of = (message: string) => blamed(message, body);
+  const of = (table: string, name: string, key: string) => blamed([{ table, name, key }], body);
   const min = { side: "send", key: "min_rate_bps" };
-  expect(of('port "up0".send: min_rate would be 2Gbit, 1Gbit is there')).toEqual(min);
-  const rate = { side: "send", key: "rate_bps" };
-  expect(of('slice "gold".send: rate of vif "a" would be 51Mbit, 50Mbit is granted')).toEqual(rate);
-  expect(of("vif.0.receive.rate: is too much")).toEqual({ side: "receive", key: "rate_bps" });
-  expect(of("no such thing")).toEqual(min);
-  expect(blamed("no such thing", {})).toBeUndefined();
+  expect(of("slice", "gold", "send.min_rate")).toEqual(min);
+  expect(of("vif", "a", "send.rate")).toEqual({ side: "send", key: "rate_bps" });
+  expect(of("vif", "a", "receive.rate")).toEqual({ side: "receive", key: "rate_bps" });
+  expect(of("port", "up0", "rate")).toEqual(min);
+  expect(blamed([], body)).toEqual(min);
+  expect(blamed([], {})).toBeUndefined();
 });
 
 test("what somebody else changes meanwhile is not taken back", () => {

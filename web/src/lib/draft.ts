@@ -2,6 +2,7 @@
 // What a person has typed for a vif, and what of it is asked of the node. The node alone decides
 // what is sound; here only what is no number at all is refused.
 
+import type { KeyView } from "./api";
 import { exactRate, parseRate } from "./format";
 import { SIDES, type Share, type Side, type Vif } from "./types";
 
@@ -92,22 +93,22 @@ export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Pr
 const whole = (typed: string): number | undefined =>
   /^\d{1,9}$/.test(typed) ? Number(typed) : undefined;
 
-/** What the node calls the keys of the form. */
-const NAMES: Record<Key, RegExp> = {
-  min_rate_bps: /\bmin_rate(_bps)?\b/,
-  rate_bps: /(^|[^_\w])rate(_bps)?\b/,
-  priority: /\bpriority\b/,
+/** The keys of the policy that the fields of the form set, below their direction. */
+const NAMES: Record<Key, string> = {
+  min_rate_bps: "min_rate",
+  rate_bps: "rate",
+  priority: "priority",
 };
 
-/** The field that a refusal is about: the first changed one that it names, else the first. */
+/** Returns the field that a refusal is about: the first changed one it names, else the first. */
 export function blamed(
-  message: string,
+  keys: readonly KeyView[],
   body: Partial<Record<Side, Partial<Record<Key, unknown>>>>,
 ): Pick<Problem, "side" | "key"> | undefined {
   const changed: Pick<Problem, "side" | "key">[] = [];
   for (const side of SIDES) {
     for (const key of KEYS) if (body[side]?.[key] !== undefined) changed.push({ side, key });
   }
-  const named = changed.filter(({ key }) => NAMES[key].test(message));
-  return named.find(({ side }) => message.includes(side)) ?? named[0] ?? changed[0];
+  const named = new Set(keys.map(({ key }) => key));
+  return changed.find(({ side, key }) => named.has(`${side}.${NAMES[key]}`)) ?? changed[0];
 }

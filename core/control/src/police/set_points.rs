@@ -120,11 +120,11 @@ pub fn weighted_max_min(capacity: PacketRate, claims: &[RateClaim]) -> Vec<Packe
 /// minimums within a period too passes a `capacity` with a reserve left out.
 ///
 /// ```
-/// use weir_control::police::{Claim, set_points};
+/// use weir_control::police::{RateClaim, set_points};
 /// use weir_units::PacketRate;
 ///
 /// let kpps = |kpps: u64| PacketRate::from_pps(kpps * 1000);
-/// let claim = |min, wants| Claim { min, max: None, weight: 1, wants };
+/// let claim = |min, wants| RateClaim { min, max: None, weight: 1, wants };
 /// let idle = claim(kpps(30), Some(kpps(10)));
 /// let busy = claim(kpps(30), None);
 /// assert_eq!(set_points(kpps(100), &[idle, busy]), [kpps(30), kpps(90)]);

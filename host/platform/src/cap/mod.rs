@@ -19,6 +19,6 @@ pub use aside::{Aside, PATIENCE};
 pub use budget::{Budgets, Need, PERCENT_GRANTED, RUNTIME_LEAST, runtime, split};
 pub use cgroup::CgroupCap;
 pub use deadline::{DeadlineCap, PERIOD};
-pub use probe::{Means, probe};
+pub use probe::{Means, MissingMeans, probe};
 pub use quota::{PERIOD_US, PERIOD_US_MAX, QUOTA_US_MIN, Quota, QuotaShape};
 pub use xl::XlCap;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds the actuators of this host by trying them.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use weir_units::Nanos;
 
 use super::cgroup::{CgroupTree, Version};
@@ -19,16 +20,58 @@ pub struct Means {
     /// The things that it can cap.
     pub caps: &'static str,
     /// The place where it acts; or the reason why it cannot.
-    pub there: Result<String, String>,
+    pub there: Result<String, MissingMeans>,
 }
 
-/// All of them, in the order in which a router of each kind would be given one.
+/// The reason why a way to cap cannot act on this host. It is serialized as its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingMeans {
+    /// No tree of control groups has the CPU controller; with the reason.
+    NoController(String),
+    /// The CPU controller is in the tree of the other version, mounted there.
+    OtherVersion(PathBuf),
+    /// The kernel has no NAPI threads.
+    NoNapiThreads,
+    /// The kernel grants no deadline budget; with its answer.
+    NoBudget(String),
+    /// The host does not run on Xen.
+    NoXen,
+    /// `xl info` failed; with the reason.
+    NoInfo(String),
+    /// `xl info` names no scheduler.
+    NoScheduler,
+    /// Xen's scheduler has no caps.
+    NoCaps(XenScheduler),
+}
+
+impl fmt::Display for MissingMeans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoController(why) | Self::NoBudget(why) | Self::NoInfo(why) => f.write_str(why),
+            Self::OtherVersion(at) => write!(f, "the controller cpu is at {}", at.display()),
+            Self::NoNapiThreads => f.write_str("the kernel has no NAPI threads (Linux 5.12)"),
+            Self::NoXen => f.write_str("no Xen here"),
+            Self::NoScheduler => f.write_str("`xl info` names no scheduler"),
+            Self::NoCaps(other) => {
+                write!(f, "scheduler {other} has no caps: boot with sched=credit2")
+            }
+        }
+    }
+}
+
+impl Serialize for MissingMeans {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Tries all of them, in the order in which a router of each kind would be given one.
 pub fn probe(on: &dyn Platform) -> Vec<Means> {
     let tree = CgroupTree::find();
     let cgroup = |version: Version| match &tree {
         Ok(tree) if tree.version == version => Ok(tree.root.display().to_string()),
-        Ok(tree) => Err(format!("the controller cpu is at {}", tree.root.display())),
-        Err(error) => Err(error.to_string()),
+        Ok(tree) => Err(MissingMeans::OtherVersion(tree.root.clone())),
+        Err(error) => Err(MissingMeans::NoController(error.to_string())),
     };
     vec![
         Means { name: "cgroup v2", caps: PROCESSES, there: cgroup(Version::V2) },
@@ -42,29 +85,31 @@ pub fn probe(on: &dyn Platform) -> Vec<Means> {
     ]
 }
 
-/// A thread that forwards can be made (veth with NAPI threads) wherever there is `threaded`; what
-/// may be missing is the right to a budget.
-fn deadline() -> Result<String, String> {
+/// Tries to get a deadline budget. A thread that forwards (veth with NAPI threads) can be made
+/// wherever there is `threaded`, but the right to a budget may be missing.
+fn deadline() -> Result<String, MissingMeans> {
     if !Path::new("/sys/class/net/lo/threaded").exists() {
-        return Err("the kernel has no NAPI threads (Linux 5.12)".to_owned());
+        return Err(MissingMeans::NoNapiThreads);
     }
     let [runtime, period] = [Nanos::from_micros(20), Nanos::from_millis(2)];
     let class = Class::Deadline { runtime, deadline: period, period };
     cpu::probe(CpuRequest { cpu: None, class })
         .map(|_| "NAPI threads".to_owned())
-        .map_err(|error| error.to_string())
+        .map_err(|error| MissingMeans::NoBudget(error.to_string()))
 }
 
-fn xen(on: &dyn Platform) -> Result<String, String> {
+fn xen(on: &dyn Platform) -> Result<String, MissingMeans> {
     if !Path::new("/proc/xen/capabilities").exists() && !Path::new("/sys/hypervisor/type").exists()
     {
-        return Err("no Xen here".to_owned());
+        return Err(MissingMeans::NoXen);
     }
-    let info = on.run(&Command::line("xl info")).map_err(|error| error.to_string())?;
+    let info = on
+        .run(&Command::line("xl info"))
+        .map_err(|error| MissingMeans::NoInfo(error.to_string()))?;
     match xl_text::scheduler(&info) {
         Some(with @ (XenScheduler::Credit | XenScheduler::Credit2)) => Ok(with.to_string()),
-        Some(other) => Err(format!("scheduler {other} has no caps: boot with sched=credit2")),
-        None => Err("`xl info` names no scheduler".to_owned()),
+        Some(other) => Err(MissingMeans::NoCaps(other)),
+        None => Err(MissingMeans::NoScheduler),
     }
 }
 

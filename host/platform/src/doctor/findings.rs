@@ -223,7 +223,7 @@ const OFFLOADS: &[(&str, &str, &str)] = &[
 mod tests {
     use super::super::DeviceFacts;
     use super::*;
-    use crate::cap::Means;
+    use crate::cap::{Means, MissingMeans};
     use crate::cpu::{Class, Granted};
 
     /// A host that has everything.
@@ -293,7 +293,7 @@ mod tests {
         let way = |name, there: bool| Means {
             name,
             caps: "routers",
-            there: if there { Ok(String::new()) } else { Err(String::new()) },
+            there: if there { Ok(String::new()) } else { Err(MissingMeans::NoXen) },
         };
         let mut facts = host();
         facts.caps = vec![way("cgroup v2", false), way("cgroup v1", true), way("xl", false)];

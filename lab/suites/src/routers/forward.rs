@@ -15,7 +15,7 @@ use std::str::FromStr;
 use weir_experiment::prelude::*;
 use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_policy::MacAddr;
-use weir_ports::{WaitMode, PacketConfig, PacketPort, Pool, FramePort, Waiter, now};
+use weir_ports::{FramePort, PacketConfig, PacketPort, Pool, WaitMode, Waiter, now};
 use weir_switch::{Frame, FramePool};
 use weir_units::Instant;
 

@@ -11,8 +11,8 @@ use weir_platform::netns::Namespace;
 use weir_policy::MacAddr;
 use weir_policy::Share;
 use weir_ports::{
-    BucketId, BucketLimit, XdpPlane, GateId, PlaneLimits, Pool, Redirect, DeviceRole, Route, XdpConfig,
-    XdpPort,
+    BucketId, BucketLimit, DeviceRole, GateId, PlaneLimits, Pool, Redirect, Route, XdpConfig,
+    XdpPlane, XdpPort,
 };
 
 /// A data plane over the node's ends of all links. It lets go of them with this value.

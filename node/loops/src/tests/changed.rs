@@ -9,9 +9,9 @@ fn fixed() -> Node {
     let mut node = Node::new();
     let map =
         serde_json::json!([{ "rate": "1pps", "cap": "1%" }, { "rate": "20kpps", "cap": "20%" }]);
-    let place = |key| Place::of("router", "b", key);
+    let place = |key| KeyPath::of("router", "b", key);
     let edits = [
-        Edit::set(Place::of("xtc", "", "release_after"), "5s"),
+        Edit::set(KeyPath::of("xtc", "", "release_after"), "5s"),
         Edit::set(place("xtc.map"), map),
         Edit::set(place("xtc.controller"), "fixed"),
     ];
@@ -82,9 +82,10 @@ fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
     let mut node = fixed();
     let may = |node: &Node, router: &str, key: &str, value: &str| {
         let mut document = node.document.clone();
-        let place = Place::of("router", router, &format!("xtc.{key}"));
+        let place = KeyPath::of("router", router, &format!("xtc.{key}"));
         document.apply(&Edit::set(place, value)).unwrap();
-        node.manager.check(&document.policy().unwrap())
+        let checked = node.manager.check(&document.policy().unwrap());
+        checked.map_err(|unfit| unfit.to_string())
     };
     let refused = "router \"b\".xtc.cap_min and cap_max: the least cap is 1%, must be at most the \
                    largest, 0.5%; the actuator's are 1% to 100%";
@@ -106,7 +107,7 @@ fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
 #[test]
 fn a_trouble_is_over_by_its_own_success_alone() {
     let mut node = Node::new();
-    node.edit(&[Edit::set(Place::of("xtc", "", "release_after"), "5s")]).unwrap();
+    node.edit(&[Edit::set(KeyPath::of("xtc", "", "release_after"), "5s")]).unwrap();
     node.run(20);
     node.sim("b", |sim| sim.refuses = true);
     node.set("b", "set_point", "10kpps");

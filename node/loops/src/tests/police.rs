@@ -107,7 +107,7 @@ fn a_set_point_of_the_policy_comes_first() {
     node.run(20);
     let shares = ["x", "y", "k"].map(|name| node.status(name).set_point.unwrap().as_pps());
     assert_eq!(shares, [25_000, 46_667, 23_333]);
-    node.edit(&[Edit::unset(Place::of("router", "x", "xtc.set_point"))]).unwrap();
+    node.edit(&[Edit::unset(KeyPath::of("router", "x", "xtc.set_point"))]).unwrap();
     node.run(5);
     assert_eq!(node.status("x").set_point.unwrap().as_pps(), 23_750);
     let why = node.0.set("x", "set_point", "70001pps").unwrap_err();
@@ -175,7 +175,7 @@ fn who_is_gone_leaves_his_share() {
 #[test]
 fn a_dry_run_polices_nobody() {
     let mut node = node([45, 50, 300]);
-    node.edit(&[Edit::set(Place::of("xtc", "", "dry_run"), true)]).unwrap();
+    node.edit(&[Edit::set(KeyPath::of("xtc", "", "dry_run"), true)]).unwrap();
     node.run(200);
     assert!(["x", "y", "k"].iter().all(|name| !is_touched(&node, name)));
     let policing = node.manager.load().policing.unwrap();

@@ -8,6 +8,7 @@ use weir_control::Reading;
 use weir_policy::{ActuatorKind, ControllerKind, Interface, Router, RouterXtc, Slice};
 use weir_units::{Instant, PacketRate};
 
+use super::super::error::{CounterError, RouterError};
 use super::super::load::MemoryPlatform;
 use super::super::parts::{
     CounterReader, CounterSource, RouterEndpoint, RouterPlatform, RouterTarget,
@@ -39,8 +40,8 @@ impl CounterReader for Faulty {
         clock::now()
     }
 
-    fn of(&mut self, _: usize) -> Result<Reading, String> {
-        Err("device v0: not there".to_owned())
+    fn of(&mut self, _: usize) -> Result<Reading, CounterError> {
+        Err(CounterError::DeviceMissing("v0".to_owned()))
     }
 }
 
@@ -48,20 +49,20 @@ impl CounterReader for Faulty {
 struct Watched(MemoryPlatform, std::sync::mpsc::Sender<&'static str>);
 
 impl RouterPlatform for Watched {
-    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, String> {
+    fn take(&mut self, wanted: &RouterTarget) -> Result<RouterEndpoint, RouterError> {
         let _told = self.1.send("taken");
         self.0.take(wanted)
     }
 
-    fn give_back(&mut self, router: &str) -> Result<(), String> {
+    fn give_back(&mut self, router: &str) -> Result<(), RouterError> {
         self.0.give_back(router)
     }
 
-    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), String> {
+    fn limit(&mut self, limits: &[(String, Option<PacketRate>)]) -> Result<(), RouterError> {
         self.0.limit(limits)
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), RouterError> {
         let _told = self.1.send("ended");
         Ok(())
     }

@@ -110,7 +110,7 @@ fn what_is_refused_leaves_everything_as_it_was() {
 fn what_others_are_promised_is_not_told() {
     let (mut live, path) = at_start("others");
     let minimum = |rate| [Edit::set(KeyPath::vif("a", "send.min_rate"), rate)];
-    let asker = ChangeRequest { sees: &|_, problem| problem.key.starts_with("vif "), ..ANY };
+    let asker = ChangeRequest { sees: &|_, problem| problem.place.table == "vif", ..ANY };
     let refused = live.change(&asker, &minimum("2Gbit"), &mut |_| Ok(())).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Refused);
     let told = "the node has no room for this beside what others are promised";

@@ -77,10 +77,10 @@ pub(crate) fn check_repository() -> Result<(), String> {
     }
 }
 
-/// Where `house` stands. The aim is 0, 0 and 50.
-const CYCLES_MAX: usize = 10;
-const NAMES_MAX: usize = 61;
-const OPENINGS_MAX: usize = 453;
+/// The counts of today. The aim is 0, 0 and 50.
+const CYCLES_MAX: usize = 8;
+const NAMES_MAX: usize = 15;
+const OPENINGS_MAX: usize = 234;
 
 /// The rules that look at one file.
 const FILE_RULES: &[fn(&SourceFile) -> Vec<StyleProblem>] = &[
