@@ -32,6 +32,8 @@ mod prefetch;
 mod queue;
 mod ring;
 mod scheduler;
+mod smooth;
+mod smooth_control;
 mod strict;
 mod token_bucket;
 mod wfq;
@@ -52,6 +54,8 @@ pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
     LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
 };
+pub use smooth::{SmoothConfig, SmoothShaper};
+pub use smooth_control::{IntervalMeasures, LinearPid, LogarithmicControl, WindowControl};
 pub use strict::{HighestFirst, StrictPriority};
 pub use token_bucket::TokenBucket;
 pub use wfq::{FairShares, Wfq};

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 #[test]
 fn every_test_that_a_page_names_exists() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let sources: String = ["src", "tests"].iter().map(|part| read_all(&here.join(part))).collect();
+    let sources: String =
+        ["src", "tests", "../sim/src"].iter().map(|part| read_all(&here.join(part))).collect();
     let mut named = 0;
     for page in files(&here.join("../../docs/algorithms"), "md") {
         let text = fs::read_to_string(&page).unwrap();

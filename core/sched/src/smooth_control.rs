@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How the smooth window moves: from what an interval measured to the next position.
+
+use core::fmt;
+
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+use crate::SmoothConfig;
+
+/// Moves the window of a [`SmoothShaper`](crate::SmoothShaper) at the end of an interval.
+pub trait WindowControl: Clone + fmt::Debug {
+    /// The next position, from the last one and an interval that lasted for `lasted` and released
+    /// at least a packet. A position above `delay_max` is clipped to it.
+    fn next(
+        &mut self,
+        position: Nanos,
+        lasted: Nanos,
+        measured: &IntervalMeasures,
+        config: &SmoothConfig,
+    ) -> Nanos;
+}
+
+/// The sums of one interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntervalMeasures {
+    /// When it began.
+    pub start: Instant,
+    /// Bytes released.
+    pub bytes: ByteCount,
+    /// Packets released.
+    pub packets: u64,
+    /// Bytes refused.
+    pub refused: ByteCount,
+    /// Sum of the delays of all packets.
+    pub delays: Nanos,
+    /// The least time by which a packet left ahead of the rate.
+    pub lead: Nanos,
+}
+
+impl IntervalMeasures {
+    /// An interval that begins now.
+    #[must_use]
+    pub const fn begin(start: Instant) -> Self {
+        let (bytes, refused) = (ByteCount::ZERO, ByteCount::ZERO);
+        Self { start, bytes, packets: 0, refused, delays: Nanos::ZERO, lead: Nanos::MAX }
+    }
+
+    /// Counts a packet that leaves after `delay`, ahead of the rate by `lead`.
+    pub(crate) fn release(&mut self, bytes: ByteCount, delay: Nanos, lead: Nanos) {
+        self.bytes += bytes;
+        self.packets += 1;
+        self.delays = self.delays.saturating_add(delay);
+        self.lead = self.lead.min(lead);
+    }
+
+    /// Counts a packet that was refused.
+    pub(crate) fn refuse(&mut self, bytes: ByteCount) {
+        self.refused += bytes;
+    }
+
+    /// The time that the released bytes take at a rate.
+    #[must_use]
+    pub fn served(&self, rate: BitRate) -> Nanos {
+        rate.time_for_ceil(self.bytes)
+    }
+
+    /// The mean delay.
+    #[must_use]
+    pub fn mean_delay(&self) -> Nanos {
+        Nanos::new(self.delays.as_nanos().checked_div(self.packets).unwrap_or(0))
+    }
+
+    /// By how much time the sender used more than its rate in `lasted`: what it sent, what was
+    /// borrowed throughout, and what was refused, up to as much again. Negative: less.
+    fn over_use(&self, lasted: Nanos, rate: BitRate) -> i128 {
+        let refused = rate.time_for_ceil(self.refused).min(lasted);
+        let used = [self.served(rate), self.lead, refused];
+        let used: i128 = used.iter().map(|time| i128::from(time.as_nanos())).sum();
+        used - i128::from(lasted.as_nanos())
+    }
+}
+
+/// Moves the end of the window in proportion to itself and to the over-use: a controller of the
+/// logarithm of the delay.
+///
+/// The throughput of a closed loop is inverse to its delay, so a fixed ratio of the one answers to
+/// a fixed ratio of the other, whatever the rate, the size and the number of clients. One gain
+/// serves all: 1 while far from the rate, a half when near to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogarithmicControl;
+
+impl WindowControl for LogarithmicControl {
+    fn next(
+        &mut self,
+        position: Nanos,
+        lasted: Nanos,
+        measured: &IntervalMeasures,
+        config: &SmoothConfig,
+    ) -> Nanos {
+        let whole = i128::from(lasted.as_nanos()).max(1);
+        let over = measured.over_use(lasted, config.rate);
+        if over.abs() * DEAD_BAND <= whole {
+            return position;
+        }
+        let unborrowed = over < 0 && measured.lead == Nanos::ZERO;
+        let gain_divisor = if over.abs() * NEAR > whole || unborrowed { 1 } else { 2 };
+        // A window that packets do not keep to is where their mean delay is.
+        let mean = measured.mean_delay().saturating_sub(config.width);
+        let end = i128::from(position.max(mean).saturating_add(config.width).as_nanos());
+        let moved = end + end.saturating_mul(over) / (whole * gain_divisor);
+        nanos(moved - i128::from(config.width.as_nanos())).min(config.delay_max)
+    }
+}
+
+/// The text's controller: PID on the credit error of each interval, in time at the rate.
+///
+/// Its gains are in seconds of delay for a second of error, in thousandths. The sum of errors is
+/// kept within what moves the window from one end to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinearPid {
+    /// Proportional gain.
+    pub proportional: i64,
+    /// Integral gain.
+    pub integral: i64,
+    /// Derivative gain.
+    pub derivative: i64,
+    sum: i128,
+    last: i128,
+}
+
+impl LinearPid {
+    /// A controller of these gains, in thousandths.
+    #[must_use]
+    pub const fn new(proportional: i64, integral: i64, derivative: i64) -> Self {
+        Self { proportional, integral, derivative, sum: 0, last: 0 }
+    }
+}
+
+impl Default for LinearPid {
+    /// Gains that settle one client of 8 KB at 2 Mb/s without overshoot: the slope of its
+    /// throughput there is a credit error of 1 s in 32 ms of delay.
+    fn default() -> Self {
+        Self::new(8, 16, 2)
+    }
+}
+
+impl WindowControl for LinearPid {
+    fn next(
+        &mut self,
+        _: Nanos,
+        lasted: Nanos,
+        measured: &IntervalMeasures,
+        config: &SmoothConfig,
+    ) -> Nanos {
+        let error = measured.over_use(lasted, config.rate);
+        let (integral, most) = (i128::from(self.integral), i128::from(config.delay_max.as_nanos()));
+        let bound = (most * THOUSAND).checked_div(integral).unwrap_or(0);
+        self.sum = (self.sum + error).clamp(0, bound.max(0));
+        let change = error - core::mem::replace(&mut self.last, error);
+        let part = |of: i128, gain: i64| of.saturating_mul(gain.into()) / THOUSAND;
+        let moved = part(error, self.proportional)
+            + part(self.sum, self.integral)
+            + part(change, self.derivative);
+        nanos(moved).min(config.delay_max)
+    }
+}
+
+fn nanos(count: i128) -> Nanos {
+    Nanos::new(u64::try_from(count.max(0)).unwrap_or(u64::MAX))
+}
+
+/// An over-use or under-use of 1/50 moves nothing.
+const DEAD_BAND: i128 = 50;
+/// Beyond 1/10 the whole step is taken.
+const NEAR: i128 = 10;
+const THOUSAND: i128 = 1000;
