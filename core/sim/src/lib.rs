@@ -25,6 +25,9 @@
 //! **Bounds.** The queue of events has a capacity, and so has each link. A run that does not
 //! advance its clock within [`STEPS_AT_ONCE_MAX`] steps ends with [`SimError::Livelock`].
 //!
+//! **Shapers alone.** [`run_shaped`] lets a sender, perhaps one that answers to its own delays, pass
+//! a [`Shaper`] without a switch around it; [`ShaperAudit`] checks the laws of the smooth window.
+//!
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
 
@@ -38,8 +41,13 @@ mod pool;
 mod probe;
 mod run;
 mod seed;
+mod shaped_sources;
+mod shaper;
+mod shaper_audit;
+mod shaper_faults;
 mod sink;
 mod source;
+mod tcp;
 
 pub use error::SimError;
 pub use event::EventQueue;
@@ -51,5 +59,13 @@ pub use pool::MemoryPool;
 pub use probe::{PROBE_BYTES, PROBE_TYPE, frame};
 pub use run::STEPS_AT_ONCE_MAX;
 pub use seed::Seed;
+pub use shaped_sources::{HttpClients, VIDEO_PACKET, VideoSource};
+pub use shaper::{
+    BucketShaper, PacedShaper, ShapedPacket, ShapedSource, Shaper, XenBucket, run_shaped,
+    watch_shaped,
+};
+pub use shaper_audit::{ShaperAudit, ShaperLaw, audit_random};
+pub use shaper_faults::{FaultyShaper, ShaperFault};
 pub use sink::{StreamSink, bytes_each_second, in_order, most_in_window};
 pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};
+pub use tcp::{TcpBulk, TcpCongestion};
