@@ -19,7 +19,7 @@ use crate::bounds::{
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{FilterAction, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
 use crate::report::ReportTable;
-use crate::share::{Codel, Direction, Queue, Share};
+use crate::share::{Codel, Direction, Queue, Share, SmoothWindow};
 use crate::xtc::{RouterXtcTable, XtcTable};
 
 /// The tasks of one node: its ports, its tenants, and their guarantees and limits.
@@ -268,8 +268,38 @@ pub(crate) struct VifShareTable {
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     #[schemars(extend("x-default" = BURST_DEFAULT))]
     pub(crate) burst: Option<Text<ByteCount>>,
+    /// The way in which `rate` is held.
+    #[schemars(extend("default" = "bucket"))]
+    pub(crate) shaper: Option<ShaperKind>,
+    /// Time by which packets may leave ahead of `rate` through a smooth window.
+    #[schemars(extend("default" = SmoothWindow::default().credit.to_string()))]
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = SECOND))]
+    pub(crate) credit: Option<Text<Nanos>>,
+    /// Width of a smooth window: how much the delay may vary within an interval.
+    #[schemars(extend("default" = SmoothWindow::default().width.to_string()))]
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND))]
+    pub(crate) width: Option<Text<Nanos>>,
+    /// Time after which a smooth window may move.
+    #[schemars(extend("default" = SmoothWindow::default().interval.to_string()))]
+    #[schemars(extend("x-minimum" = 50_000_000, "x-maximum" = 60 * SECOND))]
+    pub(crate) interval: Option<Text<Nanos>>,
+    /// Largest delay at which a smooth window may begin; with `width` the longest of any packet.
+    #[schemars(extend("default" = SmoothWindow::default().delay_max.to_string()))]
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = 10 * SECOND))]
+    pub(crate) delay_max: Option<Text<Nanos>>,
     /// Bounds of the queue.
     pub(crate) queue: Option<QueueTable>,
+}
+
+/// The way in which a vif's `rate` is held. `credit`, `width`, `interval` and `delay_max` belong to
+/// the smooth window and are refused without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ShaperKind {
+    /// A token bucket of `burst`.
+    Bucket,
+    /// A window of delay that moves until the sender keeps to its rate: the delay stays smooth.
+    Smooth,
 }
 
 /// Bounds of one queue, and active queue management. `target`, `interval` and `ecn` belong to

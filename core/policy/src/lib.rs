@@ -96,6 +96,6 @@ pub use read::{parse, read_document};
 pub use reference::reference;
 pub use report::Report;
 pub use schema::schema;
-pub use share::{Codel, Direction, Queue, Share};
+pub use share::{Codel, Direction, Queue, Share, SmoothWindow};
 pub use unheld::{HeldKeys, Unheld};
 pub use xtc::{ActuatorKind, ControllerKind, Interface, RouterModel, RouterXtc, Xtc, XtcState};

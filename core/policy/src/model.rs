@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::bounds::CATCH_UP_DEFAULT;
-use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, RouterXtc, Share, Xtc};
+use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, RouterXtc, Share, SmoothWindow, Xtc};
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,10 +152,14 @@ pub struct Vif {
     pub delay_packet: ByteCount,
     /// From the vif.
     pub send: Share,
+    /// Smooth window that holds `send.rate`; `None`: a token bucket does.
+    pub send_shaper: Option<SmoothWindow>,
     /// The queue of what the vif sends.
     pub send_queue: Queue,
     /// Towards the vif.
     pub receive: Share,
+    /// Smooth window that holds `receive.rate`; `None`: a token bucket does.
+    pub receive_shaper: Option<SmoothWindow>,
     /// The queue of what the vif receives.
     pub receive_queue: Queue,
     /// The first that matches decides; a frame that none matches passes.
@@ -464,8 +468,10 @@ impl Vif {
             delay: None,
             delay_packet: Self::DELAY_PACKET_DEFAULT,
             send: Share::default(),
+            send_shaper: None,
             send_queue: Queue::default(),
             receive: Share::default(),
+            receive_shaper: None,
             receive_queue: Queue::default(),
             filter: Vec::new(),
         }
@@ -477,6 +483,15 @@ impl Vif {
         match direction {
             Direction::Send => &self.send,
             Direction::Receive => &self.receive,
+        }
+    }
+
+    /// The smooth window of one direction; `None`: `rate` is held by a token bucket.
+    #[must_use]
+    pub const fn shaper(&self, direction: Direction) -> Option<&SmoothWindow> {
+        match direction {
+            Direction::Send => self.send_shaper.as_ref(),
+            Direction::Receive => self.receive_shaper.as_ref(),
         }
     }
 

@@ -12,8 +12,8 @@ use crate::api::ApiTable;
 use crate::bounds::FRAMES_MAX;
 use crate::check::frames_needed;
 use crate::document::{
-    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
-    SliceTable, VifShareTable, VifTable,
+    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShaperKind,
+    ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::finding::Finding;
 use crate::format::{Text, quoted};
@@ -22,7 +22,7 @@ use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
     Api, Codel, Filter, FilterAction, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue,
-    Report, Router, RouterId, Share, Slice, SliceId, Vif, Xtc,
+    Report, Router, RouterId, Share, Slice, SliceId, SmoothWindow, Vif, Xtc,
 };
 
 /// Returns the policy that `document` describes. A reference that does not resolve becomes an index
@@ -124,8 +124,10 @@ impl Resolver<'_> {
             delay: table.delay.map(|text| text.0),
             delay_packet: table.delay_packet.map_or(base.delay_packet, |text| text.0),
             send: self.vif_share(table.send.as_ref()),
+            send_shaper: self.shaper(index, "send", table.send.as_ref()),
             send_queue: self.queue(index, "send", table.send.as_ref()),
             receive: self.vif_share(table.receive.as_ref()),
+            receive_shaper: self.shaper(index, "receive", table.receive.as_ref()),
             receive_queue: self.queue(index, "receive", table.receive.as_ref()),
             filter: filter.iter().map(rule).collect(),
             ..base
@@ -159,8 +161,41 @@ impl Resolver<'_> {
         }
     }
 
+    fn shaper(
+        &mut self,
+        vif: usize,
+        direction: &str,
+        table: Option<&VifShareTable>,
+    ) -> Option<SmoothWindow> {
+        let table = table?;
+        if table.shaper == Some(ShaperKind::Smooth) {
+            if table.rate.is_none() {
+                let key = format!("{direction}.shaper");
+                self.findings.push(Finding::new("vif", vif, key, "needs rate"));
+            }
+            return Some(smooth_window(table));
+        }
+        let given = [
+            ("credit", table.credit.is_some()),
+            ("width", table.width.is_some()),
+            ("interval", table.interval.is_some()),
+            ("delay_max", table.delay_max.is_some()),
+        ];
+        for (key, _) in given.iter().filter(|(_, given)| *given) {
+            let key = format!("{direction}.{key}");
+            self.findings.push(Finding::new("vif", vif, key, "needs shaper = \"smooth\""));
+        }
+        None
+    }
+
     fn queue(&mut self, vif: usize, direction: &str, table: Option<&VifShareTable>) -> Queue {
         let nothing = QueueTable::default();
+        let smooth = table.filter(|table| table.shaper == Some(ShaperKind::Smooth));
+        let bounds = smooth.and_then(|table| Some((smooth_window(table), table.rate?.0)));
+        let (packets, bytes) = bounds
+            .map_or((Queue::PACKETS_DEFAULT, Queue::BYTES_DEFAULT), |(window, rate)| {
+                Queue::behind(&window, rate, self.packet)
+            });
         let table = table.and_then(|table| table.queue.as_ref()).unwrap_or(&nothing);
         let base = Codel::default();
         let codel = (table.aqm == Some(AqmKind::Codel)).then(|| Codel {
@@ -177,9 +212,14 @@ impl Resolver<'_> {
             let key = format!("{direction}.queue.{key}");
             self.findings.push(Finding::new("vif", vif, key, "needs aqm = \"codel\""));
         }
+        if smooth.is_some() && codel.is_some() {
+            let key = format!("{direction}.queue.aqm");
+            let message = "must be \"none\" with shaper = \"smooth\", which drops at entry only";
+            self.findings.push(Finding::new("vif", vif, key, message));
+        }
         Queue {
-            packets: table.packets.unwrap_or(Queue::PACKETS_DEFAULT),
-            bytes: table.bytes.map_or(Queue::BYTES_DEFAULT, |text| text.0),
+            packets: table.packets.unwrap_or(packets),
+            bytes: table.bytes.map_or(bytes, |text| text.0),
             codel,
         }
     }
@@ -260,6 +300,16 @@ fn port(table: &PortTable) -> Port {
         scheduler: table.scheduler.unwrap_or(base.scheduler),
         catch_up: table.catch_up.map_or(base.catch_up, |text| text.0),
         ..base
+    }
+}
+
+fn smooth_window(table: &VifShareTable) -> SmoothWindow {
+    let base = SmoothWindow::default();
+    SmoothWindow {
+        credit: table.credit.map_or(base.credit, |text| text.0),
+        width: table.width.map_or(base.width, |text| text.0),
+        interval: table.interval.map_or(base.interval, |text| text.0),
+        delay_max: table.delay_max.map_or(base.delay_max, |text| text.0),
     }
 }
 

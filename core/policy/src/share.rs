@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::bounds::CATCH_UP_DEFAULT;
+use crate::bounds::{BYTES_MAX, CATCH_UP_DEFAULT};
 
 /// A direction, always the tenant's.
 #[derive(
@@ -47,6 +47,19 @@ pub struct Queue {
     pub bytes: ByteCount,
     /// Active queue management, or `None` for tail drop alone.
     pub codel: Option<Codel>,
+}
+
+/// Parameters of the smooth window, which holds a vif's `rate` in the place of a token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmoothWindow {
+    /// Time by which packets may leave ahead of the rate.
+    pub credit: Nanos,
+    /// How much the delay of packets may vary within an interval.
+    pub width: Nanos,
+    /// Time after which the window may move.
+    pub interval: Nanos,
+    /// Largest delay at which the window may begin.
+    pub delay_max: Nanos,
 }
 
 /// Parameters of `CoDel` (RFC 8289).
@@ -114,6 +127,17 @@ impl Queue {
     pub const PACKETS_DEFAULT: u32 = 256;
     /// The default of `bytes`: 256 frames of 1536 bytes.
     pub const BYTES_DEFAULT: ByteCount = ByteCount::new(384 << 10);
+
+    /// The default bounds behind a smooth window: what it may hold at `rate`, in packets of a third
+    /// of the longest, and as much again for the queue behind it; at least those of any queue.
+    #[must_use]
+    pub fn behind(window: &SmoothWindow, rate: BitRate, packet: ByteCount) -> (u32, ByteCount) {
+        let most = window.backlog_max(rate).get().saturating_mul(2).saturating_add(packet.get());
+        let packets = most.saturating_mul(3) / packet.get().max(1);
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        let bytes = ByteCount::new(most.min(BYTES_MAX)).max(Self::BYTES_DEFAULT);
+        (packets.clamp(Self::PACKETS_DEFAULT, Self::PACKETS_MAX), bytes)
+    }
 }
 
 /// No guarantee, no limit, priority 1, a burst of two frames of 1518 bytes.
@@ -134,6 +158,26 @@ impl Default for Share {
 impl Default for Queue {
     fn default() -> Self {
         Self { packets: Self::PACKETS_DEFAULT, bytes: Self::BYTES_DEFAULT, codel: None }
+    }
+}
+
+impl SmoothWindow {
+    /// The most bytes that wait at `rate`, but for one packet.
+    #[must_use]
+    pub fn backlog_max(&self, rate: BitRate) -> ByteCount {
+        rate.bytes_in_floor(self.delay_max.saturating_add(self.width).saturating_add(self.credit))
+    }
+}
+
+/// 100 ms of credit, 3 ms that move each second, up to 200 ms.
+impl Default for SmoothWindow {
+    fn default() -> Self {
+        Self {
+            credit: Nanos::from_millis(100),
+            width: Nanos::from_millis(3),
+            interval: Nanos::from_secs(1),
+            delay_max: Nanos::from_millis(200),
+        }
     }
 }
 

@@ -9,14 +9,15 @@ use serde_json::Value;
 
 use crate::api::ApiTable;
 use crate::document::{
-    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShareTable,
-    SliceTable, VifShareTable, VifTable,
+    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShaperKind,
+    ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Filter, KeyPath, Node, Policy, Port, Problems, Queue, Router, Share, Slice, Vif, count, parse,
+    Direction, Filter, KeyPath, Node, Policy, Port, Problems, Router, Share, Slice, Vif, count,
+    parse,
 };
 
 impl Policy {
@@ -108,8 +109,8 @@ impl Policy {
             storm: vif.storm.map(Text),
             delay: vif.delay.map(Text),
             delay_packet: Some(Text(vif.delay_packet)),
-            send: Some(vif_share(&vif.send, &vif.send_queue)),
-            receive: Some(vif_share(&vif.receive, &vif.receive_queue)),
+            send: Some(vif_share(vif, Direction::Send)),
+            receive: Some(vif_share(vif, Direction::Receive)),
             filter: some(vif.filter.iter().map(rule).collect()),
         }
     }
@@ -172,8 +173,10 @@ fn share(share: &Share) -> ShareTable {
     }
 }
 
-fn vif_share(of: &Share, queue: &Queue) -> VifShareTable {
-    let share = share(of);
+fn vif_share(vif: &Vif, direction: Direction) -> VifShareTable {
+    let share = share(vif.share(direction));
+    let (window, queue) = (vif.shaper(direction), vif.queue(direction));
+    let kind = if window.is_some() { ShaperKind::Smooth } else { ShaperKind::Bucket };
     VifShareTable {
         priority: share.priority,
         min_rate: share.min_rate,
@@ -181,6 +184,11 @@ fn vif_share(of: &Share, queue: &Queue) -> VifShareTable {
         min_pps: share.min_pps,
         max_pps: share.max_pps,
         burst: share.burst,
+        shaper: Some(kind),
+        credit: window.map(|window| Text(window.credit)),
+        width: window.map(|window| Text(window.width)),
+        interval: window.map(|window| Text(window.interval)),
+        delay_max: window.map(|window| Text(window.delay_max)),
         queue: Some(QueueTable {
             packets: Some(queue.packets),
             bytes: Some(Text(queue.bytes)),

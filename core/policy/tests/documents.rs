@@ -52,7 +52,8 @@ fn defaults_are_what_the_schema_says() {
          port = [{ name = \"up0\", rate = \"1Gbit\" }]\n\
          slice = [{ name = \"gold\" }]\n\
          router = [{ name = \"vr1\", slice = \"gold\" }]\n\
-         vif = [{ name = \"a\", slice = \"gold\", send = { queue = { aqm = \"codel\" } } }]\n",
+         vif = [{ name = \"a\", slice = \"gold\", send = { queue = { aqm = \"codel\" } }, \
+             receive = { rate = \"2Mbit\", shaper = \"smooth\" } }]\n",
     );
     let effective: Value = toml::from_str(&policy.unwrap().to_toml()).unwrap();
     let schema = weir_policy::schema();
@@ -64,13 +65,13 @@ fn defaults_are_what_the_schema_says() {
         ("share", &effective["slice"][0]["send"]),
         ("share", &effective["router"][0]["receive"]),
         ("vif", vif),
-        ("vif-share", &vif["send"]),
+        ("vif-share", &vif["receive"]),
         ("queue", &vif["send"]["queue"]),
     ] {
         for (key, property) in schema["$defs"][name]["properties"].as_object().unwrap() {
             let Some(default) = property.get("default") else { continue };
             // Set above, since the keys beside it need it.
-            if key == "aqm" {
+            if ["aqm", "shaper"].contains(&key.as_str()) {
                 continue;
             }
             compared += 1;

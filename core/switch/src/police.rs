@@ -84,7 +84,8 @@ impl Police {
                 meter.set(now, router.share(direction), always || *polices);
             }
             for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
-                let bits = always || !policy[vif.port].scheduler.shapes();
+                let shaped = vif.shaper(direction).is_some();
+                let bits = !shaped && (always || !policy[vif.port].scheduler.shapes());
                 self.vifs[*slot as usize][at].set(now, vif.share(direction), bits);
             }
         }

@@ -50,6 +50,8 @@ pub enum Reason {
     RouterBits,
     /// Above the slice's bit rate, where it is policed rather than shaped.
     SliceBits,
+    /// The smooth window of the vif would have to hold it for longer than `delay_max`.
+    Shaper,
     /// The queue holds its bound of packets.
     QueuePackets,
     /// The queue holds its bound of bytes.
@@ -79,7 +81,7 @@ impl Reason {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Truncated,
         Self::Oversize,
         Self::BadSource,
@@ -100,6 +102,7 @@ impl Reason {
         Self::VifBits,
         Self::RouterBits,
         Self::SliceBits,
+        Self::Shaper,
         Self::QueuePackets,
         Self::QueueBytes,
         Self::PoolShare,
@@ -147,6 +150,7 @@ impl Reason {
             Self::VifBits => "vif_bits",
             Self::RouterBits => "router_bits",
             Self::SliceBits => "slice_bits",
+            Self::Shaper => "shaper",
             Self::QueuePackets => "queue_packets",
             Self::QueueBytes => "queue_bytes",
             Self::PoolShare => "pool_share",

@@ -60,6 +60,11 @@ impl TreeShares {
             let at = id.0 as usize;
             let mut config = class(vif.share(direction), least.vifs[at]);
             config.queue = queue(vif.queue(direction));
+            if vif.shaper(direction).is_some() {
+                // Its smooth window holds the rate, before the tree.
+                config.max_rate = None;
+                config.queue.codel = None;
+            }
             if direction == Direction::Send && least.vifs[at] > 0 {
                 config.delay = vif.delay;
                 config.delay_packet = vif.delay_packet;

@@ -8,7 +8,7 @@ mod common;
 use common::sim::{by_second, in_order, run, source};
 use common::{PORT, Steps, UP, ether, mac, mark_of, node, tenant};
 use proptest::prelude::*;
-use weir_policy::{Codel, Policy, Router, SchedulerKind, VifId};
+use weir_policy::{Codel, Policy, Router, SchedulerKind, SmoothWindow, VifId};
 use weir_sim::DataPlane;
 use weir_switch::{Direction, Frame, FramePool, Reason, Tally, Transmit};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
@@ -29,9 +29,12 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
     let rate = BitRate::from_mbps(u64::from(value % 90 + 1));
     let vif = &mut policy.vifs[at];
     let vlan = u16::try_from(value % 5).unwrap();
-    match what % 16 {
+    match what % 17 {
         0 => vif.send.priority = value % 1000 + 1,
-        1 => vif.send.rate = (!value.is_multiple_of(4)).then_some(rate),
+        1 => {
+            let keeps = vif.send_shaper.is_some() || !value.is_multiple_of(4);
+            vif.send.rate = keeps.then_some(rate);
+        }
         2 => vif.send.min_rate = BitRate::from_mbps(u64::from(value % 30)),
         3 => vif.send.burst = ByteCount::new(u64::from(value % 60_000) + 3036),
         4 => {
@@ -67,6 +70,13 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
             } else {
                 tenant(policy, &format!("new{value}"));
             }
+        }
+        15 => {
+            // A smooth window comes, changes or goes; it needs a rate.
+            let delay_max = Nanos::from_millis(u64::from(value % 300));
+            let window = SmoothWindow { delay_max, ..SmoothWindow::default() };
+            vif.send_shaper = (!value.is_multiple_of(3)).then_some(window);
+            vif.send.rate = vif.send.rate.or(Some(rate));
         }
         _ => policy.ports[0].overhead = (value % 24).cast_signed(),
     }

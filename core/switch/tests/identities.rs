@@ -7,7 +7,7 @@ mod common;
 
 use common::{BROADCAST, Steps, UP, ether, mac, node, tagged, vif};
 use proptest::prelude::*;
-use weir_policy::{Codel, Policy, SchedulerKind, Slice, VifId};
+use weir_policy::{Codel, Policy, SchedulerKind, Slice, SmoothWindow, VifId};
 use weir_switch::{Direction, IfaceId};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
@@ -29,6 +29,13 @@ fn four_slices(kind: SchedulerKind) -> Policy {
             config.receive_queue.bytes = ByteCount::new(3000);
             config.storm = (at == 2).then_some(PacketRate::from_pps(500));
             config.macs_max = 3;
+            if n == 0 && at % 2 == 1 {
+                let short = Nanos::from_millis(2);
+                let window = SmoothWindow { credit: short, delay_max: short, ..<_>::default() };
+                (config.send_shaper, config.receive_shaper) = (Some(window), Some(window));
+                config.send.rate = Some(BitRate::from_mbps(2));
+                config.receive.rate = Some(BitRate::from_mbps(1));
+            }
             if n == 1 {
                 config.send.rate = Some(BitRate::from_mbps(2));
                 config.receive.rate = Some(BitRate::from_mbps(1));

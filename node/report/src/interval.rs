@@ -67,6 +67,7 @@ impl DropCause {
             | Reason::VifBits
             | Reason::RouterBits
             | Reason::SliceBits
+            | Reason::Shaper
             | Reason::RefusedByReceiver => Self::Limit,
             Reason::QueuePackets
             | Reason::QueueBytes

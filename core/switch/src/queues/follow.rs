@@ -155,21 +155,22 @@ impl Queues {
 
 /// Tells whether a vif is guaranteed a rate, by itself, its router or its slice.
 fn guaranteed(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
-    shares_of(policy, vif, direction).any(|share| !share.min_rate.is_zero())
+    let own = !vif.share(direction).min_rate.is_zero();
+    own || groups_of(policy, vif, direction).any(|share| !share.min_rate.is_zero())
 }
 
-/// Tells whether a bit rate limits a vif, its router or its slice.
+/// Tells whether a bit rate limits a vif in its tree, or its router or slice.
 fn limited(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
-    shares_of(policy, vif, direction).any(|share| share.rate.is_some())
+    let own = vif.share(direction).rate.is_some() && vif.shaper(direction).is_none();
+    own || groups_of(policy, vif, direction).any(|share| share.rate.is_some())
 }
 
-/// The shares of a vif, its router and its slice.
-fn shares_of<'a>(
+/// The shares of a vif's router and slice.
+fn groups_of<'a>(
     policy: &'a Policy,
     vif: &'a Vif,
     direction: Direction,
 ) -> impl Iterator<Item = &'a Share> {
     let router = vif.router.map(|router| policy[router].share(direction));
-    let above = router.into_iter().chain([policy[vif.slice].share(direction)]);
-    above.chain([vif.share(direction)])
+    router.into_iter().chain([policy[vif.slice].share(direction)])
 }

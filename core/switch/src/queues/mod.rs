@@ -223,6 +223,21 @@ impl Queues {
         pool: &mut P,
     ) -> Result<(u16, usize), Reason> {
         self.check_send_room(vif)?;
+        self.enqueue_for_port(now, vif, (frame, ecn), now, pool)
+    }
+
+    /// [`Self::queue_for_port`] for a frame that arrived earlier and has its share of the pool.
+    ///
+    /// # Errors
+    /// The queue's reason, or that the frame has no room for the tag.
+    pub(crate) fn enqueue_for_port<P: FramePool>(
+        &mut self,
+        now: Instant,
+        vif: usize,
+        (frame, ecn): (Frame, bool),
+        arrived: Instant,
+        pool: &mut P,
+    ) -> Result<(u16, usize), Reason> {
         let state = &self.vifs[vif];
         let (tag, class, port) = (state.vlan, state.send, u32::from(state.port));
         let frame = match tag {
@@ -230,7 +245,7 @@ impl Queues {
             tag => vlan::push(pool, frame, tag)?,
         };
         let bytes = self.ports[port as usize].accounting.bytes(frame.len, tag != 0);
-        let packet = packet(frame.id, bytes, now, ecn);
+        let packet = packet(frame.id, bytes, arrived, ecn);
         self.trees[tree_index(port, TreeKind::Send)].enqueue(now, class, packet)?;
         self.hold(frame, tag);
         let state = &mut self.vifs[vif];
@@ -238,7 +253,8 @@ impl Queues {
         Ok((frame.len, state.port_slot.into()))
     }
 
-    /// Queues a frame from a port for a vif; `bytes` is its accounted length.
+    /// Queues a frame from a port for a vif, which arrived at `arrived`; `bytes` is its accounted
+    /// length.
     ///
     /// # Errors
     /// The queue's reason.
@@ -247,10 +263,10 @@ impl Queues {
         now: Instant,
         vif: usize,
         (frame, ecn): (Frame, bool),
-        bytes: u32,
+        (bytes, arrived): (u32, Instant),
     ) -> Result<(), Reason> {
         let (port, class) = (self.vifs[vif].port.into(), self.vifs[vif].receive);
-        let packet = packet(frame.id, bytes, now, ecn);
+        let packet = packet(frame.id, bytes, arrived, ecn);
         self.trees[tree_index(port, TreeKind::Receive)].enqueue(now, class, packet)?;
         self.hold(frame, 0);
         self.vifs[vif].receiving += 1;
@@ -435,6 +451,17 @@ impl Queues {
         }
     }
 
+    /// What is held for a vif: all its frames, and the accounted bytes of those in queues.
+    pub(crate) fn held(&self, vif: usize, direction: Direction) -> Backlog {
+        let state = &self.vifs[vif];
+        let mut bytes = self.backlog(vif, direction).bytes;
+        if direction == Direction::Send {
+            let local = &self.trees[tree_index(state.port.into(), TreeKind::Local)];
+            bytes += local.class_backlog(state.local).bytes;
+        }
+        Backlog { packets: self.waiting(vif, direction).into(), bytes }
+    }
+
     /// The backlog of a vif in the tree of its port, in accounted bytes.
     pub(crate) fn backlog(&self, vif: usize, direction: Direction) -> Backlog {
         let state = &self.vifs[vif];
@@ -478,6 +505,30 @@ impl Queues {
     #[inline]
     pub(crate) fn fetch_sent(&self, vif: usize) -> u32 {
         self.vifs.get(vif).map_or(0, |state| state.sending)
+    }
+
+    /// A frame of a vif, or towards it, waits for its release.
+    pub(crate) fn held_before_tree(&mut self, vif: usize, direction: Direction, frame: Frame) {
+        self.hold(frame, 0);
+        let state = &mut self.vifs[vif];
+        match direction {
+            Direction::Send => state.sending += 1,
+            Direction::Receive => state.receiving += 1,
+        }
+    }
+
+    /// Tells whether a vif's queue in a tree takes a packet of `bytes` bytes, where it holds
+    /// `bytes_max` at most.
+    pub(crate) fn has_room(&self, vif: usize, kind: TreeKind, bytes: u32, bytes_max: u64) -> bool {
+        let state = &self.vifs[vif];
+        let class = match kind {
+            TreeKind::Send => state.send,
+            TreeKind::Local => state.local,
+            TreeKind::Receive => state.receive,
+        };
+        let tree = &self.trees[tree_index(state.port.into(), kind)];
+        let queued = tree.class_backlog(class).bytes;
+        tree.room(class) > 0 && queued + u64::from(bytes) <= bytes_max
     }
 
     /// Notes where a queued frame lies.

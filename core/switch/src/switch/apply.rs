@@ -60,7 +60,10 @@ impl Switch {
     ) -> (LostFrames, Vec<Pacer>) {
         let changes = self.ids.follow(policy);
         let ids = &self.ids;
-        let lost = self.queues.follow(now, (policy, shares), ids, &changes);
+        // First, since the queues forget what vifs that left had waiting.
+        let smoothed = self.smoothing.follow(now, policy, ids, &changes);
+        let mut lost = self.queues.follow(now, (policy, shares), ids, &changes);
+        lost.orphans.extend(smoothed);
         self.forwarding.follow(now, policy, ids, &changes);
         self.police.follow(now, policy, ids, &changes);
         let pacers = self.pacers.follow(now, policy, ids, &changes.routers);

@@ -9,6 +9,7 @@ use crate::forwarding::Arrival;
 use crate::police::PacketMeasure;
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
+use crate::smoothing::{SmoothedFrame, SmoothedRoute};
 
 impl Switch {
     pub(super) fn receive_from_port<P: FramePool>(
@@ -104,9 +105,15 @@ impl Switch {
             true => PacketMeasure::Packets,
             false => PacketMeasure::PacketsAndBytes(accounted),
         };
+        let frame = (arrival.frame, arrival.ecn);
+        if self.smoothing.smooths(to, Direction::Receive) {
+            self.admit_receive(now, to, arrival, measure, pool)?;
+            let frame = SmoothedFrame::new(now, frame, SmoothedRoute::Port, accounted);
+            return self.smooth(now, (to, Direction::Receive), frame);
+        }
         self.queues.check_receive_queue(to)?;
         self.admit_receive(now, to, arrival, measure, pool)?;
-        self.queues.queue_for_vif(now, to, (arrival.frame, arrival.ecn), accounted)
+        self.queues.queue_for_vif(now, to, frame, (accounted, now))
     }
 
     fn count_forwarded(&mut self, slot: usize, wire: u16) {

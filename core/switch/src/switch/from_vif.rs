@@ -10,6 +10,7 @@ use crate::frame::Ethernet;
 use crate::police::PacketMeasure;
 use crate::pool::{Frame, FramePool};
 use crate::reason::Reason;
+use crate::smoothing::SmoothedRoute;
 use crate::vlan;
 
 impl Switch {
@@ -85,6 +86,9 @@ impl Switch {
 
     /// Queues a frame of a vif for its port.
     fn send<P: FramePool>(&mut self, now: Instant, vif: usize, arrival: Arrival, pool: &mut P) {
+        if self.smoothing.smooths(vif, Direction::Send) {
+            return self.smooth_sent(now, vif, arrival, SmoothedRoute::Port, pool);
+        }
         let bytes = arrival.frame.len;
         match self.queues.queue_for_port(now, vif, (arrival.frame, arrival.ecn), pool) {
             Ok((wire, port)) => {
@@ -109,6 +113,10 @@ impl Switch {
         arrival: Arrival,
         pool: &mut P,
     ) {
+        if self.smoothing.smooths(from, Direction::Send) {
+            let route = SmoothedRoute::Vif(self.ids.iface(to));
+            return self.smooth_sent(now, from, arrival, route, pool);
+        }
         let passed = self.try_pass(now, from, to, arrival, pool);
         let counters = self.ledger.of(from, Direction::Send);
         match passed {
@@ -120,7 +128,7 @@ impl Switch {
         }
     }
 
-    fn try_pass<P: FramePool>(
+    pub(super) fn try_pass<P: FramePool>(
         &mut self,
         now: Instant,
         from: usize,

@@ -4,10 +4,11 @@
 //! A frame goes through the parts in this order, and each has its own invariants:
 //!
 //! ```text
-//!             stage before          stage after
-//!  forwarding ──► police ──► queues ──► pacers ──► ready for the device
-//!      │            │          │          │
-//!      └────────────┴── ledger ┴──────────┘   counts each frame, with a reason where it is dropped
+//!               stages before           stage after
+//!  forwarding ─► police ─► smoothing ─► queues ─► pacers ─► ready for the device
+//!      │            │          │          │          │
+//!      └────────────┴──────────┴── ledger ┴──────────┘   counts each frame, with a reason where
+//!                                                        it is dropped
 //! ```
 //!
 //! [`crate::Switch`] itself only passes frames on: `from_vif` and `from_port` the way in,
@@ -17,6 +18,7 @@ mod apply;
 mod from_port;
 mod from_vif;
 mod receive;
+mod smooth;
 mod transmit;
 
 use alloc::vec::Vec;
@@ -36,6 +38,7 @@ use crate::police::Police;
 use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::shares::TreeShares;
+use crate::smoothing::{SmoothState, Smoothing};
 use crate::tree;
 use crate::types::IfaceId;
 
@@ -48,8 +51,9 @@ pub struct Switch {
     policy: Policy,
     ids: Ids,
     forwarding: Forwarding,
-    /// The stage before the trees.
+    /// The stages before the trees.
     police: Police,
+    smoothing: Smoothing,
     queues: Queues,
     /// The stage after the trees.
     pacers: Pacers,
@@ -104,6 +108,7 @@ impl Switch {
             ids: Ids::default(),
             forwarding: Forwarding::default(),
             police: Police::default(),
+            smoothing: Smoothing::default(),
             queues: Queues::default(),
             pacers: Pacers::default(),
             ledger: Ledger::default(),
@@ -136,7 +141,11 @@ impl Switch {
     #[must_use]
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(vif) = self.slot(vif) else { return 0 };
-        let mut room = self.queues.room(vif, direction);
+        let held = self.queues.held(vif, direction);
+        let longest = self.policy.node.frame_size.packet_max().get();
+        let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+        let smoothed = self.smoothing.room(now, (vif, direction), held, longest);
+        let mut room = self.queues.room(vif, direction).min(smoothed);
         if direction == Direction::Receive {
             room = room.min(self.pacers.room(vif, self.port_of_vif(vif)));
         }
@@ -266,10 +275,13 @@ impl Switch {
         self.slot(vif).map_or(0, |vif| self.queues.waiting(vif, direction))
     }
 
-    /// The backlog of a vif in the tree of its port, in accounted bytes.
+    /// The backlog of a vif before and in the tree of its port, in accounted bytes.
     #[must_use]
     pub fn queue_backlog(&self, vif: VifId, direction: Direction) -> Backlog {
-        self.slot(vif).map_or_else(Backlog::default, |vif| self.queues.backlog(vif, direction))
+        let Some(vif) = self.slot(vif) else { return Backlog::default() };
+        let (smoothed, queued) =
+            (self.smoothing.waiting(vif, direction), self.queues.backlog(vif, direction));
+        Backlog { packets: smoothed.packets + queued.packets, bytes: smoothed.bytes + queued.bytes }
     }
 
     /// The time that the first of a vif's queued frames has waited, which is the delay of the next
@@ -278,7 +290,8 @@ impl Switch {
     #[must_use]
     pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
         let Some(vif) = self.slot(vif) else { return Nanos::ZERO };
-        let oldest = self.queues.oldest(vif, direction);
+        let smoothed = self.smoothing.oldest(vif, direction);
+        let oldest = self.queues.oldest(vif, direction).into_iter().chain(smoothed).min();
         let queued = oldest.map_or(Nanos::ZERO, |arrived| now.saturating_since(arrived));
         match direction {
             Direction::Send => queued,
@@ -286,6 +299,12 @@ impl Switch {
                 queued.max(self.pacers.wait(now, vif, self.queues.frames.links()))
             }
         }
+    }
+
+    /// The state of a vif's smooth window in one direction, if its policy has one.
+    #[must_use]
+    pub fn smooth_state(&self, vif: VifId, direction: Direction) -> Option<SmoothState> {
+        self.smoothing.state(self.slot(vif)?, direction)
     }
 
     /// The packet rate that [`Switch::limit_router`] set, if it did.

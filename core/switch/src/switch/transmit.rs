@@ -72,6 +72,7 @@ impl Switch {
     /// Moves frames that are due from the trees of all ports to the vifs that they are for: see
     /// [`Switch::ready`]. Bounded, in local frames, to a batch a port.
     pub fn advance<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
+        self.release_smoothed(now, pool);
         for port in self.queues.port_numbers() {
             self.advance_port(now, port, pool);
         }
@@ -100,12 +101,14 @@ impl Switch {
         self.next_scheduled().into_iter().chain(self.next_paced()).min()
     }
 
-    /// The least instant at which a tree may give a frame. `None` if nothing is queued in any.
+    /// The least instant at which a tree may give a frame, or a shaper releases one to its tree.
+    /// `None` if nothing waits in any.
     /// Frames that only wait for a vif's device are [`Switch::ready`], and have no instant. May
     /// change with every call of a method that takes `&mut self`.
     #[must_use]
     pub fn next_scheduled(&self) -> Option<Instant> {
-        Some(self.queues.next()).filter(|next| *next < Instant::FAR_FUTURE)
+        let next = self.queues.next().min(self.smoothing.next());
+        Some(next).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
     /// The least instant at which a router's limit may let a frame pass, on its grid: a caller
@@ -121,6 +124,7 @@ impl Switch {
         port: u32,
         pool: &mut P,
     ) -> Transmit {
+        self.release_smoothed(now, pool);
         if self.queues.port(port).local_first {
             let moved = self.advance_local(now, port, 1, pool);
             self.queues.set_local_first(port, moved == 0);
@@ -342,7 +346,12 @@ impl Switch {
         // Until it crosses it takes room of its sender alone, so that a sender's backlog takes
         // nothing from what others may send here. It has its place in the pool already.
         let others = self.queues.queued().saturating_sub(1);
-        if let Err(reason) = self.queues.check_receive_room(to, others) {
+        let smoothed = self.smoothing.smooths(to, Direction::Receive);
+        let admitted = self.queues.check_receive_room(to, others).and_then(|()| match smoothed {
+            true => self.smooth_crossing(now, (from, to), packet),
+            false => Ok(()),
+        });
+        if let Err(reason) = admitted {
             let counters = self.ledger.of(to, Direction::Receive);
             counters.received.add(bytes);
             counters.drop(reason, bytes);
@@ -360,13 +369,14 @@ impl Switch {
         let counters = self.ledger.of(to, Direction::Receive);
         counters.received.add(bytes);
         counters.enqueued.add(bytes);
-        let from = self.ids.iface(from);
-        self.hand_on(now, from, to, packet.id, pool);
+        if !smoothed {
+            self.hand_on(now, self.ids.iface(from), to, packet.id, pool);
+        }
     }
 
     /// A frame that came from an interface was scheduled for a vif: it waits for the limit of the
     /// vif's router, or for the device alone.
-    fn hand_on<P: FramePool>(
+    pub(super) fn hand_on<P: FramePool>(
         &mut self,
         now: Instant,
         from: IfaceId,
@@ -439,7 +449,7 @@ impl Switch {
     }
 
     /// Gives up a frame that was queued on behalf of a vif, which may have left.
-    fn give_up<P: FramePool>(
+    pub(super) fn give_up<P: FramePool>(
         &mut self,
         vif: usize,
         direction: Direction,

@@ -99,7 +99,7 @@ impl StatusPair<'_> {
             Reason::VifPackets => LimitingFactor::VifPackets,
             Reason::RouterPackets => LimitingFactor::RouterPackets,
             Reason::SlicePackets => LimitingFactor::SlicePackets,
-            Reason::VifBits => LimitingFactor::VifRate,
+            Reason::VifBits | Reason::Shaper => LimitingFactor::VifRate,
             Reason::RouterBits => LimitingFactor::RouterRate,
             Reason::SliceBits => LimitingFactor::SliceRate,
             _ => LimitingFactor::Receiver,
