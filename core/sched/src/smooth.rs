@@ -117,8 +117,8 @@ impl SmoothShaper {
         Self::with_control(config, LogarithmicControl, now)
     }
 
-    /// A shaper that releases nothing before `released`: packets that it does not know of wait until
-    /// then.
+    /// A shaper that releases nothing before `released`: packets that it does not know of wait
+    /// until then.
     #[must_use]
     pub fn after(config: SmoothConfig, now: Instant, released: Instant) -> Self {
         Self { released, ..Self::new(config, now) }

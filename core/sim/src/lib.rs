@@ -25,8 +25,9 @@
 //! **Bounds.** The queue of events has a capacity, and so has each link. A run that does not
 //! advance its clock within [`STEPS_AT_ONCE_MAX`] steps ends with [`SimError::Livelock`].
 //!
-//! **Shapers alone.** [`run_shaped`] lets a sender, perhaps one that answers to its own delays, pass
-//! a [`Shaper`] without a switch around it; [`ShaperAudit`] checks the laws of the smooth window.
+//! **Shapers alone.** [`run_shaped`] lets a sender, perhaps one that answers to its own delays,
+//! pass a [`Shaper`] without a switch around it; [`ShaperAudit`] checks the laws of the smooth
+//! window.
 //!
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.

@@ -20,8 +20,8 @@ use crate::shaper::{ShapedPacket, ShapedSource, Shaper, watch_shaped};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum ShaperLaw {
-    /// In any time `τ` at most `rate · (τ + credit)` and one packet leave, but for the nanosecond to
-    /// which a release is rounded.
+    /// In any time `τ` at most `rate · (τ + credit)` and one packet leave, but for the nanosecond
+    /// to which a release is rounded.
     Bytes,
     /// Packets leave in the order of their arrival, none before its own.
     Order,
@@ -202,8 +202,8 @@ fn random_config(seed: &mut Seed) -> SmoothConfig {
     }
 }
 
-/// Arrivals that change their kind every so often: even, Poisson, in bursts, after a pause, at once,
-/// in answer to releases; below the rate, at it, far above.
+/// Arrivals that change their kind every so often: even, Poisson, in bursts, after a pause, at
+/// once, in answer to releases; below the rate, at it, far above.
 #[derive(Debug)]
 struct RandomArrivals {
     rate: BitRate,

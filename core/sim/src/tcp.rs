@@ -6,13 +6,12 @@
 //! no clock: it is asked when it wants to act, and polled then.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;
 use smoltcp::time::Instant as StackInstant;
-use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Address};
 use weir_units::{Instant, Nanos};
 
 use crate::EventQueue;
@@ -137,7 +136,7 @@ impl ShapedSource for TcpBulk {
 }
 
 impl TcpHost {
-    fn new(address: Ipv4Addr) -> Self {
+    fn new(address: Ipv4Address) -> Self {
         let mut device = QueueDevice::default();
         let config = Config::new(HardwareAddress::Ip);
         let mut interface = Interface::new(config, &mut device, StackInstant::ZERO);
@@ -230,8 +229,8 @@ fn simulated_time(at: StackInstant) -> Instant {
     Instant::from_nanos(u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1000))
 }
 
-const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const SENDER: Ipv4Address = Ipv4Address::new(10, 0, 0, 1);
+const RECEIVER: Ipv4Address = Ipv4Address::new(10, 0, 0, 2);
 const FIRST_PORT: u16 = 40_000;
 const ETHERNET: u32 = 14;
 /// The stack's clock counts microseconds.
