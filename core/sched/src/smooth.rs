@@ -130,7 +130,7 @@ impl<C: WindowControl> SmoothShaper<C> {
     #[must_use]
     pub fn with_control(config: SmoothConfig, control: C, now: Instant) -> Self {
         let clock = LinkClock::new(config.rate, Nanos::ZERO);
-        let interval = IntervalMeasures::begin(now);
+        let interval = IntervalMeasures::begin(now, Nanos::ZERO);
         let (position, released, latest) = (Nanos::ZERO, Instant::ZERO, now);
         let (late, refused) = (0, 0);
         Self { config, control, clock, position, released, interval, latest, late, refused }
@@ -153,7 +153,7 @@ impl<C: WindowControl> SmoothShaper<C> {
         }
         let window_ends = now + self.position + self.config.width;
         self.late += u64::from(leaves > window_ends);
-        self.interval.release(bytes, leaves - now, turn.saturating_since(leaves));
+        self.interval.release(bytes, leaves - now, (leaves, turn));
         self.clock.sent(leaves, bytes);
         self.released = leaves;
         debug_assert!(
@@ -201,23 +201,22 @@ impl<C: WindowControl> SmoothShaper<C> {
         }
         self.latest = self.latest.max(now);
         self.position = self.position.min(config.delay_max);
-        self.interval = IntervalMeasures::begin(self.latest);
+        self.interval = IntervalMeasures::begin(self.latest, Nanos::ZERO);
         self.config = config;
     }
 
     /// Closes the interval if that is due: the window moves, and a new interval begins.
     ///
     /// An interval lasts for twice the delay at least, so that a closed loop has answered to the
-    /// last move. It ends early where the sender uses far less than its rate: what is not used is
-    /// lost, whereas over-use is bounded by the credit. After a pause there is nothing to learn.
+    /// last move. It ends early where a quarter of it was lost unused: over-use, on the other hand,
+    /// is bounded by the credit. After a pause there is nothing to learn.
     fn close_interval(&mut self, now: Instant) {
         let lasted = now.saturating_since(self.interval.start);
         let least = SETTLE_LEAST.max(Nanos::new(self.position.as_nanos().saturating_mul(2)));
         let whole = self.config.interval.max(least);
         if lasted < whole {
             let quarter = Nanos::new(self.config.interval.as_nanos() / 4);
-            let served = self.interval.served(self.config.rate);
-            if lasted <= least || lasted <= served.saturating_add(quarter) {
+            if lasted <= least || self.interval.idle <= quarter {
                 return;
             }
         }
@@ -226,7 +225,8 @@ impl<C: WindowControl> SmoothShaper<C> {
             let next = self.control.next(self.position, lasted, &self.interval, &self.config);
             self.position = next.min(self.config.delay_max);
         }
-        self.interval = IntervalMeasures::begin(now);
+        let lead = if self.interval.packets > 0 { self.interval.lead } else { Nanos::ZERO };
+        self.interval = IntervalMeasures::begin(now, lead);
     }
 
     /// The least delay of a packet now: where the window begins.

@@ -35,22 +35,33 @@ pub struct IntervalMeasures {
     pub delays: Nanos,
     /// The least time by which a packet left ahead of the rate.
     pub lead: Nanos,
+    /// That of the interval before.
+    pub lead_before: Nanos,
+    /// Time of the rate that was lost, since no packet was there to use it.
+    pub idle: Nanos,
 }
 
 impl IntervalMeasures {
     /// An interval that begins now.
     #[must_use]
-    pub const fn begin(start: Instant) -> Self {
-        let (bytes, refused) = (ByteCount::ZERO, ByteCount::ZERO);
-        Self { start, bytes, packets: 0, refused, delays: Nanos::ZERO, lead: Nanos::MAX }
+    pub const fn begin(start: Instant, lead_before: Nanos) -> Self {
+        let (bytes, refused, none) = (ByteCount::ZERO, ByteCount::ZERO, Nanos::ZERO);
+        let (delays, lead, idle) = (none, Nanos::MAX, none);
+        Self { start, bytes, packets: 0, refused, delays, lead, lead_before, idle }
     }
 
-    /// Counts a packet that leaves after `delay`, ahead of the rate by `lead`.
-    pub(crate) fn release(&mut self, bytes: ByteCount, delay: Nanos, lead: Nanos) {
+    /// Counts a packet that leaves after `delay`, where its turn at the rate is at `turn`.
+    pub(crate) fn release(
+        &mut self,
+        bytes: ByteCount,
+        delay: Nanos,
+        (leaves, turn): (Instant, Instant),
+    ) {
         self.bytes += bytes;
         self.packets += 1;
         self.delays = self.delays.saturating_add(delay);
-        self.lead = self.lead.min(lead);
+        self.lead = self.lead.min(turn.saturating_since(leaves));
+        self.idle = self.idle.saturating_add(leaves.saturating_since(turn));
     }
 
     /// Counts a packet that was refused.
@@ -70,9 +81,23 @@ impl IntervalMeasures {
         Nanos::new(self.delays.as_nanos().checked_div(self.packets).unwrap_or(0))
     }
 
-    /// By how much time the sender used more than its rate in `lasted`: what it sent, what was
-    /// borrowed throughout, and what was refused, up to as much again. Negative: less.
+    /// By how much time the sender used more than its rate in `lasted`; negative: less.
+    ///
+    /// The debt alone tells: the least that was borrowed, its growth since the interval before, and
+    /// what was refused. Where time of the rate was lost, that time is what was used less. Bytes
+    /// counted between two instants would be off by a burst of all clients at either end.
     fn over_use(&self, lasted: Nanos, rate: BitRate) -> i128 {
+        let refused = i128::from(rate.time_for_ceil(self.refused).min(lasted).as_nanos());
+        if self.idle > Nanos::ZERO {
+            return refused - i128::from(self.idle.min(lasted).as_nanos());
+        }
+        let grown = self.lead.saturating_sub(self.lead_before);
+        i128::from(self.lead.saturating_add(grown).as_nanos()) + refused
+    }
+
+    /// The text's credit error: by how much time of the rate the bytes released, borrowed and
+    /// refused exceed an interval.
+    fn credit_error(&self, lasted: Nanos, rate: BitRate) -> i128 {
         let refused = rate.time_for_ceil(self.refused).min(lasted);
         let used = [self.served(rate), self.lead, refused];
         let used: i128 = used.iter().map(|time| i128::from(time.as_nanos())).sum();
@@ -80,12 +105,12 @@ impl IntervalMeasures {
     }
 }
 
-/// Moves the end of the window in proportion to itself and to the over-use: a controller of the
-/// logarithm of the delay.
+/// Moves the window in proportion to the delay and to the over-use: a controller of the logarithm
+/// of the delay.
 ///
 /// The throughput of a closed loop is inverse to its delay, so a fixed ratio of the one answers to
 /// a fixed ratio of the other, whatever the rate, the size and the number of clients. One gain
-/// serves all: 1 while far from the rate, a half when near to it.
+/// serves all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogarithmicControl;
 
@@ -102,13 +127,12 @@ impl WindowControl for LogarithmicControl {
         if over.abs() * DEAD_BAND <= whole {
             return position;
         }
-        let unborrowed = over < 0 && measured.lead == Nanos::ZERO;
-        let gain_divisor = if over.abs() * NEAR > whole || unborrowed { 1 } else { 2 };
         // A window that packets do not keep to is where their mean delay is.
         let mean = measured.mean_delay().saturating_sub(config.width);
         let end = i128::from(position.max(mean).saturating_add(config.width).as_nanos());
-        let moved = end + end.saturating_mul(over) / (whole * gain_divisor);
-        nanos(moved - i128::from(config.width.as_nanos())).min(config.delay_max)
+        let step = end.saturating_mul(over) / whole;
+        let from = if over > 0 { position.max(mean) } else { position };
+        nanos(i128::from(from.as_nanos()) + step).min(config.delay_max)
     }
 }
 
@@ -152,7 +176,7 @@ impl WindowControl for LinearPid {
         measured: &IntervalMeasures,
         config: &SmoothConfig,
     ) -> Nanos {
-        let error = measured.over_use(lasted, config.rate);
+        let error = measured.credit_error(lasted, config.rate);
         let (integral, most) = (i128::from(self.integral), i128::from(config.delay_max.as_nanos()));
         let bound = (most * THOUSAND).checked_div(integral).unwrap_or(0);
         self.sum = (self.sum + error).clamp(0, bound.max(0));
@@ -169,8 +193,6 @@ fn nanos(count: i128) -> Nanos {
     Nanos::new(u64::try_from(count.max(0)).unwrap_or(u64::MAX))
 }
 
-/// An over-use or under-use of 1/50 moves nothing.
-const DEAD_BAND: i128 = 50;
-/// Beyond 1/10 the whole step is taken.
-const NEAR: i128 = 10;
+/// An over-use or under-use of 1/200 moves nothing.
+const DEAD_BAND: i128 = 200;
 const THOUSAND: i128 = 1000;

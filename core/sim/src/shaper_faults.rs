@@ -69,6 +69,8 @@ pub struct FaultyShaper {
     packets: i128,
     delays: i128,
     lead: i128,
+    lead_before: i128,
+    idle: i128,
 }
 
 impl FaultyShaper {
@@ -92,6 +94,8 @@ impl FaultyShaper {
             packets: 0,
             delays: 0,
             lead: i128::MAX,
+            lead_before: 0,
+            idle: 0,
         }
     }
 
@@ -101,31 +105,39 @@ impl FaultyShaper {
 
     fn begin(&mut self, now: i128) {
         (self.start, self.bits, self.packets, self.delays) = (now, 0, 0, 0);
-        (self.refused, self.lead) = (0, i128::MAX);
+        (self.refused, self.lead, self.idle) = (0, i128::MAX, 0);
     }
 
     fn close(&mut self, now: i128) {
         let lasted = now - self.start;
         let least = SETTLE_LEAST.max(2 * self.position);
         let whole = self.interval.max(least);
-        let served = div_ceil(self.bits * SECOND, self.rate);
-        let early = lasted > least && served - lasted < -self.interval / 4;
+        let early = lasted > least && self.idle > self.interval / 4;
         if lasted < whole && !early {
             return;
         }
         if self.packets > 0 && lasted <= 2 * whole && !self.is(ShaperFault::StaysPut) {
-            let refused = div_ceil(self.refused * SECOND, self.rate).min(lasted);
-            let over = served + self.lead + refused - lasted;
-            if over.abs() * 50 > lasted {
-                let far = over.abs() * 10 > lasted || over < 0 && self.lead == 0;
-                let divisor = if far { lasted } else { 2 * lasted };
-                let mean = (self.delays / self.packets - self.width).max(0);
-                let end = self.position.max(mean) + self.width;
-                let next = end + end * over / divisor - self.width;
-                self.position = next.clamp(0, self.delay_max);
-            }
+            self.steer(lasted);
         }
+        let lead = if self.packets > 0 { self.lead } else { 0 };
         self.begin(now);
+        self.lead_before = lead;
+    }
+
+    fn steer(&mut self, lasted: i128) {
+        let refused = div_ceil(self.refused * SECOND, self.rate).min(lasted);
+        let grown = (self.lead - self.lead_before).max(0);
+        let over = if self.idle > 0 {
+            refused - self.idle.min(lasted)
+        } else {
+            refused + self.lead + grown
+        };
+        if over.abs() * 200 <= lasted {
+            return;
+        }
+        let mean = (self.delays / self.packets - self.width).max(0).max(self.position);
+        let from = if over > 0 { mean } else { self.position };
+        self.position = (from + (mean + self.width) * over / lasted).clamp(0, self.delay_max);
     }
 }
 
@@ -152,6 +164,7 @@ impl Shaper for FaultyShaper {
             return None;
         }
         self.lead = self.lead.min((turn - leaves).max(0));
+        self.idle += (leaves - turn).max(0);
         let kept = if self.is(ShaperFault::ForgetsDebt) || leaves > turn {
             leaves * self.rate
         } else {
