@@ -69,6 +69,7 @@ mod schema;
 mod share;
 mod suggest;
 mod unheld;
+mod vif_side;
 mod walk;
 mod write;
 mod xtc;

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
-use crate::Vif;
 use crate::bounds::{BYTES_MAX, CATCH_UP_DEFAULT};
 
 /// A direction, always the tenant's.
@@ -55,7 +54,7 @@ pub struct Queue {
 pub struct SmoothWindow {
     /// Time by which packets may leave ahead of the rate.
     pub credit: Nanos,
-    /// How much the delay of packets may vary within an interval.
+    /// Variation of the delay that is allowed within an interval.
     pub width: Nanos,
     /// Time after which the window may move.
     pub interval: Nanos,
@@ -138,35 +137,6 @@ impl Queue {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let bytes = ByteCount::new(most.min(BYTES_MAX)).max(Self::BYTES_DEFAULT);
         (packets.clamp(Self::PACKETS_DEFAULT, Self::PACKETS_MAX), bytes)
-    }
-}
-
-impl Vif {
-    /// The share of one direction.
-    #[must_use]
-    pub const fn share(&self, direction: Direction) -> &Share {
-        match direction {
-            Direction::Send => &self.send,
-            Direction::Receive => &self.receive,
-        }
-    }
-
-    /// The smooth window of one direction; `None`: `rate` is held by a token bucket.
-    #[must_use]
-    pub const fn shaper(&self, direction: Direction) -> Option<&SmoothWindow> {
-        match direction {
-            Direction::Send => self.send_shaper.as_ref(),
-            Direction::Receive => self.receive_shaper.as_ref(),
-        }
-    }
-
-    /// The queue of one direction.
-    #[must_use]
-    pub const fn queue(&self, direction: Direction) -> &Queue {
-        match direction {
-            Direction::Send => &self.send_queue,
-            Direction::Receive => &self.receive_queue,
-        }
     }
 }
 

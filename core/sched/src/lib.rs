@@ -54,8 +54,10 @@ pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
     LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
 };
-pub use smooth::{SmoothConfig, SmoothShaper};
-pub use smooth_control::{IntervalMeasures, LinearPid, LogarithmicControl, WindowControl};
+pub use smooth::SmoothShaper;
+pub use smooth_control::{
+    IntervalMeasures, LinearPid, LogarithmicControl, SmoothConfig, WindowControl,
+};
 pub use strict::{HighestFirst, StrictPriority};
 pub use token_bucket::TokenBucket;
 pub use wfq::{FairShares, Wfq};

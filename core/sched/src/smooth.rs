@@ -29,52 +29,10 @@
 //! [`LogarithmicControl`] is the default. Its reasoning is on the page `smooth.md` of the
 //! algorithms. [`LinearPid`] is the law of the text, for comparison.
 
-use weir_units::{BitRate, ByteCount, Instant, Nanos};
+use weir_units::{ByteCount, Instant, Nanos};
 
 use crate::LinkClock;
-use crate::smooth_control::{IntervalMeasures, LogarithmicControl, WindowControl};
-
-/// Parameters of a [`SmoothShaper`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SmoothConfig {
-    /// The rate that is held.
-    pub rate: BitRate,
-    /// Time by which packets may leave ahead of the rate.
-    pub credit: Nanos,
-    /// Width of the window: how much the delay may vary within an interval.
-    pub width: Nanos,
-    /// Time after which the window may move.
-    pub interval: Nanos,
-    /// Largest position of the window.
-    pub delay_max: Nanos,
-}
-
-impl SmoothConfig {
-    /// The defaults at a rate: 100 ms of credit, a window of 3 ms that moves each second, up to
-    /// 200 ms.
-    #[must_use]
-    pub const fn new(rate: BitRate) -> Self {
-        Self {
-            rate,
-            credit: Nanos::from_millis(100),
-            width: Nanos::from_millis(3),
-            interval: Nanos::from_secs(1),
-            delay_max: Nanos::from_millis(200),
-        }
-    }
-
-    /// The longest delay of a packet that is not refused.
-    #[must_use]
-    pub fn longest(&self) -> Nanos {
-        self.delay_max.saturating_add(self.width)
-    }
-
-    /// The most bytes that wait at once, but for one packet.
-    #[must_use]
-    pub fn backlog_max(&self) -> ByteCount {
-        self.rate.bytes_in_floor(self.longest().saturating_add(self.credit))
-    }
-}
+use crate::smooth_control::{IntervalMeasures, LogarithmicControl, SmoothConfig, WindowControl};
 
 /// Gives each packet the instant at which it leaves, in O(1) and without a queue of its own: the
 /// instants never decrease, so a first-in-first-out queue holds the packets meanwhile.
@@ -139,7 +97,7 @@ impl<C: WindowControl> SmoothShaper<C> {
     /// Takes a packet of `bytes` bytes that arrives now; returns when it leaves. `None`: it is
     /// refused, since it would have to wait for longer than [`SmoothConfig::longest`].
     ///
-    /// Where the clock goes back, the latest instant seen is used.
+    /// A clock that goes back counts as the latest instant seen.
     pub fn admit(&mut self, now: Instant, bytes: u32) -> Option<Instant> {
         self.latest = self.latest.max(now);
         let now = self.latest;
@@ -259,6 +217,8 @@ const SETTLE_LEAST: Nanos = Nanos::from_millis(50);
 
 #[cfg(test)]
 mod tests {
+    use weir_units::BitRate;
+
     use super::*;
 
     fn shaper(config: SmoothConfig) -> SmoothShaper {

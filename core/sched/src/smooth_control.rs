@@ -1,11 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the smooth window moves: from what an interval measured to the next position.
+//! The control of the smooth window: its parameters, the measures of an interval, and the laws that
+//! move it.
 
 use core::fmt;
 
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
-use crate::SmoothConfig;
+/// Parameters of a [`SmoothShaper`](crate::SmoothShaper).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmoothConfig {
+    /// The rate that is held.
+    pub rate: BitRate,
+    /// Time by which packets may leave ahead of the rate.
+    pub credit: Nanos,
+    /// Width of the window: the variation of the delay that is allowed within an interval.
+    pub width: Nanos,
+    /// Time after which the window may move.
+    pub interval: Nanos,
+    /// Largest position of the window.
+    pub delay_max: Nanos,
+}
+
+impl SmoothConfig {
+    /// The defaults at a rate: 100 ms of credit, a window of 3 ms that moves each second, up to
+    /// 200 ms.
+    #[must_use]
+    pub const fn new(rate: BitRate) -> Self {
+        Self {
+            rate,
+            credit: Nanos::from_millis(100),
+            width: Nanos::from_millis(3),
+            interval: Nanos::from_secs(1),
+            delay_max: Nanos::from_millis(200),
+        }
+    }
+
+    /// The longest delay of a packet that is not refused.
+    #[must_use]
+    pub fn longest(&self) -> Nanos {
+        self.delay_max.saturating_add(self.width)
+    }
+
+    /// The most bytes that wait at once, but for one packet.
+    #[must_use]
+    pub fn backlog_max(&self) -> ByteCount {
+        self.rate.bytes_in_floor(self.longest().saturating_add(self.credit))
+    }
+}
 
 /// Moves the window of a [`SmoothShaper`](crate::SmoothShaper) at the end of an interval.
 pub trait WindowControl: Clone + fmt::Debug {

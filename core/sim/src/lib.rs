@@ -69,4 +69,4 @@ pub use shaper_audit::{ShaperAudit, ShaperLaw, audit_random};
 pub use shaper_faults::{FaultyShaper, ShaperFault};
 pub use sink::{StreamSink, bytes_each_second, in_order, most_in_window};
 pub use source::{ArrivalProcess, OfferedRate, SimSource, SizePattern, WhenFull};
-pub use tcp::{TcpBulk, TcpCongestion};
+pub use tcp::{TcpCongestion, TcpSenders};

@@ -42,7 +42,7 @@ pub struct ShapedPacket {
     pub left: Option<Instant>,
     /// Its length.
     pub bytes: u32,
-    /// Where the window of the shaper began then.
+    /// Begin of the shaper's window then.
     pub window: Option<Nanos>,
 }
 

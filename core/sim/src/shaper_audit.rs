@@ -149,7 +149,7 @@ impl ShaperAudit {
         time * u128::from(self.config.rate.as_bps())
     }
 
-    /// What passes in a nanosecond.
+    /// The bits that pass in a nanosecond, in 10⁻⁹.
     fn moment(&self) -> u128 {
         self.config.rate.as_bps().into()
     }

@@ -17,7 +17,7 @@ use weir_units::{Instant, Nanos};
 use crate::EventQueue;
 use crate::shaper::ShapedSource;
 
-/// Congestion control of a [`TcpBulk`].
+/// Congestion control of a [`TcpSenders`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpCongestion {
     /// RFC 5681.
@@ -27,7 +27,7 @@ pub enum TcpCongestion {
 }
 
 /// Connections that send without end, from one host to another.
-pub struct TcpBulk {
+pub struct TcpSenders {
     sender: TcpHost,
     receiver: TcpHost,
     /// Packets on their way, and whether they go to the receiver.
@@ -61,7 +61,7 @@ struct QueueRxToken(Vec<u8>);
 /// Room for a packet to send.
 struct QueueTxToken<'a>(&'a mut VecDeque<Vec<u8>>);
 
-impl TcpBulk {
+impl TcpSenders {
     /// Connections that begin at instant 0. Each may have `window` bytes under way.
     #[must_use]
     pub fn new(
@@ -100,7 +100,7 @@ impl TcpBulk {
     }
 }
 
-impl ShapedSource for TcpBulk {
+impl ShapedSource for TcpSenders {
     fn due(&self) -> Instant {
         if !self.sender.device.outgoing.is_empty() {
             return self.now;

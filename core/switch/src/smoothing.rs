@@ -84,7 +84,7 @@ pub(crate) enum SmoothedRoute {
 pub struct SmoothState {
     /// The least delay of a frame now.
     pub position: Nanos,
-    /// How much longer a delay may be.
+    /// Variation of the delay that is allowed.
     pub width: Nanos,
     /// Frames that left after the end of their window.
     pub late: u64,

@@ -34,7 +34,7 @@ impl Queues {
         tree.room(class) > 0 && queued + u64::from(bytes) <= bytes_max
     }
 
-    /// What is held for a vif: all its frames, and the accounted bytes of those in queues.
+    /// The frames that are held for a vif, and the accounted bytes of those in queues.
     pub(crate) fn held(&self, vif: usize, direction: Direction) -> Backlog {
         let state = &self.vifs[vif];
         let mut bytes = self.backlog(vif, direction).bytes;
