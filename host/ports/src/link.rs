@@ -4,6 +4,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::{io, ptr};
 
 use crate::error::PortError;
@@ -56,11 +57,25 @@ pub(crate) fn may_zero_copy(ifindex: u32) -> bool {
 
 /// Returns what a device can do with XDP now; 0 if the kernel does not say.
 fn xdp_features(ifindex: u32) -> u64 {
-    let index = i32::try_from(ifindex).unwrap_or(0);
-    let Ok(any) = socket(libc::AF_INET, libc::SOCK_DGRAM, 0) else { return 0 };
-    // The question is about the device; whose program asks is of no account.
-    let features = libbpf_rs::Xdp::new(any.as_fd()).query(index, libbpf_rs::XdpFlags::NONE);
-    features.map_or(0, |features| features.feature_flags)
+    let features = netdev_family().and_then(|family| {
+        let body = netlink_attribute(NETDEV_A_DEV_IFINDEX, &ifindex.to_ne_bytes());
+        generic_netlink(family, NETDEV_CMD_DEV_GET, &body, NETDEV_A_DEV_XDP_FEATURES)
+    });
+    let word = features.ok().and_then(|bytes| bytes.first_chunk::<8>().copied());
+    word.map_or(0, u64::from_ne_bytes)
+}
+
+/// Returns the number of the kernel's generic netlink family `netdev`, which stays until a reboot.
+fn netdev_family() -> io::Result<u16> {
+    static FAMILY: OnceLock<u16> = OnceLock::new();
+    if let Some(family) = FAMILY.get() {
+        return Ok(*family);
+    }
+    let name = netlink_attribute(CTRL_ATTR_FAMILY_NAME, b"netdev\0");
+    let number = generic_netlink(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &name, CTRL_ATTR_FAMILY_ID)?;
+    let number = number.first_chunk::<2>().map(|bytes| u16::from_ne_bytes(*bytes));
+    let number = number.ok_or_else(|| io::Error::other("a family without a number"))?;
+    Ok(*FAMILY.get_or_init(|| number))
 }
 
 /// Runs an ethtool command; `command` points to its struct.
@@ -99,24 +114,37 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
 
 /// One attribute of a device, as rtnetlink gives it.
 fn attribute(ifindex: u32, wanted: u16) -> io::Result<Vec<u8>> {
-    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-    let mut ask = Vec::with_capacity(HEADER + LINK_MESSAGE);
-    ask.extend(ASK_LENGTH.to_ne_bytes());
-    ask.extend(libc::RTM_GETLINK.to_ne_bytes());
-    ask.extend(NLM_F_REQUEST.to_ne_bytes());
-    ask.extend([0; 8]); // sequence, port
-    ask.extend([0; 4]); // family, type
-    ask.extend(ifindex.to_ne_bytes());
-    ask.extend([0; 8]); // flags, change
+    let mut body = vec![0; LINK_MESSAGE];
+    body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    ask(libc::NETLINK_ROUTE, libc::RTM_GETLINK, &body, LINK_MESSAGE, wanted)
+}
+
+/// One attribute of the answer to a command of a generic netlink family.
+fn generic_netlink(family: u16, command: u8, body: &[u8], wanted: u16) -> io::Result<Vec<u8>> {
+    let body = [&[command, GENERIC_VERSION, 0, 0], body].concat();
+    ask(libc::NETLINK_GENERIC, family, &body, GENERIC_MESSAGE, wanted)
+}
+
+/// Sends one request and returns one attribute of the answer, whose attributes begin `fixed` bytes
+/// after its header.
+fn ask(protocol: i32, kind: u16, body: &[u8], fixed: usize, wanted: u16) -> io::Result<Vec<u8>> {
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
+    let length = u32::try_from(HEADER + body.len()).map_err(io::Error::other)?;
+    let mut request = Vec::with_capacity(HEADER + body.len());
+    request.extend(length.to_ne_bytes());
+    request.extend(kind.to_ne_bytes());
+    request.extend(NLM_F_REQUEST.to_ne_bytes());
+    request.extend([0; 8]); // sequence, port
+    request.extend(body);
     let mut answer = vec![0; 65_536];
-    let length = exchange(socket.as_fd(), &ask, &mut answer)?;
+    let length = exchange(socket.as_fd(), &request, &mut answer)?;
     let answer = &answer[..length.min(answer.len())];
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     if kind == Some(NLMSG_ERROR) {
         let code = answer.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok());
         return Err(io::Error::from_raw_os_error(-code.map_or(-libc::EINVAL, i32::from_ne_bytes)));
     }
-    let mut rest = answer.get(HEADER + LINK_MESSAGE..).unwrap_or_default();
+    let mut rest = answer.get(HEADER + fixed..).unwrap_or_default();
     while let Some((head, _)) = rest.split_first_chunk::<4>() {
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
         let kind = u16::from_ne_bytes([head[2], head[3]]);
@@ -127,6 +155,17 @@ fn attribute(ifindex: u32, wanted: u16) -> io::Result<Vec<u8>> {
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Err(io::Error::other("the kernel did not answer that about the device"))
+}
+
+/// An attribute for a request, padded to four bytes.
+fn netlink_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
+    let mut bytes = Vec::with_capacity(4 + value.len().next_multiple_of(4));
+    bytes.extend(length.to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 fn exchange(socket: BorrowedFd<'_>, ask: &[u8], answer: &mut [u8]) -> io::Result<usize> {
@@ -167,11 +206,22 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Position of `tx_dropped` in `struct rtnl_link_stats64`.
 const TX_DROPPED: usize = 7;
 
-/// `struct nlmsghdr` and `struct ifinfomsg`.
+/// Sizes of `struct nlmsghdr`, `struct ifinfomsg` and `struct genlmsghdr`.
 const HEADER: usize = 16;
 const LINK_MESSAGE: usize = 16;
-const ASK_LENGTH: u32 = 32;
-const _: () = assert!(HEADER + LINK_MESSAGE == ASK_LENGTH as usize);
+const GENERIC_MESSAGE: usize = 4;
+
+/// From `linux/genetlink.h`: the family that knows the others, by name.
+const GENL_ID_CTRL: u16 = 0x10;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const GENERIC_VERSION: u8 = 1;
+
+/// From `linux/netdev.h` (Linux 6.3): what a device can do with XDP.
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
 /// libc has both as an `int`; in the header they are 16 bits.
 const NLM_F_REQUEST: u16 = 1;
@@ -179,3 +229,24 @@ const NLMSG_ERROR: u16 = 2;
 
 /// More than any device in use has; a bound on the sockets of one device.
 const QUEUES_MAX: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_of_the_loopback_device() {
+        let loopback = ifindex("lo").unwrap();
+        assert!(receive_queues("lo", loopback).unwrap() >= 1);
+        assert!(dropped_on_transmit(loopback).is_ok());
+        // Loopback runs no program in its driver; kernels before 6.3 say nothing, which is 0 too.
+        assert_eq!(xdp_features(loopback), 0);
+        assert!(attribute(u32::MAX >> 1, libc::IFLA_STATS64).is_err(), "no such device");
+    }
+
+    #[test]
+    fn attributes_are_padded() {
+        assert_eq!(netlink_attribute(2, b"netdev\0").len(), 12);
+        assert_eq!(netlink_attribute(1, &[0; 4]).len(), 8);
+    }
+}

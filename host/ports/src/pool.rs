@@ -201,6 +201,11 @@ impl Region {
         self.chunk - u32::from(HEADROOM)
     }
 
+    /// Chunks of the pool.
+    pub(crate) fn frames(&self) -> u32 {
+        u32::try_from(self.memory.len() / self.chunk as usize).unwrap_or(u32::MAX)
+    }
+
     /// Address, length and bytes of a chunk.
     pub(crate) fn extent(&self) -> (*mut u8, usize, u32) {
         (self.memory.start(), self.memory.len(), self.chunk)

@@ -13,8 +13,6 @@ export interface Amount {
 export interface ApiError {
   /** Kind of the refusal. Programs can rely on it. */
   code: ErrorCode;
-  /** Keys of the policy that the refusal is about. Absent if there are none. */
-  keys?: KeyView[];
   /** Names the thing, the value and the bound. For people. */
   message: string;
 }
@@ -32,22 +30,22 @@ export interface CallerView {
   who: string;
 }
 
-/** Origin of a change on record. */
+/** How a change on record came about. */
 export type ChangeOrigin = "change" | "undo" | "reload";
 
 /** A change on record. */
 export interface ChangeView {
-  /** Time of the change, milliseconds since 1970. */
+  /** When, milliseconds since 1970. */
   at_unix_ms: number;
   /** The edits, in the order in which they were applied. */
   edits: EditView[];
   /** Number of the change. */
   id: number;
-  /** Origin of the change. */
+  /** How it came about. */
   kind: ChangeOrigin;
   /** Number of the change that it undid. */
   undoes?: number;
-  /** Author of the change: a user of the Unix socket, a token, a signal. */
+  /** Who made it: a user of the Unix socket, a token, a signal. */
   who: string;
 }
 
@@ -79,13 +77,13 @@ export interface DirectionStatus {
   /** Frames that were forwarded. */
   sent: Amount;
   /**
-   * True if the queue is standing: its delay stayed above the target for the last second. Always
+   * Whether the queue is standing: its delay stayed above the target for the last second. Always
    * false for a port.
    */
   standing: boolean;
   verdict?: Verdict;
   /**
-   * Time that the first queued packet has waited, nanoseconds: the delay of the next packet.
+   * How long the first queued packet has waited, nanoseconds: the delay of the next packet.
    * Zero if the queue is empty, and for a port, whose queues belong to its vifs.
    */
   wait_ns: number;
@@ -136,9 +134,9 @@ export interface GroupView {
 export interface IfaceStatus {
   /** Name of its Linux device. */
   device: string;
-  /** Driver of the device: `xdp native copy`, `xdp native zero-copy`, `packet`, …. */
+  /** How the device is driven: `xdp native copy`, `xdp native zero-copy`, `packet`, …. */
   driver: string;
-  /** Reason why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`). */
+  /** Why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`). */
   fallback?: string;
   /** Frames that the device lost after they were handed over, as the kernel counts them. */
   lost_after_transmit: number;
@@ -150,18 +148,8 @@ export interface IfaceStatus {
   receive: DirectionStatus;
   /** Traffic from the vif; for a port, traffic that left on its wire. */
   send: DirectionStatus;
-  /** True if the device is missing. Nothing is counted until it appears. */
+  /** Whether the device is missing. Nothing is counted until it appears. */
   waiting: boolean;
-}
-
-/** A key of the policy's document. */
-export interface KeyView {
-  /** Key in that table, such as `send.min_rate`; empty for all of it. */
-  key: string;
-  /** Name of the port, slice, router or vif; empty for the others. */
-  name: string;
-  /** `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`. */
-  table: string;
 }
 
 /** Quantiles of the lateness of wake-ups, nanoseconds. */
@@ -232,7 +220,7 @@ export interface QueueChange {
   aqm?: Aqm | null;
   /** Bound in bytes. */
   bytes?: number | null;
-  /** True to mark packets that can carry ECN instead of dropping them. */
+  /** Whether to mark packets that can carry ECN instead of dropping them. */
   ecn?: boolean | null;
   /** Time within which the delay must fall below the target once. */
   interval_ns?: number | null;

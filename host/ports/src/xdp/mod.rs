@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A port over AF_XDP: one socket for each receive queue, and the data-plane program before them.
 
+mod bounce;
 mod devices;
 mod gate;
 mod limits;
@@ -139,7 +140,7 @@ impl XdpPort {
             }),
             Err(error) => {
                 // None has been given a chunk.
-                sockets.into_iter().for_each(|socket| region.retire(socket.shut()));
+                sockets.into_iter().filter_map(Socket::shut).for_each(|name| region.retire(name));
                 Err(error)
             }
         }
@@ -176,7 +177,7 @@ impl XdpPort {
         drop(self.link);
         devices.release(self.ifindex);
         devices.remove_device(self.ifindex, &self.entry);
-        Remains(self.sockets.into_iter().map(Socket::shut).collect())
+        Remains(self.sockets.into_iter().filter_map(Socket::shut).collect())
     }
 
     /// Does [`Self::shut`], but leaves again what an earlier process left.
@@ -185,7 +186,7 @@ impl XdpPort {
             return self.shut(devices);
         }
         devices.put_back(self.ifindex, &self.entry);
-        Remains(self.sockets.into_iter().map(Socket::shut).collect())
+        Remains(self.sockets.into_iter().filter_map(Socket::shut).collect())
     }
 
     /// Does [`Self::close`] when the data plane is gone already.
@@ -378,7 +379,7 @@ fn open_sockets(
     ifindex: u32,
     region: &Region,
 ) -> Result<(Vec<Socket>, BindMode), PortError> {
-    if config.zero_copy && link::may_zero_copy(ifindex) {
+    if config.zero_copy && !bounces(config, region) && link::may_zero_copy(ifindex) {
         // Copying works for any reason that a driver has to refuse.
         if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, region) {
             return Ok((sockets, BindMode::ZeroCopy));
@@ -398,21 +399,36 @@ fn open_queues(
     let mut sockets: Vec<Socket> = Vec::new();
     for queue in 0..queues {
         let device = &config.device;
-        let wanted = SocketConfig { device, ifindex, queue, mode, ring: config.ring, fill };
+        let wanted = SocketConfig {
+            device,
+            ifindex,
+            queue,
+            mode,
+            ring: config.ring,
+            fill,
+            transmit: config.transmit_limit,
+            bounces: bounces(config, region),
+        };
         match Socket::open(&wanted, region) {
-            Ok(mut socket) => {
-                socket.limit_outstanding(config.transmit_limit);
-                sockets.push(socket);
-            }
+            Ok(socket) => sockets.push(socket),
             Err(error) => {
                 // None has been given a chunk.
-                sockets.into_iter().for_each(|socket| region.retire(socket.shut()));
+                sockets.into_iter().filter_map(Socket::shut).for_each(|name| region.retire(name));
                 return Err(error);
             }
         }
     }
     Ok(sockets)
 }
+
+/// Returns whether the device's sockets use bounce buffers: a vif's do where the pool is so large
+/// that sharing it with every vif would cost the kernel more than it saves.
+fn bounces(config: &XdpConfig, region: &Region) -> bool {
+    matches!(config.role, DeviceRole::Vif(_)) && region.frames() > SHARED_FRAMES_MAX
+}
+
+/// Frames of a pool that vifs share: the kernel keeps 4 MiB for them for each socket.
+const SHARED_FRAMES_MAX: u32 = 32_768;
 
 /// `GATE_MARK` of `bpf/weir.h`; the other 16 bits are the gate.
 const GATE_MARK: u32 = 0x57e1_0000;

@@ -8,6 +8,7 @@ use std::{io, mem, thread};
 
 use weir_switch::{Frame, FramePool};
 
+use super::bounce::BounceBuffers;
 use super::ring::{ConsumerRing, ProducerRing};
 use crate::error::PortError;
 use crate::pool::{BindMode, Borrower, Pool, Region};
@@ -17,7 +18,7 @@ use crate::sys;
 #[derive(Debug)]
 pub(super) struct Socket {
     descriptor: Arc<OwnedFd>,
-    borrower: Borrower,
+    memory: SocketMemory,
     mode: BindMode,
     fill: ProducerRing<u64>,
     completion: ConsumerRing<u64>,
@@ -33,6 +34,15 @@ pub(super) struct Socket {
     busy_losses: u64,
 }
 
+/// The memory that the kernel receives into and sends from.
+#[derive(Debug)]
+enum SocketMemory {
+    /// The pool; its chunks are lent to this name.
+    Pool(Borrower),
+    /// The socket's own; frames are copied.
+    Bounce(BounceBuffers),
+}
+
 /// The queue to bind to, and the sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SocketConfig<'a> {
@@ -44,6 +54,20 @@ pub(super) struct SocketConfig<'a> {
     pub(super) ring: u32,
     /// Chunks kept ready for receiving, at most `ring`.
     pub(super) fill: u32,
+    /// Most frames handed over and not completed, 1 ..= `ring`.
+    pub(super) transmit: u32,
+    /// Use bounce buffers, not the pool; in copy mode only.
+    pub(super) bounces: bool,
+}
+
+impl SocketConfig<'_> {
+    fn fill_target(&self) -> u32 {
+        self.fill.min(self.ring)
+    }
+
+    fn transmit_limit(&self) -> u32 {
+        self.transmit.clamp(1, self.ring)
+    }
 }
 
 impl Socket {
@@ -59,10 +83,7 @@ impl Socket {
         }
         // SAFETY: just opened, owned by nobody else.
         let descriptor = Arc::new(unsafe { OwnedFd::from_raw_fd(descriptor) });
-        let anchor = region.anchor(config.mode);
-        if anchor.is_none() {
-            register(descriptor.as_fd(), region, name)?;
-        }
+        let (bounce, anchor) = register_memory(descriptor.as_fd(), config, region)?;
         for option in [
             libc::XDP_UMEM_FILL_RING,
             libc::XDP_UMEM_COMPLETION_RING,
@@ -86,23 +107,28 @@ impl Socket {
         let rx = ConsumerRing::map(fd, page(libc::XDP_PGOFF_RX_RING), offsets.rx, size, name)?;
         let tx = ProducerRing::map(fd, page(libc::XDP_PGOFF_TX_RING), offsets.tx, size, name)?;
         bind(fd, config, anchor.as_deref())?;
-        region.add_anchor(config.mode, &descriptor);
-        let borrower = region
-            .new_borrower()
-            .ok_or_else(|| PortError::bound(name, "more than 65535 AF_XDP sockets"))?;
+        let memory = match bounce {
+            Some(buffers) => SocketMemory::Bounce(buffers),
+            None => {
+                region.add_anchor(config.mode, &descriptor);
+                let borrower = region.new_borrower();
+                let bound = || PortError::bound(name, "more than 65535 AF_XDP sockets");
+                SocketMemory::Pool(borrower.ok_or_else(bound)?)
+            }
+        };
         Ok(Self {
             descriptor,
-            borrower,
+            memory,
             mode: config.mode,
             fill,
             completion,
             rx,
             tx,
-            fill_target: config.fill.min(config.ring),
+            fill_target: config.fill_target(),
             filled: 0,
             received: 0,
             outstanding: 0,
-            tx_limit: config.ring,
+            tx_limit: config.transmit_limit(),
             busy_losses: 0,
         })
     }
@@ -112,15 +138,32 @@ impl Socket {
         let max = max.min(out.capacity() - out.len());
         let mut count = 0;
         while count < max {
+            // A frame that has to be copied waits in the ring while the pool is empty.
+            if matches!(self.memory, SocketMemory::Bounce(_)) && pool.free_frames() == 0 {
+                break;
+            }
             let Some(entry) = self.rx.pop() else { break };
-            self.filled = self.filled.saturating_sub(1);
-            if let Some(frame) = pool.take_back(entry.addr, entry.len, self.borrower) {
+            let frame = match &self.memory {
+                SocketMemory::Pool(borrower) => {
+                    self.filled = self.filled.saturating_sub(1);
+                    pool.take_back(entry.addr, entry.len, *borrower)
+                }
+                SocketMemory::Bounce(buffers) => {
+                    let bytes = buffers.received(entry.addr, entry.len);
+                    let frame = bytes.and_then(|bytes| pool.copy_in(bytes));
+                    // Never full: it has room for all chunks to receive into.
+                    let _room = self.fill.push(buffers.chunk_of(entry.addr));
+                    frame
+                }
+            };
+            if let Some(frame) = frame {
                 out.push(frame);
                 count += 1;
             }
         }
         if count > 0 {
             self.rx.release();
+            self.fill.submit();
             self.received += count as u64;
         }
         // Also when nothing came: the pool may have been empty the last time.
@@ -136,8 +179,13 @@ impl Socket {
         while let Some(address) = self.completion.pop() {
             reaped = true;
             self.outstanding = self.outstanding.saturating_sub(1);
-            if let Some(frame) = pool.take_back(address, 0, self.borrower) {
-                pool.free(frame.id);
+            match &mut self.memory {
+                SocketMemory::Pool(borrower) => {
+                    if let Some(frame) = pool.take_back(address, 0, *borrower) {
+                        pool.free(frame.id);
+                    }
+                }
+                SocketMemory::Bounce(buffers) => buffers.sent(address),
             }
         }
         if reaped {
@@ -148,14 +196,27 @@ impl Socket {
 
     /// Puts a frame into the transmit ring; the kernel sees it at the next [`Self::kick`].
     pub(super) fn transmit(&mut self, pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
-        let (addr, len) = (pool.address(frame), u32::from(frame.len));
         if self.outstanding >= self.tx_limit {
             return Err(frame);
         }
-        if !self.tx.push(libc::xdp_desc { addr, len, options: 0 }) {
-            return Err(frame);
+        let len = u32::from(frame.len);
+        match &mut self.memory {
+            SocketMemory::Pool(borrower) => {
+                let addr = pool.address(frame);
+                if !self.tx.push(libc::xdp_desc { addr, len, options: 0 }) {
+                    return Err(frame);
+                }
+                pool.lend(frame.id, *borrower);
+            }
+            SocketMemory::Bounce(buffers) => {
+                let Some(addr) = buffers.to_transmit(pool.data(frame)) else { return Err(frame) };
+                if !self.tx.push(libc::xdp_desc { addr, len, options: 0 }) {
+                    buffers.sent(addr);
+                    return Err(frame);
+                }
+                pool.free(frame.id);
+            }
         }
-        pool.lend(frame.id, self.borrower);
         self.outstanding += 1;
         Ok(())
     }
@@ -193,11 +254,6 @@ impl Socket {
         self.tx.pending()
     }
 
-    /// Limits the frames handed over and not completed, 1 ..= ring size.
-    pub(super) fn limit_outstanding(&mut self, frames: u32) {
-        self.tx_limit = frames.clamp(1, self.tx_limit);
-    }
-
     /// Frames handed over and not completed.
     pub(super) fn outstanding(&self) -> u32 {
         self.outstanding
@@ -225,19 +281,36 @@ impl Socket {
 
     /// Takes the socket out of the kernel's hands and frees every chunk it held.
     pub(super) fn close(self, pool: &mut Pool) {
-        pool.forget(self.shut());
+        if let Some(borrower) = self.shut() {
+            pool.forget(borrower);
+        }
     }
 
-    /// Takes the socket out of the kernel's hands; what it held is still lent to this name.
-    pub(super) fn shut(self) -> Borrower {
-        let Self { descriptor, borrower, fill, completion, rx, tx, .. } = self;
+    /// Takes the socket out of the kernel's hands. Returns the name that chunks of the pool are
+    /// still lent to, if it used the pool.
+    pub(super) fn shut(self) -> Option<Borrower> {
+        let Self { descriptor, memory, fill, completion, rx, tx, .. } = self;
         // In copy mode frames under way are copies; in zero-copy mode closing ends the transfer.
         drop((descriptor, fill, completion, rx, tx));
-        borrower
+        match memory {
+            SocketMemory::Pool(borrower) => Some(borrower),
+            SocketMemory::Bounce(_) => None,
+        }
     }
 
     /// Hands the kernel chunks to receive into.
     pub(super) fn refill(&mut self, pool: &mut Pool) {
+        let borrower = match &self.memory {
+            SocketMemory::Pool(borrower) => *borrower,
+            SocketMemory::Bounce(buffers) => {
+                // Once: each chunk returns to the ring as soon as its frame is copied.
+                for address in buffers.to_receive().skip(self.filled as usize) {
+                    self.filled += u32::from(self.fill.push(address));
+                }
+                self.fill.submit();
+                return;
+            }
+        };
         while self.filled < self.fill_target {
             let Some(id) = pool.alloc() else { break };
             let address = pool.address(Frame { id, offset: 0, len: 0 });
@@ -245,7 +318,7 @@ impl Socket {
                 pool.free(id);
                 break;
             }
-            pool.lend(id, self.borrower);
+            pool.lend(id, borrower);
             self.filled += 1;
         }
         self.fill.submit();
@@ -258,9 +331,34 @@ impl AsFd for Socket {
     }
 }
 
-/// Makes the pool's memory known to the kernel; later sockets share it through this one.
-fn register(socket: BorrowedFd<'_>, region: &Region, name: &str) -> Result<(), PortError> {
-    let (start, len, chunk) = region.extent();
+/// Registers bounce buffers of the socket's own, or the pool; or returns the socket through which
+/// the pool is registered already.
+fn register_memory(
+    socket: BorrowedFd<'_>,
+    config: &SocketConfig<'_>,
+    region: &Region,
+) -> Result<(Option<BounceBuffers>, Option<Arc<OwnedFd>>), PortError> {
+    let (name, pool) = (config.device, region.extent());
+    if config.bounces {
+        let (_, _, chunk) = pool;
+        let buffers = BounceBuffers::new(config.fill_target(), config.transmit_limit(), chunk)
+            .map_err(|error| PortError::system(name, "map bounce buffers", error))?;
+        register(socket, buffers.extent(), name)?;
+        return Ok((Some(buffers), None));
+    }
+    let anchor = region.anchor(config.mode);
+    if anchor.is_none() {
+        register(socket, pool, name)?;
+    }
+    Ok((None, anchor))
+}
+
+/// Registers frame memory, given as start, length and bytes of a chunk, for a socket.
+fn register(
+    socket: BorrowedFd<'_>,
+    (start, len, chunk): (*mut u8, usize, u32),
+    name: &str,
+) -> Result<(), PortError> {
     // SAFETY: all fields are integers; zero is a valid value for each of them.
     let mut umem: libc::xdp_umem_reg = unsafe { mem::zeroed() };
     umem.addr = start as u64;

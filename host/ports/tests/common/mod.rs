@@ -58,6 +58,12 @@ pub fn pool() -> Pool {
     Pool::new(8192, 2048).unwrap()
 }
 
+/// A pool of so many frames that vifs do not share it.
+#[allow(dead_code, reason = "not every test file has vifs over AF_XDP")]
+pub fn large_pool() -> Pool {
+    Pool::new(40_000, 2048).unwrap()
+}
+
 /// The time that a test waits for an event that comes at once: on a machine whose own host has
 /// other tenants, a processor stands still for seconds at times.
 pub const PATIENCE: Duration = Duration::from_secs(60);
