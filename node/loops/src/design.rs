@@ -99,3 +99,23 @@ fn poles(xtc: &RouterXtc) -> Result<Poles, RouterError> {
 fn float(value: Decimal) -> f64 {
     value.0 as f64 / 1e6
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_policy::ActuatorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_least_cap_narrows_the_range_and_never_leaves_it() {
+        let actuator = CapRange::WHOLE;
+        let least = |cap| {
+            let base = RouterXtc::new(PacketRate::from_pps(1), ActuatorKind::Cgroup);
+            let xtc = RouterXtc { cap_min: Some(cap), ..base };
+            range(&xtc, actuator).map(CapRange::least).ok()
+        };
+        assert_eq!(least(CpuShare::from_percent(3)), Some(CpuShare::from_percent(3)));
+        assert_eq!(least(CpuShare::ZERO), Some(actuator.least()));
+        assert_eq!(least(CpuShare::from_percent(400)), None, "more than the largest");
+    }
+}

@@ -11,28 +11,28 @@ use weir_api_types::xtc::DecisionView;
 use weir_control::Sample;
 use weir_experiment::prelude::*;
 
-use super::held_lab::{HeldLab, SAMPLING};
 use super::kinds::HoldingMeans;
-use super::plan::{Plan, ProbePath};
+use super::lab::RouterLab;
+use super::plan::{Plan, ProbePath, SAMPLING};
 use super::probe::{Probed, probing};
-use super::shared::{pps, rate};
-use super::traffic::{RouterLoad, Traffic};
+use super::sample::{pps, rate};
+use super::traffic::{RouterLoad, RouterTraffic};
 
-/// How a chain is tried.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     /// Set-points of all its routers, in percent of what it forwards without XTC.
     pub(crate) percents: &'static [u64],
-    /// How often each hop is probed, by turns.
+    /// Rounds of probes; each probes every hop.
     rounds: usize,
     /// Samples of each time.
     samples: usize,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
-    /// What the chain forwards of a flood, without XTC: packets a second.
+    /// The rate of the chain under a flood, without XTC, in packets a second.
     pub(crate) flood: f64,
     /// Without XTC first.
     pub(crate) runs: Vec<ChainRun>,
@@ -48,7 +48,7 @@ pub(crate) struct ChainRun {
     pub(crate) set_point: f64,
     /// Packets a second that came to the first node, with those that it dropped.
     pub(crate) came: f64,
-    /// What each router forwarded of them, in the same seconds.
+    /// The rate at which each router forwarded them, in the same seconds.
     pub(crate) forwarded: Vec<f64>,
     /// Probes answered behind each router, by [`ProbePath::ALL`].
     pub(crate) probed: Vec<[Probed; 2]>,
@@ -66,7 +66,7 @@ impl Chain {
         }
     }
 
-    /// How long it takes, nearly.
+    /// Returns its length, nearly.
     pub(crate) fn seconds(&self) -> u64 {
         let of = |samples: usize| samples as u64 * SAMPLING.as_nanos() / SECOND.as_nanos();
         let probing = (self.rounds * HOPS) as u64 * (of(self.samples) + LAST_ANSWERS_S);
@@ -77,22 +77,22 @@ impl Chain {
     /// Tries it: without XTC, then at each set-point by the caps alone and as Weir does by default.
     /// What is offered is seven tenths of what the chain forwards of a flood.
     pub(crate) fn run(&self, trial: &mut Recording<'_>) -> Result<Tried, ExperimentError> {
-        let mut lab = HeldLab::up(Plan::chain("xtc-chain", HOPS, SAMPLING))?;
-        let (flood, _) = Traffic::one(RouterLoad::Udp(None)).beside(&mut lab, |lab| {
+        let mut lab = RouterLab::up(Plan::chain("xtc-chain", HOPS))?;
+        let (flood, _) = RouterTraffic::one(RouterLoad::Udp(None)).beside(&mut lab, |lab| {
             lab.watch_all(SETTLE)?;
             counted(lab)
         })?;
         let flood = flood.1.last().copied().unwrap_or(0.0);
         let offered = pps(flood * 0.7).as_pps();
         trial.say(&format!("{flood:.0} packets a second of a flood; {offered} are offered"));
-        let load = Traffic::one(RouterLoad::Udp(Some(offered)));
+        let load = RouterTraffic::one(RouterLoad::Udp(Some(offered)));
         let (runs, _) = load.beside(&mut lab, |lab| self.measure(lab, trial))?;
         Ok(Tried { flood, runs })
     }
 
     fn measure(
         &self,
-        lab: &mut HeldLab,
+        lab: &mut RouterLab,
         trial: &mut Recording<'_>,
     ) -> Result<Vec<ChainRun>, ExperimentError> {
         let mut runs = Vec::new();
@@ -115,7 +115,7 @@ impl Chain {
 
     fn held(
         &self,
-        lab: &mut HeldLab,
+        lab: &mut RouterLab,
         means: HoldingMeans,
         percent: u64,
         set_point: PacketRate,
@@ -125,7 +125,7 @@ impl Chain {
         if let Some(controller) = controller {
             for router in 0..HOPS {
                 newest.push(lab.log(router, 1)?.last().map(|decision| decision.number));
-                lab.hold_by(router, controller, set_point)?;
+                lab.hold(router, controller, set_point)?;
             }
         }
         lab.watch_all(SETTLE)?;
@@ -170,14 +170,14 @@ impl Tried {
         self.runs.iter().try_for_each(|run| run.keep(trial, before))
     }
 
-    /// What was held in that way, by rising set-point.
+    /// Returns the runs held in that way, by rising set-point.
     pub(crate) fn held(&self, means: HoldingMeans) -> impl Iterator<Item = &ChainRun> {
         self.runs.iter().filter(move |run| run.means == means)
     }
 }
 
 impl ChainRun {
-    /// What the last router forwards.
+    /// Returns the rate of the last router.
     pub(crate) fn delivered(&self) -> f64 {
         self.forwarded.last().copied().unwrap_or(0.0)
     }
@@ -187,7 +187,7 @@ impl ChainRun {
         lost(self.came, self.forwarded.get(hop).copied().unwrap_or(0.0))
     }
 
-    /// Of no answer at all there is no time.
+    /// Refuses a run with a silent hop, which has no round trip.
     fn check(&self) -> Result<(), ExperimentError> {
         let silent = self.probed.iter().position(|ways| ways.iter().any(|p| p.times_s.is_empty()));
         silent.map_or(Ok(()), |hop| {
@@ -196,7 +196,7 @@ impl ChainRun {
         })
     }
 
-    /// What was seen at each hop, in words.
+    /// Describes each hop in words.
     fn lines(&self) -> Vec<String> {
         let of = |(hop, ways): (usize, &[Probed; 2])| {
             let [own, flow] = ways.each_ref().map(|probed| {
@@ -257,8 +257,9 @@ pub(crate) fn prefix(means: HoldingMeans, percent: u64) -> String {
     }
 }
 
-/// What comes to the chain and what each router forwards, in packets a second.
-fn counted(lab: &mut HeldLab) -> Result<(f64, Vec<f64>), ExperimentError> {
+/// Counts the packets that come to the chain and those that each router forwards, in packets a
+/// second.
+fn counted(lab: &mut RouterLab) -> Result<(f64, Vec<f64>), ExperimentError> {
     let seen = lab.watch_all(COUNTED)?;
     let came = |one: &Sample| one.offered.unwrap_or(0);
     let came = seen.first().map_or(0.0, |first| rate(first, came));

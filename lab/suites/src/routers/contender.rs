@@ -2,16 +2,14 @@
 //! Ways to hold a router at a rate that are compared with each other: the text's, with its poles on
 //! the lab's own a and b, and Weir's two.
 
-use weir_control::identify::{CurvePoint, Identified};
-use weir_control::{
-    CapRange, Combined, CombinedConfig, Controller, DeadZone, FeedForward, FeedForwardConfig,
-    FixedCap, FixedMap, Gains, Model, Pi, PiConfig, Poles,
-};
+use weir_control::Model;
+use weir_control::identify::CurvePoint;
 use weir_experiment::prelude::*;
+use weir_policy::{ControllerKind, Decimal, RouterModel, XtcState};
 use weir_units::CpuShare;
 
-use super::sampling::{Loop, RouterSample};
-use super::training::{Trained, Training};
+use super::lab::RouterLab;
+use super::training::Training;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,7 @@ pub struct LeastCap(pub u32);
 impl LeastCap {
     /// The least that Xen takes.
     pub const DEFAULT: Self = Self(1);
-    /// What the text chose.
+    /// The text's choice.
     pub const CHOSEN: Self = Self(3);
 }
 
@@ -66,7 +64,17 @@ impl Contender {
         }
     }
 
-    /// From one decision to the next, as it is best.
+    const fn controller(self) -> ControllerKind {
+        match self {
+            Self::Combined => ControllerKind::Combined,
+            Self::FeedForward => ControllerKind::FeedForward,
+            Self::Pi(_) => ControllerKind::Pi,
+            Self::DeadBeat(_) => ControllerKind::DeadBeat,
+            Self::Fixed => ControllerKind::Fixed,
+        }
+    }
+
+    /// Returns the best time from one decision to the next.
     pub(crate) const fn period(self) -> Nanos {
         match self {
             Self::FeedForward => PERIOD_CAP_ALONE,
@@ -75,91 +83,63 @@ impl Contender {
     }
 }
 
-/// What controllers are made of that need a training.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    map: FixedMap,
-    identified: Identified,
+/// The knowledge of controllers that need a training of the router; the others need none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RouterKnowledge {
+    map: Vec<(PacketRate, CpuShare)>,
+    model: Option<Model>,
 }
 
-impl Known {
-    /// Caps from the least to the largest, and what each gives; the model's caps begin at 5 %, as
+impl RouterKnowledge {
+    /// Learns the rate under caps from the least to the largest; the model's caps begin at 5 %, as
     /// the text's.
-    pub(crate) fn learn(on: &mut Loop<'_>, offered: PacketRate) -> Result<Self, ExperimentError> {
-        let range = on.range()?;
-        let percents = [1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 60, 70, 85, 100];
-        let caps = percents.map(CpuShare::from_percent).into_iter();
-        let caps = caps.filter(|cap| (range.least()..=range.most()).contains(cap)).collect();
-        let training = Training { caps, offered, repetitions: 1, samples: 2 };
+    pub(crate) fn learn(lab: &mut RouterLab, offered: PacketRate) -> Result<Self, ExperimentError> {
+        let percents = vec![1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 60, 70, 85, 100];
         let least = CpuShare::from_percent(MODEL_PERCENT);
-        Self::of(&training.run_above(on, SEED, least)?)
-    }
-
-    fn of(trained: &Trained) -> Result<Self, ExperimentError> {
-        let map = FixedMap::new(rising(&trained.curve));
-        let map = map.map_err(|error| ExperimentError::Node(error.to_string()))?;
-        Ok(Self { map, identified: trained.identified })
+        let training = Training { percents, least, repetitions: 1, samples: 2, unseen: false };
+        let trained = training.train(lab, offered, SEED)?;
+        Ok(Self { map: rising(&trained.curve), model: Some(trained.identified.model) })
     }
 
     /// The text's a and b, of this router.
-    pub(crate) const fn model(&self) -> Model {
-        self.identified.model
+    pub(crate) fn model(&self) -> [f64; 2] {
+        self.model.map_or([f64::NAN; 2], |model| [model.a(), model.b()])
     }
 
-    /// A controller that knows nothing else, starting from the largest cap.
-    pub(crate) fn controller(
+    /// Has the node hold the first router of a lab at a rate, from its largest cap on, deciding
+    /// every `period`.
+    pub(crate) fn hold(
         &self,
+        lab: &mut RouterLab,
         contender: Contender,
-        range: CapRange,
+        period: Nanos,
         set_point: PacketRate,
-    ) -> Result<Box<dyn Controller + Send>, ExperimentError> {
-        let start = range.most();
-        let pi = |gains, least| {
-            let (range, dead_zone) = (above(range, least)?, DeadZone::PUBLISHED);
-            let config = PiConfig { gains, range, dead_zone };
-            Ok::<Box<dyn Controller + Send>, ExperimentError>(Box::new(Pi::new(
-                config, set_point, start,
-            )))
+    ) -> Result<(), ExperimentError> {
+        // The text's have a least cap and a dead zone of their own.
+        let (least, zone) = match contender {
+            Contender::Pi(least) | Contender::DeadBeat(least) => (Some(least), Some(DEAD_ZONE)),
+            Contender::Combined | Contender::FeedForward | Contender::Fixed => (None, None),
         };
-        Ok(match contender {
-            Contender::Combined => {
-                Box::new(Combined::new(CombinedConfig::new(range), set_point, start))
-            }
-            Contender::FeedForward => cap_alone(range, set_point),
-            Contender::Pi(least) => {
-                let (re, im) = POLES;
-                let poles = Poles::pair(re, im);
-                let poles = poles.map_err(|error| ExperimentError::Node(error.to_string()))?;
-                pi(Gains::place(self.model(), poles), least)?
-            }
-            Contender::DeadBeat(least) => pi(Gains::dead_beat(self.model()), least)?,
-            Contender::Fixed => Box::new(FixedCap::new(self.map.clone(), range, set_point)),
-        })
+        lab.release(0)?;
+        lab.control(0, |xtc| {
+            xtc.controller = contender.controller();
+            xtc.cap_min = least.map(|LeastCap(percent)| CpuShare::from_percent(percent));
+            xtc.dead_zone = zone;
+            xtc.model = self
+                .model
+                .map(|model| RouterModel { a: decimal(model.a()), b: decimal(model.b()) });
+            xtc.map.clone_from(&self.map);
+            (xtc.period, xtc.set_point, xtc.state) = (period, Some(set_point), XtcState::Active);
+        })?;
+        // A router that could not be taken has none.
+        lab.cap(0).map(drop)
     }
 }
 
-/// Weir's controller of the cap alone, which needs no training, starting from the largest cap.
-pub(crate) fn cap_alone(range: CapRange, set_point: PacketRate) -> Box<dyn Controller + Send> {
-    Box::new(FeedForward::new(FeedForwardConfig::new(range), set_point, range.most()))
-}
-
-/// Has a controller hold a set-point for so many samples, from the largest cap on.
-pub(crate) fn hold(
-    on: &mut Loop<'_>,
-    controller: Box<dyn Controller + Send>,
-    set_point: PacketRate,
-    samples: usize,
-) -> Result<Vec<RouterSample>, ExperimentError> {
-    on.free()?;
-    on.activate(controller, set_point)?;
-    on.follow(samples)
-}
-
-/// The caps of a range from the least one of a contender on.
-fn above(range: CapRange, LeastCap(percent): LeastCap) -> Result<CapRange, ExperimentError> {
-    let least = CpuShare::from_percent(percent).clamp(range.least(), range.most());
-    let range = CapRange::new(least..=range.most(), range.grain());
-    range.map_err(|error| ExperimentError::Node(error.to_string()))
+/// Rounds to six digits.
+#[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+fn decimal(value: f64) -> Decimal {
+    Decimal((value * 1e6).round() as i64)
 }
 
 /// The points of a curve as a map takes them: a cap that gives no more than a smaller one is left
@@ -177,14 +157,14 @@ fn rising(curve: &[CurvePoint]) -> Vec<(PacketRate, CpuShare)> {
 /// The text's sampling period (§5.1).
 pub(crate) const PERIOD_TEXT: Nanos = Nanos::from_secs(1);
 
-/// What packets cost changes from second to second, so that what one second misses is made good in
-/// it. Shorter periods have a larger least cap ([`weir_platform::cap::QuotaShape`]): 3 % at this.
+/// The cost of a packet changes from second to second: what one second misses is made good in it.
+/// Shorter periods have a larger least cap ([`weir_platform::cap::QuotaShape`]): 3 % at this.
 const PERIOD_CAP_ALONE: Nanos = Nanos::from_millis(100);
 
-/// The published pair: real part, imaginary part.
-const POLES: (f64, f64) = (0.2445, 0.3766);
+/// The text's: errors of a tenth of the set-point do not move the cap.
+const DEAD_ZONE: u32 = 100;
 
-/// The model's caps, as the text's training has them.
+/// The least cap of the model, as in the text's training.
 const MODEL_PERCENT: u32 = 5;
 const SEED: u64 = 7;
 
@@ -202,14 +182,6 @@ mod tests {
         };
         let points = rising(&[point(1, 10), point(2, 8), point(3, 20), point(4, 20)]);
         assert_eq!(points.len(), 2);
-        assert!(FixedMap::new(points).is_ok());
-    }
-
-    #[test]
-    fn a_least_cap_narrows_the_range_and_never_leaves_it() {
-        let range = CapRange::WHOLE;
-        assert_eq!(above(range, LeastCap(3)).unwrap().least(), CpuShare::from_percent(3));
-        assert_eq!(above(range, LeastCap(0)).unwrap().least(), range.least());
-        assert_eq!(above(range, LeastCap(400)).unwrap().least(), range.most());
+        assert!(weir_control::FixedMap::new(points).is_ok());
     }
 }

@@ -6,31 +6,29 @@
 //! sleeps otherwise. What the group's quota kept it from is made up for up to ten of them, since a
 //! disturbance that waits does not grow.
 
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use weir_experiment::prelude::*;
-use weir_experiment::product;
-use weir_experiment::senders::worker_cpu;
 use weir_platform::cap::cgroup;
 use weir_platform::meter::{CpuMeter, CpuSource};
 use weir_platform::netns::Namespace;
 use weir_platform::process::Identity;
 use weir_units::CpuShare;
 
-use super::crossed::{Crossed, failed};
+use super::lab::RouterLab;
+use super::lab_process::LabProcess;
 
 /// A process that disturbs, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Disturbance {
-    child: Child,
     cpu: CpuMeter,
+    _process: LabProcess,
 }
 
 impl Disturbance {
     /// Starts one beside router number `router` of a lab.
     pub(crate) fn of(
-        lab: &impl Crossed,
+        lab: &RouterLab,
         router: usize,
         share: CpuShare,
     ) -> Result<Self, ExperimentError> {
@@ -43,21 +41,17 @@ impl Disturbance {
     }
 
     /// Starts it on the routers' processor, in the control group that the process of a router is in
-    /// now, to use that share of the processor. It ends with the calling thread, even if that is
-    /// killed.
+    /// now, to use that share of the processor.
     pub(crate) fn beside(
         router: Identity,
         namespace: &str,
         share: CpuShare,
     ) -> Result<Self, ExperimentError> {
-        let path = product::own_path()?;
-        let mut command = Command::new(path);
-        let (cpu, ppm) = (worker_cpu().to_string(), share.as_ppm().to_string());
-        command.args(["lab", "disturbance", "--cpu", &cpu, "--ppm", &ppm]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        let child = Namespace::open(namespace)?.spawn(command)?;
-        let identity = Identity::of(child.id());
-        let begun = Self { child, cpu: CpuMeter::new(identity.map(CpuSource::Process)) };
+        let arguments = ["--ppm".to_owned(), share.as_ppm().to_string()];
+        let process = LabProcess::start("disturbance", arguments, &Namespace::open(namespace)?)?;
+        let identity = process.identity();
+        let cpu = CpuMeter::new(identity.map(CpuSource::Process));
+        let begun = Self { cpu, _process: process };
         let gone = || ExperimentError::Node("the disturbing process ended at once".to_owned());
         cgroup::follow(&cgroup::CgroupTree::find()?, identity.ok_or_else(gone)?, router)?;
         Ok(begun)
@@ -69,12 +63,9 @@ impl Disturbance {
     }
 }
 
-impl Drop for Disturbance {
-    fn drop(&mut self) {
-        // It has no state to save.
-        let _killed = self.child.kill();
-        let _ended = self.child.wait();
-    }
+/// Converts the error of a meter.
+fn failed(error: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::Node(error.to_string())
 }
 
 /// Uses that share of processor `cpu` until the process is ended.
@@ -102,7 +93,7 @@ pub fn run(share: CpuShare, cpu: u32) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// What the process still has to use, in nanoseconds; less than nothing when it used too much.
+/// The CPU time that the process still has to use, in nanoseconds; negative when it used too much.
 #[derive(Debug, Default)]
 struct Owed(i64);
 
@@ -118,7 +109,7 @@ impl Owed {
     }
 }
 
-/// How long it computes or sleeps.
+/// The time for which it computes or sleeps.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Ten turns, in nanoseconds.

@@ -27,9 +27,9 @@ pub struct RouterSide {
     pub device: String,
     /// The router's address there; it need not be the device's.
     pub own: MacAddr,
-    /// Who is next on that side.
+    /// The next hop on that side.
     pub neighbour: MacAddr,
-    /// Who else is there, by address: at most [`OTHERS_MAX`].
+    /// Other hosts there, by address: at most [`OTHERS_MAX`].
     pub others: Vec<(Ipv4Addr, MacAddr)>,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for RouterSide {
 }
 
 impl RouterSide {
-    /// Who gets a packet for that address.
+    /// Returns the next hop of a packet for that address.
     fn next(&self, address: [u8; 4]) -> MacAddr {
         let other = self.others.iter().find(|(other, _)| other.octets() == address);
         other.map_or(self.neighbour, |(_, mac)| *mac)
@@ -187,7 +187,7 @@ mod tests {
         !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap()
     }
 
-    /// Whatever the header, the mended checksum is that of the new one.
+    /// Goal: the mended checksum is that of the new header, for any header.
     #[test]
     fn a_packet_leaves_one_hop_older_and_intact() {
         for id in (0..=u16::MAX).step_by(7) {

@@ -1,243 +1,363 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A lab of routers that is up.
+//!
+//! Each router stands behind a running `weir node run`, whose control loop holds it as the policy
+//! says. An experiment changes that policy, as an operator would, and counts packets beside the
+//! node, at its ends of the devices. It takes caps, limits and CPU times from the node's log.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
 
-use weir_control::{Actuator, CapError, CapRange, Meter, MeterError, Reading};
-use weir_experiment::host_changes::HostChanges;
+use weir_api_types::xtc::{DecisionView, RouterView};
+use weir_control::{Reading, Sample};
+use weir_experiment::clock;
+use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
-use weir_platform::cap::Budgets;
+use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
 use weir_platform::meter::{LinkMeter, Side};
 use weir_platform::process::Identity;
 use weir_platform::run::{Host, Platform};
+use weir_policy::{ControllerKind, Policy, RouterXtc, XtcState};
 use weir_testbed::{Lab, Topology};
-use weir_units::{CpuShare, Instant};
+use weir_units::CpuShare;
 
-use super::crossed::{Crossed, failed};
-use super::ingress::{Ingress, RouterLine};
-use super::plan::{Plan, ROUTERS_MAX};
-use super::router::LabRouter;
+use super::lab_policy::{self, name, pid_file};
+use super::lab_process::LabProcess;
+use super::plan::{Plan, RouterLine};
+use super::sample::{RouterSample, mean, pps, rate};
 
-/// Routers that are up, capped by nothing yet. All of it is gone with this value.
+/// Routers that are up behind nodes that hold none of them yet. All of it goes with this value.
 pub(crate) struct RouterLab {
     plan: Plan,
-    // In the order in which they go: routers and data plane, the lab, its files.
-    parts: Arc<Mutex<LabParts>>,
+    // In the order in which they go: the nodes hand back what they hold.
+    nodes: Vec<LabNode>,
+    forwarders: Vec<(usize, LabProcess)>,
     _lab: Lab,
-    _place: RunFolder,
+    _places: Vec<RunFolder>,
 }
 
-/// The parts that control loops of the lab share.
-struct LabParts {
-    // In the order in which they go: routers, what was changed for them, the data plane.
-    routers: Vec<LabRouter>,
-    _changes: HostChanges,
-    ingress: Ingress,
+/// A node, and the routers behind it.
+struct LabNode {
+    process: NodeProcess,
+    policy: Policy,
+    /// Counts for each of its routers, then what comes to each from the side of the source.
     meter: LinkMeter,
-}
-
-/// The meter of a router of the lab.
-pub(crate) struct LabMeter {
-    parts: Arc<Mutex<LabParts>>,
-    router: usize,
-    latest: Option<Reading>,
-}
-
-/// The actuator of a router of the lab.
-pub(crate) struct LabActuator {
-    parts: Arc<Mutex<LabParts>>,
-    router: usize,
+    routers: Range<usize>,
 }
 
 impl RouterLab {
-    /// Brings it up. What an earlier run of the same name left when it was killed is undone first.
-    /// Call it from a thread that lives as long as the lab should.
+    /// Brings it up. Leftovers of an earlier run of the same name are undone first. Call it from a
+    /// thread that lives as long as the lab should.
     pub(crate) fn up(plan: Plan) -> Result<Self, ExperimentError> {
-        if !(1..=ROUTERS_MAX).contains(&plan.kinds.len()) {
-            let count = plan.kinds.len();
-            return Err(ExperimentError::Node(format!(
-                "{count} routers; there may be 1 to {ROUTERS_MAX}"
-            )));
+        plan.check()?;
+        if !weir_platform::process::is_root() {
+            let (what, needs) = (format!("lab {}", plan.name), "root".to_owned());
+            return Err(ExperimentError::Missing { what, needs });
         }
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
-        let state = StateDir::from_env();
-        let mut changes = HostChanges::make(&format!("routers-{}", plan.name), Vec::new)?;
-        let place = RunFolder::take(&plan.name, &state)?;
+        let (state, fronts) = (StateDir::from_env(), plan.nodes());
+        // Each node has a folder of its own, the first that of the lab. That is taken last: what an
+        // earlier run left is undone before the devices that it is of.
+        let names = (0..fronts.len()).map(|number| plan.node_name(number)).rev();
+        let mut places =
+            names.map(|name| RunFolder::take(&name, &state)).collect::<Result<Vec<_>, _>>()?;
+        places.reverse();
         let topology = Topology::parse(&plan.topology())
             .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
         let lab = Lab::up(topology, &state)?;
         for command in plan.receiving() {
             Host::default().run(&command)?;
         }
-        let node = lab.namespace("node")?;
-        let lines = plan.lines();
-        let ingress = Ingress::open(&node, &lines)?;
-        let meter = node.run(|| meter(&lines))??;
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
-        let budgets = Budgets::of(processors, CpuShare::ZERO);
-        let mut routers = Vec::new();
-        for router in 0..plan.kinds.len() {
-            let namespace = lab.namespace(&format!("vr{}", router + 1))?;
-            let journal = changes.journal()?;
-            let mut router = LabRouter::start(&plan, router, &namespace, journal, &budgets)?;
-            router.sample_every(plan.sampling)?;
-            routers.push(router);
+        let (mut nodes, mut forwarders) = (Vec::new(), Vec::new());
+        for (number, ((node, routers), place)) in fronts.into_iter().zip(&places).enumerate() {
+            for router in plan.processes(routers.clone()) {
+                forwarders.push((router, forwarder(&plan, &lab, place, router)?));
+            }
+            let namespace = lab.namespace(&node)?;
+            let meter = namespace.run(|| meter(&plan.lines()[routers.clone()]))??;
+            let policy = lab_policy::policy(&plan, number, place, routers.clone());
+            let process = NodeProcess::start(namespace, &policy, place)?;
+            nodes.push(LabNode { process, policy, meter, routers });
         }
-        let parts = LabParts { routers, _changes: changes, ingress, meter };
-        Ok(Self { plan, parts: Arc::new(Mutex::new(parts)), _lab: lab, _place: place })
+        Ok(Self { plan, nodes, forwarders, _lab: lab, _places: places })
     }
 
-    /// Returns meter and actuator of a router, for a control loop.
-    pub(crate) fn endpoint(&self, router: usize) -> (LabMeter, LabActuator) {
-        let parts = || Arc::clone(&self.parts);
-        (LabMeter { parts: parts(), router, latest: None }, LabActuator { parts: parts(), router })
-    }
-
-    /// Shapes the cap of a router for that sampling period.
-    pub(crate) fn sample_every(&self, router: usize, period: Nanos) -> Result<(), ExperimentError> {
-        lock(&self.parts).router(router).map_err(failed)?.sample_every(period)
-    }
-
-    /// Limits what enters the node for a router.
-    pub(crate) fn limit(
-        &self,
-        router: usize,
-        rate: Option<PacketRate>,
-    ) -> Result<(), ExperimentError> {
-        lock(&self.parts).ingress.limit(router, rate)
-    }
-
-    /// Reads the counters of a router.
-    pub(crate) fn read(&self, router: usize) -> Result<Reading, ExperimentError> {
-        lock(&self.parts).read(router, weir_dataplane::clock::now())
-    }
-}
-
-fn lock(parts: &Mutex<LabParts>) -> MutexGuard<'_, LabParts> {
-    parts.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl LabParts {
-    fn router(&mut self, router: usize) -> Result<&mut LabRouter, CapError> {
-        let count = self.routers.len();
-        let missing = || CapError::Gone { what: format!("router {router} of {count}") };
-        self.routers.get_mut(router).ok_or_else(missing)
-    }
-
-    fn read(&mut self, router: usize, now: Instant) -> Result<Reading, ExperimentError> {
-        self.meter.read(now)?;
-        let missing = || ExperimentError::Node(format!("router {router}: an interface is gone"));
-        let reading = self.meter.reading(router).ok_or_else(missing)?;
-        let offered = Some(self.ingress.offered(router));
-        let cpu = self.router(router).and_then(LabRouter::used).map_err(failed)?;
-        Ok(Reading { offered, cpu: Some(cpu), ..reading })
-    }
-}
-
-impl LabMeter {
-    /// Returns what was read last.
-    pub(crate) const fn latest(&self) -> Option<Reading> {
-        self.latest
-    }
-}
-
-impl Meter for LabMeter {
-    fn read(&mut self, now: Instant) -> Result<Reading, MeterError> {
-        let reading = lock(&self.parts).read(self.router, now);
-        let reading = reading.map_err(|error| MeterError::Unreadable {
-            why: error.to_string(),
-            router_answers: false,
-        })?;
-        self.latest = Some(reading);
-        Ok(reading)
-    }
-}
-
-impl LabActuator {
-    fn on<T>(&self, what: impl FnOnce(&mut dyn Actuator) -> T) -> Result<T, CapError> {
-        lock(&self.parts).router(self.router).map(|router| what(router.actuator()))
-    }
-}
-
-impl Actuator for LabActuator {
-    fn name(&self) -> &'static str {
-        self.on(|actuator| actuator.name()).unwrap_or("none")
-    }
-
-    fn range(&self) -> CapRange {
-        self.on(|actuator| actuator.range()).unwrap_or(CapRange::WHOLE)
-    }
-
-    fn period(&self) -> Nanos {
-        self.on(|actuator| actuator.period()).unwrap_or_default()
-    }
-
-    fn in_force(&mut self) -> Result<Option<CpuShare>, CapError> {
-        self.on(|actuator| actuator.in_force())?
-    }
-
-    fn set(&mut self, cap: CpuShare) -> Result<CpuShare, CapError> {
-        self.on(|actuator| actuator.set(cap))?
-    }
-
-    fn refresh(&mut self) -> Result<(), CapError> {
-        self.on(|actuator| actuator.refresh())?
-    }
-
-    fn release(&mut self) -> Result<(), CapError> {
-        self.on(|actuator| actuator.release())?
-    }
-}
-
-impl Crossed for RouterLab {
-    fn plan(&self) -> &Plan {
+    /// Returns its plan.
+    pub(crate) const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    fn process(&self, router: usize) -> Option<Identity> {
-        lock(&self.parts).routers.get(router)?.process()
+    /// Returns the process of a router that is one.
+    pub(crate) fn process(&self, router: usize) -> Option<Identity> {
+        let (_, found) = self.forwarders.iter().find(|(number, _)| *number == router)?;
+        found.identity()
     }
 
-    fn forwarded(&mut self, router: usize) -> Result<u64, ExperimentError> {
-        Ok(self.read(router)?.packets)
+    /// Changes the node's policy of a router. The new settings are in force on return.
+    pub(crate) fn control(
+        &mut self,
+        router: usize,
+        change: impl FnOnce(&mut RouterXtc),
+    ) -> Result<(), ExperimentError> {
+        let node = self.nodes.iter_mut().find(|node| node.routers.contains(&router));
+        let node = node.ok_or_else(|| no_router(router))?;
+        let own = node.policy.routers.iter_mut().find(|one| one.name == name(router));
+        change(own.and_then(|one| one.xtc.as_mut()).ok_or_else(|| no_router(router))?);
+        // A node that is busy with its routers refuses.
+        let mut reloaded = node.process.reload(&node.policy);
+        for _ in 1..RELOADS_MAX {
+            if reloaded.is_ok() {
+                break;
+            }
+            clock::sleep(RELOAD_PAUSE)?;
+            reloaded = node.process.reload(&node.policy);
+        }
+        reloaded
+    }
+
+    /// Has its node hold a router at a rate by a controller.
+    pub(crate) fn hold(
+        &mut self,
+        router: usize,
+        controller: ControllerKind,
+        set_point: PacketRate,
+    ) -> Result<(), ExperimentError> {
+        self.control(router, |xtc| {
+            (xtc.controller, xtc.set_point) = (controller, Some(set_point));
+            xtc.state = XtcState::Active;
+        })
+    }
+
+    /// Has the node hold each router by a controller at a rate of these, in packets a second.
+    pub(crate) fn hold_all(
+        &mut self,
+        controller: ControllerKind,
+        wanted: &[f64],
+    ) -> Result<(), ExperimentError> {
+        let mut routers = wanted.iter().enumerate();
+        routers.try_for_each(|(router, wanted)| self.hold(router, controller, pps(*wanted)))
+    }
+
+    /// Has the node take cap and limit of a router away.
+    pub(crate) fn release(&mut self, router: usize) -> Result<(), ExperimentError> {
+        self.control(router, |xtc| xtc.state = XtcState::Off)
+    }
+
+    /// Holds a router by a constant cap for `count` samples, the first of which begins with it.
+    pub(crate) fn hold_cap(
+        &mut self,
+        router: usize,
+        cap: CpuShare,
+        count: usize,
+    ) -> Result<Vec<RouterSample>, ExperimentError> {
+        self.control(router, |xtc| {
+            (xtc.controller, xtc.map) = (ControllerKind::Fixed, lab_policy::CAP_BY_RATE.to_vec());
+            xtc.set_point = Some(PacketRate::from_pps(cap.as_ppm().into()));
+            xtc.state = XtcState::Active;
+        })?;
+        let cap = self.cap(router)?;
+        let taken = self.watch(router, count)?.into_iter();
+        Ok(taken.map(|one| RouterSample { cap, ..one }).collect())
+    }
+
+    /// Measures what a router forwards with its largest cap.
+    pub(crate) fn capacity(&mut self, router: usize) -> Result<PacketRate, ExperimentError> {
+        let second = self.plan.samples(1);
+        self.hold_cap(router, CpuShare::ONE, second)?;
+        let capacity = mean(&self.watch(router, CAPACITY_S * second)?);
+        // Every part of nothing would hold.
+        let nothing = "the router forwards nothing with its largest cap";
+        (capacity > PacketRate::ZERO)
+            .then_some(capacity)
+            .ok_or_else(|| ExperimentError::Node(nothing.to_owned()))
+    }
+
+    /// Returns the cap in force on a router.
+    pub(crate) fn cap(&self, router: usize) -> Result<CpuShare, ExperimentError> {
+        let none = || ExperimentError::Node("the node holds the router by no cap".to_owned());
+        Ok(CpuShare::from_ppm(self.status(router)?.cap_ppm.ok_or_else(none)?))
+    }
+
+    /// Asks the node for the status of a router.
+    pub(crate) fn status(&self, router: usize) -> Result<RouterView, ExperimentError> {
+        self.ask(router, "")
+    }
+
+    /// Asks the node for the newest decisions on a router, oldest first.
+    pub(crate) fn log(
+        &self,
+        router: usize,
+        newest: usize,
+    ) -> Result<Vec<DecisionView>, ExperimentError> {
+        self.ask(router, &format!("/log?newest={newest}"))
+    }
+
+    fn ask<T: serde::de::DeserializeOwned>(
+        &self,
+        router: usize,
+        what: &str,
+    ) -> Result<T, ExperimentError> {
+        let node = self.nodes.iter().find(|node| node.routers.contains(&router));
+        let client = node.ok_or_else(|| no_router(router))?.process.client();
+        let asked = client.get(&format!("/v1/xtc/{}{what}", name(router)));
+        asked.map_err(|error| ExperimentError::Node(error.to_string()))
+    }
+
+    /// Counts what a router forwards in each of `count` periods from now on, beside the decisions
+    /// that the node makes meanwhile.
+    pub(crate) fn watch(
+        &mut self,
+        router: usize,
+        count: usize,
+    ) -> Result<Vec<RouterSample>, ExperimentError> {
+        let newest = self.log(router, 1)?.last().map(|decision| decision.number);
+        let samples = self.watch_all(count)?.into_iter().nth(router).unwrap_or_default();
+        let mut made = self.log(router, lab_policy::LOG as usize)?;
+        // The sample of the first one began before this.
+        made.retain(|one| Some(one.number) > newest.map(|number| number + 1));
+        made.retain(|one| one.rate_pps.is_some());
+        let part = |at: usize| at * made.len() / samples.len().max(1);
+        let beside = |(at, sample): (usize, &Sample)| {
+            beside(*sample, made.get(part(at)..part(at + 1)).unwrap_or_default())
+        };
+        Ok(samples.iter().enumerate().map(beside).collect())
+    }
+
+    /// Counts what each router forwards in each of `count` periods from now on, and, as offered,
+    /// what comes to its node from the side of the source.
+    pub(crate) fn watch_all(&mut self, count: usize) -> Result<Vec<Vec<Sample>>, ExperimentError> {
+        let _urgent = urgent()?;
+        let mut before = self.read()?;
+        let mut next_ns = clock::monotonic_ns();
+        let mut samples = vec![Vec::with_capacity(count); before.len()];
+        for _ in 0..count {
+            next_ns = next_ns.saturating_add(self.plan.sampling.as_nanos());
+            clock::sleep_until(next_ns)?;
+            let now = self.read()?;
+            for ((now, before), samples) in now.iter().zip(&before).zip(&mut samples) {
+                let packets = now.packets.wrapping_sub(before.packets);
+                let span = now.at.saturating_since(before.at);
+                let offered = now.offered.zip(before.offered);
+                let offered = offered.map(|(now, before)| now.wrapping_sub(before));
+                samples.push(Sample { span, packets, offered, ..Sample::default() });
+            }
+            before = now;
+        }
+        Ok(samples)
+    }
+
+    /// Measures what each router forwards in the mean of `count` periods from now on, in packets a
+    /// second.
+    pub(crate) fn rates(&mut self, count: usize) -> Result<Vec<f64>, ExperimentError> {
+        Ok(self.watch_all(count)?.iter().map(|samples| rate(samples, |one| one.packets)).collect())
+    }
+
+    /// Reads the packets that a router has forwarded so far.
+    pub(crate) fn forwarded(&mut self, router: usize) -> Result<u64, ExperimentError> {
+        let readings = self.read()?;
+        readings.get(router).map(|reading| reading.packets).ok_or_else(|| no_router(router))
+    }
+
+    fn read(&mut self) -> Result<Vec<Reading>, ExperimentError> {
+        let mut readings = Vec::with_capacity(self.plan.kinds.len());
+        for node in &mut self.nodes {
+            node.meter.read(weir_dataplane::clock::now())?;
+            for (place, router) in node.routers.clone().enumerate() {
+                let of = |place| {
+                    let gone =
+                        || ExperimentError::Node(format!("router {router}: an interface is gone"));
+                    node.meter.reading(place).ok_or_else(gone)
+                };
+                let (forwarded, came) = (of(place)?, of(node.routers.len() + place)?);
+                readings.push(Reading { offered: Some(came.packets), ..forwarded });
+            }
+        }
+        Ok(readings)
     }
 }
 
-/// Counts at the node's ends of the routers' interfaces, as it does for a guest's vifs. In the
-/// node's namespace.
-pub(super) fn meter(lines: &[RouterLine]) -> Result<LinkMeter, ExperimentError> {
+/// Adds to a sample what the node decided meanwhile.
+fn beside(sample: Sample, decisions: &[DecisionView]) -> RouterSample {
+    let span_ns = u128::from(sample.span.as_nanos());
+    let mean = |value: fn(&DecisionView) -> Option<u64>| {
+        let seen: Vec<u64> = decisions.iter().filter_map(value).collect();
+        seen.iter().sum::<u64>().checked_div(seen.len() as u64)
+    };
+    // The part of a sample that a value of a second, or of a million, stands for.
+    let part = |value: u64, whole: u128| {
+        u64::try_from(u128::from(value) * span_ns / whole).unwrap_or(u64::MAX)
+    };
+    let cap = mean(|one| one.cap_ppm.map(u64::from)).unwrap_or(0);
+    let used = mean(|one| one.used_ppm.map(u64::from));
+    RouterSample {
+        sample: Sample {
+            offered: mean(|one| one.offered_pps).map(|pps| part(pps, 1_000_000_000)),
+            cpu: used.map(|ppm| Nanos::new(part(ppm, 1_000_000))),
+            ..sample
+        },
+        cap: CpuShare::from_ppm(u32::try_from(cap).unwrap_or(u32::MAX)),
+        limit: mean(|one| one.limit_pps).map(PacketRate::from_pps),
+        reason: decisions.last().and_then(|one| one.reason.clone()),
+    }
+}
+
+/// Starts the process of a router in its namespace, and leaves its number in a file for the node.
+fn forwarder(
+    plan: &Plan,
+    lab: &Lab,
+    place: &RunFolder,
+    router: usize,
+) -> Result<LabProcess, ExperimentError> {
+    let batch = plan.contends().then(|| "--batch".to_owned());
+    let sides = plan.sides(router).map(|side| side.to_string());
+    let arguments = batch.into_iter().chain(sides);
+    let started = LabProcess::start("router", arguments, &lab.namespace(&name(router))?)?;
+    let file = pid_file(place, router);
+    std::fs::write(&file, started.id().to_string())
+        .map_err(|error| ExperimentError::io(&file, error))?;
+    Ok(started)
+}
+
+/// Makes the meter of the routers of one node, and then of its ports towards the source. To be
+/// called in the node's namespace, whose ends of the devices it counts at.
+fn meter(lines: &[RouterLine]) -> Result<LinkMeter, ExperimentError> {
     let mut meter = LinkMeter::open()?;
     for line in lines {
         let [_, inside, outside, ..] = line.devices.clone();
         meter.add(&[(inside, Side::Host), (outside, Side::Host)])?;
     }
+    for line in lines {
+        let [source, ..] = line.devices.clone();
+        meter.add(&[(source, Side::Host)])?;
+    }
     Ok(meter)
 }
+
+fn no_router(router: usize) -> ExperimentError {
+    ExperimentError::Node(format!("no router {router}"))
+}
+
+/// Gives the calling thread priority on a busy processor. It sleeps nearly all the time.
+fn urgent() -> Result<CpuReservation, ExperimentError> {
+    Ok(CpuReservation::take(CpuRequest { cpu: None, class: Class::Fifo { priority: 1 } })?)
+}
+
+/// Attempts to have a node take a policy, and the time between them: on a busy machine it may take
+/// seconds to give the threads of a namespace back and to take them again.
+const RELOADS_MAX: usize = 5;
+const RELOAD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Seconds in which a capacity is measured.
+const CAPACITY_S: usize = 3;
 
 #[cfg(test)]
 mod tests {
     use weir_platform::{netns, process};
 
     use super::*;
-    use crate::routers::kinds::RouterKind;
-    use crate::routers::traffic::{RouterLoad, Traffic};
-
-    /// Returns the offered and the forwarded packets of the next second, in packets a second.
-    fn a_second(lab: &RouterLab) -> Result<[f64; 2], ExperimentError> {
-        let before = lab.read(0)?;
-        weir_experiment::clock::sleep(std::time::Duration::from_secs(1))?;
-        let after = lab.read(0)?;
-        let seconds = float((after.at - before.at).as_nanos()) / 1e9;
-        let of = |now: u64, then: u64| float(now - then) / seconds;
-        let offered = of(after.offered.unwrap_or(0), before.offered.unwrap_or(0));
-        let forwarded = of(after.packets, before.packets);
-        println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
-        Ok([offered, forwarded])
-    }
+    use crate::routers::{RouterKind, RouterLoad, RouterTraffic, SAMPLING};
 
     const TRIES: usize = 8;
 
@@ -250,17 +370,22 @@ mod tests {
             return println!("SKIPPED {TEST}: needs root");
         }
         println!("ON THE HOST");
-        let mut lab = RouterLab::up(Plan::one("xtc-test", RouterKind::Namespace)).unwrap();
-        let load = Traffic::one(RouterLoad::Udp(Some(20_000)));
+        let plan = Plan::one("xtc-test", RouterKind::Namespace, SAMPLING).redirected();
+        let mut lab = RouterLab::up(plan).unwrap();
+        let load = RouterTraffic::one(RouterLoad::Udp(Some(20_000)));
         let (counts, flowed) = load
             .beside(&mut lab, |lab| {
-                lab.limit(0, Some(PacketRate::from_pps(5000)))?;
-                let mut seconds = (0..TRIES).map(|_| a_second(lab));
-                let holds = |rates: &[f64; 2]| {
-                    let [offered, forwarded] = rates;
-                    (10_000.0..22_000.0).contains(offered) && (4_500.0..5_500.0).contains(forwarded)
+                lab.hold(0, ControllerKind::Combined, PacketRate::from_pps(5000))?;
+                let mut seconds = (0..TRIES).map(|_| lab.watch(0, 10));
+                let holds = |seen: &Vec<RouterSample>| {
+                    let samples: Vec<Sample> = seen.iter().map(|one| one.sample).collect();
+                    let offered = rate(&samples, |one| one.offered.unwrap_or(0));
+                    let forwarded = rate(&samples, |one| one.packets);
+                    println!("{offered:.0} packets a second offered, {forwarded:.0} forwarded");
+                    (10_000.0..22_000.0).contains(&offered)
+                        && (4_500.0..5_500.0).contains(&forwarded)
                 };
-                seconds.find(|rates| rates.as_ref().map_or(true, holds)).transpose()
+                seconds.find(|seen| seen.as_ref().map_or(true, holds)).transpose()
             })
             .unwrap();
         // Generator and router wait for their processors, for half a second where the machine's
@@ -273,5 +398,37 @@ mod tests {
         assert!(
             !netns::exists("xtc-test-namespace-vr1") && !netns::exists("xtc-test-namespace-src")
         );
+    }
+
+    /// Goal: settings and CPU time are those of the decisions, by the length of the sample.
+    #[test]
+    fn a_sample_has_what_the_node_decided_meanwhile() {
+        let decision = |cap_ppm, offered_pps| DecisionView {
+            number: 0,
+            at_unix_ms: 0,
+            set_point_pps: 1000,
+            rate_pps: Some(1000),
+            offered_pps: Some(offered_pps),
+            used_ppm: Some(100_000),
+            error_pps: None,
+            cap_ppm: Some(cap_ppm),
+            limit_pps: None,
+            reason: Some("held".to_owned()),
+            text: String::new(),
+        };
+        let span = Nanos::from_millis(500);
+        let sample = Sample { span, packets: 400, ..Sample::default() };
+        let seen = beside(sample, &[decision(200_000, 1000), decision(400_000, 3000)]);
+        assert_eq!((seen.cap, seen.limit), (CpuShare::from_percent(30), None));
+        assert_eq!(
+            (seen.sample.offered, seen.sample.cpu),
+            (Some(1000), Some(Nanos::from_millis(50)))
+        );
+        assert_eq!(
+            (seen.rate().to_bits(), seen.reason.as_deref()),
+            (800_f64.to_bits(), Some("held"))
+        );
+        let alone = beside(sample, &[]);
+        assert_eq!((alone.cap, alone.sample.cpu, alone.reason), (CpuShare::ZERO, None, None));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a lab of routers is made of: its topology, and who is where. Routers beside each other:
+//! The plan of a lab of routers: its topology and its addresses. Routers beside each other:
 //!
 //! ```text
 //!            node                    node
@@ -27,12 +27,11 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
+use weir_experiment::prelude::*;
 use weir_platform::run::Command;
 use weir_policy::MacAddr;
-use weir_units::Nanos;
 
 use super::forward::RouterSide;
-use super::ingress::RouterLine;
 use super::kinds::RouterKind;
 
 /// A lab of routers, before it is up.
@@ -40,18 +39,30 @@ use super::kinds::RouterKind;
 pub(crate) struct Plan {
     /// Names the lab.
     pub(crate) name: String,
-    /// How they stand to each other.
+    /// The arrangement of the routers.
     pub(crate) shape: Shape,
     /// The routers, 1 to [`ROUTERS_MAX`].
     pub(crate) kinds: Vec<RouterKind>,
     /// The longest packet of all links, in bytes: [`MTU_TCP`] makes TCP's packets as long as the
     /// text's.
     pub(crate) mtu: u32,
-    /// From one sample to the next: a cap is not enforced more coarsely than a third of it.
+    /// From one sample to the next, and from one decision to the next at first.
     pub(crate) sampling: Nanos,
+    /// True if packets that need no queue stay in the kernel, so that the node takes hardly any
+    /// processor time from their source.
+    pub(crate) redirect: bool,
 }
 
-/// How the routers of a lab stand to each other.
+/// The node's devices of a router's links, and who is behind each.
+#[derive(Clone, Debug)]
+pub(crate) struct RouterLine {
+    /// To the source, to the router, from the router, to the sink; to who probes, to who answers.
+    pub(crate) devices: [String; 6],
+    /// The addresses behind them.
+    pub(crate) macs: [MacAddr; 6],
+}
+
+/// The arrangement of the routers of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Each between a source and a sink of its own, all behind one node.
@@ -61,7 +72,7 @@ pub(crate) enum Shape {
     Chain,
 }
 
-/// How a probe goes.
+/// The path of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbePath {
     /// Into the first node by an interface of its own.
@@ -83,7 +94,7 @@ impl ProbePath {
     }
 }
 
-/// Who is at an end of a router's line.
+/// An end of a router's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// The traffic source.
@@ -94,26 +105,67 @@ pub(crate) enum At {
     Outside,
     /// The sink.
     Sink,
-    /// Who probes, beside the source.
+    /// The prober, beside the source.
     Prober,
-    /// Who answers him, beside the sink.
+    /// The answerer, beside the sink.
     Answerer,
 }
 
 impl Plan {
-    /// One router, with packets of up to 1500 bytes, sampled every second.
-    pub(crate) fn one(name: &str, kind: RouterKind) -> Self {
-        let (name, sampling) = (format!("{name}-{}", kind.name()), Nanos::from_secs(1));
-        Self { name, shape: Shape::Beside, kinds: vec![kind], mtu: 1500, sampling }
+    /// One router, with packets of up to 1500 bytes.
+    pub(crate) fn one(name: &str, kind: RouterKind, sampling: Nanos) -> Self {
+        let name = format!("{name}-{}", kind.name());
+        let shape = Shape::Beside;
+        Self { name, shape, kinds: vec![kind], mtu: 1500, sampling, redirect: false }
+    }
+
+    /// Routers of TCP beside each other, on one processor: what the node had to do there would be
+    /// missing elsewhere.
+    pub(crate) fn beside(name: &str, kind: RouterKind, routers: usize) -> Self {
+        let (name, kinds, shape) = (name.to_owned(), vec![kind; routers], Shape::Beside);
+        Self { name, shape, kinds, mtu: MTU_TCP, sampling: SAMPLING, redirect: true }
     }
 
     /// Processes one behind the other.
-    pub(crate) fn chain(name: &str, routers: usize, sampling: Nanos) -> Self {
+    pub(crate) fn chain(name: &str, routers: usize) -> Self {
         let (name, kinds) = (name.to_owned(), vec![RouterKind::Process; routers]);
-        Self { name, shape: Shape::Chain, kinds, mtu: 1500, sampling }
+        let shape = Shape::Chain;
+        Self { name, shape, kinds, mtu: 1500, sampling: SAMPLING, redirect: false }
     }
 
-    /// As the lab reads it.
+    /// Keeps packets in the kernel, see [`Self::redirect`].
+    pub(crate) fn redirected(self) -> Self {
+        Self { redirect: true, ..self }
+    }
+
+    /// Refuses a plan of no routers, or of too many.
+    pub(crate) fn check(&self) -> Result<(), ExperimentError> {
+        let count = self.kinds.len();
+        let wrong = || format!("{count} routers; there may be 1 to {ROUTERS_MAX}");
+        let right = (1..=ROUTERS_MAX).contains(&count);
+        right.then_some(()).ok_or_else(|| ExperimentError::Node(wrong()))
+    }
+
+    /// Returns the number of samples in so many seconds.
+    pub(crate) fn samples(&self, seconds: u64) -> usize {
+        let samples = Nanos::from_secs(seconds).as_nanos() / self.sampling.as_nanos().max(1);
+        usize::try_from(samples).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the name of node `number`: the first one has that of the lab.
+    pub(crate) fn node_name(&self, number: usize) -> String {
+        match number {
+            0 => self.name.clone(),
+            number => format!("{}-{}", self.name, number + 1),
+        }
+    }
+
+    /// Returns the routers of these that are processes.
+    pub(crate) fn processes(&self, routers: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        routers.filter(|router| self.kinds.get(*router) == Some(&RouterKind::Process))
+    }
+
+    /// Returns the document that the lab reads.
     pub(crate) fn topology(&self) -> String {
         let mut text = format!("name = \"{}\"\n", self.name);
         let mut links = String::new();
@@ -173,7 +225,7 @@ impl Plan {
         }
     }
 
-    /// Whether several routers have to share one processor, which is full.
+    /// Returns true if several routers have to share one processor, which is full.
     pub(crate) fn contends(&self) -> bool {
         self.shape == Shape::Beside && self.kinds.len() > 1
     }
@@ -188,8 +240,8 @@ impl Plan {
         Some(router + 1).filter(|next| self.shape == Shape::Chain && *next < self.kinds.len())
     }
 
-    /// Whether a router's line has that end: in a chain who sends is before the first router alone,
-    /// the sink behind the last.
+    /// Returns true if a router's line has that end: in a chain the source is before the first
+    /// router, the sink behind the last.
     pub(crate) fn has(&self, router: usize, at: At) -> bool {
         match at {
             At::Source | At::Prober => self.before(router).is_none(),
@@ -198,7 +250,7 @@ impl Plan {
         }
     }
 
-    /// What is sent across the routers, and back, by the end that sends it.
+    /// Returns the routes across the routers, and back, by the node that sends.
     fn routes(&self) -> BTreeMap<String, Vec<String>> {
         let mut routes = BTreeMap::<String, Vec<String>>::new();
         for router in 0..self.kinds.len() {
@@ -299,7 +351,7 @@ impl Plan {
         [side(At::Inside, inside, probers), side(At::Outside, outside, &answerer)]
     }
 
-    /// Where a probe through the routers up to `router` starts and where it is answered: namespaces
+    /// Returns the start and the end of a probe through the routers up to `router`: namespaces
     /// and addresses.
     pub(crate) fn probe(&self, router: usize, way: ProbePath) -> [(String, Ipv4Addr); 2] {
         let [first, _] = self.crossed(router);
@@ -339,28 +391,13 @@ fn answers(router: usize) -> [Ipv4Addr; 2] {
 
 /// The device at an end of a router's line.
 pub(crate) fn device(router: usize, at: At) -> String {
-    let letter = match at {
-        At::Source => 's',
-        At::Inside => 'i',
-        At::Outside => 'o',
-        At::Sink => 't',
-        At::Prober => 'p',
-        At::Answerer => 'q',
-    };
-    format!("{letter}{}", router + 1)
+    format!("{}{}", DEVICES[at as usize], router + 1)
 }
 
 /// The address there.
 pub(crate) fn address(router: usize, at: At) -> Ipv4Addr {
-    let number = u8::try_from(router + 1).unwrap_or(u8::MAX);
-    match at {
-        At::Source => Ipv4Addr::new(198, 18, number, 1),
-        At::Inside => Ipv4Addr::new(198, 18, number, 2),
-        At::Outside => Ipv4Addr::new(198, 19, number, 2),
-        At::Sink => Ipv4Addr::new(198, 19, number, 1),
-        At::Prober => Ipv4Addr::new(198, 18, number, 3),
-        At::Answerer => Ipv4Addr::new(198, 19, number, 3),
-    }
+    let (network, host) = ADDRESSES[at as usize];
+    Ipv4Addr::new(198, network, u8::try_from(router + 1).unwrap_or(u8::MAX), host)
 }
 
 /// The Ethernet address there.
@@ -371,13 +408,20 @@ pub(crate) fn mac(router: usize, at: At) -> MacAddr {
 
 const ALL: [At; 6] = [At::Source, At::Inside, At::Outside, At::Sink, At::Prober, At::Answerer];
 
+/// The devices of all ends, their networks and hosts.
+const DEVICES: [char; 6] = ['s', 'i', 'o', 't', 'p', 'q'];
+const ADDRESSES: [(u8, u8); 6] = [(18, 1), (18, 2), (19, 2), (19, 1), (18, 3), (19, 3)];
+
 /// The node's devices there.
 const LETTERS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
 
-/// As the text's packets of TCP.
+/// The sampling period of experiments that watch a node's decisions.
+pub(crate) const SAMPLING: Nanos = Nanos::from_millis(100);
+
+/// The length of the text's packets of TCP.
 pub(crate) const MTU_TCP: u32 = 524;
 
-/// As the text's (§7), and the default of Linux (RFC 9438), whatever a host has chosen: BBR, which
+/// The text's (§7), and the default of Linux (RFC 9438), whatever a host has chosen: BBR, which
 /// some have, keeps twice of what a line holds by the shortest round trip that it ever saw, and so
 /// leaves a part of its rate unused where round trips differ as they do on shared processors. Said
 /// with the route, since a namespace may not choose what the host does not allow to all.
@@ -402,9 +446,7 @@ mod tests {
             vec![RouterKind::Namespace; 6],
             vec![RouterKind::Process; 2],
         ] {
-            let sampling = Nanos::from_millis(100);
-            let (name, shape) = ("p".to_owned(), Shape::Beside);
-            let plan = Plan { name, shape, kinds, mtu: MTU_TCP, sampling };
+            let plan = Plan { kinds, ..Plan::beside("p", RouterKind::Process, 1) };
             let topology = Topology::parse(&plan.topology()).unwrap();
             assert_eq!(topology.links.len(), 6 * plan.kinds.len());
             assert!(topology.links.iter().all(|link| link.mtu == MTU_TCP));
@@ -414,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_router_that_is_a_process_has_addresses_that_its_devices_have_not() {
-        let plan = Plan::one("p", RouterKind::Process);
+        let plan = Plan::one("p", RouterKind::Process, SAMPLING);
         // It is the neighbour of source and prober, and nobody's own.
         let own = mac(0, At::Inside).to_string();
         assert_eq!(plan.topology().matches(&own).count(), 2);
@@ -430,7 +472,7 @@ mod tests {
     /// router, by its own tables, has it as the next on the way back.
     #[test]
     fn a_chain_has_one_source_one_sink_and_an_answerer_behind_each_router() {
-        let plan = Plan::chain("p", 3, Nanos::from_millis(100));
+        let plan = Plan::chain("p", 3);
         let topology = Topology::parse(&plan.topology()).unwrap();
         // Six of one router; of each further one its two sides, who answers, and the link between
         // its node and the one before.
@@ -452,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_probe_goes_by_a_way_of_its_own_or_with_the_traffic() {
-        let plan = Plan::chain("p", 3, Nanos::from_millis(100));
+        let plan = Plan::chain("p", 3);
         for (way, from, to) in [
             (ProbePath::Own, "198.18.1.3", "198.19.2.3"),
             (ProbePath::Flow, "198.18.1.1", "198.19.2.4"),
@@ -466,7 +508,7 @@ mod tests {
             };
             assert_eq!([0, 1, 2].map(knows), [false, true, false]);
         }
-        let beside = Plan::one("p", RouterKind::Process);
+        let beside = Plan::one("p", RouterKind::Process, SAMPLING);
         assert_eq!(beside.probe(0, ProbePath::Own)[1].0, "p-process-dst");
     }
 }

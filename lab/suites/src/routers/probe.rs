@@ -16,22 +16,22 @@ use weir_platform::netns::Namespace;
 use weir_ports::{WaitMode, Waiter};
 use weir_units::Instant;
 
-use super::crossed::Crossed;
+use super::lab::RouterLab;
 use super::plan::ProbePath;
 
-/// What became of the probes.
+/// The result of probes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Probed {
     /// Round-trip times of those that came back, in seconds.
     pub(crate) times_s: Vec<f64>,
-    /// How many were due.
+    /// The number that was due.
     pub(crate) due: u64,
-    /// Of those, not sent, or late by a whole turn.
+    /// The number that were not sent, or late by a whole turn.
     pub(crate) unsent: u64,
 }
 
 impl Probed {
-    /// Those that did not come back, whyever.
+    /// Returns the number that did not come back, for any reason.
     pub(crate) fn failed(&self) -> u64 {
         self.due.saturating_sub(self.times_s.len() as u64)
     }
@@ -72,11 +72,11 @@ impl Probed {
 }
 
 /// Does `work` with the lab while router `router`, and those before it in a chain, are probed.
-pub(crate) fn probing<L: Crossed, T>(
-    lab: &mut L,
+pub(crate) fn probing<T>(
+    lab: &mut RouterLab,
     router: usize,
     way: ProbePath,
-    work: impl FnOnce(&mut L) -> Result<T, ExperimentError>,
+    work: impl FnOnce(&mut RouterLab) -> Result<T, ExperimentError>,
 ) -> Result<(T, Probed), ExperimentError> {
     let [from, to] = lab.plan().probe(router, way).map(|(namespace, address)| {
         (Namespace::open(&namespace), SocketAddr::from((address, PORT)))
@@ -199,13 +199,13 @@ const PORT: u16 = 9_002;
 /// 0.1 kp/s, as the text's.
 const EVERY_NS: u64 = 10_000_000;
 
-/// What comes back later than that is lost.
+/// An answer that takes longer counts as lost.
 const LAST_NS: u64 = 1_000_000_000;
 
 /// 17 minutes.
 const PROBES_MAX: usize = 100_000;
 
-/// How soon the end is seen.
+/// The longest time until the end is noticed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

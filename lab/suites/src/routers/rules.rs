@@ -48,7 +48,7 @@ impl RuleList {
     }
 }
 
-/// What `nft` reads: the chain, made where it is not there, with these rules and no others.
+/// Returns the script for `nft`: the chain, made where it is missing, with these rules alone.
 fn script(rules: u32) -> String {
     let mut text = format!(
         "table ip {TABLE} {{ chain forward {{ type filter hook forward priority 0; }}; }}\n\

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What flows through the routers of a lab while something is done with it: small UDP packets from
+//! Traffic through the routers of a lab while an experiment works with it: small UDP packets from
 //! the XDP generator, or TCP through kernel sockets; both counted where they arrive.
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,40 +14,40 @@ use weir_traffic::{
     SendResult, SendSpec, SinkSpec, SocketsSpec, TcpBulk, TcpSend, XdpSend, XdpStream,
 };
 
-use super::crossed::Crossed;
+use super::lab::RouterLab;
 use super::plan::{self, At, Plan};
 
-/// What one router gets to forward.
+/// The load of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouterLoad {
     /// UDP in frames of 64 bytes, so many a second; `None`: as many as there is time for.
     Udp(Option<u64>),
-    /// As much TCP as there is, over so many connections.
+    /// TCP without a bound, over so many connections.
     Tcp(u32),
 }
 
 /// A load for each router, by its number.
 #[derive(Clone, Debug)]
-pub(crate) struct Traffic {
+pub(crate) struct RouterTraffic {
     loads: Vec<(usize, RouterLoad)>,
     /// Bits of records a second of all TCP together, as of one server's link: what one router does
     /// not take goes to the others.
     tcp_bps: Option<u64>,
 }
 
-/// What flowed.
+/// The traffic that flowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Flowed {
-    /// What each sink saw, in the order of the loads.
+    /// The record of each sink, in the order of the loads.
     pub(crate) received: Vec<ReceiveResult>,
     /// Packets that the meter of the last router counted meanwhile, in the order of the loads.
     pub(crate) metered: Vec<u64>,
     sent: Vec<SendResult>,
-    /// What TCP's other ends took.
+    /// The record of TCP's other ends.
     served: Vec<ReceiveResult>,
 }
 
-impl Traffic {
+impl RouterTraffic {
     /// A load for each router, as much of it as there is.
     pub(crate) fn new(loads: Vec<(usize, RouterLoad)>) -> Self {
         Self { loads, tcp_bps: None }
@@ -58,40 +58,19 @@ impl Traffic {
         Self::new(vec![(0, load)])
     }
 
-    /// UDP for the first router, at that rate.
-    pub(crate) fn udp(rate: PacketRate) -> Self {
-        Self::one(RouterLoad::Udp(Some(rate.as_pps())))
-    }
-
-    /// The same where all TCP of it together has half of what arrived when it flowed as it liked.
+    /// Limits all TCP together to half of what arrived when it flowed as it liked.
     pub(crate) fn eased_tcp(self, flowed: &Flowed) -> Result<Self, ExperimentError> {
         match flowed.tcp_bps() {
             0 => Err(ExperimentError::Node("no TCP gets through".to_owned())),
-            bps => Ok(Self { tcp_bps: Some(half(bps)), ..self }),
-        }
-    }
-
-    /// One load for the first router, half of what gets through of as much of it as there is: what
-    /// saturates the processor of its ends differs by a third from one second to the next, and
-    /// nothing is held more steadily than it comes.
-    pub(crate) fn eased<L: Crossed>(
-        load: RouterLoad,
-        lab: &mut L,
-        capacity: impl FnOnce(&mut L) -> Result<PacketRate, ExperimentError>,
-    ) -> Result<Self, ExperimentError> {
-        let all = Self::one(load);
-        let (through, flowed) = all.beside(lab, capacity)?;
-        match load {
-            RouterLoad::Udp(_) => Ok(Self::udp(PacketRate::from_pps(half(through.as_pps())))),
-            RouterLoad::Tcp(_) => all.eased_tcp(&flowed),
+            bps => Ok(Self { tcp_bps: Some((bps / 2).max(1)), ..self }),
         }
     }
 
     /// Does `work` while all of it flows.
-    pub(crate) fn beside<L: Crossed, T>(
+    pub(crate) fn beside<T>(
         &self,
-        lab: &mut L,
-        work: impl FnOnce(&mut L) -> Result<T, ExperimentError>,
+        lab: &mut RouterLab,
+        work: impl FnOnce(&mut RouterLab) -> Result<T, ExperimentError>,
     ) -> Result<(T, Flowed), ExperimentError> {
         let (senders, sinks, servers) = (self.senders(lab), self.sinks(lab), self.servers(lab));
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -136,8 +115,8 @@ impl Traffic {
         })
     }
 
-    /// What the meter has counted of each router so far.
-    fn count(&self, lab: &mut impl Crossed) -> Result<Vec<u64>, ExperimentError> {
+    /// Reads the packets that each load's last router has forwarded so far.
+    fn count(&self, lab: &mut RouterLab) -> Result<Vec<u64>, ExperimentError> {
         let last = |(router, _): &(usize, RouterLoad)| {
             let [_, last] = lab.plan().crossed(*router);
             lab.forwarded(last)
@@ -145,7 +124,7 @@ impl Traffic {
         self.loads.iter().map(last).collect()
     }
 
-    fn senders(&self, lab: &impl Crossed) -> Vec<SendSpec> {
+    fn senders(&self, lab: &RouterLab) -> Vec<SendSpec> {
         let plan = lab.plan();
         let run = || RunSpec {
             netns: Some(plan.namespace("src")),
@@ -182,7 +161,7 @@ impl Traffic {
         senders
     }
 
-    fn sinks(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
+    fn sinks(&self, lab: &RouterLab) -> Vec<ReceiveSpec> {
         let sink = |router: usize| {
             let [_, last] = lab.plan().crossed(router);
             let method = ReceiveMethod::Sink(SinkSpec::new(&plan::device(last, At::Sink)));
@@ -191,7 +170,7 @@ impl Traffic {
         self.loads.iter().map(|(router, _)| sink(*router)).collect()
     }
 
-    fn servers(&self, lab: &impl Crossed) -> Vec<ReceiveSpec> {
+    fn servers(&self, lab: &RouterLab) -> Vec<ReceiveSpec> {
         let tcp = self.loads.iter().filter(|(_, load)| matches!(load, RouterLoad::Tcp(_)));
         let server = |(router, _): &(usize, RouterLoad)| {
             let tcp = vec![server(lab.plan(), *router)];
@@ -229,13 +208,9 @@ impl Flowed {
     }
 }
 
-/// How long somebody sent.
+/// Returns the time of sending.
 fn nanos(sent: &SendResult) -> u64 {
     sent.span.end_ns.saturating_sub(sent.span.start_ns)
-}
-
-fn half(rate: u64) -> u64 {
-    (rate / 2).max(1)
 }
 
 fn receiver(plan: &Plan, method: ReceiveMethod) -> ReceiveSpec {
@@ -259,7 +234,7 @@ fn stream(plan: &Plan, router: usize, rate: Option<Rate>) -> XdpStream {
     }
 }
 
-/// Where a router's TCP goes.
+/// Returns the server of a router's TCP.
 fn server(plan: &Plan, router: usize) -> SocketAddr {
     let [_, last] = plan.crossed(router);
     SocketAddr::new(IpAddr::V4(plan::address(last, At::Sink)), TCP_PORT)
@@ -278,7 +253,7 @@ fn joined<T>(
     Ok(ended?)
 }
 
-/// As the text's UDP packets, without FCS.
+/// The length of the text's UDP packets, without FCS.
 const UDP_FRAME_BYTES: u16 = 64;
 
 /// Frames of a router in a row, where several are flooded.

@@ -2,85 +2,141 @@
 //! The training of a router of the lab (§5): caps in mixed order under constant load, the cap
 //! threshold, the model of what lies below it, and how good that is on a run it has not seen.
 
+use std::time::Instant;
+
 use weir_control::identify::{
     CurvePoint, Identified, Point, TrainingPlan, cap_threshold, curve, fit,
 };
-use weir_experiment::ExperimentError;
-use weir_units::{CpuShare, Nanos, PacketRate};
+use weir_experiment::prelude::*;
+use weir_units::CpuShare;
 
 use super::lab::RouterLab;
-use super::sampling::{Loop, RouterSample};
+use super::plan::Plan;
+use super::sample::{RouterSample, mean};
+use super::traffic::{Flowed, RouterLoad, RouterTraffic};
 
 /// The mean rate of each run, with its cap.
 type Runs = Vec<(CpuShare, PacketRate)>;
 
-/// What is run.
+/// A training under constant UDP.
 #[derive(Clone, Debug)]
 pub(crate) struct Training {
-    /// The caps to train on, rising.
-    pub(crate) caps: Vec<CpuShare>,
-    /// What comes meanwhile.
-    pub(crate) offered: PacketRate,
-    /// How often each cap is set.
+    /// The caps to train on, in percent of a processor, rising.
+    pub(crate) percents: Vec<u32>,
+    /// The model is of the caps from this on.
+    pub(crate) least: CpuShare,
+    /// The number of times that each cap is set.
     pub(crate) repetitions: u16,
     /// Samples under a cap before the next one.
     pub(crate) samples: usize,
+    /// True if a run follows that the fit does not see.
+    pub(crate) unseen: bool,
 }
 
-/// What came of it.
+/// The result of a training.
 #[derive(Clone, Debug)]
 pub(crate) struct Trained {
     /// Every period, in order.
     pub(crate) taken: Vec<RouterSample>,
     /// Mean rates by cap, with their intervals (Fig. 3).
     pub(crate) curve: Vec<CurvePoint>,
-    /// From this cap on the rate does not change; none: it does up to the largest.
+    /// The cap from which on the rate does not change; `None`: it does up to the largest.
     pub(crate) threshold: Option<CpuShare>,
-    /// The model of what is below.
+    /// The model of the caps below that.
     pub(crate) identified: Identified,
 }
 
+/// A training on a lab of its own, and a run that it has not seen.
+pub(crate) struct TrainingRun {
+    /// The rate under a flood, with the largest cap.
+    pub(crate) flood: PacketRate,
+    pub(crate) offered: PacketRate,
+    pub(crate) trained: Trained,
+    /// The length of the training.
+    pub(crate) seconds: f64,
+    /// Caps below the threshold that the fit has not seen.
+    pub(crate) unseen: Vec<RouterSample>,
+    pub(crate) flowed: Flowed,
+}
+
 impl Training {
-    /// Runs it, in the order that follows from `seed`, under the load that the caller sees to. The
-    /// model is of the caps from `least` on.
-    pub(crate) fn run_above(
+    /// Trains a router of that kind under that part of the flow: seven tenths of what it forwards
+    /// of a flood.
+    pub(crate) fn run(
         &self,
-        on: &mut Loop<'_>,
+        plan: Plan,
+        flow_percent: u64,
         seed: u64,
-        least: CpuShare,
+    ) -> Result<TrainingRun, ExperimentError> {
+        let mut lab = RouterLab::up(plan)?;
+        let flood = RouterTraffic::one(RouterLoad::Udp(None));
+        let (flood, _) = flood.beside(&mut lab, |lab| lab.capacity(0))?;
+        let offered = PacketRate::from_pps(flood.as_pps() * 7 / 10 * flow_percent / 100);
+        let traffic = RouterTraffic::one(RouterLoad::Udp(Some(offered.as_pps())));
+        let ((trained, seconds, unseen), flowed) = traffic.beside(&mut lab, |lab| {
+            let started = Instant::now();
+            let trained = self.train(lab, offered, seed)?;
+            let seconds = started.elapsed().as_secs_f64();
+            let caps = trained.caps_below().filter(|cap| *cap >= self.least).collect();
+            let unseen = match self.unseen {
+                true => self.take(lab, caps, 1, seed + 1)?.0,
+                false => Vec::new(),
+            };
+            Ok((trained, seconds, unseen))
+        })?;
+        Ok(TrainingRun { flood, offered, trained, seconds, unseen, flowed })
+    }
+
+    /// Trains the first router of a lab, in the order that follows from `seed`, under the load that
+    /// the caller sees to.
+    pub(crate) fn train(
+        &self,
+        lab: &mut RouterLab,
+        offered: PacketRate,
+        seed: u64,
     ) -> Result<Trained, ExperimentError> {
-        let (taken, runs) = self.take(on, seed)?;
+        let caps = self.percents.iter().map(|percent| CpuShare::from_percent(*percent)).collect();
+        let (taken, runs) = self.take(lab, caps, self.repetitions, seed)?;
         let curve = curve(&runs);
         // The text's 1 kp/s is a hundredth of what it offered.
-        let tolerance = PacketRate::from_pps((self.offered.as_pps() / 100).max(1));
+        let tolerance = PacketRate::from_pps((offered.as_pps() / 100).max(1));
         let threshold = cap_threshold(&curve, tolerance);
         let segments: Vec<Vec<Point>> = taken
-            .split(|one| one.cap < least)
+            .split(|one| one.cap < self.least)
             .flat_map(|stretch| below(stretch, threshold))
             .collect();
-        let slices: Vec<&[Point]> = segments.iter().map(Vec::as_slice).collect();
-        let identified = fit(&slices).map_err(|error| ExperimentError::Node(error.to_string()))?;
+        let identified = fit_all(&segments)?;
         Ok(Trained { taken, curve, threshold, identified })
     }
 
-    /// Runs it without making anything of it: every period, and the mean rate of each run.
-    pub(crate) fn take(
+    /// Returns every period, and the mean rate of each run.
+    fn take(
         &self,
-        on: &mut Loop<'_>,
+        lab: &mut RouterLab,
+        caps: Vec<CpuShare>,
+        repetitions: u16,
         seed: u64,
     ) -> Result<(Vec<RouterSample>, Runs), ExperimentError> {
-        let period = Nanos::from_secs(1);
-        let plan =
-            TrainingPlan::new(self.caps.clone(), vec![self.offered], self.repetitions, period);
+        // The order of the steps is all that is needed of the plan.
+        let (offered, length) = (vec![PacketRate::ZERO], Nanos::from_secs(1));
+        let plan = TrainingPlan::new(caps, offered, repetitions, length);
         let plan = plan.map_err(|error| ExperimentError::Node(error.to_string()))?;
         let (mut taken, mut runs) = (Vec::new(), Vec::new());
         for step in plan.steps(seed) {
-            let under = on.hold(step.cap, self.samples)?;
-            runs.push((step.cap, mean(&under)));
+            let under = lab.hold_cap(0, step.cap, self.samples)?;
+            // The largest and the least cap of the router bound it.
+            let cap = under.first().map_or(step.cap, |one| one.cap);
+            runs.push((cap, mean(&under)));
             taken.extend(under);
         }
         Ok((taken, runs))
     }
+}
+
+/// Fits a model to stretches of periods.
+pub(crate) fn fit_all(stretches: &[Vec<Point>]) -> Result<Identified, ExperimentError> {
+    let slices: Vec<&[Point]> = stretches.iter().map(Vec::as_slice).collect();
+    fit(&slices).map_err(|error| ExperimentError::Node(error.to_string()))
 }
 
 impl Trained {
@@ -103,34 +159,12 @@ pub(crate) fn below(taken: &[RouterSample], threshold: Option<CpuShare>) -> Vec<
     stretches.map(points).collect()
 }
 
-/// What the first router of a lab forwards with its largest cap.
-pub(crate) fn capacity(lab: &mut RouterLab) -> Result<PacketRate, ExperimentError> {
-    let mut on = Loop::begin(lab, 0)?;
-    let most = on.range()?.most();
-    on.hold(most, 1)?;
-    Ok(mean(&on.hold(most, CAPACITY_SAMPLES)?))
-}
-
-/// Packets by time, over all of them.
-pub(crate) fn mean(taken: &[RouterSample]) -> PacketRate {
-    let packets: u64 = taken.iter().map(|one| one.sample.packets).sum();
-    let nanos: u64 = taken.iter().map(|one| one.sample.span.as_nanos()).sum();
-    let all = weir_control::Sample { packets, span: Nanos::new(nanos), ..Default::default() };
-    all.rate()
-}
-
-const CAPACITY_SAMPLES: usize = 3;
-
 #[cfg(test)]
 mod tests {
-    use weir_control::Sample;
-
     use super::*;
 
     fn taken(percent: u32, packets: u64) -> RouterSample {
-        let span = Nanos::from_secs(1);
-        let sample = Sample { span, packets, ..Sample::default() };
-        RouterSample { sample, cap: CpuShare::from_percent(percent), limit: None, reason: None }
+        RouterSample::of(Nanos::from_secs(1), packets, CpuShare::from_percent(percent))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! less than what is offered: the first drops what is too much, and the others lose and delay no
 //! more (row 9, Fig. 20 of the text).
 //!
-//! As in the text, round trips are means of a probe that comes with the flow, and what is seen at a
+//! Round trips are means of a probe that comes with the flow, as in the text, and what is seen at a
 //! hop is what happened up to there. Loss is that of the flow itself, counted to the packet, and of
 //! a probe by a way of its own: a probe of 100 packets a second that shares the flow's loss of a
 //! half would tell that to 5 points. Without XTC, and by the caps alone, is shown beside it.
@@ -14,7 +14,6 @@ use crate::routers::{Chain, ChainRun, HoldingMeans, Tried};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
     let tried = Chain::of(rec.quick).run(rec)?;
     tried.keep(rec, "")?;
     judge(rec, &tried)
@@ -68,7 +67,7 @@ fn round_trip(run: &ChainRun, hop: usize) -> f64 {
 const SECOND: usize = 1;
 const THIRD: usize = 2;
 
-/// Of all that comes.
+/// A hundredth of all that comes.
 const POINT: f64 = 0.01;
 
 #[cfg(test)]

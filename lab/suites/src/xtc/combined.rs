@@ -10,62 +10,42 @@
 //! than one is on the set-point.
 
 use weir_experiment::prelude::*;
+use weir_policy::ControllerKind;
 
-use super::figures::Judge;
-use super::held::{Bench, Held, Seen, keep};
-use crate::routers::{HeldLab, RouterSample, SAMPLING, UNLIMITED, mean};
+use super::parts::{self, HeldSamples};
+use crate::routers::{BenchLoad, RouterBench, RouterSample, part};
 
 /// Shows the row on bench number `bench`.
 pub(super) fn show(rec: &mut Recording<'_>, bench: usize) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let bench = Bench::numbered("xtc-combined", SAMPLING, bench)?;
+    let bench = RouterBench::numbered("xtc-combined", BenchLoad::HalfUdp, bench);
+    let bench = bench.forwarded_by_the_node();
     let points: &[u64] =
         if rec.quick { &[1, 10, 50, 100] } else { &[1, 2, 5, 10, 20, 40, 60, 80, 100] };
-    let (seen, latest) = run(&bench, points)?;
-    for line in latest {
+    let (capacity, seen) = bench.run(|lab, capacity| {
+        let first = part(capacity, points.first().copied().unwrap_or(1));
+        lab.hold(0, ControllerKind::Combined, first)?;
+        lab.watch(0, SETTLE)?;
+        let at = |percent: &u64| {
+            let (percent, set_point) = (*percent, part(capacity, *percent));
+            lab.hold(0, ControllerKind::Combined, set_point)?;
+            let taken = lab.watch(0, SAMPLES)?;
+            let held = HeldSamples { controller: "combined", percent, set_point, taken };
+            Ok((held, lab.status(0)?.latest))
+        };
+        points.iter().map(at).collect::<Result<Vec<_>, ExperimentError>>()
+    })?;
+    let (held, latest): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
+    for line in latest.into_iter().flatten() {
         let place = rec.name(&bench.name());
         rec.result.add_note(format!("{place}: {line}"));
     }
-    judge(rec, &bench, &seen)
+    parts::keep(rec, &bench.name(), capacity, &held)?;
+    judge(rec, &bench.name(), &held)
 }
 
-/// What was seen, and the node's latest decision at each set-point.
-fn run(bench: &Bench, points: &[u64]) -> Result<(Seen, Vec<String>), ExperimentError> {
-    let mut lab = HeldLab::up(bench.plan.clone())?;
-    let offered = bench.offered(&mut lab, capacity)?;
-    let (seen, _) = offered.beside(&mut lab, |lab| {
-        let capacity = capacity(lab)?;
-        let at = |percent: u64| PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
-        let (mut held, mut latest) = (Vec::new(), Vec::new());
-        lab.hold(0, at(points.first().copied().unwrap_or(1)))?;
-        lab.watch(0, SETTLE)?;
-        for percent in points {
-            let set_point = at(*percent);
-            lab.hold(0, set_point)?;
-            let taken = lab.watch(0, SAMPLES)?;
-            held.push(Held { controller: "combined", percent: *percent, set_point, taken });
-            latest.extend(lab.status(0)?.latest);
-        }
-        Ok((Seen { capacity, held }, latest))
-    })?;
-    Ok(seen)
-}
-
-/// What a router that the node holds forwards with its largest cap.
-pub(super) fn capacity(lab: &mut HeldLab) -> Result<PacketRate, ExperimentError> {
-    lab.hold(0, UNLIMITED)?;
-    lab.watch(0, SETTLE)?;
-    let capacity = mean(&lab.watch(0, SAMPLES)?);
-    // Of nothing every part would hold.
-    let nothing =
-        || ExperimentError::Node("the router forwards nothing with its largest cap".into());
-    if capacity > PacketRate::ZERO { Ok(capacity) } else { Err(nothing()) }
-}
-
-fn judge(rec: &mut Recording<'_>, bench: &Bench, seen: &Seen) -> Result<(), ExperimentError> {
-    let id = |part: &str| format!("{}/{part}", bench.name());
-    keep(rec, &id, seen)?;
-    let of = |value: &dyn Fn(&Held) -> f64| seen.held.iter().map(value).collect::<Vec<f64>>();
+fn judge(rec: &mut Recording<'_>, name: &str, held: &[HeldSamples]) -> Result<(), ExperimentError> {
+    let id = |part: &str| format!("{name}/{part}");
+    let of = |value: &dyn Fn(&HeldSamples) -> f64| held.iter().map(value).collect::<Vec<f64>>();
     let worst = of(&|held| {
         let off = |one: &RouterSample| beyond_one(one, held).abs();
         held.taken.iter().skip(1).map(off).fold(0.0, f64::max)
@@ -77,30 +57,27 @@ fn judge(rec: &mut Recording<'_>, bench: &Bench, seen: &Seen) -> Result<(), Expe
         let within = judged.iter().filter(|one| beyond_one(one, held).abs() <= ERROR).count();
         float(within as u64) / float(judged.len().max(1) as u64)
     });
-    let (percents, name) = (of(&|held| float(held.percent)), bench.name());
+    let percents = of(&|held| float(held.percent));
     rec.say(&format!(
-        "{name}: {}, set-points {percents:?} %: off by {worst:.4?}, over {over:.4?}; \
-         within 1 % {within:.3?} of all samples",
-        seen.capacity
+        "{name}: set-points {percents:?} %: off by {worst:.4?}, over {over:.4?}; within 1 % \
+         {within:.3?} of all samples"
     ));
-    rec.keep(&id("within"), Series::unordered("1", within))?;
-    let mut judge = Judge { rec, kind: "combined" };
-    let text = format!("{name}: rate beside the set-point, from the second sample on");
-    let worst = Series::unordered("1", worst);
-    judge.one(id("error"), &text, Rule::Max, Bound::at_most(ERROR), worst)?;
-    let text = format!("{name}: above the set-point in any sample");
-    let over = Series::unordered("1", over);
-    judge.one(id("overshoot"), &text, Rule::Max, Bound::at_most(0.02), over)
+    let series = |values| Series::unordered("1", values);
+    rec.keep(&id("within"), series(within))?;
+    let text = format!("combined: {name}: rate beside the set-point, from the second sample on");
+    rec.claim_samples(id("error"), text, series(worst), Rule::Max, Bound::at_most(ERROR))?;
+    let text = format!("combined: {name}: above the set-point in any sample");
+    rec.claim_samples(id("overshoot"), text, series(over), Rule::Max, Bound::at_most(0.02))
 }
 
-/// How far a sample is off the set-point, by more than a packet, relative to what it should have.
-pub(super) fn beyond_one(one: &RouterSample, held: &Held) -> f64 {
+/// Returns the error of a sample beyond one packet, relative to the packets that it should have.
+pub(super) fn beyond_one(one: &RouterSample, held: &HeldSamples) -> f64 {
     let due = held.wanted() * float(one.sample.span.as_nanos()) / 1e9;
     let off = float(one.sample.packets) - due;
     off.signum() * (off.abs() - 1.0).max(0.0) / due.max(1.0)
 }
 
-/// Of the set-point.
+/// The largest error, as a part of the set-point.
 const ERROR: f64 = 0.01;
 
 /// A second, in which what waited goes and TCP finds its rate; and what is judged.

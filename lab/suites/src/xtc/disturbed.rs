@@ -8,18 +8,18 @@
 //! samples of 100 ms, twice: with room above the ceiling; and where the largest cap is half of what
 //! the router can use, at 95 % of what it forwards under that, without.
 //!
-//! What a disturbance is worth is made by what is measured before, and measured again. The
+//! The size of a disturbance is set by a measurement before it, and measured again during it. The
 //! process's is the CPU time that it used, by what was assigned. The rules' is what a packet costs
 //! more: as a part of what it costs then where the cap is all that holds the router, since that
 //! part of any cap is lost to it; in CPU time by what was assigned where the rate is held.
 //!
-//! What a packet costs without any disturbance drifts by a tenth and more from one ten seconds to
+//! The cost of a packet without a disturbance drifts by a tenth and more from one ten seconds to
 //! the next. So what is compared, Fixed Cap's rates and the costs that tell what rules are worth,
 //! is taken in turns of a second or two, without and with. Weir's controllers meet one that comes
 //! once and stays.
 
 use weir_api_types::xtc::DecisionView;
-use weir_control::{ActionReason, FixedCap, FixedMap};
+use weir_control::ActionReason;
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::process::Identity;
@@ -27,43 +27,53 @@ use weir_policy::ControllerKind;
 use weir_units::CpuShare;
 
 use super::combined::{self, SAMPLES, beyond_one};
-use super::figures::{self, Judge};
-use super::held::{Bench, Held, MEAN_OF, SETTLE};
+use super::parts::{self, HeldSamples, MEAN_OF, SETTLE};
 use crate::routers::{
-    Contender, Crossed, Disturbance, HeldLab, Loop, RouterKind, RouterLab, RouterSample, RuleList,
-    SAMPLING, cap_alone, capacity, hold,
+    BenchLoad, Contender, Disturbance, RouterBench, RouterKind, RouterKnowledge, RouterLab,
+    RouterSample, RuleList, part,
 };
 
-/// Shows what the cap alone does, on bench number `bench`.
+/// Shows the effect of the cap alone, on bench number `bench`.
 pub(super) fn alone(rec: &mut Recording<'_>, bench: usize) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let bench = Bench::numbered("xtc-disturbed", Nanos::from_secs(1), bench)?;
+    let bench = RouterBench::numbered("xtc-disturbed", BenchLoad::HalfUdp, bench);
     let points: &[u64] = if rec.quick { &[40] } else { &[20, 40, 60] };
-    for seen in run_alone(&bench, points)? {
-        judge_alone(rec, &bench, &seen)?;
-    }
-    Ok(())
+    let (_, pairs) = bench.run(|lab, capacity| {
+        let mut disturber = Disturber::of(bench.kind, lab)?;
+        let pair = |percent: &u64| pair(lab, &mut disturber, *percent, part(capacity, *percent));
+        points.iter().map(pair).collect::<Result<Vec<_>, ExperimentError>>()
+    })?;
+    pairs.iter().try_for_each(|pair| judge_alone(rec, &bench, pair))
 }
 
-/// Shows what limit and ceiling do.
+/// Shows the effect of limit and ceiling.
 pub(super) fn combined(rec: &mut Recording<'_>, bench: usize) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let bench = Bench::numbered("xtc-disturbed", SAMPLING, bench)?;
-    let [roomy, tight] = run_combined(&bench)?;
+    let bench = RouterBench::numbered("xtc-disturbed", BenchLoad::HalfUdp, bench);
+    let bench = bench.forwarded_by_the_node();
+    let (_, [roomy, tight]) = bench.run(|lab, capacity| {
+        let mut disturber = Disturber::of(bench.kind, lab)?;
+        let all = lab.watch(0, SAMPLES)?;
+        let roomy = part(capacity, ROOMY_PERCENT);
+        let roomy = stage(lab, &mut disturber, ROOMY_PERCENT, roomy)?;
+        let most = CpuShare::from_ppm(used(&all).as_ppm() / 2);
+        lab.control(0, |xtc| xtc.cap_max = Some(most))?;
+        let tight = part(lab.capacity(0)?, TIGHT_PERCENT);
+        let tight = stage(lab, &mut disturber, TIGHT_PERCENT, tight)?;
+        Ok([roomy, tight])
+    })?;
     judge_roomy(rec, &bench, &roomy)?;
     judge_tight(rec, &bench, &tight)
 }
 
 /// Weir's controller and Fixed Cap at one set-point.
-struct Pair {
+struct ControllerPair {
     percent: u64,
     set_point: PacketRate,
-    weir: Alone,
-    fixed: Alone,
+    weir: DisturbedRun,
+    fixed: DisturbedRun,
 }
 
 /// A controller's samples without a disturbance and with it, and the means that are judged.
-struct Alone {
+struct DisturbedRun {
     name: &'static str,
     taken: Turns,
     means: [f64; 2],
@@ -78,31 +88,31 @@ struct Turns {
 }
 
 impl Turns {
-    /// What a packet costs without it, and how much more it costs with it, in nanoseconds.
+    /// Returns the cost of a packet without it, and the additional cost with it, in nanoseconds.
     fn costs_ns(&self) -> (f64, f64) {
         let plain_ns = cost_ns(&self.without);
         (plain_ns, cost_ns(&self.with) - plain_ns)
     }
 }
 
-/// The same of a running node, with its decisions on the samples beside the disturbance.
-struct Stage {
+/// Samples of limit and ceiling, with the decisions on those beside the disturbance.
+struct DisturbedStage {
     before: Vec<RouterSample>,
-    after: Held,
+    after: HeldSamples,
     assigned: CpuShare,
     worth: f64,
     said: Vec<DecisionView>,
 }
 
-/// What disturbs the first router of a lab.
+/// A disturbance of the first router of a lab.
 enum Disturber {
     Process { router: Identity, namespace: String, running: Option<(Disturbance, u64)> },
     Rules { list: RuleList, rules: u32, each_ns: Option<f64> },
 }
 
 impl Disturber {
-    /// Of a lab that is up, whose router is of that kind; nothing yet.
-    fn of(kind: RouterKind, lab: &impl Crossed) -> Result<Self, ExperimentError> {
+    /// Prepares one for a lab that is up, whose router is of that kind.
+    fn of(kind: RouterKind, lab: &RouterLab) -> Result<Self, ExperimentError> {
         let namespace = lab.plan().namespace("vr1");
         Ok(match kind {
             RouterKind::Process => {
@@ -117,8 +127,8 @@ impl Disturber {
         })
     }
 
-    /// Learns how many rules make what `added_ns` says by what a packet costs without: by as many
-    /// as are needed, since the first ones cost more than those after them.
+    /// Learns how many rules add as much to a packet as `added_ns` returns for its cost without
+    /// them. It tries as many as are needed, since the first ones cost more than later ones.
     fn calibrate(
         &mut self,
         added_ns: impl Fn(f64) -> f64,
@@ -138,7 +148,7 @@ impl Disturber {
         Ok(())
     }
 
-    /// What `take` takes, without it and with it, so many times.
+    /// Takes samples without it and with it, so many times.
     fn in_turn(
         &mut self,
         turns: u32,
@@ -184,154 +194,93 @@ impl Disturber {
     }
 }
 
-fn run_alone(bench: &Bench, points: &[u64]) -> Result<Vec<Pair>, ExperimentError> {
-    let mut lab = RouterLab::up(bench.plan.clone())?;
-    let mut disturber = Disturber::of(bench.kind, &lab)?;
-    let offered = bench.offered(&mut lab, capacity)?;
-    let (seen, _) = offered.beside(&mut lab, |lab| {
-        let capacity = capacity(lab)?;
-        let mut on = Loop::begin(lab, 0)?;
-        let pair = |percent: &u64| pair(&mut on, &mut disturber, bench, *percent, capacity);
-        points.iter().map(pair).collect()
-    })?;
-    Ok(seen)
-}
-
 fn pair(
-    on: &mut Loop<'_>,
+    lab: &mut RouterLab,
     disturber: &mut Disturber,
-    bench: &Bench,
     percent: u64,
-    capacity: PacketRate,
-) -> Result<Pair, ExperimentError> {
-    let set_point = part(capacity, percent);
-    on.decide_every(Contender::FeedForward.period())?;
-    // What a rule costs is another under another cap.
-    let weir = cap_alone(on.range()?, set_point);
-    let cap = mean_cap(last(&hold(on, weir, set_point, SETTLE + MEAN_OF)?));
-    disturber.calibrate(|plain_ns| plain_ns * lost_of(WORTH), || on.hold(cap, 1))?;
-    let weir = stepped(on, disturber, set_point)?;
-    let assigned = mean_cap(last(&weir.without));
-    let fixed = fixed(on, disturber, bench, set_point, assigned)?;
+    set_point: PacketRate,
+) -> Result<ControllerPair, ExperimentError> {
+    let weir = |lab: &mut RouterLab| {
+        let weir = Contender::FeedForward;
+        RouterKnowledge::default().hold(lab, weir, weir.period(), set_point)?;
+        lab.watch(0, SETTLE + MEAN_OF)
+    };
+    // A rule costs differently under another cap.
+    let cap = mean_cap(last(&weir(lab)?));
+    disturber.calibrate(|plain_ns| plain_ns * lost_of(WORTH), || lab.hold_cap(0, cap, 1))?;
+    let without = weir(lab)?;
+    let assigned = mean_cap(last(&without));
+    disturber.begin(assigned)?;
+    let with = lab.watch(0, SETTLE + MEAN_OF)?;
+    let weir = Turns { without, with, used: disturber.end()? };
+    // Fixed Cap has the cap that Weir's controller had, and takes turns.
+    lab.hold_cap(0, assigned, SETTLE)?;
+    let fixed = disturber.in_turn(TURNS, assigned, || lab.watch(0, TURN_OF))?;
     let (plain_ns, more_ns) = fixed.costs_ns();
     let part_lost = more_ns / (plain_ns + more_ns).max(f64::MIN_POSITIVE);
-    let worth = |used: Option<f64>| used.map_or(part_lost, |used| used / figures::share(assigned));
+    let worth = |used: Option<f64>| used.map_or(part_lost, |used| used / parts::share(assigned));
     let means = [&weir.without, &weir.with].map(|taken| mean(last(taken)));
-    let weir = Alone { name: "weir", worth: worth(weir.used), means, taken: weir };
+    let weir = DisturbedRun { name: "weir", worth: worth(weir.used), means, taken: weir };
     let means = [&fixed.without, &fixed.with].map(|taken| mean(taken));
-    let fixed = Alone { name: "fixed", worth: worth(fixed.used), means, taken: fixed };
-    Ok(Pair { percent, set_point, weir, fixed })
-}
-
-/// Weir's controller, for samples before a disturbance and from its beginning on.
-fn stepped(
-    on: &mut Loop<'_>,
-    disturber: &mut Disturber,
-    set_point: PacketRate,
-) -> Result<Turns, ExperimentError> {
-    let weir = cap_alone(on.range()?, set_point);
-    on.free()?;
-    on.activate(weir, set_point)?;
-    let without = on.follow(SETTLE + MEAN_OF)?;
-    disturber.begin(mean_cap(last(&without)))?;
-    let with = on.follow(SETTLE + MEAN_OF)?;
-    Ok(Turns { without, with, used: disturber.end()? })
-}
-
-/// The same under Fixed Cap, which has the cap that Weir's controller had, in turn.
-fn fixed(
-    on: &mut Loop<'_>,
-    disturber: &mut Disturber,
-    bench: &Bench,
-    set_point: PacketRate,
-    assigned: CpuShare,
-) -> Result<Turns, ExperimentError> {
-    let map = FixedMap::new(vec![(set_point, assigned)]);
-    let map = map.map_err(|error| ExperimentError::Node(error.to_string()))?;
-    on.decide_every(bench.plan.sampling)?;
-    on.free()?;
-    let controller = FixedCap::new(map, on.range()?, set_point);
-    on.activate(Box::new(controller), set_point)?;
-    on.follow(SETTLE)?;
-    disturber.in_turn(TURNS, assigned, || on.follow(TURN_OF))
-}
-
-fn run_combined(bench: &Bench) -> Result<[Stage; 2], ExperimentError> {
-    let mut lab = HeldLab::up(bench.plan.clone())?;
-    let mut disturber = Disturber::of(bench.kind, &lab)?;
-    let offered = bench.offered(&mut lab, combined::capacity)?;
-    let (seen, _) = offered.beside(&mut lab, |lab| {
-        let capacity = combined::capacity(lab)?;
-        let all = lab.watch(0, SAMPLES)?;
-        let roomy = part(capacity, ROOMY_PERCENT);
-        let roomy = stage(lab, &mut disturber, ROOMY_PERCENT, roomy)?;
-        lab.bound(0, CpuShare::from_ppm(used(&all).as_ppm() / 2))?;
-        let capacity = combined::capacity(lab)?;
-        let tight = part(capacity, TIGHT_PERCENT);
-        let tight = stage(lab, &mut disturber, TIGHT_PERCENT, tight)?;
-        Ok([roomy, tight])
-    })?;
-    Ok(seen)
+    let fixed = DisturbedRun { name: "fixed", worth: worth(fixed.used), means, taken: fixed };
+    Ok(ControllerPair { percent, set_point, weir, fixed })
 }
 
 fn stage(
-    lab: &mut HeldLab,
+    lab: &mut RouterLab,
     disturber: &mut Disturber,
     percent: u64,
     set_point: PacketRate,
-) -> Result<Stage, ExperimentError> {
-    lab.hold(0, set_point)?;
+) -> Result<DisturbedStage, ExperimentError> {
+    lab.hold(0, ControllerKind::Combined, set_point)?;
     lab.watch(0, combined::SETTLE)?;
-    let each_ns = |lab: &HeldLab| {
-        let assigned = assigned(lab)?;
-        let cap_ns = figures::share(assigned) * 1e9;
+    let each_ns = |lab: &RouterLab| {
+        let cap_ns = parts::share(lab.cap(0)?) * 1e9;
         Ok::<_, ExperimentError>(cap_ns / float(set_point.as_pps()).max(1.0))
     };
     let added_ns = each_ns(lab)? * WORTH;
     disturber.calibrate(|_| added_ns, || second(lab))?;
     // Anew, so that the ceiling knows nothing of that.
-    lab.hold_by(0, ControllerKind::FeedForward, set_point)?;
-    lab.hold_by(0, ControllerKind::Combined, set_point)?;
+    lab.hold(0, ControllerKind::FeedForward, set_point)?;
+    lab.hold(0, ControllerKind::Combined, set_point)?;
     lab.watch(0, combined::SETTLE)?;
     let before = lab.watch(0, SAMPLES)?;
-    let (assigned, each_ns) = (assigned(lab)?, each_ns(lab)?);
+    let (assigned, each_ns) = (lab.cap(0)?, each_ns(lab)?);
     let before_it = lab.log(0, 1)?.last().map_or(0, |decision| decision.number);
     disturber.begin(assigned)?;
     let taken = lab.watch(0, 2 * SAMPLES)?;
     let mut said = lab.log(0, 2 * SAMPLES)?;
     let worth = match disturber.end()? {
-        Some(used) => used / figures::share(assigned),
+        Some(used) => used / parts::share(assigned),
         None => {
             let (_, more_ns) = disturber.in_turn(TURNS, assigned, || second(lab))?.costs_ns();
             more_ns / each_ns.max(f64::MIN_POSITIVE)
         }
     };
     said.retain(|decision| decision.number > before_it && decision.rate_pps.is_some());
-    let after = Held { controller: "combined", percent, set_point, taken };
-    Ok(Stage { before, after, assigned, worth, said })
-}
-
-/// The cap that is in force.
-fn assigned(lab: &HeldLab) -> Result<CpuShare, ExperimentError> {
-    let none = || ExperimentError::Node("the node holds the router by no cap".to_owned());
-    Ok(CpuShare::from_ppm(lab.status(0)?.cap_ppm.ok_or_else(none)?))
+    let after = HeldSamples { controller: "combined", percent, set_point, taken };
+    Ok(DisturbedStage { before, after, assigned, worth, said })
 }
 
 /// Samples of a second, from one on that has begun since.
-fn second(lab: &mut HeldLab) -> Result<Vec<RouterSample>, ExperimentError> {
+fn second(lab: &mut RouterLab) -> Result<Vec<RouterSample>, ExperimentError> {
     lab.watch(0, 1)?;
     lab.watch(0, PER_SECOND)
 }
 
-fn judge_alone(rec: &mut Recording<'_>, bench: &Bench, seen: &Pair) -> Result<(), ExperimentError> {
-    let Pair { percent, set_point, weir, fixed } = seen;
+fn judge_alone(
+    rec: &mut Recording<'_>,
+    bench: &RouterBench,
+    seen: &ControllerPair,
+) -> Result<(), ExperimentError> {
+    let ControllerPair { percent, set_point, weir, fixed } = seen;
     let kind = bench.name();
     let id = |part: &str| format!("{kind}/alone/{percent}%/{part}");
     let mut worth = Vec::new();
     for seen in [weir, fixed] {
         let name = seen.name;
         for (when, taken) in [("without", &seen.taken.without), ("with", &seen.taken.with)] {
-            figures::keep_taken(rec, &id(&format!("{name}/{when}")), taken)?;
+            parts::keep_taken(rec, &id(&format!("{name}/{when}")), taken)?;
         }
         let ([without, with], of) = (seen.means, seen.worth);
         rec.say(&format!(
@@ -345,10 +294,9 @@ fn judge_alone(rec: &mut Recording<'_>, bench: &Bench, seen: &Pair) -> Result<()
     let off = (weir.means[1] / float(set_point.as_pps()) - 1.0).abs();
     let falls = 1.0 - fixed.means[1] / fixed.means[0].max(f64::MIN_POSITIVE);
     judge_worth(rec, bench, &format!("cap alone at {percent} %"), &id, worth)?;
-    let mut judge = Judge { rec, kind: bench.kind.name() };
     let mut one = |part: &str, text: &str, bound: Bound, value: f64| {
-        let text = format!("cap alone at {percent} %: {text}");
-        judge.one(id(part), &text, Rule::Max, bound, Series::unordered("1", vec![value]))
+        let text = format!("{}: cap alone at {percent} %: {text}", bench.kind.name());
+        rec.claim_samples(id(part), text, Series::unordered("1", vec![value]), Rule::Max, bound)
     };
     let text = "decided every 100 ms: ten seconds' mean beside the set-point, from five on";
     one("error", text, Bound::at_most(ERROR), off)?;
@@ -357,25 +305,25 @@ fn judge_alone(rec: &mut Recording<'_>, bench: &Bench, seen: &Pair) -> Result<()
 
 fn judge_roomy(
     rec: &mut Recording<'_>,
-    bench: &Bench,
-    seen: &Stage,
+    bench: &RouterBench,
+    seen: &DisturbedStage,
 ) -> Result<(), ExperimentError> {
     let (id, off) = tell(rec, bench, seen, "with-room")?;
     let id = |part: &str| format!("{id}/{part}");
     judge_worth(rec, bench, "combined, with room", &id, vec![seen.worth])?;
     let none = seen.said.iter().filter(|decision| says_so(decision)).count() as u64;
-    let mut judge = Judge { rec, kind: bench.kind.name() };
-    let text = "combined: decisions that find no room where the ceiling has some";
-    judge.one(id("none"), text, Rule::Sum, Bound::equal(0.0), Series::count("1", none))?;
-    let text = "combined: rate beside the set-point in any sample, with room";
+    let text = |text: &str| format!("{}: combined: {text}", bench.kind.name());
+    let what = text("decisions that find no room where the ceiling has some");
+    rec.count(id("none"), what, none, Bound::equal(0.0))?;
+    let what = text("rate beside the set-point in any sample, with room");
     let off = Series::sampled("1", 0.1, off);
-    judge.one(id("error"), text, Rule::Max, Bound::at_most(ERROR), off)
+    rec.claim_samples(id("error"), what, off, Rule::Max, Bound::at_most(ERROR))
 }
 
 fn judge_tight(
     rec: &mut Recording<'_>,
-    bench: &Bench,
-    seen: &Stage,
+    bench: &RouterBench,
+    seen: &DisturbedStage,
 ) -> Result<(), ExperimentError> {
     let (id, _) = tell(rec, bench, seen, "without-room")?;
     let id = |part: &str| format!("{id}/{part}");
@@ -388,25 +336,23 @@ fn judge_tight(
         rec.result.add_note(format!("{place}: {}", one.text));
     }
     rec.keep(&id("said"), Series::count("1", said))?;
-    let mut judge = Judge { rec, kind: bench.kind.name() };
-    let text = "combined: samples that fall short without room";
-    let series = Series::count("1", short);
-    judge.one(id("short"), text, Rule::Sum, Bound::at_least(SHORT_LEAST), series)?;
-    let unsaid = Series::count("1", short - said);
-    let text = "combined: of these, such that the log does not say why";
-    judge.one(id("unsaid"), text, Rule::Sum, Bound::equal(0.0), unsaid)
+    let text = |text: &str| format!("{}: combined: {text}", bench.kind.name());
+    let what = text("samples that fall short without room");
+    rec.count(id("short"), what, short, Bound::at_least(SHORT_LEAST))?;
+    let what = text("of these, such that the log does not say why");
+    rec.count(id("unsaid"), what, short - said, Bound::equal(0.0))
 }
 
-/// Keeps and tells a stage; its name, and how far each sample is off.
+/// Keeps and tells a stage. Returns its name and the error of each sample.
 fn tell(
     rec: &mut Recording<'_>,
-    bench: &Bench,
-    seen: &Stage,
+    bench: &RouterBench,
+    seen: &DisturbedStage,
     name: &str,
 ) -> Result<(String, Vec<f64>), ExperimentError> {
     let id = format!("{}/combined/{name}", bench.name());
-    figures::keep_taken(rec, &format!("{id}/before"), &seen.before)?;
-    figures::keep_taken(rec, &format!("{id}/after"), &seen.after.taken)?;
+    parts::keep_taken(rec, &format!("{id}/before"), &seen.before)?;
+    parts::keep_taken(rec, &format!("{id}/after"), &seen.after.taken)?;
     let off = |taken: &[RouterSample]| -> Vec<f64> {
         taken.iter().map(|one| beyond_one(one, &seen.after).abs()).collect()
     };
@@ -428,17 +374,17 @@ fn tell(
 /// Claims that a disturbance was one: neither much less nor much more than it was to be.
 fn judge_worth(
     rec: &mut Recording<'_>,
-    bench: &Bench,
+    bench: &RouterBench,
     what: &str,
     id: &dyn Fn(&str) -> String,
     worth: Vec<f64>,
 ) -> Result<(), ExperimentError> {
     let off = worth.iter().map(|worth| (worth - WORTH).abs()).collect();
     rec.keep(&id("worth"), Series::unordered("1", worth))?;
-    let text = format!("{what}: what the disturbance is worth, beside 15 %");
-    let mut judge = Judge { rec, kind: bench.kind.name() };
+    let kind = bench.kind.name();
+    let text = format!("{kind}: {what}: what the disturbance is worth, beside 15 %");
     let off = Series::unordered("1", off);
-    judge.one(id("worth-off"), &text, Rule::Max, Bound::at_most(WORTH_OFF), off)
+    rec.claim_samples(id("worth-off"), text, off, Rule::Max, Bound::at_most(WORTH_OFF))
 }
 
 /// Decisions on samples that are short of their set-point, and those of them that name the reason.
@@ -470,7 +416,7 @@ fn last(taken: &[RouterSample]) -> &[RouterSample] {
     taken.get(taken.len().saturating_sub(MEAN_OF)..).unwrap_or_default()
 }
 
-/// What was used, on average.
+/// Returns the CPU time used, on average.
 fn used(taken: &[RouterSample]) -> CpuShare {
     let metered = taken.iter().filter_map(|one| Some((one.sample.cpu?, one.sample.span)));
     let (cpu, span) = metered.fold((Nanos::ZERO, Nanos::ZERO), |(cpu, span), (used, of)| {
@@ -479,7 +425,7 @@ fn used(taken: &[RouterSample]) -> CpuShare {
     CpuShare::of_floor(cpu, span)
 }
 
-/// Of their rates.
+/// Returns the mean of their rates.
 fn mean(taken: &[RouterSample]) -> f64 {
     weir_experiment::mean(&taken.iter().map(RouterSample::rate).collect::<Vec<f64>>())
 }
@@ -490,16 +436,12 @@ fn mean_cap(taken: &[RouterSample]) -> CpuShare {
     CpuShare::from_ppm(u32::try_from(mean).unwrap_or(u32::MAX))
 }
 
-fn part(rate: PacketRate, percent: u64) -> PacketRate {
-    PacketRate::from_pps((rate.as_pps() * percent / 100).max(1))
-}
-
-/// What is added where it is that part of the sum, by what is there without.
+/// Returns the added cost, by the cost without, where it is that part of the sum.
 fn lost_of(part: f64) -> f64 {
     part / (1.0 - part)
 }
 
-/// How many rules add so much to a packet.
+/// Returns the number of rules that add so much to a packet.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn rules_worth(added_ns: f64, each_ns: f64) -> Result<u32, ExperimentError> {
     let rules = added_ns / each_ns;
@@ -511,43 +453,42 @@ fn rules_worth(added_ns: f64, each_ns: f64) -> Result<u32, ExperimentError> {
     Err(ExperimentError::Node(what))
 }
 
-/// Of the CPU time assigned.
+/// The size of a disturbance, as a part of the CPU time assigned.
 const WORTH: f64 = 0.15;
 const WORTH_PERCENT: u32 = 15;
 /// A third of it: of samples of a second what a packet costs differs by a twentieth on average.
 const WORTH_OFF: f64 = 0.05;
 
-/// Of the set-point.
+/// The largest error, as a part of the set-point.
 const ERROR: f64 = 0.02;
 
-/// Of what the router forwards: with room above.
+/// Set-points as parts of the capacity: with room above.
 const ROOMY_PERCENT: u64 = 40;
 /// It can be held at that, and not with a seventh less.
 const TIGHT_PERCENT: u64 = 95;
-/// Of some sixty decisions beside the disturbance.
+/// The least number among some sixty decisions beside the disturbance.
 const SHORT_LEAST: f64 = 30.0;
 
 /// About as much as a packet costs without.
 const RULES_TRIED: u32 = 200;
-/// Without and with: of the rules that are tried first and of those that will be needed.
+/// Turns with the rules that are tried first, and with those that will be needed.
 const TURNS_TRIED: [u32; 2] = [3, 10];
-/// Of Fixed Cap, and of the rules that were there while a rate was held.
+/// Turns of Fixed Cap, and of the rules that were there while a rate was held.
 const TURNS: u32 = 10;
-/// Samples of Fixed Cap.
+/// Samples in a turn of Fixed Cap.
 const TURN_OF: usize = 2;
-/// Samples of the node.
+/// Samples of the node in a second.
 const PER_SECOND: usize = 10;
 
 #[cfg(test)]
 mod tests {
-    use weir_control::Sample;
-
     use super::*;
 
     fn taken(packets: u64, cpu_ms: Option<u64>, cap_percent: u32) -> RouterSample {
-        let (span, cpu) = (Nanos::from_millis(100), cpu_ms.map(Nanos::from_millis));
-        let sample = Sample { span, packets, cpu, ..Sample::default() };
-        RouterSample { sample, cap: CpuShare::from_percent(cap_percent), limit: None, reason: None }
+        let (span, cap) = (Nanos::from_millis(100), CpuShare::from_percent(cap_percent));
+        let mut taken = RouterSample::of(span, packets, cap);
+        taken.sample.cpu = cpu_ms.map(Nanos::from_millis);
+        taken
     }
 
     #[test]

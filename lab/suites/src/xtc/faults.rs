@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong beneath the manager, one thing at a time, in virtual time: the daemon's own
+//! Faults beneath the manager, one at a time, in virtual time: the daemon's own
 //! manager over simulated routers, meters and actuators.
 //!
 //! Router `b`, held by its cap alone, is struck, `a`, held at ingress, where limits are; the other
@@ -12,20 +12,22 @@ use weir_loops::sim::{SimLoopsNode, SimRouter};
 use weir_policy::{Edit, KeyPath};
 use weir_units::CpuShare;
 
-use super::figures::share;
+use super::parts::{claim_all, keep_all, share};
 
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     for fault in FAULTS {
         let seen = strike(fault).map_err(|what| scenario(fault.name, what))?;
-        judge(rec, fault, &seen)?;
+        rec.within(&format!("{}/", fault.name), |rec| judge(rec, fault, &seen))?;
     }
-    wraps(rec)?;
-    refusals(rec)
+    for (name, most) in [("wrap-32", u64::from(u32::MAX)), ("wrap-64", u64::MAX)] {
+        rec.within(&format!("{name}/"), |rec| wraps(rec, name, most))?;
+    }
+    rec.within("set-point-refused/", refusals)
 }
 
 /// One thing that goes wrong, and passes.
-struct Fault {
+struct InjectedFault {
     name: &'static str,
     /// The router that it strikes.
     router: &'static str,
@@ -33,11 +35,11 @@ struct Fault {
     /// Ticks until it is over.
     lasts: u32,
     end: fn(&mut SimLoopsNode) -> Result<(), String>,
-    /// What its log, or the operator's notes, must say.
+    /// The text that its log, or the operator's notes, must contain.
     says: &'static str,
-    /// Nothing can be known, or nothing set: what is in force must not rise.
+    /// True if nothing can be known, or nothing set: the settings in force must not rise.
     stays: bool,
-    /// It lasts for so long that the cap is to be taken away.
+    /// True if it lasts for so long that the cap is to be taken away.
     released: bool,
     /// Kilopackets a second that hold when it is over.
     kpps: u64,
@@ -46,20 +48,20 @@ struct Fault {
 }
 
 /// One tenth of a second.
-struct Tick {
+struct FaultTick {
     rate: u64,
     cap: Option<CpuShare>,
     limit: Option<PacketRate>,
     phase: Option<LoopPhase>,
-    /// Whether the router is there to be capped.
+    /// True if the router is there to be capped.
     there: bool,
-    /// Of the other router.
+    /// The rate of the other router.
     neighbour: u64,
 }
 
 /// A run with a fault in it.
-struct Seen {
-    ticks: Vec<Tick>,
+struct FaultRun {
+    ticks: Vec<FaultTick>,
     /// The tick with which it begins, and the first without it.
     from: usize,
     to: usize,
@@ -68,27 +70,27 @@ struct Seen {
     trouble: bool,
 }
 
-const FAULTS: &[Fault] = &[
-    Fault {
+const FAULTS: &[InjectedFault] = &[
+    InjectedFault {
         begin: |node| sim(node, "b", |sim| sim.frozen = true),
         end: |node| sim(node, "b", |sim| sim.frozen = false),
         stays: true,
         released: true,
         ..fault("meter-frozen", "stale reading")
     },
-    Fault {
+    InjectedFault {
         begin: |node| sim(node, "b", |sim| sim.reading.packets = 0),
         lasts: 1,
         stays: true,
         ..fault("counter-reset", "counters went back: the router began anew")
     },
-    Fault {
+    InjectedFault {
         begin: |node| sim(node, "b", |sim| sim.reading.packets += 1_000_000_000_000),
         lasts: 1,
         stays: true,
         ..fault("counter-impossible", "impossible reading")
     },
-    Fault {
+    InjectedFault {
         begin: |node| {
             sim(node, "b", |sim| {
                 sim.refuses = true;
@@ -106,7 +108,7 @@ const FAULTS: &[Fault] = &[
         back_s: RELEASE_S + SETTLE_S,
         ..fault("actuator-refuses", "actuator failed: cannot write 1000: EBUSY")
     },
-    Fault {
+    InjectedFault {
         router: "a",
         begin: |node| {
             node.world.refuse_limits(true);
@@ -122,7 +124,7 @@ const FAULTS: &[Fault] = &[
         back_s: RELEASE_S + SETTLE_S,
         ..fault("limit-refused", "actuator failed: the worker did not answer")
     },
-    Fault {
+    InjectedFault {
         begin: |node| sim(node, "b", |sim| sim.dead = true),
         lasts: 300,
         end: |node| sim(node, "b", |sim| sim.dead = false),
@@ -130,14 +132,14 @@ const FAULTS: &[Fault] = &[
         back_s: LOOKED_FOR_S + SETTLE_S,
         ..fault("router-dies", "process 17: not there")
     },
-    Fault {
+    InjectedFault {
         begin: |node| sim(node, "b", |sim| sim.no_device = true),
         end: |node| sim(node, "b", |sim| sim.no_device = false),
         stays: true,
         released: true,
         ..fault("device-gone", "the router or its meter is not there")
     },
-    Fault {
+    InjectedFault {
         begin: |node| {
             node.now += Nanos::from_secs(3600);
             Ok(())
@@ -146,7 +148,7 @@ const FAULTS: &[Fault] = &[
         stays: true,
         ..fault("clock-forward", "after the one before")
     },
-    Fault {
+    InjectedFault {
         begin: |node| {
             node.now = node.now.saturating_sub(Nanos::from_secs(1800));
             Ok(())
@@ -154,16 +156,16 @@ const FAULTS: &[Fault] = &[
         lasts: 1,
         ..fault("clock-back", "a clock was set: it went back by")
     },
-    Fault {
+    InjectedFault {
         begin: |node| node.set("b", "set_point", "150Mpps"),
         end: |node| node.set("b", "set_point", "20kpps"),
         ..fault("set-point-out-of-reach", "largest cap")
     },
 ];
 
-/// Of five seconds, on router `b`, which sees its samples all the while.
-const fn fault(name: &'static str, says: &'static str) -> Fault {
-    Fault {
+/// A fault of five seconds, on router `b`, which sees its samples all the while.
+const fn fault(name: &'static str, says: &'static str) -> InjectedFault {
+    InjectedFault {
         name,
         router: "b",
         begin: |_| Ok(()),
@@ -190,11 +192,11 @@ fn scenario(name: &str, what: String) -> ExperimentError {
 }
 
 /// Both routers at rest, the fault, and what follows.
-fn strike(fault: &Fault) -> Result<Seen, String> {
+fn strike(fault: &InjectedFault) -> Result<FaultRun, String> {
     let mut node = SimLoopsNode::new(TEXT)?;
     let other = if fault.router == "a" { "b" } else { "a" };
     let mut ticks = Vec::new();
-    let run = |node: &mut SimLoopsNode, count: u32, ticks: &mut Vec<Tick>| {
+    let run = |node: &mut SimLoopsNode, count: u32, ticks: &mut Vec<FaultTick>| {
         for _ in 0..count {
             node.run(TICK);
             ticks.push(tick(node, fault.router, other)?);
@@ -213,28 +215,29 @@ fn strike(fault: &Fault) -> Result<Seen, String> {
     run(&mut node, AFTER, &mut ticks)?;
     let status = node.status(fault.router).ok_or("not held at the end")?;
     let (owed, trouble) = (status.owes_release, status.trouble.is_some());
-    Ok(Seen { ticks, from, to, named: named as u64, owed, trouble })
+    Ok(FaultRun { ticks, from, to, named: named as u64, owed, trouble })
 }
 
-fn tick(node: &SimLoopsNode, name: &str, other: &str) -> Result<Tick, String> {
+fn tick(node: &SimLoopsNode, name: &str, other: &str) -> Result<FaultTick, String> {
     let seen = |sim: &mut SimRouter| {
         let (rate, cap, limit) = (sim.last.rate().as_pps(), sim.cap, sim.limit);
-        Tick { rate, cap, limit, phase: None, there: !sim.dead, neighbour: 0 }
+        FaultTick { rate, cap, limit, phase: None, there: !sim.dead, neighbour: 0 }
     };
     let tick = node.world.router(name, seen).ok_or_else(|| format!("no router {name}"))?;
     let neighbour = node.world.router(other, |sim| sim.last.rate().as_pps());
     let status = node.status(name).ok_or_else(|| format!("router {name} is not held"))?;
     let neighbour = neighbour.unwrap_or_default();
-    Ok(Tick { phase: status.phase, neighbour, ..tick })
+    Ok(FaultTick { phase: status.phase, neighbour, ..tick })
 }
 
-fn judge(rec: &mut Recording<'_>, fault: &Fault, seen: &Seen) -> Result<(), ExperimentError> {
-    let id = |part: &str| format!("{}/{part}", fault.name);
-    let there = keep(rec, &id, fault, seen)?;
+fn judge(
+    rec: &mut Recording<'_>,
+    fault: &InjectedFault,
+    seen: &FaultRun,
+) -> Result<(), ExperimentError> {
+    let there = keep(rec, fault, seen)?;
     let mut claim = |part: &str, text: &str, rule, bound, of: &[&str]| {
-        let text = format!("{}: {text}", fault.name);
-        let of: Vec<String> = of.iter().map(|name| id(name)).collect();
-        rec.claim(id(part), text, rule, bound, &of)
+        rec.claim(part, format!("{}: {text}", fault.name), rule, bound, of)
     };
     let text = format!("lines that say {:?}", fault.says);
     claim("named", &text, Rule::Sum, Bound::at_least(1.0), &["lines"])?;
@@ -263,12 +266,11 @@ fn judge(rec: &mut Recording<'_>, fault: &Fault, seen: &Seen) -> Result<(), Expe
     claim("neighbour", text, Rule::Max, Bound::at_most(bound), &["neighbour-error"])
 }
 
-/// Keeps what was seen. Whether the router was there, so that it could have had a cap.
+/// Keeps the record. Returns true if the router was there, so that it could have had a cap.
 fn keep(
     rec: &mut Recording<'_>,
-    id: &dyn Fn(&str) -> String,
-    fault: &Fault,
-    seen: &Seen,
+    fault: &InjectedFault,
+    seen: &FaultRun,
 ) -> Result<bool, ExperimentError> {
     let ticks = &seen.ticks;
     let (wanted, beside) = (fault.kpps * 1000, if fault.router == "a" { 20_000 } else { 40_000 });
@@ -281,11 +283,11 @@ fn keep(
     let back = back.map_or(0, |last| (last + 1).saturating_sub(seen.to));
     let neighbour = ticks.iter().skip(WARM as usize / 2).map(|tick| off(tick.neighbour, beside));
     let (there, left) = (!in_force.is_empty(), u64::from(seen.owed) + u64::from(seen.trouble));
-    let sampled = |unit: &str, of: &dyn Fn(&Tick) -> f64| {
+    let sampled = |unit: &str, of: &dyn Fn(&FaultTick) -> f64| {
         Series::sampled(unit, TICK_S, ticks.iter().map(of).collect())
     };
-    let seconds = |ticks: usize| Series::unordered("s", vec![length(ticks) * TICK_S]);
-    for (name, series) in [
+    let seconds = |ticks: usize| Series::unordered("s", vec![float(ticks as u64) * TICK_S]);
+    let series = [
         ("rate", sampled("packet/s", &|tick| float(tick.rate))),
         ("cap", sampled("1", &|tick| tick.cap.map_or(1.0, share))),
         ("neighbour-error", Series::sampled("1", TICK_S, neighbour.collect())),
@@ -296,15 +298,14 @@ fn keep(
         ("back-after", seconds(back)),
         ("lines", Series::count("1", seen.named)),
         ("left", Series::count("1", left)),
-    ] {
-        rec.keep(&id(name), series)?;
-    }
+    ];
+    keep_all(rec, series)?;
     Ok(there)
 }
 
 /// Cap and limit in each tick of the fault until they are released, beside what they may be. A
 /// router that is not there has none.
-fn caps(fault: &Fault, seen: &Seen) -> (Vec<f64>, Vec<f64>) {
+fn caps(fault: &InjectedFault, seen: &FaultRun) -> (Vec<f64>, Vec<f64>) {
     let (mut in_force, mut allowed) = (Vec::new(), Vec::new());
     let Some(before) = seen.from.checked_sub(1).and_then(|at| seen.ticks.get(at)) else {
         return (in_force, allowed);
@@ -325,34 +326,31 @@ fn caps(fault: &Fault, seen: &Seen) -> (Vec<f64>, Vec<f64>) {
     (in_force, allowed)
 }
 
-/// Counters that reach their end, of 32 and of 64 bits: no fault, and no sample is lost.
-fn wraps(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    for (name, most) in [("wrap-32", u64::from(u32::MAX)), ("wrap-64", u64::MAX)] {
-        let id = |part: &str| format!("{name}/{part}");
-        let (wraps, faults, errors) = wrap(most).map_err(|what| scenario(name, what))?;
-        rec.keep(&id("wraps"), Series::count("1", wraps))?;
-        rec.keep(&id("faults"), Series::count("1", faults))?;
-        rec.keep(&id("error"), Series::sampled("1", TICK_S, errors))?;
-        for (part, text, rule, bound, of) in [
-            ("happened", "wraps of the counter", Rule::Sum, Bound::at_least(1.0), "wraps"),
-            ("no-fault", "readings without a sample", Rule::Sum, Bound::at_most(0.0), "faults"),
-            (
-                "held",
-                "error in any tenth of a second",
-                Rule::Max,
-                Bound::at_most(CAP_ALONE),
-                "error",
-            ),
-        ] {
-            let text = format!("{name}: {text}");
-            rec.claim(id(part), text, rule, bound, &[id(of)])?;
-        }
-    }
-    Ok(())
+/// Counters that reach their end: no fault, and no sample is lost.
+fn wraps(rec: &mut Recording<'_>, name: &str, most: u64) -> Result<(), ExperimentError> {
+    let (wraps, faults, errors) = wrap(most).map_err(|what| scenario(name, what))?;
+    let series = [
+        ("wraps", Series::count("1", wraps)),
+        ("faults", Series::count("1", faults)),
+        ("error", Series::sampled("1", TICK_S, errors)),
+    ];
+    keep_all(rec, series)?;
+    let text = |text: &str| format!("{name}: {text}");
+    let [happened, none, held] =
+        ["wraps of the counter", "readings without a sample", "error in any tenth of a second"]
+            .map(text);
+    claim_all(
+        rec,
+        &[
+            ("happened", &happened, Rule::Sum, Bound::at_least(1.0), &["wraps"]),
+            ("no-fault", &none, Rule::Sum, Bound::at_most(0.0), &["faults"]),
+            ("held", &held, Rule::Max, Bound::at_most(CAP_ALONE), &["error"]),
+        ],
+    )
 }
 
-/// How often the counter wrapped, the faults that were counted, and the error of the rate in each
-/// tick of the second half.
+/// Returns the wraps of the counter, the faults that were counted, and the error of the rate in
+/// each tick of the second half.
 fn wrap(most: u64) -> Result<(u64, u64, Vec<f64>), String> {
     let mut node = SimLoopsNode::new(TEXT)?;
     let ahead = 20_000 * u64::from(WARM) / 10 * 3 / 2;
@@ -374,15 +372,13 @@ fn wrap(most: u64) -> Result<(u64, u64, Vec<f64>), String> {
 
 /// Set-points that no policy lets through: refused with value and bound, and all goes on.
 fn refusals(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let name = "set-point-refused";
-    let id = |part: &str| format!("{name}/{part}");
     let (mut texts, mut errors) = (Vec::new(), Vec::new());
-    let mut node = SimLoopsNode::new(TEXT).map_err(|what| scenario(name, what))?;
+    let mut node = SimLoopsNode::new(TEXT).map_err(|what| scenario("set-point-refused", what))?;
     (0..WARM).for_each(|_| node.run(TICK));
     for (value, bound) in [("95kpps", "90kpps"), ("0pps", "1pps"), ("5kpps", "10kpps")] {
         let edit = Edit::set(KeyPath::of("router", "a", "xtc.set_point"), value);
         let why = node.edit(&[edit]).err().unwrap_or_default();
-        rec.say(&format!("{}: {why}", id(value)));
+        rec.say(&format!("set-point-refused/{value}: {why}"));
         texts.push(if why.contains(value) && why.contains(bound) { 1.0 } else { 0.0 });
         for _ in 0..WARM {
             node.run(TICK);
@@ -390,21 +386,21 @@ fn refusals(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
             errors.push(off(rate, 40_000));
         }
     }
-    rec.keep(&id("texts"), Series::unordered("1", texts))?;
-    rec.keep(&id("error"), Series::sampled("1", TICK_S, errors))?;
-    let text = "set-point above, at nothing, below: refused with value and bound";
-    rec.judge(Claim::new(id("named"), text, Rule::Min, Bound::at_least(1.0)).of(&[id("texts")]))?;
-    let text = "error while they are refused, in any tenth of a second";
-    let bound = Bound::at_most(NEIGHBOUR);
-    rec.claim(id("held"), text, Rule::Max, bound, &[id("error")])
+    rec.keep("texts", Series::unordered("1", texts))?;
+    rec.keep("error", Series::sampled("1", TICK_S, errors))?;
+    let named = "set-point above, at nothing, below: refused with value and bound";
+    let held = "error while they are refused, in any tenth of a second";
+    claim_all(
+        rec,
+        &[
+            ("named", named, Rule::Min, Bound::at_least(1.0), &["texts"]),
+            ("held", held, Rule::Max, Bound::at_most(NEIGHBOUR), &["error"]),
+        ],
+    )
 }
 
 fn off(rate: u64, wanted: u64) -> f64 {
     float(rate.abs_diff(wanted)) / float(wanted)
-}
-
-fn length(count: usize) -> f64 {
-    float(count as u64)
 }
 
 const TICK: Nanos = Nanos::from_millis(100);
@@ -417,7 +413,7 @@ const AFTER: u32 = 200;
 const RELEASE_S: f64 = 2.0;
 /// A first reading, a sample with the last cap, and what the controller needs.
 const SETTLE_S: f64 = 1.0;
-/// What is gone is looked for every so many seconds at last.
+/// The last interval between attempts to find a missing router, in seconds.
 const LOOKED_FOR_S: f64 = 10.0;
 /// `cap_max` of the policy.
 const CAP_MOST: f64 = 0.8;

@@ -8,6 +8,8 @@ use weir_platform::netns;
 use weir_platform::process::is_root;
 use weir_platform::run::{Command, Host, Platform};
 
+use super::parts::{claim_all, keep_all};
+
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     if !is_root() {
@@ -29,28 +31,31 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 fn judge(rec: &mut Recording<'_>, cost: &LoadCost) -> Result<(), ExperimentError> {
     let seconds = |time: Nanos| vec![float(time.as_nanos()) / 1e9];
-    rec.keep("cpu", Series::unordered("s", seconds(cost.cpu)))?;
-    rec.keep("time", Series::unordered("s", seconds(cost.time)))?;
-    rec.keep("late", Series::count("1", cost.load.late))?;
-    let worst = float(cost.load.late_worst_thousandths) / 1000.0;
-    rec.keep("lateness", Series::unordered("1", vec![worst]))?;
-    rec.keep("samples", Series::count("1", cost.samples))?;
-    rec.keep("faults", Series::count("1", cost.faults))?;
     let due = ROUTERS as u64 * (cost.time.as_nanos() / PERIOD.as_nanos());
-    rec.keep("due", Series::count("1", due))?;
-    let claims = [
-        ("core", "CPU time of the thread, of one core", Rule::RatioOfSums, Bound::at_most(0.05)),
-        ("on-time", "samples later than a period", Rule::Sum, Bound::at_most(0.0)),
-        ("latest", "latest sample, in periods", Rule::Max, Bound::at_most(1.0)),
-        ("all", "samples made of those that were due", Rule::RatioOfSums, Bound::at_least(0.99)),
-        ("clean", "readings without a sample", Rule::Sum, Bound::at_most(0.0)),
+    let worst = float(cost.load.late_worst_thousandths) / 1000.0;
+    let series = [
+        ("cpu", Series::unordered("s", seconds(cost.cpu))),
+        ("time", Series::unordered("s", seconds(cost.time))),
+        ("late", Series::count("1", cost.load.late)),
+        ("lateness", Series::unordered("1", vec![worst])),
+        ("samples", Series::count("1", cost.samples)),
+        ("faults", Series::count("1", cost.faults)),
+        ("due", Series::count("1", due)),
     ];
-    let series: [&[&str]; 5] =
-        [&["cpu", "time"], &["late"], &["lateness"], &["samples", "due"], &["faults"]];
-    for ((part, what, rule, bound), of) in claims.into_iter().zip(series) {
-        rec.claim(part, what, rule, bound, of)?;
-    }
-    Ok(())
+    keep_all(rec, series)?;
+    let core = "CPU time of the thread, of one core";
+    let all = "samples made of those that were due";
+    let none = Bound::at_most(0.0);
+    claim_all(
+        rec,
+        &[
+            ("core", core, Rule::RatioOfSums, Bound::at_most(0.05), &["cpu", "time"]),
+            ("on-time", "samples later than a period", Rule::Sum, none, &["late"]),
+            ("latest", "latest sample, in periods", Rule::Max, Bound::at_most(1.0), &["lateness"]),
+            ("all", all, Rule::RatioOfSums, Bound::at_least(0.99), &["samples", "due"]),
+            ("clean", "readings without a sample", Rule::Sum, none, &["faults"]),
+        ],
+    )
 }
 
 const ROUTERS: usize = 1000;

@@ -6,9 +6,9 @@ mod changes;
 mod combined;
 mod disturbed;
 mod faults;
-mod figures;
 mod held;
 mod load;
+mod parts;
 mod policing;
 mod probe;
 mod shares;
@@ -28,22 +28,17 @@ const ROWS: &[Requirement] = &[
     row(
         1,
         "three minutes of training give a model that holds",
-        &[Plain(training::process), Plain(training::namespace)],
+        &[With(training::show, 0), With(training::show, 1)],
     ),
     row(
         2,
         "the cap alone holds a rate, beside PI, dead-beat and Fixed Cap",
-        &[With(held::alone, 0), With(held::alone, 1), With(held::alone, 2), With(held::alone, 3)],
+        &on_each_bench(held::show),
     ),
     row(
         3,
         "limit and ceiling hold every rate from the second sample on",
-        &[
-            With(combined::show, 0),
-            With(combined::show, 1),
-            With(combined::show, 2),
-            With(combined::show, 3),
-        ],
+        &on_each_bench(combined::show),
     ),
     row(
         4,
@@ -88,18 +83,15 @@ const ROWS: &[Requirement] = &[
     row(14, "guests of a real Xen are held by their caps", &[Plain(xen::show)]),
 ];
 
-const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
-    Requirement::new(NAME, number, title, parts)
+/// A part for each of both kinds of router under UDP and under TCP.
+const fn on_each_bench(run: PartOf) -> [RowPart; 4] {
+    [With(run, 0), With(run, 1), With(run, 2), With(run, 3)]
 }
 
-/// Says loudly where a row cannot be made for lack of rights.
-fn needs_root(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    if weir_platform::process::is_root() {
-        return Ok(());
-    }
-    let skipped = format!("SKIPPED {}: needs root", rec.id());
-    rec.say(&skipped);
-    Err(ExperimentError::Missing { what: rec.id().to_owned(), needs: "root".to_owned() })
+type PartOf = fn(&mut Recording<'_>, usize) -> Result<(), ExperimentError>;
+
+const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
+    Requirement::new(NAME, number, title, parts)
 }
 
 #[cfg(test)]

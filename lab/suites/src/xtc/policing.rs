@@ -11,36 +11,38 @@ use weir_loops::sim::{SimLoopsNode, SimRouter};
 use weir_policy::{Edit, KeyPath};
 use weir_units::CpuShare;
 
+use super::parts::{claim_all, keep_all};
+
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    contention(rec)?;
-    flapping(rec)?;
-    misbehaviour(rec)?;
-    admission(rec)
+    rec.within("contention/", contention)?;
+    rec.within("flapping/", flapping)?;
+    rec.within("misbehaviour/", misbehaviour)?;
+    rec.within("admission/", admission)
 }
 
-/// The node, and what was seen of it.
-struct Bench {
+/// The node, and the record of it.
+struct PolicedNode {
     node: SimLoopsNode,
-    ticks: Vec<Tick>,
+    ticks: Vec<PolicedTick>,
 }
 
 /// A tenth of a second.
 #[derive(Clone, Copy)]
-struct Tick {
+struct PolicedTick {
     /// Packets a second forwarded, by `v1`, `v2` and `m`.
     rates: [u64; 3],
     /// Routers with a cap or a limit in force.
     touched: usize,
-    /// What is let in to `m`.
+    /// The limit of `m`.
     limit: Option<u64>,
-    /// What `m` may, before any punishment.
+    /// The rate that `m` may have, before any punishment.
     allowed: u64,
-    /// How `m` is punished: 0 not at all, 3 stopped.
+    /// The punishment of `m`: 0 none, 3 stopped.
     grade: u32,
 }
 
-impl Bench {
+impl PolicedNode {
     fn new() -> Result<Self, ExperimentError> {
         let node = SimLoopsNode::new(TEXT).map_err(scenario)?;
         node.world.share(Some(CpuShare::ONE));
@@ -60,7 +62,7 @@ impl Bench {
         self.sim(name, |sim| sim.router.plant.offered = PacketRate::from_pps(kpps * 1000))
     }
 
-    /// So many tenths of a second pass; where they begin.
+    /// Lets so many tenths of a second pass. Returns their beginning.
     fn run(&mut self, ticks: usize) -> Result<usize, ExperimentError> {
         let from = self.ticks.len();
         for _ in 0..ticks {
@@ -71,7 +73,7 @@ impl Bench {
         Ok(from)
     }
 
-    fn look(&self) -> Option<Tick> {
+    fn look(&self) -> Option<PolicedTick> {
         let (mut rates, mut touched, mut limit) = ([0; 3], 0, None);
         for (rate, name) in rates.iter_mut().zip(NAMES) {
             touched += self.node.world.router(name, |sim| {
@@ -82,11 +84,25 @@ impl Bench {
         }
         let policed = self.node.status("m")?.police?;
         let (allowed, grade) = (policed.allowed.as_pps(), policed.grade as u32);
-        Some(Tick { rates, touched, limit, allowed, grade })
+        Some(PolicedTick { rates, touched, limit, allowed, grade })
     }
 
-    fn since(&self, from: usize) -> &[Tick] {
+    fn since(&self, from: usize) -> &[PolicedTick] {
         self.ticks.get(from..).unwrap_or_default()
+    }
+
+    /// Steps of that many grades from the first tick to the last.
+    fn steps(&self, from: usize, to: usize, by: i64) -> u64 {
+        let ticks = self.ticks.get(from.saturating_sub(1)..to).unwrap_or_default();
+        let by_one = |pair: &&[PolicedTick]| match pair {
+            [old, new] => i64::from(new.grade) - i64::from(old.grade) == by,
+            _ => false,
+        };
+        ticks.windows(2).filter(by_one).count() as u64
+    }
+
+    fn edit(&mut self, router: &str, key: &str, value: &str) -> Result<(), String> {
+        self.node.edit(&[Edit::set(KeyPath::of("router", router, key), value)])
     }
 
     fn changes(&self) -> u64 {
@@ -96,7 +112,7 @@ impl Bench {
 
 /// Three times a little more than the node carries is asked for, for ten seconds, and then is not.
 fn contention(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let mut bench = Bench::new()?;
+    let mut bench = PolicedNode::new()?;
     let (mut on, mut off, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     let calm = bench.run(50)?;
     let touched: usize = bench.since(calm).iter().map(|tick| tick.touched).sum();
@@ -111,30 +127,36 @@ fn contention(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         let free = bench.since(from).iter().position(|tick| tick.touched == 0);
         off.push(seconds(free.map_or(100, |at| at + 1)));
     }
-    let id = |part: &str| format!("contention/{part}");
-    keep_rates(rec, &id, &bench)?;
-    rec.keep(&id("untouched"), Series::count("1", touched as u64))?;
-    rec.keep(&id("changes"), Series::count("1", bench.changes()))?;
-    for (name, unit, samples) in [("on", "s", on), ("off", "s", off), ("share", "1", shares)] {
-        rec.keep(&id(name), Series::unordered(unit, samples))?;
-    }
+    keep_rates(rec, &bench)?;
+    let series = [
+        ("untouched", Series::count("1", touched as u64)),
+        ("changes", Series::count("1", bench.changes())),
+        ("on", Series::unordered("s", on)),
+        ("off", Series::unordered("s", off)),
+        ("share", Series::unordered("1", shares)),
+    ];
+    keep_all(rec, series)?;
     let both = 2.0 * CYCLES as f64;
-    let text = "routers held without contention, summed over five seconds";
-    claim(rec, &id, "untouched", text, Rule::Sum, Bound::at_most(0.0), "untouched")?;
-    let text = "seconds until all routers are held, from the first packet too many on";
-    claim(rec, &id, "on", text, Rule::Max, Bound::at_most(1.0), "on")?;
-    let text = "seconds until no router is held";
-    claim(rec, &id, "off", text, Rule::Max, Bound::at_most(1.0), "off")?;
-    let text = "changes: one on and one off each time";
-    claim(rec, &id, "changes-most", text, Rule::Sum, Bound::at_most(both), "changes")?;
-    claim(rec, &id, "changes-least", text, Rule::Sum, Bound::at_least(both), "changes")?;
-    let text = "rate of each victim, of its min_pps, from the second sample on";
-    claim(rec, &id, "victims", text, Rule::Min, Bound::at_least(KEPT), "share")
+    let untouched = "routers held without contention, summed over five seconds";
+    let on = "seconds until all routers are held, from the first packet too many on";
+    let changes = "changes: one on and one off each time";
+    let victims = "rate of each victim, of its min_pps, from the second sample on";
+    claim_all(
+        rec,
+        &[
+            ("untouched", untouched, Rule::Sum, Bound::at_most(0.0), &["untouched"]),
+            ("on", on, Rule::Max, Bound::at_most(1.0), &["on"]),
+            ("off", "seconds until no router is held", Rule::Max, Bound::at_most(1.0), &["off"]),
+            ("changes-most", changes, Rule::Sum, Bound::at_most(both), &["changes"]),
+            ("changes-least", changes, Rule::Sum, Bound::at_least(both), &["changes"]),
+            ("victims", victims, Rule::Min, Bound::at_least(KEPT), &["share"]),
+        ],
+    )
 }
 
 /// The worst demand for a switch: too much whenever nobody is held, little as soon as somebody is.
 fn flapping(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let mut bench = Bench::new()?;
+    let mut bench = PolicedNode::new()?;
     let minutes = 10;
     let mut held = false;
     for _ in 0..minutes * 600 {
@@ -142,37 +164,31 @@ fn flapping(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         bench.run(1)?;
         held = bench.ticks.last().is_some_and(|tick| tick.touched > 0);
     }
-    let id = |part: &str| format!("flapping/{part}");
-    let changes = float(bench.changes());
-    rec.keep(&id("changes"), Series::unordered("1", vec![changes]))?;
-    rec.keep(&id("minutes"), Series::unordered("1", vec![f64::from(minutes)]))?;
+    rec.keep("changes", Series::unordered("1", vec![float(bench.changes())]))?;
+    rec.keep("minutes", Series::unordered("1", vec![f64::from(minutes)]))?;
     let text = "changes a minute under demand that follows them";
-    let of = [id("changes"), id("minutes")];
+    let of: &[&str] = &["changes", "minutes"];
     let (least, most) = (Bound::at_least(1.0), Bound::at_most(CHANGES_A_MINUTE));
-    rec.claim(id("most"), text, Rule::RatioOfSums, most, &of)?;
-    rec.claim(id("happened"), text, Rule::RatioOfSums, least, &of)
+    claim_all(
+        rec,
+        &[
+            ("most", text, Rule::RatioOfSums, most, of),
+            ("happened", text, Rule::RatioOfSums, least, of),
+        ],
+    )
 }
 
 /// Router `m` floods the node with three times what it carries, for half a minute, and gives up.
 fn misbehaviour(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let mut bench = Bench::new()?;
+    let mut bench = PolicedNode::new()?;
     bench.run(50)?;
     bench.offer("m", 300)?;
     let flood = bench.run(300)?;
     bench.offer("m", CALM_KPPS)?;
     let reform = bench.run(450)?;
-    let id = |part: &str| format!("misbehaviour/{part}");
-    keep_rates(rec, &id, &bench)?;
+    keep_rates(rec, &bench)?;
     let grades = bench.ticks.iter().map(|tick| f64::from(tick.grade)).collect();
-    rec.keep(&id("grade"), Series::sampled("1", TICK_S, grades))?;
-    let steps = |from: usize, to: usize, by: i64| {
-        let ticks = bench.ticks.get(from.saturating_sub(1)..to).unwrap_or_default();
-        let by_one = |pair: &[Tick]| match pair {
-            [old, new] => i64::from(new.grade) - i64::from(old.grade) == by,
-            _ => false,
-        };
-        ticks.windows(2).filter(|pair| by_one(pair)).count() as u64
-    };
+    rec.keep("grade", Series::sampled("1", TICK_S, grades))?;
     let end = bench.ticks.len();
     let said = STEPS.map(|step| float(bench.node.says("m", step) as u64));
     let last = bench.since(end - 50);
@@ -186,134 +202,107 @@ fn misbehaviour(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         );
         pairs.filter_map(|pair| pair.last().copied())
     };
-    let part = |tick: Tick| float(tick.rates[2]) / float(tick.allowed.max(1));
-    for (name, unit, samples) in [
-        ("up", "1", vec![float(steps(flood, reform, 1))]),
-        ("down", "1", vec![float(steps(reform, end, -1))]),
-        ("said", "1", said.to_vec()),
-        ("share", "1", victims(bench.since(flood), 1)),
-        ("dropped-early", "1", ruled(1).map(part).collect()),
-        ("lowered", "1", ruled(2).map(part).collect()),
-        ("stopped", "packet/s", ruled(3).map(|tick| float(tick.rates[2])).collect()),
-        ("left", "1", vec![float(left as u64)]),
-        ("back", "1", back.collect()),
-    ] {
-        rec.keep(&id(name), Series::unordered(unit, samples))?;
-    }
-    judge_misbehaviour(rec, &id)
+    let part = |tick: PolicedTick| float(tick.rates[2]) / float(tick.allowed.max(1));
+    let ratios = |values| Series::unordered("1", values);
+    let stopped = ruled(3).map(|tick| float(tick.rates[2])).collect();
+    let series = [
+        ("up", ratios(vec![float(bench.steps(flood, reform, 1))])),
+        ("down", ratios(vec![float(bench.steps(reform, end, -1))])),
+        ("said", ratios(said.to_vec())),
+        ("share", ratios(victims(bench.since(flood), 1))),
+        ("dropped-early", ratios(ruled(1).map(part).collect())),
+        ("lowered", ratios(ruled(2).map(part).collect())),
+        ("stopped", Series::unordered("packet/s", stopped)),
+        ("left", ratios(vec![float(left as u64)])),
+        ("back", ratios(back.collect())),
+    ];
+    keep_all(rec, series)?;
+    judge_misbehaviour(rec)
 }
 
-fn judge_misbehaviour(
-    rec: &mut Recording<'_>,
-    id: &dyn Fn(&str) -> String,
-) -> Result<(), ExperimentError> {
+fn judge_misbehaviour(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let three = float(GRADES);
-    for (part, text, rule, bound, of) in [
-        ("up", "grades up while it floods", Rule::Sum, Bound::at_least(three), "up"),
-        ("reversed", "grades down when it gives up", Rule::Sum, Bound::at_least(three), "down"),
-        ("logged", "lines of the log for each step", Rule::Min, Bound::at_least(1.0), "said"),
-        ("once", "lines of the log for each step", Rule::Max, Bound::at_most(1.0), "said"),
-        (
-            "victims",
-            "rate of each victim, of its min_pps, from the second sample of the flood on",
-            Rule::Min,
-            Bound::at_least(KEPT),
-            "share",
-        ),
-        (
-            "dropped-early",
-            "what it forwards under early drop, of what it may",
-            Rule::Max,
-            Bound::at_most(1.05),
-            "dropped-early",
-        ),
-        (
-            "lowered",
-            "what it forwards under a lower set-point, of what it may",
-            Rule::Max,
-            Bound::at_most(0.55),
-            "lowered",
-        ),
-        ("stopped", "what it forwards when stopped", Rule::Max, Bound::at_most(0.0), "stopped"),
-        ("left", "caps and limits in force at the end", Rule::Sum, Bound::at_most(0.0), "left"),
-        (
-            "back",
-            "what it forwards at the end, of what comes",
-            Rule::Min,
-            Bound::at_least(0.99),
-            "back",
-        ),
-    ] {
-        claim(rec, id, part, text, rule, bound, of)?;
-    }
-    Ok(())
+    let logged = "lines of the log for each step";
+    let victims = "rate of each victim, of its min_pps, from the second sample of the flood on";
+    let early = "what it forwards under early drop, of what it may";
+    let lowered = "what it forwards under a lower set-point, of what it may";
+    let left = "caps and limits in force at the end";
+    let back = "what it forwards at the end, of what comes";
+    claim_all(
+        rec,
+        &[
+            ("up", "grades up while it floods", Rule::Sum, Bound::at_least(three), &["up"]),
+            (
+                "reversed",
+                "grades down when it gives up",
+                Rule::Sum,
+                Bound::at_least(three),
+                &["down"],
+            ),
+            ("logged", logged, Rule::Min, Bound::at_least(1.0), &["said"]),
+            ("once", logged, Rule::Max, Bound::at_most(1.0), &["said"]),
+            ("victims", victims, Rule::Min, Bound::at_least(KEPT), &["share"]),
+            ("dropped-early", early, Rule::Max, Bound::at_most(1.05), &["dropped-early"]),
+            ("lowered", lowered, Rule::Max, Bound::at_most(0.55), &["lowered"]),
+            (
+                "stopped",
+                "what it forwards when stopped",
+                Rule::Max,
+                Bound::at_most(0.0),
+                &["stopped"],
+            ),
+            ("left", left, Rule::Sum, Bound::at_most(0.0), &["left"]),
+            ("back", back, Rule::Min, Bound::at_least(0.99), &["back"]),
+        ],
+    )
 }
 
-/// What does not fit is refused with sum and bound, whether minimum or set-point; what fits is not.
+/// A minimum or a set-point that does not fit is refused with sum and bound; one that fits is not.
 fn admission(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let mut bench = Bench::new()?;
-    let id = |part: &str| format!("admission/{part}");
+    let mut bench = PolicedNode::new()?;
     let (mut refused, mut admitted) = (Vec::new(), Vec::new());
     for (router, key, value) in
         [("m", "receive.min_pps", "50001pps"), ("v1", "xtc.set_point", "60001pps")]
     {
         let why = bench.edit(router, key, value).err().unwrap_or_default();
-        rec.say(&format!("{}: {why}", id(key)));
+        rec.say(&format!("admission/{key}: {why}"));
         refused.push(f64::from(why.contains("100001pps") && why.contains("100kpps")));
     }
-    for (router, key, value) in
-        [("m", "receive.min_pps", "50kpps"), ("m", "receive.min_pps", "10kpps")]
-    {
-        admitted.push(f64::from(bench.edit(router, key, value).is_ok()));
+    for value in ["50kpps", "10kpps"] {
+        admitted.push(f64::from(bench.edit("m", "receive.min_pps", value).is_ok()));
     }
     bench.run(50)?;
-    rec.keep(&id("refused"), Series::unordered("1", refused))?;
-    rec.keep(&id("admitted"), Series::unordered("1", admitted))?;
-    rec.keep(&id("share"), Series::unordered("1", victims(bench.since(0), 0)))?;
-    let text = "one packet a second too many: refused, with sum and bound in the text";
-    claim(rec, &id, "refused", text, Rule::Min, Bound::at_least(1.0), "refused")?;
-    let text = "exactly as much as fits is admitted";
-    claim(rec, &id, "admitted", text, Rule::Min, Bound::at_least(1.0), "admitted")?;
-    let text = "what the routers forward all the while, of min_pps";
-    claim(rec, &id, "undisturbed", text, Rule::Min, Bound::at_least(KEPT), "share")
-}
-
-impl Bench {
-    fn edit(&mut self, router: &str, key: &str, value: &str) -> Result<(), String> {
-        self.node.edit(&[Edit::set(KeyPath::of("router", router, key), value)])
+    let share = victims(bench.since(0), 0);
+    for (name, values) in [("refused", refused), ("admitted", admitted), ("share", share)] {
+        rec.keep(name, Series::unordered("1", values))?;
     }
+    let refused = "one packet a second too many: refused, with sum and bound in the text";
+    let admitted = "exactly as much as fits is admitted";
+    let undisturbed = "what the routers forward all the while, of min_pps";
+    claim_all(
+        rec,
+        &[
+            ("refused", refused, Rule::Min, Bound::at_least(1.0), &["refused"]),
+            ("admitted", admitted, Rule::Min, Bound::at_least(1.0), &["admitted"]),
+            ("undisturbed", undisturbed, Rule::Min, Bound::at_least(KEPT), &["share"]),
+        ],
+    )
 }
 
-fn keep_rates(
-    rec: &mut Recording<'_>,
-    id: &dyn Fn(&str) -> String,
-    bench: &Bench,
-) -> Result<(), ExperimentError> {
+fn keep_rates(rec: &mut Recording<'_>, bench: &PolicedNode) -> Result<(), ExperimentError> {
     for (place, name) in NAMES.into_iter().enumerate() {
-        let rate = |tick: &Tick| float(tick.rates.get(place).copied().unwrap_or_default());
+        let rate = |tick: &PolicedTick| float(tick.rates[place]);
         let rates = bench.ticks.iter().map(rate).collect();
-        rec.keep(&id(&format!("{name}/rate")), Series::sampled("packet/s", TICK_S, rates))?;
+        rec.keep(&format!("{name}/rate"), Series::sampled("packet/s", TICK_S, rates))?;
     }
-    let limit = |tick: &Tick| tick.limit.map_or(-1.0, weir_experiment::float);
+    let limit = |tick: &PolicedTick| tick.limit.map_or(-1.0, weir_experiment::float);
     let limits = bench.ticks.iter().map(limit).collect();
-    rec.keep(&id("m/limit"), Series::sampled("packet/s", TICK_S, limits))
-}
-
-fn claim(
-    rec: &mut Recording<'_>,
-    id: &dyn Fn(&str) -> String,
-    part: &str,
-    text: &str,
-    rule: Rule,
-    bound: Bound,
-    of: &str,
-) -> Result<(), ExperimentError> {
-    rec.claim(id(part), text, rule, bound, &[id(of)])
+    rec.keep("m/limit", Series::sampled("packet/s", TICK_S, limits))
 }
 
 /// The rates of `v1` and `v2`, of their minimums, without the first so many samples.
-fn victims(ticks: &[Tick], skip: usize) -> Vec<f64> {
-    let parts = |tick: &Tick| {
+fn victims(ticks: &[PolicedTick], skip: usize) -> Vec<f64> {
+    let parts = |tick: &PolicedTick| {
         let [v1, v2, _] = tick.rates.map(weir_experiment::float);
         [v1 / 20e3, v2 / 30e3]
     };
@@ -333,7 +322,7 @@ const TICK: Nanos = Nanos::from_millis(100);
 const TICK_S: f64 = 0.1;
 /// A processor is worth 100 kp/s.
 const COST: Nanos = Nanos::from_micros(10);
-/// What `m` offers when it behaves.
+/// The offer of `m` when it behaves.
 const CALM_KPPS: u64 = 10;
 const CYCLES: usize = 3;
 const KEPT: f64 = 0.99;

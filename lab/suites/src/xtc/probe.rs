@@ -3,75 +3,71 @@
 //! it takes there and back, and how many fail.
 
 use weir_experiment::prelude::*;
+use weir_policy::ControllerKind;
 
-use super::combined::{SETTLE, capacity};
-use super::held::Bench;
-use crate::routers::{HeldLab, ProbePath, Probed, SAMPLING, probing};
+use super::combined;
+use super::parts::{MEAN_OF, SETTLE};
+use crate::routers::{
+    BenchLoad, Contender, ProbePath, Probed, RouterBench, RouterKnowledge, RouterLab, part, probing,
+};
 
-/// Shows the row on bench number `bench`.
+/// Shows the row on bench number `bench`. The probe comes by a vif of its own, beside the traffic's
+/// port, and is limited together with the traffic.
 pub(super) fn show(rec: &mut Recording<'_>, bench: usize) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
     let (points, samples): (&[u64], usize) =
         if rec.quick { (&[1, 10, 80], 30) } else { (&[1, 5, 10, 20, 40, 60, 80, 100], 120) };
-    let bench = Bench::numbered("xtc-probe", SAMPLING, bench)?;
-    for (percent, probed) in run(&bench, points, samples)? {
-        judge(rec, &bench, percent, &probed)?;
-    }
-    Ok(())
+    let bench = RouterBench::numbered("xtc-probe", BenchLoad::Flood, bench);
+    let bench = bench.forwarded_by_the_node();
+    let seen = probed(&bench, points, |lab, set_point| {
+        lab.hold(0, ControllerKind::Combined, set_point)?;
+        lab.watch(0, combined::SETTLE)?;
+        Ok(probing(lab, 0, ProbePath::Own, |lab| lab.watch(0, samples))?.1)
+    })?;
+    seen.iter().try_for_each(|(percent, probed)| judge(rec, &bench, *percent, probed))
 }
 
-/// Shows what the cap alone does to probes.
+/// Shows the effect of the cap alone on probes.
 pub(super) fn alone(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    for bench in Bench::benches("xtc-capped", Nanos::from_secs(1)) {
-        let points: &[u64] = if rec.quick { &[20] } else { &[10, 20, 60] };
-        for (percent, probed) in bench.probe_alone(points)? {
-            tell(rec, &bench, percent, &probed)?;
-        }
+    let points: &[u64] = if rec.quick { &[20] } else { &[10, 20, 60] };
+    for number in 0..4 {
+        let bench = RouterBench::numbered("xtc-capped", BenchLoad::Flood, number);
+        let seen = probed(&bench, points, |lab, set_point| {
+            let weir = Contender::FeedForward;
+            let held = |lab: &mut RouterLab| {
+                RouterKnowledge::default().hold(lab, weir, weir.period(), set_point)?;
+                lab.watch(0, SETTLE + MEAN_OF)
+            };
+            Ok(probing(lab, 0, ProbePath::Own, held)?.1)
+        })?;
+        seen.iter().try_for_each(|(percent, probed)| tell(rec, &bench, *percent, probed))?;
     }
     Ok(())
 }
 
-/// Probes while a node holds the router at each set-point. The probe comes by a vif of its own,
-/// beside the traffic's port, and is limited together with the traffic.
-fn run(
-    bench: &Bench,
+/// Has `probe` probe a router at each set-point, in percent of its capacity.
+fn probed(
+    bench: &RouterBench,
     points: &[u64],
-    samples: usize,
+    mut probe: impl FnMut(&mut RouterLab, PacketRate) -> Result<Probed, ExperimentError>,
 ) -> Result<Vec<(u64, Probed)>, ExperimentError> {
-    let mut lab = HeldLab::up(bench.plan.clone())?;
-    let offered = bench.flooded(&mut lab, capacity)?;
-    let (seen, _) = offered.beside(&mut lab, |lab| {
-        let capacity = capacity(lab)?;
-        let mut seen = Vec::new();
-        for percent in points {
-            let set_point = PacketRate::from_pps((capacity.as_pps() * percent / 100).max(1));
-            lab.hold(0, set_point)?;
-            lab.watch(0, SETTLE)?;
-            let (_, probed) = probing(lab, 0, ProbePath::Own, |lab| lab.watch(0, samples))?;
-            seen.push((*percent, probed));
-        }
-        Ok(seen)
+    let (_, seen) = bench.run(|lab, capacity| {
+        let at = |percent: &u64| Ok((*percent, probe(lab, part(capacity, *percent))?));
+        points.iter().map(at).collect()
     })?;
     Ok(seen)
 }
 
 fn judge(
     rec: &mut Recording<'_>,
-    bench: &Bench,
+    bench: &RouterBench,
     percent: u64,
     probed: &Probed,
 ) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{percent}%/{part}", bench.name());
     probed.keep(rec, &format!("{}/{percent}%", bench.name()))?;
     let who = format!("{} at {percent} %", bench.name());
-    let came_back = Claim::new(
-        id("came-back"),
-        format!("{who}: probes that came back"),
-        Rule::Sum,
-        Bound::at_least(1.0),
-    );
-    rec.judge(came_back.of(&[id("answered")]))?;
+    let text = format!("{who}: probes that came back");
+    rec.claim(id("came-back"), text, Rule::Sum, Bound::at_least(1.0), &[id("answered")])?;
     if !probed.times_s.is_empty() {
         let text = format!("{who}: round trip, 99th percentile");
         let rule = Rule::Percentile { percent: 99.0 };
@@ -84,19 +80,14 @@ fn judge(
         1e3 * probed.times_s.iter().copied().fold(0.0, f64::max)
     ));
     let text = format!("{who}: probes that failed");
-    rec.claim(
-        id("loss"),
-        text,
-        Rule::RatioOfSums,
-        Bound::at_most(0.001),
-        &[id("failed"), id("due")],
-    )
+    let of = [id("failed"), id("due")];
+    rec.claim(id("loss"), text, Rule::RatioOfSums, Bound::at_most(0.001), &of)
 }
 
 /// The cap alone: averages beside the text's.
 fn tell(
     rec: &mut Recording<'_>,
-    bench: &Bench,
+    bench: &RouterBench,
     percent: u64,
     probed: &Probed,
 ) -> Result<(), ExperimentError> {

@@ -14,15 +14,13 @@
 use weir_experiment::prelude::*;
 use weir_policy::ControllerKind;
 
-use crate::routers::{
-    HeldLab, MTU_TCP, Plan, RouterKind, RouterLoad, SAMPLING, Shape, Traffic, pps, shares,
-};
+use crate::routers::{Plan, RouterKind, RouterLab, RouterLoad, RouterTraffic, pps, shares};
 
 /// Shows row 6.
 pub(super) fn proportions(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let mut lab = HeldLab::up(plan("xtc-proportions", 6))?;
-    let loads = Traffic::new((0..6).map(|router| (router, RouterLoad::Tcp(CONNECTIONS))).collect());
+    let mut lab = RouterLab::up(plan("xtc-proportions", 6))?;
+    let loads =
+        RouterTraffic::new((0..6).map(|router| (router, RouterLoad::Tcp(CONNECTIONS))).collect());
     let (_, flowed) = loads.beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
     let (seen, flowed) = loads.eased_tcp(&flowed)?.beside(&mut lab, |lab| {
         let without = lab.rates(MEAN_OF)?;
@@ -51,10 +49,12 @@ pub(super) fn proportions(rec: &mut Recording<'_>) -> Result<(), ExperimentError
 
 /// Shows row 7.
 pub(super) fn coexistence(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let mut lab = HeldLab::up(plan("xtc-coexistence", 2))?;
+    let mut lab = RouterLab::up(plan("xtc-coexistence", 2))?;
     let loads = |udp| {
-        Traffic::new(vec![(UDP, RouterLoad::Udp(udp)), (TCP, RouterLoad::Tcp(4 * CONNECTIONS))])
+        RouterTraffic::new(vec![
+            (UDP, RouterLoad::Udp(udp)),
+            (TCP, RouterLoad::Tcp(4 * CONNECTIONS)),
+        ])
     };
     let (greedy, _) = loads(None).beside(&mut lab, |lab| lab.rates(MEAN_OF))?;
     let flood = pps(FLOOD * sum(&greedy)).as_pps();
@@ -100,12 +100,11 @@ pub(super) fn coexistence(rec: &mut Recording<'_>) -> Result<(), ExperimentError
 
 /// Shows row 8.
 pub(super) fn fairness(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let mut lab = HeldLab::up(plan("xtc-fairness", 2))?;
+    let mut lab = RouterLab::up(plan("xtc-fairness", 2))?;
     let counts: &[u32] = if rec.quick { &[1, 10] } else { &[1, 2, 4, 6, 8, 10] };
     let (mut free, mut fair, mut aggregate) = (Vec::new(), Vec::new(), Vec::new());
     let loads =
-        |flows: u32| Traffic::new(vec![(0, RouterLoad::Tcp(flows)), (1, RouterLoad::Tcp(1))]);
+        |flows: u32| RouterTraffic::new(vec![(0, RouterLoad::Tcp(flows)), (1, RouterLoad::Tcp(1))]);
     let (_, flowed) = loads(1).beside(&mut lab, |lab| lab.watch_all(SETTLE))?;
     for flows in counts {
         let (seen, _) = loads(*flows).eased_tcp(&flowed)?.beside(&mut lab, |lab| {
@@ -145,14 +144,14 @@ pub(super) fn fairness(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     judge("aggregate", text, Rule::Min, Bound::at_least(0.98), &["aggregates"])
 }
 
-/// What routers were held at, and what they forwarded, in packets a second.
+/// The set-points of routers and the rates that they forwarded, in packets a second.
 struct Shared {
     wanted: Vec<f64>,
     rates: Vec<f64>,
 }
 
 /// Holds each router at its part of `all`.
-fn hold(lab: &mut HeldLab, parts: &[u32], all: f64) -> Result<Shared, ExperimentError> {
+fn hold(lab: &mut RouterLab, parts: &[u32], all: f64) -> Result<Shared, ExperimentError> {
     let wanted = shares(all, parts);
     lab.hold_all(ControllerKind::Combined, &wanted)?;
     lab.watch_all(SETTLE)?;
@@ -160,8 +159,7 @@ fn hold(lab: &mut HeldLab, parts: &[u32], all: f64) -> Result<Shared, Experiment
 }
 
 fn plan(name: &str, routers: usize) -> Plan {
-    let (kinds, shape) = (vec![RouterKind::Process; routers], Shape::Beside);
-    Plan { name: name.to_owned(), shape, kinds, mtu: MTU_TCP, sampling: SAMPLING }
+    Plan::beside(name, RouterKind::Process, routers)
 }
 
 fn keep_rates(rec: &mut Recording<'_>, id: &str, rates: &[f64]) -> Result<(), ExperimentError> {
@@ -191,10 +189,10 @@ const TCP: usize = 1;
 /// and takes of the processor of TCP's ends what TCP then lacks.
 const FLOOD: f64 = 1.1;
 
-/// Of each TCP router: some are always ready to send.
+/// Connections of each TCP router: some are always ready to send.
 const CONNECTIONS: u32 = 8;
 
-/// What is left of a balance that has fallen: routers that are held alike differ by a fiftieth.
+/// The balance counts as fallen below this part: routers that are held alike differ by a fiftieth.
 const FALLEN: f64 = 0.9;
 
 /// Samples of 100 ms: first those in which TCP ends the time-outs (200 ms and twice that) of what

@@ -2,136 +2,84 @@
 //! The training on a process router and on a namespace router (§5): small UDP packets, caps in
 //! steps, samples of 1 s; the model judged on a run that it has not seen.
 //!
-//! What comes is seven tenths of what the router forwards of a flood, so that there is a cap from
+//! The load is seven tenths of what the router forwards of a flood, so that there is a cap from
 //! which on the rate is that. The text's model is a straight line over the logarithm of the cap;
 //! a router whose rate is proportional to its cap is one only over a part of the range, so the
 //! model's caps begin at [`LEAST_PERCENT`] %; the fit over all caps from 5 % on stands beside it.
 
 use std::path::Path;
-use std::time::Instant;
 
-use weir_control::identify::{
-    Identified, Point, Residual, free_run, one_step, persistence, r_squared,
-};
+use weir_control::identify::{Point, Residual, free_run, one_step, persistence, r_squared};
 use weir_experiment::prelude::*;
 use weir_plot::{PointSet, Points, Svg};
 use weir_units::CpuShare;
 
-use super::figures::{self, Judge};
-use crate::routers::{
-    Flowed, Loop, Plan, RouterKind, RouterLab, RouterLoad, RouterSample, Traffic, Trained,
-    Training, below, capacity,
-};
+use super::parts;
+use crate::routers::{BenchLoad, RouterBench, RouterKind, Training, TrainingRun, below, fit_all};
 
-/// Shows the row on a process router.
-pub(super) fn process(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    show(rec, RouterKind::Process)
-}
-
-/// Shows the row on a namespace router.
-pub(super) fn namespace(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    show(rec, RouterKind::Namespace)?;
+/// Shows the row on a router of that kind.
+pub(super) fn show(rec: &mut Recording<'_>, kind: usize) -> Result<(), ExperimentError> {
+    let kind = RouterKind::ALL[kind];
+    let (repetitions, samples) = if rec.quick { (1, 2) } else { (3, 3) };
+    let percents = (1..=13).map(|step| 5 * step).chain([75, 85, 100]).collect();
+    let least = CpuShare::from_percent(LEAST_PERCENT);
+    let training = Training { percents, least, repetitions, samples, unseen: true };
+    let bench = RouterBench::new("xtc-training", kind, BenchLoad::Flow(100));
+    let seen = training.run(bench.plan, 100, SEED)?;
+    judge(rec, kind, &seen)?;
+    draw(kind, &seen)?;
     rec.result.add_note(format!("{}: pictures are in {PICTURES}", rec.id()));
     Ok(())
 }
 
-fn show(rec: &mut Recording<'_>, kind: RouterKind) -> Result<(), ExperimentError> {
-    super::needs_root(rec)?;
-    let seen = measure(rec.quick, kind)?;
-    judge(rec, kind, &seen)?;
-    draw(kind, &seen)
-}
-
-/// What one kind of router showed.
-struct Seen {
-    /// What it forwarded of a flood, with the largest cap.
-    capacity: PacketRate,
-    offered: PacketRate,
-    trained: Trained,
-    /// How long the training took, in seconds.
-    seconds: f64,
-    /// A run of caps below the threshold that the fit has not seen.
-    held_out: Vec<RouterSample>,
-    flowed: Flowed,
-}
-
-fn measure(quick: bool, kind: RouterKind) -> Result<Seen, ExperimentError> {
-    let mut lab = RouterLab::up(Plan::one("xtc-training", kind))?;
-    let flood = Traffic::one(RouterLoad::Udp(None));
-    let (capacity, _) = flood.beside(&mut lab, capacity)?;
-    let offered = PacketRate::from_pps(capacity.as_pps() * 7 / 10_000 * 1000);
-    let (repetitions, samples) = if quick { (1, 2) } else { (3, 3) };
-    let traffic = Traffic::one(RouterLoad::Udp(Some(offered.as_pps())));
-    let (measured, flowed) = traffic.beside(&mut lab, |lab| {
-        let mut on = Loop::begin(lab, 0)?;
-        let most = on.range()?.most();
-        let percents = (1..=13).map(|step| 5 * step).chain([75, 85, 100]);
-        let caps = percents.map(CpuShare::from_percent).filter(|cap| *cap <= most).collect();
-        let training = Training { caps, offered, repetitions, samples };
-        let started = Instant::now();
-        let trained = training.run_above(&mut on, SEED, least())?;
-        let seconds = started.elapsed().as_secs_f64();
-        let caps = trained.caps_below().filter(|cap| *cap >= least()).collect();
-        let unseen = Training { caps, repetitions: 1, ..training };
-        let (held_out, _) = unseen.take(&mut on, SEED + 1)?;
-        Ok((trained, seconds, held_out))
-    })?;
-    let (trained, seconds, held_out) = measured;
-    Ok(Seen { capacity, offered, trained, seconds, held_out, flowed })
-}
-
-fn least() -> CpuShare {
-    CpuShare::from_percent(LEAST_PERCENT)
-}
-
-fn judge(rec: &mut Recording<'_>, kind: RouterKind, seen: &Seen) -> Result<(), ExperimentError> {
+fn judge(
+    rec: &mut Recording<'_>,
+    kind: RouterKind,
+    seen: &TrainingRun,
+) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{part}", kind.name());
     let trained = &seen.trained;
-    figures::keep_taken(rec, &id("training"), &trained.taken)?;
-    figures::keep_taken(rec, &id("held-out"), &seen.held_out)?;
-    let rates = [("capacity", seen.capacity), ("offered", seen.offered)];
-    for (name, rate) in rates {
+    parts::keep_taken(rec, &id("training"), &trained.taken)?;
+    parts::keep_taken(rec, &id("held-out"), &seen.unseen)?;
+    for (name, rate) in [("capacity", seen.flood), ("offered", seen.offered)] {
         rec.keep(&id(name), Series::count("packet/s", rate.as_pps()))?;
     }
-    let threshold = trained.threshold.map_or(0.0, figures::share);
+    let threshold = trained.threshold.map_or(0.0, parts::share);
     rec.keep(&id("cap-threshold"), Series::unordered("1", vec![threshold]))?;
     let model = trained.identified.model;
     rec.keep(&id("model"), Series::unordered("1", vec![model.a(), model.b()]))?;
-    let mut judge = Judge { rec, kind: kind.name() };
-    let seconds = Series::unordered("s", vec![seen.seconds]);
-    judge.one(
-        id("seconds"),
-        "length of the training",
-        Rule::Max,
-        Bound::at_most(180.0),
-        seconds,
-    )?;
-    let below: Vec<f64> = trained.caps_below().map(figures::share).collect();
-    let text = "caps below the cap threshold";
-    judge.one(
-        id("caps"),
-        text,
-        Rule::Count,
-        Bound::at_least(6.0),
-        Series::unordered("1", below),
-    )?;
+    let below: Vec<f64> = trained.caps_below().map(parts::share).collect();
+    let caps = Series::unordered("1", below);
+    for (part, text, series, rule, bound) in [
+        (
+            "seconds",
+            "length of the training",
+            Series::unordered("s", vec![seen.seconds]),
+            Rule::Max,
+            Bound::at_most(180.0),
+        ),
+        ("caps", "caps below the cap threshold", caps, Rule::Count, Bound::at_least(6.0)),
+    ] {
+        rec.claim_samples(id(part), format!("{}: {text}", kind.name()), series, rule, bound)?;
+    }
     judge_model(rec, kind, seen)?;
-    figures::judge_meter(rec, &id("meter"), &seen.flowed)
+    parts::judge_meter(rec, &id("meter"), &seen.flowed)
 }
 
 /// The model on the run that it has not seen, beside the one that repeats the rate before.
 fn judge_model(
     rec: &mut Recording<'_>,
     kind: RouterKind,
-    seen: &Seen,
+    seen: &TrainingRun,
 ) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("{}/{part}", kind.name());
-    let points: Vec<Point> = below(&seen.held_out, None).into_iter().flatten().collect();
+    let points: Vec<Point> = below(&seen.unseen, None).into_iter().flatten().collect();
     let free = free_run(&seen.trained.identified, &points);
     let kpps = |of: fn(&Residual) -> f64| free.iter().map(|one| of(one) * 1e3).collect();
     rec.keep(&id("free-run/estimated"), Series::unordered("packet/s", kpps(|r| r.estimated)))?;
     rec.keep(&id("free-run/actual"), Series::unordered("packet/s", kpps(|r| r.actual)))?;
-    let all = whole_range(&seen.trained);
+    // The fit over all caps below the threshold, from the least one on.
+    let all = fit_all(&below(&seen.trained.taken, seen.trained.threshold)).ok();
     let kinds = [
         ("free-run-r2", r_squared(&free)),
         ("one-step-r2", r_squared(&one_step(&seen.trained.identified, &points))),
@@ -153,18 +101,11 @@ fn judge_model(
     Ok(())
 }
 
-/// The fit over all caps below the threshold, from the least one on.
-fn whole_range(trained: &Trained) -> Option<Identified> {
-    let segments = below(&trained.taken, trained.threshold);
-    let slices: Vec<&[Point]> = segments.iter().map(Vec::as_slice).collect();
-    weir_control::identify::fit(&slices).ok()
-}
-
 /// Figs 3 and 4 of the text: rate by cap, and what the model says beside what was measured.
-fn draw(kind: RouterKind, seen: &Seen) -> Result<(), ExperimentError> {
+fn draw(kind: RouterKind, seen: &TrainingRun) -> Result<(), ExperimentError> {
     let rate = |rate: PacketRate| float(rate.as_pps());
     let curve = &seen.trained.curve;
-    let points = curve.iter().map(|p| (100.0 * figures::share(p.cap), rate(p.mean))).collect();
+    let points = curve.iter().map(|p| (100.0 * parts::share(p.cap), rate(p.mean))).collect();
     let halves = curve.iter().map(|p| p.interval.map_or(0.0, rate)).collect();
     let name = format!("{} router, mean and 95 % interval", kind.name());
     let axis = |name: &str, unit: &str| (name.to_owned(), unit.to_owned());
@@ -175,7 +116,7 @@ fn draw(kind: RouterKind, seen: &Seen) -> Result<(), ExperimentError> {
         diagonal: false,
         sets: vec![PointSet { name, points, halves, joined: true }],
     };
-    let held_out: Vec<Point> = below(&seen.held_out, None).into_iter().flatten().collect();
+    let held_out: Vec<Point> = below(&seen.unseen, None).into_iter().flatten().collect();
     let residuals = free_run(&seen.trained.identified, &held_out);
     let points = residuals.iter().map(|r| (r.actual.max(0.0) * 1e3, r.estimated.max(0.0) * 1e3));
     let name = format!("{} router, free run on a run not seen", kind.name());

@@ -45,7 +45,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     }
 }
 
-/// As `cargo xtask xen-lab` has it.
+/// The folder of `cargo xtask xen-lab`.
 const OUT: &str = "out/xen";
 
 const SCHEDULERS: [&str; 2] = ["credit2", "credit"];

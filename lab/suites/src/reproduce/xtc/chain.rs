@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Three routers one behind the other, probed hop by hop: Fig. 20.
 
-use std::fmt::Write as _;
-
 use weir_experiment::prelude::*;
-use weir_plot::{PointSet, Points, Svg};
+use weir_plot::{PointSet, Svg};
 use weir_result::ResultFile;
 
-use super::draw::{axis, samples};
-use super::page::{kpps, nothing};
+use super::picture::points;
+use super::results::samples;
+use super::table::{PageTable, cell, kpps};
 use crate::routers::{Chain, HOPS, HoldingMeans, ProbePath, RouterKind, lost, prefix};
 
 /// Tries the chain and keeps what is seen.
@@ -20,28 +19,27 @@ pub(super) fn run(trial: &mut Recording<'_>, kind: RouterKind) -> Result<(), Exp
     Chain::of(trial.quick).run(trial)?.keep(trial, "")
 }
 
-/// A line for each hop at each set-point, a column for each way of holding the routers.
+/// Returns a row for each hop at each set-point, with a column for each way of holding routers.
 pub(super) fn table(result: &ResultFile) -> String {
-    let mut text = String::from("| set-point | probed behind |");
-    for means in HoldingMeans::ALL {
-        let _ = write!(text, " {} |", means.name());
-    }
-    text += &format!("\n|---|---|{}\n", "---:|".repeat(HoldingMeans::ALL.len()));
+    let head = ["set-point", "probed behind"].map(str::to_owned);
+    let means = HoldingMeans::ALL.map(|means| means.name().to_owned());
+    let mut table = PageTable::new(2, head.into_iter().chain(means));
     for percent in percents(result) {
         let wanted = samples(result, &format!("{}set-point", prefix(HoldingMeans::Weir, percent)));
-        let wanted = wanted.first().map_or_else(nothing, |rate| kpps(*rate));
+        let wanted = format!("{percent} %, {}", cell(wanted.first(), |rate| kpps(*rate)));
         for hop in 0..HOPS {
-            let _ = write!(text, "| {percent} %, {wanted} | vr{} |", hop + 1);
-            for means in HoldingMeans::ALL {
-                let seen = Seen { result, means, percent, hop };
-                let _ = write!(text, " {} |", seen.cell().unwrap_or_else(nothing));
-            }
-            text.push('\n');
+            let cells = HoldingMeans::ALL.map(|means| {
+                let seen = HopResult { result, means, percent, hop };
+                cell(seen.cell(), |text| text)
+            });
+            table.row([wanted.clone(), format!("vr{}", hop + 1)].into_iter().chain(cells));
         }
     }
-    text + "\nEach cell: the flow that was lost up to there; of the probe that comes with it, what \
-            did not\ncome back, and the mean round-trip time; the same of a probe by an interface \
-            of its own.\n\n"
+    table.explained(
+        "Each cell: the flow that was lost up to there; of the probe that comes with it, what did \
+         not\ncome back, and the mean round-trip time; the same of a probe by an interface of its \
+         own.",
+    )
 }
 
 /// Loss and round-trip time of the probe that comes with the flow, by hop: a picture of each for
@@ -52,10 +50,10 @@ pub(super) fn draw(
 ) -> Result<Vec<(String, Svg)>, ExperimentError> {
     let mut drawn = Vec::new();
     for means in HoldingMeans::HELD {
-        for Metric { key, name, unit, value } in METRICS {
+        for HopMetric { key, name, unit, value } in METRICS {
             let set = |means, percent, name: String| {
                 let point = |hop: usize| {
-                    let seen = Seen { result, means, percent, hop };
+                    let seen = HopResult { result, means, percent, hop };
                     Some((float(hop as u64 + 1), value(&seen.probed(ProbePath::Flow)?)))
                 };
                 let points = (0..HOPS).filter_map(point).collect();
@@ -63,22 +61,17 @@ pub(super) fn draw(
             };
             let held = percents(result).into_iter().map(|p| set(means, p, format!("{p} %")));
             let without = set(HoldingMeans::Without, 0, HoldingMeans::Without.name().to_owned());
-            let sets = std::iter::once(without).chain(held);
-            let sets: Vec<PointSet> = sets.filter(|set| !set.points.is_empty()).collect();
-            if sets.is_empty() {
-                continue;
-            }
             let title = format!("{title}: {}", means.name());
-            let (x, y) = (axis("probed behind router", "1"), axis(name, unit));
-            let points = Points { title, x, y, diagonal: false, sets };
-            drawn.push((format!("{key}-{}", means.key()), points.draw()?));
+            let axes = [("probed behind router", "1"), (name, unit)];
+            let svg = points(title, axes, std::iter::once(without).chain(held))?;
+            drawn.extend(svg.map(|svg| (format!("{key}-{}", means.key()), svg)));
         }
     }
     Ok(drawn)
 }
 
 /// One hop of a chain held in one way, as the result has it.
-struct Seen<'r> {
+struct HopResult<'r> {
     result: &'r ResultFile,
     means: HoldingMeans,
     percent: u64,
@@ -86,12 +79,12 @@ struct Seen<'r> {
 }
 
 /// A probe: the part that did not come back, and the mean time of the others in seconds.
-struct Probe {
+struct HopProbe {
     loss: f64,
     time_s: f64,
 }
 
-impl<'r> Seen<'r> {
+impl<'r> HopResult<'r> {
     fn samples(&self, name: &str) -> &'r [f64] {
         samples(self.result, &format!("{}{name}", prefix(self.means, self.percent)))
     }
@@ -102,12 +95,14 @@ impl<'r> Seen<'r> {
         forwarded.get(self.hop).map(|rate| lost(*came, *rate))
     }
 
-    fn probed(&self, way: ProbePath) -> Option<Probe> {
+    fn probed(&self, way: ProbePath) -> Option<HopProbe> {
         let of = |name: &str| self.samples(&format!("hop{}/{}/{name}", self.hop + 1, way.key()));
         let (times_s, due, failed) = (of("times"), of("due").first()?, of("failed").first()?);
         let answered = !times_s.is_empty();
-        answered
-            .then(|| Probe { loss: failed / due.max(1.0), time_s: weir_experiment::mean(times_s) })
+        answered.then(|| HopProbe {
+            loss: failed / due.max(1.0),
+            time_s: weir_experiment::mean(times_s),
+        })
     }
 
     fn cell(&self) -> Option<String> {
@@ -132,16 +127,16 @@ fn percents(result: &ResultFile) -> Vec<u64> {
     percents.into_iter().filter(is_made).collect()
 }
 
-/// What is drawn of a probe.
-struct Metric {
+/// A value of a probe that is drawn.
+struct HopMetric {
     /// Its part of the file's name.
     key: &'static str,
     name: &'static str,
     unit: &'static str,
-    value: fn(&Probe) -> f64,
+    value: fn(&HopProbe) -> f64,
 }
 
-const METRICS: [Metric; 2] = [
-    Metric { key: "loss", name: "probes lost", unit: "1", value: |probe| probe.loss },
-    Metric { key: "rtt", name: "mean round-trip time", unit: "s", value: |probe| probe.time_s },
+const METRICS: [HopMetric; 2] = [
+    HopMetric { key: "loss", name: "probes lost", unit: "1", value: |probe| probe.loss },
+    HopMetric { key: "rtt", name: "mean round-trip time", unit: "s", value: |probe| probe.time_s },
 ];

@@ -4,24 +4,25 @@
 use std::path::Path;
 
 use weir_experiment::prelude::*;
-use weir_plot::{Bar, BarGroup, Bars, PointSet, Points, Svg};
+use weir_plot::{Bar, BarGroup, Bars, PointSet, Svg};
 use weir_result::ResultFile;
 
-use super::Flow;
-use super::figures::{Figure, Made};
-use super::page::{Held, picture, together};
-use super::shares::{Shares, prefix};
-use super::sweep::{Metric, Sweep};
-use super::training::Curve;
+use super::figures::{Figure, FigureKind};
+use super::flow::FigureFlow;
+use super::picture::points;
+use super::results::{SweepResult, samples, together};
+use super::shares::{ShareSetting, SharedRouters, prefix};
+use super::sweep::{Metric, SetPointSweep};
+use super::training::CapCurve;
 use crate::reproduce::figure::save;
-use crate::routers::HoldingMeans;
+use crate::routers::{Contender, HoldingMeans};
 
 /// Writes the pictures of a figure into `folder`, as SVG and as PNG.
 pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
     std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     for (part, svg) in draw(figure, result)? {
-        save(&folder.join(picture(figure, &part, "svg")), svg.as_str().as_bytes())?;
-        save(&folder.join(picture(figure, &part, "png")), &svg.to_png(1.0)?)?;
+        save(&folder.join(figure.picture(&part, "svg")), svg.as_str().as_bytes())?;
+        save(&folder.join(figure.picture(&part, "png")), &svg.to_png(1.0)?)?;
     }
     Ok(())
 }
@@ -29,31 +30,30 @@ pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), 
 /// The pictures of a figure, each with what its file is called beside the figure's name.
 pub fn draw(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>, ExperimentError> {
     match &figure.made {
-        Made::Curve(curve) => by_cap(figure, curve, result),
-        Made::Residuals => residuals(figure, result),
-        Made::Sweep(sweep) => by_set_point(figure, sweep, result),
-        Made::Shares(shares) => by_router(figure, shares, result),
-        Made::Chain => super::chain::draw(figure.title, result),
+        FigureKind::Curve(curve) => by_cap(figure, curve, result),
+        FigureKind::Residuals => residuals(figure, result),
+        FigureKind::Sweep(sweep) => by_set_point(figure, sweep, result),
+        FigureKind::Shares(shares) => by_router(figure, shares, result),
+        FigureKind::Chain => super::chain::draw(figure.title, result),
     }
 }
 
 fn by_cap(
     figure: &Figure,
-    curve: &Curve,
+    curve: &CapCurve,
     result: &ResultFile,
 ) -> Result<Vec<(String, Svg)>, ExperimentError> {
     let set = |percent: &u64| {
-        let of = |name: &str| samples(result, &format!("{}/{name}", Flow::Udp(*percent).key()));
+        let of =
+            |name: &str| samples(result, &format!("{}/{name}", FigureFlow::Udp(*percent).key()));
         let caps = of("cap").iter().map(|cap| cap * 100.0);
         let points = caps.zip(of("mean").iter().copied()).collect();
-        let name = Flow::Udp(*percent).name();
+        let name = FigureFlow::Udp(*percent).name();
         PointSet { name, points, halves: of("half-interval").to_vec(), joined: true }
     };
-    let sets = curve.flows.iter().map(set).filter(|set| !set.points.is_empty()).collect();
-    let (x, y) = (axis("cap", "%"), axis("forwarded", "packet/s"));
-    let title = figure.title.to_owned();
-    let points = Points { title, x, y, diagonal: false, sets };
-    Ok(vec![(String::new(), points.draw()?)])
+    let axes = [("cap", "%"), ("forwarded", "packet/s")];
+    let svg = points(figure.title.to_owned(), axes, curve.flows.iter().map(set))?;
+    Ok(svg.map(|svg| (String::new(), svg)).into_iter().collect())
 }
 
 fn residuals(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>, ExperimentError> {
@@ -63,37 +63,30 @@ fn residuals(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>,
         let points = of("actual").zip(of("estimated")).collect();
         PointSet { name: name.to_owned(), points, halves: vec![], joined: false }
     };
-    let (x, y) = (axis("measured", "packet/s"), axis("estimated", "packet/s"));
-    let sets = names.map(set).into_iter().filter(|set| !set.points.is_empty()).collect();
-    let points = Points { title: figure.title.to_owned(), x, y, diagonal: true, sets };
-    Ok(vec![(String::new(), points.draw()?)])
+    let axes = [("measured", "packet/s"), ("estimated", "packet/s")];
+    let svg = points(figure.title.to_owned(), axes, names.map(set))?;
+    Ok(svg.map(|svg| (String::new(), svg)).into_iter().collect())
 }
 
 fn by_set_point(
     figure: &Figure,
-    sweep: &Sweep,
+    sweep: &SetPointSweep,
     result: &ResultFile,
 ) -> Result<Vec<(String, Svg)>, ExperimentError> {
     let mut drawn = Vec::new();
     for flow in sweep.flows {
         for metric in sweep.shows {
-            let set = |contender: &crate::routers::Contender| {
-                let runs = Held::all(result, *flow, *contender, sweep);
-                let point = |held: &Held<'_>| Some((held.set_point, held.metric(*metric)?));
+            let set = |contender: &Contender| {
+                let runs = SweepResult::all(result, *flow, *contender, sweep);
+                let point = |held: &SweepResult<'_>| Some((held.set_point, held.metric(*metric)?));
                 let points = runs.iter().filter_map(point).collect();
                 PointSet { name: contender.name(), points, halves: vec![], joined: true }
             };
-            let sets: Vec<_> = sweep.contenders.iter().map(set).collect();
-            let sets: Vec<_> = sets.into_iter().filter(|set| !set.points.is_empty()).collect();
-            if sets.is_empty() {
-                continue;
-            }
-            let (name, unit) = metric.axis();
-            let diagonal = unit == "packet/s";
             let title = format!("{}: {}", figure.title, flow.name());
-            let (x, y) = (axis("set-point", "packet/s"), axis(name, unit));
-            let points = Points { title, x, y, diagonal, sets };
-            drawn.push((format!("{}-{}", flow.key(), metric.key()), points.draw()?));
+            let axes = [("set-point", "packet/s"), metric.axis()];
+            let name = format!("{}-{}", flow.key(), metric.key());
+            let svg = points(title, axes, sweep.contenders.iter().map(set))?;
+            drawn.extend(svg.map(|svg| (name, svg)));
         }
     }
     Ok(drawn)
@@ -101,7 +94,7 @@ fn by_set_point(
 
 fn by_router(
     figure: &Figure,
-    shares: &Shares,
+    shares: &SharedRouters,
     result: &ResultFile,
 ) -> Result<Vec<(String, Svg)>, ExperimentError> {
     let bars = |bars: Vec<(HoldingMeans, f64)>| {
@@ -110,7 +103,7 @@ fn by_router(
         bars.into_iter().map(bar).collect::<Vec<Bar>>()
     };
     if shares.settings.len() > 1 {
-        let group = |setting: &super::shares::Setting| {
+        let group = |setting: &ShareSetting| {
             let configuration = setting.configurations.first().map_or("", |(name, _)| name);
             let of =
                 |means| Some((means, together(result, setting, configuration, means)?.balance));
@@ -165,12 +158,4 @@ impl Metric {
             Self::Lost => "loss",
         }
     }
-}
-
-pub(super) fn samples<'r>(result: &'r ResultFile, name: &str) -> &'r [f64] {
-    result.series().get(name).map_or(&[], |series| &series.samples)
-}
-
-pub(super) fn axis(name: &str, unit: &str) -> (String, String) {
-    (name.to_owned(), unit.to_owned())
 }

@@ -1,35 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the text's figures and tables are made of, and what it says of them.
+//! The text's figures and tables: how each is made, and what the text says of it.
 
 use weir_experiment::prelude::*;
 
-use super::Flow;
-use super::shares::{Sent, Setting, Shares};
-use super::sweep::{Metric, Sweep};
-use super::training::Curve;
-use crate::routers::{Contender, LeastCap};
+use super::flow::FigureFlow;
+use super::shares::{ShareSetting, SharedRouters};
+use super::sweep::{Metric, SetPointSweep};
+use super::training::CapCurve;
+use crate::routers::{Contender, LeastCap, RouterLoad};
 
 /// A figure or table of the text.
 #[derive(Debug)]
 pub struct Figure {
-    /// As in `weir-lab reproduce xtc NAME`.
+    /// The name in `weir-lab reproduce xtc NAME`.
     pub name: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: &'static str,
-    /// What the text says of it, with its numbers.
+    /// The text's words about it, with its numbers.
     pub text: &'static str,
-    /// Where what is seen here comes out otherwise, and why.
+    /// The reason why the result here differs, if it does.
     pub differs: &'static str,
-    pub(super) made: Made,
+    pub(super) made: FigureKind,
 }
 
-/// How a figure is made.
+impl Figure {
+    /// Returns the file of one of its pictures.
+    pub(super) fn picture(&self, part: &str, extension: &str) -> String {
+        let dash = if part.is_empty() { "" } else { "-" };
+        format!("{}{dash}{part}.{extension}", self.name)
+    }
+}
+
+/// The experiment behind a figure.
 #[derive(Debug)]
-pub(super) enum Made {
-    Curve(Curve),
+pub(super) enum FigureKind {
+    Curve(CapCurve),
     Residuals,
-    Sweep(Sweep),
-    Shares(Shares),
+    Sweep(SetPointSweep),
+    Shares(SharedRouters),
     Chain,
 }
 
@@ -46,15 +54,15 @@ const PI: Contender = Contender::Pi(LeastCap::DEFAULT);
 const PI_3: Contender = Contender::Pi(LeastCap::CHOSEN);
 const DEAD_BEAT: Contender = Contender::DeadBeat(LeastCap::DEFAULT);
 const DEAD_BEAT_3: Contender = Contender::DeadBeat(LeastCap::CHOSEN);
-const FLOW: Flow = Flow::Udp(100);
+const FLOW: FigureFlow = FigureFlow::Udp(100);
 
 /// Over the whole range, and where the text's controllers end.
 const WHOLE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 80, 90];
 const LOW: &[u64] = &[4, 6, 8, 10, 15, 20, 25, 30];
 
 /// The range of one flow, low set-points: Figs 9 to 14 differ in flow and contenders only.
-const fn range(flows: &'static [Flow], contenders: &'static [Contender]) -> Made {
-    Made::Sweep(Sweep {
+const fn range(flows: &'static [FigureFlow], contenders: &'static [Contender]) -> FigureKind {
+    FigureKind::Sweep(SetPointSweep {
         flows,
         contenders,
         percents: LOW,
@@ -65,8 +73,8 @@ const fn range(flows: &'static [Flow], contenders: &'static [Contender]) -> Made
 }
 
 /// RTT and loss of a probe, Figs 7 and 8.
-const fn probed(flows: &'static [Flow]) -> Made {
-    Made::Sweep(Sweep {
+const fn probed(flows: &'static [FigureFlow]) -> FigureKind {
+    FigureKind::Sweep(SetPointSweep {
         flows,
         contenders: &[PI, Contender::FeedForward, Contender::Combined],
         percents: WHOLE,
@@ -77,14 +85,14 @@ const fn probed(flows: &'static [Flow]) -> Made {
 }
 
 /// Six TCP routers in the text's two configurations, Figs 15 and 16, Table 2.
-const SIX: Setting = Setting {
+const SIX: ShareSetting = ShareSetting {
     key: "six",
-    loads: &[Sent::Tcp(1); 6],
+    loads: &[RouterLoad::Tcp(1); 6],
     configurations: &[("A", &[10, 10, 10, 10, 10, 28]), ("B", &[22, 18, 14, 8, 8, 8])],
 };
 
-const fn flows(key: &'static str, loads: &'static [Sent]) -> Setting {
-    Setting { key, loads, configurations: &[("equal", &[50, 50])] }
+const fn flows(key: &'static str, loads: &'static [RouterLoad]) -> ShareSetting {
+    ShareSetting { key, loads, configurations: &[("equal", &[50, 50])] }
 }
 
 /// All that the text shows; Figs 1, 2 and 19 are drawings.
@@ -98,7 +106,7 @@ pub const FIGURES: [Figure; 19] = [
         differs: "A packet of a process router costs nearly the same under any cap, so that the \
                   rate is proportional to the cap up to the threshold, where the text's guests \
                   bend earlier: their driver domain's work is not under the cap.",
-        made: Made::Curve(Curve {
+        made: FigureKind::Curve(CapCurve {
             flows: &[30, 60, 100],
             caps: &[5, 10, 20, 30, 40, 50, 60, 70, 80, 100],
         }),
@@ -109,7 +117,10 @@ pub const FIGURES: [Figure; 19] = [
         text: "Caps of 5, 10 ... 50 % gave 16, 32, 50, 65, 77, 85, 91, 94, 96, 98 kp/s of the \
                100 kp/s offered.",
         differs: "Proportional up to the threshold, as in Figure 3.",
-        made: Made::Curve(Curve { flows: &[100], caps: &[5, 10, 15, 20, 25, 30, 35, 40, 45, 50] }),
+        made: FigureKind::Curve(CapCurve {
+            flows: &[100],
+            caps: &[5, 10, 15, 20, 25, 30, 35, 40, 45, 50],
+        }),
     },
     Figure {
         name: "fig4",
@@ -118,7 +129,7 @@ pub const FIGURES: [Figure; 19] = [
                on the data that it was fitted to.",
         differs: "A line over the logarithm of the cap fits a rate that is proportional to the \
                   cap worse than the text's: what is below the line at both ends is that.",
-        made: Made::Residuals,
+        made: FigureKind::Residuals,
     },
     Figure {
         name: "fig5",
@@ -128,8 +139,8 @@ pub const FIGURES: [Figure; 19] = [
         differs: "PI has a dead zone of a tenth of the set-point: a mean within it is what it \
                   promises. A cap in units of the quota's grain follows the rate more finely than \
                   Xen's whole percents.",
-        made: Made::Sweep(Sweep {
-            flows: &[FLOW, Flow::Udp(60), Flow::Tcp],
+        made: FigureKind::Sweep(SetPointSweep {
+            flows: &[FLOW, FigureFlow::Udp(60), FigureFlow::Tcp],
             contenders: &[PI, Contender::FeedForward, Contender::Combined],
             percents: WHOLE,
             quick_percents: &[10, 30, 60, 90],
@@ -144,7 +155,7 @@ pub const FIGURES: [Figure; 19] = [
                the assigned CPU leaves Fixed Cap below its set-points; XTC holds them.",
         differs: "Weir's limit at ingress holds the rate while the ceiling has room for the \
                   process; the cap is raised where it has not.",
-        made: Made::Sweep(Sweep {
+        made: FigureKind::Sweep(SetPointSweep {
             flows: &[FLOW],
             contenders: &[PI, Contender::Fixed, Contender::FeedForward, Contender::Combined],
             percents: &[20, 40, 60, 80],
@@ -161,14 +172,14 @@ pub const FIGURES: [Figure; 19] = [
         differs: "By the cap alone the router's queue is full, here as there. Weir's limit drops \
                   what is beyond the set-point before the router, and the probe is not part of \
                   that flow: its queue stays empty.",
-        made: probed(&[FLOW, Flow::Udp(60)]),
+        made: probed(&[FLOW, FigureFlow::Udp(60)]),
     },
     Figure {
         name: "fig8",
         title: "A probe beside TCP: loss and round-trip time",
         text: "Nearly no loss; the round-trip time is lower than beside UDP.",
         differs: "",
-        made: probed(&[Flow::Tcp]),
+        made: probed(&[FigureFlow::Tcp]),
     },
     Figure {
         name: "fig9",
@@ -182,7 +193,7 @@ pub const FIGURES: [Figure; 19] = [
         title: "PI and dead-beat, TCP: the operating range",
         text: "PI holds down to 20 kp/s of 60, dead-beat down to 15.",
         differs: "",
-        made: range(&[Flow::Tcp], &[PI, DEAD_BEAT, Contender::Combined]),
+        made: range(&[FigureFlow::Tcp], &[PI, DEAD_BEAT, Contender::Combined]),
     },
     Figure {
         name: "fig11",
@@ -197,7 +208,10 @@ pub const FIGURES: [Figure; 19] = [
         title: "PI with a least cap, TCP",
         text: "With a least cap of 3 % PI holds down to 6 kp/s of 60.",
         differs: "",
-        made: range(&[Flow::Tcp], &[PI, PI_3, Contender::Pi(LeastCap(5)), Contender::Combined]),
+        made: range(
+            &[FigureFlow::Tcp],
+            &[PI, PI_3, Contender::Pi(LeastCap(5)), Contender::Combined],
+        ),
     },
     Figure {
         name: "fig13",
@@ -211,7 +225,7 @@ pub const FIGURES: [Figure; 19] = [
         title: "PI and dead-beat with a least cap of 3 %, TCP",
         text: "Dead-beat follows the set-point more linearly.",
         differs: "",
-        made: range(&[Flow::Tcp], &[PI_3, DEAD_BEAT_3, Contender::Combined]),
+        made: range(&[FigureFlow::Tcp], &[PI_3, DEAD_BEAT_3, Contender::Combined]),
     },
     Figure {
         name: "fig15",
@@ -219,7 +233,7 @@ pub const FIGURES: [Figure; 19] = [
         text: "Without XTC each forwards 13 kp/s. A: five at 10 and one at 28 kp/s; B: 22, 18, 14 \
                and three at 8. The higher the set-point, the more a router stays below it.",
         differs: "",
-        made: Made::Shares(Shares { settings: &[SIX], probed: false }),
+        made: FigureKind::Shares(SharedRouters { settings: &[SIX], probed: false }),
     },
     Figure {
         name: "table2",
@@ -227,14 +241,14 @@ pub const FIGURES: [Figure; 19] = [
         text: "77.97 ± 0.07 kp/s without XTC, 74.96 ± 1.06 with A, 75.49 ± 0.85 with B: up to 5 % \
                are lost.",
         differs: "",
-        made: Made::Shares(Shares { settings: &[SIX], probed: false }),
+        made: FigureKind::Shares(SharedRouters { settings: &[SIX], probed: false }),
     },
     Figure {
         name: "fig16",
         title: "Round-trip times through six TCP routers",
         text: "The smaller the set-point, the longer: about 70 ms at worst.",
         differs: "",
-        made: Made::Shares(Shares { settings: &[SIX], probed: true }),
+        made: FigureKind::Shares(SharedRouters { settings: &[SIX], probed: true }),
     },
     Figure {
         name: "fig17",
@@ -244,10 +258,10 @@ pub const FIGURES: [Figure; 19] = [
                carries the whole flood to the router.",
         differs: "What is beyond the limit is dropped where it enters, so that it costs the \
                   routers' processor nothing.",
-        made: Made::Shares(Shares {
-            settings: &[Setting {
+        made: FigureKind::Shares(SharedRouters {
+            settings: &[ShareSetting {
                 key: "two",
-                loads: &[Sent::Flood, Sent::Tcp(32)],
+                loads: &[RouterLoad::Udp(None), RouterLoad::Tcp(32)],
                 configurations: &[("20:80", &[20, 80])],
             }],
             probed: false,
@@ -259,12 +273,12 @@ pub const FIGURES: [Figure; 19] = [
         text: "Without XTC the lesser by the greater router falls as one has more flows; with it \
                both get the same, and a little less together.",
         differs: "",
-        made: Made::Shares(Shares {
+        made: FigureKind::Shares(SharedRouters {
             settings: &[
-                flows("1-flow", &[Sent::Tcp(1), Sent::Tcp(1)]),
-                flows("2-flows", &[Sent::Tcp(2), Sent::Tcp(1)]),
-                flows("5-flows", &[Sent::Tcp(5), Sent::Tcp(1)]),
-                flows("10-flows", &[Sent::Tcp(10), Sent::Tcp(1)]),
+                flows("1-flow", &[RouterLoad::Tcp(1), RouterLoad::Tcp(1)]),
+                flows("2-flows", &[RouterLoad::Tcp(2), RouterLoad::Tcp(1)]),
+                flows("5-flows", &[RouterLoad::Tcp(5), RouterLoad::Tcp(1)]),
+                flows("10-flows", &[RouterLoad::Tcp(10), RouterLoad::Tcp(1)]),
             ],
             probed: false,
         }),
@@ -279,7 +293,7 @@ pub const FIGURES: [Figure; 19] = [
                   is answered behind a router, not by it. One that comes with the flow waits with \
                   it at the first node; by an interface of its own it waits at the second alone, \
                   where the flow comes at the very rate that is let through.",
-        made: Made::Chain,
+        made: FigureKind::Chain,
     },
 ];
 

@@ -8,43 +8,34 @@
 use weir_experiment::prelude::*;
 
 use crate::routers::{
-    HeldLab, HoldingMeans, MTU_TCP, Plan, ProbePath, RouterKind, RouterLoad, SAMPLING, Shape,
-    Traffic, probing, shares,
+    HoldingMeans, Plan, ProbePath, RouterKind, RouterLab, RouterLoad, RouterTraffic, SAMPLING,
+    probing, shares,
 };
 
 /// Routers beside each other.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct SharedRouters {
     /// One lab for each.
-    pub(super) settings: &'static [Setting],
-    /// Whether each router is probed.
+    pub(super) settings: &'static [ShareSetting],
+    /// True if each router is probed.
     pub(super) probed: bool,
 }
 
-/// Who sends what through them, and in what parts they are held.
+/// The loads of the routers, and the parts in which they are held.
 #[derive(Debug)]
-pub(super) struct Setting {
+pub(super) struct ShareSetting {
     /// Its name, as in identifiers.
     pub(super) key: &'static str,
-    /// What each router gets to forward.
-    pub(super) loads: &'static [Sent],
-    /// What the text calls it, and its set-points.
+    /// The load of each router.
+    pub(super) loads: &'static [RouterLoad],
+    /// The text's name of each configuration, and its set-points.
     pub(super) configurations: &'static [(&'static str, &'static [u32])],
 }
 
-/// What a router gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// UDP, as much as there is time for.
-    Flood,
-    /// TCP over so many connections.
-    Tcp(u32),
-}
-
-impl Shares {
+impl SharedRouters {
     pub(super) fn seconds(&self, quick: bool) -> u64 {
         let (repetitions, seconds) = runs(quick);
-        let each = |setting: &Setting| {
+        let each = |setting: &ShareSetting| {
             let windows = setting.loads.len() as u64 * u64::from(self.probed) + 1;
             let runs = 1 + 2 * setting.configurations.len() as u64;
             BESIDE_LAB_S + runs * (SETTLE_S + windows * repetitions as u64 * seconds)
@@ -59,15 +50,8 @@ impl Shares {
     ) -> Result<(), ExperimentError> {
         for setting in self.settings {
             trial.say(&format!("{} {} routers, {}", setting.loads.len(), kind.name(), setting.key));
-            let kinds = vec![kind; setting.loads.len()];
-            let (name, shape) = ("xtc-figure".to_owned(), Shape::Beside);
-            let plan = Plan { name, shape, kinds, mtu: MTU_TCP, sampling: SAMPLING };
-            let mut lab = HeldLab::up(plan)?;
-            let loads = setting.loads.iter().map(|sent| match sent {
-                Sent::Flood => RouterLoad::Udp(None),
-                Sent::Tcp(connections) => RouterLoad::Tcp(*connections),
-            });
-            let traffic = Traffic::new(loads.enumerate().collect());
+            let mut lab = RouterLab::up(Plan::beside("xtc-figure", kind, setting.loads.len()))?;
+            let traffic = RouterTraffic::new(setting.loads.iter().copied().enumerate().collect());
             let quick = trial.quick;
             let (seen, _) = traffic.beside(&mut lab, |lab| self.measure(lab, setting, quick))?;
             for one in &seen {
@@ -79,10 +63,10 @@ impl Shares {
 
     fn measure(
         &self,
-        lab: &mut HeldLab,
-        setting: &Setting,
+        lab: &mut RouterLab,
+        setting: &ShareSetting,
         quick: bool,
-    ) -> Result<Vec<Seen>, ExperimentError> {
+    ) -> Result<Vec<ShareSamples>, ExperimentError> {
         lab.watch_all(SETTLE)?;
         let count = setting.loads.len();
         let without = self.windows(lab, "", HoldingMeans::Without, vec![], count, quick)?;
@@ -102,16 +86,15 @@ impl Shares {
 
     fn windows(
         &self,
-        lab: &mut HeldLab,
+        lab: &mut RouterLab,
         configuration: &'static str,
         means: HoldingMeans,
         wanted: Vec<f64>,
         count: usize,
         quick: bool,
-    ) -> Result<Seen, ExperimentError> {
+    ) -> Result<ShareSamples, ExperimentError> {
         let (repetitions, seconds) = runs(quick);
-        let samples = usize::try_from(seconds * 1_000_000_000 / SAMPLING.as_nanos());
-        let samples = samples.unwrap_or(usize::MAX);
+        let samples = lab.plan().samples(seconds);
         let (mut rates, mut times_s) = (vec![Vec::new(); count], Vec::new());
         for _ in 0..repetitions {
             for (rates, rate) in rates.iter_mut().zip(lab.rates(samples)?) {
@@ -125,24 +108,28 @@ impl Shares {
                 times_s.push(probed.times_s);
             }
         }
-        Ok(Seen { configuration, means, wanted, rates, times_s })
+        Ok(ShareSamples { configuration, means, wanted, rates, times_s })
     }
 }
 
-/// What was seen of all routers of a setting, held in one way.
-struct Seen {
+/// Samples of all routers of a setting, held in one way.
+struct ShareSamples {
     configuration: &'static str,
     means: HoldingMeans,
     /// Packets a second of each router; none without set-points.
     wanted: Vec<f64>,
-    /// Of each router, in each repetition.
+    /// The rate of each router, in each repetition.
     rates: Vec<Vec<f64>>,
-    /// Of each router's probes.
+    /// The round trips of each router's probes.
     times_s: Vec<Vec<f64>>,
 }
 
-impl Seen {
-    fn keep(&self, trial: &mut Recording<'_>, setting: &Setting) -> Result<(), ExperimentError> {
+impl ShareSamples {
+    fn keep(
+        &self,
+        trial: &mut Recording<'_>,
+        setting: &ShareSetting,
+    ) -> Result<(), ExperimentError> {
         let id = |part: String| prefix(setting.key, self.configuration, self.means) + &part;
         for (router, rates) in self.rates.iter().enumerate() {
             let series = Series::unordered("packet/s", rates.clone());

@@ -7,30 +7,30 @@
 use weir_experiment::prelude::*;
 use weir_units::CpuShare;
 
-use super::{BESIDE_LAB_S, Flow};
+use super::flow::{BESIDE_LAB_S, FigureFlow};
 use crate::routers::{
-    Contender, Disturbance, Known, Loop, ProbePath, Probed, RouterKind, RouterLab, RouterSample,
-    capacity, hold, probing,
+    Contender, Disturbance, ProbePath, Probed, RouterKind, RouterKnowledge, RouterLab,
+    RouterSample, part, probing,
 };
 
-/// What is swept.
+/// A sweep over set-points.
 #[derive(Debug)]
-pub(super) struct Sweep {
-    /// What comes, one lab for each.
-    pub(super) flows: &'static [Flow],
-    /// Who holds the router.
+pub(super) struct SetPointSweep {
+    /// The loads, each on a lab of its own.
+    pub(super) flows: &'static [FigureFlow],
+    /// The controllers that hold the router.
     pub(super) contenders: &'static [Contender],
     /// At how many percent of its capacity.
     pub(super) percents: &'static [u64],
-    /// The same where runs are quick.
+    /// The percents of quick runs.
     pub(super) quick_percents: &'static [u64],
-    /// What the figure shows of each run.
+    /// The values of each run that the figure shows.
     pub(super) shows: &'static [Metric],
-    /// Whether a process comes that takes 15 % of the cap then assigned.
+    /// True if a process comes that takes 15 % of the cap then assigned.
     pub(super) disturbed: bool,
 }
 
-/// What is shown of a run, over its set-points.
+/// A value of a run, shown over its set-points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     /// The mean rate.
@@ -45,8 +45,8 @@ pub(super) enum Metric {
     Lost,
 }
 
-impl Sweep {
-    /// Whether a probe goes along.
+impl SetPointSweep {
+    /// Returns true if a probe goes along.
     pub(super) fn is_probed(&self) -> bool {
         self.shows.iter().any(|metric| matches!(metric, Metric::RoundTrip | Metric::Lost))
     }
@@ -70,116 +70,99 @@ impl Sweep {
     ) -> Result<(), ExperimentError> {
         for flow in self.flows {
             trial.say(&format!("{}, {} router", flow.name(), kind.name()));
-            let mut lab = RouterLab::up(flow.plan(kind))?;
-            let load = flow.load(&mut lab)?;
             let quick = trial.quick;
-            let (seen, _) = load.beside(&mut lab, |lab| self.measure(lab, quick))?;
-            self.keep(trial, &flow.key(), &seen)?;
+            let bench = flow.bench(kind);
+            let (capacity, (model, runs)) =
+                bench.run(|lab, capacity| self.measure(lab, capacity, quick))?;
+            let flow = flow.key();
+            let capacity = Series::count("packet/s", capacity.as_pps());
+            trial.keep(&format!("{flow}/capacity"), capacity)?;
+            trial.keep(&format!("{flow}/model"), Series::unordered("1", model.to_vec()))?;
+            runs.iter().try_for_each(|run| run.keep(trial, &flow))?;
         }
         Ok(())
     }
 
-    fn measure(&self, lab: &mut RouterLab, quick: bool) -> Result<Seen, ExperimentError> {
-        let capacity = capacity(lab)?;
-        let known = Known::learn(&mut Loop::begin(lab, 0)?, capacity)?;
+    /// Returns a and b of the lab's own model, and the runs.
+    fn measure(
+        &self,
+        lab: &mut RouterLab,
+        capacity: PacketRate,
+        quick: bool,
+    ) -> Result<([f64; 2], Vec<SweepRun>), ExperimentError> {
+        let known = RouterKnowledge::learn(lab, capacity)?;
         let mut runs = Vec::new();
-        for contender in self.contenders {
-            for percent in self.points(quick) {
-                let set_point = PacketRate::from_pps(capacity.as_pps() * percent / 100);
-                let run = Run { contender: *contender, percent: *percent, set_point };
-                let work = |lab: &mut RouterLab| self.held(lab, &known, &run, quick);
-                let (held, probed) = if self.is_probed() {
-                    let (held, probed) = probing(lab, 0, ProbePath::Own, work)?;
-                    (held, Some(probed))
+        for contender in self.contenders.iter().copied() {
+            for percent in self.points(quick).iter().copied() {
+                let set_point = part(capacity, percent);
+                let work = |lab: &mut RouterLab| {
+                    known.hold(lab, contender, contender.period(), set_point)?;
+                    self.watch(lab, quick)
+                };
+                let ([held, disturbed], probed) = if self.is_probed() {
+                    let (taken, probed) = probing(lab, 0, ProbePath::Own, work)?;
+                    (taken, Some(probed))
                 } else {
                     (work(lab)?, None)
                 };
-                runs.push((run, held, probed));
+                runs.push(SweepRun { contender, percent, set_point, held, disturbed, probed });
             }
         }
-        Ok(Seen { capacity, model: [known.model().a(), known.model().b()], runs })
+        Ok((known.model(), runs))
     }
 
-    fn held(
+    /// Returns the samples once a run may have settled, then those beside the disturbance.
+    fn watch(
         &self,
         lab: &mut RouterLab,
-        known: &Known,
-        run: &Run,
         quick: bool,
-    ) -> Result<Held, ExperimentError> {
+    ) -> Result<[Vec<RouterSample>; 2], ExperimentError> {
         let [settle, judged] = samples(quick);
-        let mut on = Loop::begin(lab, 0)?;
-        on.decide_every(run.contender.period())?;
-        let controller = known.controller(run.contender, on.range()?, run.set_point)?;
-        let mut held = hold(&mut on, controller, run.set_point, settle + judged)?;
-        held.drain(..settle.min(held.len()));
-        let mut disturbed = Vec::new();
-        if self.disturbed {
-            let assigned = held.last().map_or(CpuShare::ZERO, |one| one.cap);
-            let share = part(assigned, DISTURBANCE_PERCENT);
-            let _disturbance = Disturbance::of(lab, 0, share)?;
-            let mut on = Loop::begin(lab, 0)?;
-            on.decide_every(run.contender.period())?;
-            let controller = known.controller(run.contender, on.range()?, run.set_point)?;
-            disturbed = hold(&mut on, controller, run.set_point, settle + judged)?;
-            disturbed.drain(..settle.min(disturbed.len()));
+        lab.watch(0, settle)?;
+        let held = lab.watch(0, judged)?;
+        if !self.disturbed {
+            return Ok([held, Vec::new()]);
         }
-        Ok(Held { held, disturbed })
+        let share = part_of(lab.cap(0)?, DISTURBANCE_PERCENT);
+        let _disturbance = Disturbance::of(lab, 0, share)?;
+        lab.watch(0, settle)?;
+        Ok([held, lab.watch(0, judged)?])
     }
+}
 
-    fn keep(
-        &self,
-        trial: &mut Recording<'_>,
-        flow: &str,
-        seen: &Seen,
-    ) -> Result<(), ExperimentError> {
-        let capacity = Series::count("packet/s", seen.capacity.as_pps());
-        trial.keep(&format!("{flow}/capacity"), capacity)?;
-        trial.keep(&format!("{flow}/model"), Series::unordered("1", seen.model.to_vec()))?;
-        for (run, held, probed) in &seen.runs {
-            let id = |part: &str| format!("{flow}/{}/{}%/{part}", run.contender.key(), run.percent);
-            let set_point = Series::count("packet/s", run.set_point.as_pps());
-            trial.keep(&id("set-point"), set_point)?;
-            for (name, taken) in [("", &held.held), ("disturbed-", &held.disturbed)] {
-                if taken.is_empty() {
-                    continue;
-                }
-                let rates = taken.iter().map(RouterSample::rate).collect();
-                trial.keep(&id(&format!("{name}rate")), Series::sampled("packet/s", 1.0, rates))?;
-                let caps = taken.iter().map(|one| f64::from(one.cap.as_ppm()) / 1e6).collect();
-                trial.keep(&id(&format!("{name}cap")), Series::sampled("1", 1.0, caps))?;
+/// One run: a set-point under one contender.
+struct SweepRun {
+    contender: Contender,
+    percent: u64,
+    set_point: PacketRate,
+    held: Vec<RouterSample>,
+    disturbed: Vec<RouterSample>,
+    probed: Option<Probed>,
+}
+
+impl SweepRun {
+    fn keep(&self, trial: &mut Recording<'_>, flow: &str) -> Result<(), ExperimentError> {
+        let id = |part: &str| format!("{flow}/{}/{}%/{part}", self.contender.key(), self.percent);
+        trial.keep(&id("set-point"), Series::count("packet/s", self.set_point.as_pps()))?;
+        for (name, taken) in [("", &self.held), ("disturbed-", &self.disturbed)] {
+            if taken.is_empty() {
+                continue;
             }
-            if let Some(probed) = probed {
-                trial.keep(&id("rtt"), Series::unordered("s", probed.times_s.clone()))?;
-                trial.keep(&id("probes"), Series::count("1", probed.due))?;
-                trial.keep(&id("probes-failed"), Series::count("1", probed.failed()))?;
-            }
+            let rates = taken.iter().map(RouterSample::rate).collect();
+            trial.keep(&id(&format!("{name}rate")), Series::sampled("packet/s", 1.0, rates))?;
+            let caps = taken.iter().map(|one| f64::from(one.cap.as_ppm()) / 1e6).collect();
+            trial.keep(&id(&format!("{name}cap")), Series::sampled("1", 1.0, caps))?;
+        }
+        if let Some(probed) = &self.probed {
+            trial.keep(&id("rtt"), Series::unordered("s", probed.times_s.clone()))?;
+            trial.keep(&id("probes"), Series::count("1", probed.due))?;
+            trial.keep(&id("probes-failed"), Series::count("1", probed.failed()))?;
         }
         Ok(())
     }
 }
 
-/// One flow's runs.
-struct Seen {
-    capacity: PacketRate,
-    /// a and b of the lab's own model.
-    model: [f64; 2],
-    runs: Vec<(Run, Held, Option<Probed>)>,
-}
-
-struct Run {
-    contender: Contender,
-    percent: u64,
-    set_point: PacketRate,
-}
-
-/// Periods once it may have settled; then beside the disturbance.
-struct Held {
-    held: Vec<RouterSample>,
-    disturbed: Vec<RouterSample>,
-}
-
-fn part(share: CpuShare, percent: u32) -> CpuShare {
+fn part_of(share: CpuShare, percent: u32) -> CpuShare {
     let ppm = u64::from(share.as_ppm()) * u64::from(percent) / 100;
     CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX))
 }
@@ -201,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_share_is_rounded_down() {
-        assert_eq!(part(CpuShare::from_percent(20), 15), CpuShare::from_percent(3));
-        assert_eq!(part(CpuShare::from_ppm(3), 15), CpuShare::ZERO);
+        assert_eq!(part_of(CpuShare::from_percent(20), 15), CpuShare::from_percent(3));
+        assert_eq!(part_of(CpuShare::from_ppm(3), 15), CpuShare::ZERO);
     }
 }

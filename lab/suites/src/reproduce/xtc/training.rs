@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A router's rate by its cap, and the model of that: Figs 3 and 4, Table 1.
 
-use weir_control::identify::{Point, Residual, fit, free_run, one_step, r_squared};
+use weir_control::identify::{CurvePoint, Point, Residual, free_run, one_step, r_squared};
 use weir_experiment::prelude::*;
 use weir_units::CpuShare;
 
-use super::{BESIDE_LAB_S, Flow, flow};
-use crate::routers::{Loop, RouterKind, RouterLab, Traffic, Trained, Training, below};
+use super::flow::{BESIDE_LAB_S, FigureFlow};
+use crate::routers::{RouterKind, Training, TrainingRun, below, fit_all};
 
 /// Caps set one after the other, in mixed order, under constant UDP.
 #[derive(Debug)]
-pub(super) struct Curve {
+pub(super) struct CapCurve {
     /// In percent of *the flow*.
     pub(super) flows: &'static [u64],
     /// In percent of a processor, rising.
     pub(super) caps: &'static [u32],
 }
 
-impl Curve {
+impl CapCurve {
     pub(super) fn seconds(&self, quick: bool) -> u64 {
         let (repetitions, samples) = runs(quick);
         let each = u64::from(repetitions) * samples as u64;
@@ -30,8 +30,8 @@ impl Curve {
         kind: RouterKind,
     ) -> Result<(), ExperimentError> {
         for percent in self.flows {
-            let (offered, trained, _) = train(trial, kind, *percent, self.caps, false)?;
-            keep(trial, *percent, offered, &trained)?;
+            let seen = train(trial, kind, *percent, self.caps, false)?;
+            keep(trial, *percent, &seen)?;
         }
         Ok(())
     }
@@ -43,15 +43,15 @@ pub(super) fn residuals(
     trial: &mut Recording<'_>,
     kind: RouterKind,
 ) -> Result<(), ExperimentError> {
-    let (offered, trained, unseen) = train(trial, kind, 100, MODEL_CAPS, true)?;
-    keep(trial, 100, offered, &trained)?;
-    let segments = below(&trained.taken, trained.threshold);
-    let slices: Vec<&[Point]> = segments.iter().map(Vec::as_slice).collect();
-    let identified = fit(&slices).map_err(|error| ExperimentError::Node(error.to_string()))?;
-    let own: Vec<Residual> =
-        segments.iter().flat_map(|segment| one_step(&identified, segment)).collect();
-    let unseen: Vec<Residual> =
-        unseen.iter().flat_map(|segment| free_run(&identified, segment)).collect();
+    let seen = train(trial, kind, 100, MODEL_CAPS, true)?;
+    keep(trial, 100, &seen)?;
+    let threshold = seen.trained.threshold;
+    let segments = below(&seen.trained.taken, threshold);
+    let identified = fit_all(&segments)?;
+    let step = |segment: &Vec<Point>| one_step(&identified, segment);
+    let own: Vec<Residual> = segments.iter().flat_map(step).collect();
+    let run = |segment: &Vec<Point>| free_run(&identified, segment);
+    let unseen: Vec<Residual> = below(&seen.unseen, threshold).iter().flat_map(run).collect();
     let model = vec![identified.model.a(), identified.model.b()];
     trial.keep("model", Series::unordered("1", model))?;
     let at = identified.operating_point;
@@ -73,55 +73,39 @@ pub(super) fn residual_seconds(quick: bool) -> u64 {
     MODEL_CAPS.len() as u64 * (u64::from(repetitions) + 1) * samples as u64 + BESIDE_LAB_S
 }
 
-/// What came, what was trained, and, if wanted, stretches of a run that the training has not seen.
+/// Trains a router under that part of the flow.
 fn train(
     trial: &mut Recording<'_>,
     kind: RouterKind,
     percent: u64,
     caps: &[u32],
     unseen: bool,
-) -> Result<(PacketRate, Trained, Vec<Vec<Point>>), ExperimentError> {
-    trial.say(&format!("{}, {} router", Flow::Udp(percent).name(), kind.name()));
-    let mut lab = RouterLab::up(Flow::Udp(percent).plan(kind))?;
-    let offered = flow(&mut lab, percent)?;
+) -> Result<TrainingRun, ExperimentError> {
+    let flow = FigureFlow::Udp(percent);
+    trial.say(&format!("{}, {} router", flow.name(), kind.name()));
     let (repetitions, samples) = runs(trial.quick);
-    let (trained, _) = Traffic::udp(offered).beside(&mut lab, |lab| {
-        let mut on = Loop::begin(lab, 0)?;
-        let range = on.range()?;
-        let caps = caps.iter().map(|percent| CpuShare::from_percent(*percent));
-        let caps = caps.filter(|cap| (range.least()..=range.most()).contains(cap)).collect();
-        let training = Training { caps, offered, repetitions, samples };
-        let trained = training.run_above(&mut on, SEED, CpuShare::ZERO)?;
-        let mut stretches = Vec::new();
-        if unseen {
-            let caps = trained.caps_below().collect();
-            let again = Training { caps, repetitions: 1, ..training };
-            stretches = below(&again.take(&mut on, SEED + 1)?.0, trained.threshold);
-        }
-        Ok((trained, stretches))
-    })?;
-    Ok((offered, trained.0, trained.1))
+    let (percents, least) = (caps.to_vec(), CpuShare::ZERO);
+    let training = Training { percents, least, repetitions, samples, unseen };
+    training.run(flow.bench(kind).plan, percent, SEED)
 }
 
 fn keep(
     trial: &mut Recording<'_>,
     percent: u64,
-    offered: PacketRate,
-    trained: &Trained,
+    seen: &TrainingRun,
 ) -> Result<(), ExperimentError> {
-    let flow = Flow::Udp(percent).key();
-    trial.keep(&format!("{flow}/offered"), Series::count("packet/s", offered.as_pps()))?;
+    let (flow, trained) = (FigureFlow::Udp(percent).key(), &seen.trained);
+    trial.keep(&format!("{flow}/offered"), Series::count("packet/s", seen.offered.as_pps()))?;
     let threshold = trained.threshold.map_or(0.0, |cap| f64::from(cap.as_ppm()) / 1e6);
     trial.keep(&format!("{flow}/threshold"), Series::unordered("1", vec![threshold]))?;
-    let of = |value: &dyn Fn(usize) -> f64| (0..trained.curve.len()).map(value).collect();
     let rate = |rate: PacketRate| float(rate.as_pps());
-    let curve = &trained.curve;
-    let caps = of(&|at| f64::from(curve[at].cap.as_ppm()) / 1e6);
-    trial.keep(&format!("{flow}/cap"), Series::unordered("1", caps))?;
-    let means = of(&|at| rate(curve[at].mean));
-    trial.keep(&format!("{flow}/mean"), Series::unordered("packet/s", means))?;
-    let halves = of(&|at| curve[at].interval.map_or(0.0, rate));
-    trial.keep(&format!("{flow}/half-interval"), Series::unordered("packet/s", halves))
+    let mut keep = |name: &str, unit: &str, value: &dyn Fn(&CurvePoint) -> f64| {
+        let values = trained.curve.iter().map(value).collect();
+        trial.keep(&format!("{flow}/{name}"), Series::unordered(unit, values))
+    };
+    keep("cap", "1", &|point| f64::from(point.cap.as_ppm()) / 1e6)?;
+    keep("mean", "packet/s", &|point| rate(point.mean))?;
+    keep("half-interval", "packet/s", &|point| point.interval.map_or(0.0, rate))
 }
 
 /// Repetitions of each cap, and samples of a second a time; the text's runs are 30 s.

@@ -1,52 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Routers beside each other that a node holds at parts of what they forward together.
+//! Samples of a router of the lab, and rates: means over samples, and the parts of a sum.
 
 use weir_control::Sample;
 use weir_experiment::prelude::*;
-use weir_policy::ControllerKind;
+use weir_units::CpuShare;
 
-use super::held_lab::HeldLab;
+/// A measured sample, with the settings of about that time.
+#[derive(Clone, Debug)]
+pub(crate) struct RouterSample {
+    /// The counts of the sample.
+    pub(crate) sample: Sample,
+    /// The cap, on average.
+    pub(crate) cap: CpuShare,
+    /// The limit.
+    pub(crate) limit: Option<PacketRate>,
+    /// The reason of the last decision in it.
+    pub(crate) reason: Option<String>,
+}
 
-impl HeldLab {
-    /// Has the node hold each router in that way at a rate of these, in packets a second.
-    pub(crate) fn hold_all(
-        &self,
-        controller: ControllerKind,
-        wanted: &[f64],
-    ) -> Result<(), ExperimentError> {
-        let mut routers = wanted.iter().enumerate();
-        routers.try_for_each(|(router, wanted)| self.hold_by(router, controller, pps(*wanted)))
-    }
-
-    /// What each router forwards in the mean of `count` periods from now on, in packets a second.
-    pub(crate) fn rates(&mut self, count: usize) -> Result<Vec<f64>, ExperimentError> {
-        Ok(self.watch_all(count)?.iter().map(|samples| rate(samples, |one| one.packets)).collect())
+impl RouterSample {
+    /// Packets a second, exactly.
+    pub(crate) fn rate(&self) -> f64 {
+        rate(std::slice::from_ref(&self.sample), |one| one.packets)
     }
 }
 
-/// What routers forward that share `all` by these parts.
+/// Divides `all` among routers by these parts.
 pub(crate) fn shares(all: f64, parts: &[u32]) -> Vec<f64> {
     let whole = f64::from(parts.iter().sum::<u32>()).max(1.0);
     parts.iter().map(|part| all * f64::from(*part) / whole).collect()
 }
 
-/// Packets by time, over all samples, of those that `count` says.
+/// Returns the packets that `count` takes of each sample, by time, over all samples.
 pub(super) fn rate(samples: &[Sample], count: impl Fn(&Sample) -> u64) -> f64 {
     let packets: u64 = samples.iter().map(count).sum();
     let nanos: u64 = samples.iter().map(|one| one.span.as_nanos()).sum();
     float(packets) / (float(nanos) / 1e9).max(f64::MIN_POSITIVE)
 }
 
-/// To the packet below, at least one: what is no rate is none.
+/// Returns the mean rate over samples.
+pub(crate) fn mean(taken: &[RouterSample]) -> PacketRate {
+    let packets = taken.iter().map(|one| one.sample.packets).sum();
+    let span = taken.iter().fold(Nanos::ZERO, |sum, one| sum.saturating_add(one.sample.span));
+    Sample { packets, span, ..Sample::default() }.rate()
+}
+
+/// Returns that part of a rate, at least one packet.
+pub(crate) fn part(rate: PacketRate, percent: u64) -> PacketRate {
+    PacketRate::from_pps((rate.as_pps() * percent / 100).max(1))
+}
+
+/// Rounds down to a packet, and up to one: NaN is one, too.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 pub(crate) fn pps(rate: f64) -> PacketRate {
     PacketRate::from_pps((rate as u64).max(1))
 }
 
 #[cfg(test)]
-mod tests {
-    use weir_units::Nanos;
+impl RouterSample {
+    /// A sample of that length under a cap, without a limit.
+    pub(crate) fn of(span: Nanos, packets: u64, cap: CpuShare) -> Self {
+        let sample = Sample { span, packets, ..Sample::default() };
+        Self { sample, cap, limit: None, reason: None }
+    }
+}
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]
