@@ -63,7 +63,7 @@ pub(crate) enum LabCommand {
     },
     /// Hold rates of guests of the Xen whose domain 0 this is
     #[command(hide = true)]
-    Xen(Xen),
+    Xen(XenCommand),
     /// Use a share of a processor, until ended
     #[command(hide = true)]
     Disturbance {
@@ -86,7 +86,7 @@ pub(crate) enum LabCommand {
 
 /// Hold rates of guests of the Xen whose domain 0 this is.
 #[derive(Debug, Args)]
-pub(crate) struct Xen {
+pub(crate) struct XenCommand {
     /// A guest, and where packets that it is to forward go to; may be repeated
     #[arg(long, value_name = "GUEST=ADDRESS:PORT", required = true)]
     load: Vec<xen::GuestLoad>,
@@ -130,13 +130,13 @@ impl LabCommand {
     }
 }
 
-impl Xen {
+impl XenCommand {
     fn run(self) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let folder = self.output.folder("xen");
         let mut say = Output::say;
         let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
-        let shown = xen::show(&mut trial, &xen::Spec { loads: self.load, folder });
+        let shown = xen::show(&mut trial, &xen::XenSpec { loads: self.load, folder });
         let mut result = trial.result;
         result.set_duration_s(started.elapsed().as_secs_f64());
         // What was measured is kept, whatever came of the rest.

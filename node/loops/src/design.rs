@@ -112,7 +112,7 @@ mod tests {
         let least = |cap| {
             let base = RouterXtc::new(PacketRate::from_pps(1), ActuatorKind::Cgroup);
             let xtc = RouterXtc { cap_min: Some(cap), ..base };
-            range(&xtc, actuator).map(CapRange::least).ok()
+            range(&xtc, actuator).ok().map(|range| range.least())
         };
         assert_eq!(least(CpuShare::from_percent(3)), Some(CpuShare::from_percent(3)));
         assert_eq!(least(CpuShare::ZERO), Some(actuator.least()));

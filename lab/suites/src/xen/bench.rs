@@ -15,16 +15,16 @@ use weir_platform::journal::{self, Journal};
 use weir_platform::meter::{LinkMeter, Side};
 use weir_units::{CpuShare, Instant};
 
-use super::discover::Xen;
+use super::discover::XenHost;
 use super::load::{self, SentPackets};
-use super::spec::{Spec, refused};
+use super::spec::{GuestLoad, XenSpec, refused};
 
 /// Guests that packets are offered to.
 pub(super) struct GuestBench<'a> {
-    pub(super) xen: &'a Xen,
+    pub(super) xen: &'a XenHost,
     pub(super) guests: Vec<XenGuest<'a>>,
     links: LinkMeter,
-    /// When the next reading is due.
+    /// The time of the next reading.
     due_ns: u64,
 }
 
@@ -81,8 +81,8 @@ impl XenGuest<'_> {
 impl<'a> GuestBench<'a> {
     /// Runs `body` while packets are offered to all guests; then everything is as it was.
     pub(super) fn with(
-        xen: &Xen,
-        spec: &Spec,
+        xen: &XenHost,
+        spec: &XenSpec,
         body: impl FnOnce(&mut GuestBench<'_>) -> Result<(), ExperimentError>,
     ) -> Result<(), ExperimentError> {
         weir_traffic::stop_on_signals()?;
@@ -92,7 +92,7 @@ impl<'a> GuestBench<'a> {
         let stop = AtomicBool::new(false);
         let outcome = thread::scope(|scope| {
             let send = |(load, sent)| {
-                let (load, stop): (&super::spec::GuestLoad, _) = (load, &stop);
+                let (load, stop): (&GuestLoad, _) = (load, &stop);
                 scope.spawn(move || load::send(load.to, sent, stop))
             };
             let senders: Vec<_> = spec.loads.iter().zip(&sent).map(send).collect();
@@ -117,7 +117,7 @@ impl<'a> GuestBench<'a> {
     }
 
     fn new(
-        xen: &'a Xen,
+        xen: &'a XenHost,
         sent: &'a [SentPackets],
         journal: &mut Journal,
     ) -> Result<Self, ExperimentError> {

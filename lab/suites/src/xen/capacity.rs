@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each guest forwards without a cap, under the load of all that follows.
+//! The rate of each guest without a cap, under the load of all that follows.
 
 use weir_control::Sample;
 use weir_experiment::mean;
@@ -25,11 +25,10 @@ pub(super) fn measure(
         let used = CpuShare::of_floor(after[index].saturating_sub(before[index]), span(samples));
         trial.say(&format!("{id}: {name} forwards {rate:.0} pps without a cap, of CPU {used}"));
         let series = format!("{id}/{name}/free");
-        trial.keep(&series, Series::sampled("pps", 1.0, rates(samples)))?;
         trial.keep(&format!("{series}-offered"), Series::sampled("pps", 1.0, offered(samples)))?;
-        let claim =
-            Claim::new(&series, format!("{name} forwards"), Rule::Min, Bound::at_least(1.0));
-        trial.judge(claim.of(&[&series]))?;
+        let (text, rates) = (format!("{name} forwards"), rates(samples));
+        let rates = Series::sampled("pps", 1.0, rates);
+        trial.claim_samples(series, text, rates, Rule::Min, Bound::at_least(1.0))?;
         capacity.push(PacketRate::from_pps(whole(rate)));
     }
     Ok(capacity)
@@ -41,16 +40,16 @@ pub(super) fn rates(samples: &[Sample]) -> Vec<f64> {
 }
 
 /// Packets offered a second, in each sample.
-pub(super) fn offered(samples: &[Sample]) -> Vec<f64> {
+fn offered(samples: &[Sample]) -> Vec<f64> {
     let offered = samples.iter().map(|sample| sample.offered_rate().unwrap_or(PacketRate::ZERO));
     offered.map(|rate| float(rate.as_pps())).collect()
 }
 
-fn span(samples: &[Sample]) -> weir_units::Nanos {
-    samples.iter().fold(weir_units::Nanos::ZERO, |sum, sample| sum.saturating_add(sample.span))
+fn span(samples: &[Sample]) -> Nanos {
+    samples.iter().fold(Nanos::ZERO, |sum, sample| sum.saturating_add(sample.span))
 }
 
-/// Of a rate, which is no less than 0 and far below 2⁵³.
+/// Rounds a rate, which is no less than 0 and far below 2⁵³.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, checked")]
 pub(super) fn whole(rate: f64) -> u64 {
     rate.clamp(0.0, 1e15).round() as u64

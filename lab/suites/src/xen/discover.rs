@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What there is: the scheduler, the guests, their interfaces and the devices of these.
+//! Discovery of the scheduler, the guests, their interfaces and the devices of these.
 
 use std::fmt;
 use std::path::Path;
@@ -9,18 +9,18 @@ use weir_experiment::prelude::*;
 use weir_platform::cap::xl_text::{self, Domain, DomainCap, XenScheduler};
 use weir_platform::run::{Command, Host, Platform};
 
-use super::spec::{ROW, Spec, refused};
+use super::spec::{ROW, XenSpec, refused};
 
 /// A domain 0 and its guests.
-pub(super) struct Xen {
+pub(super) struct XenHost {
     pub(super) on: Arc<dyn Platform + Send + Sync>,
     pub(super) scheduler: XenScheduler,
     /// In the order in which they were asked for.
-    pub(super) guests: Vec<Guest>,
+    pub(super) guests: Vec<XenDomain>,
 }
 
 /// A guest.
-pub(super) struct Guest {
+pub(super) struct XenDomain {
     pub(super) name: String,
     id: u32,
     /// Its devices on this side.
@@ -28,7 +28,7 @@ pub(super) struct Guest {
 }
 
 /// Looks for the guests that are to be loaded, as a node does: by name, and by Xen's store.
-pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
+pub(super) fn discover(spec: &XenSpec) -> Result<XenHost, ExperimentError> {
     if !Path::new("/proc/xen/capabilities").exists() {
         let needs = "domain 0 of a Xen: `cargo xtask xen-lab` boots one".to_owned();
         return Err(ExperimentError::Missing { what: ROW.to_owned(), needs });
@@ -45,7 +45,7 @@ pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
         let domain =
             found.ok_or_else(|| refused(format!("guest {}: there is none", load.guest)))?;
         let own = vifs.iter().filter(|vif| vif.domain == domain.id);
-        let guest = Guest {
+        let guest = XenDomain {
             name: load.guest.clone(),
             id: domain.id,
             vifs: own.map(|vif| vif.device.clone()).collect(),
@@ -56,10 +56,10 @@ pub(super) fn discover(spec: &Spec) -> Result<Xen, ExperimentError> {
             None => Ok(guest),
         }
     });
-    Ok(Xen { guests: guests.collect::<Result<_, ExperimentError>>()?, on, scheduler })
+    Ok(XenHost { guests: guests.collect::<Result<_, ExperimentError>>()?, on, scheduler })
 }
 
-impl Xen {
+impl XenHost {
     /// Weights and caps of all domains, as the hypervisor has them.
     pub(super) fn caps(&self) -> Result<Vec<DomainCap>, ExperimentError> {
         let command = Command::new("xl", [format!("sched-{}", self.scheduler)]);
@@ -69,7 +69,7 @@ impl Xen {
     /// CPU time of each guest so far, in the order of `guests`.
     pub(super) fn times(&self) -> Result<Vec<Nanos>, ExperimentError> {
         let listed = domains(&*self.on)?;
-        let time = |guest: &Guest| {
+        let time = |guest: &XenDomain| {
             let found = listed.iter().find(|domain| domain.name == guest.name);
             found.map_or(Nanos::ZERO, |domain| domain.time)
         };
@@ -77,7 +77,7 @@ impl Xen {
     }
 }
 
-impl fmt::Display for Xen {
+impl fmt::Display for XenHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "scheduler {}", self.scheduler)?;
         for guest in &self.guests {

@@ -11,12 +11,12 @@ use weir_control::{
 use weir_experiment::prelude::*;
 
 use super::bench::{GuestBench, XenGuest, now};
-use super::picture::{self, GuestCourse};
-use super::spec::{Spec, refused, write};
+use super::picture::{self, GuestCourse, GuestSample};
+use super::spec::{XenSpec, refused, write};
 
-/// What is known before set-points are held.
+/// The knowledge before set-points are held.
 pub(super) struct HoldPlan {
-    /// What each guest forwards without a cap.
+    /// The rate of each guest without a cap.
     pub(super) capacity: Vec<PacketRate>,
     /// The model of each guest; none without a training.
     pub(super) trained: Vec<Identified>,
@@ -29,7 +29,7 @@ pub(super) fn run(
     id: &str,
     bench: &mut GuestBench<'_>,
     plan: &HoldPlan,
-    spec: &Spec,
+    spec: &XenSpec,
 ) -> Result<(), ExperimentError> {
     let range =
         |guest: &XenGuest<'_>| guest.control.actuator().map_or(CapRange::WHOLE, |a| a.range());
@@ -73,22 +73,23 @@ fn held(
     bench: &mut GuestBench<'_>,
     controllers: Vec<Box<dyn Controller + Send>>,
     steps: &[(&Vec<PacketRate>, usize)],
-    spec: &Spec,
+    spec: &XenSpec,
 ) -> Result<(), ExperimentError> {
     for (guest, controller) in bench.guests.iter_mut().zip(controllers) {
         guest.renew()?;
         guest.control.install(now(), controller);
     }
-    let mut courses: Vec<GuestCourse> =
-        bench.guests.iter().map(|guest| GuestCourse::new(guest.name)).collect();
+    let course =
+        |guest: &XenGuest<'_>| GuestCourse { name: guest.name.to_owned(), samples: Vec::new() };
+    let mut courses: Vec<GuestCourse> = bench.guests.iter().map(course).collect();
     bench.restart();
     for (step, (set_points, samples)) in (1..).zip(steps) {
         begin(bench, step == 1, set_points)?;
         watch(bench, *samples, &mut courses)?;
         for (index, set_point) in set_points.iter().enumerate() {
             let id = format!("{id}/{}/step-{step}", bench.guests[index].name);
-            let course = courses[index].tail(*samples);
-            judge(trial, &id, *set_point, &course)?;
+            let course = &courses[index].samples;
+            judge(trial, &id, *set_point, &course[course.len().saturating_sub(*samples)..])?;
         }
     }
     for guest in &mut bench.guests {
@@ -120,7 +121,7 @@ fn begin(
     Ok(())
 }
 
-/// So many samples of each guest, and what follows from each.
+/// Takes so many samples of each guest, and has each loop decide by its own.
 fn watch(
     bench: &mut GuestBench<'_>,
     samples: usize,
@@ -143,27 +144,28 @@ fn watch(
             guest.step(at, reading);
             let after = guest.control.status().filter(|after| after.samples > before.samples);
             if let Some(sample) = after.and_then(|after| after.sample) {
-                courses[index].push(&sample, &before);
+                courses[index].samples.push(GuestSample::new(&sample, &before));
             }
         }
     }
     Err(refused(format!("not {samples} samples in {} periods", samples * TRIES)))
 }
 
-/// The mean after the controller has settled, and what was offered all the while.
+/// Judges the mean after the controller has settled, and what was offered all the while.
 fn judge(
     trial: &mut Recording<'_>,
     id: &str,
     set_point: PacketRate,
-    course: &GuestCourse,
+    course: &[GuestSample],
 ) -> Result<(), ExperimentError> {
     let wanted = float(set_point.as_pps());
+    let values = |value: fn(&GuestSample) -> f64| course.iter().map(value).collect::<Vec<f64>>();
     let [rate, offered, cap] = ["rate", "offered", "cap"].map(|part| format!("{id}/{part}"));
-    trial.keep(&rate, Series::sampled("pps", 1.0, course.rates.clone()))?;
-    trial.keep(&offered, Series::sampled("pps", 1.0, course.offered.clone()))?;
-    trial.keep(&cap, Series::sampled("1", 1.0, course.caps.clone()))?;
-    let settled = course.rates.get(SETTLING..).unwrap_or_default();
-    let off = weir_experiment::mean(settled) / wanted - 1.0;
+    let rates = values(|sample| sample.rate);
+    let off = weir_experiment::mean(rates.get(SETTLING..).unwrap_or_default()) / wanted - 1.0;
+    trial.keep(&rate, Series::sampled("pps", 1.0, rates))?;
+    trial.keep(&offered, Series::sampled("pps", 1.0, values(|sample| sample.offered)))?;
+    trial.keep(&cap, Series::sampled("1", 1.0, values(|sample| sample.cap)))?;
     let percent = off * 100.0;
     trial.say(&format!("{id}: {percent:+.1} % off {wanted:.0} pps after {SETTLING} samples"));
     // The text's needs more samples than these to come back from a first error that is large, and
@@ -175,9 +177,7 @@ fn judge(
         trial.judge(claim.skip(SETTLING))?;
     }
     let title = format!("offered, at {wanted:.0} pps");
-    let claim = Claim::new(&offered, title, Rule::Mean, Bound::at_least(2.0 * wanted));
-    trial.judge(claim.of(&[&offered]))?;
-    Ok(())
+    trial.claim(&offered, title, Rule::Mean, Bound::at_least(2.0 * wanted), &[&offered])
 }
 
 /// The log of an instance as a file; it has a decision for each sample.
@@ -185,7 +185,7 @@ fn logged(
     trial: &mut Recording<'_>,
     id: &str,
     guest: &XenGuest<'_>,
-    spec: &Spec,
+    spec: &XenSpec,
 ) -> Result<(), ExperimentError> {
     let name = guest.name;
     let (Some(log), Some(status)) = (guest.control.log(), guest.control.status()) else {
@@ -204,18 +204,16 @@ fn logged(
     trial.keep(&decisions, Series::count("1", made))?;
     trial.keep(&samples, Series::count("1", status.samples))?;
     let title = format!("{name}: decisions in the log, of samples");
-    let claim = Claim::new(&decisions, title, Rule::RatioOfSums, Bound::at_least(1.0));
-    trial.judge(claim.of(&[decisions, samples]))?;
+    let bound = Bound::at_least(1.0);
+    trial.claim(&decisions, title, Rule::RatioOfSums, bound, &[&decisions, &samples])?;
     let failures = format!("{id}/{name}/failures");
-    trial.keep(&failures, Series::count("1", status.failures))?;
-    let claim = Claim::new(&failures, "calls of xl that failed", Rule::Sum, Bound::equal(0.0));
-    trial.judge(claim.of(&[&failures])).map(drop)
+    trial.count(failures, "calls of xl that failed", status.failures, Bound::equal(0.0))
 }
 
 /// In identifiers of what the text's controller does.
 const TEXT: &str = "/pi";
 
-/// Of each guest's capacity. What is offered is at least the capacity.
+/// Set-points as parts of each guest's capacity, which is offered at least.
 const SET_POINTS_PERCENT: [u64; 2] = [20, 40];
 
 /// A call of `xl` takes domain 0 a tenth of a second and more here, during which it does nothing

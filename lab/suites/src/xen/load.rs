@@ -43,7 +43,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// What a guest of the lab forwards with two fifths of a processor.
+/// The rate that a guest of the lab forwards with two fifths of a processor.
 pub(super) const OFFERED_PPS: u64 = 1600;
 
 /// The smallest Ethernet frame, without FCS, as in the text's measurements.

@@ -17,13 +17,13 @@ mod spec;
 mod training;
 
 use bench::GuestBench;
-use discover::Xen;
+use discover::XenHost;
 use spec::ROW;
-pub use spec::{GuestLoad, Spec};
+pub use spec::{GuestLoad, XenSpec};
 use weir_experiment::prelude::*;
 
 /// Runs it: discovery, capacity, training (unless it is to be quick), set-points, and the way back.
-pub fn show(trial: &mut Recording<'_>, spec: &Spec) -> Result<(), ExperimentError> {
+pub fn show(trial: &mut Recording<'_>, spec: &XenSpec) -> Result<(), ExperimentError> {
     let xen = discover::discover(spec)?;
     let id = format!("{ROW}/{}", xen.scheduler);
     let before = trial.result.cases().len();
@@ -41,17 +41,14 @@ pub fn show(trial: &mut Recording<'_>, spec: &Spec) -> Result<(), ExperimentErro
     // The bench has gone back; what is looked at here is the hypervisor, not what Weir believes.
     let same = xen.caps()? == caps;
     outcome?;
-    let name = format!("{id}/back");
-    trial.keep(&name, Series::count("1", u64::from(same)))?;
-    let claim = Claim::new(&name, "every guest has the cap it had", Rule::Sum, Bound::equal(1.0));
-    trial.judge(claim.of(&[&name]))?;
+    let text = "every guest has the cap it had";
+    trial.count(format!("{id}/back"), text, u64::from(same), Bound::equal(1.0))?;
     trial.judge_parts(before, &id, "guests of a real Xen are held by their caps").map(drop)
 }
 
-fn discovered(trial: &mut Recording<'_>, id: &str, xen: &Xen) -> Result<(), ExperimentError> {
-    let name = format!("{id}/vifs");
-    let counts = xen.guests.iter().map(|guest| float(guest.vifs.len() as u64));
-    trial.keep(&name, Series::unordered("1", counts.collect()))?;
-    let claim = Claim::new(&name, "interfaces found of each guest", Rule::Min, Bound::equal(2.0));
-    trial.judge(claim.of(&[&name])).map(drop)
+fn discovered(trial: &mut Recording<'_>, id: &str, xen: &XenHost) -> Result<(), ExperimentError> {
+    let counts = xen.guests.iter().map(|guest| float(guest.vifs.len() as u64)).collect();
+    let (name, text) = (format!("{id}/vifs"), "interfaces found of each guest");
+    let counts = Series::unordered("1", counts);
+    trial.claim_samples(name, text, counts, Rule::Min, Bound::equal(2.0))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each guest did, sample by sample, and how it is drawn.
+//! The samples of each guest, and how they are drawn.
 
 use weir_control::Sample;
 use weir_control::control_loop::LoopStatus;
@@ -8,55 +8,45 @@ use weir_plot::{Lines, Panel, PlotError, PlotLine, Svg};
 
 use super::bench::PERIOD;
 
-/// One guest's samples.
-#[derive(Clone, Debug, Default)]
+/// The samples of one guest.
+#[derive(Clone, Debug)]
 pub(super) struct GuestCourse {
-    name: String,
+    pub(super) name: String,
+    pub(super) samples: Vec<GuestSample>,
+}
+
+/// A sample of a guest, with what was in force during it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct GuestSample {
     /// Packets forwarded a second.
-    pub(super) rates: Vec<f64>,
+    pub(super) rate: f64,
     /// Packets offered a second.
-    pub(super) offered: Vec<f64>,
-    /// The cap that was in force, as a share of a processor.
-    pub(super) caps: Vec<f64>,
-    set_points: Vec<f64>,
+    pub(super) offered: f64,
+    /// The cap, as a share of a processor.
+    pub(super) cap: f64,
+    set_point: f64,
 }
 
-impl GuestCourse {
-    pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), ..Self::default() }
-    }
-
-    /// Adds a sample of a period in which `status` held.
-    pub(super) fn push(&mut self, sample: &Sample, status: &LoopStatus) {
+impl GuestSample {
+    /// Makes it of a sample of a period in which `status` held.
+    pub(super) fn new(sample: &Sample, status: &LoopStatus) -> Self {
         let cap = status.settings.map_or(1.0, |settings| f64::from(settings.cap.as_ppm()) / 1e6);
-        self.rates.push(float(sample.rate().as_pps()));
-        self.offered.push(float(sample.offered_rate().map_or(0, |rate| rate.as_pps())));
-        self.caps.push(cap);
-        self.set_points.push(float(status.set_point.as_pps()));
-    }
-
-    /// The last so many samples.
-    pub(super) fn tail(&self, count: usize) -> Self {
-        let last = |list: &[f64]| list[list.len().saturating_sub(count)..].to_vec();
-        Self {
-            name: self.name.clone(),
-            rates: last(&self.rates),
-            offered: last(&self.offered),
-            caps: last(&self.caps),
-            set_points: last(&self.set_points),
-        }
+        let offered = float(sample.offered_rate().map_or(0, |rate| rate.as_pps()));
+        let [rate, set_point] = [sample.rate(), status.set_point].map(|rate| float(rate.as_pps()));
+        Self { rate, offered, cap, set_point }
     }
 }
 
-/// Rates beside set-points, a panel for each guest.
+/// Draws rates beside set-points, a panel for each guest.
 pub(super) fn draw(id: &str, courses: &[GuestCourse]) -> Result<Svg, PlotError> {
-    let panel = |course: &GuestCourse| Panel {
-        title: course.name.clone(),
-        lines: vec![
-            PlotLine::new("offered", course.offered.clone()),
-            PlotLine::new("forwarded", course.rates.clone()),
-            PlotLine::new("set-point", course.set_points.clone()),
-        ],
+    let panel = |course: &GuestCourse| {
+        let line = |name: &str, value: fn(&GuestSample) -> f64| {
+            PlotLine::new(name, course.samples.iter().map(value).collect())
+        };
+        let offered = line("offered", |sample| sample.offered);
+        let forwarded = line("forwarded", |sample| sample.rate);
+        let lines = vec![offered, forwarded, line("set-point", |sample| sample.set_point)];
+        Panel { title: course.name.clone(), lines }
     };
     let title = format!("{id}: packets a second under a cap alone");
     let interval_s = float(PERIOD.as_nanos()) / 1e9;
@@ -68,13 +58,12 @@ pub(super) fn draw(id: &str, courses: &[GuestCourse]) -> Result<Svg, PlotError> 
 mod tests {
     use weir_control::Settings;
     use weir_control::control_loop::LoopPhase;
-    use weir_units::{CpuShare, Instant, Nanos, PacketRate};
+    use weir_units::{CpuShare, Instant};
 
     use super::*;
 
     #[test]
     fn a_course_keeps_what_was_in_force_during_the_sample() {
-        let mut course = GuestCourse::new("fc1");
         let sample =
             Sample { span: Nanos::from_secs(1), packets: 90, offered: Some(300), cpu: None };
         let status = LoopStatus {
@@ -92,11 +81,13 @@ mod tests {
             failures: 0,
             due: Instant::ZERO,
         };
-        course.push(&sample, &LoopStatus { settings: None, ..status });
-        course.push(&sample, &status);
-        let tail = course.tail(1);
-        assert_eq!((tail.rates, tail.offered, tail.caps), (vec![90.0], vec![300.0], vec![0.25]));
-        assert!(draw("x", &[course]).unwrap().as_str().contains("set-point"));
-        assert!(draw("x", &[GuestCourse::new("fc2")]).is_err());
+        let free = GuestSample::new(&sample, &LoopStatus { settings: None, ..status });
+        let capped = GuestSample::new(&sample, &status);
+        let expected = GuestSample { rate: 90.0, offered: 300.0, cap: 0.25, set_point: 100.0 };
+        assert_eq!(capped, expected);
+        assert_eq!(free, GuestSample { cap: 1.0, ..expected });
+        let course = |samples| GuestCourse { name: "fc1".to_owned(), samples };
+        assert!(draw("x", &[course(vec![free, capped])]).unwrap().as_str().contains("set-point"));
+        assert!(draw("x", &[course(vec![])]).is_err());
     }
 }

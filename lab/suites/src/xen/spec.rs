@@ -10,7 +10,7 @@ use weir_platform::HostError;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct XenSpec {
     /// The guests, and where packets that each of them is to forward go to.
     pub loads: Vec<GuestLoad>,
     /// The folder of decision logs and pictures.
@@ -38,7 +38,7 @@ impl FromStr for GuestLoad {
 }
 
 /// Writes a file of the result's folder.
-pub(super) fn write(spec: &Spec, name: &str, content: &str) -> Result<(), ExperimentError> {
+pub(super) fn write(spec: &XenSpec, name: &str, content: &str) -> Result<(), ExperimentError> {
     let path = spec.folder.join(name);
     let made = std::fs::create_dir_all(&spec.folder);
     made.and_then(|()| std::fs::write(&path, content)).map_err(|e| ExperimentError::io(&path, e))

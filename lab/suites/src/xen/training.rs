@@ -10,14 +10,14 @@ use weir_units::CpuShare;
 use super::bench::GuestBench;
 use super::capacity::{rates, whole};
 use super::load::OFFERED_PPS;
-use super::spec::{Spec, refused, write};
+use super::spec::{XenSpec, refused, write};
 
-/// Runs it; the model of each guest.
+/// Runs it. Returns the model of each guest.
 pub(super) fn run(
     trial: &mut Recording<'_>,
     id: &str,
     bench: &mut GuestBench<'_>,
-    spec: &Spec,
+    spec: &XenSpec,
 ) -> Result<Vec<Identified>, ExperimentError> {
     let caps = CAPS_PERCENT.map(CpuShare::from_percent).to_vec();
     let offered = vec![PacketRate::from_pps(OFFERED_PPS)];
@@ -45,7 +45,7 @@ pub(super) fn run(
     Ok(models)
 }
 
-/// What was seen of one guest.
+/// The record of one guest.
 #[derive(Default)]
 struct TrainingRecord {
     /// The rate of each period, and the cap from then on.
@@ -91,8 +91,7 @@ fn judge(
     trial.keep(&high, Series::unordered("pps", most.into_iter().collect()))?;
     trial.keep(&format!("{id}/curve"), Series::unordered("pps", rates))?;
     let title = "rate under the largest cap, of that under the least";
-    let claim = Claim::new(&id, title, Rule::RatioOfSums, Bound::at_least(CAP_COUNTS));
-    trial.judge(claim.of(&[high, low]))?;
+    trial.claim(&id, title, Rule::RatioOfSums, Bound::at_least(CAP_COUNTS), &[high, low])?;
     Ok(identified)
 }
 
