@@ -3,19 +3,16 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::Args;
-use weir_experiment::product;
-use weir_experiment::{ExperimentError, Recording};
+use weir_experiment::ExperimentError;
+use weir_platform::failure::{Failure, UsageError};
 use weir_platform::output::print;
-use weir_result::ResultFile;
 use weir_suites::reproduce::xtc::{self, FIGURES, Figure, draw, page};
 use weir_suites::routers::RouterKind;
 
-use super::{ALL, REPORT, is_interruption, results, told};
-use crate::output::{Output, origin};
-use weir_platform::failure::{Failure, UsageError};
+use super::figure_set::{ALL, REPORT, duration_text, make_all, record, results};
+use crate::output::Output;
 
 /// Packet rates held by feedback: fig3 to fig18, fig20, table1, table2.
 #[derive(Debug, Args)]
@@ -49,35 +46,18 @@ impl ReproduceXtc {
         }
     }
 
-    /// One after the other, so that one that cannot be made does not hide the others.
     fn all(&self) -> Result<ExitCode, Failure> {
-        let lengths: Duration =
-            FIGURES.iter().map(|figure| xtc::length(figure, self.output.quick)).sum();
-        Output::say(&format!("{} figures take {} in all", FIGURES.len(), told(lengths)));
-        let mut failures = Vec::new();
-        for figure in &FIGURES {
-            match self.one(figure, &self.output.part(&self.place(figure))) {
-                Ok(_) => {}
-                Err(failure) if is_interruption(&failure) => return Err(failure),
-                Err(failure) => failures.push(format!("{}: {failure}", figure.name)),
-            }
-        }
-        match failures.first() {
-            None => Ok(ExitCode::SUCCESS),
-            Some(first) => Err(format!("{} figures were not made; {first}", failures.len()).into()),
-        }
+        let length = |figure: &Figure| (figure.name, xtc::length(figure, self.output.quick));
+        make_all(&FIGURES.each_ref().map(length), |name| {
+            let figure = xtc::figure(name)?;
+            self.one(figure, &self.output.part(&self.place(figure)))
+        })
     }
 
     fn one(&self, figure: &Figure, output: &Output) -> Result<ExitCode, Failure> {
-        let length = told(xtc::length(figure, output.quick));
+        let length = duration_text(xtc::length(figure, output.quick));
         Output::say(&format!("{}: {}, takes {length}", figure.name, figure.title));
-        let started = Instant::now();
-        let mut say = Output::say;
-        product::path()?;
-        let mut trial = Recording::new(ResultFile::new(origin()), output.quick, &mut say);
-        xtc::run(&mut trial, figure, self.router)?;
-        let mut result = trial.result;
-        result.set_duration_s(started.elapsed().as_secs_f64());
+        let result = record(output, |trial| xtc::run(trial, figure, self.router))?;
         let name = format!("reproduce/{}", self.place(figure));
         draw::write(figure, &result, &output.folder(&name))?;
         if !output.json {

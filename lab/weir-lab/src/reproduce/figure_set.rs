@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The figures of a text: made alone, all of them, or shown on a page.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use weir_experiment::{ExperimentError, Recording, product};
+use weir_platform::failure::Failure;
+use weir_result::ResultFile;
+
+use crate::output::{Output, origin};
+
+/// Makes one figure after the other, so that one that cannot be made does not hide the others.
+pub(super) fn make_all(
+    figures: &[(&'static str, Duration)],
+    mut make: impl FnMut(&'static str) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    let lengths = figures.iter().map(|(_, length)| *length).sum();
+    Output::say(&format!("{} figures take {} in all", figures.len(), duration_text(lengths)));
+    let (mut status, mut failures) = (ExitCode::SUCCESS, Vec::new());
+    for (figure, _) in figures {
+        match make(figure) {
+            Ok(done) if done == ExitCode::SUCCESS => {}
+            Ok(done) => status = done,
+            Err(failure) if is_interruption(&failure) => return Err(failure),
+            Err(failure) => failures.push(format!("{figure}: {failure}")),
+        }
+    }
+    match failures.first() {
+        None => Ok(status),
+        Some(first) => Err(format!("{} figures were not made; {first}", failures.len()).into()),
+    }
+}
+
+/// Records a figure.
+pub(super) fn record(
+    output: &Output,
+    measure: impl FnOnce(&mut Recording<'_>) -> Result<(), ExperimentError>,
+) -> Result<ResultFile, Failure> {
+    let started = Instant::now();
+    let mut say = Output::say;
+    product::path()?;
+    let mut recording = Recording::new(ResultFile::new(origin()), output.quick, &mut say);
+    measure(&mut recording)?;
+    let mut result = recording.result;
+    result.set_duration_s(started.elapsed().as_secs_f64());
+    Ok(result)
+}
+
+/// Reads the results of these figures, each of which names its folder, and reports those that were
+/// not made. Quick ones are for a quick report alone.
+pub(super) fn results<const N: usize>(
+    output: &Output,
+    figures: [(&'static str, String); N],
+) -> Result<Vec<(&'static str, ResultFile)>, Failure> {
+    let from = output.folder("reproduce");
+    let (mut made, mut missing) = (Vec::new(), Vec::new());
+    for (figure, folder) in figures {
+        let path = from.join(folder).join("result.json");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            missing.push(figure);
+            continue;
+        };
+        let result =
+            ResultFile::from_json(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        if !output.quick && result.origin().command.contains(" --quick") {
+            let path = path.display();
+            return Err(format!("{path}: made with --quick; so must its report be").into());
+        }
+        made.push((figure, result));
+    }
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        Output::say(&format!("not in {}, so not shown: {missing}", from.display()));
+    }
+    Ok(made)
+}
+
+/// Returns a length in hours and minutes, or in seconds.
+pub(super) fn duration_text(length: Duration) -> String {
+    match length.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+fn is_interruption(failure: &Failure) -> bool {
+    matches!(failure.downcast_ref::<ExperimentError>(), Some(ExperimentError::Interrupted))
+}
+
+/// The words that stand for all figures, and for their page.
+pub(super) const ALL: &str = "all";
+pub(super) const REPORT: &str = "report";
