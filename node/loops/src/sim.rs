@@ -5,6 +5,10 @@
 //! Rows of `weir-lab verify` and the manager's own tests drive it: [`SimLoopsNode::run`] lets all
 //! routers forward for a while and then runs the due loops. The same document and the same faults
 //! give the same run.
+//!
+//! It stands beside the manager and not in `weir-sim`, which simulates packets: it is this crate's
+//! own platform, which a pure crate cannot depend on. Its routers are [`Plant`]s of `weir-control`,
+//! which stay there because the controllers' own tests and examples run against them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,7 +3,8 @@
 //! them, on ports in memory. The caller is the clock, so that a day takes as long as its packets.
 //!
 //! Threads, devices and the interface for programs are left out, since they cannot follow a
-//! simulated clock.
+//! simulated clock. It stands here and not in `weir-sim`, since it runs this crate's files and
+//! worker, and a pure crate cannot depend on them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

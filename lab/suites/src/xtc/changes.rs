@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a dead zone saves, what a self-tuning regulator learns and keeps, switches from each
+//! The savings of a dead zone, the learning of a self-tuning regulator, switches from each
 //! controller to each, and the verbs of an operator: in virtual time, by the daemon's own manager
 //! over simulated routers. Each change goes the way of an operator's, by the policy.
 
@@ -167,7 +167,7 @@ fn switches(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rec.claim(id("most"), text, Rule::Max, bound, &[id("moved")])
 }
 
-/// What a fixed cap follows: rates of `plant` at rest, and their caps.
+/// Returns the map for a fixed cap: rates of `plant` at rest, and their caps.
 fn map(plant: Plant) -> String {
     let plant = Plant { lag_ppm: 0, ..plant };
     let mut last = 0;
