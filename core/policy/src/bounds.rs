@@ -20,6 +20,9 @@ pub const FILTERS_MAX: usize = 256;
 /// Frames in the pool: 8 GiB of 2048 bytes.
 pub const FRAMES_MAX: u32 = 4 << 20;
 
+/// Flows with a queue of their own at a time, in all: 80 MB of states.
+pub const FLOWS_MAX: u32 = 1 << 20;
+
 /// 10 Tbit/s, in bits a second: sums of [`VIFS_MAX`] such rates stay far below 2⁶⁴.
 pub(crate) const BPS_MAX: u64 = 10_000_000_000_000;
 /// 10 Gpps, in packets a second: beyond minimal frames at a terabit.

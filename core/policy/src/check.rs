@@ -93,7 +93,7 @@ impl RingFrames {
 pub(crate) fn frames_needed(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
         // Frames to the port and frames to other vifs have a queue each.
-        2 * u64::from(vif.send_queue.packets) + u64::from(vif.receive_queue.packets)
+        2 * u64::from(vif.send_queue.frames()) + u64::from(vif.receive_queue.frames())
     };
     let queues: u64 = policy.vifs.iter().map(queued).sum();
     queues + rings(policy)

@@ -13,13 +13,14 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 use crate::address::{MacAddr, Prefix};
 use crate::api::ApiTable;
 use crate::bounds::{
-    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX,
-    PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
+    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, MACS_MAX,
+    PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
 };
+use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
-use crate::model::{FilterAction, Idle, Kind, Layer, Port, Reservation, SchedulerKind, Slice, Vif};
+use crate::model::{Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif};
 use crate::report::ReportTable;
-use crate::share::{Codel, Direction, Queue, Share, SmoothWindow};
+use crate::share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
 use crate::xtc::{RouterXtcTable, XtcTable};
 
 /// The tasks of one node: its ports, its tenants, and their guarantees and limits.
@@ -72,10 +73,17 @@ pub(crate) struct NodeTable {
     /// Frames in the pool that all devices share. Must hold what all queues may hold and what
     /// is in the rings of devices: 1280 for each port, 768 for each of eight vifs, 192 for each
     /// further one, 64 for one in memory or a file. A vif's `send` queue counts twice, since
-    /// frames to the port and frames to other vifs wait apart.
+    /// frames to the port and frames to other vifs wait apart; a queue of flows counts with 256 at
+    /// most.
     #[schemars(range(min = 64, max = FRAMES_MAX))]
     #[schemars(extend("x-default" = "what is needed, at least 16384"))]
     pub(crate) frames: Option<u32>,
+    /// The way in which packets wait, of each vif and direction that says nothing else.
+    #[schemars(extend("default" = "flows"))]
+    pub(crate) queue: Option<QueueKind>,
+    /// Flows that have a queue of their own at a time, of all vifs together.
+    #[schemars(range(min = 64, max = FLOWS_MAX), extend("default" = Node::FLOWS_DEFAULT))]
+    pub(crate) flows: Option<u32>,
     /// Bytes of a frame in the pool: 2048 for packets of up to 1518 bytes, 4096 for up to 3518.
     #[schemars(extend("enum" = [2048, 4096], "default" = 2048))]
     pub(crate) frame_size: Option<u32>,
@@ -207,6 +215,10 @@ pub(crate) struct VifTable {
     #[schemars(extend("default" = Vif::DELAY_PACKET_DEFAULT.to_string()))]
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
     pub(crate) delay_packet: Option<Text<ByteCount>>,
+    /// The way in which its packets wait, in both directions; `send.queue.kind` and
+    /// `receive.queue.kind` are for one.
+    #[schemars(extend("x-default" = "the node's"))]
+    pub(crate) queue: Option<QueueKind>,
     /// Guarantees, limits and queue of frames that it sends.
     pub(crate) send: Option<VifShareTable>,
     /// Guarantees, limits and queue of frames that it receives.
@@ -308,28 +320,34 @@ pub(crate) enum ShaperKind {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "queue")]
 pub(crate) struct QueueTable {
+    /// One queue in order of arrival, or one for each flow.
+    #[schemars(extend("x-default" = "the vif's"))]
+    pub(crate) kind: Option<QueueKind>,
     /// Most packets held.
     #[schemars(range(min = 1, max = Queue::PACKETS_MAX))]
-    #[schemars(extend("default" = Queue::PACKETS_DEFAULT))]
+    #[schemars(extend("x-default" = PACKETS_DEFAULT))]
     pub(crate) packets: Option<u32>,
     /// Most bytes held; at least one packet.
     #[schemars(extend("x-minimum" = 60, "x-maximum" = BYTES_MAX))]
-    #[schemars(extend("default" = Queue::BYTES_DEFAULT.to_string()))]
+    #[schemars(extend("x-default" = QUEUE_BYTES_DEFAULT))]
     pub(crate) bytes: Option<Text<ByteCount>>,
-    /// Active queue management.
-    #[schemars(extend("default" = "none"))]
+    /// Active queue management; with flows, of each flow's queue.
+    #[schemars(extend("x-default" = "`codel` with flows, else `none`"))]
     pub(crate) aqm: Option<AqmKind>,
     /// Standing delay that CoDel tolerates.
-    #[schemars(extend("default" = Codel::default().target.to_string()))]
+    #[schemars(extend("x-default" = TARGET_DEFAULT))]
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND))]
     pub(crate) target: Option<Text<Nanos>>,
     /// Time within which the delay must once fall below `target`.
-    #[schemars(extend("default" = Codel::default().interval.to_string()))]
+    #[schemars(extend("x-default" = "`100ms`; `5ms` with `aqm = \"lan\"`"))]
     #[schemars(extend("x-minimum" = 1_000, "x-maximum" = 10 * SECOND))]
     pub(crate) interval: Option<Text<Nanos>>,
     /// Mark packets that can carry ECN instead of dropping them.
     #[schemars(extend("default" = Codel::default().ecn))]
     pub(crate) ecn: Option<bool>,
+    /// With flows: delay above which a packet of an L4S sender, ECT(1), is marked (RFC 9331).
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = SECOND, "x-default" = "none"))]
+    pub(crate) l4s: Option<Text<Nanos>>,
 }
 
 /// Active queue management.
@@ -341,6 +359,8 @@ pub(crate) enum AqmKind {
     None,
     /// CoDel (RFC 8289).
     Codel,
+    /// CoDel for peers that are near: a target of 250 µs, an interval of 5 ms.
+    Lan,
 }
 
 /// One rule. It matches if all of its conditions hold.
@@ -374,5 +394,10 @@ pub(crate) struct FilterTable {
     pub(crate) port: Option<u16>,
 }
 
-/// The default of `burst`, as the reference says it.
+/// Defaults, as the reference says them.
+const PACKETS_DEFAULT: &str = "1024 with flows, else 256";
+const QUEUE_BYTES_DEFAULT: &str =
+    "with flows 50 ms at the least rate that limits the vif, else `393216B`";
+const TARGET_DEFAULT: &str =
+    "`5ms`, `250us` with `aqm = \"lan\"`; with flows 1.5 packet times if that is more";
 const BURST_DEFAULT: &str = "the larger of 2 packets and 5 ms at `rate`";

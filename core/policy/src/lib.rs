@@ -54,6 +54,7 @@ mod decimal;
 mod digest;
 mod document;
 mod draft;
+mod filter;
 mod finding;
 mod fit;
 mod format;
@@ -61,6 +62,7 @@ mod guarantee;
 mod key_path;
 mod model;
 mod problem;
+mod queue_defaults;
 mod read;
 mod reference;
 mod report;
@@ -78,25 +80,27 @@ mod xtc_check;
 pub use address::{MacAddr, ParseAddressError, Prefix};
 pub use api::{Api, Role, Token};
 pub use bounds::{
-    ADDRESSES_MAX, FILTERS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX, SLICES_MAX, VIFS_MAX,
+    ADDRESSES_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, MACS_MAX, PORTS_MAX, ROUTERS_MAX,
+    SLICES_MAX, VIFS_MAX,
 };
 pub use check::RingFrames;
 pub use decimal::Decimal;
 pub use digest::Digest;
 pub use draft::{Draft, Edit, EditError};
+pub use filter::{Filter, FilterAction};
 pub use finding::FindingList;
 pub use format::{Text, Written};
 pub use guarantee::Guarantees;
 pub use key_path::KeyPath;
 pub use model::{
-    Filter, FilterAction, FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId,
-    Reservation, Router, RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
+    FrameSize, Idle, Kind, Layer, Node, Overbooking, Policy, Port, PortId, Reservation, Router,
+    RouterId, SchedulerKind, Slice, SliceId, Vif, VifId,
 };
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};
 pub use reference::reference;
 pub use report::Report;
 pub use schema::schema;
-pub use share::{Codel, Direction, Queue, Share, SmoothWindow};
+pub use share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
 pub use unheld::{HeldKeys, Unheld};
 pub use xtc::{ActuatorKind, ControllerKind, Interface, RouterModel, RouterXtc, Xtc, XtcState};

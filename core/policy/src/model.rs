@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::bounds::CATCH_UP_DEFAULT;
-use crate::{Api, Direction, MacAddr, Prefix, Queue, Report, RouterXtc, Share, SmoothWindow, Xtc};
+use crate::{
+    Api, Direction, Filter, MacAddr, Queue, QueueKind, Report, RouterXtc, Share, SmoothWindow, Xtc,
+};
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,10 @@ pub struct Node {
     pub frames: u32,
     /// Bytes of a frame in the pool, headroom included.
     pub frame_size: FrameSize,
+    /// The way in which packets wait, of each vif of a document that says nothing else.
+    pub queue: QueueKind,
+    /// Flows that have a queue of their own at a time, of all vifs together.
+    pub flows: u32,
     /// The factor by which guarantees may exceed the capacity.
     pub overbooking: Overbooking,
     /// The node's measured packet capacity, against which `min_pps` is checked; `None`: unknown.
@@ -164,38 +170,6 @@ pub struct Vif {
     pub receive_queue: Queue,
     /// The first that matches decides; a frame that none matches passes.
     pub filter: Vec<Filter>,
-}
-
-/// One rule of a vif's filter. It matches if all of its conditions hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
-    /// The action on a frame that matches.
-    pub action: FilterAction,
-    /// Only this direction; `None`: both.
-    pub direction: Option<Direction>,
-    /// Source or destination MAC address.
-    pub mac: Option<MacAddr>,
-    /// VLAN of a tag that the frame carries on the vif's side.
-    pub vlan: Option<u16>,
-    /// Source address.
-    pub src: Option<Prefix>,
-    /// Destination address.
-    pub dst: Option<Prefix>,
-    /// IP protocol number.
-    pub protocol: Option<u8>,
-    /// TCP or UDP port, source or destination.
-    pub port: Option<u16>,
-}
-
-/// The action of a filter rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Action")]
-pub enum FilterAction {
-    /// Pass, whatever later rules say.
-    Accept,
-    /// Drop, counted.
-    Drop,
 }
 
 /// The worker's behaviour when nothing is due.
@@ -361,6 +335,8 @@ impl Node {
             reservation: Reservation::Pinned,
             frames: Self::FRAMES_DEFAULT,
             frame_size: FrameSize::B2048,
+            queue: QueueKind::Flows,
+            flows: Self::FLOWS_DEFAULT,
             overbooking: Overbooking::NONE,
             capacity: None,
             redirect: false,
@@ -369,6 +345,8 @@ impl Node {
 
     /// The default of `frames`, unless the queues need more: 32 MiB.
     pub const FRAMES_DEFAULT: u32 = 16_384;
+    /// The default of `flows`: 1.3 MB of states.
+    pub const FLOWS_DEFAULT: u32 = 16_384;
 }
 
 impl Port {
@@ -481,23 +459,6 @@ impl Vif {
     pub const MACS_MAX_DEFAULT: u32 = 8;
     /// The default of `delay_packet`: the largest standard frame.
     pub const DELAY_PACKET_DEFAULT: ByteCount = ByteCount::new(1518);
-}
-
-impl Filter {
-    /// A rule that matches every frame in both directions.
-    #[must_use]
-    pub const fn new(action: FilterAction) -> Self {
-        Self {
-            action,
-            direction: None,
-            mac: None,
-            vlan: None,
-            src: None,
-            dst: None,
-            protocol: None,
-            port: None,
-        }
-    }
 }
 
 impl FrameSize {

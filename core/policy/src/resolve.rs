@@ -12,17 +12,18 @@ use crate::api::ApiTable;
 use crate::bounds::FRAMES_MAX;
 use crate::check::frames_needed;
 use crate::document::{
-    AqmKind, Document, FilterTable, NodeTable, PortTable, QueueTable, RouterTable, ShaperKind,
-    ShareTable, SliceTable, VifShareTable, VifTable,
+    Document, FilterTable, NodeTable, PortTable, RouterTable, ShaperKind, ShareTable, SliceTable,
+    VifShareTable, VifTable,
 };
 use crate::finding::Finding;
 use crate::format::{Text, quoted};
+use crate::queue_defaults::resolve_queues;
 use crate::report::ReportTable;
 use crate::suggest::nearest;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
-    Api, Codel, Filter, FilterAction, FrameSize, Node, Overbooking, Policy, Port, PortId, Queue,
-    Report, Router, RouterId, Share, Slice, SliceId, SmoothWindow, Vif, Xtc,
+    Api, Filter, FilterAction, FrameSize, Node, Overbooking, Policy, Port, PortId, Report, Router,
+    RouterId, Share, Slice, SliceId, SmoothWindow, Vif, Xtc,
 };
 
 /// Returns the policy that `document` describes. A reference that does not resolve becomes an index
@@ -51,6 +52,7 @@ pub(crate) fn resolve(document: &Document, findings: &mut Vec<Finding>) -> Polic
         routers: routers.iter().enumerate().map(|(i, one)| resolver.router(i, one)).collect(),
         vifs: vifs.iter().enumerate().map(|(i, one)| resolver.vif(i, one)).collect(),
     };
+    resolve_queues(vifs, &mut policy, findings);
     let needed = frames_needed(&policy);
     policy.node.frames = node.frames.unwrap_or_else(|| {
         let needed = u32::try_from(needed).unwrap_or(u32::MAX);
@@ -76,6 +78,8 @@ impl Resolver<'_> {
             worker_cpu: table.worker_cpu,
             reservation: table.reservation.unwrap_or(base.reservation),
             frame_size: frame_size(table),
+            queue: table.queue.unwrap_or(base.queue),
+            flows: table.flows.unwrap_or(base.flows),
             overbooking: table
                 .overbooking
                 .map_or(base.overbooking, |factor| Overbooking::from_thousandths(factor.0)),
@@ -125,10 +129,8 @@ impl Resolver<'_> {
             delay_packet: table.delay_packet.map_or(base.delay_packet, |text| text.0),
             send: self.vif_share(table.send.as_ref()),
             send_shaper: self.shaper(index, "send", table.send.as_ref()),
-            send_queue: self.queue(index, "send", table.send.as_ref()),
             receive: self.vif_share(table.receive.as_ref()),
             receive_shaper: self.shaper(index, "receive", table.receive.as_ref()),
-            receive_queue: self.queue(index, "receive", table.receive.as_ref()),
             filter: filter.iter().map(rule).collect(),
             ..base
         }
@@ -186,42 +188,6 @@ impl Resolver<'_> {
             self.findings.push(Finding::new("vif", vif, key, "needs shaper = \"smooth\""));
         }
         None
-    }
-
-    fn queue(&mut self, vif: usize, direction: &str, table: Option<&VifShareTable>) -> Queue {
-        let nothing = QueueTable::default();
-        let smooth = table.filter(|table| table.shaper == Some(ShaperKind::Smooth));
-        let bounds = smooth.and_then(|table| Some((smooth_window(table), table.rate?.0)));
-        let (packets, bytes) = bounds
-            .map_or((Queue::PACKETS_DEFAULT, Queue::BYTES_DEFAULT), |(window, rate)| {
-                Queue::behind(&window, rate, self.packet)
-            });
-        let table = table.and_then(|table| table.queue.as_ref()).unwrap_or(&nothing);
-        let base = Codel::default();
-        let codel = (table.aqm == Some(AqmKind::Codel)).then(|| Codel {
-            target: table.target.map_or(base.target, |text| text.0),
-            interval: table.interval.map_or(base.interval, |text| text.0),
-            ecn: table.ecn.unwrap_or(base.ecn),
-        });
-        let given = [
-            ("target", table.target.is_some()),
-            ("interval", table.interval.is_some()),
-            ("ecn", table.ecn.is_some()),
-        ];
-        for (key, _) in given.iter().filter(|(_, given)| *given && codel.is_none()) {
-            let key = format!("{direction}.queue.{key}");
-            self.findings.push(Finding::new("vif", vif, key, "needs aqm = \"codel\""));
-        }
-        if smooth.is_some() && codel.is_some() {
-            let key = format!("{direction}.queue.aqm");
-            let message = "must be \"none\" with shaper = \"smooth\", which drops at entry only";
-            self.findings.push(Finding::new("vif", vif, key, message));
-        }
-        Queue {
-            packets: table.packets.unwrap_or(packets),
-            bytes: table.bytes.map_or(bytes, |text| text.0),
-            codel,
-        }
     }
 
     fn slice_named(&mut self, table: &'static str, index: usize, name: Option<&str>) -> u32 {

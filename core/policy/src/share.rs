@@ -38,15 +38,31 @@ pub struct Share {
     pub burst: ByteCount,
 }
 
+/// The kind of the queue of a vif and direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "queue-kind")]
+pub enum QueueKind {
+    /// In one queue, in order of arrival.
+    Fifo,
+    /// In a queue for each flow, sparse flows first (RFC 8290).
+    Flows,
+}
+
 /// The bounds of a vif's queue in one direction. Packets and bytes are both bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
+    /// One queue, or one for each flow.
+    pub kind: QueueKind,
     /// Most packets held, 1 to [`Queue::PACKETS_MAX`].
     pub packets: u32,
     /// Most bytes held.
     pub bytes: ByteCount,
     /// Active queue management, or `None` for tail drop alone.
     pub codel: Option<Codel>,
+    /// Delay above which packets of L4S senders are marked (RFC 9331), with flows; `None`: they are
+    /// treated as any other.
+    pub l4s: Option<Nanos>,
 }
 
 /// Parameters of the smooth window, which holds a vif's `rate` in the place of a token bucket.
@@ -127,6 +143,10 @@ impl Queue {
     pub const PACKETS_DEFAULT: u32 = 256;
     /// The default of `bytes`: 256 frames of 1536 bytes.
     pub const BYTES_DEFAULT: ByteCount = ByteCount::new(384 << 10);
+    /// The default of `packets` with flows: 12 ms of 1500-byte frames at 1 Gb/s.
+    pub const FLOWS_PACKETS_DEFAULT: u32 = 1024;
+    /// The default of `bytes` with flows, as a time at the vif's rate.
+    pub const FLOWS_TIME: Nanos = Nanos::from_millis(50);
 
     /// The default bounds behind a smooth window: what it may hold at `rate`, in packets of a third
     /// of the longest, and as much again for the queue behind it; at least those of any queue.
@@ -137,6 +157,16 @@ impl Queue {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let bytes = ByteCount::new(most.min(BYTES_MAX)).max(Self::BYTES_DEFAULT);
         (packets.clamp(Self::PACKETS_DEFAULT, Self::PACKETS_MAX), bytes)
+    }
+
+    /// Frames of the pool that the queue must find at any time. A queue of flows may hold more
+    /// where the pool has them: it is a bound on delay, not a buffer.
+    #[must_use]
+    pub fn frames(&self) -> u32 {
+        match self.kind {
+            QueueKind::Fifo => self.packets,
+            QueueKind::Flows => self.packets.min(Self::PACKETS_DEFAULT),
+        }
     }
 }
 
@@ -154,10 +184,22 @@ impl Default for Share {
     }
 }
 
-/// 256 packets, 384 KiB, tail drop.
+impl Codel {
+    /// For tenants whose peers are near, as in a data centre: 250 µs and 5 ms.
+    pub const LAN: Self =
+        Self { target: Nanos::from_micros(250), interval: Nanos::from_millis(5), ecn: true };
+}
+
+/// One queue of 256 packets, 384 KiB, tail drop. A document's default is a queue for each flow.
 impl Default for Queue {
     fn default() -> Self {
-        Self { packets: Self::PACKETS_DEFAULT, bytes: Self::BYTES_DEFAULT, codel: None }
+        Self {
+            kind: QueueKind::Fifo,
+            packets: Self::PACKETS_DEFAULT,
+            bytes: Self::BYTES_DEFAULT,
+            codel: None,
+            l4s: None,
+        }
     }
 }
 

@@ -109,6 +109,7 @@ impl Policy {
             storm: vif.storm.map(Text),
             delay: vif.delay.map(Text),
             delay_packet: Some(Text(vif.delay_packet)),
+            queue: (vif.send_queue.kind == vif.receive_queue.kind).then_some(vif.send_queue.kind),
             send: Some(vif_share(vif, Direction::Send)),
             receive: Some(vif_share(vif, Direction::Receive)),
             filter: some(vif.filter.iter().map(rule).collect()),
@@ -134,6 +135,8 @@ fn node(node: &Node) -> NodeTable {
         reservation: Some(node.reservation),
         frames: Some(node.frames),
         frame_size: Some(node.frame_size.bytes()),
+        queue: Some(node.queue),
+        flows: Some(node.flows),
         overbooking: Some(Factor(node.overbooking.thousandths())),
         capacity: node.capacity.map(Text),
         redirect: Some(node.redirect),
@@ -190,12 +193,14 @@ fn vif_share(vif: &Vif, direction: Direction) -> VifShareTable {
         interval: window.map(|window| Text(window.interval)),
         delay_max: window.map(|window| Text(window.delay_max)),
         queue: Some(QueueTable {
+            kind: Some(queue.kind),
             packets: Some(queue.packets),
             bytes: Some(Text(queue.bytes)),
             aqm: Some(if queue.codel.is_some() { AqmKind::Codel } else { AqmKind::None }),
             target: queue.codel.map(|codel| Text(codel.target)),
             interval: queue.codel.map(|codel| Text(codel.interval)),
             ecn: queue.codel.map(|codel| codel.ecn),
+            l4s: queue.l4s.map(Text),
         }),
     }
 }

@@ -8,7 +8,7 @@ use weir_units::{BitRate, ByteCount, Instant};
 
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, Drr, Fifo,
-    Hfsc, LinkConfig, Packet, Scheduler, StrictPriority, Wfq, Wrr,
+    FlowCounters, Hfsc, LinkConfig, Packet, Scheduler, StrictPriority, Wfq, Wrr,
 };
 
 /// The schedulers by name.
@@ -191,6 +191,10 @@ impl Scheduler for AnyScheduler {
 
     fn counters(&self, class: ClassId) -> ClassCounters {
         each!(self, scheduler => scheduler.counters(class))
+    }
+
+    fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        each!(self, scheduler => scheduler.flow_counters(class))
     }
 }
 

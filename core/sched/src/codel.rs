@@ -6,13 +6,12 @@ use weir_units::{Instant, Nanos};
 use crate::{CodelConfig, Packet};
 
 /// The state of one queue. One call of [`CodelState::verdict`] a packet, in place of the loops of
-/// RFC 8289 §5.5: after [`CodelVerdict::Drop`] the caller asks again with the next packet.
+/// RFC 8289 §5.5: after [`CodelVerdict::Drop`] the caller asks again with the next packet. The
+/// parameters are the caller's, since many queues share them.
 #[derive(Clone, Debug)]
 pub struct CodelState {
-    config: CodelConfig,
-    /// When the delay will have been above target for an interval; `None`: it is below.
-    above_until: Option<Instant>,
-    mode: Mode,
+    /// When the delay will have been above target for an interval; [`BELOW`]: it is below.
+    above_until: Instant,
     /// When the next packet is due to be dropped, in dropping mode.
     drop_next: Instant,
     /// Drops since dropping mode began.
@@ -21,6 +20,7 @@ pub struct CodelState {
     last_count: u32,
     /// The longest packet seen: a queue of no more than that is not standing.
     packet_max: u32,
+    mode: Mode,
 }
 
 /// The verdict on the packet at the head.
@@ -50,23 +50,28 @@ enum Mode {
 impl CodelState {
     /// A calm queue.
     #[must_use]
-    pub const fn new(config: CodelConfig) -> Self {
+    pub const fn new() -> Self {
         Self {
-            config,
-            above_until: None,
-            mode: Mode::Calm,
+            above_until: BELOW,
             drop_next: Instant::ZERO,
             count: 0,
             last_count: 0,
             packet_max: 0,
+            mode: Mode::Calm,
         }
     }
 
     /// Judges the packet taken from the head at `now`, with `bytes_behind` left behind it.
-    pub fn verdict(&mut self, now: Instant, packet: Packet, bytes_behind: u64) -> CodelVerdict {
-        let late = self.standing(now, packet, bytes_behind);
+    pub fn verdict(
+        &mut self,
+        config: &CodelConfig,
+        now: Instant,
+        packet: Packet,
+        bytes_behind: u64,
+    ) -> CodelVerdict {
+        let late = self.standing(config, now, packet, bytes_behind);
         match self.mode {
-            Mode::Calm if late => return self.enter(now, packet),
+            Mode::Calm if late => return self.enter(config, now, packet),
             Mode::Calm => return CodelVerdict::Send,
             Mode::Entered => {
                 self.mode = Mode::Dropping;
@@ -77,7 +82,7 @@ impl CodelState {
                 return CodelVerdict::Send;
             }
             Mode::Dropped => {
-                self.drop_next += self.spacing();
+                self.drop_next += self.spacing(config);
                 self.mode = Mode::Dropping;
             }
             Mode::Dropping => {}
@@ -86,41 +91,44 @@ impl CodelState {
             return CodelVerdict::Send;
         }
         self.count = self.count.saturating_add(1);
-        if self.config.ecn && packet.is_ecn_capable() {
-            self.drop_next += self.spacing();
+        if config.ecn && packet.is_ecn_capable() {
+            self.drop_next += self.spacing(config);
             return CodelVerdict::Mark;
         }
         self.mode = Mode::Dropped;
         CodelVerdict::Drop
     }
 
-    /// Changes the parameters; the state goes on.
-    pub fn set_config(&mut self, config: CodelConfig) {
-        self.config = config;
-    }
-
     /// Tells whether the delay has been above target for a whole interval (§5.5, `dodequeue`).
-    fn standing(&mut self, now: Instant, packet: Packet, bytes_behind: u64) -> bool {
+    fn standing(
+        &mut self,
+        config: &CodelConfig,
+        now: Instant,
+        packet: Packet,
+        bytes_behind: u64,
+    ) -> bool {
         self.packet_max = self.packet_max.max(packet.bytes());
         let delay = now.saturating_since(packet.arrived);
-        if delay < self.config.target || bytes_behind <= u64::from(self.packet_max) {
-            self.above_until = None;
+        if delay < config.target || bytes_behind <= u64::from(self.packet_max) {
+            self.above_until = BELOW;
             return false;
         }
-        let until = *self.above_until.get_or_insert(now + self.config.interval);
+        if self.above_until == BELOW {
+            self.above_until = now + config.interval;
+        }
         // Just set, it lies ahead: an interval is at least 1 ns.
-        now >= until
+        now >= self.above_until
     }
 
-    fn enter(&mut self, now: Instant, packet: Packet) -> CodelVerdict {
+    fn enter(&mut self, config: &CodelConfig, now: Instant, packet: Packet) -> CodelVerdict {
         // A mode left not long ago is taken up at the frequency it had reached (§5.5).
         let since = now.saturating_since(self.drop_next).as_nanos();
-        let recent = since < self.config.interval.as_nanos().saturating_mul(RECENT_INTERVALS);
+        let recent = since < config.interval.as_nanos().saturating_mul(RECENT_INTERVALS);
         let delta = self.count.saturating_sub(self.last_count);
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.last_count = self.count;
-        self.drop_next = now + self.spacing();
-        if self.config.ecn && packet.is_ecn_capable() {
+        self.drop_next = now + self.spacing(config);
+        if config.ecn && packet.is_ecn_capable() {
             self.mode = Mode::Dropping;
             return CodelVerdict::Mark;
         }
@@ -129,13 +137,23 @@ impl CodelState {
     }
 
     /// The control law, `interval / √count` (§3.3).
-    fn spacing(&self) -> Nanos {
+    fn spacing(&self, config: &CodelConfig) -> Nanos {
         // 16 fractional bits: √(count · 2³²) = √count · 2¹⁶.
         let root = (u64::from(self.count.max(1)) << 32).isqrt();
-        let scaled = u128::from(self.config.interval.as_nanos()) << 16;
+        let scaled = u128::from(config.interval.as_nanos()) << 16;
         Nanos::new(u64::try_from(scaled / u128::from(root)).unwrap_or(u64::MAX))
     }
 }
+
+/// A calm queue.
+impl Default for CodelState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Stands for "the delay is below target".
+const BELOW: Instant = Instant::FAR_FUTURE;
 
 /// RFC 8289 §5.5: "a new dropping interval begins within 16 intervals".
 const RECENT_INTERVALS: u64 = 16;
@@ -146,14 +164,17 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn codel(ecn: bool) -> CodelState {
+    /// A queue and its parameters.
+    struct Managed(CodelState, CodelConfig);
+
+    fn codel(ecn: bool) -> Managed {
         let target = Nanos::from_millis(5);
-        CodelState::new(CodelConfig { target, interval: Nanos::from_millis(100), ecn })
+        Managed(CodelState::new(), CodelConfig { target, interval: Nanos::from_millis(100), ecn })
     }
 
     /// A packet a millisecond, each delayed by `delay` ms; the verdicts' times in ms.
     fn run(
-        codel: &mut CodelState,
+        Managed(codel, config): &mut Managed,
         from: u64,
         to: u64,
         delay: u64,
@@ -165,7 +186,7 @@ mod tests {
                 let now = Instant::from_nanos(ms * MS);
                 let packet = Packet::new(0, 1000, now.saturating_sub(Nanos::from_millis(delay)));
                 let packet = if ecn { packet.ecn_capable() } else { packet };
-                let verdict = codel.verdict(now, packet, 100_000);
+                let verdict = codel.verdict(config, now, packet, 100_000);
                 if verdict != CodelVerdict::Send {
                     events.push((ms, verdict));
                 }
@@ -216,10 +237,10 @@ mod tests {
 
     #[test]
     fn the_last_packet_of_a_queue_is_never_dropped() {
-        let mut codel = codel(false);
+        let Managed(mut codel, config) = codel(false);
         for ms in 0..1000 {
             let packet = Packet::new(0, 1500, Instant::ZERO);
-            let verdict = codel.verdict(Instant::from_nanos(ms * MS), packet, 1500);
+            let verdict = codel.verdict(&config, Instant::from_nanos(ms * MS), packet, 1500);
             assert_eq!(verdict, CodelVerdict::Send);
         }
     }

@@ -8,7 +8,7 @@ use weir_units::{BitRate, ByteCount, Instant};
 use crate::limit::Limits;
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ClassQueues, ConfigError, Dequeue, Discipline,
-    DropReason, LinkConfig, Packet, Pick, Popped, Scheduler, WaitReason,
+    DropReason, FlowCounters, LinkConfig, Packet, Pick, Popped, Scheduler, WaitReason,
 };
 
 /// A scheduler of one level: the discipline `D` chooses the next class, the rest is here.
@@ -236,6 +236,10 @@ impl<D: Discipline> Scheduler for Flat<D> {
 
     fn counters(&self, class: ClassId) -> ClassCounters {
         self.queues.counters(class)
+    }
+
+    fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        self.queues.flow_counters(class)
     }
 }
 

@@ -21,6 +21,8 @@ mod discipline;
 mod drr;
 mod fifo;
 mod flat;
+mod flow_pool;
+mod flow_queue;
 mod heap;
 mod hfsc;
 mod limit;
@@ -28,6 +30,7 @@ mod link_clock;
 pub mod load;
 mod minimum;
 mod paced;
+mod packets;
 mod prefetch;
 mod queue;
 mod ring;
@@ -52,7 +55,7 @@ pub use prefetch::PREFETCHES;
 pub use queue::{ClassQueues, Popped};
 pub use scheduler::{
     Backlog, ClassConfig, ClassCounters, ClassId, CodelConfig, ConfigError, Dequeue, DropReason,
-    LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
+    FlowCounters, FlowQueueConfig, LinkConfig, Packet, QueueConfig, Scheduler, WaitReason,
 };
 pub use smooth::SmoothShaper;
 pub use smooth_control::{

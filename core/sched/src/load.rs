@@ -14,8 +14,8 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::prefetch::prefetch;
 use crate::{
-    ClassConfig, ClassId, ConfigError, Dequeue, Drr, Fifo, Hfsc, LinkConfig, Packet, QueueConfig,
-    Scheduler, StrictPriority, Wfq, Wrr,
+    ClassConfig, ClassId, CodelConfig, ConfigError, Dequeue, Drr, Fifo, FlowQueueConfig, Hfsc,
+    LinkConfig, Packet, QueueConfig, Scheduler, StrictPriority, Wfq, Wrr,
 };
 
 /// A scheduler with its classes and packets, ready to be driven.
@@ -41,6 +41,8 @@ pub struct Subject {
     tree: bool,
     /// Set if half of the link is guaranteed to them, so that both criteria of HFSC are at work.
     min: bool,
+    /// Set if each packet is of a flow with a queue of its own, as many flows as packets.
+    flows: bool,
 }
 
 /// Makes the scheduler of a subject, with so many classes.
@@ -58,7 +60,7 @@ struct Bed<S> {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::flat("fifo", |link, this, n| Ok(Box::new(Bed::new(Fifo::new(link), this, n)?))),
         Self::flat("strict", |link, this, n| {
             Ok(Box::new(Bed::new(StrictPriority::new(link), this, n)?))
@@ -70,6 +72,7 @@ impl Subject {
         Self::hfsc("hfsc-tree", true, false),
         Self::hfsc("hfsc-flat-min", false, true),
         Self::HFSC_TREE_MIN,
+        Self { name: "drr-flows", flows: true, ..Self::DRR },
     ];
 
     /// Deficit round robin.
@@ -100,12 +103,12 @@ impl Subject {
     }
 
     const fn flat(name: &'static str, make: Make) -> Self {
-        Self { name, make, tree: false, min: false }
+        Self { name, make, tree: false, min: false, flows: false }
     }
 
     const fn hfsc(name: &'static str, tree: bool, min: bool) -> Self {
         let make: Make = |link, this, n| Ok(Box::new(Bed::new(Hfsc::new(link), this, n)?));
-        Self { name, make, tree, min }
+        Self { name, make, tree, min, flows: false }
     }
 }
 
@@ -121,7 +124,9 @@ impl<S: Scheduler> Bed<S> {
         let rate = if subject.min { LINK_BPS / 2 / u64::from(classes.max(1)) } else { 0 };
         let min_rate = BitRate::from_bps(rate);
         let bytes = ByteCount::new(1 << 20);
-        let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel: None };
+        let flows = subject.flows.then_some(FlowQueueConfig { flows: QUEUE_PACKETS, l4s: None });
+        let codel = subject.flows.then(CodelConfig::default);
+        let queue = QueueConfig { packets: QUEUE_PACKETS, bytes, codel, flows };
         let slices = if subject.tree { classes.isqrt().next_power_of_two() } else { 0 };
         let mut parents = Vec::new();
         for _ in 0..slices {
@@ -141,7 +146,7 @@ impl<S: Scheduler> Bed<S> {
             let _taken = scheduler.enqueue(
                 Instant::ZERO,
                 leaf,
-                Packet::new(id, PACKET_BYTES, Instant::ZERO),
+                Packet::new(id, PACKET_BYTES, Instant::ZERO).of_flow(id),
             );
         }
         let frames = vec![PACKET_BYTES; packets as usize];
@@ -168,7 +173,7 @@ impl<S: Scheduler> Bed<S> {
 
     fn enqueue(&mut self, now: Instant, class: ClassId, id: u32) -> bool {
         let bytes = self.frames.get(id as usize).copied().unwrap_or(PACKET_BYTES);
-        self.scheduler.enqueue(now, class, Packet::new(id, bytes, now)).is_ok()
+        self.scheduler.enqueue(now, class, Packet::new(id, bytes, now).of_flow(id)).is_ok()
     }
 
     /// xorshift64: the same each time, in a few cycles.

@@ -4,8 +4,8 @@
 use weir_units::{BitRate, ByteCount, Instant};
 
 use crate::{
-    Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, LinkClock,
-    LinkConfig, Packet, Scheduler, WaitReason,
+    Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason, FlowCounters,
+    LinkClock, LinkConfig, Packet, Scheduler, WaitReason,
 };
 
 /// Hands out packets no faster than the link sends them: [`WaitReason::LinkBusy`] while it is
@@ -161,5 +161,9 @@ impl<S: Scheduler> Scheduler for Paced<S> {
 
     fn counters(&self, class: ClassId) -> ClassCounters {
         self.inner.counters(class)
+    }
+
+    fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        self.inner.flow_counters(class)
     }
 }

@@ -10,14 +10,21 @@ use core::ops::{Index, IndexMut};
 use weir_units::Instant;
 
 use crate::codel::{CodelState, CodelVerdict};
+use crate::flow_pool::FlowPool;
+use crate::flow_queue::{FlowParts, FlowQueue};
+use crate::packets::{ClassQueue, NIL, PacketCell, PacketSlab, PacketSums};
 use crate::prefetch::prefetch;
-use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, QueueConfig};
+use crate::{
+    Backlog, ClassCounters, ClassId, CodelConfig, ConfigError, DropReason, FlowCounters, Packet,
+    QueueConfig,
+};
 
 /// Many bounded queues over one slab of packets.
 ///
 /// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
 /// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
-/// packet, 128 a class. A scheduler decides which queue is next and leaves the rest to this.
+/// packet, 128 a class, 76 a flow where flows have queues of their own. A scheduler
+/// decides which queue is next and leaves the rest to this.
 ///
 /// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
 /// are in the cache line that every packet touches anyhow.
@@ -25,7 +32,8 @@ use crate::{Backlog, ClassCounters, ClassId, ConfigError, DropReason, Packet, Qu
 pub struct ClassQueues<S = ()> {
     classes: Vec<Class<S>>,
     ledgers: Vec<Ledger>,
-    slab: Slab,
+    slab: PacketSlab,
+    flows: FlowPool,
     /// Freed indexes of classes, the least first.
     free_classes: BinaryHeap<Reverse<u32>>,
     classes_max: u32,
@@ -52,56 +60,16 @@ pub enum Popped {
     Empty,
 }
 
-/// All that came in and all that went out. Packets and bytes of one way do not lie side by side:
-/// the compiler would add to both with one wide instruction, and reading a wide value that was just
-/// written takes ten cycles, where a number takes one.
-#[derive(Clone, Debug, Default)]
-#[repr(C)]
-struct Sums {
-    packets_in: u64,
-    packets_out: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-}
-
-/// The packets of all queues.
-#[derive(Clone, Debug)]
-struct Slab {
-    cells: Vec<Cell>,
-    /// Head of the list of free cells.
-    free: u32,
-    sums: Sums,
-}
-
 /// State of a queue that every packet touches.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Class<S> {
-    queue: Queue,
+    queue: ClassQueue,
     state: S,
 }
 
 /// A state's first 16 bytes are in the queue's line.
 const _: () = assert!(core::mem::offset_of!(Class<u64>, state) == 48);
-
-/// 48 bytes, in this order for the reason of [`Sums`].
-#[derive(Clone, Debug)]
-#[repr(C)]
-struct Queue {
-    head: u32,
-    /// Length of the packet at the head: disciplines choose without a look at the packet.
-    head_bytes: u32,
-    sent_packets: u64,
-    tail: u32,
-    packets: u32,
-    sent_bytes: u64,
-    /// Zero marks a class that does not exist.
-    packets_max: u32,
-    /// Never above `bytes_max`, or what that was before.
-    bytes: u32,
-    bytes_max: u32,
-    managed: bool,
-}
 
 /// State of a queue that few packets touch.
 #[derive(Clone, Debug, Default)]
@@ -109,17 +77,8 @@ struct Ledger {
     refused: Backlog,
     dropped: Backlog,
     marked: u64,
-    codel: Option<Box<CodelState>>,
-}
-
-#[derive(Clone, Debug)]
-struct Cell {
-    packet: Packet,
-    /// The cell behind it in its queue, or among the free ones; [`NIL`] for none.
-    next: u32,
-    /// Length of the packet there, so that taking one does not read the one behind it. Zero behind
-    /// the last, of no meaning in a free cell.
-    next_bytes: u32,
+    codel: Option<Box<(CodelState, CodelConfig)>>,
+    flows: Option<Box<FlowQueue>>,
 }
 
 impl<S: Clone + Default> ClassQueues<S> {
@@ -129,7 +88,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         Self {
             classes: Vec::new(),
             ledgers: Vec::new(),
-            slab: Slab { cells: Vec::new(), free: NIL, sums: Sums::default() },
+            slab: PacketSlab { cells: Vec::new(), free: NIL, sums: PacketSums::default() },
+            flows: FlowPool::new(),
             free_classes: BinaryHeap::new(),
             classes_max,
             packets_max,
@@ -149,7 +109,7 @@ impl<S: Clone + Default> ClassQueues<S> {
                 if index >= self.classes_max {
                     return Err(ConfigError::TooManyClasses(self.classes_max));
                 }
-                self.classes.push(Class { queue: Queue::absent(), state: S::default() });
+                self.classes.push(Class { queue: ClassQueue::absent(), state: S::default() });
                 self.ledgers.push(Ledger::default());
                 index
             }
@@ -179,12 +139,21 @@ impl<S: Clone + Default> ClassQueues<S> {
     ) -> Result<(), ConfigError> {
         self.check(class)?;
         let this = &mut self.classes[class.0 as usize];
-        while let Some((packet, _)) = self.slab.unlink(&mut this.queue) {
-            orphan(packet);
+        let ledger = core::mem::take(&mut self.ledgers[class.0 as usize]);
+        self.bounds -= u64::from(ledger.packets_max(&this.queue));
+        let Self { slab, flows: pool, .. } = self;
+        match ledger.flows {
+            Some(flows) => {
+                let parts = FlowParts { queue: &mut this.queue, slab, pool };
+                flows.empty(parts, orphan);
+            }
+            None => {
+                while let Some((packet, _)) = slab.unlink(&mut this.queue) {
+                    orphan(packet);
+                }
+            }
         }
-        self.bounds -= u64::from(this.queue.packets_max);
-        *this = Class { queue: Queue::absent(), state: S::default() };
-        self.ledgers[class.0 as usize] = Ledger::default();
+        *this = Class { queue: ClassQueue::absent(), state: S::default() };
         self.free_classes.push(Reverse(class.0));
         Ok(())
     }
@@ -204,7 +173,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         if fits && queue.packets < queue.packets_max && self.slab.link(queue, packet) {
             return Ok(was_empty);
         }
-        Err(self.refuse_full(class, packet))
+        // A queue of flows lets no packet pass here.
+        self.push_to_flow(class, packet)
     }
 
     /// Counts a packet as offered to the class and refused.
@@ -240,9 +210,22 @@ impl<S: Clone + Default> ClassQueues<S> {
         else {
             return Popped::Empty;
         };
-        let Some((packet, next)) = self.slab.unlink(queue) else { return Popped::Empty };
-        let (codel, behind) = (ledger.codel.as_mut(), u64::from(queue.bytes));
-        let verdict = codel.map_or(CodelVerdict::Send, |codel| codel.verdict(now, packet, behind));
+        let taken = match &mut ledger.flows {
+            Some(flows) => {
+                let (slab, pool) = (&mut self.slab, &mut self.flows);
+                let taken = flows.pop(now, &mut FlowParts { queue, slab, pool });
+                let next = (queue.packets > 0).then_some(queue.head_bytes);
+                taken.map(|(packet, verdict)| (packet, verdict, next))
+            }
+            None => self.slab.unlink(queue).map(|(packet, next)| {
+                let behind = u64::from(queue.bytes);
+                let verdict = ledger.codel.as_mut().map_or(CodelVerdict::Send, |codel| {
+                    codel.0.verdict(&codel.1, now, packet, behind)
+                });
+                (packet, verdict, next)
+            }),
+        };
+        let Some((packet, verdict, next)) = taken else { return Popped::Empty };
         let (mark, bytes) = (verdict == CodelVerdict::Mark, u64::from(packet.bytes()));
         if verdict == CodelVerdict::Drop {
             ledger.dropped.count(bytes);
@@ -279,7 +262,7 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// Checks that the class exists.
     #[must_use]
     pub fn exists(&self, class: ClassId) -> bool {
-        self.queue(class).is_some_and(|queue| queue.packets_max > 0)
+        self.queue(class).is_some_and(|queue| queue.packets_max > 0 || queue.managed)
     }
 
     /// An error unless the class exists.
@@ -293,14 +276,14 @@ impl<S: Clone + Default> ClassQueues<S> {
     /// Everything queued.
     #[must_use]
     pub const fn total(&self) -> Backlog {
-        let Sums { packets_in, packets_out, bytes_in, bytes_out } = self.slab.sums;
+        let PacketSums { packets_in, packets_out, bytes_in, bytes_out } = self.slab.sums;
         Backlog { packets: packets_in - packets_out, bytes: bytes_in - bytes_out }
     }
 
     /// The backlog of one class; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
-        self.queue(class).map_or_else(Backlog::default, Queue::backlog)
+        self.queue(class).map_or_else(Backlog::default, ClassQueue::backlog)
     }
 
     /// When the packet at the head of a class arrived; `None` without one.
@@ -316,7 +299,9 @@ impl<S: Clone + Default> ClassQueues<S> {
         let Some(queue) = self.queue(class) else { return 0 };
         let free = self.slab.cells.len() as u64 - self.total().packets;
         let free = u32::try_from(free).unwrap_or(u32::MAX);
-        queue.packets_max.saturating_sub(queue.packets).min(free)
+        let ledger = self.ledgers.get(class.0 as usize);
+        let bound = ledger.map_or(0, |ledger| ledger.packets_max(queue));
+        bound.saturating_sub(queue.packets).min(free)
     }
 
     /// The class's counters; zero for an unknown class.
@@ -337,6 +322,13 @@ impl<S: Clone + Default> ClassQueues<S> {
             sent,
             marked: ledger.marked,
         }
+    }
+
+    /// The counters of a class's flows; zero for one that has none.
+    #[must_use]
+    pub fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        let flows = self.ledgers.get(class.0 as usize).and_then(|ledger| ledger.flows.as_ref());
+        flows.map_or_else(FlowCounters::default, |flows| flows.counters())
     }
 
     /// Packets that the slab holds room for; grows with the bounds of the queues.
@@ -368,21 +360,43 @@ impl<S: Clone + Default> ClassQueues<S> {
     }
 
     #[inline(always)]
-    fn queue(&self, class: ClassId) -> Option<&Queue> {
+    fn queue(&self, class: ClassId) -> Option<&ClassQueue> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)
     }
 
     fn configure(&mut self, index: usize, config: &QueueConfig) {
-        let queue = &mut self.classes[index].queue;
+        let (queue, ledger) = (&mut self.classes[index].queue, &mut self.ledgers[index]);
         let bound = config.packets.max(1);
-        self.bounds = self.bounds - u64::from(queue.packets_max) + u64::from(bound);
-        queue.packets_max = bound;
+        self.bounds = self.bounds - u64::from(ledger.packets_max(queue)) + u64::from(bound);
         queue.bytes_max = u32::try_from(config.bytes.get()).unwrap_or(u32::MAX);
-        queue.managed = config.codel.is_some();
-        let codel = &mut self.ledgers[index].codel;
-        match (codel.as_mut(), config.codel) {
-            (Some(codel), Some(config)) => codel.set_config(config),
-            (_, config) => *codel = config.map(|config| Box::new(CodelState::new(config))),
+        queue.managed = config.codel.is_some() || config.flows.is_some();
+        let Self { slab, flows: pool, .. } = self;
+        match (config.flows.is_some(), ledger.flows.take()) {
+            (true, None) => {
+                queue.packets_max = 0;
+                let class = u32::try_from(index).unwrap_or(NIL);
+                let mut flows = FlowQueue::new(class, config, pool).map(Box::new);
+                if let Some(flows) = &mut flows {
+                    flows.take_over(&mut FlowParts { queue, slab, pool });
+                }
+                ledger.flows = flows;
+            }
+            (true, Some(mut flows)) => {
+                flows.configure(config, pool);
+                ledger.flows = Some(flows);
+            }
+            (false, flows) => {
+                queue.packets_max = bound;
+                if let Some(flows) = flows {
+                    flows.hand_back(FlowParts { queue, slab, pool });
+                }
+            }
+        }
+        match (&mut ledger.codel, config.codel.filter(|_| config.flows.is_none())) {
+            (Some(codel), Some(config)) => codel.1 = config,
+            (codel, config) => {
+                *codel = config.map(|config| Box::new((CodelState::new(), config)));
+            }
         }
         self.grow();
     }
@@ -397,7 +411,7 @@ impl<S: Clone + Default> ClassQueues<S> {
             return;
         }
         let packet = Packet::new(0, 0, Instant::ZERO);
-        self.slab.cells.resize(wanted, Cell { packet, next: NIL, next_bytes: 0 });
+        self.slab.cells.resize(wanted, PacketCell { packet, next: NIL, next_bytes: 0 });
         // New cells in ascending order, so that a burst walks memory forwards.
         for index in (old..wanted).rev() {
             self.slab.cells[index].next = self.slab.free;
@@ -405,16 +419,37 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// Counts a refusal, and says which bound it was.
-    #[cold]
-    fn refuse_full(&mut self, class: ClassId, packet: Packet) -> DropReason {
-        self.refuse(class, packet);
-        match &self.classes[class.0 as usize].queue {
-            queue if queue.packets_max == 0 => DropReason::NoSuchQueue,
-            queue if queue.packets >= queue.packets_max => DropReason::QueuePackets,
-            _ if self.slab.free == NIL => DropReason::AllQueues,
-            _ => DropReason::QueueBytes,
-        }
+    /// Appends a packet to its flow; where the class has none, counts a refusal and says which
+    /// bound it was.
+    #[inline(never)]
+    fn push_to_flow(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
+        let queue = &mut self.classes[class.0 as usize].queue;
+        let Ledger { flows, refused, .. } = &mut self.ledgers[class.0 as usize];
+        let was_empty = queue.packets == 0;
+        let refusal = if let Some(flows) = flows {
+            let (slab, pool) = (&mut self.slab, &mut self.flows);
+            match flows.push(packet, &mut FlowParts { queue, slab, pool }) {
+                Ok(()) => return Ok(was_empty),
+                Err(reason) => reason,
+            }
+        } else if queue.packets_max == 0 {
+            return Err(DropReason::NoSuchQueue);
+        } else if queue.packets >= queue.packets_max {
+            DropReason::QueuePackets
+        } else if self.slab.free == NIL {
+            DropReason::AllQueues
+        } else {
+            DropReason::QueueBytes
+        };
+        refused.count(u64::from(packet.bytes()));
+        Err(refusal)
+    }
+}
+
+impl Ledger {
+    /// The bound of the class's queue in packets.
+    fn packets_max(&self, queue: &ClassQueue) -> u32 {
+        self.flows.as_ref().map_or(queue.packets_max, |flows| flows.packets_max())
     }
 }
 
@@ -434,73 +469,6 @@ impl<S> IndexMut<u32> for ClassQueues<S> {
     }
 }
 
-impl Slab {
-    /// Appends a packet. False if there is no room.
-    #[inline(always)]
-    fn link(&mut self, queue: &mut Queue, packet: Packet) -> bool {
-        let new = self.free;
-        let Some(cell) = self.cells.get_mut(new as usize) else { return false };
-        self.free = cell.next;
-        *cell = Cell { packet, next: NIL, next_bytes: 0 };
-        let tail = core::mem::replace(&mut queue.tail, new);
-        let bytes = packet.bytes();
-        if queue.packets == 0 {
-            queue.head = new;
-            queue.head_bytes = bytes;
-        } else if let Some(tail) = self.cells.get_mut(tail as usize) {
-            tail.next = new;
-            tail.next_bytes = bytes;
-        }
-        queue.packets += 1;
-        // Not above a bound of 32 bits.
-        queue.bytes = queue.bytes.wrapping_add(bytes);
-        self.sums.packets_in += 1;
-        self.sums.bytes_in += u64::from(bytes);
-        true
-    }
-
-    /// Takes the packet at the head, and tells the length of the one behind it.
-    #[inline(always)]
-    fn unlink(&mut self, queue: &mut Queue) -> Option<(Packet, Option<u32>)> {
-        if queue.packets == 0 {
-            return None;
-        }
-        let head = queue.head;
-        let cell = self.cells.get_mut(head as usize)?;
-        let (packet, next_bytes) = (cell.packet, cell.next_bytes);
-        let next = core::mem::replace(&mut cell.next, self.free);
-        self.free = head;
-        (queue.head, queue.head_bytes) = (next, next_bytes);
-        queue.packets -= 1;
-        debug_assert_eq!(next == NIL, queue.packets == 0, "the last one has none behind it");
-        queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
-        self.sums.packets_out += 1;
-        self.sums.bytes_out += u64::from(packet.bytes());
-        Some((packet, (next != NIL).then_some(next_bytes)))
-    }
-}
-
-impl Queue {
-    const fn absent() -> Self {
-        Self {
-            head: NIL,
-            head_bytes: 0,
-            sent_packets: 0,
-            tail: NIL,
-            packets: 0,
-            sent_bytes: 0,
-            packets_max: 0,
-            bytes_max: 0,
-            bytes: 0,
-            managed: false,
-        }
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: u64::from(self.packets), bytes: u64::from(self.bytes) }
-    }
-}
-
 impl Backlog {
     /// Counts one packet of that length.
     #[inline]
@@ -515,9 +483,6 @@ impl Backlog {
     }
 }
 
-/// No cell.
-const NIL: u32 = u32::MAX;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -526,7 +491,7 @@ mod tests {
     use weir_units::{ByteCount, Nanos};
 
     fn bound(packets: u32, bytes: u64) -> QueueConfig {
-        QueueConfig { packets, bytes: ByteCount::new(bytes), codel: None }
+        QueueConfig { packets, bytes: ByteCount::new(bytes), codel: None, flows: None }
     }
 
     fn packet(id: u32, bytes: u32) -> Packet {

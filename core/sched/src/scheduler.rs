@@ -10,8 +10,9 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 pub struct Packet {
     /// The caller's handle, for example the index of a frame in a pool. Never interpreted here.
     pub id: u32,
-    /// Accounted length in bytes (the layer and overhead of the port are in it), and ECN in bit 31.
-    length_and_ecn: u32,
+    /// Accounted length in bytes (the layer and overhead of the port are in it) in the low 20 bits,
+    /// the flow in the next 10, ECN in the highest 2.
+    length_and_flow: u32,
     /// When the packet entered the node.
     pub arrived: Instant,
 }
@@ -63,8 +64,21 @@ pub struct QueueConfig {
     pub packets: u32,
     /// Most bytes held (accounted length). 4 GiB − 1 is the most that has a meaning: more is that.
     pub bytes: ByteCount,
-    /// Active queue management, or `None` for tail drop alone.
+    /// Active queue management, or `None` for tail drop alone. With `flows`, of each flow.
     pub codel: Option<CodelConfig>,
+    /// A queue for each flow (RFC 8290), or `None` for one queue in order of arrival.
+    pub flows: Option<FlowQueueConfig>,
+}
+
+/// Parameters of a class whose flows have queues of their own (RFC 8290).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowQueueConfig {
+    /// Flows that the class adds to the pool of its scheduler, at least 1. A quarter of them is the
+    /// class's at any time; all classes share the rest.
+    pub flows: u32,
+    /// Delay above which a packet of an L4S sender, ECT(1), is marked (RFC 9331); `None`: it is
+    /// treated as any other.
+    pub l4s: Option<Nanos>,
 }
 
 /// Parameters of `CoDel` (RFC 8289).
@@ -162,6 +176,29 @@ pub struct ClassCounters {
     pub sent: Backlog,
     /// Packets of `sent` that were to be marked.
     pub marked: u64,
+}
+
+/// Counts of a class whose flows have queues of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// Times that a flow became active: it had no packet, and had had its turn.
+    pub started: u64,
+    /// Packets that shared the class's own flow, since the pool had none for theirs.
+    pub shared: u64,
+    /// Flows that are active.
+    pub active: u32,
+}
+
+impl FlowCounters {
+    /// The sum.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            started: self.started + other.started,
+            shared: self.shared + other.shared,
+            active: self.active + other.active,
+        }
+    }
 }
 
 /// A configuration that a scheduler cannot take.
@@ -262,6 +299,9 @@ pub trait Scheduler {
 
     /// The class's counters; zero for an unknown class.
     fn counters(&self, class: ClassId) -> ClassCounters;
+
+    /// The counters of the class's flows; zero for one whose flows share a queue.
+    fn flow_counters(&self, class: ClassId) -> FlowCounters;
 }
 
 impl ClassConfig {
@@ -280,6 +320,10 @@ impl ClassConfig {
         if let Some(rate) = self.max_rate {
             in_range("max_rate", rate.as_bps(), 1, u64::MAX)?;
         }
+        if let Some(flows) = self.queue.flows {
+            let most = FlowQueueConfig::FLOWS_MAX.into();
+            in_range("queue.flows", flows.flows.into(), 1, most)?;
+        }
         if let Some(codel) = self.queue.codel {
             in_range("codel.interval", codel.interval.as_nanos(), 1, u64::MAX)?;
             in_range("codel.target", codel.target.as_nanos(), 0, codel.interval.as_nanos())?;
@@ -293,34 +337,70 @@ impl QueueConfig {
     pub const PACKETS_MAX: u32 = 1 << 24;
 }
 
+impl FlowQueueConfig {
+    /// Most that [`FlowQueueConfig::flows`] may be, and most flows that a class tells apart.
+    pub const FLOWS_MAX: u32 = 1 << Packet::FLOW_BITS;
+}
+
 impl Packet {
     /// Most bytes that a packet may have.
-    pub const MAX_BYTES: u32 = ECN_BIT - 1;
+    pub const MAX_BYTES: u32 = (1 << LENGTH_BITS) - 1;
+
+    /// Bits of a flow's number.
+    pub const FLOW_BITS: u32 = 10;
 
     /// A packet of `bytes` accounted bytes (at most [`Packet::MAX_BYTES`], clipped).
     #[must_use]
     pub const fn new(id: u32, bytes: u32, arrived: Instant) -> Self {
         let bytes = if bytes > Self::MAX_BYTES { Self::MAX_BYTES } else { bytes };
-        Self { id, length_and_ecn: bytes, arrived }
+        Self { id, length_and_flow: bytes, arrived }
     }
 
     /// Marks the packet as one with an ECN-capable transport (RFC 3168 §5).
     #[must_use]
     pub const fn ecn_capable(mut self) -> Self {
-        self.length_and_ecn |= ECN_BIT;
+        self.length_and_flow |= ECN_BIT;
+        self
+    }
+
+    /// Marks the packet as one of an L4S sender (RFC 9331 §4.1), which is ECN-capable.
+    #[must_use]
+    pub const fn scalable(mut self) -> Self {
+        self.length_and_flow |= ECN_BIT | L4S_BIT;
+        self
+    }
+
+    /// Says which flow the packet belongs to: the lowest [`Packet::FLOW_BITS`] bits of a hash of
+    /// what names its flow. The caller perturbs the hash, so that nobody can aim at a flow.
+    #[must_use]
+    pub const fn of_flow(mut self, hash: u32) -> Self {
+        self.length_and_flow &= !(FLOW_MASK << LENGTH_BITS);
+        self.length_and_flow |= (hash & FLOW_MASK) << LENGTH_BITS;
         self
     }
 
     /// Accounted length in bytes.
     #[must_use]
     pub const fn bytes(self) -> u32 {
-        self.length_and_ecn & Self::MAX_BYTES
+        self.length_and_flow & Self::MAX_BYTES
+    }
+
+    /// The number of its flow, 0 unless it was said.
+    #[must_use]
+    pub const fn flow(self) -> u32 {
+        (self.length_and_flow >> LENGTH_BITS) & FLOW_MASK
     }
 
     /// Tells whether the packet may be marked instead of dropped.
     #[must_use]
     pub const fn is_ecn_capable(self) -> bool {
-        self.length_and_ecn & ECN_BIT != 0
+        self.length_and_flow & ECN_BIT != 0
+    }
+
+    /// Tells whether the packet is of an L4S sender.
+    #[must_use]
+    pub const fn is_scalable(self) -> bool {
+        self.length_and_flow & L4S_BIT != 0
     }
 }
 
@@ -342,7 +422,7 @@ impl Default for ClassConfig {
 /// 256 packets, room for 256 full frames, tail drop: 3 ms of backlog at 1 Gbit.
 impl Default for QueueConfig {
     fn default() -> Self {
-        Self { packets: 256, bytes: ByteCount::new(384 << 10), codel: None }
+        Self { packets: 256, bytes: ByteCount::new(384 << 10), codel: None, flows: None }
     }
 }
 
@@ -378,4 +458,9 @@ fn in_range(key: &'static str, value: u64, min: u64, max: u64) -> Result<(), Con
     Ok(())
 }
 
+/// Bits of a length: no packet has a megabyte.
+const LENGTH_BITS: u32 = 20;
+const FLOW_MASK: u32 = (1 << Packet::FLOW_BITS) - 1;
 const ECN_BIT: u32 = 1 << 31;
+const L4S_BIT: u32 = 1 << 30;
+const _: () = assert!(LENGTH_BITS + Packet::FLOW_BITS == 30, "the bits of ECN are above");

@@ -53,8 +53,8 @@ pub(crate) struct Forwarding {
 pub(crate) struct Arrival {
     pub(crate) frame: Frame,
     pub(crate) ethernet: Ethernet,
-    /// Set if the frame carries an ECN-capable transport.
-    pub(crate) ecn: bool,
+    /// The two ECN bits of an IP packet, else 0.
+    pub(crate) ecn: u8,
     /// Length on the wire that it came from, tag included.
     pub(crate) wire: u16,
 }
@@ -290,7 +290,7 @@ impl Forwarding {
         if state.completes {
             checksum::complete(data, &ethernet);
         }
-        let ecn = ethernet.ecn(data) != 0;
+        let ecn = ethernet.ecn(data);
         let lately = now.saturating_since(state.last_lookup) < Fdb::TRUST;
         if state.last_source != ethernet.source || !lately {
             let (bridge, source) = (state.bridge, state.source);
@@ -356,7 +356,7 @@ impl Forwarding {
         if state.completes {
             checksum::complete(data, &ethernet);
         }
-        let ecn = ethernet.ecn(data) != 0;
+        let ecn = ethernet.ecn(data);
         match self.fdb.learn(now, bridge, ethernet.source, AddressSource::port(state.iface)) {
             // A full table only means that frames to this address are flooded.
             Ok(()) | Err(Reason::MacsFull) => {}

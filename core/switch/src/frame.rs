@@ -305,6 +305,10 @@ pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub(crate) const PROTOCOL_TCP: u8 = 6;
 pub(crate) const PROTOCOL_UDP: u8 = 17;
 pub(crate) const PROTOCOL_ICMPV6: u8 = 58;
+/// Encapsulating security payload.
+pub(crate) const PROTOCOL_ESP: u8 = 50;
+/// Authentication header, where nothing follows it that is looked at.
+pub(crate) const PROTOCOL_AH: u8 = 51;
 const PROTOCOL_SCTP: u8 = 132;
 const PROTOCOL_UDP_LITE: u8 = 136;
 const EXTENSION_HOP_BY_HOP: u8 = 0;

@@ -214,7 +214,7 @@ impl PacerQueue {
 /// of its own interface by these 50 ms, and those of other interfaces not at all.
 pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
     let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
-    let room = vifs.map(|vif| vif.receive_queue.packets).min().unwrap_or(0) / 2;
+    let room = vifs.map(|vif| vif.receive_queue.frames()).min().unwrap_or(0) / 2;
     let worth = u32::try_from(rate.as_pps() / 20).unwrap_or(u32::MAX);
     worth.clamp(DEPTH_LEAST, DEPTH_MOST).min(room)
 }

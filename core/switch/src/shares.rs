@@ -10,8 +10,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_policy::{Direction, Policy, PortId, Queue, Share};
-use weir_sched::{ClassConfig, CodelConfig, QueueConfig};
+use weir_policy::{Direction, Policy, PortId, Queue, QueueKind, Share};
+use weir_sched::{ClassConfig, CodelConfig, FlowQueueConfig, QueueConfig};
 use weir_units::{BitRate, ByteCount};
 
 /// The configuration of every class that a port's tree may have, by the policy's indexes.
@@ -56,10 +56,11 @@ impl TreeShares {
         let mut slices = vec![None; policy.slices.len()];
         let mut routers = vec![None; policy.routers.len()];
         let mut vifs = vec![None; policy.vifs.len()];
+        let flows = flows_each(policy);
         for (id, vif) in policy.vifs().filter(|(_, vif)| vif.port == port) {
             let at = id.0 as usize;
             let mut config = class(vif.share(direction), least.vifs[at]);
-            config.queue = queue(vif.queue(direction));
+            config.queue = queue(vif.queue(direction), flows);
             if vif.shaper(direction).is_some() {
                 // Its smooth window holds the rate, before the tree.
                 config.max_rate = None;
@@ -199,11 +200,12 @@ fn class(share: &Share, least: u64) -> ClassConfig {
         delay_packet: ByteCount::ZERO,
         max_rate: share.rate,
         burst: share.burst,
-        queue: queue(&Queue::default()),
+        queue: queue(&Queue::default(), 1),
     }
 }
 
-fn queue(queue: &Queue) -> QueueConfig {
+fn queue(queue: &Queue, flows: u32) -> QueueConfig {
+    let flows = FlowQueueConfig { flows, l4s: queue.l4s };
     QueueConfig {
         packets: queue.packets,
         bytes: queue.bytes,
@@ -212,7 +214,17 @@ fn queue(queue: &Queue) -> QueueConfig {
             interval: codel.interval,
             ecn: codel.ecn,
         }),
+        flows: (queue.kind == QueueKind::Flows).then_some(flows),
     }
+}
+
+/// Each class's part of the node's flows. A vif has a class for what it sends to its port, one for
+/// what it sends to others, one for what it receives.
+fn flows_each(policy: &Policy) -> u32 {
+    let of = |queue: &Queue, classes: u32| if queue.kind == QueueKind::Flows { classes } else { 0 };
+    let classes =
+        policy.vifs.iter().map(|vif| of(&vif.send_queue, 2) + of(&vif.receive_queue, 1)).sum();
+    (policy.node.flows / u32::max(classes, 1)).clamp(1, FlowQueueConfig::FLOWS_MAX)
 }
 
 #[cfg(test)]

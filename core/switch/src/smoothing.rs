@@ -65,7 +65,7 @@ pub(crate) struct SmoothedFrame {
     /// Accounted length.
     pub(crate) bytes: u32,
     /// Set if the frame carries an ECN-capable transport.
-    pub(crate) ecn: bool,
+    pub(crate) ecn: u8,
     next: u32,
     release: Instant,
 }
@@ -310,7 +310,7 @@ impl SmoothedFrame {
         route: SmoothedRoute::Port,
         arrived: Instant::ZERO,
         bytes: 0,
-        ecn: false,
+        ecn: 0,
         next: NO_FRAME,
         release: Instant::ZERO,
     };
@@ -318,7 +318,7 @@ impl SmoothedFrame {
     /// A frame that arrives now.
     pub(crate) const fn new(
         now: Instant,
-        (frame, ecn): (Frame, bool),
+        (frame, ecn): (Frame, u8),
         route: SmoothedRoute,
         bytes: u32,
     ) -> Self {

@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 
 use weir_policy::{Policy, PortId, SchedulerKind, Vif};
 use weir_sched::{
-    AnyScheduler, ClassConfig, ClassId, ConfigError, Dequeue, LinkConfig, Paced, Packet, Scheduler,
-    WaitReason,
+    AnyScheduler, ClassConfig, ClassId, ConfigError, Dequeue, FlowCounters, LinkConfig, Paced,
+    Packet, Scheduler, WaitReason,
 };
 use weir_units::{ByteCount, Instant, Nanos};
 
@@ -270,6 +270,11 @@ impl Tree {
     /// The backlog of a class, in accounted bytes.
     pub(crate) fn class_backlog(&self, class: ClassId) -> weir_sched::Backlog {
         self.scheduler.class_backlog(class)
+    }
+
+    /// The counters of a class's flows.
+    pub(crate) fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        self.scheduler.flow_counters(class)
     }
 
     /// Queues packets again that lost their class; those whose vif has none here any more are

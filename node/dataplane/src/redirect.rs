@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use weir_policy::{Direction, Kind, Policy, PortId, SliceId, Vif, VifId};
+use weir_policy::{Direction, Kind, Policy, PortId, QueueKind, SliceId, Vif, VifId};
 
 use crate::level::{PolicyLevel, groups, levels};
 
@@ -182,7 +182,9 @@ impl Conflicts {
         if sending && vif.delay.is_some() {
             return Err(QueuedReason::Delay);
         }
-        if vif.queue(direction).codel.is_some() {
+        // A queue of flows manages what waits; what is redirected never does.
+        let queue = vif.queue(direction);
+        if queue.kind == QueueKind::Fifo && queue.codel.is_some() {
             return Err(QueuedReason::Aqm);
         }
         match &self.minimums[vif.port.0 as usize][direction as usize] {

@@ -15,6 +15,7 @@
 //! Between two turns the worker executes one command ([`WorkerCommand`]). It decides nothing about
 //! packets, which is the switch's part, and allocates nothing in a turn.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use weir_policy::Policy;
@@ -99,7 +100,9 @@ impl Worker {
         mut ports: NodePorts,
         pool: Pool,
     ) -> Result<Self, WorkerError> {
-        let switch = Switch::new(&policy, now)?;
+        let mut switch = Switch::new(&policy, now)?;
+        // Keys that the standard library draws from the system, so that nobody can aim at a queue.
+        switch.set_flow_seed(RandomState::new().build_hasher().finish());
         ports.number(&switch);
         let lateness = Lateness::new()?;
         let batch = Vec::with_capacity(BATCH);

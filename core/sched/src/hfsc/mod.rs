@@ -33,7 +33,7 @@ use self::tree::{Branch, ClassNode, ROOT};
 use crate::prefetch::prefetch;
 use crate::{
     Backlog, ClassConfig, ClassCounters, ClassId, ClassQueues, ConfigError, Dequeue, DropReason,
-    LinkConfig, Packet, Popped, Scheduler, WaitReason,
+    FlowCounters, LinkConfig, Packet, Popped, Scheduler, WaitReason,
 };
 
 /// The hierarchical scheduler. Depth is bounded by the number of classes only.
@@ -282,6 +282,10 @@ impl Scheduler for Hfsc {
 
     fn counters(&self, class: ClassId) -> ClassCounters {
         self.classes.counters(class)
+    }
+
+    fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        self.classes.flow_counters(class)
     }
 }
 

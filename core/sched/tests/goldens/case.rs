@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a case.
 
-use weir_sched::{ClassConfig, CodelConfig};
+use weir_sched::{ClassConfig, CodelConfig, FlowQueueConfig};
 use weir_units::{BitRate, ByteCount, Nanos};
 
 /// One case, as written.
@@ -70,6 +70,10 @@ pub(crate) fn configure(config: &mut ClassConfig, pairs: &str) {
             "bytes" => config.queue.bytes = value.parse::<ByteCount>().unwrap(),
             "delay" => config.delay = Some(value.parse().unwrap()),
             "delay_packet" => config.delay_packet = value.parse().unwrap(),
+            "flows" => {
+                let flows = value.parse().unwrap();
+                config.queue.flows = (flows > 0).then_some(FlowQueueConfig { flows, l4s: None });
+            }
             "codel" => {
                 let parts: Vec<&str> = value.split('/').collect();
                 let time = |text: &str| text.parse::<Nanos>().unwrap();

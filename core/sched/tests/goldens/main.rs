@@ -8,9 +8,10 @@
 //!   wire 32Gbit              what the wire really does, if another; then nothing paces but the
 //!                            scheduler itself
 //!   class a weight=2 ...     weight, min_rate, rate, burst, packets, bytes,
-//!                            codel=TARGET/INTERVAL/ecn
+//!                            codel=TARGET/INTERVAL/ecn, flows=COUNT
 //! input
 //!   at 0 a 1000 1000 300     packets of class a, by length; they are called a1, a2, a3
+//!   at 5 a 1000@7            a packet of flow 7
 //!   at 9 change a weight=3   a live change of the values named
 //!   at 9 take 500            of a bucket (until it may) or a clock (packet)
 //! expect

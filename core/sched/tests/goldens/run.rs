@@ -117,12 +117,14 @@ impl Run {
         }
         let class = self.classes.iter_mut().find(|class| class.name == words[0]).unwrap();
         for word in &words[1..] {
+            let (word, flow) = word.split_once('@').unwrap_or((word, "0"));
             let (bytes, ecn) = match word.strip_suffix('e') {
                 Some(bytes) => (bytes, true),
-                None => (*word, false),
+                None => (word, false),
             };
             class.offered += 1;
             let packet = Packet::new(class.offered, bytes.parse().unwrap(), at);
+            let packet = packet.of_flow(flow.parse().unwrap());
             let packet = if ecn { packet.ecn_capable() } else { packet };
             if let Err(reason) = self.scheduler.enqueue(at, class.id, packet) {
                 class.gone += 1;

@@ -55,7 +55,12 @@ fn config() -> impl Strategy<Value = ClassConfig> {
             delay_packet: ByteCount::new(1518),
             max_rate: limit.map(|limit| BitRate::from_bps(limit.0)),
             burst: ByteCount::new(limit.map_or(1, |limit| limit.1)),
-            queue: QueueConfig { packets, bytes: ByteCount::new(1 << 20), codel: None },
+            queue: QueueConfig {
+                packets,
+                bytes: ByteCount::new(1 << 20),
+                codel: None,
+                flows: None,
+            },
         },
     )
 }

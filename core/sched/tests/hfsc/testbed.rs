@@ -57,7 +57,7 @@ pub(crate) fn unpaced() -> LinkConfig {
 }
 
 fn ample() -> QueueConfig {
-    QueueConfig { packets: 4096, bytes: ByteCount::new(1 << 28), codel: None }
+    QueueConfig { packets: 4096, bytes: ByteCount::new(1 << 28), codel: None, flows: None }
 }
 
 impl Testbed {

@@ -24,6 +24,8 @@ pub(crate) struct Audit {
 
 struct Class {
     config: QueueConfig,
+    /// Set if packets may pass those of other flows: since it had flows, it was never empty.
+    by_flow: bool,
     queue: VecDeque<Packet>,
     counters: ClassCounters,
 }
@@ -42,6 +44,7 @@ impl Audit {
         assert_eq!(Some(class), free, "the least free index");
         let class_state = Class {
             config: config.queue.clone(),
+            by_flow: config.queue.flows.is_some(),
             queue: VecDeque::new(),
             counters: ClassCounters::default(),
         };
@@ -53,7 +56,9 @@ impl Audit {
     pub(crate) fn change(&mut self, now: Instant, class: ClassId, config: &ClassConfig) {
         self.latest = self.latest.max(now);
         self.scheduler.change_class(now, class, config).unwrap();
-        self.classes.get_mut(&class).unwrap().config = config.queue.clone();
+        let state = self.classes.get_mut(&class).unwrap();
+        state.config = config.queue.clone();
+        state.by_flow |= config.queue.flows.is_some();
         self.check(class);
     }
 
@@ -62,17 +67,33 @@ impl Audit {
         let mut orphans = VecDeque::new();
         self.scheduler.remove_class(now, class, &mut |packet| orphans.push_back(packet)).unwrap();
         let removed = self.classes.remove(&class).unwrap();
-        assert_eq!(orphans, removed.queue, "a removed class hands its packets back, in order");
+        if removed.by_flow {
+            let sorted = |queue: &VecDeque<Packet>| {
+                let mut queue = Vec::from(queue.clone());
+                queue.sort_by_key(|packet| packet.flow());
+                queue
+            };
+            assert_eq!(sorted(&orphans), sorted(&removed.queue), "in order within each flow");
+        } else {
+            assert_eq!(orphans, removed.queue, "a removed class hands its packets back, in order");
+        }
         assert_eq!(self.scheduler.class_backlog(class), Backlog::default());
         assert_eq!(self.scheduler.counters(class), ClassCounters::default());
         assert_eq!(self.scheduler.room(class), 0);
         self.check_total();
     }
 
-    /// Offers a packet; it is taken exactly if both bounds of the class allow.
-    pub(crate) fn offer(&mut self, now: Instant, class: ClassId, bytes: u32, ecn: bool) -> bool {
+    /// Offers a packet; it is taken exactly if both bounds of the class allow. With flows, one that
+    /// the class has room for may be refused, if its flow holds more than what is free.
+    pub(crate) fn offer(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        (bytes, flow): (u32, u32),
+        ecn: bool,
+    ) -> bool {
         self.latest = self.latest.max(now);
-        let packet = Packet::new(self.next_id, bytes, self.latest);
+        let packet = Packet::new(self.next_id, bytes, self.latest).of_flow(flow);
         let packet = if ecn { packet.ecn_capable() } else { packet };
         self.next_id += 1;
         let answer = self.scheduler.enqueue(now, class, packet);
@@ -88,7 +109,18 @@ impl Audit {
         } else {
             Ok(())
         };
-        assert_eq!(answer, expected, "of {bytes} bytes to {class:?}");
+        if state.config.flows.is_some() && expected.is_ok() && answer.is_err() {
+            // Packets that share a flow for want of a state count as one's.
+            let shared = self.scheduler.flow_counters(class).shared > 0;
+            let own = state.queue.iter().filter(|held| held.flow() == packet.flow() || shared);
+            let (packets, held_here) = own.fold((0, 0), |(packets, bytes), held| {
+                (packets + 1, bytes + u64::from(held.bytes()))
+            });
+            let free = u64::from(state.config.packets) - state.queue.len() as u64;
+            assert!(packets > free || held_here > state.config.bytes.get() - held, "{answer:?}");
+        } else {
+            assert_eq!(answer, expected, "of {bytes} bytes to {class:?}");
+        }
         count(&mut state.counters.offered, bytes);
         if answer.is_ok() {
             count(&mut state.counters.enqueued, bytes);
@@ -185,7 +217,14 @@ impl Audit {
 
     fn take(&mut self, class: ClassId, packet: Packet) -> &mut Class {
         let state = self.classes.get_mut(&class).unwrap();
-        assert_eq!(state.queue.pop_front(), Some(packet), "the head of {class:?}");
+        if state.by_flow {
+            let at = state.queue.iter().position(|queued| queued.flow() == packet.flow());
+            let first = at.and_then(|at| state.queue.remove(at));
+            assert_eq!(first, Some(packet), "the first of its flow in {class:?}");
+            state.by_flow = state.config.flows.is_some() || !state.queue.is_empty();
+        } else {
+            assert_eq!(state.queue.pop_front(), Some(packet), "the head of {class:?}");
+        }
         state
     }
 
@@ -198,8 +237,15 @@ impl Audit {
         assert_eq!(backlog, state.backlog(), "backlog of {class:?}");
         assert_eq!(counters.offered, sum(&[counters.refused, counters.enqueued]));
         assert_eq!(counters.enqueued, sum(&[counters.sent, counters.dropped, backlog]));
-        let head = state.queue.front().map(|packet| packet.arrived);
-        assert_eq!(self.scheduler.head_arrived(class), head, "the head of {class:?}");
+        let head = self.scheduler.head_arrived(class);
+        if state.by_flow {
+            let arrivals = state.queue.iter().map(|packet| packet.arrived);
+            assert!(head.is_none_or(|head| arrivals.clone().any(|at| at == head)));
+            assert_eq!(head.is_some(), arrivals.count() > 0, "a head of {class:?}");
+        } else {
+            let front = state.queue.front().map(|packet| packet.arrived);
+            assert_eq!(head, front, "the head of {class:?}");
+        }
         let room = u64::from(state.config.packets).saturating_sub(backlog.packets);
         assert_eq!(u64::from(self.scheduler.room(class)), room, "room of {class:?}");
         self.check_total();

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_sched::{
     AnyScheduler, Backlog, ClassConfig, ClassCounters, ClassId, ConfigError, Dequeue, DropReason,
-    LinkConfig, Packet, Scheduler, SchedulerAlgorithm,
+    FlowCounters, LinkConfig, Packet, Scheduler, SchedulerAlgorithm,
 };
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
@@ -210,6 +210,10 @@ impl Scheduler for Broken {
 
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
         self.inner.set_link_rate(now, rate);
+    }
+
+    fn flow_counters(&self, class: ClassId) -> FlowCounters {
+        self.inner.flow_counters(class)
     }
 
     fn backlog(&self) -> Backlog {

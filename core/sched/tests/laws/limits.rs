@@ -66,7 +66,7 @@ pub(crate) fn no_window_exceeds_the_limit(subject: &Subject) {
                 charged += i128::from(bytes) * 8000;
             }
             let class = if random.one_in(3) { other } else { limited };
-            audit.offer(at(now), class, random.length(), false);
+            audit.offer(at(now), class, (random.length(), 0), false);
             if let Dequeue::Send { class, packet, .. } = audit.pull(at(now))
                 && class == limited
             {
@@ -97,7 +97,7 @@ pub(crate) fn the_limit_is_reached(subject: &Subject) {
         let (mut now, mut sent, mut most) = (0, 0, i128::MIN);
         for _ in 0..2000 {
             while audit.queued(class) < 3 {
-                audit.offer(at(now), class, random.length(), false);
+                audit.offer(at(now), class, (random.length(), 0), false);
             }
             match audit.pull(at(now)) {
                 Dequeue::Send { packet, .. } => {
@@ -146,7 +146,7 @@ pub(crate) fn a_turn_idles_for_one_packet_at_most(subject: &Subject) {
         while packets < 2000 {
             let class = classes[random.index(3)];
             if random.one_in(2) || audit.backlog().packets == 0 {
-                audit.offer(at(now), class, random.length(), false);
+                audit.offer(at(now), class, (random.length(), 0), false);
             }
             match audit.pull(at(now)) {
                 Dequeue::Send { packet, .. } => {
@@ -186,7 +186,7 @@ pub(crate) fn a_paced_link_is_never_faster_nor_idle(subject: &Subject) {
     for _ in 0..20_000 {
         for class in classes {
             while audit.queued(class) < 3 {
-                audit.offer(at(now), class, random.length(), false);
+                audit.offer(at(now), class, (random.length(), 0), false);
             }
         }
         match audit.pull(at(now)) {
@@ -211,7 +211,8 @@ fn limited(mbps: u64, burst: u64) -> ClassConfig {
 }
 
 fn unlimited() -> ClassConfig {
-    let queue = QueueConfig { packets: 50, bytes: ByteCount::new(100_000), codel: None };
+    let queue =
+        QueueConfig { packets: 50, bytes: ByteCount::new(100_000), codel: None, flows: None };
     ClassConfig { queue, ..ClassConfig::default() }
 }
 

@@ -11,6 +11,7 @@
 
 mod audit;
 mod canary;
+mod flows;
 mod fluid;
 #[path = "../support/gps.rs"]
 mod gps;

@@ -48,7 +48,7 @@ pub(crate) fn served_in_the_promised_order(subject: &Subject) {
         for _ in 0..400 {
             let class = random.index(4);
             if random.one_in(2) {
-                audit.offer(at(0), classes[class], random.length(), false);
+                audit.offer(at(0), classes[class], (random.length(), 0), false);
                 continue;
             }
             let rank = |audit: &Audit, class: ClassId| match order {
@@ -313,7 +313,8 @@ fn flows(subject: &Subject, weights: &[u32]) -> Vec<Flow> {
 }
 
 pub(crate) fn flow(weight: u32, length: Length) -> Flow {
-    let queue = QueueConfig { packets: 50, bytes: ByteCount::new(100_000), codel: None };
+    let queue =
+        QueueConfig { packets: 50, bytes: ByteCount::new(100_000), codel: None, flows: None };
     Flow { config: ClassConfig { weight, queue, ..ClassConfig::default() }, length, from: 0 }
 }
 
@@ -386,7 +387,7 @@ impl Run {
             if flow.from < self.now && !self.audit.is_backlogged(*class) {
                 let bytes = u32::try_from(longest(flow)).unwrap();
                 let from = at(flow.from).max(self.audit.latest);
-                self.audit.offer(from, *class, bytes, false);
+                self.audit.offer(from, *class, (bytes, 0), false);
             }
         }
     }
@@ -401,7 +402,7 @@ impl Run {
                     Length::Fixed(bytes) => bytes,
                     Length::Mixed => self.lengths[flow].length(),
                 };
-                self.audit.offer(at(self.now), self.classes[flow], bytes, false);
+                self.audit.offer(at(self.now), self.classes[flow], (bytes, 0), false);
                 arrived.push((flow, bytes));
             }
         }
@@ -437,7 +438,7 @@ fn arrivals(
     let mut served = Vec::new();
     for now in 0..500 {
         let flow = random.index(levels.len());
-        audit.offer(at(now), classes[flow], random.length(), false);
+        audit.offer(at(now), classes[flow], (random.length(), 0), false);
         if random.one_in(2)
             && let Dequeue::Send { class, packet, .. } = audit.pull(at(now))
         {

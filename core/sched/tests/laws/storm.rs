@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Laws that hold whatever is called in whatever order: the audit, under random calls.
 
-use weir_sched::{ClassConfig, ClassId, CodelConfig, Dequeue, LinkConfig, QueueConfig};
+use weir_sched::{
+    ClassConfig, ClassId, CodelConfig, Dequeue, FlowQueueConfig, LinkConfig, QueueConfig,
+};
 use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::audit::Audit;
@@ -15,7 +17,7 @@ pub(crate) struct Step {
 }
 
 enum Call {
-    Offer { class: usize, bytes: u32, ecn: bool },
+    Offer { class: usize, bytes: u32, flow: u32, ecn: bool },
     Pull,
     Add(ClassConfig),
     Change { class: usize, config: ClassConfig },
@@ -152,7 +154,8 @@ pub(crate) fn storm(seed: u64, climate: Climate) -> Vec<Step> {
             change(&mut random, climate)
         } else {
             let class = random.index(6);
-            Call::Offer { class, bytes: random.length(), ecn: random.one_in(2) }
+            let flow = u32::try_from(random.below(4)).unwrap();
+            Call::Offer { class, bytes: random.length(), flow, ecn: random.one_in(2) }
         };
         steps.push(Step { now, call });
     }
@@ -176,6 +179,7 @@ fn config(random: &mut Random, climate: Climate) -> ClassConfig {
         interval: Nanos::new(random.between(3000, 9000)),
         ecn: random.one_in(2),
     };
+    let flows = FlowQueueConfig { flows: u32::try_from(random.between(1, 4)).unwrap(), l4s: None };
     let max_rate = BitRate::from_mbps(random.between(100, 9000));
     let min_rate = BitRate::from_mbps(random.between(0, 3000));
     ClassConfig {
@@ -187,6 +191,7 @@ fn config(random: &mut Random, climate: Climate) -> ClassConfig {
             packets: u32::try_from(random.between(1, 20)).unwrap(),
             bytes: ByteCount::new(random.between(1, 20_000)),
             codel: (climate.drops && random.one_in(3)).then_some(codel),
+            flows: (climate.drops && random.one_in(3)).then_some(flows),
         },
         ..ClassConfig::default()
     }
@@ -231,8 +236,9 @@ fn make(
 ) {
     let exists = |class: usize| configs.get(class).is_some_and(Option::is_some);
     match call {
-        Call::Offer { class, bytes, ecn } => {
-            answers.push(Answer::Offered(audit.offer(now, id(*class), *bytes, *ecn)));
+        Call::Offer { class, bytes, flow, ecn } => {
+            let taken = audit.offer(now, id(*class), (*bytes, *flow), *ecn);
+            answers.push(Answer::Offered(taken));
         }
         Call::Pull if manner.patient => answers.push(Answer::Pulled(audit.pull_patiently(now))),
         Call::Pull => answers.push(Answer::Pulled(audit.pull(now))),

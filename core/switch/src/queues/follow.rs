@@ -4,10 +4,13 @@
 
 use alloc::vec::Vec;
 
-use weir_policy::{Direction, Policy, Share, Vif};
+use weir_policy::{Direction, Policy, QueueKind, Share, Vif};
 use weir_units::Instant;
 
-use super::{ChargeRange, LostFrames, NO_CLASS, PortQueues, Queues, TREES, VifQueues, tree_index};
+use super::{
+    ChargeRange, LostFrames, NO_CLASS, PortQueues, QueueTraits, Queues, TREES, VifQueues,
+    tree_index,
+};
 use crate::accounting::Accounting;
 use crate::ids::{IdChanges, Ids};
 use crate::pool_shares::PoolShares;
@@ -107,8 +110,8 @@ impl Queues {
                 receive_floor: floor(Direction::Receive),
                 receive_bound: vif.receive_queue.packets,
                 vlan: policy[vif.slice].vlan.unwrap_or(0),
-                send_limited: limited(policy, vif, Direction::Send),
-                receive_limited: limited(policy, vif, Direction::Receive),
+                send_traits: traits(policy, vif, Direction::Send),
+                receive_traits: traits(policy, vif, Direction::Receive),
                 ..*state
             };
         }
@@ -120,7 +123,7 @@ impl Queues {
         self.charges.clear();
         for (vif, slot) in policy.vifs.iter().zip(ids.vif_slots()) {
             let state = &self.vifs[*slot as usize];
-            let (sends, receives) = (state.send_limited, state.receive_limited);
+            let (sends, receives) = (state.send_traits.limited(), state.receive_traits.limited());
             let kinds: &[_] = if sends { &[TreeKind::Send, TreeKind::Local] } else { &[] };
             let send_charges = self.add_charges(policy, ids, vif, kinds);
             let kinds: &[_] = if receives { &[TreeKind::Receive] } else { &[] };
@@ -159,10 +162,15 @@ fn guaranteed(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
     own || groups_of(policy, vif, direction).any(|share| !share.min_rate.is_zero())
 }
 
-/// Tells whether a bit rate limits a vif in its tree, or its router or slice.
+/// A bit rate limits a vif if its tree, its router or its slice does.
 fn limited(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
     let own = vif.share(direction).rate.is_some() && vif.shaper(direction).is_none();
     own || groups_of(policy, vif, direction).any(|share| share.rate.is_some())
+}
+
+fn traits(policy: &Policy, vif: &Vif, direction: Direction) -> QueueTraits {
+    let flows = vif.queue(direction).kind == QueueKind::Flows;
+    QueueTraits::new(limited(policy, vif, direction), flows)
 }
 
 /// The shares of a vif's router and slice.

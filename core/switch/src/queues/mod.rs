@@ -10,11 +10,12 @@
 
 mod before;
 mod follow;
+mod label;
 
 use alloc::vec::Vec;
 
 use weir_policy::Direction;
-use weir_sched::{Backlog, ClassId, Packet};
+use weir_sched::{Backlog, ClassId, FlowCounters};
 use weir_units::Instant;
 
 use crate::accounting::Accounting;
@@ -25,6 +26,8 @@ use crate::reason::Reason;
 use crate::tree::{OrphanedPacket, Served, Tree, TreeKind};
 use crate::types::IfaceId;
 use crate::vlan;
+
+pub(crate) use self::label::{FlowLabel, QueueTraits};
 
 /// The queues of all ports and vifs.
 pub(crate) struct Queues {
@@ -72,9 +75,8 @@ pub(crate) struct VifQueues {
     port_slot: u16,
     /// The tag of its slice; 0 for none.
     pub(crate) vlan: u16,
-    /// Set, by direction, if a bit rate limits the vif, its router or its slice.
-    pub(crate) send_limited: bool,
-    pub(crate) receive_limited: bool,
+    pub(crate) send_traits: QueueTraits,
+    pub(crate) receive_traits: QueueTraits,
     pub(crate) local: ClassId,
     pub(crate) receive: ClassId,
     /// Frames towards it in its port's queue and before its device; those of neighbours once they
@@ -220,11 +222,11 @@ impl Queues {
         &mut self,
         now: Instant,
         vif: usize,
-        (frame, ecn): (Frame, bool),
+        (frame, label): (Frame, FlowLabel),
         pool: &mut P,
     ) -> Result<(u16, usize), Reason> {
         self.check_send_room(vif)?;
-        self.enqueue_for_port(now, vif, (frame, ecn), now, pool)
+        self.enqueue_for_port(now, vif, (frame, label), now, pool)
     }
 
     /// [`Self::queue_for_port`] for a frame that arrived earlier and has its share of the pool.
@@ -235,7 +237,7 @@ impl Queues {
         &mut self,
         now: Instant,
         vif: usize,
-        (frame, ecn): (Frame, bool),
+        (frame, label): (Frame, FlowLabel),
         arrived: Instant,
         pool: &mut P,
     ) -> Result<(u16, usize), Reason> {
@@ -246,7 +248,7 @@ impl Queues {
             tag => vlan::push(pool, frame, tag)?,
         };
         let bytes = self.ports[port as usize].accounting.bytes(frame.len, tag != 0);
-        let packet = packet(frame.id, bytes, arrived, ecn);
+        let packet = label.packet(frame.id, bytes, arrived);
         self.trees[tree_index(port, TreeKind::Send)].enqueue(now, class, packet)?;
         self.hold(frame, tag);
         let state = &mut self.vifs[vif];
@@ -263,11 +265,11 @@ impl Queues {
         &mut self,
         now: Instant,
         vif: usize,
-        (frame, ecn): (Frame, bool),
+        (frame, label): (Frame, FlowLabel),
         (bytes, arrived): (u32, Instant),
     ) -> Result<(), Reason> {
         let (port, class) = (self.vifs[vif].port.into(), self.vifs[vif].receive);
-        let packet = packet(frame.id, bytes, arrived, ecn);
+        let packet = label.packet(frame.id, bytes, arrived);
         self.trees[tree_index(port, TreeKind::Receive)].enqueue(now, class, packet)?;
         self.hold(frame, 0);
         self.vifs[vif].receiving += 1;
@@ -282,11 +284,11 @@ impl Queues {
         &mut self,
         now: Instant,
         (from, to): (usize, IfaceId),
-        (frame, ecn): (Frame, bool),
+        (frame, label): (Frame, FlowLabel),
         bytes: u32,
     ) -> Result<(), Reason> {
         let (class, port) = (self.vifs[from].local, self.vifs[from].port.into());
-        let packet = packet(frame.id, bytes, now, ecn);
+        let packet = label.packet(frame.id, bytes, now);
         self.trees[tree_index(port, TreeKind::Local)].enqueue(now, class, packet)?;
         self.hold(frame, 0);
         self.frames.set_destination(frame.id, to);
@@ -462,6 +464,21 @@ impl Queues {
         self.trees[tree_index(state.port.into(), kind)].class_backlog(class)
     }
 
+    /// The counters of a vif's flows.
+    pub(crate) fn flow_counters(&self, vif: usize, direction: Direction) -> FlowCounters {
+        let state = &self.vifs[vif];
+        let of = |kind, class| {
+            let tree = &self.trees[tree_index(state.port.into(), kind)];
+            tree.flow_counters(class)
+        };
+        match direction {
+            Direction::Send => {
+                of(TreeKind::Send, state.send).plus(of(TreeKind::Local, state.local))
+            }
+            Direction::Receive => of(TreeKind::Receive, state.receive),
+        }
+    }
+
     /// When the first of a vif's queued packets arrived.
     pub(crate) fn oldest(&self, vif: usize, direction: Direction) -> Option<Instant> {
         let state = &self.vifs[vif];
@@ -542,8 +559,8 @@ impl VifQueues {
         port: 0,
         port_slot: 0,
         vlan: 0,
-        send_limited: false,
-        receive_limited: false,
+        send_traits: QueueTraits::NONE,
+        receive_traits: QueueTraits::NONE,
         local: NO_CLASS,
         receive: NO_CLASS,
         receiving: 0,
@@ -559,12 +576,6 @@ impl VifQueues {
 #[inline]
 const fn tree_index(port: u32, kind: TreeKind) -> usize {
     port as usize * TREES.len() + kind as usize
-}
-
-#[inline]
-fn packet(id: u32, bytes: u32, now: Instant, ecn: bool) -> Packet {
-    let packet = Packet::new(id, bytes, now);
-    if ecn { packet.ecn_capable() } else { packet }
 }
 
 const _: () = assert!(size_of::<VifQueues>() == 64, "one cache line");

@@ -105,15 +105,16 @@ impl Switch {
             true => PacketMeasure::Packets,
             false => PacketMeasure::PacketsAndBytes(accounted),
         };
-        let frame = (arrival.frame, arrival.ecn);
         if self.smoothing.smooths(to, Direction::Receive) {
             self.admit_receive(now, to, arrival, measure, pool)?;
+            let frame = (arrival.frame, arrival.ecn);
             let frame = SmoothedFrame::new(now, frame, SmoothedRoute::Port, accounted);
             return self.smooth(now, (to, Direction::Receive), frame);
         }
         self.queues.check_receive_queue(to)?;
         self.admit_receive(now, to, arrival, measure, pool)?;
-        self.queues.queue_for_vif(now, to, frame, (accounted, now))
+        let label = self.label(self.queues.vif(to).receive_traits, arrival, pool);
+        self.queues.queue_for_vif(now, to, (arrival.frame, label), (accounted, now))
     }
 
     fn count_forwarded(&mut self, slot: usize, wire: u16) {

@@ -90,7 +90,8 @@ impl Switch {
             return self.smooth_sent(now, vif, arrival, SmoothedRoute::Port, pool);
         }
         let bytes = arrival.frame.len;
-        match self.queues.queue_for_port(now, vif, (arrival.frame, arrival.ecn), pool) {
+        let label = self.label(self.queues.vif(vif).send_traits, arrival, pool);
+        match self.queues.queue_for_port(now, vif, (arrival.frame, label), pool) {
             Ok((wire, port)) => {
                 self.ledger.of(vif, Direction::Send).enqueued.add(bytes);
                 let counters = self.ledger.of(port, Direction::Send);
@@ -149,6 +150,7 @@ impl Switch {
             return Err(Reason::RefusedByReceiver);
         }
         let ways = (from, self.ids.iface(to));
-        self.queues.queue_local(now, ways, (arrival.frame, arrival.ecn), accounted)
+        let label = self.label(self.queues.vif(from).send_traits, arrival, pool);
+        self.queues.queue_local(now, ways, (arrival.frame, label), accounted)
     }
 }

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use weir_policy::{Direction, Policy, PortId, RouterId, VifId};
-use weir_sched::{Backlog, ConfigError};
+use weir_sched::{Backlog, ConfigError, FlowCounters};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use crate::capture::{CaptureConfig, CaptureCounters, Captured, Taps};
@@ -59,6 +59,8 @@ pub struct Switch {
     pacers: Pacers,
     ledger: Ledger,
     taps: Taps,
+    /// Perturbs the hash of flows.
+    flow_seed: u64,
 }
 
 /// A policy that the switch cannot take.
@@ -113,6 +115,7 @@ impl Switch {
             pacers: Pacers::default(),
             ledger: Ledger::default(),
             taps: Taps::default(),
+            flow_seed: 0,
         };
         let (lost, _) = switch.follow(now, policy, &shares);
         debug_assert!(lost.is_empty(), "nothing is queued in a new switch");
@@ -132,6 +135,12 @@ impl Switch {
     /// Unless said otherwise, all but those from memory and files may.
     pub fn set_completes_checksums(&mut self, iface: IfaceId, completes: bool) {
         self.forwarding.set_completes(&self.ids, iface, completes);
+    }
+
+    /// Perturbs the hash by which queues tell flows apart, so that nobody who does not know the
+    /// seed can aim at another's queue. Call it before the first frame: flows move to other queues.
+    pub const fn set_flow_seed(&mut self, seed: u64) {
+        self.flow_seed = seed;
     }
 
     /// Packets that a vif may hand in now without being refused, or (`receive`) that may be handed
@@ -282,6 +291,13 @@ impl Switch {
         let (smoothed, queued) =
             (self.smoothing.waiting(vif, direction), self.queues.backlog(vif, direction));
         Backlog { packets: smoothed.packets + queued.packets, bytes: smoothed.bytes + queued.bytes }
+    }
+
+    /// The counters of a vif's flows; zero where its flows share a queue.
+    #[must_use]
+    pub fn flow_counters(&self, vif: VifId, direction: Direction) -> FlowCounters {
+        let vif = self.slot(vif);
+        vif.map_or_else(FlowCounters::default, |vif| self.queues.flow_counters(vif, direction))
     }
 
     /// The time that the first of a vif's queued frames has waited, which is the delay of the next

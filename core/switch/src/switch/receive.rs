@@ -10,10 +10,12 @@ use weir_policy::Direction;
 use weir_units::Instant;
 
 use super::Switch;
+use crate::flow_hash::flow_hash;
 use crate::forwarding::Arrival;
 use crate::frame::Ethernet;
 use crate::police::PacketMeasure;
 use crate::pool::{Frame, FramePool};
+use crate::queues::{FlowLabel, QueueTraits};
 use crate::reason::Reason;
 use crate::types::IfaceId;
 
@@ -108,6 +110,21 @@ impl Switch {
         };
         let counted = self.ledger.fetch(vif, Direction::Receive);
         counted ^ self.queues.fetch(vif, Direction::Receive)
+    }
+
+    /// Tells scheduling of a frame. Its flow is looked for only where a queue asks for it.
+    #[inline]
+    pub(super) fn label<P: FramePool>(
+        &self,
+        traits: QueueTraits,
+        arrival: Arrival,
+        pool: &mut P,
+    ) -> FlowLabel {
+        let flow = match traits.flows() {
+            true => flow_hash(self.flow_seed, pool.data(arrival.frame), &arrival.ethernet),
+            false => 0,
+        };
+        FlowLabel { ecn: arrival.ecn, flow }
     }
 
     /// Checks that a vif may be given a frame: its filter, its bounds, its policers.

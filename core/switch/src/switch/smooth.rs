@@ -12,6 +12,7 @@ use super::Switch;
 use crate::forwarding::Arrival;
 use crate::frame::Ethernet;
 use crate::pool::FramePool;
+use crate::queues::FlowLabel;
 use crate::reason::Reason;
 use crate::smoothing::{SmoothedFrame, SmoothedRoute};
 use crate::tree::TreeKind;
@@ -74,7 +75,7 @@ impl Switch {
         let held = self.queues.held(to, Direction::Receive);
         let frame = self.queues.frames.slot(packet.id).frame(packet.id);
         let route = SmoothedRoute::Vif(self.ids.iface(from));
-        let frame = SmoothedFrame::new(now, (frame, false), route, packet.bytes());
+        let frame = SmoothedFrame::new(now, (frame, 0), route, packet.bytes());
         self.smoothing.admit(now, (to, Direction::Receive), held, frame)
     }
 
@@ -113,7 +114,7 @@ impl Switch {
                 }
                 (Direction::Receive, SmoothedRoute::Port) => {
                     self.queues.given_up(vif, direction);
-                    let (held, size) = ((frame.frame, frame.ecn), (frame.bytes, frame.arrived));
+                    let (held, size) = ((frame.frame, label(&frame)), (frame.bytes, frame.arrived));
                     let queued = self.queues.queue_for_vif(now, vif, held, size);
                     self.settle((vif, direction), &frame, queued, pool);
                 }
@@ -129,7 +130,7 @@ impl Switch {
         pool: &mut P,
     ) {
         self.queues.given_up(vif, Direction::Send);
-        let held = (frame.frame, frame.ecn);
+        let held = (frame.frame, label(frame));
         let queued = self.queues.enqueue_for_port(now, vif, held, frame.arrived, pool);
         if let Ok((wire, port)) = queued {
             let counters = self.ledger.of(port, Direction::Send);
@@ -178,4 +179,9 @@ impl Switch {
         self.ledger.of(vif, direction).drop_after(reason, frame.frame.len);
         pool.free(frame.frame.id);
     }
+}
+
+/// Returns what scheduling is told of a frame: a smooth window's queue is one in order of arrival.
+const fn label(frame: &SmoothedFrame) -> FlowLabel {
+    FlowLabel { ecn: frame.ecn, flow: 0 }
 }

@@ -204,7 +204,8 @@ impl Switch {
         let slot = self.queues.frames.slot(packet.id);
         let mut frame = slot.frame(packet.id);
         let state = self.queues.vif(at);
-        let (wanted, limited, of_port) = (state.vlan, state.send_limited, state.port_slot());
+        let (wanted, limited, of_port) =
+            (state.vlan, state.send_traits.limited(), state.port_slot());
         if wanted != slot.vlan {
             let Some(retagged) = retag(pool, frame, slot.vlan, wanted) else {
                 self.ledger.removed += 1;
@@ -313,7 +314,7 @@ impl Switch {
         pool: &mut P,
     ) {
         debug_assert!(vif < self.ids.interface_count(), "each class has a vif");
-        let limited = self.queues.vif(vif).receive_limited;
+        let limited = self.queues.vif(vif).receive_traits.limited();
         let port = self.queues.port(self.queues.port_of(vif));
         let (nested, from) = (port.nested, self.ids.iface(port.slot as usize));
         if limited {
@@ -358,10 +359,10 @@ impl Switch {
             return self.give_up(from, Direction::Send, packet, Reason::RefusedByReceiver, pool);
         }
         self.queues.crossed(from, to);
-        if self.queues.vif(from).send_limited {
+        if self.queues.vif(from).send_traits.limited() {
             self.queues.charge_sender(now, from, packet.bytes(), TreeKind::Send);
         }
-        if self.queues.vif(to).receive_limited {
+        if self.queues.vif(to).receive_traits.limited() {
             self.queues.charge_receiver(now, to, packet.bytes(), true);
         }
         self.ledger.of(from, Direction::Send).sent.add(bytes);

@@ -292,6 +292,7 @@ fn scenario(what: String) -> ExperimentError {
 
 const HEAD: &str = r#"
 version = 1
+node = { queue = "fifo" }
 [xtc]
 log = 10000
 [[port]]

@@ -424,6 +424,7 @@ const CAP_ALONE: f64 = 0.05;
 /// Router `a` is held at ingress under a ceiling, `b` by its cap alone.
 const TEXT: &str = r#"
 version = 1
+node = { queue = "fifo" }
 xtc = { release_after = "2s", log = 10000 }
 port = [{ name = "up0", rate = "1Gbit" }]
 slice = [{ name = "gold" }]

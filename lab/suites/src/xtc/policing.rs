@@ -341,7 +341,7 @@ const STEPS: [&str; 6] = [
 /// 60 of 100 kp/s are promised.
 const TEXT: &str = r#"
 version = 1
-node = { capacity = "100kpps" }
+node = { capacity = "100kpps", queue = "fifo" }
 xtc = { police = true, log = 10000 }
 port = [{ name = "up0", rate = "1Gbit" }]
 slice = [{ name = "gold" }]

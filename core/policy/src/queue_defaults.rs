@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The queues of vifs, as the document says or as follows from their rates.
+//!
+//! A bound in bytes means a time only beside a rate. So the defaults of flow queues follow from the
+//! least rate that limits the vif: at most 50 ms of bytes, and a `CoDel` target of no less than 1.5
+//! packet times (RFC 8290 §5.2.1 has 1 to 2): a link that sends one packet in that time has one
+//! waiting always.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use weir_units::{BitRate, ByteCount, Nanos};
+
+use crate::document::{AqmKind, QueueTable, VifShareTable, VifTable};
+use crate::finding::Finding;
+use crate::share::{Codel, Direction, Queue, QueueKind};
+use crate::{Policy, Vif};
+
+/// Fills in the queues of all vifs; `tables` are theirs, in the same order.
+pub(crate) fn resolve_queues(
+    tables: &[VifTable],
+    policy: &mut Policy,
+    findings: &mut Vec<Finding>,
+) {
+    let packet = policy.node.frame_size.packet_max();
+    for (index, table) in tables.iter().enumerate() {
+        let Some(vif) = policy.vifs.get(index) else { continue };
+        let kind = table.queue.unwrap_or(policy.node.queue);
+        let of = |direction: Direction, share: &Option<VifShareTable>| {
+            let nothing = QueueTable::default();
+            let table = share.as_ref().and_then(|share| share.queue.as_ref()).unwrap_or(&nothing);
+            let (rate, window) = (least_rate(policy, vif, direction), vif.shaper(direction));
+            // A smooth window keeps the order of what it releases, and drops at entry only.
+            let kind = if window.is_some() { QueueKind::Fifo } else { kind };
+            let mut queue = resolve_queue(table, table.kind.unwrap_or(kind), rate, packet);
+            if let (Some(window), Some(rate)) = (window, vif.share(direction).rate) {
+                let (packets, bytes) = Queue::behind(window, rate, packet);
+                queue.packets = table.packets.unwrap_or(packets);
+                queue.bytes = table.bytes.map_or(bytes, |text| text.0);
+            }
+            (table.clone(), queue)
+        };
+        let (send, receive) =
+            (of(Direction::Send, &table.send), of(Direction::Receive, &table.receive));
+        for (direction, (table, queue)) in
+            [Direction::Send, Direction::Receive].into_iter().zip([&send, &receive])
+        {
+            let smooth = vif.shaper(direction).is_some();
+            check_keys((index, direction.name()), table, queue, smooth, findings);
+        }
+        if let Some(vif) = policy.vifs.get_mut(index) {
+            (vif.send_queue, vif.receive_queue) = (send.1, receive.1);
+        }
+    }
+}
+
+fn resolve_queue(
+    table: &QueueTable,
+    kind: QueueKind,
+    rate: Option<BitRate>,
+    packet: ByteCount,
+) -> Queue {
+    let flows = kind == QueueKind::Flows;
+    let aqm = table.aqm.unwrap_or(if flows { AqmKind::Codel } else { AqmKind::None });
+    let mut base = if aqm == AqmKind::Lan { Codel::LAN } else { Codel::default() };
+    if let Some(rate) = rate.filter(|_| flows) {
+        let packets = Nanos::new(rate.time_for_ceil(packet).as_nanos().saturating_mul(3) / 2);
+        base.target = base.target.max(packets);
+        // A target that is near the interval would drop what a round trip explains.
+        let least = Nanos::new(base.target.as_nanos().saturating_mul(INTERVAL_TARGETS));
+        base.interval = base.interval.max(least);
+    }
+    let codel = (aqm != AqmKind::None).then(|| Codel {
+        target: table.target.map_or(base.target, |text| text.0),
+        interval: table.interval.map_or(base.interval, |text| text.0),
+        ecn: table.ecn.unwrap_or(base.ecn),
+    });
+    let (packets, bytes) = match rate.filter(|_| flows) {
+        Some(rate) => {
+            let least = ByteCount::new(packet.get().saturating_mul(FLOWS_PACKETS_LEAST));
+            (Queue::FLOWS_PACKETS_DEFAULT, rate.bytes_in_floor(Queue::FLOWS_TIME).max(least))
+        }
+        None if flows => (Queue::FLOWS_PACKETS_DEFAULT, Queue::BYTES_DEFAULT),
+        None => (Queue::PACKETS_DEFAULT, Queue::BYTES_DEFAULT),
+    };
+    Queue {
+        kind,
+        packets: table.packets.unwrap_or(packets),
+        bytes: table.bytes.map_or(bytes, |text| text.0),
+        codel,
+        l4s: table.l4s.map(|text| text.0),
+    }
+}
+
+/// The least of the rates that limit a vif, its port's among them; `None` without a port.
+fn least_rate(policy: &Policy, vif: &Vif, direction: Direction) -> Option<BitRate> {
+    let port = policy.ports.get(vif.port.0 as usize).map(|port| port.rate);
+    let port = port.filter(|rate| !rate.is_zero())?;
+    let router = vif.router.and_then(|router| policy.routers.get(router.0 as usize));
+    let slice = policy.slices.get(vif.slice.0 as usize);
+    let limits = [
+        vif.share(direction).rate,
+        router.and_then(|router| router.share(direction).rate),
+        slice.and_then(|slice| slice.share(direction).rate),
+        Some(port),
+    ];
+    limits.into_iter().flatten().min()
+}
+
+/// Reports keys that have no meaning beside the others.
+fn check_keys(
+    (vif, direction): (usize, &str),
+    table: &QueueTable,
+    queue: &Queue,
+    smooth: bool,
+    findings: &mut Vec<Finding>,
+) {
+    let given = [
+        ("target", table.target.is_some()),
+        ("interval", table.interval.is_some()),
+        ("ecn", table.ecn.is_some()),
+    ];
+    for (key, _) in given.iter().filter(|(_, given)| *given && queue.codel.is_none()) {
+        let key = format!("{direction}.queue.{key}");
+        findings.push(Finding::new("vif", vif, key, "needs aqm = \"codel\""));
+    }
+    if smooth && queue.codel.is_some() {
+        let key = format!("{direction}.queue.aqm");
+        let message = "must be \"none\" with shaper = \"smooth\", which drops at entry only";
+        findings.push(Finding::new("vif", vif, key, message));
+    }
+    if smooth && queue.kind == QueueKind::Flows {
+        let key = format!("{direction}.queue.kind");
+        let message = "must be \"fifo\" with shaper = \"smooth\", which keeps the order";
+        findings.push(Finding::new("vif", vif, key, message));
+    }
+    if table.l4s.is_some() && queue.kind != QueueKind::Flows {
+        let key = format!("{direction}.queue.l4s");
+        findings.push(Finding::new("vif", vif, key, "needs kind = \"flows\""));
+    }
+}
+
+/// Least packets that fit into the default bound of bytes: a flow may hold two thirds of them.
+const FLOWS_PACKETS_LEAST: u64 = 4;
+/// Least interval of a default, in targets.
+const INTERVAL_TARGETS: u64 = 2;

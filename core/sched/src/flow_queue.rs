@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Flow queues with `CoDel` (RFC 8290): a queue for each flow of a class.
+//!
+//! **Problem.** In one queue every packet waits behind all that came before, so a tenant's ping
+//! waits for its own downloads.
+//!
+//! **Idea.** Deficit round robin over the flows gives each an equal part. A flow that becomes
+//! active goes before those that have had a turn, for one quantum: one that sends little waits for
+//! nobody. `CoDel` keeps each flow's own queue short.
+//!
+//! **The head is chosen one packet ahead.** Every scheduler asks for the length of a class's next
+//! packet before it decides, so the choice must stand: a class shows the packet *staged*, and
+//! chooses the next one as that leaves. A sparse flow waits for one packet of its own class more,
+//! and no scheduler sees a difference.
+//!
+//! **Bounds** follow Choudhury and Hahne (ToN 6(2), 1998), as those of the pool of frames do: a
+//! flow may hold [`ALPHA`] times what is left free. One greedy flow then leaves a third of the
+//! queue, so that what others send finds room, and nothing is dropped that was accepted but by
+//! `CoDel`.
+//!
+//! See `docs/algorithms/flow-queues.md`.
+
+use weir_units::{Instant, Nanos};
+
+use crate::codel::CodelVerdict;
+use crate::flow_pool::{FlowAllowance, FlowList, FlowPool};
+use crate::packets::{ClassQueue, NIL, PacketCell, PacketSlab};
+use crate::{CodelConfig, DropReason, FlowCounters, Packet, QueueConfig};
+
+/// The flows of one class.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowQueue {
+    class: u32,
+    packets_max: u32,
+    bytes_max: u32,
+    codel: Option<CodelConfig>,
+    l4s: Option<Nanos>,
+    /// Its part of the pool.
+    allowance: FlowAllowance,
+    /// Flows that became active, then those that have had a turn.
+    fresh: FlowList,
+    old: FlowList,
+    /// Whose packet is at the head of the class; [`NIL`] without one.
+    staged: u32,
+    /// The flow that takes the packets of all flows that the pool has no state for.
+    own: u32,
+    /// Bytes of a turn: the longest packet seen, so that each turn has one.
+    quantum: u32,
+    counters: FlowCounters,
+}
+
+/// The parts of the table of queues that flows are made of.
+pub(crate) struct FlowParts<'a> {
+    pub(crate) queue: &'a mut ClassQueue,
+    pub(crate) slab: &'a mut PacketSlab,
+    pub(crate) pool: &'a mut FlowPool,
+}
+
+impl FlowQueue {
+    /// A class without packets; `None` if the pool gives no flow, which `reserve` excludes.
+    pub(crate) fn new(class: u32, config: &QueueConfig, pool: &mut FlowPool) -> Option<Self> {
+        let mut queue = Self {
+            class,
+            packets_max: 0,
+            bytes_max: 0,
+            codel: None,
+            l4s: None,
+            allowance: FlowAllowance::default(),
+            fresh: FlowList::EMPTY,
+            old: FlowList::EMPTY,
+            staged: NIL,
+            own: NIL,
+            quantum: QUANTUM_LEAST,
+            counters: FlowCounters::default(),
+        };
+        queue.configure(config, pool);
+        queue.own = pool.take_own(class)?;
+        Some(queue)
+    }
+
+    /// Changes bounds and parameters; packets stay where they are.
+    pub(crate) fn configure(&mut self, config: &QueueConfig, pool: &mut FlowPool) {
+        let flows = config.flows.map_or(1, |flows| flows.flows.max(1));
+        pool.reserve(&mut self.allowance, flows);
+        self.packets_max = config.packets.max(1);
+        self.bytes_max = u32::try_from(config.bytes.get()).unwrap_or(u32::MAX);
+        self.codel = config.codel;
+        self.l4s = config.flows.and_then(|flows| flows.l4s);
+    }
+
+    pub(crate) const fn packets_max(&self) -> u32 {
+        self.packets_max
+    }
+
+    pub(crate) const fn counters(&self) -> FlowCounters {
+        self.counters
+    }
+
+    /// Appends a packet to its flow.
+    ///
+    /// # Errors
+    /// The bound that it would break.
+    pub(crate) fn push(
+        &mut self,
+        packet: Packet,
+        parts: &mut FlowParts<'_>,
+    ) -> Result<(), DropReason> {
+        let FlowParts { queue, slab, pool } = parts;
+        let found = pool.find(self.class, packet.flow());
+        // One without a state has packets in the class's own flow, if anywhere.
+        let held = &pool[found.unwrap_or(self.own)];
+        self.check(packet, queue, (held.packets, held.bytes))?;
+        let Some(cell) = slab.take_cell(packet) else { return Err(DropReason::AllQueues) };
+        let flow = match found {
+            Some(flow) => flow,
+            None => self.enter(packet, pool),
+        };
+        let state = &mut pool[flow];
+        state.append(cell, packet.bytes(), slab);
+        let (listed, was_empty) = (state.listed, queue.packets == 0);
+        queue.packets += 1;
+        queue.bytes = queue.bytes.wrapping_add(packet.bytes());
+        self.quantum = self.quantum.max(packet.bytes());
+        if !listed {
+            self.begin(flow, pool);
+        }
+        if was_empty {
+            self.stage(parts);
+        }
+        Ok(())
+    }
+
+    /// Takes the packet at the head, with the verdict of its flow's `CoDel`, and chooses the next.
+    pub(crate) fn pop(
+        &mut self,
+        now: Instant,
+        parts: &mut FlowParts<'_>,
+    ) -> Option<(Packet, CodelVerdict)> {
+        let FlowParts { queue, slab, pool } = parts;
+        if queue.packets == 0 {
+            return None;
+        }
+        let packet = slab.free_cell(queue.head)?;
+        queue.packets -= 1;
+        queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
+        let flow = &mut pool[self.staged];
+        let mut verdict = match &self.codel {
+            Some(codel) => flow.codel.verdict(codel, now, packet, flow.bytes.into()),
+            None => CodelVerdict::Send,
+        };
+        if verdict == CodelVerdict::Drop {
+            flow.deficit = flow.deficit.saturating_add_unsigned(packet.bytes());
+        } else if self
+            .l4s
+            .is_some_and(|most| packet.is_scalable() && now.saturating_since(packet.arrived) > most)
+        {
+            verdict = CodelVerdict::Mark;
+        }
+        self.stage(parts);
+        Some((packet, verdict))
+    }
+
+    /// Takes over the packets of a queue in order of arrival. The first stays at the head.
+    pub(crate) fn take_over(&mut self, parts: &mut FlowParts<'_>) {
+        let FlowParts { queue, slab, pool } = parts;
+        let (count, mut cell) = (queue.packets, queue.head);
+        let mut staged = NIL;
+        for _ in 0..count {
+            let Some(PacketCell { packet, next, .. }) = slab.cells.get_mut(cell as usize) else {
+                break;
+            };
+            let (packet, behind) = (*packet, core::mem::replace(next, NIL));
+            let flow = pool.find(self.class, packet.flow());
+            let flow = flow.unwrap_or_else(|| self.enter(packet, pool));
+            if !pool[flow].listed {
+                self.begin(flow, pool);
+            }
+            self.quantum = self.quantum.max(packet.bytes());
+            if staged == NIL {
+                staged = flow;
+                let deficit = &mut pool[flow].deficit;
+                *deficit = deficit.saturating_sub_unsigned(packet.bytes());
+            } else {
+                pool[flow].append(cell, packet.bytes(), slab);
+            }
+            cell = behind;
+        }
+        self.staged = staged;
+    }
+
+    /// Puts the packets back into one queue, in the order in which they would have left, and frees
+    /// what the class has of the pool.
+    pub(crate) fn hand_back(mut self, mut parts: FlowParts<'_>) {
+        let (count, first) = (parts.queue.packets, parts.queue.head);
+        let (first_bytes, mut last) = (parts.queue.head_bytes, first);
+        for _ in 1..count {
+            self.stage(&mut parts);
+            let next = parts.queue.head;
+            if let Some(cell) = parts.slab.cells.get_mut(last as usize) {
+                (cell.next, cell.next_bytes) = (next, parts.queue.head_bytes);
+            }
+            last = next;
+        }
+        if let Some(cell) = parts.slab.cells.get_mut(last as usize).filter(|_| count > 0) {
+            (cell.next, cell.next_bytes) = (NIL, 0);
+        }
+        self.release(&mut parts);
+        let queue = parts.queue;
+        (queue.head, queue.head_bytes, queue.tail) = (first, first_bytes, last);
+    }
+
+    /// Takes out all packets, and frees what the class has of the pool.
+    pub(crate) fn empty(mut self, mut parts: FlowParts<'_>, orphan: &mut dyn FnMut(Packet)) {
+        self.codel = None;
+        while let Some((packet, _)) = self.pop(Instant::ZERO, &mut parts) {
+            orphan(packet);
+        }
+        self.release(&mut parts);
+    }
+
+    /// Gives back the flows, which have no packets left but the one staged.
+    fn release(&mut self, parts: &mut FlowParts<'_>) {
+        let FlowParts { pool, .. } = parts;
+        for list in [&mut self.fresh, &mut self.old] {
+            while let Some(at) = list.first() {
+                debug_assert_eq!(pool[at].packets, 0, "its packets were taken out");
+                pool.pop(list);
+                if at != self.own {
+                    pool.release(&mut self.allowance, at);
+                }
+            }
+        }
+        pool.release(&mut self.allowance, self.own);
+        pool.leave(self.allowance);
+    }
+
+    /// The flow of a packet without a state of its own: a new state, or the class's own flow.
+    ///
+    /// Packets of this very flow may wait in the class's own, and must not be passed.
+    fn enter(&mut self, packet: Packet, pool: &mut FlowPool) -> u32 {
+        let Self { allowance, class, own, .. } = self;
+        let state = match pool[*own].packets {
+            0 => pool.take(allowance, *class, packet.flow()),
+            _ => None,
+        };
+        state.unwrap_or_else(|| {
+            self.counters.shared += 1;
+            self.own
+        })
+    }
+
+    /// Checks the bounds of the class, and the flow's part of what is free.
+    fn check(
+        &self,
+        packet: Packet,
+        queue: &ClassQueue,
+        (held_packets, held_bytes): (u32, u32),
+    ) -> Result<(), DropReason> {
+        let packets = u64::from(self.packets_max.saturating_sub(queue.packets));
+        let bytes = u64::from(self.bytes_max.saturating_sub(queue.bytes));
+        if packets == 0 {
+            return Err(DropReason::QueuePackets);
+        }
+        if u64::from(packet.bytes()) > bytes || u64::from(held_bytes) > ALPHA * bytes {
+            return Err(DropReason::QueueBytes);
+        }
+        if u64::from(held_packets) > ALPHA * packets {
+            return Err(DropReason::QueuePackets);
+        }
+        Ok(())
+    }
+
+    /// Chooses the packet at the head: of the first flow whose deficit is positive.
+    ///
+    /// Each flow that is passed over has had its turn or is empty, and the one behind it got a
+    /// quantum, at least a packet's length, as it was moved to the end: constant work a packet.
+    fn stage(&mut self, parts: &mut FlowParts<'_>) {
+        let FlowParts { queue, slab, pool } = parts;
+        loop {
+            let (list, is_fresh) = match self.fresh.first() {
+                Some(_) => (&mut self.fresh, true),
+                None => (&mut self.old, false),
+            };
+            let Some(at) = list.first() else {
+                debug_assert_eq!(queue.packets, 0, "each flow with a packet is in a list");
+                (queue.head, queue.head_bytes, self.staged) = (NIL, 0, NIL);
+                return;
+            };
+            let flow = &mut pool[at];
+            if flow.packets == 0 {
+                pool.pop(list);
+                // Behind the others once, or it could come back as a fresh one at once and starve
+                // them (RFC 8290 §4.2).
+                if is_fresh && self.old.first().is_some() {
+                    pool.append(&mut self.old, at);
+                } else {
+                    self.counters.active -= 1;
+                    if at != self.own {
+                        pool.release(&mut self.allowance, at);
+                    }
+                }
+            } else if flow.deficit <= 0 {
+                flow.deficit = flow.deficit.saturating_add_unsigned(self.quantum);
+                pool.pop(list);
+                pool.append(&mut self.old, at);
+            } else {
+                let cell = flow.head;
+                let (bytes, next) = slab.peek(cell);
+                flow.head = next;
+                flow.packets -= 1;
+                flow.bytes -= bytes;
+                flow.deficit = flow.deficit.saturating_sub_unsigned(bytes);
+                (queue.head, queue.head_bytes, self.staged) = (cell, bytes, at);
+                return;
+            }
+        }
+    }
+
+    /// A flow becomes active.
+    fn begin(&mut self, flow: u32, pool: &mut FlowPool) {
+        pool[flow].deficit = i32::try_from(self.quantum).unwrap_or(i32::MAX);
+        pool.append(&mut self.fresh, flow);
+        self.counters.started += 1;
+        self.counters.active += 1;
+    }
+}
+
+/// A flow may hold so many times what is left free.
+const ALPHA: u64 = 2;
+
+/// An Ethernet frame with a VLAN tag, without FCS.
+const QUANTUM_LEAST: u32 = 1518;

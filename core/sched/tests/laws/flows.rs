@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Laws of a class whose flows have queues of their own (RFC 8290).
+
+use std::collections::BTreeMap;
+
+use weir_sched::{
+    Backlog, ClassId, ClassQueues, CodelConfig, DropReason, FlowCounters, FlowQueueConfig, Packet,
+    Popped, QueueConfig,
+};
+use weir_units::{ByteCount, Instant, Nanos};
+
+use crate::random::Random;
+use crate::storm::Seed;
+
+/// A class with flows, and what left it.
+struct FlowBed {
+    queues: ClassQueues,
+    class: ClassId,
+    now: u64,
+    next_id: u32,
+}
+
+impl FlowBed {
+    fn new(config: &QueueConfig) -> Self {
+        let mut queues = ClassQueues::new(4, 1 << 16);
+        let class = queues.add(config).unwrap();
+        Self { queues, class, now: 0, next_id: 0 }
+    }
+
+    fn push(&mut self, flow: u32, bytes: u32) -> Result<u32, DropReason> {
+        let id = self.next_id;
+        let packet = Packet::new(id, bytes, Instant::from_nanos(self.now)).of_flow(flow);
+        self.queues.push(self.class, packet)?;
+        self.next_id += 1;
+        Ok(id)
+    }
+
+    /// The next packet to leave, and those that `CoDel` drops before it.
+    fn pop(&mut self) -> Option<(Packet, Vec<Packet>)> {
+        let mut dropped = Vec::new();
+        loop {
+            match self.queues.pop(Instant::from_nanos(self.now), self.class) {
+                Popped::Send { packet, .. } => return Some((packet, dropped)),
+                Popped::Dropped(packet) => dropped.push(packet),
+                Popped::Empty => return None,
+            }
+        }
+    }
+}
+
+fn config(flows: u32) -> QueueConfig {
+    QueueConfig {
+        packets: 4096,
+        bytes: ByteCount::new(8 << 20),
+        codel: None,
+        flows: Some(FlowQueueConfig { flows, l4s: None }),
+    }
+}
+
+/// Goal: backlogged flows have equal parts of the bytes, within a quantum and two packets of each
+/// other, in every window (Shreedhar and Varghese 1995, Theorem 2). Method: 2 to 9 flows with
+/// packets of lengths of their own, always four queued; each pair over each prefix and each window
+/// from a random instant.
+#[test]
+fn backlogged_flows_share_by_the_byte() {
+    for seed in 0..100 {
+        let _seed = Seed(seed, "flows");
+        let mut random = Random::new(seed);
+        let count = u32::try_from(random.between(2, 9)).unwrap();
+        let mut bed = FlowBed::new(&config(64));
+        for flow in 0..count {
+            for _ in 0..4 {
+                bed.push(flow, random.length()).unwrap();
+            }
+        }
+        let (mut sent, mut mark) = (BTreeMap::new(), BTreeMap::new());
+        let from = random.below(1000);
+        for step in 0..3000 {
+            if step == from {
+                mark.clone_from(&sent);
+            }
+            let (packet, _) = bed.pop().unwrap();
+            *sent.entry(packet.flow()).or_insert(0_u64) += u64::from(packet.bytes());
+            bed.push(packet.flow(), random.length()).unwrap();
+            let since = |flow: u32| {
+                let before = if step >= from { mark.get(&flow).copied().unwrap_or(0) } else { 0 };
+                sent.get(&flow).copied().unwrap_or(0) - before
+            };
+            let (most, least) = ((0..count).map(since).max(), (0..count).map(since).min());
+            // Each has a turn of at most a quantum and a packet more than another.
+            assert!(most.unwrap() - least.unwrap() <= 3 * 1518, "{most:?} {least:?}");
+        }
+    }
+}
+
+/// Goal: a flow that sends little waits for at most the packet that is staged, whatever the others
+/// have queued. Method: 1 to 300 greedy flows, and one that sends a packet each time all of the
+/// others had a turn; what leaves between its arrival and its departure is one packet.
+#[test]
+fn a_sparse_flow_waits_for_one_packet() {
+    for seed in 0..50 {
+        let _seed = Seed(seed, "sparse");
+        let mut random = Random::new(seed);
+        let greedy = u32::try_from(random.between(1, 300)).unwrap();
+        let mut bed = FlowBed::new(&config(512));
+        for flow in 0..greedy {
+            for _ in 0..3 {
+                bed.push(flow, random.length()).unwrap();
+            }
+        }
+        // The first turns, in which all are fresh.
+        for _ in 0..4 * greedy {
+            let (packet, _) = bed.pop().unwrap();
+            bed.push(packet.flow(), random.length()).unwrap();
+        }
+        for _ in 0..20 {
+            let sparse = bed.push(1000, random.length()).unwrap();
+            let mut before = 0;
+            while let (packet, _) = bed.pop().unwrap()
+                && packet.id != sparse
+            {
+                bed.push(packet.flow(), random.length()).unwrap();
+                before += 1;
+            }
+            assert_eq!(before, 1, "beside {greedy}");
+            for _ in 0..3 * greedy {
+                let (packet, _) = bed.pop().unwrap();
+                bed.push(packet.flow(), random.length()).unwrap();
+            }
+        }
+    }
+}
+
+/// Goal: however greedy the flows are, another finds room, and no bound is exceeded. Method: up to
+/// 32 flows push until all of them are refused; another flow's packet is taken then, as long as
+/// each of them has left a packet's room.
+#[test]
+fn greedy_flows_leave_room_for_another() {
+    for greedy in 1..=32 {
+        let bytes = 64 * u64::from(greedy) * 1500;
+        let mut bed = FlowBed::new(&QueueConfig { bytes: ByteCount::new(bytes), ..config(64) });
+        let mut refused = 0;
+        while refused < greedy {
+            let pushed = (0..greedy).map(|flow| bed.push(flow, 1500));
+            let answers: Vec<_> = pushed.collect();
+            refused =
+                u32::try_from(answers.iter().filter(|answer| answer.is_err()).count()).unwrap();
+            assert!(answers.iter().flatten().count() + refused as usize == greedy as usize);
+        }
+        let held = bed.queues.backlog(bed.class).bytes;
+        assert!(held <= bytes && held * 2 >= bytes, "{held} of {bytes}");
+        assert!(bed.push(1000, 1500).is_ok(), "beside {greedy}");
+    }
+}
+
+/// Goal: a flow that empties and returns starts anew: no delay of before counts. Method: a flow is
+/// driven into dropping at a high frequency and drained; as it returns, late again, its first drop
+/// comes a whole interval later, and the next a whole interval after that, as of a new flow.
+#[test]
+fn a_flow_that_returns_keeps_no_codel_state() {
+    let codel = CodelConfig {
+        target: Nanos::from_micros(10),
+        interval: Nanos::from_micros(100),
+        ecn: false,
+    };
+    let config = QueueConfig { codel: Some(codel), ..config(8) };
+    let drops_of = |bed: &mut FlowBed| {
+        for _ in 0..2000 {
+            bed.push(7, 1000).unwrap();
+        }
+        let (start, mut drops) = (bed.now, Vec::new());
+        while let Some((_, dropped)) = bed.pop() {
+            drops.extend(dropped.iter().map(|_| bed.now - start));
+            bed.now += 1_000;
+        }
+        drops
+    };
+    let mut bed = FlowBed::new(&config);
+    let first = drops_of(&mut bed);
+    assert!(first.len() > 10, "{first:?}");
+    bed.now += 5_000;
+    assert_eq!(drops_of(&mut bed), first, "as if it had never been");
+}
+
+/// Goal: a change between one queue and one for each flow loses nothing, and keeps the order of
+/// each flow. Method: random pushes, pops and changes; a list for each flow beside it.
+#[test]
+fn a_change_of_kind_keeps_every_packet_and_the_order_of_each_flow() {
+    for seed in 0..200 {
+        let _seed = Seed(seed, "kind");
+        let mut random = Random::new(seed);
+        let mut bed = FlowBed::new(&config(4));
+        let mut model: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let (mut changes, mut queued) = (0, 0_u64);
+        for _ in 0..500 {
+            bed.now += 10;
+            match random.below(10) {
+                0 => {
+                    let flows = u32::try_from(random.between(1, 6)).unwrap();
+                    let flows = random.one_in(2).then_some(FlowQueueConfig { flows, l4s: None });
+                    bed.queues.change(bed.class, &QueueConfig { flows, ..config(1) }).unwrap();
+                    changes += 1;
+                }
+                1..6 => {
+                    let flow = u32::try_from(random.below(9)).unwrap();
+                    let id = bed.push(flow, random.length()).unwrap();
+                    model.entry(flow).or_default().push(id);
+                    queued += 1;
+                }
+                _ => {
+                    let Some((packet, _)) = bed.pop() else {
+                        assert_eq!(queued, 0);
+                        continue;
+                    };
+                    assert_eq!(model.get_mut(&packet.flow()).unwrap().remove(0), packet.id);
+                    queued -= 1;
+                }
+            }
+            assert_eq!(bed.queues.backlog(bed.class).packets, queued);
+            assert_eq!(bed.queues.head_bytes(bed.class).is_some(), queued > 0);
+        }
+        while let Some((packet, _)) = bed.pop() {
+            assert_eq!(model.get_mut(&packet.flow()).unwrap().remove(0), packet.id);
+        }
+        assert!(model.values().all(Vec::is_empty) && changes > 20);
+        assert_eq!(bed.queues.total(), Backlog::default());
+    }
+}
+
+/// Goal: a pool without a free flow loses nothing: further flows share the class's own, which is
+/// counted. Method: a pool of two, five flows.
+#[test]
+fn flows_beyond_the_pool_share_one() {
+    let mut bed = FlowBed::new(&config(2));
+    for flow in 0..5 {
+        for _ in 0..3 {
+            bed.push(flow, 500).unwrap();
+        }
+    }
+    assert_eq!(
+        bed.queues.flow_counters(bed.class),
+        FlowCounters { started: 3, shared: 9, active: 3 }
+    );
+    let mut left = BTreeMap::new();
+    while let Some((packet, _)) = bed.pop() {
+        left.entry(packet.flow()).or_insert_with(Vec::new).push(packet.id);
+    }
+    assert!(left.values().all(|ids| ids.len() == 3 && ids.is_sorted()), "{left:?}");
+    // Its states are free again.
+    assert!(bed.push(100, 1).is_ok() && bed.push(101, 1).is_ok());
+    assert_eq!(bed.queues.flow_counters(bed.class).shared, 9);
+}
+
+/// Goal: an L4S sender's packet is marked once it waited for longer than the threshold, at once and
+/// each time, a classic one is not. Method: three packets of each, 2 µs late and in time.
+#[test]
+fn a_late_packet_of_an_l4s_sender_is_marked() {
+    let l4s = Some(Nanos::from_micros(1));
+    let flows = Some(FlowQueueConfig { flows: 4, l4s });
+    let mut bed =
+        FlowBed::new(&QueueConfig { flows, codel: Some(CodelConfig::default()), ..config(1) });
+    for (id, scalable) in [(1, true), (2, true), (3, false), (4, true)] {
+        let packet = Packet::new(id, 100, Instant::ZERO).of_flow(id).ecn_capable();
+        let packet = if scalable { packet.scalable() } else { packet };
+        bed.queues.push(bed.class, packet).unwrap();
+    }
+    let marked = [1_000, 1_001, 2_000, 2_000].map(|now| {
+        match bed.queues.pop(Instant::from_nanos(now), bed.class) {
+            Popped::Send { mark, .. } => mark,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(marked, [false, true, false, true]);
+    assert_eq!(bed.queues.counters(bed.class).marked, 2);
+}
