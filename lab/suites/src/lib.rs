@@ -10,6 +10,7 @@ pub mod demo;
 pub mod demo_plots;
 pub mod house;
 pub mod isolation;
+pub mod jitter;
 pub mod netback;
 pub mod node;
 mod peers;
@@ -20,4 +21,4 @@ pub mod xtc;
 
 /// All tables of requirements.
 pub const TABLES: &[weir_experiment::RequirementTable] =
-    &[isolation::TABLE, netback::TABLE, node::TABLE, xtc::TABLE, house::TABLE];
+    &[isolation::TABLE, netback::TABLE, node::TABLE, xtc::TABLE, jitter::TABLE, house::TABLE];

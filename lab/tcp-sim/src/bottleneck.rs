@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The place where packets wait.
+
+use std::collections::VecDeque;
+
+use weir_sched::LinkClock;
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+/// A packet before a bottleneck, without its bytes: the network keeps those by `id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// The network's handle of the packet.
+    pub id: u32,
+    /// The number of its connection or probe.
+    pub flow: usize,
+    /// Length in bytes as the link counts them.
+    pub bytes: u32,
+    /// When it came.
+    pub offered: Instant,
+}
+
+/// A queue, a shaper, a scheduler: whatever stands between the senders and the wire.
+pub trait Bottleneck {
+    /// Takes a packet. Those that are lost for it, this one or others, are appended to `lost`.
+    fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>);
+
+    /// The next packet whose transmission begins now, with its end. Those that are dropped instead
+    /// are appended to `lost`.
+    fn release(&mut self, now: Instant, lost: &mut Vec<Crossing>) -> Option<(Crossing, Instant)>;
+
+    /// When [`Bottleneck::release`] may give a packet; `None` if nothing waits.
+    fn next(&self) -> Option<Instant>;
+}
+
+impl<B: Bottleneck + ?Sized> Bottleneck for Box<B> {
+    fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>) {
+        (**self).offer(now, packet, lost);
+    }
+
+    fn release(&mut self, now: Instant, lost: &mut Vec<Crossing>) -> Option<(Crossing, Instant)> {
+        (**self).release(now, lost)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        (**self).next()
+    }
+}
+
+/// One queue in order of arrival before a link: tail drop at bounds of packets and bytes. With a
+/// bound of 1000 packets it is a `pfifo` below HTB; with one of bytes, a `bfifo` below TBF.
+#[derive(Clone, Debug)]
+pub struct FifoLink {
+    queue: VecDeque<Crossing>,
+    bytes: u64,
+    packets_max: usize,
+    bytes_max: u64,
+    rate: BitRate,
+    clock: LinkClock,
+}
+
+impl FifoLink {
+    /// An empty queue before a link of that rate.
+    #[must_use]
+    pub fn new(rate: BitRate, packets_max: usize, bytes_max: ByteCount) -> Self {
+        let clock = LinkClock::new(rate, Nanos::ZERO);
+        let queue = VecDeque::new();
+        Self { queue, bytes: 0, packets_max, bytes_max: bytes_max.get(), rate, clock }
+    }
+}
+
+impl Bottleneck for FifoLink {
+    fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>) {
+        let bytes = self.bytes + u64::from(packet.bytes);
+        if self.queue.len() >= self.packets_max || bytes > self.bytes_max {
+            return lost.push(packet);
+        }
+        if self.queue.is_empty() {
+            self.clock.idle_until(now);
+        }
+        self.bytes = bytes;
+        self.queue.push_back(packet);
+    }
+
+    fn release(&mut self, now: Instant, _: &mut Vec<Crossing>) -> Option<(Crossing, Instant)> {
+        self.clock.ready(now).ok()?;
+        let packet = self.queue.pop_front()?;
+        self.bytes -= u64::from(packet.bytes);
+        let bytes = ByteCount::new(packet.bytes.into());
+        self.clock.sent(now, bytes);
+        Some((packet, now + self.rate.time_for_ceil(bytes)))
+    }
+
+    fn next(&self) -> Option<Instant> {
+        (!self.queue.is_empty()).then(|| self.clock.busy_until())
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One end of a connection: an IP interface with one socket, and the packets before it.
+
+use std::collections::VecDeque;
+
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::tcp;
+use smoltcp::time::{Duration, Instant as TcpInstant};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+use weir_units::Instant;
+
+use crate::application::TcpApplication;
+
+/// The congestion control of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// Additive increase, halving on a loss (RFC 5681).
+    Reno,
+    /// A cubic function of the time since the last loss (RFC 9438).
+    Cubic,
+}
+
+/// One end of a connection.
+pub struct SimEndpoint {
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    device: PacketDevice,
+    application: Box<dyn TcpApplication>,
+    /// The next instant at which it wants to be asked.
+    pub(crate) due: Instant,
+}
+
+/// Packets that came and packets to go.
+struct PacketDevice {
+    arrived: VecDeque<Vec<u8>>,
+    leaving: VecDeque<Vec<u8>>,
+    /// Buffers that were used before.
+    spare: Vec<Vec<u8>>,
+}
+
+/// A packet that came.
+struct ArrivedPacket(Vec<u8>);
+
+/// Room for a packet to go.
+struct LeavingPacket<'a>(&'a mut PacketDevice);
+
+impl SimEndpoint {
+    /// An endpoint with the host number `host` (1 to 250) that talks to `peer`; a client connects
+    /// at once. `seed` is for sequence numbers.
+    pub(crate) fn new(
+        (host, peer): (u8, u8),
+        is_client: bool,
+        control: CongestionControl,
+        application: Box<dyn TcpApplication>,
+        seed: u64,
+    ) -> Option<Self> {
+        let spare = Vec::new();
+        let mut device = PacketDevice { arrived: VecDeque::new(), leaving: VecDeque::new(), spare };
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = seed;
+        let mut interface = Interface::new(config, &mut device, TcpInstant::ZERO);
+        let cidr = IpCidr::new(address(host), 8);
+        interface.update_ip_addrs(|known| known.extend([cidr]));
+        let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER]);
+        let mut socket = tcp::Socket::new(buffer(), buffer());
+        socket.set_congestion_control(match control {
+            CongestionControl::Reno => tcp::CongestionControl::Reno,
+            CongestionControl::Cubic => tcp::CongestionControl::Cubic,
+        });
+        // With Nagle's rule segments are full: without it each acknowledgment that opens the window
+        // by some bytes sends a segment of that many.
+        socket.set_nagle_enabled(true);
+        // Each segment is acknowledged, as while a connection starts.
+        socket.set_ack_delay(None::<Duration>);
+        if is_client {
+            let local = 40_000 + u16::from(host);
+            socket.connect(interface.context(), (address(peer), PORT), local).ok()?;
+        } else {
+            socket.listen(PORT).ok()?;
+        }
+        let mut sockets = SocketSet::new(Vec::new());
+        let handle = sockets.add(socket);
+        let due = Instant::ZERO;
+        Some(Self { interface, sockets, handle, device, application, due })
+    }
+
+    /// A packet came.
+    pub(crate) fn receive(&mut self, packet: Vec<u8>) {
+        self.device.arrived.push_back(packet);
+    }
+
+    /// Lets the protocol and the application work at `now`.
+    pub(crate) fn work(&mut self, now: Instant) {
+        let micros = now.as_nanos() / 1_000;
+        let at = TcpInstant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX));
+        self.interface.poll(at, &mut self.device, &mut self.sockets);
+        let socket = self.sockets.get_mut::<tcp::Socket<'static>>(self.handle);
+        let wanted = self.application.act(now, socket);
+        self.interface.poll(at, &mut self.device, &mut self.sockets);
+        let next = self.interface.poll_at(at, &self.sockets);
+        let next = next.map_or(Instant::FAR_FUTURE, |next| {
+            let micros = u64::try_from(next.total_micros()).unwrap_or(0).max(micros + 1);
+            Instant::from_nanos(micros.saturating_mul(1_000))
+        });
+        self.due = wanted.map_or(next, |wanted| wanted.min(next));
+    }
+
+    /// The next packet that it sends.
+    pub(crate) fn transmit(&mut self) -> Option<Vec<u8>> {
+        self.device.leaving.pop_front()
+    }
+
+    /// Takes back a buffer.
+    pub(crate) fn reuse(&mut self, buffer: Vec<u8>) {
+        if self.device.spare.len() < SPARE_MAX {
+            self.device.spare.push(buffer);
+        }
+    }
+}
+
+impl Device for PacketDevice {
+    type RxToken<'a> = ArrivedPacket;
+    type TxToken<'a> = LeavingPacket<'a>;
+
+    fn receive(&mut self, _: TcpInstant) -> Option<(ArrivedPacket, LeavingPacket<'_>)> {
+        let packet = self.arrived.pop_front()?;
+        Some((ArrivedPacket(packet), LeavingPacket(self)))
+    }
+
+    fn transmit(&mut self, _: TcpInstant) -> Option<LeavingPacket<'_>> {
+        Some(LeavingPacket(self))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = MTU;
+        // Nothing is damaged on the way.
+        capabilities.checksum = ChecksumCapabilities::ignored();
+        capabilities
+    }
+}
+
+impl RxToken for ArrivedPacket {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
+        read(&self.0)
+    }
+}
+
+impl TxToken for LeavingPacket<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
+        let mut packet = self.0.spare.pop().unwrap_or_default();
+        packet.resize(len, 0);
+        let result = write(&mut packet);
+        self.0.leaving.push_back(packet);
+        result
+    }
+}
+
+const fn address(host: u8) -> IpAddress {
+    IpAddress::v4(10, 0, 0, host)
+}
+
+const PORT: u16 = 80;
+/// Longest IP packet.
+const MTU: usize = 1500;
+/// More than a connection has in flight: 16 of them fill 1 Gb/s at 80 ms with 0.6 MB each.
+const BUFFER: usize = 4 << 20;
+const SPARE_MAX: usize = 256;

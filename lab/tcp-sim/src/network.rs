@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections through one bottleneck, and the loop that runs them.
+
+use weir_sim::EventQueue;
+use weir_units::{Instant, Nanos};
+
+use crate::application::TcpApplication;
+use crate::bottleneck::{Bottleneck, Crossing};
+use crate::endpoint::{CongestionControl, SimEndpoint};
+
+/// A connection to be made.
+pub struct TcpConnection {
+    /// The congestion control of both ends.
+    pub control: CongestionControl,
+    /// Time from a client to its server and back, without queues.
+    pub round_trip: Nanos,
+    /// The client's user; what the client sends crosses the bottleneck.
+    pub client: Box<dyn TcpApplication>,
+    /// The server's user.
+    pub server: Box<dyn TcpApplication>,
+}
+
+/// Packets that cross the bottleneck at set times and wait for nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeSource {
+    /// When the first is offered.
+    pub start: Instant,
+    /// Time from one to the next.
+    pub period: Nanos,
+    /// Length of each.
+    pub bytes: u32,
+}
+
+/// A run that cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TcpSimError {
+    /// More connections than there are addresses.
+    #[error("{0} connections are more than {CONNECTIONS_MAX}")]
+    TooMany(usize),
+    /// smoltcp refused to connect or to listen.
+    #[error("connection {0} cannot be opened")]
+    Refused(usize),
+    /// The queue of events is full.
+    #[error(transparent)]
+    Events(#[from] weir_sim::SimError),
+    /// The clock does not advance.
+    #[error("{STEPS_AT_ONCE_MAX} steps at {0:?}")]
+    Livelock(Instant),
+}
+
+/// Connections and probes through one bottleneck. Flows are numbered: connections first, then
+/// probes, each in the order in which it was given.
+pub struct TcpNetwork<B> {
+    /// The bottleneck.
+    pub bottleneck: B,
+    /// Clients at even places, their servers behind them.
+    endpoints: Vec<SimEndpoint>,
+    delays: Vec<Nanos>,
+    probes: Vec<ProbeSource>,
+    /// Bytes of the packets in the bottleneck, by id.
+    packets: Vec<Vec<u8>>,
+    free: Vec<u32>,
+    events: EventQueue<Event>,
+    now: Instant,
+    /// Overhead of each packet on the link, beyond IP.
+    overhead: u32,
+    lost: Vec<Crossing>,
+}
+
+enum Event {
+    /// A packet reaches an endpoint.
+    Arrive(usize, Vec<u8>),
+    /// A probe is due.
+    Probe(usize),
+}
+
+impl<B: Bottleneck> TcpNetwork<B> {
+    /// A network of connections that are opened at the start of the run. `seed` makes the sequence
+    /// numbers; the link counts 14 bytes a packet beyond IP.
+    ///
+    /// # Errors
+    /// Too many connections, or smoltcp refuses one.
+    pub fn new(
+        bottleneck: B,
+        connections: Vec<TcpConnection>,
+        probes: Vec<ProbeSource>,
+        seed: u64,
+    ) -> Result<Self, TcpSimError> {
+        if connections.len() > CONNECTIONS_MAX {
+            return Err(TcpSimError::TooMany(connections.len()));
+        }
+        let (mut endpoints, mut delays) = (Vec::new(), Vec::new());
+        for (index, connection) in connections.into_iter().enumerate() {
+            let host = u8::try_from(2 * index + 1).unwrap_or(u8::MAX);
+            let TcpConnection { control, round_trip, client, server } = connection;
+            let seed = seed.wrapping_add(index as u64);
+            let ends = [
+                SimEndpoint::new((host, host + 1), true, control, client, seed),
+                SimEndpoint::new((host + 1, host), false, control, server, !seed),
+            ];
+            for end in ends {
+                endpoints.push(end.ok_or(TcpSimError::Refused(index))?);
+            }
+            delays.push(Nanos::new(round_trip.as_nanos() / 2));
+        }
+        let mut events = EventQueue::new(EVENTS_MAX);
+        for (index, probe) in probes.iter().enumerate() {
+            events.push(probe.start, Event::Probe(index))?;
+        }
+        Ok(Self {
+            bottleneck,
+            endpoints,
+            delays,
+            probes,
+            packets: Vec::new(),
+            free: Vec::new(),
+            events,
+            now: Instant::ZERO,
+            overhead: ETHERNET,
+            lost: Vec::new(),
+        })
+    }
+
+    /// Runs until `end`. Each packet that crosses is given to `crossed` with the instants at which
+    /// its transmission began and ended.
+    ///
+    /// # Errors
+    /// The queue of events is full, or the clock does not advance.
+    pub fn run(
+        &mut self,
+        end: Instant,
+        crossed: &mut dyn FnMut(Crossing, Instant, Instant),
+    ) -> Result<(), TcpSimError> {
+        let mut steps = 0;
+        while let Some(next) = self.next().filter(|next| *next < end) {
+            steps = if next > self.now { 0 } else { steps + 1 };
+            if steps > STEPS_AT_ONCE_MAX {
+                return Err(TcpSimError::Livelock(self.now));
+            }
+            self.now = self.now.max(next);
+            self.step(crossed)?;
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let endpoints = self.endpoints.iter().map(|endpoint| endpoint.due).min();
+        let others = [self.events.next(), self.bottleneck.next()];
+        others.into_iter().flatten().chain(endpoints).min().filter(|at| *at < Instant::FAR_FUTURE)
+    }
+
+    fn step(
+        &mut self,
+        crossed: &mut dyn FnMut(Crossing, Instant, Instant),
+    ) -> Result<(), TcpSimError> {
+        while let Some((_, event)) = self.events.pop_due(self.now) {
+            match event {
+                Event::Arrive(endpoint, packet) => {
+                    self.endpoints[endpoint].receive(packet);
+                    self.endpoints[endpoint].due = self.now;
+                }
+                Event::Probe(index) => {
+                    let ProbeSource { period, bytes, .. } = self.probes[index];
+                    self.offer(self.delays.len() + index, vec![0; bytes as usize]);
+                    self.events.push(self.now + period, Event::Probe(index))?;
+                }
+            }
+        }
+        for at in 0..self.endpoints.len() {
+            if self.endpoints[at].due <= self.now {
+                self.endpoints[at].work(self.now);
+                self.send(at)?;
+            }
+        }
+        let mut lost = core::mem::take(&mut self.lost);
+        while let Some((packet, ends)) = self.bottleneck.release(self.now, &mut lost) {
+            crossed(packet, self.now, ends);
+            let bytes = self.take(packet.id);
+            if let Some(delay) = self.delays.get(packet.flow) {
+                self.events.push(ends + *delay, Event::Arrive(2 * packet.flow + 1, bytes))?;
+            }
+        }
+        self.lost = lost;
+        self.forget_lost();
+        Ok(())
+    }
+
+    /// Sends what an endpoint has to send.
+    fn send(&mut self, at: usize) -> Result<(), TcpSimError> {
+        while let Some(packet) = self.endpoints[at].transmit() {
+            let flow = at / 2;
+            if at.is_multiple_of(2) {
+                self.offer(flow, packet);
+            } else {
+                self.events.push(self.now + self.delays[flow], Event::Arrive(at - 1, packet))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, flow: usize, packet: Vec<u8>) {
+        let bytes = u32::try_from(packet.len()).unwrap_or(u32::MAX).saturating_add(self.overhead);
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.packets[id as usize] = packet;
+                id
+            }
+            None => {
+                self.packets.push(packet);
+                u32::try_from(self.packets.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let crossing = Crossing { id, flow, bytes, offered: self.now };
+        self.bottleneck.offer(self.now, crossing, &mut self.lost);
+        self.forget_lost();
+    }
+
+    fn forget_lost(&mut self) {
+        while let Some(packet) = self.lost.pop() {
+            let buffer = self.take(packet.id);
+            if let Some(endpoint) = self.endpoints.get_mut(2 * packet.flow) {
+                endpoint.reuse(buffer);
+            }
+        }
+    }
+
+    fn take(&mut self, id: u32) -> Vec<u8> {
+        self.free.push(id);
+        core::mem::take(&mut self.packets[id as usize])
+    }
+}
+
+/// Two hosts each, numbered in one byte.
+const CONNECTIONS_MAX: usize = 120;
+/// Packets under way at once.
+const EVENTS_MAX: usize = 1 << 20;
+const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
+/// An Ethernet header.
+const ETHERNET: u32 = 14;

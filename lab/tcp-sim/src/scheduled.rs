@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One of Weir's schedulers as a bottleneck.
+
+use std::collections::HashMap;
+
+use weir_sched::{AnyScheduler, ClassId, Dequeue, LinkConfig, Paced, Packet, Scheduler};
+use weir_units::{BitRate, ByteCount, Instant};
+
+use crate::bottleneck::{Bottleneck, Crossing};
+
+/// A scheduler behind a link's clock, and which class each flow belongs to.
+pub struct ScheduledLink {
+    scheduler: Paced<AnyScheduler>,
+    rate: BitRate,
+    class_of: Box<dyn Fn(usize) -> ClassId>,
+    /// The packets inside, by id.
+    inside: HashMap<u32, Crossing>,
+    next: Option<Instant>,
+}
+
+impl ScheduledLink {
+    /// Puts a scheduler, whose classes are there, before a link of that rate.
+    #[must_use]
+    pub fn new(
+        scheduler: AnyScheduler,
+        (link, rate): (&LinkConfig, BitRate),
+        class_of: Box<dyn Fn(usize) -> ClassId>,
+    ) -> Self {
+        let scheduler = Paced::new(scheduler, &LinkConfig { rate: Some(rate), ..link.clone() });
+        Self { scheduler, rate, class_of, inside: HashMap::new(), next: None }
+    }
+
+    /// The scheduler.
+    #[must_use]
+    pub const fn scheduler(&self) -> &AnyScheduler {
+        self.scheduler.inner()
+    }
+}
+
+impl Bottleneck for ScheduledLink {
+    fn offer(&mut self, now: Instant, packet: Crossing, lost: &mut Vec<Crossing>) {
+        let number = u32::try_from(packet.flow).unwrap_or(0);
+        // As a hash of addresses would: neighbours are far apart.
+        let hash = number.wrapping_mul(0x9e37_79b9) >> 16;
+        let queued = Packet::new(packet.id, packet.bytes, now).of_flow(hash);
+        match self.scheduler.enqueue(now, (self.class_of)(packet.flow), queued) {
+            Ok(()) => {
+                self.inside.insert(packet.id, packet);
+                self.next = Some(self.scheduler.busy_until().map_or(now, |busy| busy.max(now)));
+            }
+            Err(_) => lost.push(packet),
+        }
+    }
+
+    fn release(&mut self, now: Instant, lost: &mut Vec<Crossing>) -> Option<(Crossing, Instant)> {
+        loop {
+            match self.scheduler.dequeue(now) {
+                Dequeue::Send { packet, .. } => {
+                    self.next = self.scheduler.busy_until();
+                    let bytes = ByteCount::new(packet.bytes().into());
+                    let crossed = self.inside.remove(&packet.id)?;
+                    return Some((crossed, now + self.rate.time_for_ceil(bytes)));
+                }
+                Dequeue::Dropped { packet, .. } => lost.extend(self.inside.remove(&packet.id)),
+                Dequeue::Wait { until, .. } => {
+                    self.next = Some(until);
+                    return None;
+                }
+                Dequeue::Idle => {
+                    self.next = None;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.next
+    }
+}

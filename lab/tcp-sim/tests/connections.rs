@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections behave as theory says, so that what a queue does to them means something.
+
+#![expect(clippy::unwrap_used, reason = "tests; the lint spares only functions marked so")]
+
+use weir_tcp_sim::{
+    BulkSender, CongestionControl, Crossing, DiscardingReader, FifoLink, ProbeSource,
+    TcpConnection, TcpNetwork,
+};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
+
+const RATE: u64 = 10;
+const ROUND_TRIP: Nanos = Nanos::from_millis(40);
+
+fn connection(control: CongestionControl, start: Nanos) -> TcpConnection {
+    TcpConnection {
+        control,
+        round_trip: ROUND_TRIP,
+        client: Box::new(BulkSender { start: Instant::ZERO + start }),
+        server: Box::new(DiscardingReader),
+    }
+}
+
+/// Bytes that each flow got across from `from` to `until` seconds, and a hash of all that crossed.
+fn run(control: CongestionControl, flows: u64, packets: usize) -> (Vec<u64>, u64) {
+    let link = FifoLink::new(BitRate::from_mbps(RATE), packets, ByteCount::new(u64::MAX));
+    let connections =
+        (0..flows).map(|at| connection(control, Nanos::from_millis(100 * at))).collect();
+    let mut network = TcpNetwork::new(link, connections, Vec::new(), 7).unwrap();
+    let mut bytes = vec![0; usize::try_from(flows).unwrap()];
+    let mut hash = 0_u64;
+    let mut crossed = |packet: Crossing, starts: Instant, _: Instant| {
+        hash = (hash ^ starts.as_nanos() ^ u64::from(packet.bytes)).wrapping_mul(0x100_0000_01b3);
+        if starts >= Instant::ZERO + Nanos::from_millis(5_000) {
+            bytes[packet.flow] += u64::from(packet.bytes);
+        }
+    };
+    network.run(Instant::ZERO + Nanos::from_millis(35_000), &mut crossed).unwrap();
+    (bytes, hash)
+}
+
+/// Goal: Reno fills a link whose buffer is the product of rate and round trip, and three quarters
+/// of one without a buffer worth naming: its window is halved on each loss (Appenzeller 2004 §2).
+/// Method: 10 Mb/s, 40 ms, so 33 packets; a buffer of 40 and one of 2.
+#[test]
+fn reno_fills_a_link_with_a_buffer_of_its_product() {
+    let share = |packets| {
+        let (bytes, _) = run(CongestionControl::Reno, 1, packets);
+        bytes[0] as f64 * 8.0 / 30.0 / 10e6
+    };
+    let (full, least) = (share(40), share(2));
+    assert!(full > 0.98, "{full}");
+    assert!((0.6..0.85).contains(&least), "{least}");
+}
+
+#[test]
+fn cubic_fills_a_link_and_eight_share_it() {
+    let (alone, _) = run(CongestionControl::Cubic, 1, 40);
+    assert!(alone[0] as f64 * 8.0 / 30.0 > 9.8e6, "{alone:?}");
+    let (eight, _) = run(CongestionControl::Cubic, 8, 40);
+    let sum: u64 = eight.iter().sum();
+    assert!(sum as f64 * 8.0 / 30.0 > 9.8e6, "{eight:?}");
+    assert!(eight.iter().all(|bytes| *bytes > sum / 40), "{eight:?}");
+}
+
+#[test]
+fn the_same_arguments_give_the_same_run() {
+    let run = || run(CongestionControl::Cubic, 3, 20);
+    assert_eq!(run(), run());
+}
+
+/// Goal: a probe's delay is that of the queue. Method: probes alone on an idle link wait for
+/// nothing, and each crosses.
+#[test]
+fn a_probe_alone_waits_for_nothing() {
+    let link = FifoLink::new(BitRate::from_mbps(RATE), 10, ByteCount::new(u64::MAX));
+    let probe =
+        ProbeSource { start: Instant::from_nanos(5), period: Nanos::from_millis(10), bytes: 200 };
+    let mut network = TcpNetwork::new(link, Vec::new(), vec![probe], 7).unwrap();
+    let (mut count, mut waited) = (0, Nanos::ZERO);
+    let mut crossed = |packet: Crossing, starts: Instant, ends: Instant| {
+        count += 1;
+        waited = waited.max(starts.saturating_since(packet.offered));
+        assert_eq!(ends.saturating_since(starts), Nanos::new(214 * 800));
+    };
+    network.run(Instant::ZERO + Nanos::from_millis(1_000), &mut crossed).unwrap();
+    assert_eq!((count, waited), (100, Nanos::ZERO));
+}
