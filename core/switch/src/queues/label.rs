@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a queue asks of a frame, and what it is told.
+//! Labels of frames: what a queue asks for, and what it is told.
 
 use weir_sched::Packet;
 use weir_units::Instant;
