@@ -21,16 +21,12 @@ use std::time::{Duration, Instant};
 use weir_result::{ATTEMPT, Case, Comparison, ResultFile, quantity};
 
 use crate::stolen::{self, StealWatch, StealWindow};
-use crate::{ExperimentError, Recording};
+use crate::{Recording, Result};
 
 impl Recording<'_> {
     /// Records an experiment, and records it again where the module says so; `what` is its name in
     /// the notes.
-    pub fn attempt(
-        &mut self,
-        what: &str,
-        record: impl Fn(&mut Self) -> Result<(), ExperimentError>,
-    ) -> Result<(), ExperimentError> {
+    pub fn attempt(&mut self, what: &str, record: impl Fn(&mut Self) -> Result) -> Result {
         let mut number = 1;
         loop {
             let (clean, begun) = (self.result.clone(), Instant::now());
@@ -56,11 +52,7 @@ impl Recording<'_> {
 }
 
 /// Keeps what `seen` has beyond `result`, by names of its own.
-fn set_aside(
-    result: &mut ResultFile,
-    seen: &ResultFile,
-    number: u32,
-) -> Result<(), ExperimentError> {
+fn set_aside(result: &mut ResultFile, seen: &ResultFile, number: u32) -> Result {
     for (name, series) in seen.series() {
         if !result.series().contains_key(name) {
             result.add_series(&format!("{ATTEMPT}{number}/{name}"), series.clone())?;

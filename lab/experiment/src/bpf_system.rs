@@ -7,11 +7,11 @@ use weir_platform::run::Command;
 use weir_platform::{ChangePurpose, StateDir, Undo};
 use weir_ports::Pins;
 
-use crate::ExperimentError;
+use crate::Result;
 use crate::host_changes::HostChanges;
 
 /// Mounts one in the state folder, unless nodes of it find one already.
-pub fn mount() -> Result<Option<HostChanges>, ExperimentError> {
+pub fn mount() -> Result<Option<HostChanges>> {
     let state = StateDir::from_env();
     if Pins::of(state.path(), "trial").is_some() {
         return Ok(None);

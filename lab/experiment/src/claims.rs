@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Claims that several tables and the conformance suite make alike.
+//! The claims that several tables and the conformance suite share.
 
 use weir_result::{Bound, Claim, Rule, Series};
 
-use crate::{ExperimentError, Recording};
+use crate::{Recording, Result};
 
 impl Recording<'_> {
-    /// Keeps what arrived of each stream a second as `PREFIX/NAME`, and claims as
-    /// `PREFIX/utilization` that the link was full in each second after the first `skip`.
+    /// Keeps the bits of each stream in each second, and claims as `utilization` that together
+    /// they filled the link in each second after the first `skip`.
     pub fn saturated(
         &mut self,
-        prefix: &str,
-        streams: Vec<(String, Vec<f64>)>,
+        streams: impl IntoIterator<Item = (impl Into<String>, Vec<f64>)>,
         link_bps: f64,
         skip: usize,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         let mut names = Vec::new();
         for (name, bits) in streams {
-            let name = format!("{prefix}/{name}");
-            self.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
-            names.push(name);
+            names.push(name.into());
+            self.keep(&names[names.len() - 1], Series::sampled("bit/s", 1.0, bits))?;
         }
+        let (id, text) = ("utilization", "link utilization, worst second");
         let bound = Bound::at_least(UTILIZATION * link_bps);
-        let id = format!("{prefix}/utilization");
-        let claim = Claim::new(id, "link utilization, worst second", Rule::LeastTotal, bound);
-        self.judge(claim.of(&names).skip(skip))
+        self.judge(Claim::new(id, text, Rule::LeastTotal, bound).of(&names).skip(skip))
     }
 
     /// Keeps what a stream got and its guarantee (the lesser of `guaranteed_bps` and what it
@@ -37,14 +34,31 @@ impl Recording<'_> {
         [got, offered]: [Vec<f64>; 2],
         guaranteed_bps: f64,
         skip: usize,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         let names = [format!("{id}/got"), format!("{id}/owed")];
         let owed = offered.into_iter().map(|bits| bits.min(guaranteed_bps)).collect();
-        self.keep(&names[0], Series::sampled("bit/s", 1.0, got))?;
-        self.keep(&names[1], Series::sampled("bit/s", 1.0, owed))?;
+        for (name, bits) in names.iter().zip([got, owed]) {
+            self.keep(name, Series::sampled("bit/s", 1.0, bits))?;
+        }
         let name = format!("{who}: got of what it is owed, worst second");
         let claim = Claim::new(id, name, Rule::LeastRatio, Bound::at_least(GUARANTEED));
         self.judge(claim.of(&names).skip(skip))
+    }
+
+    /// Keeps a count, and claims that it is zero.
+    pub fn none(&mut self, id: impl AsRef<str>, text: impl AsRef<str>, count: u64) -> Result {
+        self.count(id, text, count, Bound::equal(0.0))
+    }
+
+    /// Keeps a count, and claims that it is no less than `least`.
+    pub fn at_least(
+        &mut self,
+        id: impl AsRef<str>,
+        text: impl AsRef<str>,
+        count: u64,
+        least: u64,
+    ) -> Result {
+        self.count(id, text, count, Bound::at_least(crate::float(least)))
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The monotonic clock as the traffic tools count it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::ExperimentError;
+use crate::{ExperimentError, Result};
 
 /// Now, in ns of `CLOCK_MONOTONIC`.
 pub fn monotonic_ns() -> u64 {
@@ -16,7 +16,7 @@ pub fn nanos(length: Duration) -> u64 {
 }
 
 /// Sleeps until an instant of this clock, or until a signal comes.
-pub fn sleep_until(at_ns: u64) -> Result<(), ExperimentError> {
+pub fn sleep_until(at_ns: u64) -> Result {
     loop {
         if weir_traffic::is_stopped() {
             return Err(ExperimentError::Interrupted);
@@ -30,8 +30,25 @@ pub fn sleep_until(at_ns: u64) -> Result<(), ExperimentError> {
 }
 
 /// Sleeps for so long, or until a signal comes.
-pub fn sleep(length: Duration) -> Result<(), ExperimentError> {
+pub fn sleep(length: Duration) -> Result {
     sleep_until(monotonic_ns().saturating_add(nanos(length)))
+}
+
+/// Looks each `poll` until `look` returns something; `None` if it does not within `limit`. A signal
+/// ends the wait.
+pub fn wait_for<T>(
+    limit: Duration,
+    poll: Duration,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let until = Instant::now() + limit;
+    loop {
+        let found = look()?;
+        if found.is_some() || Instant::now() > until {
+            return Ok(found);
+        }
+        sleep(poll)?;
+    }
 }
 
 /// The interval at which a pending signal is looked for.

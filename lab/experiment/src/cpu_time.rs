@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Instant;
 
-use crate::ExperimentError;
+use crate::{ExperimentError, Result};
 
 /// The counters of all processors at an instant.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Busy {
 
 impl CpuTime {
     /// Reads the counters.
-    pub fn now() -> Result<Self, ExperimentError> {
+    pub fn now() -> Result<Self> {
         let text = fs::read_to_string(STAT).map_err(|error| ExperimentError::io(STAT, error))?;
         Ok(Self { at: Instant::now(), cpus: text.lines().filter_map(ticks).collect() })
     }

@@ -7,6 +7,9 @@ use weir_platform::HostError;
 use weir_result::ResultError;
 use weir_traffic::TrafficError;
 
+/// Result of a step of an experiment: nothing, if it says no more.
+pub type Result<T = (), E = ExperimentError> = std::result::Result<T, E>;
+
 /// Why an experiment could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Changes of the host for as long as a trial needs them.
+//! Changes of the host for as long as an experiment needs them.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use weir_platform::host::{self, Change};
 use weir_platform::journal::{self, Journal};
 use weir_platform::run::Host;
 
-use crate::ExperimentError;
+use crate::{ExperimentError, Result};
 
-/// Undone when this value is gone, or with `weir clean`.
+/// Changes that are undone with this value; if the process is killed first, by the next run of the
+/// same name or by `weir clean`.
 #[derive(Debug)]
 pub struct HostChanges {
     /// Taken when this value is dropped.
@@ -18,16 +19,22 @@ pub struct HostChanges {
 }
 
 impl HostChanges {
-    /// Makes the changes that `wanted` tells of, in a journal of this name. What an earlier run
-    /// left in it is undone before `wanted` is asked.
-    pub fn make(name: &str, wanted: impl FnOnce() -> Vec<Change>) -> Result<Self, ExperimentError> {
-        let (mut journal, _left) = journal::open_clean(&StateDir::from_env(), name, PATIENCE)?;
-        host::apply(&mut journal, &wanted())?;
+    /// Opens the journal of this name, and undoes what an earlier run left in it.
+    pub(crate) fn open(state: &StateDir, name: &str) -> Result<Self> {
+        let (journal, _left) = journal::open_clean(state, name, PATIENCE)?;
         Ok(Self { journal: Some(journal) })
     }
 
-    /// The journal, for what is changed later.
-    pub fn journal(&mut self) -> Result<&mut Journal, ExperimentError> {
+    /// Makes the changes that `wanted` returns once an earlier run is undone, in a journal of this
+    /// name.
+    pub fn make(name: &str, wanted: impl FnOnce() -> Vec<Change>) -> Result<Self> {
+        let mut changes = Self::open(&StateDir::from_env(), name)?;
+        host::apply(changes.journal()?, &wanted())?;
+        Ok(changes)
+    }
+
+    /// Returns the journal, for later changes.
+    pub fn journal(&mut self) -> Result<&mut Journal> {
         let gone = || ExperimentError::Node("the journal is closed".to_owned());
         self.journal.as_mut().ok_or_else(gone)
     }

@@ -31,13 +31,13 @@ mod testbed;
 mod traffic_run;
 pub mod weir_program;
 
-pub use error::ExperimentError;
-pub use probe::Bulk;
+pub use error::{ExperimentError, Result};
+pub use probe::{Bulk, LinkCounters};
 pub use recording::Recording;
 pub use requirement::{Requirement, RequirementTable, RowPart};
 pub use star::{StarTopology, TENANTS_MAX, UPLINK};
-pub use testbed::Testbed;
-pub use traffic_run::{Forwarder, TimedPolicy, TrafficRecord, TrafficRun};
+pub use testbed::{Forwarder, Testbed, build_lab};
+pub use traffic_run::{TimedPolicy, TrafficRecord, TrafficRun, UNTIL_DONE};
 
 /// A count as a sample; exact up to 2⁵³.
 #[expect(clippy::cast_precision_loss, reason = "counts of an experiment stay below 2^53")]

@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_api_types::status::NodeStatus;
 use weir_client::{Client, ClientError, Method};
@@ -14,7 +14,8 @@ use weir_platform::netns::Namespace;
 use weir_policy::Policy;
 
 use crate::run_folder::RunFolder;
-use crate::{ExperimentError, product};
+use crate::weir_program::spawn_logged;
+use crate::{ExperimentError, Result, clock, product};
 
 /// A node process. It ends, and hands its devices back, when this value is dropped.
 #[derive(Debug)]
@@ -31,17 +32,11 @@ pub struct NodeProcess {
 impl NodeProcess {
     /// Starts a node with `policy` in `namespace`, its files at `place`, and waits until it
     /// forwards. It ends when the calling thread does, even if that is killed.
-    pub fn start(
-        namespace: Namespace,
-        policy: &Policy,
-        place: &RunFolder,
-    ) -> Result<Self, ExperimentError> {
-        let config = place.folder().join("node.toml");
+    pub fn start(namespace: Namespace, policy: &Policy, place: &RunFolder) -> Result<Self> {
+        let [config, log] = ["node.toml", "node.log"].map(|name| place.folder().join(name));
         write_policy(&config, policy)?;
-        let log = place.folder().join("node.log");
         let state = place.state().path().to_owned();
-        let program = product::path()?;
-        let child = spawn(program, &namespace, &config, &state, &log)?;
+        let child = spawn(product::path()?, &namespace, &config, &state, &log)?;
         let socket = control::socket_path(&state, &policy.node.name);
         let node = Self { child: Mutex::new(child), namespace, state, log, socket, config };
         node.wait_until_ready()?;
@@ -49,42 +44,38 @@ impl NodeProcess {
     }
 
     /// Has the node end and leave everything to [`Self::start_again`].
-    pub fn leave(&self) -> Result<(), ExperimentError> {
+    pub fn leave(&self) -> Result {
         self.ask("/v1/leave")?;
-        let ended = self.child().wait().map_err(|error| ExperimentError::io("weir node", error))?;
-        match ended.success() {
-            true => Ok(()),
-            false => Err(ExperimentError::Node(format!("the node ended with {ended}"))),
-        }
+        good_end(&mut self.child())
     }
 
     /// Kills the node as a crash would; [`Self::start_again`] may follow.
-    pub fn crash(&self) -> Result<(), ExperimentError> {
+    pub fn crash(&self) -> Result {
         let mut child = self.child();
         let killed = child.kill().and_then(|()| child.wait());
-        killed.map(drop).map_err(|error| ExperimentError::io("weir node", error))
+        killed.map(drop).map_err(failed_to_run)
     }
 
     /// Starts the node again with the same files, as `program`, and waits until it forwards.
-    pub fn start_again(&self, program: &Path) -> Result<(), ExperimentError> {
+    pub fn start_again(&self, program: &Path) -> Result {
         let child = spawn(program, &self.namespace, &self.config, &self.state, &self.log)?;
         *self.child() = child;
         self.wait_until_ready()
     }
 
     /// The document of the policy in force.
-    pub fn document(&self) -> Result<String, ExperimentError> {
+    pub fn document(&self) -> Result<String> {
         self.client().text("/v1/document").map_err(failed)
     }
 
     /// Writes `policy` to the configuration file and has the node apply it.
-    pub fn reload(&self, policy: &Policy) -> Result<(), ExperimentError> {
+    pub fn reload(&self, policy: &Policy) -> Result {
         write_policy(&self.config, policy)?;
         self.ask("/v1/reload")
     }
 
     /// The node's counters.
-    pub fn status(&self) -> Result<NodeStatus, ExperimentError> {
+    pub fn status(&self) -> Result<NodeStatus> {
         self.client().get("/v1/status").map_err(failed)
     }
 
@@ -94,18 +85,14 @@ impl NodeProcess {
     }
 
     /// Ends the node by SIGTERM and waits until it has handed everything back.
-    pub fn stop(self) -> Result<(), ExperimentError> {
+    pub fn stop(self) -> Result {
         let mut child = self.child();
         weir_platform::process::terminate(&child);
-        let status = child.wait().map_err(|error| ExperimentError::io("weir node", error))?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(ExperimentError::Node(format!("the node ended with {status}")))
+        good_end(&mut child)
     }
 
     /// Kills the node for good.
-    pub fn kill(self) -> Result<(), ExperimentError> {
+    pub fn kill(self) -> Result {
         self.crash()
     }
 
@@ -116,7 +103,7 @@ impl NodeProcess {
 
     /// Returns the node's output so far.
     pub fn said(&self) -> String {
-        fs::read_to_string(self.config.with_file_name("node.log")).unwrap_or_default()
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// The node's process id.
@@ -124,7 +111,7 @@ impl NodeProcess {
         self.child().id()
     }
 
-    fn ask(&self, path: &str) -> Result<(), ExperimentError> {
+    fn ask(&self, path: &str) -> Result {
         self.client().ask::<()>(Method::POST, path, None::<&()>).map_err(failed)
     }
 
@@ -133,20 +120,19 @@ impl NodeProcess {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait_until_ready(&self) -> Result<(), ExperimentError> {
-        let deadline = Instant::now() + START_PATIENCE;
-        loop {
-            if self.status().is_ok() {
-                return Ok(());
-            }
-            let ended =
-                self.child().try_wait().map_err(|error| ExperimentError::io("weir node", error))?;
-            if ended.is_some() || Instant::now() > deadline {
-                let said = fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(ExperimentError::Node(format!("the node did not start: {said}")));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+    fn wait_until_ready(&self) -> Result {
+        let is_ready = clock::wait_for(START_PATIENCE, START_POLL, || {
+            let is_ready = self.status().is_ok();
+            Ok((is_ready || self.try_wait()?.is_some()).then_some(is_ready))
+        })?;
+        match is_ready {
+            Some(true) => Ok(()),
+            _ => Err(ExperimentError::Node(format!("the node did not start: {}", self.said()))),
         }
+    }
+
+    fn try_wait(&self) -> Result<Option<ExitStatus>> {
+        self.child().try_wait().map_err(failed_to_run)
     }
 }
 
@@ -167,23 +153,32 @@ fn spawn(
     config: &Path,
     state: &Path,
     log: &Path,
-) -> Result<Child, ExperimentError> {
-    let output = fs::File::create(log).map_err(|error| ExperimentError::io(log, error))?;
-    let errors = output.try_clone().map_err(|error| ExperimentError::io(log, error))?;
+) -> Result<Child> {
     let mut command = Command::new(program);
-    command.args(["node", "run", "--config"]).arg(config);
-    command.env("WEIR_STATE", state);
-    command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    Ok(namespace.spawn(command)?)
+    command.args(["node", "run", "--config"]).arg(config).env("WEIR_STATE", state);
+    spawn_logged(namespace, command, log)
+}
+
+/// Waits for the end of a node that is to end well.
+fn good_end(child: &mut Child) -> Result {
+    match child.wait().map_err(failed_to_run)? {
+        status if status.success() => Ok(()),
+        status => Err(ExperimentError::Node(format!("the node ended with {status}"))),
+    }
+}
+
+fn failed_to_run(error: std::io::Error) -> ExperimentError {
+    ExperimentError::io("weir node", error)
 }
 
 fn failed(error: ClientError) -> ExperimentError {
     ExperimentError::Node(error.to_string())
 }
 
-fn write_policy(path: &Path, policy: &Policy) -> Result<(), ExperimentError> {
+fn write_policy(path: &Path, policy: &Policy) -> Result {
     fs::write(path, policy.to_toml()).map_err(|error| ExperimentError::io(path, error))
 }
 
 /// Loading the program and binding 200 devices takes 2 s.
 const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_POLL: Duration = Duration::from_millis(5);

@@ -9,5 +9,6 @@ pub use weir_traffic::Rate;
 pub use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 pub use crate::{
-    ExperimentError, Forwarder, Recording, StarTopology, Testbed, TrafficRecord, TrafficRun, float,
+    ExperimentError, Forwarder, Recording, Result, StarTopology, Testbed, TrafficRecord,
+    TrafficRun, float,
 };

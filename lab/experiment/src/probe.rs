@@ -2,14 +2,15 @@
 //! Small things that people do over a network, done on a rig: ping, a bulk over TCP whose every
 //! byte is compared, a look at the kernel's counters.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use weir_platform::run::Command;
 
-use crate::ExperimentError;
 use crate::testbed::Testbed;
+use crate::{ExperimentError, Result, clock};
 
 /// The result of a bulk transfer over TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,9 +23,20 @@ pub struct Bulk {
     pub seconds: f64,
 }
 
+/// The kernel's counters of a device: packets and bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// The device.
+    pub name: String,
+    /// From the link to the kernel.
+    pub received: [u64; 2],
+    /// From the kernel to the link.
+    pub sent: [u64; 2],
+}
+
 impl Testbed {
     /// Sends `count` echo requests from a node and counts the answers that arrive.
-    pub fn ping(&self, from: &str, to: IpAddr, count: u32) -> Result<u64, ExperimentError> {
+    pub fn ping(&self, from: &str, to: IpAddr, count: u32) -> Result<u64> {
         let (count, to) = (count.to_string(), to.to_string());
         // Its status is 1 where nothing comes back, which is an answer too.
         let script = "ping -n -q -i 0.02 -W 1 -c \"$0\" \"$1\" || true";
@@ -39,18 +51,14 @@ impl Testbed {
 
     /// Sends `bytes` from one node to an address of another over one TCP connection, and compares
     /// each with what was sent. A connection that fails makes wrong bytes, not an error.
-    pub fn bulk(
-        &self,
-        from: &str,
-        to: (&str, IpAddr),
-        bytes: u64,
-    ) -> Result<Bulk, ExperimentError> {
+    pub fn bulk(&self, from: &str, to: (&str, IpAddr), bytes: u64) -> Result<Bulk> {
         let (sender, receiver) = (self.namespace(from)?, self.namespace(to.0)?);
-        let address = SocketAddr::new(to.1, 0);
-        let listener = receiver.run(|| TcpListener::bind(address))?;
-        let listener = listener.map_err(|error| ExperimentError::io("a TCP socket", error))?;
-        let address =
-            listener.local_addr().map_err(|error| ExperimentError::io("a TCP socket", error))?;
+        let bound = receiver.run(|| {
+            let listener = TcpListener::bind(SocketAddr::new(to.1, 0))?;
+            Ok::<_, std::io::Error>((listener.local_addr()?, listener))
+        })?;
+        let failed = |error: std::io::Error| ExperimentError::io("a TCP socket", error);
+        let (address, listener) = bound.map_err(failed)?;
         let started = Instant::now();
         let intact = std::thread::scope(|scope| {
             let receiving = scope.spawn(move || receive(&listener, bytes));
@@ -62,11 +70,29 @@ impl Testbed {
         Ok(Bulk { bytes, wrong: bytes - intact, seconds })
     }
 
-    /// Checksums that the stack of a node found wrong, of any protocol.
-    pub fn checksum_errors(&self, node: &str) -> Result<u64, ExperimentError> {
+    /// Returns the kernel's counters of the devices of a node.
+    pub fn link_counters(&self, node: &str) -> Result<Vec<LinkCounters>> {
+        let said = self.ask(node, Command::line("ip -s -j link show"))?;
+        let links: Vec<Value> = serde_json::from_str(&said)
+            .map_err(|error| ExperimentError::Node(format!("ip -s -j link show: {error}")))?;
+        let counters = |link: Value| {
+            let count = |way: &str, what: &str| link["stats64"][way][what].as_u64().unwrap_or(0);
+            LinkCounters {
+                name: link["ifname"].as_str().unwrap_or_default().to_owned(),
+                received: ["packets", "bytes"].map(|what| count("rx", what)),
+                sent: ["packets", "bytes"].map(|what| count("tx", what)),
+            }
+        };
+        Ok(links.into_iter().map(counters).collect())
+    }
+
+    /// Counts the checksums that the stacks of nodes found wrong, of any protocol.
+    pub fn checksum_errors(&self, nodes: &[&str]) -> Result<u64> {
         let script = "cat /proc/net/snmp; cat /proc/net/snmp6 2>/dev/null || true";
-        let text = self.ask(node, Command::new("sh", ["-c", script]))?;
-        Ok(count_checksum_errors(&text))
+        let count = |node: &&str| {
+            Ok(count_checksum_errors(&self.ask(node, Command::new("sh", ["-c", script]))?))
+        };
+        nodes.iter().map(count).sum()
     }
 }
 
@@ -126,16 +152,9 @@ fn receive(listener: &TcpListener, bytes: u64) -> u64 {
 
 fn accept(listener: &TcpListener) -> Option<TcpStream> {
     listener.set_nonblocking(true).ok()?;
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
-        match listener.accept() {
-            Ok((stream, _)) => return stream.set_nonblocking(false).ok().map(|()| stream),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(_) => return None,
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    None
+    let poll = Duration::from_millis(2);
+    let (stream, _) = clock::wait_for(PATIENCE, poll, || Ok(listener.accept().ok())).ok()??;
+    stream.set_nonblocking(false).ok().map(|()| stream)
 }
 
 /// Bytes that compress badly and repeat never: Marsaglia's xorshift (2003).

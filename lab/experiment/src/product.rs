@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::ExperimentError;
+use crate::{ExperimentError, Result};
 
 /// Names the version that `weir` must have, as `weir --version` prints it after its name. Only the
 /// first call counts; without one, every version is taken.
@@ -19,7 +19,7 @@ pub fn expect_version(version: &'static str) {
 }
 
 /// The path of `weir`, looked for beside this program.
-pub fn path() -> Result<&'static Path, ExperimentError> {
+pub fn path() -> Result<&'static Path> {
     if let Some(found) = FOUND.get() {
         return Ok(found);
     }
@@ -33,11 +33,11 @@ pub fn path() -> Result<&'static Path, ExperimentError> {
 }
 
 /// The path of this program.
-pub fn own_path() -> Result<PathBuf, ExperimentError> {
+pub fn own_path() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| ExperimentError::io("weir-lab", error))
 }
 
-fn check_version(path: &Path) -> Result<(), ExperimentError> {
+fn check_version(path: &Path) -> Result {
     let Some(expected) = EXPECTED.get() else { return Ok(()) };
     let asked = Command::new(path).arg("--version").output();
     let asked = asked.map_err(|error| ExperimentError::io(path, error))?;

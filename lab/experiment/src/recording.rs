@@ -11,7 +11,7 @@
 
 use weir_result::{Bound, Claim, ResultFile, Rule, Series};
 
-use crate::ExperimentError;
+use crate::Result;
 
 /// Collects the series, claims and notes of experiments into one result.
 pub struct Recording<'a> {
@@ -65,18 +65,18 @@ impl<'a> Recording<'a> {
     }
 
     /// Keeps a series. Fails if the name is taken or a sample is not a number.
-    pub fn keep(&mut self, name: &str, series: Series) -> Result<(), ExperimentError> {
+    pub fn keep(&mut self, name: &str, series: Series) -> Result {
         Ok(self.result.add_series(&self.name(name), series)?)
     }
 
     /// Judges a claim about kept series. Fails if a series is not there or the rule does not take
     /// it; a claim that does not hold is a result, not a failure.
-    pub fn judge(&mut self, claim: Claim) -> Result<(), ExperimentError> {
+    pub fn judge(&mut self, claim: Claim) -> Result {
         self.verdict(claim).map(drop)
     }
 
     /// Judges a claim, and returns whether it holds.
-    pub fn verdict(&mut self, mut claim: Claim) -> Result<bool, ExperimentError> {
+    pub fn verdict(&mut self, mut claim: Claim) -> Result<bool> {
         claim.id = self.name(&claim.id);
         claim.series = claim.series.iter().map(|name| self.name(name)).collect();
         let case = self.result.judge(claim)?;
@@ -103,7 +103,7 @@ impl<'a> Recording<'a> {
         rule: Rule,
         bound: Bound,
         series: &[impl AsRef<str>],
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         self.judge(Claim::new(id.as_ref(), text.as_ref(), rule, bound).of(series))
     }
 
@@ -115,7 +115,7 @@ impl<'a> Recording<'a> {
         series: Series,
         rule: Rule,
         bound: Bound,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         self.keep(id.as_ref(), series)?;
         self.claim(id.as_ref(), text, rule, bound, &[id.as_ref()])
     }
@@ -127,18 +127,13 @@ impl<'a> Recording<'a> {
         text: impl AsRef<str>,
         count: u64,
         bound: Bound,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         self.claim_samples(id, text, Series::count("1", count), Rule::Sum, bound)
     }
 
     /// Closes an experiment: a case `id` that holds if all cases since the first `before` do, by
     /// their verdicts as the series `ID/parts`. Fails if there are no cases to judge by.
-    pub fn judge_parts(
-        &mut self,
-        before: usize,
-        id: &str,
-        title: &str,
-    ) -> Result<bool, ExperimentError> {
+    pub fn judge_parts(&mut self, before: usize, id: &str, title: &str) -> Result<bool> {
         let parts = self.result.cases().get(before..).unwrap_or_default();
         let verdicts = parts.iter().map(|case| f64::from(u8::from(case.holds()))).collect();
         let name = format!("{id}/parts");

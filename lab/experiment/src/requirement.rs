@@ -4,7 +4,7 @@
 use weir_result::{MACHINE, Series};
 
 use crate::stolen::{StealWatch, StealWindow};
-use crate::{ExperimentError, Recording};
+use crate::{Recording, Result};
 
 /// A table of requirements.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +33,11 @@ pub struct Requirement {
 #[derive(Clone, Copy, Debug)]
 pub enum RowPart {
     /// An experiment. It is repeated alone when the machine was disturbed.
-    Plain(fn(&mut Recording<'_>) -> Result<(), ExperimentError>),
+    Plain(fn(&mut Recording<'_>) -> Result),
     /// An experiment with a parameter, repeated alone.
-    With(fn(&mut Recording<'_>, usize) -> Result<(), ExperimentError>, usize),
+    With(fn(&mut Recording<'_>, usize) -> Result, usize),
     /// Experiments that call [`Recording::attempt`] one by one.
-    Divided(fn(&mut Recording<'_>) -> Result<(), ExperimentError>),
+    Divided(fn(&mut Recording<'_>) -> Result),
 }
 
 impl Requirement {
@@ -66,7 +66,7 @@ impl Requirement {
     /// machine's host took from its processors meanwhile is kept as `ROW/machine/stolen`, of looks
     /// as long as `ROW/machine/looked` says. An experiment that was late while it took much is
     /// repeated (docs/verify.md); the row's name then says how often.
-    pub fn run(&self, recording: &mut Recording<'_>) -> Result<bool, ExperimentError> {
+    pub fn run(&self, recording: &mut Recording<'_>) -> Result<bool> {
         let id = self.id();
         recording.say(&format!("{id} {}", self.title));
         let before = recording.result.cases().len();
@@ -92,10 +92,7 @@ impl Requirement {
     }
 }
 
-fn keep_stolen(
-    recording: &mut Recording<'_>,
-    stolen: &[StealWindow],
-) -> Result<(), ExperimentError> {
+fn keep_stolen(recording: &mut Recording<'_>, stolen: &[StealWindow]) -> Result {
     if stolen.is_empty() {
         return Ok(());
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Senders and receivers of the star, by tenant.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weir_platform::cpu;
 use weir_traffic::{
     FrameSizes, Rate, ReceiveMethod, ReceiveSpec, RunSpec, SendMethod, SendSpec, SinkSpec,
-    SinkVerdict, SocketsSpec, TcpSend, UdpSend, XdpSend, XdpStream,
+    SocketsSpec, TcpSend, UdpSend, XdpSend, XdpStream,
 };
 
 use crate::star::StarTopology;
+use crate::{ExperimentError, Result};
 
 /// UDP port on the wire's end that receives the senders' datagrams.
 const UDP_PORT: u16 = 9_000;
@@ -19,10 +20,21 @@ const TCP_PORT: u16 = 9_001;
 impl StarTopology {
     /// UDP from a kernel socket of tenant `index` to the wire; `rate` `None`: as fast as it goes.
     pub fn udp(&self, index: usize, stream: u16, size: u16, rate: Option<Rate>) -> SendSpec {
-        let to = SocketAddr::new(IpAddr::V4(Self::wire_address()), UDP_PORT);
+        self.udp_from(&self.tenants[index], Self::wire_address(), stream, size, rate)
+    }
+
+    /// UDP from a kernel socket of any node to an address.
+    pub fn udp_from(
+        &self,
+        node: &str,
+        to: Ipv4Addr,
+        stream: u16,
+        size: u16,
+        rate: Option<Rate>,
+    ) -> SendSpec {
         let method = SendMethod::Udp(UdpSend {
             stream,
-            to,
+            to: SocketAddr::new(IpAddr::V4(to), UDP_PORT),
             from: None,
             connections: 1,
             rate,
@@ -30,35 +42,27 @@ impl StarTopology {
             count: None,
             buffer_bytes: None,
         });
-        SendSpec { run: self.run_of(&self.tenants[index]), start_ns: None, method }
+        self.sender(node, method)
     }
 
     /// Bulk TCP from tenant `index` to the wire over that many connections.
     pub fn tcp(&self, index: usize, stream: u16, connections: u32) -> SendSpec {
         let to = SocketAddr::new(IpAddr::V4(Self::wire_address()), TCP_PORT);
         let send = TcpSend::one(stream, to, connections);
-        let run = self.run_of(&self.tenants[index]);
-        SendSpec { run, start_ns: None, method: SendMethod::Tcp(send) }
+        self.sender(&self.tenants[index], SendMethod::Tcp(send))
     }
 
     /// A stream of the XDP generator from tenant `index` to the wire.
     pub fn stream(&self, index: usize, stream: u16, size: u16, rate: Option<Rate>) -> XdpStream {
         XdpStream {
-            stream,
-            device: "eth0".to_owned(),
             netns: Some(self.namespace(&self.tenants[index])),
             rate,
-            weight: 1,
-            sizes: FrameSizes::Fixed(size),
-            count: None,
             source_mac: Some(Self::mac(index)),
-            destination_mac: Self::wire_mac(),
-            vlan: None,
             source: Self::address(index),
             destination: Self::wire_address(),
             source_port: UDP_PORT,
             destination_port: UDP_PORT,
-            flows: 1,
+            ..XdpStream::new(stream, "eth0", Self::wire_mac(), FrameSizes::Fixed(size))
         }
     }
 
@@ -95,15 +99,10 @@ impl StarTopology {
         }
     }
 
-    /// UDP from a kernel socket of any node of the star to any address.
-    pub fn udp_from(&self, node: &str, send: UdpSend) -> SendSpec {
-        SendSpec { run: self.run_of(node), start_ns: None, method: SendMethod::Udp(send) }
-    }
-
     /// All streams from one generator.
     pub fn generator(&self, streams: Vec<XdpStream>) -> SendSpec {
-        let method = SendMethod::Xdp(XdpSend { streams, catch_up_us: CATCH_UP_US, clock_every: 1 });
-        SendSpec { run: self.run_of("wire"), start_ns: None, method }
+        let xdp = XdpSend { streams, catch_up_us: CATCH_UP_US, clock_every: 1 };
+        self.sender("wire", SendMethod::Xdp(xdp))
     }
 
     /// A sink at the wire's end: counts everything, drops measured packets, passes on the rest.
@@ -113,20 +112,23 @@ impl StarTopology {
 
     /// A sink at the device of a node.
     pub fn sink_at(&self, node: &str) -> ReceiveSpec {
-        let method = ReceiveMethod::Sink(SinkSpec {
-            device: "eth0".to_owned(),
-            attach: Default::default(),
-            verdict: SinkVerdict::DropMeasured,
-            sources_max: 64,
-        });
-        ReceiveSpec { run: self.run_of(node), method, streams_max: 1024, record: None }
+        self.receiver(node, ReceiveMethod::Sink(SinkSpec::new("eth0")))
     }
 
     /// The sockets behind the sink: TCP connections end here.
     pub fn tcp_server(&self) -> ReceiveSpec {
         let tcp = vec![SocketAddr::new(IpAddr::V4(Self::wire_address()), TCP_PORT)];
         let method = ReceiveMethod::Sockets(SocketsSpec { udp: vec![], tcp, buffer_bytes: None });
-        ReceiveSpec { run: self.run_of("wire"), method, streams_max: 1024, record: None }
+        self.receiver("wire", method)
+    }
+
+    fn sender(&self, node: &str, method: SendMethod) -> SendSpec {
+        SendSpec { run: self.run_of(node), start_ns: None, method }
+    }
+
+    fn receiver(&self, node: &str, method: ReceiveMethod) -> ReceiveSpec {
+        let run = self.run_of(node);
+        ReceiveSpec { run, streams_max: 1024, ..ReceiveSpec::new(method) }
     }
 
     fn run_of(&self, node: &str) -> RunSpec {
@@ -169,6 +171,19 @@ const HARDLY_US: u64 = 250;
 /// The worker's processor, as a node chooses it.
 pub fn worker_cpu() -> u32 {
     cpu::division().worker
+}
+
+/// Measures on the worker's processor, on a thread of its own: the processor is given back with it.
+pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let class = cpu::Class::Normal { nice: -20 };
+            let request = cpu::CpuRequest { cpu: Some(worker_cpu()), class };
+            let _alone = cpu::CpuReservation::take(request)?;
+            measure()
+        });
+        thread.join().unwrap_or_else(|_| Err(ExperimentError::Node("the bench panicked".into())))
+    })
 }
 
 /// A generator that was kept from its processor for longer than this gives the time up.

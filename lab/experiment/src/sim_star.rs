@@ -5,20 +5,16 @@ use weir_policy::{Policy, VifId};
 use weir_sim::{Departure, SimNode, SimSource, bytes_each_second};
 use weir_switch::IfaceId;
 
-use crate::{ExperimentError, StarTopology};
+use crate::{Result, StarTopology};
 
 /// Makes a node of `policy`, which is one of a [`StarTopology`]. It knows where the wire's end is.
-///
-/// # Errors
-/// The switch does not take the policy.
-pub fn sim_node(policy: &Policy) -> Result<SimNode, ExperimentError> {
+pub fn sim_node(policy: &Policy) -> Result<SimNode> {
     let mut node = SimNode::new(policy)?;
     node.learn(SIM_UPLINK, StarTopology::wire_mac().0)?;
     Ok(node)
 }
 
 /// Makes a source at the vif of tenant `tenant`, towards the wire.
-#[must_use]
 pub fn sim_source(node: &SimNode, tenant: usize, frame_bytes: u16, rate_bps: u64) -> SimSource {
     let vif = VifId(u32::try_from(tenant).unwrap_or(u32::MAX));
     let (from, own) = (node.switch.vif_iface(vif), StarTopology::mac(tenant).0);
@@ -26,7 +22,6 @@ pub fn sim_source(node: &SimNode, tenant: usize, frame_bytes: u16, rate_bps: u64
 }
 
 /// Returns the bits of a source in each whole second.
-#[must_use]
 pub fn bits_each_second(departures: &[Departure], source: usize, seconds: usize) -> Vec<f64> {
     let bytes = bytes_each_second(departures, source, 0, seconds);
     bytes.into_iter().map(|bytes| crate::float(bytes * 8)).collect()

@@ -36,6 +36,8 @@ pub struct StarTopology {
     pub resolves: bool,
     /// The switch node's host has an address of its own, on the uplink.
     pub host: bool,
+    /// More nodes and links, as a topology has them.
+    pub more: &'static str,
 }
 
 impl StarTopology {
@@ -44,7 +46,7 @@ impl StarTopology {
         let tenants = (0..tenants).map(|index| format!("t{index}")).collect();
         let (name, queue) = (name.to_owned(), FIFO_PACKETS);
         let (resolves, host) = (false, false);
-        Self { name, tenants, rate, queue, offloads: true, queues: 1, resolves, host }
+        Self { name, tenants, rate, queue, offloads: true, queues: 1, resolves, host, more: "" }
     }
 
     /// The topology as a lab reads it.
@@ -85,7 +87,7 @@ impl StarTopology {
              a = {{ at = \"sw:{UPLINK}\", rate = \"{rate}\", queue = {queue}{host} }}\n\
              b = {{ at = \"wire:eth0\", {wire}, offloads = {offloads}{others} }}\n"
         );
-        text + &links
+        text + &links + self.more
     }
 
     /// Addresses of an end of a link, as the lab reads them.

@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A star that is up, and what stands in its middle: what a run flows over, and what may be done
-//! beside its traffic.
+//! A star that is up and the forwarder in its middle, for traffic and for commands beside it.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_platform::StateDir;
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
+use weir_platform::{StateDir, Undo};
+use weir_policy::Policy;
 use weir_testbed::{Lab, Topology};
 use weir_units::{BitRate, ByteCount};
 
-use crate::ExperimentError;
 use crate::node_process::NodeProcess;
 use crate::run_folder::RunFolder;
 use crate::star::{StarTopology, UPLINK};
-use crate::traffic_run::Forwarder;
+use crate::{ExperimentError, Result, clock};
+
+/// The forwarder in the middle of the star.
+#[derive(Clone, Debug)]
+pub enum Forwarder {
+    /// The kernel's bridge and a FIFO at the link's rate.
+    Bridge,
+    /// The same, and a token bucket of this rate and size at the devices of the tenants that have
+    /// one here.
+    Limited(Vec<Option<(BitRate, ByteCount)>>),
+    /// Weir, with this policy.
+    Weir(Box<Policy>),
+}
+
+impl From<Policy> for Forwarder {
+    fn from(policy: Policy) -> Self {
+        Self::Weir(Box::new(policy))
+    }
+}
 
 /// A lab that is up. It is gone with this value, whatever happened.
 #[derive(Debug)]
@@ -30,19 +47,17 @@ pub struct Testbed {
 impl Testbed {
     /// Builds the lab, with nothing in its middle. What an earlier run of the same lab left when
     /// it was killed is undone first.
-    pub fn up(star: &StarTopology) -> Result<Self, ExperimentError> {
+    pub fn up(star: &StarTopology) -> Result<Self> {
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
         let place = RunFolder::take(&star.name, &StateDir::from_env())?;
-        let topology = Topology::parse(&star.topology())
-            .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
-        let lab = Lab::up(topology, place.state())?;
+        let lab = build_lab(&star.topology(), &place)?;
         Ok(Self { star: star.clone(), node: None, lab, place })
     }
 
     /// Puts a bridge or Weir in the middle, which is empty. Call it from a thread that lives as
     /// long as the node should.
-    pub fn put(&mut self, middle: &Forwarder) -> Result<(), ExperimentError> {
+    pub fn put(&mut self, middle: &Forwarder) -> Result {
         match middle {
             Forwarder::Bridge => make_bridge(&self.star),
             Forwarder::Limited(buckets) => {
@@ -58,12 +73,12 @@ impl Testbed {
     }
 
     /// Ends the node, if there is one, and waits until it has handed everything back.
-    pub fn stop_node(&mut self) -> Result<(), ExperimentError> {
+    pub fn stop_node(&mut self) -> Result {
         self.node.take().map_or(Ok(()), NodeProcess::stop)
     }
 
     /// Takes everything down.
-    pub fn down(mut self) -> Result<(), ExperimentError> {
+    pub fn down(mut self) -> Result {
         let stopped = self.stop_node();
         self.lab.down()?;
         stopped
@@ -84,28 +99,42 @@ impl Testbed {
         self.place.folder()
     }
 
+    /// Notes that `undo` is to be done when this value goes, too.
+    pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result {
+        self.place.answer_for(what, undo)
+    }
+
     /// The node in the middle.
     pub fn node(&self) -> Option<&NodeProcess> {
         self.node.as_ref()
     }
 
+    /// Returns the node in the middle, where one must be.
+    pub fn running(&self) -> Result<&NodeProcess> {
+        self.node().ok_or_else(|| ExperimentError::Node("no node in the middle".to_owned()))
+    }
+
     /// The namespace of a node of the star.
-    pub fn namespace(&self, node: &str) -> Result<Namespace, ExperimentError> {
+    pub fn namespace(&self, node: &str) -> Result<Namespace> {
         Ok(self.lab.namespace(node)?)
     }
 
     /// Runs a command at a node of the star and returns its output.
-    pub fn ask(&self, node: &str, command: Command) -> Result<String, ExperimentError> {
+    pub fn ask(&self, node: &str, command: Command) -> Result<String> {
         Ok(Host::default().run(&command.in_namespace(&self.star.namespace(node)))?)
     }
 }
 
+/// Builds the lab of a topology, which goes with `place`.
+pub fn build_lab(topology: &str, place: &RunFolder) -> Result<Lab> {
+    let topology = Topology::parse(topology)
+        .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
+    Ok(Lab::up(topology, place.state())?)
+}
+
 /// Token buckets on the tenants' side of their links, where they hold a sender back as the ring of
 /// a virtual machine's interface does.
-fn limit(
-    star: &StarTopology,
-    buckets: &[Option<(BitRate, ByteCount)>],
-) -> Result<(), ExperimentError> {
+fn limit(star: &StarTopology, buckets: &[Option<(BitRate, ByteCount)>]) -> Result {
     for (tenant, bucket) in star.tenants.iter().zip(buckets) {
         let Some((rate, burst)) = bucket else { continue };
         let line = format!(
@@ -119,7 +148,7 @@ fn limit(
 }
 
 /// A bridge over the tenants' links and the uplink, as a host without Weir has it.
-fn make_bridge(star: &StarTopology) -> Result<(), ExperimentError> {
+fn make_bridge(star: &StarTopology) -> Result {
     let mut lines = vec!["link add br0 type bridge".to_owned()];
     lines.extend(star.tenants.iter().map(|tenant| format!("link set {tenant} master br0")));
     lines.push(format!("link set {UPLINK} master br0"));
@@ -136,22 +165,15 @@ fn make_bridge(star: &StarTopology) -> Result<(), ExperimentError> {
 
 /// A port forwards when the kernel has told the bridge of its carrier; on a busy machine that takes
 /// seconds, in which everything that is sent is lost.
-fn wait_until_forwarding(star: &StarTopology) -> Result<(), ExperimentError> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let command = Command::line("bridge link show").in_namespace(&star.namespace("sw"));
-        let said = Host::default().run(&command)?;
-        let forwarding = said.matches("state forwarding").count();
-        if forwarding > star.tenants.len() {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            let ports = star.tenants.len() + 1;
-            let what = format!("{forwarding} of the bridge's {ports} ports forward");
-            return Err(ExperimentError::Node(what));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn wait_until_forwarding(star: &StarTopology) -> Result {
+    let (ports, mut forwarding) = (star.tenants.len() + 1, 0);
+    let command = Command::line("bridge link show").in_namespace(&star.namespace("sw"));
+    let all = clock::wait_for(PATIENCE, clock::SIGNAL_POLL, || {
+        forwarding = Host::default().run(&command)?.matches("state forwarding").count();
+        Ok((forwarding >= ports).then_some(()))
+    })?;
+    let what = || format!("{forwarding} of the bridge's {ports} ports forward");
+    all.ok_or_else(|| ExperimentError::Node(what()))
 }
 
 /// For a bridge's ports to forward.

@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One measured run on a star: build the lab, put a bridge or Weir in the middle, let traffic flow,
-//! and keep what the sink saw.
+//! One measured run on a star: build the lab, put a forwarder in the middle, let traffic flow, and
+//! return the counts of independent sinks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_api_types::status::NodeStatus;
 use weir_policy::Policy;
-use weir_traffic::{ReceiveResult, ReceiveSpec, SendResult, SendSpec};
-use weir_units::{BitRate, ByteCount};
+use weir_traffic::{Order, ReceiveResult, ReceiveSpec, SendResult, SendSpec, Sent};
 
 use crate::node_process::NodeProcess;
 use crate::star::StarTopology;
-use crate::testbed::Testbed;
-use crate::{ExperimentError, clock};
-
-/// The forwarder in the middle of the star.
-#[derive(Clone, Debug)]
-pub enum Forwarder {
-    /// The kernel's bridge and a FIFO at the link's rate.
-    Bridge,
-    /// The same, and a token bucket of this rate and size at the devices of the tenants that have
-    /// one here.
-    Limited(Vec<Option<(BitRate, ByteCount)>>),
-    /// Weir, with this policy.
-    Weir(Box<Policy>),
-}
+use crate::testbed::{Forwarder, Testbed};
+use crate::{ExperimentError, Result, clock};
 
 /// A new policy during a run.
 #[derive(Clone, Debug)]
@@ -50,7 +37,7 @@ pub struct TrafficRun {
     pub receivers: Vec<ReceiveSpec>,
     /// Changes while traffic flows, in order of time.
     pub changes: Vec<TimedPolicy>,
-    /// Length of the traffic.
+    /// Length of the traffic; [`UNTIL_DONE`]: as long as it takes what is done beside it.
     pub length: Duration,
 }
 
@@ -59,6 +46,8 @@ pub struct TrafficRun {
 pub struct TrafficRecord {
     /// When the senders began, ns on the monotonic clock.
     pub start_ns: u64,
+    /// Full seconds of traffic.
+    pub seconds: usize,
     /// Each sender's own count of its traffic.
     pub sent: Vec<SendResult>,
     /// Each receiver's count.
@@ -68,9 +57,21 @@ pub struct TrafficRecord {
 }
 
 impl TrafficRun {
+    /// A run of that many seconds, whose senders and receivers come next.
+    pub fn new(star: &StarTopology, middle: impl Into<Forwarder>, seconds: usize) -> Self {
+        Self {
+            star: star.clone(),
+            middle: middle.into(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            changes: Vec::new(),
+            length: Duration::from_secs(seconds as u64),
+        }
+    }
+
     /// Runs it. The lab is gone afterwards, whatever happened; what an earlier run of the same lab
     /// left when it was killed is undone first.
-    pub fn run(self) -> Result<TrafficRecord, ExperimentError> {
+    pub fn run(self) -> Result<TrafficRecord> {
         Ok(self.run_beside(|_| Ok(()))?.0)
     }
 
@@ -78,8 +79,8 @@ impl TrafficRun {
     /// it; senders do not.
     pub fn run_beside<T>(
         self,
-        beside: impl FnOnce(&Testbed) -> Result<T, ExperimentError>,
-    ) -> Result<(TrafficRecord, T), ExperimentError> {
+        beside: impl FnOnce(&Testbed) -> Result<T>,
+    ) -> Result<(TrafficRecord, T)> {
         let mut rig = Testbed::up(&self.star)?;
         rig.put(&self.middle)?;
         let seen = self.flow(&rig, beside);
@@ -92,8 +93,8 @@ impl TrafficRun {
     pub fn flow<T>(
         &self,
         rig: &Testbed,
-        beside: impl FnOnce(&Testbed) -> Result<T, ExperimentError>,
-    ) -> Result<(TrafficRecord, T), ExperimentError> {
+        beside: impl FnOnce(&Testbed) -> Result<T>,
+    ) -> Result<(TrafficRecord, T)> {
         let node = rig.node();
         // Receivers first, then the senders all at the same instant; receivers end last.
         let (stop_sending, stop_receiving) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -138,26 +139,26 @@ impl TrafficRun {
                 clock::sleep_until(start_ns)?;
                 beside(rig)
             });
-            stop_sending.fetch_or(done.is_err(), Ordering::Relaxed);
-            let sent: Result<Vec<_>, ExperimentError> = senders.into_iter().map(joined).collect();
+            let ends = done.is_err() || self.length == UNTIL_DONE;
+            stop_sending.fetch_or(ends, Ordering::Relaxed);
+            let sent: Result<Vec<_>> = senders.into_iter().map(joined).collect();
             // What was interrupted is not looked at.
             let status = clock::sleep(DRAIN).and_then(|()| node.map(drained).transpose());
+            let end_ns = clock::monotonic_ns();
             stop_receiving.store(true, Ordering::Relaxed);
-            let received: Result<Vec<_>, ExperimentError> =
-                receivers.into_iter().map(joined).collect();
+            let received: Result<Vec<_>> = receivers.into_iter().map(joined).collect();
             drop(ended);
             if interrupted.load(Ordering::Relaxed) {
                 return Err(ExperimentError::Interrupted);
             }
-            let done = done?;
-            Ok((
-                TrafficRecord { start_ns, sent: sent?, received: received?, status: status? },
-                done,
-            ))
+            let (done, sent, received, status) = (done?, sent?, received?, status?);
+            let length = self.length.min(Duration::from_nanos(end_ns.saturating_sub(start_ns)));
+            let seconds = usize::try_from(length.as_secs()).unwrap_or(0);
+            Ok((TrafficRecord { start_ns, seconds, sent, received, status }, done))
         })
     }
 
-    fn make_changes(&self, node: &NodeProcess, start_ns: u64) -> Result<(), ExperimentError> {
+    fn make_changes(&self, node: &NodeProcess, start_ns: u64) -> Result {
         for change in &self.changes {
             clock::sleep_until(start_ns.saturating_add(clock::nanos(change.at)))?;
             node.reload(&change.policy)?;
@@ -167,11 +168,48 @@ impl TrafficRun {
 }
 
 impl TrafficRecord {
-    /// Layer-2 bits that the senders of a stream put on their devices in each full second.
-    pub fn offered_each_second(&self, stream: u16, seconds: usize) -> Vec<f64> {
-        let mut streams = self.sent.iter().flat_map(|sender| &sender.streams);
-        let sent = streams.find(|sent| sent.stream == stream);
-        self.bits(sent.map(|sent| &sent.series), NANOS_PER_SECOND, seconds)
+    /// Returns the layer-2 bits that the sender of a stream put on its device in each full second.
+    pub fn offered(&self, stream: u16) -> Vec<f64> {
+        self.bits(self.sent_of(stream).next().map(|sent| &sent.series), SECOND_NS, self.seconds)
+    }
+
+    /// Returns the senders' own counts of a stream.
+    pub fn sent_of(&self, stream: u16) -> impl Iterator<Item = &Sent> {
+        let sent = self.sent.iter().flat_map(|sender| &sender.streams);
+        sent.filter(move |sent| sent.stream == stream)
+    }
+
+    /// Returns the packets of a stream that its senders sent.
+    pub fn packets_sent(&self, stream: u16) -> u64 {
+        self.sent_of(stream).map(|sent| sent.packets).sum()
+    }
+
+    /// Returns the packets of a stream that a receiver saw.
+    pub fn packets(&self, receiver: usize, stream: u16) -> u64 {
+        self.stream(receiver, stream).map_or(0, |seen| seen.packets)
+    }
+
+    /// Returns the gaps and the disorder that a receiver saw in the numbers of a stream.
+    pub fn order(&self, receiver: usize, stream: u16) -> Order {
+        self.stream(receiver, stream).map(|seen| seen.order).unwrap_or_default()
+    }
+
+    /// Returns the bits of a stream in each full second.
+    pub fn got(&self, receiver: usize, stream: u16) -> Vec<f64> {
+        self.bits_each_second(receiver, stream, self.seconds)
+    }
+
+    /// Returns the bits of several streams together in each full second.
+    pub fn got_together(
+        &self,
+        receiver: usize,
+        streams: impl IntoIterator<Item = u16>,
+    ) -> Vec<f64> {
+        let mut all = vec![0.0; self.seconds];
+        for stream in streams {
+            all.iter_mut().zip(self.got(receiver, stream)).for_each(|(sum, bits)| *sum += bits);
+        }
+        all
     }
 
     /// Returns the packets of stream `stream` at receiver `receiver`; `None` if none arrived.
@@ -182,21 +220,14 @@ impl TrafficRecord {
     /// Layer-2 bits of a stream in each full second from the start of the traffic.
     pub fn bits_each_second(&self, receiver: usize, stream: u16, seconds: usize) -> Vec<f64> {
         let series = self.stream(receiver, stream).map(|seen| &seen.series);
-        self.bits(series, NANOS_PER_SECOND, seconds)
+        self.bits(series, SECOND_NS, seconds)
     }
 
-    /// Returns the bits of each second of everything that a source sent.
-    pub fn source_bits_each_second(
-        &self,
-        receiver: usize,
-        mac: weir_traffic::Mac,
-        seconds: usize,
-    ) -> Vec<f64> {
-        let source = self
-            .received
-            .get(receiver)
-            .and_then(|seen| seen.sources.iter().find(|source| source.mac == mac));
-        self.bits(source.map(|source| &source.series), NANOS_PER_SECOND, seconds)
+    /// Returns the bits of everything that a source sent, in each full second.
+    pub fn got_from(&self, receiver: usize, mac: weir_traffic::Mac) -> Vec<f64> {
+        let sources = self.received.get(receiver).map_or(&[][..], |seen| &seen.sources);
+        let source = sources.iter().find(|source| source.mac == mac);
+        self.bits(source.map(|source| &source.series), SECOND_NS, self.seconds)
     }
 
     /// Layer-2 bits in each of `count` windows of `width_ns` from the start of the traffic; zero
@@ -221,27 +252,27 @@ impl TrafficRecord {
 /// The node's counters once its queues are empty: what it still holds would be missing from this
 /// run, and turn up in the next one over the same rig. A node that goes on queueing is not waited
 /// for longer than [`DRAIN_MAX`].
-fn drained(node: &NodeProcess) -> Result<NodeStatus, ExperimentError> {
-    let deadline = Instant::now() + DRAIN_MAX;
-    loop {
+fn drained(node: &NodeProcess) -> Result<NodeStatus> {
+    let drained = clock::wait_for(DRAIN_MAX, DRAIN_POLL, || {
         let status = node.status()?;
-        let queued = status.vifs.iter().map(|vif| vif.send.backlog.packets).sum::<u64>();
-        if queued == 0 || Instant::now() > deadline {
-            return Ok(status);
-        }
-        clock::sleep(DRAIN_POLL)?;
-    }
+        let queued: u64 = status.vifs.iter().map(|vif| vif.send.backlog.packets).sum();
+        Ok((queued == 0).then_some(status))
+    })?;
+    drained.map_or_else(|| node.status(), Ok)
 }
 
 fn joined<T>(
     thread: std::thread::ScopedJoinHandle<'_, Result<T, weir_traffic::TrafficError>>,
-) -> Result<T, ExperimentError> {
+) -> Result<T> {
     let ended =
         thread.join().map_err(|_| ExperimentError::Node("a traffic thread panicked".into()))?;
     Ok(ended?)
 }
 
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+/// The length of a run that ends with what is done beside it.
+pub const UNTIL_DONE: Duration = Duration::MAX;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Loading and attaching a sink takes some 50 ms.
 const READY_PATIENCE: Duration = Duration::from_secs(5);

@@ -7,12 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_platform::netns::Namespace;
 
-use crate::{ExperimentError, product};
+use crate::{ExperimentError, Result, clock, product};
 
 /// The program `weir` and the folders it is run with.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ pub struct EndedProgram {
 
 impl WeirProgram {
     /// In `namespace`, with its folders in `folder`, which is there.
-    pub fn new(namespace: Namespace, folder: &Path) -> Result<Self, ExperimentError> {
+    pub fn new(namespace: Namespace, folder: &Path) -> Result<Self> {
         let program = Self { namespace, folder: folder.to_owned(), started: AtomicU32::new(0) };
         let temporary = program.temporary();
         fs::create_dir_all(&temporary).map_err(|error| ExperimentError::io(&temporary, error))?;
@@ -68,27 +67,20 @@ impl WeirProgram {
     }
 
     /// Starts it. The child ends with the calling thread at the latest.
-    pub fn start(&self, arguments: &[&str]) -> Result<RunningProgram, ExperimentError> {
+    pub fn start(&self, arguments: &[&str]) -> Result<RunningProgram> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.folder.join(format!("said-{number}.log"));
-        let file = fs::File::create(&log).map_err(|error| ExperimentError::io(&log, error))?;
-        let other = file.try_clone().map_err(|error| ExperimentError::io(&log, error))?;
         let mut command = match arguments.first() {
             Some(first) if LAB.contains(first) => Command::new(product::own_path()?),
             _ => Command::new(product::path()?),
         };
         command.args(arguments).current_dir(&self.folder);
         command.env("WEIR_STATE", self.state()).env("TMPDIR", self.temporary());
-        command.stdin(Stdio::null()).stdout(file).stderr(other);
-        Ok(RunningProgram { child: self.namespace.spawn(command)?, log })
+        Ok(RunningProgram { child: spawn_logged(&self.namespace, command, &log)?, log })
     }
 
     /// Runs it to its end, at most `limit`.
-    pub fn run(
-        &self,
-        arguments: &[&str],
-        limit: Duration,
-    ) -> Result<EndedProgram, ExperimentError> {
+    pub fn run(&self, arguments: &[&str], limit: Duration) -> Result<EndedProgram> {
         self.start(arguments)?.end_within(limit)
     }
 }
@@ -101,16 +93,11 @@ impl RunningProgram {
 
     /// Waits until `sign` is seen; false if it ends before, or at `limit`.
     pub fn shows(&mut self, limit: Duration, sign: impl Fn(&str) -> bool) -> bool {
-        let until = Instant::now() + limit;
-        loop {
-            if sign(&self.said()) {
-                return true;
-            }
-            if !self.is_alive() || Instant::now() >= until {
-                return false;
-            }
-            thread::sleep(POLL);
-        }
+        let seen = clock::wait_for(limit, POLL, || {
+            let seen = sign(&self.said());
+            Ok((seen || !self.is_alive()).then_some(seen))
+        });
+        matches!(seen, Ok(Some(true)))
     }
 
     /// Asks it to end by SIGTERM.
@@ -119,23 +106,17 @@ impl RunningProgram {
     }
 
     /// Ends it by SIGKILL, as a crash would.
-    pub fn kill(mut self) -> Result<(), ExperimentError> {
-        self.child.kill().map_err(|error| ExperimentError::io("weir", error))?;
-        self.child.wait().map_err(|error| ExperimentError::io("weir", error))?;
-        Ok(())
+    pub fn kill(mut self) -> Result {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        ended.map(drop).map_err(|error| ExperimentError::io("weir", error))
     }
 
     /// Waits for its end, and kills it at `limit`.
-    pub fn end_within(mut self, limit: Duration) -> Result<EndedProgram, ExperimentError> {
-        let until = Instant::now() + limit;
-        loop {
-            let status =
-                self.child.try_wait().map_err(|error| ExperimentError::io("weir", error))?;
-            if status.is_some() || Instant::now() >= until {
-                return Ok(EndedProgram { status, said: self.said() });
-            }
-            thread::sleep(POLL);
-        }
+    pub fn end_within(mut self, limit: Duration) -> Result<EndedProgram> {
+        let status = clock::wait_for(limit, POLL, || {
+            self.child.try_wait().map_err(|error| ExperimentError::io("weir", error))
+        })?;
+        Ok(EndedProgram { status, said: self.said() })
     }
 
     /// Returns its output so far.
@@ -176,6 +157,14 @@ impl EndedProgram {
         let code = self.status.and_then(|status| status.code());
         matches!(code, Some(1 | 2)) && !self.said.contains("panicked")
     }
+}
+
+/// Starts a program in a namespace, with standard output and standard error in `log`.
+pub fn spawn_logged(namespace: &Namespace, mut command: Command, log: &Path) -> Result<Child> {
+    let output = fs::File::create(log).map_err(|error| ExperimentError::io(log, error))?;
+    let errors = output.try_clone().map_err(|error| ExperimentError::io(log, error))?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    Ok(namespace.spawn(command)?)
 }
 
 /// The interval at which a child is polled.

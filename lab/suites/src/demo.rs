@@ -4,7 +4,6 @@
 
 use weir_experiment::mean;
 use weir_experiment::prelude::*;
-use weir_traffic::SendSpec;
 
 /// A tenant of the demonstration: its guarantee and its traffic.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +46,6 @@ pub struct TenantResult {
     pub bridge_bps: f64,
     /// Rate received through Weir.
     pub weir_bps: f64,
-    /// Its worst second through Weir.
-    pub worst_bps: f64,
 }
 
 /// Runs the demonstration in a lab called `lab`, `seconds` for each half; series and cases go into
@@ -58,146 +55,106 @@ pub fn run(
     lab: &str,
     seconds: usize,
     case: &str,
-) -> Result<Vec<TenantResult>, ExperimentError> {
+) -> Result<Vec<TenantResult>> {
     if seconds <= SETTLE_SECONDS {
         let needs = format!("more than {SETTLE_SECONDS} s, which are for settling");
         return Err(ExperimentError::Missing { what: format!("demo of {seconds} s"), needs });
     }
     let mut star = StarTopology::new(lab, TENANTS.len(), BitRate::from_mbps(LINK_MBPS));
     star.tenants = TENANTS.iter().map(|tenant| tenant.name.to_owned()).collect();
-    trial.say(&format!("through a plain bridge, {seconds} s"));
-    let bridge = through(&star, Forwarder::Bridge, seconds)?;
-    trial.say(&format!("through Weir, {seconds} s"));
-    let weir = through(&star, Forwarder::Weir(Box::new(policy(&star))), seconds)?;
-    keep(trial, "bridge", &bridge, seconds)?;
-    keep(trial, "weir", &weir, seconds)?;
-    judge(trial, case)?;
-    let line = |(index, tenant): (usize, &Tenant)| {
-        let worst = after_settling(got(&weir, index, seconds));
-        TenantResult {
-            tenant: *tenant,
-            offered_bps: offered(&weir, index, seconds).map(|bits| mean(&after_settling(bits))),
-            bridge_bps: mean(&after_settling(got(&bridge, index, seconds))),
-            weir_bps: mean(&worst),
-            worst_bps: worst.iter().copied().fold(f64::INFINITY, f64::min),
-        }
-    };
-    Ok(TENANTS.iter().enumerate().map(line).collect())
-}
-
-/// The policy of the demonstration's node.
-pub fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     for (vif, tenant) in policy.vifs.iter_mut().zip(TENANTS) {
         vif.send.min_rate = BitRate::from_mbps(tenant.guaranteed_mbps);
     }
-    policy
+    trial.say(&format!("through a plain bridge, {seconds} s"));
+    let bridge = through(&star, Forwarder::Bridge, seconds)?;
+    trial.say(&format!("through Weir, {seconds} s"));
+    let weir = through(&star, policy.into(), seconds)?;
+    keep(trial, "bridge", &bridge)?;
+    keep(trial, "weir", &weir)?;
+    judge(trial, case)?;
+    let settled = |bits: Vec<f64>| mean(bits.get(SETTLE_SECONDS..).unwrap_or_default());
+    let line = |(index, tenant): (usize, &Tenant)| TenantResult {
+        tenant: *tenant,
+        offered_bps: offered(&weir, index).map(settled),
+        bridge_bps: settled(got(&bridge, index)),
+        weir_bps: settled(got(&weir, index)),
+    };
+    Ok(TENANTS.iter().enumerate().map(line).collect())
 }
 
-fn through(
-    star: &StarTopology,
-    middle: Forwarder,
-    seconds: usize,
-) -> Result<TrafficRecord, ExperimentError> {
+fn through(star: &StarTopology, middle: Forwarder, seconds: usize) -> Result<TrafficRecord> {
+    let flood = star.stream(2, 2, 128, Some(Rate::Pps(FLOOD_PPS)));
     TrafficRun {
-        star: star.clone(),
-        middle,
-        senders: senders(star),
+        senders: vec![
+            star.udp(0, 0, 1500, Some(Rate::Bps(32_000_000))),
+            star.tcp(1, 1, 16),
+            star.generator(vec![flood]),
+        ],
         receivers: vec![star.sink(), star.tcp_server()],
-        changes: Vec::new(),
-        length: Duration::from_secs(seconds as u64),
+        ..TrafficRun::new(star, middle, seconds)
     }
     .run()
 }
 
-fn senders(star: &StarTopology) -> Vec<SendSpec> {
-    let flood = Some(Rate::Pps(FLOOD_PPS));
-    vec![
-        star.udp(0, 0, 1500, Some(Rate::Bps(32_000_000))),
-        star.tcp(1, 1, 16),
-        star.generator(vec![star.stream(2, 2, 128, flood)]),
-    ]
-}
-
 /// Everything that the tenant's device sent, as the sink saw it: for TCP its retransmissions and
 /// acknowledgements too, as a link counts them.
-fn got(outcome: &TrafficRecord, index: usize, seconds: usize) -> Vec<f64> {
-    outcome.source_bits_each_second(0, StarTopology::mac(index), seconds)
+fn got(outcome: &TrafficRecord, index: usize) -> Vec<f64> {
+    outcome.got_from(0, StarTopology::mac(index))
 }
 
 /// Returns the bits that the tenant's sender put on its device in each second; `None` for TCP.
-fn offered(outcome: &TrafficRecord, index: usize, seconds: usize) -> Option<Vec<f64>> {
-    if index == TCP_TENANT {
-        return None;
-    }
-    let sent = outcome.sent.get(index)?.streams.first()?;
-    Some(outcome.bits(Some(&sent.series), 1_000_000_000, seconds))
+fn offered(outcome: &TrafficRecord, index: usize) -> Option<Vec<f64>> {
+    (index != TCP_TENANT).then(|| outcome.offered(u16::try_from(index).unwrap_or(u16::MAX)))
 }
 
-fn keep(
-    trial: &mut Recording<'_>,
-    middle: &str,
-    outcome: &TrafficRecord,
-    seconds: usize,
-) -> Result<(), ExperimentError> {
+fn keep(trial: &mut Recording<'_>, middle: &str, outcome: &TrafficRecord) -> Result {
     for (index, tenant) in TENANTS.iter().enumerate() {
-        let name = tenant.name;
         let guaranteed = float(tenant.guaranteed_mbps * 1_000_000);
-        let offered = offered(outcome, index, seconds);
+        let offered = offered(outcome, index);
         let owed = offered.as_ref().map_or_else(
-            || vec![guaranteed; seconds],
+            || vec![guaranteed; outcome.seconds],
             |offered| offered.iter().map(|bits| bits.min(guaranteed)).collect(),
         );
-        let mut keep = |what: &str, bits| {
-            trial.keep(&format!("{middle}/{name}/{what}"), Series::sampled("bit/s", 1.0, bits))
-        };
-        keep("got", got(outcome, index, seconds))?;
-        keep("owed", owed)?;
-        if let Some(offered) = offered {
-            keep("offered", offered)?;
+        let series =
+            [("got", Some(got(outcome, index))), ("owed", Some(owed)), ("offered", offered)];
+        for (what, bits) in series {
+            let Some(bits) = bits else { continue };
+            let name = format!("{middle}/{}/{what}", tenant.name);
+            trial.keep(&name, Series::sampled("bit/s", 1.0, bits))?;
         }
     }
     Ok(())
 }
 
-fn judge(trial: &mut Recording<'_>, case: &str) -> Result<(), ExperimentError> {
+fn judge(trial: &mut Recording<'_>, case: &str) -> Result {
+    let mut claim = |part: &str, text: &str, rule, bound, series: &[String]| {
+        let claim = Claim::new(format!("{case}{part}"), text, rule, bound);
+        trial.judge(claim.of(series).skip(SETTLE_SECONDS))
+    };
     let pair =
         |middle: &str, name: &str| ["got", "owed"].map(|what| format!("{middle}/{name}/{what}"));
-    for tenant in TENANTS {
-        let name = format!("{}: got of what it is owed, worst second", tenant.name);
-        let part = format!("{case}weir.{}", tenant.name);
-        let claim = Claim::new(part, name, Rule::LeastRatio, Bound::at_least(0.99));
-        trial.judge(claim.of(&pair("weir", tenant.name)).skip(SETTLE_SECONDS))?;
+    for Tenant { name, .. } in TENANTS {
+        let (part, bound) = (format!("weir.{name}"), Bound::at_least(0.99));
+        let text = format!("{name}: got of what it is owed, worst second");
+        claim(&part, &text, Rule::LeastRatio, bound, &pair("weir", name))?;
     }
-    judge_offers(trial, case)?;
-    let weir: Vec<String> = TENANTS.iter().map(|t| pair("weir", t.name)[0].clone()).collect();
+    // A tenant that offers little receives little: without these cases a machine too busy to send
+    // would pass.
+    for Tenant { name, guaranteed_mbps, offers_times, .. } in TENANTS {
+        if offers_times > 0 {
+            let least = Bound::at_least(float(guaranteed_mbps * offers_times * 1_000_000));
+            let (part, text) =
+                (format!("weir.{name}.offered"), format!("{name}: offered, on average"));
+            claim(&part, &text, Rule::Mean, least, &[format!("weir/{name}/offered")])?;
+        }
+    }
+    let weir = TENANTS.map(|tenant| format!("weir/{}/got", tenant.name));
     let full = Bound::at_least(0.98 * float(LINK_MBPS * 1_000_000));
-    let claim =
-        Claim::new(format!("{case}weir.link"), "link, worst second", Rule::LeastTotal, full);
-    trial.judge(claim.of(&weir).skip(SETTLE_SECONDS))?;
-    let bridge: Vec<String> = TENANTS.iter().flat_map(|t| pair("bridge", t.name)).collect();
-    let name = "the bridge breaks a guarantee by half";
-    let claim = Claim::new(format!("{case}bridge"), name, Rule::LeastRatio, Bound::at_most(0.5));
-    trial.judge(claim.of(&bridge).skip(SETTLE_SECONDS))?;
-    Ok(())
-}
-
-/// Judges the offered loads: a tenant that offers little receives little, so without these cases a
-/// machine too busy to send would pass.
-fn judge_offers(trial: &mut Recording<'_>, case: &str) -> Result<(), ExperimentError> {
-    for tenant in TENANTS.iter().filter(|tenant| tenant.offers_times > 0) {
-        let part = format!("{case}weir.{}.offered", tenant.name);
-        let name = format!("{}: offered, on average", tenant.name);
-        let least = float(tenant.guaranteed_mbps * tenant.offers_times * 1_000_000);
-        let claim = Claim::new(part, name, Rule::Mean, Bound::at_least(least));
-        let offered = format!("weir/{}/offered", tenant.name);
-        trial.judge(claim.of(&[offered]).skip(SETTLE_SECONDS))?;
-    }
-    Ok(())
-}
-
-fn after_settling(bits: Vec<f64>) -> Vec<f64> {
-    bits.into_iter().skip(SETTLE_SECONDS).collect()
+    claim("weir.link", "link, worst second", Rule::LeastTotal, full, &weir)?;
+    let bridge = TENANTS.map(|tenant| pair("bridge", tenant.name)).concat();
+    let text = "the bridge breaks a guarantee by half";
+    claim("bridge", text, Rule::LeastRatio, Bound::at_most(0.5), &bridge)
 }
 
 /// The link's rate.

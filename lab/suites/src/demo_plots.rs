@@ -10,7 +10,7 @@ use weir_result::ResultFile;
 use crate::demo::{LINK_MBPS, SETTLE_SECONDS, TENANTS};
 
 /// Draws throughput over time and as bars, as SVG and PNG, into `folder`.
-pub fn draw(result: &ResultFile, folder: &Path) -> Result<(), ExperimentError> {
+pub fn draw(result: &ResultFile, folder: &Path) -> Result {
     std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     let title = format!("Three tenants on a link of {LINK_MBPS} Mb/s, one flooding it");
     let panel = |(key, title): (&str, &str)| Panel {
@@ -48,7 +48,7 @@ fn samples(result: &ResultFile, middle: &str, tenant: &str) -> Vec<f64> {
     samples
 }
 
-fn write(folder: &Path, name: &str, drawn: Result<Svg, PlotError>) -> Result<(), ExperimentError> {
+fn write(folder: &Path, name: &str, drawn: Result<Svg, PlotError>) -> Result {
     let svg = drawn?;
     let save = |extension: &str, bytes: &[u8]| {
         let path = folder.join(format!("{name}.{extension}"));

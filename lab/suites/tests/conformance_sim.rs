@@ -10,14 +10,16 @@ use weir_experiment::Recording;
 use weir_result::{Origin, ResultFile};
 use weir_suites::conformance::planes::SIM;
 use weir_suites::conformance::{
-    ConformanceScenario, Experiment, ExperimentVerdict, Laboratory, experiments, names,
-    nothing_beside, table,
+    ConformanceScenario, ExperimentVerdict, Laboratory, experiments, names, nothing_beside, table,
 };
 
 #[test]
 fn the_switch_holds_the_whole_suite() {
     let experiments = experiments().unwrap();
-    assert!(names().eq(experiments.iter().map(Experiment::name)), "a file is called as it is");
+    assert!(
+        names().eq(experiments.iter().map(ConformanceScenario::name)),
+        "a file is called as it is"
+    );
     let (verdicts, result) = run(&experiments);
     let all = verdicts.iter().all(|(_, verdict)| *verdict == ExperimentVerdict::Holds);
     assert!(all && result.holds(), "{verdicts:?}");
@@ -47,7 +49,7 @@ fn a_promise_that_is_not_kept_is_found() {
 }
 
 /// Names, verdicts and the result of experiments in their quick form.
-fn run(experiments: &[Experiment]) -> (Vec<(String, ExperimentVerdict)>, ResultFile) {
+fn run(experiments: &[ConformanceScenario]) -> (Vec<(String, ExperimentVerdict)>, ResultFile) {
     let mut silent = |_: &str| {};
     let mut trial = Recording::new(ResultFile::new(Origin::default()), true, &mut silent);
     let mut beside = nothing_beside;
@@ -59,12 +61,12 @@ fn run(experiments: &[Experiment]) -> (Vec<(String, ExperimentVerdict)>, ResultF
     (verdicts.collect(), trial.result)
 }
 
-fn named(name: &str) -> Experiment {
-    experiments().unwrap().into_iter().find(|experiment| experiment.name() == name).unwrap()
+fn named(name: &str) -> ConformanceScenario {
+    experiments().unwrap().into_iter().find(|experiment| experiment.name == name).unwrap()
 }
 
-fn parsed(text: &str) -> Experiment {
-    Experiment { scenario: ConformanceScenario::parse("test", text).unwrap() }
+fn parsed(text: &str) -> ConformanceScenario {
+    ConformanceScenario::parse("test", text).unwrap()
 }
 
 fn scenario(name: &str) -> String {

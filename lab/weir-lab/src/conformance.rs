@@ -3,20 +3,18 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use weir_experiment::product;
-use weir_experiment::{ExperimentError, Recording};
+use weir_experiment::{ExperimentError, Recording, product};
 use weir_platform::output::print;
 use weir_result::ResultFile;
 use weir_suites::conformance::{
-    Experiment, ExperimentLine, Laboratory, PLANES, Plane, compare, experiments, names,
+    ExperimentLine, ExperimentVerdict, Laboratory, PLANES, Plane, compare, experiments, names,
     nothing_beside, table,
 };
 
-use crate::output::{Output, origin};
+use crate::output::Output;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Run one suite of isolation experiments on a data plane.
@@ -46,53 +44,57 @@ impl Conformance {
         };
         let unknown = || UsageError(format!("no data plane '{name}'"));
         let plane = PLANES.iter().find(|plane| plane.name == name).ok_or_else(unknown)?;
-        self.make(plane, &self.experiments()?)
-    }
-
-    fn make(&self, plane: &Plane, experiments: &[Experiment]) -> Result<ExitCode, Failure> {
-        let started = Instant::now();
-        let mut say = Output::say;
         if plane.is_on_the_wire() {
             product::path()?;
         }
-        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
-        let mut lines = Vec::new();
-        let mut beside = nothing_beside;
-        let mut laboratory = Laboratory { plane, name: &self.lab, beside: &mut beside };
-        let mut first_error = None;
-        for experiment in experiments {
-            // One experiment that cannot be made must not hide the others.
-            match experiment.run(&mut trial, &mut laboratory) {
-                Ok(line) => lines.push(line),
-                Err(ExperimentError::Interrupted) => {
-                    return Err(ExperimentError::Interrupted.into());
-                }
-                Err(error) => {
-                    let text = format!("conformance.{}: not made: {error}", experiment.name());
-                    trial.say(&text);
-                    trial.result.add_note(text.clone());
-                    lines.push(ExperimentLine::not_made(experiment.name(), error.to_string()));
-                    first_error.get_or_insert(text);
-                }
-            }
-        }
-        if !self.against.is_empty() {
-            compare(&mut trial, &self.others()?)?;
-        }
-        let mut result = trial.result;
-        result.set_duration_s(started.elapsed().as_secs_f64());
+        let (result, lines) = self.output.measure(|rec| self.measure(rec, plane))?;
         if !self.output.json {
             print(&format!("\n{}\n", table(&lines)))?;
         }
         let status = self.output.finish(&format!("conformance/{}", plane.name), &result)?;
-        if let Some(first) = first_error {
-            return Err(first.into());
+        for ExperimentLine { experiment, verdict, .. } in &lines {
+            if let ExperimentVerdict::NotMade(why) = verdict {
+                return Err(format!("conformance.{experiment}: not made: {why}").into());
+            }
         }
         if result.cases().is_empty() {
             // Nothing judged is nothing shown: a script must not take it for a success.
             return Err(format!("{}: all of these experiments were skipped", plane.name).into());
         }
         Ok(status)
+    }
+
+    /// Makes the experiments, each whatever becomes of the others.
+    fn measure(
+        &self,
+        rec: &mut Recording<'_>,
+        plane: &Plane,
+    ) -> Result<Vec<ExperimentLine>, Failure> {
+        let mut beside = nothing_beside;
+        let mut laboratory = Laboratory { plane, name: &self.lab, beside: &mut beside };
+        let mut lines = Vec::new();
+        for experiment in experiments()? {
+            let name = experiment.name();
+            if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
+                continue;
+            }
+            lines.push(match experiment.run(rec, &mut laboratory) {
+                Ok(line) => line,
+                Err(ExperimentError::Interrupted) => {
+                    return Err(ExperimentError::Interrupted.into());
+                }
+                Err(error) => {
+                    let text = format!("conformance.{name}: not made: {error}");
+                    rec.say(&text);
+                    rec.result.add_note(text);
+                    ExperimentLine::not_made(name, error.to_string())
+                }
+            });
+        }
+        if !self.against.is_empty() {
+            compare(rec, &self.others()?)?;
+        }
+        Ok(lines)
     }
 
     /// Reads the results to compare with.
@@ -103,14 +105,6 @@ impl Conformance {
             Ok(ResultFile::from_json(&text).map_err(ExperimentError::from)?)
         };
         self.against.iter().map(read).collect()
-    }
-
-    fn experiments(&self) -> Result<Vec<Experiment>, ExperimentError> {
-        let mut wanted = experiments()?;
-        wanted.retain(|experiment| {
-            self.only.is_empty() || self.only.iter().any(|name| name == experiment.name())
-        });
-        Ok(wanted)
     }
 }
 
@@ -129,7 +123,7 @@ fn list() -> Result<(), Failure> {
     }
     text += "experiments\n";
     for experiment in experiments()? {
-        text += &format!("  {:14} {}\n", experiment.name(), experiment.scenario.title);
+        text += &format!("  {:14} {}\n", experiment.name(), experiment.title);
     }
     Ok(print(&text)?)
 }

@@ -2,17 +2,14 @@
 //! `weir-lab demo`: what Weir is for, in under a minute.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
-use weir_experiment::Recording;
-use weir_experiment::product;
-use weir_result::ResultFile;
+use weir_experiment::{Recording, product};
 use weir_suites::demo::{self, TenantResult};
 use weir_suites::demo_plots;
 use weir_units::Nanos;
 
-use crate::output::{Output, origin};
+use crate::output::Output;
 use weir_platform::failure::Failure;
 
 /// Three tenants on one link, one of them abusive: a bridge, then Weir.
@@ -30,15 +27,12 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let started = Instant::now();
-        let mut say = Output::say;
         product::path()?;
-        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
         let default = Nanos::from_secs(if self.output.quick { 5 } else { 12 });
         let seconds = self.duration.unwrap_or(default).as_nanos() / 1_000_000_000;
-        let lines = demo::run(&mut trial, &self.lab, usize::try_from(seconds)?, "demo.")?;
-        let mut result = trial.result;
-        result.set_duration_s(started.elapsed().as_secs_f64());
+        let seconds = usize::try_from(seconds)?;
+        let run = |rec: &mut Recording<'_>| Ok(demo::run(rec, &self.lab, seconds, "demo.")?);
+        let (result, lines) = self.output.measure(run)?;
         if !self.output.json {
             print_table(&lines);
         }

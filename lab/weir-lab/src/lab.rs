@@ -3,14 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use weir_experiment::Recording;
 use weir_platform::StateDir;
 use weir_platform::output;
-use weir_result::ResultFile;
 use weir_suites::routers::disturbance;
 use weir_suites::routers::forward::{self, RouterSide};
 use weir_suites::xen;
@@ -18,28 +15,16 @@ use weir_testbed::delay_line::{self, DelayedPair};
 use weir_testbed::{self as lab, Topology};
 use weir_units::CpuShare;
 
-use crate::output::{Output, origin};
+use crate::output::Output;
 use weir_platform::failure::Failure;
 
 /// A network of namespaces on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// Build it, or repair what is up of it
-    Up {
-        /// The topology
-        file: PathBuf,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Up(LabFile),
     /// Take it down
-    Down {
-        /// The topology
-        file: PathBuf,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Down(LabFile),
     /// Delay frames between devices of this namespace, until ended
     #[command(hide = true)]
     DelayLine {
@@ -74,14 +59,18 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         ppm: u32,
     },
-    /// What is up of it
-    Status {
-        /// The topology
-        file: PathBuf,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    /// Show what is up of it
+    Status(LabFile),
+}
+
+// A topology, and the form of the answer.
+#[derive(Debug, Args)]
+pub(crate) struct LabFile {
+    /// The topology
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Hold rates of guests of the Xen whose domain 0 this is.
@@ -98,7 +87,7 @@ impl LabCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let state = StateDir::from_env();
         match self {
-            Self::Up { file, json } => {
+            Self::Up(LabFile { file, json }) => {
                 let topology = read(&file)?;
                 let name = topology.name.clone();
                 lab::Lab::up(topology, &state)?.keep()?;
@@ -108,7 +97,7 @@ impl LabCommand {
                     output::print(&format!("lab {name} is up\n"))?;
                 }
             }
-            Self::Down { file, json } => {
+            Self::Down(LabFile { file, json }) => {
                 let report = lab::down(&read(&file)?.name, &state)?;
                 report.print(json)?;
                 return Ok(ExitCode::from(u8::from(!report.failed.is_empty())));
@@ -117,7 +106,7 @@ impl LabCommand {
             Self::Router { cpu, batch, from, to } => forward::run([&from, &to], cpu, batch)?,
             Self::Xen(command) => return command.run(),
             Self::Disturbance { cpu, ppm } => disturbance::run(CpuShare::from_ppm(ppm), cpu)?,
-            Self::Status { file, json } => {
+            Self::Status(LabFile { file, json }) => {
                 let status = lab::status(&read(&file)?)?;
                 if json {
                     output::print_json(&status)?;
@@ -132,13 +121,8 @@ impl LabCommand {
 
 impl XenCommand {
     fn run(self) -> Result<ExitCode, Failure> {
-        let started = Instant::now();
-        let folder = self.output.folder("xen");
-        let mut say = Output::say;
-        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
-        let shown = xen::show(&mut trial, &xen::XenSpec { loads: self.load, folder });
-        let mut result = trial.result;
-        result.set_duration_s(started.elapsed().as_secs_f64());
+        let spec = xen::XenSpec { folder: self.output.folder("xen"), loads: self.load };
+        let (result, shown) = self.output.measure(|rec| Ok(xen::show(rec, &spec)))?;
         // What was measured is kept, whatever came of the rest.
         let status = self.output.finish("xen", &result)?;
         shown?;

@@ -43,7 +43,7 @@ enum Command {
     Lab(lab::LabCommand),
     /// Send and count measured packets
     #[command(subcommand)]
-    Traffic(traffic::Traffic),
+    Traffic(traffic::TrafficCommand),
 }
 
 fn main() -> ExitCode {

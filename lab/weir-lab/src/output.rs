@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Args;
+use weir_experiment::Recording;
 use weir_platform::machine;
 use weir_platform::output::print;
 use weir_result::{Origin, ResultFile};
@@ -35,6 +37,19 @@ impl Output {
     pub(crate) fn part(&self, name: &str) -> Self {
         let out = self.out.as_ref().map(|out| out.join(name));
         Self { out, json: self.json, quick: self.quick }
+    }
+
+    /// Measures into a new result; progress goes to the terminal, never into the JSON.
+    pub(crate) fn measure<T>(
+        &self,
+        measure: impl FnOnce(&mut Recording<'_>) -> Result<T, Failure>,
+    ) -> Result<(ResultFile, T), Failure> {
+        let (started, mut say) = (Instant::now(), Self::say);
+        let mut recording = Recording::new(ResultFile::new(origin()), self.quick, &mut say);
+        let measured = measure(&mut recording)?;
+        let mut result = recording.result;
+        result.set_duration_s(started.elapsed().as_secs_f64());
+        Ok((result, measured))
     }
 
     /// Writes the result, prints it if JSON is wanted, and gives the exit status.

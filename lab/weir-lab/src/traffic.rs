@@ -18,7 +18,7 @@ use weir_platform::failure::Failure;
 
 /// Send and count measured packets. Results are JSON on standard output.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Traffic {
+pub(crate) enum TrafficCommand {
     /// Send packets that carry stream, sequence and time
     Send(Box<Send>),
     /// Count packets, and say what was lost, reordered or late
@@ -101,7 +101,7 @@ struct Run {
     cpus: Vec<usize>,
 }
 
-impl Traffic {
+impl TrafficCommand {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let stop = weir_traffic::stop_on_signals()?;
         let mut tell = |progress: Progress| {

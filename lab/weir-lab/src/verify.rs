@@ -2,18 +2,15 @@
 //! `weir-lab verify`: a table of requirements, row by row.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
-use weir_experiment::product;
-use weir_experiment::{ExperimentError, Recording, Requirement, RequirementTable};
+use weir_experiment::{ExperimentError, Recording, Requirement, RequirementTable, product};
 use weir_platform::output;
-use weir_result::ResultFile;
 use weir_suites::TABLES;
 
-use crate::output::{Output, origin};
+use crate::output::Output;
 use weir_platform::failure::{Failure, UsageError};
 
 /// Show a table of requirements row by row.
@@ -47,25 +44,8 @@ impl Verify {
                 UsageError(format!("{name}: none of these rows judges correctness alone")).into()
             );
         }
-        let started = Instant::now();
-        let mut say = Output::say;
         product::path()?;
-        let mut trial = Recording::new(ResultFile::new(origin()), self.output.quick, &mut say);
-        let mut broken = Vec::new();
-        for row in rows {
-            // One row that cannot be made must not hide the others.
-            if let Err(error) = row.run(&mut trial) {
-                if matches!(error, ExperimentError::Interrupted) {
-                    return Err(error.into());
-                }
-                let text = format!("{}: not made: {error}", row.id());
-                trial.say(&text);
-                trial.result.add_note(text.clone());
-                broken.push(text);
-            }
-        }
-        let mut result = trial.result;
-        result.set_duration_s(started.elapsed().as_secs_f64());
+        let (result, broken) = self.output.measure(|rec| run(&rows, rec))?;
         if !self.output.json {
             println!("{result}");
         }
@@ -90,6 +70,24 @@ impl Verify {
         };
         Ok(table.rows.iter().filter(wanted).collect())
     }
+}
+
+/// Runs rows, and returns why some were not made: one that cannot be made must not hide the others.
+fn run(rows: &[&Requirement], rec: &mut Recording<'_>) -> Result<Vec<String>, Failure> {
+    let mut broken = Vec::new();
+    for row in rows {
+        match row.run(rec) {
+            Ok(_) => {}
+            Err(ExperimentError::Interrupted) => return Err(ExperimentError::Interrupted.into()),
+            Err(error) => {
+                let text = format!("{}: not made: {error}", row.id());
+                rec.say(&text);
+                rec.result.add_note(text.clone());
+                broken.push(text);
+            }
+        }
+    }
+    Ok(broken)
 }
 
 fn not_made(count: usize, first: &str) -> String {

@@ -7,21 +7,19 @@
 
 use std::collections::BTreeMap;
 
-use weir_experiment::{ExperimentError, Recording};
+use weir_experiment::{Recording, Result};
 use weir_result::{Bound, Case, Claim, ResultFile, Rule, Series};
 
 /// Keeps, for each stream that all results have, its share in `rec` and its median share in
 /// `others`, and claims that each ratio of the two is 1 to within [`SHARE_DIFFERENCE`].
-///
-/// # Errors
-/// There is no such stream.
-pub fn compare(rec: &mut Recording<'_>, others: &[ResultFile]) -> Result<(), ExperimentError> {
+pub fn compare(rec: &mut Recording<'_>, others: &[ResultFile]) -> Result {
     let here = shares(&rec.result);
     let there: Vec<_> = others.iter().map(shares).collect();
     let (mut ours, mut medians) = (Vec::new(), Vec::new());
     for (stream, share) in here {
         let all: Option<Vec<f64>> = there.iter().map(|one| one.get(&stream).copied()).collect();
-        let Some(median) = all.and_then(median) else { continue };
+        let median = all.and_then(|all| Rule::Median.apply(&[&all]).ok());
+        let Some(median) = median else { continue };
         let percent = 100.0 * (share / median - 1.0);
         rec.say(&format!("{stream}: {percent:+.2} % of the median of {}", others.len()));
         ours.push(share);
@@ -68,16 +66,6 @@ fn is_full(case: &Case) -> bool {
 /// Says whether a case is about the bits of a stream behind a limit.
 fn is_limit(case: &Case) -> bool {
     case.id().ends_with("/at-least") && case.series().len() == 1
-}
-
-/// Returns the median; `None` without values.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    let is_even = values.len().is_multiple_of(2);
-    let lower = values.get(middle.wrapping_sub(usize::from(is_even))).copied().unwrap_or(upper);
-    Some(f64::midpoint(lower, upper))
 }
 
 /// Greatest difference of a share, as a part of it.

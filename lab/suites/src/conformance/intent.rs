@@ -44,7 +44,6 @@ pub struct TenantLimits {
 
 impl LinkIntent {
     /// Makes tenants of equal weight without further promises.
-    #[must_use]
     pub fn equal(link: BitRate, tenants: usize) -> Self {
         Self { link, tenants: vec![TenantIntent::default(); tenants] }
     }
@@ -52,13 +51,11 @@ impl LinkIntent {
 
 impl TenantLimits {
     /// Returns the burst above `rate`.
-    #[must_use]
     pub fn burst(&self) -> ByteCount {
         self.burst.unwrap_or_else(|| burst_lasting(self.rate, BURST_TIME))
     }
 
     /// Returns the burst above `max_pps`: the larger of 64 frames and 1 ms at the rate.
-    #[must_use]
     pub fn burst_packets(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / BURST_PACKETS_PER_SECOND);
         at_rate.max(BURST_PACKETS)
@@ -66,7 +63,6 @@ impl TenantLimits {
 }
 
 /// Returns the larger of two frames and the bytes that pass at `rate` in `time`.
-#[must_use]
 pub fn burst_lasting(rate: Option<BitRate>, time: Nanos) -> ByteCount {
     let frames = ByteCount::new(2 * FRAME_BYTES);
     frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
@@ -80,7 +76,6 @@ impl Default for TenantLimits {
 
 /// Compiles an intent to the policy that all data planes take, for the devices of a star. A tenant
 /// is a slice with one vif, which has its name.
-#[must_use]
 pub fn switch_policy(star: &StarTopology, intent: &LinkIntent) -> Policy {
     let mut policy = star.policy();
     policy.node.idle = Idle::Spin;

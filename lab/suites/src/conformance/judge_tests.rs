@@ -2,32 +2,30 @@
 //! Goal: each judgement passes what must pass and breaks what must not. Method: series made by
 //! hand, of which a reader can say what they are.
 
-use weir_experiment::{ExperimentError, Recording};
+use weir_experiment::{Recording, Result};
 use weir_result::{Origin, ResultFile};
 use weir_traffic::Delays;
 use weir_units::{BitRate, PacketRate};
 
 use super::intent::TenantLimits;
-use super::judge::{BoundError, ConformanceJudge, MeasuredPhase, MeasuredShare, PolicedStream};
+use super::judge::{
+    BoundError, ConformanceJudge, Found, MeasuredPhase, MeasuredShare, PolicedStream,
+};
 
 /// Returns the errors that `judgement` finds, and whether all cases hold.
 fn judged(
-    judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError>,
+    judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result,
 ) -> (Vec<BoundError>, bool) {
-    let mut silence = |_: &str| {};
-    let mut trial = Recording::new(ResultFile::new(Origin::default()), false, &mut silence);
-    let mut judge = ConformanceJudge::new(&mut trial, "test");
-    judgement(&mut judge).unwrap();
-    let findings = judge.into_found().findings;
-    trial.result.check().unwrap();
-    let holds = trial.result.holds();
-    assert!(findings.iter().all(|finding| finding.holds) || !holds);
-    (findings, holds)
+    let (mut silence, mut found) = (|_: &str| {}, Found::default());
+    let mut rec = Recording::new(ResultFile::new(Origin::default()), false, &mut silence);
+    judgement(&mut ConformanceJudge::new(&mut rec, &mut found)).unwrap();
+    rec.result.check().unwrap();
+    let holds = rec.result.holds();
+    assert!(found.findings.iter().all(|finding| finding.holds) || !holds);
+    (found.findings, holds)
 }
 
-fn holds(
-    judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError>,
-) -> bool {
+fn holds(judgement: impl FnOnce(&mut ConformanceJudge<'_, '_>) -> Result) -> bool {
     judged(judgement).1
 }
 
@@ -38,42 +36,42 @@ fn share(name: &str, got: [f64; 3], weight: u32) -> MeasuredShare {
 #[test]
 fn a_share_that_is_short_in_one_second_is_broken_and_named() {
     let fair = vec![share("a", [0.0, 50e6, 49.8e6], 1), share("b", [0.0, 50e6, 50e6], 1)];
-    assert!(holds(|judge| judge.shares("p", fair, 100_000_000)));
+    assert!(holds(|judge| judge.shares(fair, 100_000_000)));
     let unfair = vec![share("a", [50e6, 50e6, 49e6], 1), share("b", [50e6, 50e6, 51e6], 1)];
-    let (findings, holds) = judged(|judge| judge.shares("p", unfair, 100_000_000));
+    let (findings, holds) = judged(|judge| judge.shares(unfair, 100_000_000));
     assert!(!holds);
     let balance = &findings[0];
     assert!((balance.error - 2.0 / 51.0).abs() < 1e-9, "{balance:?}");
-    assert_eq!((balance.part.as_str(), balance.holds), ("p/balance", false));
+    assert_eq!((balance.case.as_str(), balance.holds), ("balance", false));
 }
 
 #[test]
 fn shares_are_compared_by_weight() {
     let weighed = || vec![share("a", [75e6; 3], 3), share("b", [25e6; 3], 1)];
-    assert!(holds(|judge| judge.shares("p", weighed(), 100_000_000)));
+    assert!(holds(|judge| judge.shares(weighed(), 100_000_000)));
     let mut equal = weighed();
     equal.iter_mut().for_each(|share| share.weight = 1);
-    assert!(!holds(|judge| judge.shares("p", equal, 100_000_000)));
+    assert!(!holds(|judge| judge.shares(equal, 100_000_000)));
 }
 
 #[test]
 fn an_idle_link_a_silent_one_and_an_idle_tenant_are_broken() {
     let idle = vec![share("a", [48e6; 3], 1), share("b", [48e6; 3], 1)];
-    assert!(!holds(|judge| judge.shares("p", idle, 100_000_000)), "96 % full");
+    assert!(!holds(|judge| judge.shares(idle, 100_000_000)), "96 % full");
     let silent = vec![share("a", [50e6, 0.0, 50e6], 1), share("b", [50e6, 0.0, 50e6], 1)];
-    assert!(!holds(|judge| judge.shares("p", silent, 100_000_000)), "nothing for a second");
+    assert!(!holds(|judge| judge.shares(silent, 100_000_000)), "nothing for a second");
     let mut modest = vec![share("a", [50e6; 3], 1), share("b", [50e6; 3], 1)];
     modest[0].offered = vec![50e6; 3];
-    assert!(!holds(|judge| judge.shares("p", modest, 100_000_000)), "nobody to be held back");
+    assert!(!holds(|judge| judge.shares(modest, 100_000_000)), "nobody to be held back");
 }
 
 #[test]
 fn who_offers_less_than_its_minimum_is_owed_that_and_must_offer_most_of_it() {
     let seen = |got: f64, offered: f64| [vec![got; 3], vec![offered; 3]];
-    assert!(holds(|judge| judge.owed("p", "a", seen(10e6, 12e6), 10_000_000)));
-    assert!(holds(|judge| judge.owed("p", "a", seen(8e6, 8e6), 10_000_000)));
-    assert!(!holds(|judge| judge.owed("p", "a", seen(9.8e6, 12e6), 10_000_000)), "2 % short");
-    assert!(!holds(|judge| judge.owed("p", "a", seen(5e6, 5e6), 10_000_000)), "no demand");
+    assert!(holds(|judge| judge.owed("a", seen(10e6, 12e6), 10_000_000)));
+    assert!(holds(|judge| judge.owed("a", seen(8e6, 8e6), 10_000_000)));
+    assert!(!holds(|judge| judge.owed("a", seen(9.8e6, 12e6), 10_000_000)), "2 % short");
+    assert!(!holds(|judge| judge.owed("a", seen(5e6, 5e6), 10_000_000)), "no demand");
 }
 
 /// 3 s of 8 Mb/s in frames of 1000 bytes: 1 a ms. 0.1 % of ten seconds are ten frames.
@@ -167,8 +165,8 @@ fn the_last_percent_of_delays_may_be_long() {
         let long = (0..1_000).map(move |k| if k + long < 1_000 { 1e-5 } else { 1e-2 });
         long.collect::<Vec<_>>()
     };
-    assert!(holds(|judge| judge.waits("p", delays(10), 1e-4)));
-    assert!(!holds(|judge| judge.waits("p", delays(11), 1e-4)));
+    assert!(holds(|judge| judge.waits(delays(10), 1e-4)));
+    assert!(!holds(|judge| judge.waits(delays(11), 1e-4)));
 }
 
 #[test]
@@ -180,13 +178,13 @@ fn a_change_that_is_not_followed_is_broken() {
         rate_bps,
     };
     let good = [phase(60e6, 30e6, [2, 1], None), phase(80e6, 10e6, [1, 1], Some(10_000_000))];
-    assert!(holds(|judge| judge.follows("p", &good, 1.0, 100e6)));
+    assert!(holds(|judge| judge.follows(&good, 1.0, 100e6)));
     let late = [phase(57e6, 33e6, [2, 1], None)];
-    assert!(!holds(|judge| judge.follows("p", &late, 1.0, 100e6)));
+    assert!(!holds(|judge| judge.follows(&late, 1.0, 100e6)));
     let above = [phase(79.5e6, 10.5e6, [1, 1], Some(10_000_000))];
-    assert!(!holds(|judge| judge.follows("p", &above, 1.0, 100e6)));
+    assert!(!holds(|judge| judge.follows(&above, 1.0, 100e6)));
     let idle = [phase(50e6, 25e6, [2, 1], None)];
-    assert!(!holds(|judge| judge.follows("p", &idle, 1.0, 100e6)));
+    assert!(!holds(|judge| judge.follows(&idle, 1.0, 100e6)));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use weir_experiment::ExperimentError;
+use weir_experiment::{Result, float};
 
+use super::intent::TenantIntent;
 use super::judge::{
     ConformanceJudge, DELAY_SLACK_S, MeasuredPhase, MeasuredShare, PolicedStream, SETTLE_SECONDS,
 };
@@ -13,8 +14,6 @@ use super::scenario::{JudgementSpec, Label, NeighbourEnd, PhaseSpec};
 
 /// A run of a variant, to be judged.
 pub(super) struct Judged<'a> {
-    /// The variant's name.
-    pub(super) part: &'a str,
     pub(super) setup: &'a Setup,
     pub(super) phases: &'a [PhaseSpec],
     /// Number of seconds from the start that are judged.
@@ -27,7 +26,7 @@ impl Judged<'_> {
         &self,
         judge: &mut ConformanceJudge<'_, '_>,
         judgement: &JudgementSpec,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         match judgement {
             JudgementSpec::Shares => self.shares(judge),
             JudgementSpec::Minimums { by_way } => self.minimums(judge, *by_way),
@@ -43,56 +42,43 @@ impl Judged<'_> {
                 self.untouched(judge, *tenant, *percent_of_link)
             }
             JudgementSpec::Offered { case, load, frames, bytes } => {
-                let least = weir_experiment::float(frames * bytes * 8).min(self.link_bps());
-                judge.offered(&self.case(case), self.record.offered(*load), least)
+                let least = float(frames * bytes * 8).min(self.link_bps());
+                judge.offered(case, self.record.offered(*load), least)
             }
             JudgementSpec::Inside => self.inside(judge),
         }
     }
 
-    fn shares(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
+    fn shares(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result {
         let tenants = self.setup.intent.tenants.iter().enumerate();
-        let share = |(tenant, promised): (usize, &super::intent::TenantIntent)| MeasuredShare {
+        let share = |(tenant, promised): (usize, &TenantIntent)| MeasuredShare {
             name: format!("t{tenant}"),
             got: self.record.got(tenant),
             offered: self.record.offered(tenant),
             weight: promised.send.weight,
         };
-        judge.shares(self.part, tenants.map(share).collect(), self.setup.intent.link.as_bps())
+        judge.shares(tenants.map(share).collect(), self.setup.intent.link.as_bps())
     }
 
     /// Judges the first load of each tenant and direction with a minimum.
-    fn minimums(
-        &self,
-        judge: &mut ConformanceJudge<'_, '_>,
-        by_way: bool,
-    ) -> Result<(), ExperimentError> {
+    fn minimums(&self, judge: &mut ConformanceJudge<'_, '_>, by_way: bool) -> Result {
         let mut judged = Vec::new();
         for (load, way) in self.ways() {
             let Some(promised) = self.setup.intent.tenants.get(way.tenant()) else { continue };
-            let limits = if matches!(way, LoadPath::Receive(_)) {
-                &promised.receive
-            } else {
-                &promised.send
-            };
-            let min_bps = limits.min_rate.as_bps();
+            let min_bps = way.limits(promised).min_rate.as_bps();
             if min_bps == 0 || judged.contains(&way) {
                 continue;
             }
             judged.push(way);
             let who = if by_way { by_way_name(way) } else { format!("t{}", way.tenant()) };
             let both = [self.whole(self.record.got(load)), self.whole(self.record.offered(load))];
-            judge.owed(self.part, &who, both, min_bps)?;
+            judge.owed(&who, both, min_bps)?;
         }
         Ok(())
     }
 
     /// Judges all loads towards the link together.
-    fn full(
-        &self,
-        judge: &mut ConformanceJudge<'_, '_>,
-        label: Label,
-    ) -> Result<(), ExperimentError> {
+    fn full(&self, judge: &mut ConformanceJudge<'_, '_>, label: Label) -> Result {
         let sent = self.ways().filter(|(_, way)| matches!(way, LoadPath::Send(_)));
         let stream = |(load, way): (usize, LoadPath)| {
             let name = match label {
@@ -102,17 +88,17 @@ impl Judged<'_> {
             };
             (name, self.whole(self.record.got(load)))
         };
-        judge.full(self.part, sent.map(stream).collect(), self.link_bps())
+        judge.full(sent.map(stream), self.link_bps())
     }
 
-    fn maximums(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
+    fn maximums(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result {
         let mut total = 0.0;
         for (load, way) in self.ways() {
             let limits = &self.setup.intent.tenants[way.tenant()].send;
             let Some(rate) = limits.rate else { continue };
             let bits = self.bits_each_ms(load);
             total += settled(&bits);
-            let case = self.case(&format!("{}M", rate.as_bps() / 1_000_000));
+            let case = format!("{}M", rate.as_bps() / 1_000_000);
             judge.limited(&case, bits, limits, self.record.stolen_s)?;
         }
         self.utilized(judge, total);
@@ -125,7 +111,7 @@ impl Judged<'_> {
         case: &str,
         load: usize,
         end: NeighbourEnd,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         let Some(LoadPath::Between(from, to)) = self.setup.loads.get(load).map(|load| load.way)
         else {
             return Ok(());
@@ -135,10 +121,10 @@ impl Judged<'_> {
             NeighbourEnd::Sender => &tenants[from].send,
             NeighbourEnd::Receiver => &tenants[to].receive,
         };
-        judge.limited(&self.case(case), self.bits_each_ms(load), limits, self.record.stolen_s)
+        judge.limited(case, self.bits_each_ms(load), limits, self.record.stolen_s)
     }
 
-    fn packet_rates(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
+    fn packet_rates(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result {
         let mut total = 0.0;
         for (load, way) in self.ways() {
             let limits = &self.setup.intent.tenants[way.tenant()].send;
@@ -151,27 +137,23 @@ impl Judged<'_> {
                 delays: &self.record.loads[load].delays,
                 stolen_s: self.record.stolen_s,
             };
-            let case = self.case(&format!("{}pps", pps.as_pps()));
+            let case = format!("{}pps", pps.as_pps());
             judge.limited_packets(&case, policed, limits)?;
         }
         self.utilized(judge, total);
         Ok(())
     }
 
-    fn delay(
-        &self,
-        judge: &mut ConformanceJudge<'_, '_>,
-        tenant: usize,
-    ) -> Result<(), ExperimentError> {
+    fn delay(&self, judge: &mut ConformanceJudge<'_, '_>, tenant: usize) -> Result {
         let bound = self.setup.intent.tenants.get(tenant).and_then(|tenant| tenant.delay);
-        let bound_s = bound.map_or(0.0, |bound| weir_experiment::float(bound.as_nanos()) / 1e9);
+        let bound_s = bound.map_or(0.0, |bound| float(bound.as_nanos()) / 1e9);
         let Some((load, _)) = self.ways().find(|(_, way)| *way == LoadPath::Send(tenant)) else {
             return Ok(());
         };
-        judge.waits(self.part, self.record.delays(load), bound_s + DELAY_SLACK_S)
+        judge.waits(self.record.delays(load), bound_s + DELAY_SLACK_S)
     }
 
-    fn follows(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
+    fn follows(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result {
         let count = (self.phases.len() + 1) * CELLS_OF_PHASE;
         let cells = |load| self.record.bits(load, CELL, count);
         let (first, second) = (cells(0), cells(1));
@@ -190,7 +172,7 @@ impl Judged<'_> {
             }
         };
         let phases: Vec<_> = (1..).zip(self.phases).map(phase).collect();
-        judge.follows(self.part, &phases, JUDGED_S, self.link_bps())
+        judge.follows(&phases, JUDGED_S, self.link_bps())
     }
 
     fn untouched(
@@ -198,7 +180,7 @@ impl Judged<'_> {
         judge: &mut ConformanceJudge<'_, '_>,
         tenant: usize,
         percent: u64,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         let own = self.ways().find(|(_, way)| *way == LoadPath::Send(tenant));
         let Some((load, record)) =
             own.and_then(|(load, _)| Some((load, self.record.loads.get(load)?)))
@@ -206,31 +188,27 @@ impl Judged<'_> {
             return Ok(());
         };
         let lost = record.sent.abs_diff(record.received);
-        judge.none(&self.case("lost"), "packets within the minimum lost", lost)?;
+        judge.none("lost", "packets within the minimum lost", lost)?;
         let wrong = record.order.reordered + record.order.duplicated + record.order.stale;
-        judge.none(&self.case("order"), "of those, late or doubled", wrong)?;
+        judge.none("order", "of those, late or doubled", wrong)?;
         // A stream that was never sent loses nothing.
-        let least = weir_experiment::float(self.setup.intent.link.as_bps() * percent / 100);
-        judge.offered(&self.case("calm"), self.record.offered(load), least)
+        let least = float(self.setup.intent.link.as_bps() * percent / 100);
+        judge.offered("calm", self.record.offered(load), least)
     }
 
-    fn inside(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result<(), ExperimentError> {
+    fn inside(&self, judge: &mut ConformanceJudge<'_, '_>) -> Result {
         let between = self.ways().filter(|(_, way)| matches!(way, LoadPath::Between(..)));
         let seen = between.filter_map(|(load, _)| self.record.loads.get(load));
         let inside = seen.map(|load| load.on_the_link).sum();
-        judge.none(&self.case("on-the-link"), "frames between tenants that the link saw", inside)
+        judge.none("on-the-link", "frames between tenants that the link saw", inside)
     }
 
     fn ways(&self) -> impl Iterator<Item = (usize, LoadPath)> + '_ {
         self.setup.loads.iter().map(|load| load.way).enumerate()
     }
 
-    fn case(&self, name: &str) -> String {
-        format!("{}/{name}", self.part)
-    }
-
     fn link_bps(&self) -> f64 {
-        weir_experiment::float(self.setup.intent.link.as_bps())
+        float(self.setup.intent.link.as_bps())
     }
 
     const fn millis(&self) -> usize {
@@ -249,7 +227,7 @@ impl Judged<'_> {
 
     /// Tells how full a link was that is not meant to be.
     fn utilized(&self, judge: &mut ConformanceJudge<'_, '_>, bits: f64) {
-        let seconds = weir_experiment::float((self.seconds - SETTLE_SECONDS) as u64);
+        let seconds = float((self.seconds - SETTLE_SECONDS) as u64);
         judge.utilized(bits / seconds / self.link_bps());
     }
 }

@@ -4,42 +4,40 @@
 
 use std::time::Duration;
 
-use weir_sim::VifTraffic;
 use weir_traffic::{Cells, Delays, FrameSizes, Order, Rate};
 
-use super::intent::LinkIntent;
+use super::intent::{LinkIntent, TenantIntent, TenantLimits};
 
 /// The traffic of a run, and the promises that it tests.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub(super) struct Setup {
     /// Promises at the start.
-    pub intent: LinkIntent,
+    pub(super) intent: LinkIntent,
     /// Streams of the tenants; load k is stream k.
-    pub loads: Vec<TenantLoad>,
+    pub(super) loads: Vec<TenantLoad>,
     /// Changes of the promises, each with its time from the start of the traffic.
-    pub changes: Vec<(Duration, LinkIntent)>,
+    pub(super) changes: Vec<(Duration, LinkIntent)>,
     /// Length of the traffic.
-    pub seconds: usize,
+    pub(super) seconds: usize,
     /// Width of the cells that packets are counted in.
-    pub cell_us: u64,
+    pub(super) cell_us: u64,
     /// Senders skip what they were kept from sending, instead of catching up.
-    pub even: bool,
+    pub(super) even: bool,
 }
 
 /// Frames of one tenant, as evenly spaced as the generator can.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TenantLoad {
+pub(super) struct TenantLoad {
     /// Its two ends.
-    pub way: LoadPath,
+    pub(super) way: LoadPath,
     /// Sizes of its frames, layer 2 without FCS.
-    pub sizes: FrameSizes,
-    /// Its rate.
-    pub rate: Rate,
+    pub(super) sizes: FrameSizes,
+    pub(super) rate: Rate,
 }
 
 /// The two ends of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadPath {
+pub(super) enum LoadPath {
     /// A tenant sends to the link's other end.
     Send(usize),
     /// The link's other end sends to a tenant.
@@ -50,51 +48,49 @@ pub enum LoadPath {
 
 /// The record of a run.
 #[derive(Clone, Debug, Default)]
-pub struct RunRecord {
-    /// By load.
-    pub loads: Vec<LoadRecord>,
+pub(super) struct RunRecord {
+    pub(super) loads: Vec<LoadRecord>,
     /// Time that the machine's host took from the forwarder's processor meanwhile, in seconds.
-    pub stolen_s: f64,
-    /// Counters of the data plane at the end, when its queues were empty.
-    pub counted: Vec<VifTraffic>,
+    pub(super) stolen_s: f64,
     /// Start of the traffic, on the clock of the cells.
-    pub start_ns: u64,
+    pub(super) start_ns: u64,
     /// Length of the traffic.
-    pub seconds: usize,
+    pub(super) seconds: usize,
 }
 
 /// The record of one load.
 #[derive(Clone, Debug, Default)]
-pub struct LoadRecord {
+pub(super) struct LoadRecord {
     /// Traffic that its sender put on its device.
-    pub offered: Cells,
-    /// Packets of it.
-    pub sent: u64,
+    pub(super) offered: Cells,
+    pub(super) sent: u64,
     /// Traffic that reached its receiver.
-    pub arrived: Cells,
-    /// Packets of it.
-    pub received: u64,
+    pub(super) arrived: Cells,
+    pub(super) received: u64,
     /// Packets that reached the link's other end, intended or not.
-    pub on_the_link: u64,
+    pub(super) on_the_link: u64,
     /// Loss and order by the sequence numbers.
-    pub order: Order,
+    pub(super) order: Order,
     /// Delays of the packets that reached the receiver.
-    pub delays: Delays,
+    pub(super) delays: Delays,
 }
 
 impl LoadPath {
     /// Returns the tenant that it is for; `None` for the link's other end.
-    #[must_use]
-    pub const fn receiver(self) -> Option<usize> {
+    pub(super) const fn receiver(self) -> Option<usize> {
         match self {
             Self::Send(_) => None,
             Self::Receive(tenant) | Self::Between(_, tenant) => Some(tenant),
         }
     }
 
+    /// Returns its tenant's limits in its direction.
+    pub(super) const fn limits(self, tenant: &TenantIntent) -> &TenantLimits {
+        if matches!(self, Self::Receive(_)) { &tenant.receive } else { &tenant.send }
+    }
+
     /// Returns the tenant whose promise it is held against.
-    #[must_use]
-    pub const fn tenant(self) -> usize {
+    pub(super) const fn tenant(self) -> usize {
         match self {
             Self::Send(tenant) | Self::Receive(tenant) | Self::Between(tenant, _) => tenant,
         }
@@ -103,44 +99,38 @@ impl LoadPath {
 
 impl RunRecord {
     /// Returns the bits of a load that arrived in each second.
-    #[must_use]
-    pub fn got(&self, load: usize) -> Vec<f64> {
+    pub(super) fn got(&self, load: usize) -> Vec<f64> {
         self.bits(load, SECOND, self.seconds)
     }
 
     /// Returns the bits of a load that its sender put on its device in each second.
-    #[must_use]
-    pub fn offered(&self, load: usize) -> Vec<f64> {
+    pub(super) fn offered(&self, load: usize) -> Vec<f64> {
         let cells = self.loads.get(load).map(|load| &load.offered);
         self.windows(cells, SECOND, self.seconds, |(_, bytes)| bytes * 8)
     }
 
     /// Returns the bits of a load that arrived in each of `count` windows of `width`.
-    #[must_use]
-    pub fn bits(&self, load: usize, width: Duration, count: usize) -> Vec<f64> {
+    pub(super) fn bits(&self, load: usize, width: Duration, count: usize) -> Vec<f64> {
         let cells = self.loads.get(load).map(|load| &load.arrived);
         self.windows(cells, width, count, |(_, bytes)| bytes * 8)
     }
 
     /// Returns the packets of a load that arrived in each of `count` windows of `width`.
-    #[must_use]
-    pub fn packets(&self, load: usize, width: Duration, count: usize) -> Vec<f64> {
+    pub(super) fn packets(&self, load: usize, width: Duration, count: usize) -> Vec<f64> {
         let cells = self.loads.get(load).map(|load| &load.arrived);
         self.windows(cells, width, count, |(packets, _)| packets)
     }
 
     /// Returns the packets of a load that its sender put on its device in each of `count` windows
     /// of `width`.
-    #[must_use]
-    pub fn packets_offered(&self, load: usize, width: Duration, count: usize) -> Vec<f64> {
+    pub(super) fn packets_offered(&self, load: usize, width: Duration, count: usize) -> Vec<f64> {
         let cells = self.loads.get(load).map(|load| &load.offered);
         self.windows(cells, width, count, |(packets, _)| packets)
     }
 
     /// Returns the delay that k in a thousand packets of a load do not exceed, for k = 1 to 1000,
     /// in seconds.
-    #[must_use]
-    pub fn delays(&self, load: usize) -> Vec<f64> {
+    pub(super) fn delays(&self, load: usize) -> Vec<f64> {
         let delays = self.loads.get(load).map(|load| &load.delays);
         let quantile = |k| delays.map_or(0, |delays| delays.quantile_ns(k, 1000));
         (1..=1000).map(|k| weir_experiment::float(quantile(k)) / 1e9).collect()

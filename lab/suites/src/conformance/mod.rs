@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One suite of isolation experiments for every data plane: `weir-lab conformance --on PLANE`.
 //!
-//! An [`Experiment`] makes the runs of a [`ConformanceScenario`], which is data. Each run compiles
-//! the promises to tenants to a policy, has a data plane enforce it while tenants misbehave, and
-//! judges the counts of independent sinks. It uses nothing of the data plane but the trait
-//! [`weir_sim::DataPlane`].
+//! A [`ConformanceScenario`] is an experiment as data. Each of its runs compiles the promises to
+//! tenants to a policy, has a data plane enforce it while tenants misbehave, and judges the counts
+//! of independent sinks. It uses nothing of the data plane but the trait [`weir_sim::DataPlane`].
 //!
-//! Read [`scenario`] for what an experiment is, [`measure`] for a run and its record,
-//! [`planes`] for where it runs, [`judge`] for what is claimed of it.
+//! Read `scenario` for what an experiment is, `measure` for a run and its record, [`planes`] for
+//! where it runs, `judge` for what is claimed of it.
 
 mod compare;
 pub mod intent;
-pub mod judge;
+mod judge;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod judge_tests;
 mod judging;
-pub mod measure;
+mod measure;
 pub mod oracle;
 pub mod page;
 pub mod planes;
-pub mod scenario;
+mod scenario;
 mod table;
 mod virtual_time;
 mod wire;
@@ -34,20 +33,13 @@ pub use scenario::ConformanceScenario;
 pub use table::{ExperimentLine, ExperimentVerdict, table};
 pub use wire::Beside;
 
-use weir_experiment::{ExperimentError, Recording, Testbed};
+use weir_experiment::{ExperimentError, Recording, Result, Testbed};
 
-use judge::ConformanceJudge;
+use judge::{ConformanceJudge, Found};
 use judging::Judged;
 use measure::{RunRecord, Setup};
 use planes::PlaneKind;
 use scenario::ScenarioVariant;
-
-/// One experiment of the suite.
-#[derive(Clone, Debug)]
-pub struct Experiment {
-    /// The scenario that it makes.
-    pub scenario: ConformanceScenario,
-}
 
 /// The place where an experiment runs.
 pub struct Laboratory<'a> {
@@ -60,12 +52,8 @@ pub struct Laboratory<'a> {
 }
 
 /// Returns the suite, in order.
-///
-/// # Errors
-/// A file is no scenario.
-pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
-    let read = |(file, text): &(&str, &str)| ConformanceScenario::parse(file, text);
-    FILES.iter().map(read).map(|scenario| Ok(Experiment { scenario: scenario? })).collect()
+pub fn experiments() -> Result<Vec<ConformanceScenario>> {
+    FILES.iter().map(|(file, text)| ConformanceScenario::parse(file, text)).collect()
 }
 
 /// Returns the names of the suite's experiments, in order.
@@ -74,32 +62,25 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Does nothing beside the traffic.
-///
-/// # Errors
-/// None.
-pub fn nothing_beside(_: &Testbed) -> Result<(), ExperimentError> {
+pub fn nothing_beside(_: &Testbed) -> Result {
     Ok(())
 }
 
-impl Experiment {
+impl ConformanceScenario {
     /// Returns its name; its cases are `conformance.NAME/PART`.
-    #[must_use]
     pub fn name(&self) -> &str {
-        &self.scenario.name
+        &self.name
     }
 
     /// Makes the experiment. Series and cases go into the recording; the last case is
     /// `conformance.NAME`, and holds if all others do. Where the data plane lacks the means, the
     /// experiment is skipped, and noted.
-    ///
-    /// # Errors
-    /// The experiment could not be made.
     pub fn run(
         &self,
         trial: &mut Recording<'_>,
         laboratory: &mut Laboratory<'_>,
-    ) -> Result<ExperimentLine, ExperimentError> {
-        let ConformanceScenario { name, title, needs, .. } = &self.scenario;
+    ) -> Result<ExperimentLine> {
+        let Self { name, title, needs, .. } = self;
         let id = format!("conformance.{name}");
         trial.say(&format!("{id} {title}"));
         let plane = laboratory.plane;
@@ -111,55 +92,42 @@ impl Experiment {
             trial.result.add_note(note);
             return Ok(ExperimentLine::skipped(name, skipped));
         }
-        let before = trial.result.cases().len();
-        let mut judge = ConformanceJudge::new(trial, name);
-        for variant in self.scenario.variants(judge.trial.quick) {
-            self.run_variant(&mut judge, variant, laboratory)?;
+        let (before, mut found) = (trial.result.cases().len(), Found::default());
+        for variant in self.variants(trial.quick) {
+            let part = format!("{id}/{}", variant.name());
+            let setup = self.setup(variant, trial.quick)?;
+            trial.say(&format!("{part}: {} tenants", setup.intent.tenants.len()));
+            let record = laboratory.run(&setup)?;
+            let (_, seconds) = self.seconds(trial.quick);
+            let phases = self.phases(trial.quick);
+            let judged = Judged { setup: &setup, phases, seconds, record: &record };
+            trial.within(&format!("{part}/"), |rec| {
+                let mut judge = ConformanceJudge::new(rec, &mut found);
+                self.judge.iter().try_for_each(|claim| judged.judge(&mut judge, claim))
+            })?;
         }
-        let found = judge.into_found();
         let holds = trial.judge_parts(before, &id, title)?;
         Ok(ExperimentLine::made(name, found, holds))
     }
 
-    fn run_variant(
-        &self,
-        judge: &mut ConformanceJudge<'_, '_>,
-        variant: &ScenarioVariant,
-        laboratory: &mut Laboratory<'_>,
-    ) -> Result<(), ExperimentError> {
-        let (part, quick) = (variant.name(), judge.trial.quick);
-        let setup = self.setup(variant, quick)?;
-        let text = format!("{}/{part}: {} tenants", judge.id, setup.intent.tenants.len());
-        judge.trial.say(&text);
-        let record = laboratory.run(&setup)?;
-        let (_, seconds) = self.scenario.seconds(quick);
-        let phases = self.scenario.phases(quick);
-        let judged = Judged { part: &part, setup: &setup, phases, seconds, record: &record };
-        self.scenario.judge.iter().try_for_each(|judgement| judged.judge(judge, judgement))
-    }
-
     /// Returns the traffic of a variant, and the promises that it tests.
-    ///
-    /// # Errors
-    /// The scenario is wrong.
-    pub fn setup(&self, variant: &ScenarioVariant, quick: bool) -> Result<Setup, ExperimentError> {
-        let scenario = &self.scenario;
-        let wrong = |what| ExperimentError::Scenario { name: scenario.name.clone(), what };
-        let intents = || scenario.phases(quick).iter().map(|one| scenario.intent_in(variant, one));
+    fn setup(&self, variant: &ScenarioVariant, quick: bool) -> Result<Setup> {
+        let wrong = |what| ExperimentError::Scenario { name: self.name.clone(), what };
+        let intents = || self.phases(quick).iter().map(|phase| self.intent_in(variant, phase));
         let seconds = (1..).map(Duration::from_secs);
         Ok(Setup {
-            intent: intents().next().unwrap_or_else(|| scenario.intent(variant)),
-            loads: scenario.loads(variant).map_err(wrong)?,
+            intent: intents().next().unwrap_or_else(|| self.intent(variant)),
+            loads: self.loads(variant).map_err(wrong)?,
             changes: seconds.zip(intents()).collect(),
-            seconds: scenario.seconds(quick).0,
-            cell_us: scenario.cell_us,
-            even: scenario.even,
+            seconds: self.seconds(quick).0,
+            cell_us: self.cell_us,
+            even: self.even,
         })
     }
 }
 
 impl Laboratory<'_> {
-    fn run(&mut self, setup: &Setup) -> Result<RunRecord, ExperimentError> {
+    fn run(&mut self, setup: &Setup) -> Result<RunRecord> {
         match self.plane.place {
             PlaneKind::Wire(start) => wire::run(setup, start, self.name, self.beside),
             PlaneKind::VirtualTime => virtual_time::run(setup),

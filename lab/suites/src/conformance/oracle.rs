@@ -21,7 +21,6 @@ pub struct ShareDemand {
 }
 
 /// Returns the share of each tenant of a link of `link_bps`, in bits a second.
-#[must_use]
 pub fn shares(link_bps: u64, demands: &[ShareDemand]) -> Vec<f64> {
     let link = weir_experiment::float(link_bps);
     let at = |level: f64| demands.iter().map(|demand| demand.at(level)).collect::<Vec<_>>();

@@ -6,13 +6,12 @@ use std::fmt::Write;
 use weir_experiment::claims::{GUARANTEED, UTILIZATION};
 
 use super::judge::{BALANCE, DELAY_SLACK_S, FOLLOWS, PACKET_RATE_ERROR, RATE_ERROR};
-use super::{Experiment, PLANES};
+use super::{ConformanceScenario, PLANES};
 
 /// Returns the experiments as a table in Markdown.
-#[must_use]
-pub fn experiments_table(experiments: &[Experiment]) -> String {
+pub fn experiments_table(experiments: &[ConformanceScenario]) -> String {
     let mut text = "| Experiment | What is done | What must hold |\n|---|---|---|\n".to_owned();
-    for Experiment { scenario } in experiments {
+    for scenario in experiments {
         let bounds = with_bounds(&scenario.bounds);
         let does = scenario.does.trim();
         let _ = writeln!(text, "| `{}` | {does} | {bounds} |", scenario.name);
@@ -21,11 +20,10 @@ pub fn experiments_table(experiments: &[Experiment]) -> String {
 }
 
 /// Returns the data planes as a table in Markdown.
-#[must_use]
-pub fn planes_table(experiments: &[Experiment]) -> String {
+pub fn planes_table(experiments: &[ConformanceScenario]) -> String {
     let mut text = "| Data plane | What it is | Skipped on it |\n|---|---|---|\n".to_owned();
     for plane in PLANES {
-        let lacking = experiments.iter().filter_map(|Experiment { scenario }| {
+        let lacking = experiments.iter().filter_map(|scenario| {
             let why = scenario.needs.iter().find_map(|need| plane.abilities.lacks(*need))?;
             Some(format!("`{}` ({why})", scenario.name))
         });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The data planes that the suite runs on.
 
-use serde::Deserialize;
-use weir_experiment::{ExperimentError, Forwarder, StarTopology, Testbed, UPLINK};
+use weir_experiment::{
+    ExperimentError, Forwarder, LinkCounters, Result, StarTopology, Testbed, UPLINK,
+};
 use weir_platform::run::Command;
 use weir_policy::{Policy, Share};
 use weir_sim::{Abilities, Ability, DataPlane, VifTraffic};
@@ -83,7 +84,6 @@ const HTB_ABILITIES: Abilities = Abilities::all_but(&[
 
 impl Plane {
     /// Says whether it needs a machine: namespaces, devices, processes.
-    #[must_use]
     pub const fn is_on_the_wire(&self) -> bool {
         matches!(self.place, PlaneKind::Wire(_))
     }
@@ -101,19 +101,14 @@ impl DataPlane for WireSwitch<'_> {
         SWITCH.abilities
     }
 
-    fn apply(&mut self, policy: &Policy) -> Result<(), ExperimentError> {
-        let node =
-            self.rig.node().ok_or_else(|| ExperimentError::Node("no node runs".to_owned()))?;
-        node.reload(policy)
+    fn apply(&mut self, policy: &Policy) -> Result {
+        self.rig.running()?.reload(policy)
     }
 
-    fn counters(&mut self) -> Result<Vec<VifTraffic>, ExperimentError> {
-        let node =
-            self.rig.node().ok_or_else(|| ExperimentError::Node("no node runs".to_owned()))?;
-        let traffic = node.status()?.vifs.into_iter().map(|vif| {
-            let (from, to) = (vif.send.received, vif.receive.sent);
-            let from_vif = Tally { packets: from.packets, bytes: from.bytes };
-            let to_vif = Tally { packets: to.packets, bytes: to.bytes };
+    fn counters(&mut self) -> Result<Vec<VifTraffic>> {
+        let traffic = self.rig.running()?.status()?.vifs.into_iter().map(|vif| {
+            let [from_vif, to_vif] = [vif.send.received, vif.receive.sent]
+                .map(|seen| Tally { packets: seen.packets, bytes: seen.bytes });
             VifTraffic { vif: vif.name, from_vif, to_vif }
         });
         Ok(traffic.collect())
@@ -128,30 +123,11 @@ struct KernelBridge<'r> {
     classes: Option<fn(&Policy, &str) -> Vec<String>>,
 }
 
-/// A device in the output of `ip -s -j link`.
-#[derive(Deserialize)]
-struct LinkStatistics {
-    ifname: String,
-    stats64: TwoWays,
-}
-
-#[derive(Deserialize)]
-struct TwoWays {
-    rx: PacketsAndBytes,
-    tx: PacketsAndBytes,
-}
-
-#[derive(Deserialize)]
-struct PacketsAndBytes {
-    packets: u64,
-    bytes: u64,
-}
-
 fn kernel(
     rig: &mut Testbed,
     abilities: Abilities,
     classes: Option<fn(&Policy, &str) -> Vec<String>>,
-) -> Result<StartedPlane<'_>, ExperimentError> {
+) -> Result<StartedPlane<'_>> {
     rig.put(&Forwarder::Bridge)?;
     let rig: &Testbed = rig;
     Ok((rig, Box::new(KernelBridge { rig, abilities, classes })))
@@ -164,19 +140,19 @@ impl DataPlane for KernelBridge<'_> {
         self.abilities
     }
 
-    fn apply(&mut self, policy: &Policy) -> Result<(), ExperimentError> {
+    fn apply(&mut self, policy: &Policy) -> Result {
         self.classes.map_or(Ok(()), |classes| tc(self.rig, classes(policy, "change")))
     }
 
-    fn counters(&mut self) -> Result<Vec<VifTraffic>, ExperimentError> {
-        let said = self.rig.ask("sw", Command::line("ip -s -j link show"))?;
-        let links: Vec<LinkStatistics> = serde_json::from_str(&said)
-            .map_err(|error| ExperimentError::Node(format!("ip -s -j link show: {error}")))?;
-        let tally = |PacketsAndBytes { packets, bytes }| Tally { packets, bytes };
+    fn counters(&mut self) -> Result<Vec<VifTraffic>> {
+        let links = self.rig.link_counters("sw")?;
         let tenants = &self.rig.star().tenants;
-        let own = links.into_iter().filter(|link| tenants.contains(&link.ifname));
-        let traffic = own.map(|LinkStatistics { ifname, stats64: TwoWays { rx, tx } }| {
-            VifTraffic { vif: ifname, from_vif: tally(rx), to_vif: tally(tx) }
+        let own = links.into_iter().filter(|link| tenants.contains(&link.name));
+        let tally = |[packets, bytes]: [u64; 2]| Tally { packets, bytes };
+        let traffic = own.map(|LinkCounters { name, received, sent }| VifTraffic {
+            vif: name,
+            from_vif: tally(received),
+            to_vif: tally(sent),
         });
         Ok(traffic.collect())
     }
@@ -223,7 +199,7 @@ fn htb_terms(share: &Share, link: BitRate) -> String {
     format!("rate {rate}bit ceil {ceiling}bit burst {burst} cburst {burst} quantum {quantum}")
 }
 
-fn tc(rig: &Testbed, lines: Vec<String>) -> Result<(), ExperimentError> {
+fn tc(rig: &Testbed, lines: Vec<String>) -> Result {
     rig.ask("sw", Command::batch("tc", lines)).map(drop)
 }
 

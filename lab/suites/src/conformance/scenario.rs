@@ -8,7 +8,7 @@
 //! say what must hold; their bounds are the suite's.
 
 use serde::Deserialize;
-use weir_experiment::ExperimentError;
+use weir_experiment::{ExperimentError, Result};
 use weir_sim::Ability;
 use weir_traffic::{FrameSizes, Rate};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
@@ -33,10 +33,10 @@ pub struct ConformanceScenario {
     pub needs: Vec<Ability>,
     /// Width of the cells that packets are counted in.
     #[serde(default = "ten_millis")]
-    pub cell_us: u64,
+    pub(super) cell_us: u64,
     /// Senders skip what they were kept from sending, instead of catching up.
     #[serde(default)]
-    pub even: bool,
+    pub(super) even: bool,
     /// Length of a run, of which the first second is not judged.
     #[serde(default = "six")]
     seconds: usize,
@@ -48,7 +48,7 @@ pub struct ConformanceScenario {
     #[serde(rename = "group")]
     groups: Vec<Group>,
     /// Judgements of each run.
-    pub judge: Vec<JudgementSpec>,
+    pub(super) judge: Vec<JudgementSpec>,
     #[serde(default)]
     phase: Vec<PhaseSpec>,
     #[serde(default)]
@@ -58,7 +58,7 @@ pub struct ConformanceScenario {
 /// One run of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScenarioVariant {
+pub(super) struct ScenarioVariant {
     name: Option<String>,
     tenants: Option<usize>,
     link_mbps: u64,
@@ -130,7 +130,6 @@ enum Base {
     Share,
     /// Its minimum in the direction of the load.
     Minimum,
-    /// Its rate.
     Rate,
     /// Its packet rate.
     PacketRate,
@@ -164,18 +163,18 @@ enum StreamWay {
 /// Values that hold for a second of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PhaseSpec {
+pub(super) struct PhaseSpec {
     /// Weights of the first two tenants.
     #[serde(default = "equal")]
-    pub weights: [u32; 2],
+    pub(super) weights: [u32; 2],
     /// The second tenant's rate, of the link.
-    pub rate_percent: Option<u64>,
+    pub(super) rate_percent: Option<u64>,
 }
 
 /// A claim about a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum JudgementSpec {
+pub(super) enum JudgementSpec {
     /// All tenants share the link in proportion to their weights, and the link is full.
     Shares,
     /// Each tenant with a minimum gets it.
@@ -194,9 +193,7 @@ pub enum JudgementSpec {
     /// A load between neighbours reaches the rate of one of them, and exceeds it by the burst at
     /// most.
     MaximumBetween {
-        /// Name of its cases.
         case: String,
-        /// The load.
         load: usize,
         /// The neighbour whose rate limits it.
         limit_of: NeighbourEnd,
@@ -204,28 +201,21 @@ pub enum JudgementSpec {
     /// Each tenant with a packet rate reaches it, and exceeds it by its burst at most.
     PacketRates,
     /// A tenant's packets wait no longer than its delay bound says.
-    Delay {
-        /// The tenant.
-        tenant: usize,
-    },
+    Delay { tenant: usize },
     /// The first two tenants get in each phase what its weights and rate say.
     Follows,
     /// A tenant loses no packet, and all arrive in order.
     Untouched {
-        /// The tenant.
         tenant: usize,
         /// Its least offer, in per cent of the link.
         percent_of_link: u64,
     },
     /// A load was sent at all: the lesser of the link and so many frames a second.
     Offered {
-        /// Name of the case.
         case: String,
-        /// The load.
         load: usize,
         /// Frames a second.
         frames: u64,
-        /// Bytes of each.
         bytes: u64,
     },
     /// Traffic between tenants never reaches the link.
@@ -235,31 +225,24 @@ pub enum JudgementSpec {
 /// The naming of series of loads.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Label {
-    /// The tenant.
+pub(super) enum Label {
     Tenant,
     /// Tenant, direction and load.
     Way,
-    /// The load.
     Load,
 }
 
 /// An end of a load between neighbours.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NeighbourEnd {
-    /// The sender.
+pub(super) enum NeighbourEnd {
     Sender,
-    /// The receiver.
     Receiver,
 }
 
 impl ConformanceScenario {
     /// Reads a scenario.
-    ///
-    /// # Errors
-    /// It is no scenario; a tenant is in no group, or an amount has nothing to be a part of.
-    pub fn parse(file: &str, text: &str) -> Result<Self, ExperimentError> {
+    pub fn parse(file: &str, text: &str) -> Result<Self> {
         let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
         for variant in &scenario.variants {
@@ -269,21 +252,18 @@ impl ConformanceScenario {
     }
 
     /// Returns the variants to run: the first one alone if quick.
-    #[must_use]
-    pub fn variants(&self, quick: bool) -> &[ScenarioVariant] {
+    pub(super) fn variants(&self, quick: bool) -> &[ScenarioVariant] {
         let count = if quick { 1 } else { self.variants.len() };
         self.variants.get(..count).unwrap_or(&self.variants)
     }
 
     /// Returns the phases, if there are any.
-    #[must_use]
-    pub fn phases(&self, quick: bool) -> &[PhaseSpec] {
+    pub(super) fn phases(&self, quick: bool) -> &[PhaseSpec] {
         if quick { &self.quick_phase } else { &self.phase }
     }
 
     /// Returns the length of a run, and how much of it is judged, in seconds.
-    #[must_use]
-    pub fn seconds(&self, quick: bool) -> (usize, usize) {
+    pub(super) fn seconds(&self, quick: bool) -> (usize, usize) {
         let judged = match self.phases(quick).len() {
             0 if quick => QUICK_SECONDS,
             0 => self.seconds,
@@ -293,15 +273,13 @@ impl ConformanceScenario {
     }
 
     /// Returns the promises of a variant at the start.
-    #[must_use]
-    pub fn intent(&self, variant: &ScenarioVariant) -> LinkIntent {
+    pub(super) fn intent(&self, variant: &ScenarioVariant) -> LinkIntent {
         let tenants = (0..variant.tenants()).map(|tenant| self.tenant(variant, tenant));
         LinkIntent { link: variant.link(), tenants: tenants.collect() }
     }
 
     /// Returns the promises of a variant in a phase.
-    #[must_use]
-    pub fn intent_in(&self, variant: &ScenarioVariant, phase: &PhaseSpec) -> LinkIntent {
+    pub(super) fn intent_in(&self, variant: &ScenarioVariant, phase: &PhaseSpec) -> LinkIntent {
         let mut intent = self.intent(variant);
         for (tenant, weight) in intent.tenants.iter_mut().zip(phase.weights) {
             tenant.send.weight = weight;
@@ -314,10 +292,7 @@ impl ConformanceScenario {
     }
 
     /// Returns the loads of a variant: load k is stream k.
-    ///
-    /// # Errors
-    /// A tenant is in no group, or an amount has nothing to be a part of.
-    pub fn loads(&self, variant: &ScenarioVariant) -> Result<Vec<TenantLoad>, String> {
+    pub(super) fn loads(&self, variant: &ScenarioVariant) -> Result<Vec<TenantLoad>, String> {
         let intent = self.intent(variant);
         let mut loads = Vec::new();
         for (tenant, promised) in intent.tenants.iter().enumerate() {
@@ -363,8 +338,7 @@ impl ConformanceScenario {
 
 impl ScenarioVariant {
     /// Returns a part's name that says all of it.
-    #[must_use]
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let frames = match self.frames {
             Frames::Of(bytes) => format!("{bytes}B"),
             Frames::Named(FrameMix::Mixed) => "mixed".to_owned(),
@@ -375,8 +349,7 @@ impl ScenarioVariant {
     }
 
     /// Returns the rate of its link.
-    #[must_use]
-    pub const fn link(&self) -> BitRate {
+    pub(super) const fn link(&self) -> BitRate {
         BitRate::from_mbps(self.link_mbps)
     }
 
@@ -431,8 +404,7 @@ impl Stream {
         if let Some(pps) = self.pps {
             return Ok(Rate::Pps(pps));
         }
-        let limits =
-            if matches!(way, LoadPath::Receive(_)) { &tenant.receive } else { &tenant.send };
+        let limits = way.limits(tenant);
         let (Some(percent), Some(of)) = (self.percent, self.of) else {
             return Err("a load has neither pps, nor percent and of".to_owned());
         };
@@ -451,8 +423,7 @@ impl Stream {
 
 impl PhaseSpec {
     /// Returns the second tenant's rate in bits a second.
-    #[must_use]
-    pub fn rate(&self, link: BitRate) -> Option<u64> {
+    pub(super) fn rate(&self, link: BitRate) -> Option<u64> {
         self.rate_percent.map(|percent| link.as_bps() * percent / 100)
     }
 }

@@ -11,7 +11,7 @@ pub struct ExperimentLine {
     /// The experiment.
     pub experiment: String,
     /// The error that came nearest to its bound, or went beyond it most.
-    pub worst: Option<BoundError>,
+    pub(super) worst: Option<BoundError>,
     /// The least utilization of the link, 0 to 1.
     pub utilization: Option<f64>,
     /// Its verdict.
@@ -35,12 +35,17 @@ pub enum ExperimentVerdict {
 
 impl ExperimentLine {
     /// An experiment that was made.
-    #[must_use]
-    pub fn made(experiment: &str, found: Found, holds: bool) -> Self {
+    pub(super) fn made(experiment: &str, found: Found, holds: bool) -> Self {
+        // The table says the experiment beside.
+        let short = |case: &str| {
+            let prefix = format!("conformance.{experiment}/");
+            case.strip_prefix(&prefix).unwrap_or(case).to_owned()
+        };
         let Found { findings, utilization, missing } = found;
         let worst = findings.into_iter().max_by(|a, b| a.of_bound().total_cmp(&b.of_bound()));
+        let worst = worst.map(|error| BoundError { case: short(&error.case), ..error });
         let verdict = match missing {
-            Some(part) => ExperimentVerdict::NotShown(part),
+            Some(case) => ExperimentVerdict::NotShown(short(&case)),
             None if holds => ExperimentVerdict::Holds,
             None => ExperimentVerdict::Broken,
         };
@@ -48,13 +53,11 @@ impl ExperimentLine {
     }
 
     /// An experiment that the data plane has no means for.
-    #[must_use]
     pub fn skipped(experiment: &str, why: String) -> Self {
         Self::unmade(experiment, ExperimentVerdict::Skipped(why))
     }
 
     /// An experiment that could not be made.
-    #[must_use]
     pub fn not_made(experiment: &str, why: String) -> Self {
         Self::unmade(experiment, ExperimentVerdict::NotMade(why))
     }
@@ -81,13 +84,12 @@ impl ExperimentLine {
                 ExperimentVerdict::Skipped(why) => format!("skipped: {why}"),
                 ExperimentVerdict::NotMade(why) => format!("NOT MADE: {why}"),
             },
-            self.worst.as_ref().map_or_else(String::new, |worst| worst.part.clone()),
+            self.worst.as_ref().map_or_else(String::new, |worst| worst.case.clone()),
         ]
     }
 }
 
 /// All experiments of a run, one a line, and a count of verdicts.
-#[must_use]
 pub fn table(lines: &[ExperimentLine]) -> String {
     let head = ["experiment", "worst error", "bound", "utilization", "verdict", "worst at"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -132,14 +134,9 @@ fn quantity(value: f64, unit: &str) -> String {
 mod tests {
     use super::*;
 
-    fn finding(part: &str, error: f64, bound: f64) -> BoundError {
-        BoundError {
-            part: part.to_owned(),
-            error,
-            bound,
-            unit: "1".to_owned(),
-            holds: error <= bound,
-        }
+    fn finding(case: &str, error: f64, bound: f64) -> BoundError {
+        let (case, unit) = (case.to_owned(), "1".to_owned());
+        BoundError { case, error, bound, unit, holds: error <= bound }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! A run in virtual time: the shipped switch between simulated senders and sinks.
 
 use weir_experiment::sim_star::{SIM_UPLINK, sim_node};
-use weir_experiment::{ExperimentError, StarTopology};
+use weir_experiment::{Result, StarTopology};
 use weir_policy::VifId;
 use weir_result::Cells;
 use weir_sim::{
@@ -17,10 +17,7 @@ use super::intent::switch_policy;
 use super::measure::{LoadPath, LoadRecord, RunRecord, Setup, TenantLoad};
 
 /// Runs it. The same setup gives the same record.
-///
-/// # Errors
-/// The switch does not take the intent.
-pub(super) fn run(setup: &Setup) -> Result<RunRecord, ExperimentError> {
+pub(super) fn run(setup: &Setup) -> Result<RunRecord> {
     let star = StarTopology::new("sim", setup.intent.tenants.len(), setup.intent.link);
     let mut node = sim_node(&switch_policy(&star, &setup.intent))?;
     let start = node.now;
@@ -43,7 +40,6 @@ pub(super) fn run(setup: &Setup) -> Result<RunRecord, ExperimentError> {
     Ok(RunRecord {
         loads: counts.into_iter().map(Count::into_record).collect(),
         stolen_s: 0.0,
-        counted: DataPlane::counters(&mut node)?,
         start_ns: start.as_nanos(),
         seconds: setup.seconds,
     })

@@ -2,12 +2,10 @@
 //! A run over the wire: a star of namespaces with the data plane in its middle, an XDP generator,
 //! and XDP sinks.
 
-use std::time::Duration;
-
 use weir_experiment::cpu_time::CpuTime;
 use weir_experiment::senders::{hardly_catching_up, in_cells, worker_cpu};
 use weir_experiment::{
-    ExperimentError, Forwarder, StarTopology, Testbed, TrafficRecord, TrafficRun, clock,
+    ExperimentError, Forwarder, Result, StarTopology, Testbed, TrafficRecord, TrafficRun, clock,
 };
 use weir_policy::Policy;
 use weir_sim::DataPlane;
@@ -17,26 +15,21 @@ use super::intent::switch_policy;
 use super::measure::{LoadPath, LoadRecord, RunRecord, Setup, TenantLoad};
 
 /// Puts a data plane with its first policy into the middle of a star, which is empty.
-pub(super) type StartPlane =
-    for<'r> fn(&'r mut Testbed, &Policy) -> Result<StartedPlane<'r>, ExperimentError>;
+pub(super) type StartPlane = for<'r> fn(&'r mut Testbed, &Policy) -> Result<StartedPlane<'r>>;
 
 /// A star and the data plane that runs in its middle.
 pub(super) type StartedPlane<'r> = (&'r Testbed, Box<dyn DataPlane<Error = ExperimentError> + 'r>);
 
 /// Something to do beside the traffic, once, after all changes; it returns before traffic ends.
-pub type Beside<'a> = &'a mut dyn FnMut(&Testbed) -> Result<(), ExperimentError>;
+pub type Beside<'a> = &'a mut dyn FnMut(&Testbed) -> Result;
 
 /// Runs a setup in a lab of that name, which is gone afterwards.
-///
-/// # Errors
-/// The lab could not be made, the data plane did not start, change or stop, or traffic could not
-/// flow.
 pub(super) fn run(
     setup: &Setup,
     start: StartPlane,
     lab: &str,
     beside: Beside<'_>,
-) -> Result<RunRecord, ExperimentError> {
+) -> Result<RunRecord> {
     let star = StarTopology::new(lab, setup.intent.tenants.len(), setup.intent.link);
     let (run, receivers) = traffic(setup, &star);
     let mut rig = Testbed::up(&star)?;
@@ -52,7 +45,6 @@ pub(super) fn run(
     });
     let cpu = usize::try_from(worker_cpu()).unwrap_or(usize::MAX);
     let stolen_s = CpuTime::now()?.stolen_since(&before, cpu);
-    let counted = plane.counters();
     drop(plane);
     // Ends the node as well, and says if that failed.
     rig.down()?;
@@ -60,7 +52,6 @@ pub(super) fn run(
     Ok(RunRecord {
         loads: (0..).zip(receivers).map(|(load, at)| record(&outcome, load, at)).collect(),
         stolen_s,
-        counted: counted?,
         start_ns: outcome.start_ns,
         seconds: setup.seconds,
     })
@@ -92,11 +83,8 @@ fn traffic(setup: &Setup, star: &StarTopology) -> (TrafficRun, Vec<usize>) {
     let run = TrafficRun {
         senders: vec![sender],
         receivers: sinks.collect(),
-        changes: Vec::new(),
-        length: Duration::from_secs(setup.seconds as u64),
-        // Not used: the star is up.
-        middle: Forwarder::Bridge,
-        star: star.clone(),
+        // The data plane comes in its place.
+        ..TrafficRun::new(star, Forwarder::Bridge, setup.seconds)
     };
     (run, receivers)
 }
@@ -113,16 +101,15 @@ fn xdp_stream(load: &TenantLoad, star: &StarTopology, stream: u16) -> XdpStream 
 
 /// Returns the record of a load from senders and sinks.
 fn record(outcome: &TrafficRecord, load: u16, receiver: usize) -> LoadRecord {
-    let mut streams = outcome.sent.iter().flat_map(|sender| &sender.streams);
-    let sent = streams.find(|sent| sent.stream == load);
+    let sent = outcome.sent_of(load).next();
     let arrived = outcome.stream(receiver, load);
     LoadRecord {
         offered: sent.map(|sent| sent.series.clone()).unwrap_or_default(),
         sent: sent.map_or(0, |sent| sent.packets),
         arrived: arrived.map(|arrived| arrived.series.clone()).unwrap_or_default(),
-        received: arrived.map_or(0, |arrived| arrived.packets),
-        on_the_link: outcome.stream(0, load).map_or(0, |seen| seen.packets),
-        order: arrived.map(|arrived| arrived.order).unwrap_or_default(),
+        received: outcome.packets(receiver, load),
+        on_the_link: outcome.packets(0, load),
+        order: outcome.order(receiver, load),
         delays: arrived.map(|arrived| arrived.delays.clone()).unwrap_or_default(),
     }
 }

@@ -6,24 +6,22 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use weir_experiment::build_lab;
 use weir_experiment::node_process::NodeProcess;
 use weir_experiment::prelude::*;
 use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
-use weir_testbed::{Lab, Topology};
 
 use crate::node::hostile::memory;
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for vifs in VIFS {
         let (mut seconds, mut resident) = (Vec::new(), Vec::new());
         let place = RunFolder::take(LAB, &StateDir::from_env())?;
-        let problem =
-            |problems: &dyn std::fmt::Display| ExperimentError::Node(problems.to_string());
-        let topology = Topology::parse(&topology(vifs)).map_err(|error| problem(&error))?;
-        let policy = weir_policy::parse(&policy(vifs)).map_err(|error| problem(&error))?;
-        let lab = Lab::up(topology, place.state())?;
+        let policy = weir_policy::parse(&policy(vifs))
+            .map_err(|problems| ExperimentError::Node(problems.to_string()))?;
+        let lab = build_lab(&topology(vifs), &place)?;
         for _ in 0..if rec.quick { 1 } else { STARTS } {
             let begun = Instant::now();
             let node = NodeProcess::start(lab.namespace("sw")?, &policy, &place)?;
@@ -32,12 +30,11 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
             node.stop()?;
         }
         lab.down()?;
-        let many = float(vifs);
-        let each = |samples: &[f64]| samples.iter().map(|sample| sample / many).collect();
-        rec.keep(&format!("{vifs}/seconds-a-vif"), Series::unordered("s", each(&seconds)))?;
-        rec.keep(&format!("{vifs}/memory-a-vif"), Series::unordered("byte", each(&resident)))?;
-        rec.keep(&format!("{vifs}/seconds"), Series::unordered("s", seconds))?;
-        rec.keep(&format!("{vifs}/memory"), Series::unordered("byte", resident))?;
+        for (what, unit, samples) in [("seconds", "s", seconds), ("memory", "byte", resident)] {
+            let each = samples.iter().map(|sample| sample / float(vifs)).collect();
+            rec.keep(&format!("{vifs}/{what}-a-vif"), Series::unordered(unit, each))?;
+            rec.keep(&format!("{vifs}/{what}"), Series::unordered(unit, samples))?;
+        }
     }
     let text = "seconds a vif with 512 vifs, by those with 128";
     let rule = Rule::RatioOfMedians;

@@ -9,31 +9,28 @@ use weir_policy::Share;
 use weir_traffic::XdpStream;
 
 use super::change_steps::STEPS;
-use super::parts::{self, IsolationPart, LINK_MBPS};
+use super::parts::{self, Flow, LINK_MBPS, mbps};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("change", 6, BitRate::from_mbps(LINK_MBPS));
     let base = base(&star);
     let changes = changes(&base);
-    let end = changes.last().map_or(Duration::ZERO, |last| last.at) + SETTLE;
     let count = changes.len() as u64;
-    let outcome = TrafficRun {
-        middle: Forwarder::Weir(Box::new(base)),
+    let seen = TrafficRun {
         senders: vec![star.generator(streams(&star))],
         receivers: ["wire", "t2", "t4"].map(|node| star.sink_at(node)).into(),
+        length: changes.last().map_or(Duration::ZERO, |last| last.at) + SETTLE,
         changes,
-        length: end,
-        star,
+        ..TrafficRun::new(&star, base, 0)
     }
     .run()?;
-    let part = IsolationPart { name: "values", outcome: &outcome, seconds: 0 };
-    let what = "changes made";
-    part.at_least(rec, "changes", what, (count, (PHASES.len() + STEPS.len()) as u64))?;
-    for (name, receiver, stream) in IN_PROFILE {
-        in_order(rec, &part, name, receiver, stream)?;
-    }
-    follows(rec, &outcome)
+    rec.within("values/", |rec| {
+        let least = (PHASES.len() + STEPS.len()) as u64;
+        rec.at_least("changes", "changes made", count, least)?;
+        IN_PROFILE.into_iter().try_for_each(|flow| in_order(rec, &seen, flow))
+    })?;
+    rec.within("effect/", |rec| follows(rec, &seen))
 }
 
 /// Tenant 0 sends to the wire, 2 receives from it, 3 sends to 4; 5 floods, 1 sends little.
@@ -51,7 +48,6 @@ fn base(star: &StarTopology) -> Policy {
 }
 
 fn streams(star: &StarTopology) -> Vec<XdpStream> {
-    let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
     vec![
         star.stream(0, 0, 1500, mbps(5)),
         star.stream(1, 1, 200, mbps(1)),
@@ -89,91 +85,70 @@ struct Phase {
 }
 
 const PHASES: [Phase; 4] = [
+    Phase::of_flood("limit", 10, |policy| limit(&mut policy.vifs[5].send, 10)),
+    Phase::of_flood("raised", 20, |policy| limit(&mut policy.vifs[5].send, 20)),
     Phase {
-        name: "limit",
-        change: |policy| limit(&mut policy.vifs[5].send, 10),
-        of_link: false,
-        mbps: 10,
-    },
-    Phase {
-        name: "raised",
-        change: |policy| limit(&mut policy.vifs[5].send, 20),
-        of_link: false,
-        mbps: 20,
-    },
-    Phase {
-        name: "port",
-        change: |policy| policy.ports[0].rate = BitRate::from_mbps(18),
         of_link: true,
-        mbps: 18,
+        ..Phase::of_flood("port", 18, |policy| policy.ports[0].rate = BitRate::from_mbps(18))
     },
-    Phase {
-        name: "slice",
-        change: |policy| {
-            policy.ports[0].rate = BitRate::from_mbps(LINK_MBPS);
-            policy.vifs[5].send.rate = None;
-            limit(&mut policy.slices[3].send, 6);
-        },
-        of_link: false,
-        mbps: 6,
-    },
+    Phase::of_flood("slice", 6, |policy| {
+        policy.ports[0].rate = BitRate::from_mbps(LINK_MBPS);
+        policy.vifs[5].send.rate = None;
+        limit(&mut policy.slices[3].send, 6);
+    }),
 ];
+
+impl Phase {
+    const fn of_flood(name: &'static str, mbps: u64, change: fn(&mut Policy)) -> Self {
+        Self { name, change, of_link: false, mbps }
+    }
+}
 
 /// A limit that makes up for a worker that is late by up to 26 ms.
 fn limit(share: &mut Share, mbps: u64) {
     parts::limit(share, mbps, mbps * 3_200);
 }
 
-/// Judges that all packets arrived, each once and in order.
+/// Claims that all packets arrived, each once and in order.
 fn in_order(
     rec: &mut Recording<'_>,
-    part: &IsolationPart<'_>,
-    name: &str,
-    receiver: usize,
-    stream: u16,
-) -> Result<(), ExperimentError> {
-    let counts = [("sent", part.sent(stream)), ("arrived", part.packets(receiver, stream))];
-    for (what, count) in counts {
-        rec.keep(&part.id(&format!("{name}/{what}")), Series::count("packet", count))?;
+    seen: &TrafficRecord,
+    (name, receiver, stream): Flow,
+) -> Result {
+    let both = ["sent", "arrived"].map(|what| format!("{name}/{what}"));
+    let counts = [seen.packets_sent(stream), seen.packets(receiver, stream)];
+    for (name, count) in both.iter().zip(counts) {
+        rec.keep(name, Series::count("packet", count))?;
     }
-    let both = counts.map(|(what, _)| part.id(&format!("{name}/{what}")));
-    let id = part.id(&format!("{name}/lost"));
-    let none = Bound::equal(0.0);
+    let (id, none) = (format!("{name}/lost"), Bound::equal(0.0));
     rec.claim(id, "packets sent that did not arrive", Rule::Difference, none, &both)?;
-    rec.claim(
-        part.id(&format!("{name}/flows")),
-        "packets sent",
-        Rule::Sum,
-        Bound::at_least(1_000.0),
-        &both[..1],
-    )?;
-    let order = part.outcome.stream(receiver, stream).map(|seen| seen.order);
-    let order = order.unwrap_or_default();
+    let (id, bound) = (format!("{name}/flows"), Bound::at_least(1_000.0));
+    rec.claim(id, "packets sent", Rule::Sum, bound, &both[..1])?;
+    let order = seen.order(receiver, stream);
     let wrong = order.lost + order.reordered + order.duplicated + order.stale;
-    let id = format!("{name}/order");
-    part.none(rec, &id, "packets missing, late or doubled by their numbers", wrong)
+    let what = "packets missing, late or doubled by their numbers";
+    rec.none(format!("{name}/order"), what, wrong)
 }
 
-/// In each phase the flood, or the whole link, has what the phase's value lets through.
-fn follows(rec: &mut Recording<'_>, outcome: &TrafficRecord) -> Result<(), ExperimentError> {
+/// Claims that in each phase the flood, or the whole link, has what the phase's value lets through.
+fn follows(rec: &mut Recording<'_>, seen: &TrafficRecord) -> Result {
     let cells = (PHASES.len() + 1) * CELLS_OF_PHASE;
-    let of = |stream| outcome.bits(series(outcome, stream), CELL_NS, cells);
+    let of = |stream| seen.bits(seen.stream(0, stream).map(|seen| &seen.series), CELL_NS, cells);
     let mut wire = vec![0.0; cells];
     for stream in [0, 1, FLOOD] {
         wire.iter_mut().zip(of(stream)).for_each(|(sum, bits)| *sum += bits);
     }
-    let names = ["effect/flood", "effect/wire"];
-    rec.keep(names[0], Series::sampled("bit", 0.1, of(FLOOD)))?;
-    rec.keep(names[1], Series::sampled("bit", 0.1, wire))?;
-    for (number, phase) in (1..).zip(PHASES) {
-        let Phase { name, of_link, mbps, .. } = phase;
+    for (name, bits) in [("flood", of(FLOOD)), ("wire", wire)] {
+        rec.keep(name, Series::sampled("bit", 0.1, bits))?;
+    }
+    for (number, Phase { name, of_link, mbps, .. }) in (1..).zip(PHASES) {
         let bits = float(mbps * 100_000);
+        let series = if of_link { "wire" } else { "flood" };
         for (side, bound) in
             [("least", Bound::at_least(0.95 * bits)), ("most", Bound::at_most(1.05 * bits))]
         {
-            let id = format!("effect/{name}/{side}");
-            let claim = Claim::new(id, "bits in 100 ms, mean", Rule::Mean, bound);
-            let claim = claim.of(&names[usize::from(of_link)..=usize::from(of_link)]);
+            let id = format!("{name}/{side}");
+            let claim = Claim::new(id, "bits in 100 ms, mean", Rule::Mean, bound).of(&[series]);
             let skip = number * CELLS_OF_PHASE + CELLS_LEFT_OUT;
             rec.judge(claim.skip(skip).take(CELLS_OF_PHASE - CELLS_LEFT_OUT))?;
         }
@@ -181,12 +156,8 @@ fn follows(rec: &mut Recording<'_>, outcome: &TrafficRecord) -> Result<(), Exper
     Ok(())
 }
 
-fn series(outcome: &TrafficRecord, stream: u16) -> Option<&weir_traffic::Cells> {
-    outcome.stream(0, stream).map(|seen| &seen.series)
-}
-
 /// Flows below their shares: name, receiver, stream.
-const IN_PROFILE: [(&str, usize, u16); 4] =
+const IN_PROFILE: [Flow; 4] =
     [("send", 0, 0), ("small", 0, 1), ("receive", 1, 2), ("inside", 2, 3)];
 
 const FLOOD: u16 = 4;

@@ -14,10 +14,10 @@ use weir_policy::{
 use super::parts::{self, BURST_BYTES, LINK_MBPS};
 
 /// A change of one value.
-pub(super) type Step = fn(&mut Policy);
+pub(super) type ChangeStep = fn(&mut Policy);
 
 /// In this order, each on top of those before it.
-pub(super) const STEPS: &[Step] = &[
+pub(super) const STEPS: &[ChangeStep] = &[
     |p| p.vifs[5].send.priority = 2,
     |p| p.vifs[5].send.priority = 1,
     |p| p.vifs[0].send.min_rate = BitRate::from_mbps(10),

@@ -12,119 +12,96 @@ use weir_experiment::prelude::*;
 use weir_experiment::weir_program::RunningProgram;
 use weir_node::control;
 
-use super::crash::{Counts, Ground, LIMIT};
+use super::crash_lab::{CrashCounts, CrashLab, LIMIT, told};
 
 /// Shows the part.
-pub(super) fn show(rec: &mut Recording<'_>, ground: &Ground) -> Result<(), ExperimentError> {
-    let config = ground.program.folder().join("node.toml");
-    let text = ground.star.policy().to_toml();
+pub(super) fn show(rec: &mut Recording<'_>, lab: &CrashLab) -> Result {
+    let config = lab.program.folder().join("node.toml");
+    let text = lab.rig.star().policy().to_toml();
     fs::write(&config, text).map_err(|error| ExperimentError::io(&config, error))?;
     let config = config.to_string_lossy();
-    kills(rec, ground, &config)?;
-    ends(rec, ground, &config)?;
-    confirmations(rec, ground, &config)
+    let run = ["node", "run", "--config", &config, "--confirm", "2s"];
+    kills(rec, lab, &run[..4])?;
+    ends(rec, lab, &run[..4])?;
+    confirmations(rec, lab, &run)
 }
 
-/// After every other kill `weir clean` cleans; after the others the next node has to.
-fn kills(rec: &mut Recording<'_>, ground: &Ground, config: &str) -> Result<(), ExperimentError> {
-    let mut counts = Counts::default();
-    for (index, (forwarding, delay_ms)) in MOMENTS.iter().enumerate() {
-        let is_dirty = index % 2 == 1;
-        let mut node = ground.program.start(&["node", "run", "--config", config])?;
-        if *forwarding {
-            let seen = forwards(&mut node, ground);
-            if is_dirty || !seen {
-                counts.failed_starts.push(f64::from(u8::from(!seen)));
-            }
-        }
-        thread::sleep(Duration::from_millis(*delay_ms));
-        counts.times.push(f64::from(u8::from(node.is_alive())));
-        node.kill()?;
-        if is_dirty {
-            ground.clean(rec, &mut counts)?;
-        }
-    }
-    counts.judge(rec, "node", 10)
+fn kills(rec: &mut Recording<'_>, lab: &CrashLab, run: &[&str]) -> Result {
+    let (started, forwards) = (|| true, || forwards(lab));
+    lab.kill_at(
+        rec,
+        "node",
+        run,
+        &[
+            (&started, 2),
+            (&forwards, 0),
+            (&started, 20),
+            (&started, 50),
+            (&started, 90),
+            (&forwards, 20),
+            (&forwards, 0),
+            (&forwards, 100),
+            (&forwards, 300),
+            (&forwards, 600),
+        ],
+    )
 }
 
 /// SIGTERM while it forwards, and in the middle of its start.
-fn ends(rec: &mut Recording<'_>, ground: &Ground, config: &str) -> Result<(), ExperimentError> {
-    let mut counts = Counts::default();
+fn ends(rec: &mut Recording<'_>, lab: &CrashLab, run: &[&str]) -> Result {
+    let mut counts = CrashCounts::default();
     for delay_ms in [None, Some(5), Some(40)] {
-        let mut node = ground.program.start(&["node", "run", "--config", config])?;
+        let mut node = lab.program.start(run)?;
         match delay_ms {
-            None => counts.failed_starts.push(f64::from(u8::from(!forwards(&mut node, ground)))),
+            None => counts.started(waits_until_it_forwards(&mut node, lab)),
             Some(delay_ms) => thread::sleep(Duration::from_millis(delay_ms)),
         }
-        counts.times.push(f64::from(u8::from(node.is_alive())));
+        counts.ran(node.is_alive());
         node.terminate();
         let ended = node.end_within(LIMIT)?;
         // Before it has read its policy a signal ends it as it would any program.
-        let good = ended.is_good() || (delay_ms.is_some() && ended.status.is_some());
-        counts.failed_ends.push(f64::from(u8::from(!good)));
-        if !good {
-            rec.say(&format!("SIGTERM: {:?}: {}", ended.status, ended.said));
-        }
-        ground.count_left(rec, &mut counts)?;
+        let is_good = ended.is_good() || (delay_ms.is_some() && ended.status.is_some());
+        counts.ended(told(rec, "SIGTERM", &ended, is_good));
+        lab.count_left(rec, &mut counts)?;
     }
     counts.judge(rec, "sigterm", 3)
 }
 
 /// `--confirm`: without a confirmation everything is undone in time; with one it stays.
-fn confirmations(
-    rec: &mut Recording<'_>,
-    ground: &Ground,
-    config: &str,
-) -> Result<(), ExperimentError> {
-    let arguments = ["node", "run", "--config", config, "--confirm", "2s"];
-    let mut counts = Counts::default();
+fn confirmations(rec: &mut Recording<'_>, lab: &CrashLab, run: &[&str]) -> Result {
+    let mut counts = CrashCounts::default();
     let started = Instant::now();
-    let mut node = ground.program.start(&arguments)?;
-    counts.failed_starts.push(f64::from(u8::from(!forwards(&mut node, ground))));
-    counts.times.push(f64::from(u8::from(node.is_alive())));
+    let mut node = lab.program.start(run)?;
+    counts.started(waits_until_it_forwards(&mut node, lab));
+    counts.ran(node.is_alive());
     let ended = node.end_within(LIMIT)?;
-    let in_time = started.elapsed() >= CONFIRM;
-    counts.failed_ends.push(f64::from(u8::from(!(ended.is_unconfirmed() && in_time))));
-    ground.count_left(rec, &mut counts)?;
+    counts.ended(ended.is_unconfirmed() && started.elapsed() >= CONFIRM);
+    lab.count_left(rec, &mut counts)?;
     counts.judge(rec, "unconfirmed", 1)?;
 
-    let mut counts = Counts::default();
-    let mut node = ground.program.start(&arguments)?;
-    counts.failed_starts.push(f64::from(u8::from(!forwards(&mut node, ground))));
-    let confirmed = ground.program.run(&["node", "confirm"], LIMIT)?;
+    let mut counts = CrashCounts::default();
+    let mut node = lab.program.start(run)?;
+    counts.started(waits_until_it_forwards(&mut node, lab));
+    counts.ended(lab.program.run(&["node", "confirm"], LIMIT)?.is_good());
     thread::sleep(CONFIRM + Duration::from_millis(500));
     let stayed = node.is_alive();
-    counts.times.push(f64::from(u8::from(stayed)));
-    let stopped = ground.program.run(&["node", "stop"], LIMIT)?;
-    let ended = node.end_within(LIMIT)?;
-    for good in [confirmed.is_good(), stayed, stopped.is_good(), ended.is_good()] {
-        counts.failed_ends.push(f64::from(u8::from(!good)));
-    }
-    ground.count_left(rec, &mut counts)?;
+    counts.ran(stayed);
+    counts.ended(stayed);
+    counts.ended(lab.program.run(&["node", "stop"], LIMIT)?.is_good());
+    counts.ended(node.end_within(LIMIT)?.is_good());
+    lab.count_left(rec, &mut counts)?;
     counts.judge(rec, "confirmed", 1)
 }
 
 /// Waits until the node answers; false if it ends before.
-fn forwards(node: &mut RunningProgram, ground: &Ground) -> bool {
-    let socket = control::socket_path(&ground.program.state(), &ground.star.name);
-    let client = Client::new(&socket);
-    node.shows(LIMIT, |_| client.get::<NodeStatus>("/v1/status").is_ok())
+fn waits_until_it_forwards(node: &mut RunningProgram, lab: &CrashLab) -> bool {
+    node.shows(LIMIT, |_| forwards(lab))
 }
 
-/// Moments of the kills: true waits until the node forwards, then come the milliseconds. They are
-/// in pairs: the second of a pair begins on the left-overs of the first.
-const MOMENTS: [(bool, u64); 10] = [
-    (false, 2),
-    (true, 0),
-    (false, 20),
-    (false, 50),
-    (false, 90),
-    (true, 20),
-    (true, 0),
-    (true, 100),
-    (true, 300),
-    (true, 600),
-];
+fn forwards(lab: &CrashLab) -> bool {
+    let socket = control::socket_path(&lab.program.state(), &lab.rig.star().name);
+    Client::new(&socket).get::<NodeStatus>("/v1/status").is_ok()
+}
 
 /// The argument of `--confirm`.
 const CONFIRM: Duration = Duration::from_secs(2);

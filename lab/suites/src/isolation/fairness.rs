@@ -3,63 +3,38 @@
 
 use weir_experiment::prelude::*;
 
-use super::SETTLE_SECONDS;
+use super::parts::{SETTLE_SECONDS, long};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let seconds = if rec.quick { 5 } else { 12 };
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for mbps in [100, 1000] {
         let star = StarTopology::new("fair", 2, BitRate::from_mbps(mbps));
-        let senders = vec![
-            star.udp(0, 0, FRAME_BYTES, None),
-            star.udp(1, 1, FRAME_BYTES, None),
-            star.udp(1, 2, FRAME_BYTES, None),
-            star.udp(1, 3, FRAME_BYTES, None),
-        ];
+        let sender = |(tenant, stream)| star.udp(tenant, stream, FRAME_BYTES, None);
         let outcome = TrafficRun {
-            middle: Forwarder::Weir(Box::new(star.policy())),
-            senders,
+            senders: [(0, 0), (1, 1), (1, 2), (1, 3)].map(sender).into(),
             receivers: vec![star.sink()],
-            changes: Vec::new(),
-            length: Duration::from_secs(seconds as u64),
-            star,
+            ..TrafficRun::new(&star, star.policy(), long(rec))
         }
         .run()?;
-        let calm = outcome.bits_each_second(0, 0, seconds);
-        let mut active = vec![0.0; seconds];
-        for stream in 1..=3 {
-            let bits = outcome.bits_each_second(0, stream, seconds);
-            active.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
-        }
-        let part = format!("{mbps}M");
-        judge_activity(rec, &part, &outcome, seconds)?;
-        let streams = vec![("calm".to_owned(), calm), ("active".to_owned(), active)];
-        rec.saturated(&part, streams, float(mbps * 1_000_000), SETTLE_SECONDS)?;
-        let id = format!("{part}/balance");
-        let name = "least of the two in proportion to the other, worst second";
-        let claim = Claim::new(id, name, Rule::LeastBalance, Bound::at_least(0.99));
-        let names = ["calm", "active"].map(|name| format!("{part}/{name}"));
-        rec.judge(claim.of(&names).skip(SETTLE_SECONDS))?;
+        rec.within(&format!("{mbps}M/"), |rec| judge(rec, &outcome, mbps))?;
     }
     Ok(())
 }
 
-/// Claims that one of the two tried harder indeed.
-fn judge_activity(
-    rec: &mut Recording<'_>,
-    part: &str,
-    outcome: &TrafficRecord,
-    seconds: usize,
-) -> Result<(), ExperimentError> {
-    let tried = |stream| outcome.offered_each_second(stream, seconds).into_iter().sum::<f64>();
-    let names = ["active", "calm"].map(|who| format!("{part}/tried/{who}"));
-    let bits = [(1..=3).map(tried).sum(), tried(0)];
-    for (name, bits) in names.iter().zip(bits) {
+/// Claims that one of the two tried harder indeed, and that they shared a full link equally.
+fn judge(rec: &mut Recording<'_>, outcome: &TrafficRecord, mbps: u64) -> Result {
+    let tried = |stream| outcome.offered(stream).into_iter().sum::<f64>();
+    let names = ["tried/active", "tried/calm"];
+    for (name, bits) in names.into_iter().zip([(1..=3).map(tried).sum(), tried(0)]) {
         rec.keep(name, Series::unordered("bit", vec![bits]))?;
     }
-    let id = format!("{part}/activity");
     let bound = Bound::at_least(TIMES_AS_ACTIVE);
-    rec.claim(id, "tried by one, of the other", Rule::RatioOfSums, bound, &names)
+    rec.claim("activity", "tried by one, of the other", Rule::RatioOfSums, bound, &names)?;
+    let streams = [("calm", outcome.got(0, 0)), ("active", outcome.got_together(0, 1..=3))];
+    rec.saturated(streams, float(mbps * 1_000_000), SETTLE_SECONDS)?;
+    let name = "least of the two in proportion to the other, worst second";
+    let claim = Claim::new("balance", name, Rule::LeastBalance, Bound::at_least(0.99));
+    rec.judge(claim.of(&["calm", "active"]).skip(SETTLE_SECONDS))
 }
 
 /// Three senders against one on the same processor: 3, if the kernel shares it to the microsecond.

@@ -5,102 +5,70 @@
 use std::net::Ipv4Addr;
 
 use weir_experiment::prelude::*;
+use weir_sim::Seed;
 use weir_switch::Reason;
 
-/// Frames of one kind.
-pub(super) struct HostileFrame {
-    /// Its name, for the case's identifier.
-    pub(super) name: &'static str,
-    /// The reason under which each of them is to be counted.
-    pub(super) reason: Reason,
-    /// The frame, without FCS.
-    pub(super) frame: Vec<u8>,
-}
+/// Frames of one kind: the name for the case's identifier, the reason under which each of them is
+/// to be counted, the frame without FCS.
+pub(super) type HostileFrame = (&'static str, Reason, Vec<u8>);
 
 /// Frames that tenant `index`, whose MAC and IP address are given in the policy, may not send.
 pub(super) fn from_tenant(index: usize) -> Vec<HostileFrame> {
     let (own, wire) = (StarTopology::mac(index).0, StarTopology::wire_mac().0);
     let ip = StarTopology::address(index);
     let foreign = Ipv4Addr::new(203, 0, 113, 7);
-    let kind = |name, reason, frame| HostileFrame { name, reason, frame };
     let sound = ethernet(wire, own, IPV4, &ipv4(ip));
     let spoof = |payload: &[u8]| ethernet(wire, own, IPV4, payload);
     vec![
-        kind("cut-in-tag", Reason::Truncated, ethernet(wire, own, TAG, &[0, 5, 8])),
-        kind("jumbo", Reason::Oversize, ethernet(wire, own, IPV4, &padded(ipv4(ip), 1506))),
-        kind("source-zero", Reason::BadSource, ethernet(wire, [0; 6], IPV4, &ipv4(ip))),
-        kind("source-group", Reason::BadSource, ethernet(wire, GROUP, IPV4, &ipv4(ip))),
-        kind(
-            "bridge-protocol",
-            Reason::ReservedGroup,
-            ethernet(RESERVED, own, 0x0026, &[0x42; 46]),
-        ),
-        kind("tagged", Reason::UnexpectedTag, tagged(&sound, 5)),
-        kind("tagged-twice", Reason::NestedTag, tagged(&tagged(&sound, 5), 6)),
-        kind(
-            "service-tag",
-            Reason::NestedTag,
-            ethernet(wire, own, 0x88a8, &padded(vec![0, 5], 46)),
-        ),
-        kind("foreign-mac", Reason::SpoofedMac, ethernet(wire, STRANGER, IPV4, &ipv4(ip))),
-        kind(
+        ("cut-in-tag", Reason::Truncated, ethernet(wire, own, TAG, &[0, 5, 8])),
+        ("jumbo", Reason::Oversize, ethernet(wire, own, IPV4, &padded(ipv4(ip), 1506))),
+        ("source-zero", Reason::BadSource, ethernet(wire, [0; 6], IPV4, &ipv4(ip))),
+        ("source-group", Reason::BadSource, ethernet(wire, GROUP, IPV4, &ipv4(ip))),
+        ("bridge-protocol", Reason::ReservedGroup, ethernet(RESERVED, own, 0x0026, &[0x42; 46])),
+        ("tagged", Reason::UnexpectedTag, tagged(&sound, 5)),
+        ("tagged-twice", Reason::NestedTag, tagged(&tagged(&sound, 5), 6)),
+        ("service-tag", Reason::NestedTag, ethernet(wire, own, 0x88a8, &padded(vec![0, 5], 46))),
+        ("foreign-mac", Reason::SpoofedMac, ethernet(wire, STRANGER, IPV4, &ipv4(ip))),
+        (
             "neighbours-mac",
             Reason::SpoofedMac,
             ethernet(wire, StarTopology::mac(0).0, IPV4, &ipv4(ip)),
         ),
-        kind("foreign-ip", Reason::SpoofedAddress, spoof(&ipv4(foreign))),
-        kind("cut-in-ip", Reason::SpoofedAddress, spoof(&ipv4(ip)[..19])),
-        kind("header-length", Reason::SpoofedAddress, spoof(&changed(ipv4(ip), 0, 0x41))),
-        kind("total-length", Reason::SpoofedAddress, spoof(&changed(ipv4(ip), 2, 0xff))),
-        kind("ip-version", Reason::SpoofedAddress, spoof(&changed(ipv4(ip), 0, 0xf5))),
-        kind(
-            "foreign-arp",
-            Reason::SpoofedAddress,
-            ethernet([0xff; 6], own, ARP, &arp(own, foreign)),
-        ),
-        kind("arp-mac", Reason::SpoofedAddress, ethernet([0xff; 6], own, ARP, &arp(STRANGER, ip))),
-        kind(
-            "cut-in-arp",
-            Reason::SpoofedAddress,
-            ethernet([0xff; 6], own, ARP, &arp(own, ip)[..20]),
-        ),
-        kind("cut-in-ipv6", Reason::SpoofedAddress, ethernet(wire, own, 0x86dd, &[0x60; 39])),
+        ("foreign-ip", Reason::SpoofedAddress, spoof(&ipv4(foreign))),
+        ("cut-in-ip", Reason::SpoofedAddress, spoof(&ipv4(ip)[..19])),
+        ("header-length", Reason::SpoofedAddress, spoof(&changed(ipv4(ip), 0, 0x41))),
+        ("total-length", Reason::SpoofedAddress, spoof(&changed(ipv4(ip), 2, 0xff))),
+        ("ip-version", Reason::SpoofedAddress, spoof(&changed(ipv4(ip), 0, 0xf5))),
+        ("foreign-arp", Reason::SpoofedAddress, ethernet([0xff; 6], own, ARP, &arp(own, foreign))),
+        ("arp-mac", Reason::SpoofedAddress, ethernet([0xff; 6], own, ARP, &arp(STRANGER, ip))),
+        ("cut-in-arp", Reason::SpoofedAddress, ethernet([0xff; 6], own, ARP, &arp(own, ip)[..20])),
+        ("cut-in-ipv6", Reason::SpoofedAddress, ethernet(wire, own, 0x86dd, &[0x60; 39])),
     ]
 }
 
 /// Frames that the wire may not send. The tenants' addresses are given; one slice has VLAN `vlan`.
 pub(super) fn from_wire(vlan: u16) -> Vec<HostileFrame> {
     let (wire, tenant) = (StarTopology::wire_mac().0, StarTopology::mac(0).0);
-    let kind = |name, reason, frame| HostileFrame { name, reason, frame };
     let payload = ipv4(StarTopology::wire_address());
     let from = |destination, source| ethernet(destination, source, IPV4, &payload);
     vec![
-        kind("wire-cut-in-tag", Reason::Truncated, ethernet(tenant, wire, TAG, &[0, 5, 8])),
-        kind("wire-source-group", Reason::BadSource, from(tenant, GROUP)),
-        kind("wire-bridge-protocol", Reason::ReservedGroup, from(RESERVED, wire)),
-        kind("wire-unknown-vlan", Reason::UnknownVlan, tagged(&from(tenant, wire), vlan + 1)),
-        kind("wire-tagged-twice", Reason::NestedTag, tagged(&tagged(&from(tenant, wire), 1), vlan)),
-        kind("wire-tenants-mac", Reason::Moved, from(tenant, StarTopology::mac(1).0)),
-        kind("wire-to-nobody", Reason::NoDestination, from(STRANGER, wire)),
-        kind("wire-to-itself", Reason::NoDestination, from(wire, wire)),
+        ("wire-cut-in-tag", Reason::Truncated, ethernet(tenant, wire, TAG, &[0, 5, 8])),
+        ("wire-source-group", Reason::BadSource, from(tenant, GROUP)),
+        ("wire-bridge-protocol", Reason::ReservedGroup, from(RESERVED, wire)),
+        ("wire-unknown-vlan", Reason::UnknownVlan, tagged(&from(tenant, wire), vlan + 1)),
+        ("wire-tagged-twice", Reason::NestedTag, tagged(&tagged(&from(tenant, wire), 1), vlan)),
+        ("wire-tenants-mac", Reason::Moved, from(tenant, StarTopology::mac(1).0)),
+        ("wire-to-nobody", Reason::NoDestination, from(STRANGER, wire)),
+        ("wire-to-itself", Reason::NoDestination, from(wire, wire)),
     ]
 }
 
 /// Frames of random length, 14 to 1514 bytes, and random content. The same at each call.
 pub(super) fn noise(count: usize) -> Vec<Vec<u8>> {
-    // Marsaglia's xorshift64: noise needs no better.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_be_bytes()
-    };
+    let mut seed = Seed::new(1);
     let mut frame = |_| {
-        let [high, low, ..] = next();
-        let length = 14 + usize::from(u16::from_be_bytes([high, low])) % 1501;
-        let bytes = (0..length.div_ceil(8)).flat_map(|_| next());
-        bytes.take(length).collect()
+        let length = seed.between(14, 1514);
+        (0..length).map(|_| seed.between(0, 255).to_be_bytes()[7]).collect()
     };
     (0..count).map(&mut frame).collect()
 }

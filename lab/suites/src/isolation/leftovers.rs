@@ -8,8 +8,8 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
 
+use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_experiment::weir_program::WeirProgram;
 use weir_platform::bpf::{self, BpfKind};
@@ -28,7 +28,7 @@ pub(super) struct HostBefore {
 impl HostBefore {
     /// Looks at the host. `prefix` is what the names of all namespaces begin with that the program
     /// makes or runs in.
-    pub(super) fn of(program: &WeirProgram, prefix: &str) -> Result<Self, ExperimentError> {
+    pub(super) fn of(program: &WeirProgram, prefix: &str) -> Result<Self> {
         let state = StateDir::at(program.state());
         let snapshot = Snapshot::take_inside(&Host::default(), &state, prefix)?;
         let (temporary, prefix) = (program.temporary(), prefix.to_owned());
@@ -36,19 +36,13 @@ impl HostBefore {
     }
 
     /// Returns the difference from before, once the kernel had time to remove things.
-    pub(super) fn left(&self) -> Result<Vec<String>, ExperimentError> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let left = self.now()?;
-            if left.is_empty() || Instant::now() >= until {
-                return Ok(left);
-            }
-            std::thread::sleep(POLL);
-        }
+    pub(super) fn left(&self) -> Result<Vec<String>> {
+        let is_clean = || Ok(self.now()?.is_empty().then(Vec::new));
+        clock::wait_for(PATIENCE, POLL, is_clean)?.map_or_else(|| self.now(), Ok)
     }
 
     /// Returns the difference at this moment.
-    pub(super) fn now(&self) -> Result<Vec<String>, ExperimentError> {
+    pub(super) fn now(&self) -> Result<Vec<String>> {
         let now = Snapshot::take_inside(&Host::default(), &self.state, &self.prefix)?;
         let difference = now.since(&self.snapshot).only(|line| self.is_ours(line));
         let orphans = orphans();

@@ -7,6 +7,7 @@ mod change;
 mod change_steps;
 mod crash;
 mod crash_demo;
+mod crash_lab;
 mod crash_node;
 mod delay;
 mod fairness;
@@ -67,10 +68,7 @@ const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Req
 }
 
 /// The demonstration's cases are the row's parts.
-fn demonstration(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+fn demonstration(rec: &mut Recording<'_>) -> Result {
     let seconds = if rec.quick { 5 } else { 12 };
     demo::run(rec, "shown", seconds, "").map(drop)
 }
-
-/// Seconds at the beginning of each run that no bound is held against.
-const SETTLE_SECONDS: usize = 2;

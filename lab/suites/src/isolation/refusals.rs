@@ -3,67 +3,41 @@
 //! the thing, the value and the bound, and the host stays unchanged.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use weir_experiment::prelude::*;
-use weir_experiment::run_folder::RunFolder;
 use weir_experiment::weir_program::WeirProgram;
-use weir_platform::run::{Command, Host, Platform};
-use weir_testbed::Lab;
+use weir_platform::run::Command;
 
 use super::broken_policies::POLICIES;
 use super::leftovers::HostBefore;
 
-/// A command line that is wrong, and what must be in the answer.
-struct WrongCommand<'a> {
-    words: Vec<&'a str>,
-    says: Vec<&'a str>,
-}
-
-/// Shows the part: in the switch node of `lab`, whose devices are there.
-pub(super) fn show(
-    rec: &mut Recording<'_>,
-    star: &StarTopology,
-    lab: &Lab,
-    place: &RunFolder,
-) -> Result<(), ExperimentError> {
+/// Shows the part, in the switch node of a lab.
+pub(super) fn show(rec: &mut Recording<'_>, rig: &Testbed) -> Result {
     // More than the 1504 that a frame of the pool has room for.
-    let grown = Command::line("ip link set dev t1 mtu 1600").in_namespace(&star.namespace("sw"));
-    Host::default().run(&grown)?;
-    let program = WeirProgram::new(lab.namespace("sw")?, place.folder())?;
-    let before = HostBefore::of(&program, &star.name)?;
+    rig.ask("sw", Command::line("ip link set dev t1 mtu 1600"))?;
+    let program = WeirProgram::new(rig.namespace("sw")?, rig.folder())?;
+    let before = HostBefore::of(&program, &rig.star().name)?;
     policies(rec, &program)?;
     devices(rec, &program)?;
     commands(rec, &program)?;
     let left = before.left()?;
-    for line in &left {
-        rec.say(&format!("changed: {line}"));
-    }
-    let name = "refused/changes";
-    rec.keep(name, Series::count("1", left.len() as u64))?;
-    let text = "changes of the host by what was refused";
-    rec.claim("refused/nothing", text, Rule::Sum, Bound::equal(0.0), &[name])
+    left.iter().for_each(|line| rec.say(&format!("changed: {line}")));
+    rec.none("nothing", "changes of the host by what was refused", left.len() as u64)
 }
 
-/// Policies that do not stand, run and as a dry run.
-fn policies(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), ExperimentError> {
+/// Policies that do not stand.
+fn policies(rec: &mut Recording<'_>, program: &WeirProgram) -> Result {
     let mut verdicts = Vec::new();
     for (name, text, says) in POLICIES {
-        let path = program.folder().join(format!("{name}.toml"));
-        write(&path, text.as_bytes())?;
-        let file = path.to_string_lossy();
-        for more in [&[][..], &["--dry-run"]] {
-            let words = [&["node", "run", "--config", &file], more].concat();
-            let wrong = WrongCommand { words, says: says.to_vec() };
-            verdicts.push(wrong.verdict(rec, program)?);
-        }
+        verdicts.extend(policy(rec, program, name, text, says)?);
     }
     judge(rec, "policies", verdicts)
 }
 
 /// Sound policies for devices that cannot be taken, or a port that is not there. A vif's device
 /// that is not there is waited for.
-fn devices(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), ExperimentError> {
+fn devices(rec: &mut Recording<'_>, program: &WeirProgram) -> Result {
     let cases: [(&str, &str, &str, &[&str]); 3] = [
         ("no-port", "nothere", "t0", &["device nothere", "none"]),
         ("too-large", "up0", "t1", &["device t1", "mtu 1600", "1504"]),
@@ -71,37 +45,39 @@ fn devices(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), Experim
     ];
     let mut verdicts = Vec::new();
     for (name, port, vif, says) in cases {
-        let path = program.folder().join(format!("{name}.toml"));
         let text = format!(
             "version = 1\n[node]\nname = \"refused\"\n[[port]]\nname = \"{port}\"\n\
              rate = \"100Mbit\"\n[[slice]]\nname = \"s\"\n\
              [[vif]]\nname = \"{vif}\"\nslice = \"s\"\n"
         );
-        write(&path, text.as_bytes())?;
-        let file = path.to_string_lossy();
-        for more in [&[][..], &["--dry-run"]] {
-            let words = [&["node", "run", "--config", &file], more].concat();
-            verdicts.push(WrongCommand { words, says: says.to_vec() }.verdict(rec, program)?);
-        }
+        verdicts.extend(policy(rec, program, name, &text, says)?);
     }
     judge(rec, "devices", verdicts)
 }
 
+/// Runs a node with a policy that is to be refused, and the same as a dry run.
+fn policy(
+    rec: &mut Recording<'_>,
+    program: &WeirProgram,
+    name: &str,
+    text: &str,
+    says: &[&str],
+) -> Result<[f64; 2]> {
+    let path = write(program, &format!("{name}.toml"), text.as_bytes())?;
+    let words = ["node", "run", "--config", &path.to_string_lossy(), "--dry-run"];
+    Ok([verdict(rec, program, &words[..4], says)?, verdict(rec, program, &words, says)?])
+}
+
 /// Command lines and files that are not what they should be.
-fn commands(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), ExperimentError> {
-    let path = |name: &str| program.folder().join(name);
-    let topology = path("topology.toml");
-    write(&topology, TOPOLOGY.as_bytes())?;
-    let huge = path("huge.toml");
+fn commands(rec: &mut Recording<'_>, program: &WeirProgram) -> Result {
+    let topology = write(program, "topology.toml", TOPOLOGY.as_bytes())?;
+    let noise = write(program, "noise.toml", &[0x80, 0xff, 0x00, 0x1b])?;
+    let huge = program.folder().join("huge.toml");
     let made = fs::File::create(&huge).and_then(|file| file.set_len(100 << 20));
     made.map_err(|error| ExperimentError::io(&huge, error))?;
-    let noise = path("noise.toml");
-    write(&noise, &[0x80, 0xff, 0x00, 0x1b])?;
-    let texts: Vec<String> = [topology, huge, noise, path("nothere.toml"), path("")]
-        .iter()
-        .map(|path| path.to_string_lossy().into_owned())
-        .collect();
-    let [topology, huge, noise, missing, folder] = &texts[..] else { return Ok(()) };
+    let (missing, folder) = (program.folder().join("nothere.toml"), program.folder().join(""));
+    let texts = [topology, huge, noise, missing, folder].map(|path| path.display().to_string());
+    let [topology, huge, noise, missing, folder] = &texts;
     let mut cases: Vec<(Vec<&str>, Vec<&str>)> = vec![
         (vec!["lab", "up", topology], vec![topology, "line 2", "\"1 Gigabit\"", "nods"]),
         (vec!["verify", "nonsense"], vec!["nonsense", "first-light"]),
@@ -138,40 +114,39 @@ fn commands(rec: &mut Recording<'_>, program: &WeirProgram) -> Result<(), Experi
     }
     let mut verdicts = Vec::new();
     for (words, says) in cases {
-        verdicts.push(WrongCommand { words, says }.verdict(rec, program)?);
+        verdicts.push(verdict(rec, program, &words, &says)?);
     }
     judge(rec, "commands", verdicts)
 }
 
-impl WrongCommand<'_> {
-    /// 0 if it was refused as it should be, else 1, and says why.
-    fn verdict(
-        &self,
-        rec: &mut Recording<'_>,
-        program: &WeirProgram,
-    ) -> Result<f64, ExperimentError> {
-        let ended = program.run(&self.words, LIMIT)?;
-        let missing = self.says.iter().find(|text| !ended.said.contains(**text));
-        if ended.is_refusal() && missing.is_none() {
-            return Ok(0.0);
-        }
-        let words = self.words.join(" ");
-        let said: String = ended.said.chars().take(SHOWN_CHARS_MAX).collect();
-        rec.say(&format!("weir {words}: {:?}, without {missing:?}: {said}", ended.status));
-        Ok(1.0)
+/// Runs a command that is wrong: 0 if it was refused with these texts, else 1, and says why.
+fn verdict(
+    rec: &mut Recording<'_>,
+    program: &WeirProgram,
+    words: &[&str],
+    says: &[&str],
+) -> Result<f64> {
+    let ended = program.run(words, LIMIT)?;
+    let missing = says.iter().find(|text| !ended.said.contains(**text));
+    if ended.is_refusal() && missing.is_none() {
+        return Ok(0.0);
     }
+    let said: String = ended.said.chars().take(SHOWN_CHARS_MAX).collect();
+    let (words, status) = (words.join(" "), ended.status);
+    rec.say(&format!("weir {words}: {status:?}, without {missing:?}: {said}"));
+    Ok(1.0)
 }
 
-fn judge(rec: &mut Recording<'_>, part: &str, verdicts: Vec<f64>) -> Result<(), ExperimentError> {
-    let name = format!("refused/{part}/each");
+fn judge(rec: &mut Recording<'_>, part: &str, verdicts: Vec<f64>) -> Result {
     let text = format!("{} {part}, not refused as they should be", verdicts.len());
-    rec.keep(&name, Series::unordered("1", verdicts))?;
-    let id = format!("refused/{part}");
-    rec.claim(id, text, Rule::Sum, Bound::equal(0.0), &[name])
+    let verdicts = Series::unordered("1", verdicts);
+    rec.claim_samples(part, text, verdicts, Rule::Sum, Bound::equal(0.0))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), ExperimentError> {
-    fs::write(path, bytes).map_err(|error| ExperimentError::io(path, error))
+fn write(program: &WeirProgram, name: &str, bytes: &[u8]) -> Result<PathBuf> {
+    let path = program.folder().join(name);
+    fs::write(&path, bytes).map_err(|error| ExperimentError::io(&path, error))?;
+    Ok(path)
 }
 
 /// An unknown key, a rate that is none, an end at a node that is not there.

@@ -4,11 +4,10 @@
 
 use weir_experiment::prelude::*;
 
-use super::parts::{self, BURST_BYTES, Flow, IsolationPart, LINK_MBPS};
+use super::parts::{self, BURST_BYTES, LINK_MBPS, mbps};
 
 /// Shows the part.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let seconds = parts::length(rec);
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("inside", 6, BitRate::from_mbps(LINK_MBPS));
     let mut policy =
         parts::in_slices(&star, &[("inside", None, 4), ("owed", None, 1), ("flood", None, 1)]);
@@ -17,7 +16,6 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     policy.vifs[4].send.min_rate = BitRate::from_mbps(OWED_MBPS);
     policy.vifs[4].receive.min_rate = BitRate::from_mbps(OWED_MBPS);
     let (sender, receiver) = (policy.vifs[0].send.clone(), policy.vifs[3].receive.clone());
-    let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
     let (owed, flood) = (mbps(3 * OWED_MBPS), mbps(3 * LINK_MBPS));
     let streams = vec![
         star.stream_between(0, 1, 0, mbps(5 * LIMIT_MBPS)),
@@ -27,25 +25,19 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         star.stream_towards(4, 4, 1500, owed),
         star.stream_towards(5, 5, 1500, flood),
     ];
-    let receivers = ["wire", "t1", "t3", "t4", "t5"];
-    let outcome = TrafficRun {
-        middle: Forwarder::Weir(Box::new(policy)),
+    let seen = TrafficRun {
         senders: vec![star.generator(streams)],
-        receivers: receivers.map(|node| star.sink_at(node)).into(),
-        changes: Vec::new(),
-        length: Duration::from_secs(seconds as u64),
-        star,
+        receivers: ["wire", "t1", "t3", "t4", "t5"].map(|node| star.sink_at(node)).into(),
+        ..TrafficRun::new(&star, policy, parts::length(rec))
     }
     .run()?;
-    let part = IsolationPart { name: "same-node", outcome: &outcome, seconds };
-    let flow = |name, receiver, stream| Flow { name, receiver, stream };
-    part.limited(rec, flow("sender", 1, 0), &sender)?;
-    part.limited(rec, flow("receiver", 2, 1), &receiver)?;
-    part.owed(rec, flow("send", 0, 2), OWED_MBPS * 1_000_000)?;
-    part.owed(rec, flow("receive", 3, 4), OWED_MBPS * 1_000_000)?;
-    part.full(rec, [2, 3].into_iter(), LINK_MBPS * 1_000_000)?;
-    let inside = part.packets(0, 0) + part.packets(0, 1);
-    part.none(rec, "on-the-wire", "frames between vifs that the wire saw", inside)
+    parts::limited(rec, &seen, ("sender", 1, 0), &sender)?;
+    parts::limited(rec, &seen, ("receiver", 2, 1), &receiver)?;
+    parts::owed(rec, &seen, ("send", 0, 2), OWED_MBPS)?;
+    parts::owed(rec, &seen, ("receive", 3, 4), OWED_MBPS)?;
+    parts::full(rec, &seen, [2, 3])?;
+    let inside = seen.packets(0, 0) + seen.packets(0, 1);
+    rec.none("on-the-wire", "frames between vifs that the wire saw", inside)
 }
 
 const LIMIT_MBPS: u64 = 8;

@@ -5,37 +5,23 @@ use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
 use weir_experiment::prelude::*;
-use weir_experiment::senders::worker_cpu;
+use weir_experiment::senders::on_worker_cpu;
 use weir_policy::{Kind, SliceId};
 use weir_ports::Pool;
 use weir_switch::{Frame, FramePool, IfaceId, Switch, Transmit};
 use weir_units::Instant;
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    // On a thread of its own, since the processor is given back with it.
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let repetitions = if rec.quick { 5 } else { 30 };
-    let rates = std::thread::scope(|scope| {
-        let measured = scope.spawn(move || {
-            let class = weir_platform::cpu::Class::Normal { nice: -20 };
-            let cpu = Some(worker_cpu());
-            let _alone =
-                weir_platform::cpu::CpuReservation::take(weir_platform::cpu::CpuRequest {
-                    cpu,
-                    class,
-                })?;
-            measure(repetitions)
-        });
-        measured.join().unwrap_or_else(|_| Err(ExperimentError::Node("the bench panicked".into())))
-    })?;
-    let name = "rate";
-    rec.keep(name, Series::unordered("packet/s", rates))?;
+    let rates = on_worker_cpu(|| measure(repetitions))?;
+    rec.keep("rate", Series::unordered("packet/s", rates))?;
     let bound = Bound::at_least(5e6);
-    rec.claim("median", "in and out again, median", Rule::Median, bound, &[name])
+    rec.claim("median", "in and out again, median", Rule::Median, bound, &["rate"])
 }
 
 /// Packets a second through the switch, once for each repetition.
-fn measure(repetitions: usize) -> Result<Vec<f64>, ExperimentError> {
+fn measure(repetitions: usize) -> Result<Vec<f64>> {
     let policy = policy();
     let mut switch = Switch::new(&policy, Instant::ZERO)
         .map_err(|error| ExperimentError::Node(error.to_string()))?;

@@ -7,17 +7,12 @@ use weir_experiment::prelude::*;
 use super::{asking, host_vif, offloads, packet, queues, same_node, vlan};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    for show in [
-        same_node::show,
-        vlan::show,
-        host_vif::show,
-        packet::show,
-        queues::show,
-        offloads::show,
-        asking::show,
-    ] {
-        show(rec)?;
-    }
-    Ok(())
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
+    rec.within("same-node/", same_node::show)?;
+    rec.within("vlan/", vlan::show)?;
+    rec.within("host/", host_vif::show)?;
+    rec.within("packet/", packet::show)?;
+    rec.within("queues/", queues::show)?;
+    rec.within("offloads/", offloads::show)?;
+    rec.within("asking/", asking::show)
 }

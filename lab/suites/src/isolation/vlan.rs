@@ -5,57 +5,31 @@
 use weir_experiment::prelude::*;
 use weir_traffic::{Mac, XdpStream};
 
-use super::parts::{self, Flow, IsolationPart, LINK_MBPS};
+use super::parts::{self, LINK_MBPS, mbps};
 
 /// Shows the part.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let seconds = parts::length(rec);
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("vlan", 4, BitRate::from_mbps(LINK_MBPS));
     let mut policy = parts::in_slices(&star, &[("a", Some(VLAN_A), 2), ("b", Some(VLAN_B), 2)]);
-    policy.vifs[0].send.min_rate = BitRate::from_mbps(OWED_MBPS[0]);
-    policy.vifs[2].send.min_rate = BitRate::from_mbps(OWED_MBPS[1]);
-    for few in [1, 3] {
-        policy.vifs[few].send.min_rate = BitRate::from_mbps(1);
+    for (vif, mbps) in policy.vifs.iter_mut().zip([OWED_MBPS[0], 1, OWED_MBPS[1], 1]) {
+        vif.send.min_rate = BitRate::from_mbps(mbps);
     }
-    let outcome = TrafficRun {
-        middle: Forwarder::Weir(Box::new(policy)),
+    let seen = TrafficRun {
         senders: vec![star.generator(streams(&star))],
         receivers: ["wire", "t0", "t1", "t2", "t3"].map(|node| star.sink_at(node)).into(),
-        changes: Vec::new(),
-        length: Duration::from_secs(seconds as u64),
-        star,
+        ..TrafficRun::new(&star, policy, parts::length(rec))
     }
     .run()?;
-    let part = IsolationPart { name: "vlan", outcome: &outcome, seconds };
-    let flow = |name, stream| Flow { name, receiver: 0, stream };
-    part.owed(rec, flow("a", A.flood), OWED_MBPS[0] * 1_000_000)?;
-    part.owed(rec, flow("b", B.flood), OWED_MBPS[1] * 1_000_000)?;
-    part.full(rec, A.all().into_iter().chain(B.all()), LINK_MBPS * 1_000_000)?;
-    separated(rec, &part)?;
-    part.none(rec, "tags", "frames on the wire without their slice's tag", mistagged(&outcome))
-}
-
-/// Streams of one slice, by what they are. Those from the wire carry the slice's tag.
-struct Streams {
-    /// From the first vif to the wire.
-    flood: u16,
-    /// From the second vif to all.
-    broadcast: u16,
-    /// From the second vif to an address that nobody has.
-    unknown: u16,
-    /// From the second vif to an address of the other slice.
-    trespass: u16,
-    /// From the wire to the first vif.
-    down: u16,
-    /// From the wire to all.
-    down_broadcast: u16,
-    /// From the wire to an address of the other slice.
-    down_trespass: u16,
+    parts::owed(rec, &seen, ("a", 0, A + FLOOD), OWED_MBPS[0])?;
+    parts::owed(rec, &seen, ("b", 0, B + FLOOD), OWED_MBPS[1])?;
+    parts::full(rec, &seen, A..B + STREAMS)?;
+    separated(rec, &seen)?;
+    rec.none("tags", "frames on the wire without their slice's tag", mistagged(&seen))
 }
 
 fn streams(star: &StarTopology) -> Vec<XdpStream> {
-    let mut all = of_slice(star, &A, VLAN_A, [0, 1, 2]);
-    all.extend(of_slice(star, &B, VLAN_B, [2, 3, 0]));
+    let mut all = of_slice(star, A, VLAN_A, [0, 1, 2]);
+    all.extend(of_slice(star, B, VLAN_B, [2, 3, 0]));
     let few = Some(Rate::Pps(FEW_PPS));
     all.extend([
         star.stream_towards(0, UNTAGGED, 200, few),
@@ -68,14 +42,14 @@ fn streams(star: &StarTopology) -> Vec<XdpStream> {
     all
 }
 
-/// `[own, second, others]`: tenants.
+/// Returns the streams of a slice of the tenants `[own, second, others]`.
 fn of_slice(
     star: &StarTopology,
-    of: &Streams,
+    first: u16,
     vlan: u16,
     [own, second, others]: [usize; 3],
 ) -> Vec<XdpStream> {
-    let (few, flood) = (Some(Rate::Pps(FEW_PPS)), Some(Rate::Bps(2 * LINK_MBPS * 1_000_000)));
+    let (few, flood) = (Some(Rate::Pps(FEW_PPS)), mbps(2 * LINK_MBPS));
     let up = |stream, destination_mac| XdpStream {
         destination_mac,
         ..star.stream(second, stream, 200, few)
@@ -86,37 +60,35 @@ fn of_slice(
         ..star.stream_towards(own, stream, 200, few)
     };
     vec![
-        star.stream(own, of.flood, 1500, flood),
-        up(of.broadcast, EVERYBODY),
-        up(of.unknown, NOBODY),
-        up(of.trespass, StarTopology::mac(others)),
-        down(of.down, StarTopology::mac(own)),
-        down(of.down_broadcast, EVERYBODY),
-        down(of.down_trespass, StarTopology::mac(others)),
+        star.stream(own, first + FLOOD, 1500, flood),
+        up(first + BROADCAST, EVERYBODY),
+        up(first + UNKNOWN, NOBODY),
+        up(first + TRESPASS, StarTopology::mac(others)),
+        down(first + DOWN, StarTopology::mac(own)),
+        down(first + DOWN_BROADCAST, EVERYBODY),
+        down(first + DOWN_TRESPASS, StarTopology::mac(others)),
     ]
 }
 
-/// Judges that each VLAN's own traffic arrives, and never another's.
-fn separated(rec: &mut Recording<'_>, part: &IsolationPart<'_>) -> Result<(), ExperimentError> {
-    for (slice, own, other, [first, second]) in [("a", &A, &B, [1, 2]), ("b", &B, &A, [3, 4])] {
-        let foreign = other.all().into_iter().chain([UNTAGGED, OTHER_VLAN]);
-        let foreign: u64 =
-            foreign.map(|stream| part.packets(first, stream) + part.packets(second, stream)).sum();
-        let id = format!("{slice}/foreign");
-        part.none(rec, &id, "frames seen that are not the slice's", foreign)?;
+/// Claims that each VLAN's own traffic arrives, and never another's.
+fn separated(rec: &mut Recording<'_>, seen: &TrafficRecord) -> Result {
+    for (slice, own, other, [first, second]) in [("a", A, B, [1, 2]), ("b", B, A, [3, 4])] {
+        let foreign = (other..other + STREAMS).chain([UNTAGGED, OTHER_VLAN]);
+        let at_both = |stream| seen.packets(first, stream) + seen.packets(second, stream);
+        let what = "frames seen that are not the slice's";
+        rec.none(format!("{slice}/foreign"), what, foreign.map(at_both).sum())?;
         let expected = [
-            (first, own.broadcast),
-            (first, own.unknown),
-            (first, own.down),
-            (first, own.down_broadcast),
-            (second, own.down_broadcast),
-            (0, own.broadcast),
-            (0, own.trespass),
+            (first, own + BROADCAST),
+            (first, own + UNKNOWN),
+            (first, own + DOWN),
+            (first, own + DOWN_BROADCAST),
+            (second, own + DOWN_BROADCAST),
+            (0, own + BROADCAST),
+            (0, own + TRESPASS),
         ];
-        let least = expected.map(|(at, stream)| part.packets(at, stream)).into_iter().min();
-        let id = format!("{slice}/own");
+        let least = expected.map(|(at, stream)| seen.packets(at, stream)).into_iter().min();
         let what = "frames of the rarest stream that the slice should see";
-        part.at_least(rec, &id, what, (least.unwrap_or(0), FEW_PPS / 2))?;
+        rec.at_least(format!("{slice}/own"), what, least.unwrap_or(0), FEW_PPS / 2)?;
     }
     Ok(())
 }
@@ -131,31 +103,30 @@ fn mistagged(outcome: &TrafficRecord) -> u64 {
     wrong.map(|source| source.packets).sum()
 }
 
-impl Streams {
-    const fn from(first: u16) -> Self {
-        Self {
-            flood: first,
-            broadcast: first + 1,
-            unknown: first + 2,
-            trespass: first + 3,
-            down: first + 4,
-            down_broadcast: first + 5,
-            down_trespass: first + 6,
-        }
-    }
+/// The first stream of each slice. Its others are numbered from it; those from the wire carry the
+/// slice's tag.
+const A: u16 = 0;
+const B: u16 = STREAMS;
 
-    const fn all(&self) -> [u16; 7] {
-        let Self { flood, broadcast, unknown, trespass, .. } = *self;
-        [flood, broadcast, unknown, trespass, self.down, self.down_broadcast, self.down_trespass]
-    }
-}
-
-const A: Streams = Streams::from(0);
-const B: Streams = Streams::from(7);
+/// From the first vif to the wire.
+const FLOOD: u16 = 0;
+/// From the second vif to all.
+const BROADCAST: u16 = 1;
+/// From the second vif to an address that nobody has.
+const UNKNOWN: u16 = 2;
+/// From the second vif to an address of the other slice.
+const TRESPASS: u16 = 3;
+/// From the wire to the first vif.
+const DOWN: u16 = 4;
+/// From the wire to all.
+const DOWN_BROADCAST: u16 = 5;
+/// From the wire to an address of the other slice.
+const DOWN_TRESPASS: u16 = 6;
+const STREAMS: u16 = 7;
 
 /// From the wire to all, in no VLAN and in one that is no slice's.
-const UNTAGGED: u16 = 14;
-const OTHER_VLAN: u16 = 15;
+const UNTAGGED: u16 = 2 * STREAMS;
+const OTHER_VLAN: u16 = UNTAGGED + 1;
 
 const VLAN_A: u16 = 100;
 const VLAN_B: u16 = 200;

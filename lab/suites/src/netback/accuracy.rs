@@ -18,15 +18,15 @@
 
 use weir_experiment::clock;
 use weir_experiment::prelude::*;
-use weir_experiment::senders::{hardly_catching_up, worker_cpu};
+use weir_experiment::senders::hardly_catching_up;
 use weir_policy::{Idle, Share};
 use weir_traffic::{Record, RecordSpec};
 
-use super::windows::{self, ArrivalWindow};
-use crate::peers::{Limiter, NapiOn, PeerLimit, StarBridge, spare_worker_cpu};
+use super::windows;
+use crate::peers::{Limiter, PeerLimit, StarBridge, receive_on_worker_cpu, spare_worker_cpu};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let _spared = spare_worker_cpu()?;
     let most = most(rec)?;
     let mut rates: Vec<(String, BitRate)> =
@@ -35,17 +35,17 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let name = "setting/most";
     rec.keep(name, Series::unordered("bit/s", vec![float(most.as_bps())]))?;
     let repetitions = if rec.quick { 1 } else { 5 };
-    super::keep_turns(rec, repetitions)?;
+    rec.keep("setting/turns", Series::count("1", repetitions))?;
     for (label, rate) in &rates {
         let mut seen: [Vec<AccuracyResult>; ALL.len()] = Default::default();
         for _ in 0..repetitions {
-            for (holder, seen) in ALL.into_iter().zip(&mut seen) {
-                let one = pushed(rec, label, holder, *rate)?;
+            for ((holder, program), seen) in ALL.into_iter().zip(&mut seen) {
+                let id = format!("{label} {holder}");
+                let one = pushed(rec, &id, program, *rate)?;
                 let [p50, p99, p999] = one.long_ns.map(|ns| ns / 1e3);
                 rec.say(&format!(
-                    "{label} {}: error {:.4} %, p99 {:.1} us; long: error {:.4} %, delay \
+                    "{id}: error {:.4} %, p99 {:.1} us; long: error {:.4} %, delay \
                      {p50:.1}/{p99:.1}/{p999:.1} us",
-                    holder.name(),
                     one.error * 100.0,
                     median(&one.p99_ns)? / 1e3,
                     one.long_error * 100.0,
@@ -63,30 +63,19 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// The program that enforces the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum LimitProgram {
     Weir(Idle),
     Linux(Limiter),
 }
 
 /// In the order of each repetition; Weir first.
-const ALL: [LimitProgram; 4] = [
-    LimitProgram::Weir(Idle::Sleep),
-    LimitProgram::Weir(Idle::Spin),
-    LimitProgram::Linux(Limiter::Tbf),
-    LimitProgram::Linux(Limiter::Htb),
+const ALL: [(&str, LimitProgram); 4] = [
+    ("weir", LimitProgram::Weir(Idle::Sleep)),
+    ("weir-spin", LimitProgram::Weir(Idle::Spin)),
+    ("tbf", LimitProgram::Linux(Limiter::Tbf)),
+    ("htb", LimitProgram::Linux(Limiter::Htb)),
 ];
-
-impl LimitProgram {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Weir(Idle::Sleep) => "weir",
-            Self::Weir(Idle::Spin) => "weir-spin",
-            Self::Linux(Limiter::Tbf) => "tbf",
-            Self::Linux(Limiter::Htb) => "htb",
-        }
-    }
-}
 
 /// The result of one repetition.
 #[derive(Clone, Debug)]
@@ -104,14 +93,10 @@ struct AccuracyResult {
 }
 
 /// The samples of a rate: series `LABEL/HOLDER/WHAT`.
-fn keep(
-    rec: &mut Recording<'_>,
-    label: &str,
-    seen: &[Vec<AccuracyResult>; ALL.len()],
-) -> Result<(), ExperimentError> {
-    for (holder, seen) in ALL.into_iter().zip(seen) {
+fn keep(rec: &mut Recording<'_>, label: &str, seen: &[Vec<AccuracyResult>; ALL.len()]) -> Result {
+    for ((holder, _), seen) in ALL.into_iter().zip(seen) {
         let mut keep = |what: &str, unit: &str, value: &dyn Fn(&AccuracyResult) -> f64| {
-            let id = format!("{label}/{}/{what}", holder.name());
+            let id = format!("{label}/{holder}/{what}");
             rec.keep(&id, Series::unordered(unit, seen.iter().map(value).collect()))
         };
         keep("error", "1", &|seen| seen.error)?;
@@ -121,50 +106,44 @@ fn keep(
             keep(&format!("long-{quantile}"), "s", &|s| s.long_ns[at] / 1e9)?;
             keep(&format!("full-{quantile}"), "s", &|s| s.full_ns[at] / 1e9)?;
         }
-        let id = format!("{label}/{}/delay-p99", holder.name());
-        rec.keep(&id, Series::unordered("s", seconds(seen)))?;
+        let delays = seen.iter().flat_map(|seen| &seen.p99_ns).map(|ns| ns / 1e9).collect();
+        let id = format!("{label}/{holder}/delay-p99");
+        rec.keep(&id, Series::unordered("s", delays))?;
     }
     Ok(())
 }
 
 /// Weir is held against each of the others, and so against the better.
-fn judge(rec: &mut Recording<'_>, label: &str) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, label: &str) -> Result {
     for peer in ["tbf", "htb"] {
         for (what, against, text) in
             [("error", "error-owed", "rate error"), ("delay-p99", "delay-p99", "p99 delay")]
         {
             let id = format!("{label}/{what}/{peer}");
             let name = format!("{label}: {text}, Weir : {peer}");
-            let claim = Claim::new(id, name, Rule::RatioOfMedians, Bound::at_most(1.0));
-            let series = [("weir", what), (peer, against)]
-                .map(|(holder, what)| format!("{label}/{holder}/{what}"));
-            rec.judge(claim.of(&series))?;
+            let series = [format!("{label}/weir/{what}"), format!("{label}/{peer}/{against}")];
+            rec.claim(id, name, Rule::RatioOfMedians, Bound::at_most(1.0), &series)?;
         }
     }
     Ok(())
 }
 
-/// p99 of each window of all repetitions, in seconds.
-fn seconds(seen: &[AccuracyResult]) -> Vec<f64> {
-    seen.iter().flat_map(|seen| &seen.p99_ns).map(|ns| ns / 1e9).collect()
-}
-
-fn median(samples: &[f64]) -> Result<f64, ExperimentError> {
+fn median(samples: &[f64]) -> Result<f64> {
     Rule::Median.apply(&[samples]).map_err(|error| ExperimentError::Node(error.to_string()))
 }
 
 /// The rate that all of them reach with 1500-byte frames, less a fifth, in whole 100 Mb/s.
-fn most(rec: &mut Recording<'_>) -> Result<BitRate, ExperimentError> {
+fn most(rec: &mut Recording<'_>) -> Result<BitRate> {
     let mut least = u64::MAX;
-    for holder in ALL {
+    for (holder, program) in ALL {
         let mut rig = Testbed::up(&star())?;
-        put(&mut rig, holder, limit(LINK))?;
+        put(&mut rig, program, limit(LINK))?;
         let outcome = flow(&rig, Load::Above(LINK.as_bps()), 2, LINK.as_bps())?;
         rig.down()?;
         let (from, until) = settled(&outcome, 2);
         let arrived = windows::between(records(&outcome)?, from, until);
         let bits = float(arrived.iter().map(|record| record.bytes * 8).sum()) / 2.0;
-        rec.say(&format!("{} carries {:.2} Gb/s of 1500-byte frames", holder.name(), bits / 1e9));
+        rec.say(&format!("{holder} carries {:.2} Gb/s of 1500-byte frames", bits / 1e9));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
         let bits = bits as u64;
         least = least.min(bits);
@@ -172,62 +151,64 @@ fn most(rec: &mut Recording<'_>) -> Result<BitRate, ExperimentError> {
     Ok(BitRate::from_mbps(least / 1_000_000 * 4 / 5 / 100 * 100).max(BitRate::from_mbps(100)))
 }
 
-/// Both loads, tried again where the generator could not push as it was to: a limit that nobody
+/// Measures both loads, again where the generator could not push as it was to: a limit that nobody
 /// pushes against says nothing about the program that enforces it.
 fn pushed(
     rec: &mut Recording<'_>,
-    label: &str,
-    holder: LimitProgram,
+    what: &str,
+    program: LimitProgram,
     rate: BitRate,
-) -> Result<AccuracyResult, ExperimentError> {
-    for _ in 1..TRIES {
-        match measure(holder, rate)? {
-            Ok(seen) => return Ok(seen),
-            Err(short) => {
-                let text = format!("{label} {}: {short}; measured again", holder.name());
-                rec.say(&text);
-                rec.result.add_note(&text);
-            }
+) -> Result<AccuracyResult> {
+    let seconds = if rate > LONGER_UP_TO { SECONDS } else { LONGER_SECONDS };
+    let mut short = String::new();
+    for attempt in 1..=TRIES {
+        let [loaded, full] = measure(program, rate, seconds)?;
+        let Some(found) = shortfall(&full, rate) else {
+            return accuracy(&loaded, &full, rate, seconds);
+        };
+        short = format!("{what}: {found}");
+        if attempt < TRIES {
+            let text = format!("{short}; measured again");
+            rec.say(&text);
+            rec.result.add_note(&text);
         }
     }
-    measure(holder, rate)?.map_err(|short| {
-        let message = format!("{label} {}: {short}, {TRIES} times: a busy machine", holder.name());
-        ExperimentError::Node(message)
-    })
+    Err(ExperimentError::Node(format!("{short}, {TRIES} times: a busy machine")))
 }
 
-/// Both loads on one lab; or how the offered load fell short.
-fn measure(
-    holder: LimitProgram,
-    rate: BitRate,
-) -> Result<Result<AccuracyResult, String>, ExperimentError> {
+/// Lets 95 % of the limit flow, then half as much again as the limit, on one lab.
+fn measure(program: LimitProgram, rate: BitRate, seconds: usize) -> Result<[TrafficRecord; 2]> {
     let mut rig = Testbed::up(&star())?;
-    put(&mut rig, holder, limit(rate))?;
+    put(&mut rig, program, limit(rate))?;
     let bps = rate.as_bps();
-    let seconds = if rate > LONGER_UP_TO { SECONDS } else { LONGER_SECONDS };
     let loaded = flow(&rig, Load::Even(bps / 100 * 95), seconds, bps)?;
     let full = flow(&rig, Load::Above(bps / 2 * 3), seconds, bps)?;
     rig.down()?;
-    if let Some(short) = shortfall(&full, rate) {
-        return Ok(Err(short));
-    }
-    let (from, until) = settled(&full, seconds);
-    let records = records(&full)?;
-    let windows = windows::windows(records, from, until, WINDOW_NS);
-    let off = |seen_bps: f64| (seen_bps - float(bps)) / float(bps);
-    let rates: Vec<f64> = windows.iter().map(|window| off(window.rate_bps)).collect();
-    let all = windows::between(records, from, until);
+    Ok([loaded, full])
+}
+
+fn accuracy(
+    loaded: &TrafficRecord,
+    full: &TrafficRecord,
+    rate: BitRate,
+    seconds: usize,
+) -> Result<AccuracyResult> {
+    let (from, until) = settled(full, seconds);
+    let all = windows::between(records(full)?, from, until);
+    let off = |seen_bps: f64| seen_bps / float(rate.as_bps()) - 1.0;
+    let rates = windows::windows(all, from, until, WINDOW_NS).into_iter();
+    let rates: Vec<f64> = rates.map(|window| off(window.rate_bps)).collect();
     let bits: u64 = all.iter().map(|record| record.bytes * 8).sum();
-    let p99 = |window: ArrivalWindow| window.delay_p99_ns;
-    let (from, until) = settled(&loaded, seconds);
-    let even = windows::between(self::records(&loaded)?, from, until);
-    Ok(Ok(AccuracyResult {
+    let (from, until) = settled(loaded, seconds);
+    let even = windows::between(records(loaded)?, from, until);
+    let delays = windows::windows(even, from, until, WINDOW_NS).into_iter();
+    Ok(AccuracyResult {
         error: median(&rates)?.abs(),
         long_error: off(float(bits) / float(seconds as u64)).abs(),
-        p99_ns: windows::windows(even, from, until, WINDOW_NS).into_iter().map(p99).collect(),
+        p99_ns: delays.map(|window| window.delay_p99_ns).collect(),
         long_ns: QUANTILES.map(|percent| windows::delay_ns(even, percent)),
         full_ns: QUANTILES.map(|percent| windows::delay_ns(all, percent)),
-    }))
+    })
 }
 
 /// Returns a description of the generator's shortfall, if it offered too little.
@@ -252,7 +233,7 @@ fn settled(outcome: &TrafficRecord, seconds: usize) -> (u64, u64) {
 }
 
 /// All arrivals.
-fn records(outcome: &TrafficRecord) -> Result<&[Record], ExperimentError> {
+fn records(outcome: &TrafficRecord) -> Result<&[Record]> {
     let seen = outcome.received.first();
     let seen = seen.filter(|seen| seen.totals.records_full == 0 && !seen.records.is_empty());
     let seen = seen.ok_or_else(|| {
@@ -275,16 +256,14 @@ fn limit(rate: BitRate) -> PeerLimit {
 }
 
 /// Puts the program that enforces the limit in the middle.
-fn put(rig: &mut Testbed, holder: LimitProgram, limit: PeerLimit) -> Result<(), ExperimentError> {
+fn put(rig: &mut Testbed, program: LimitProgram, limit: PeerLimit) -> Result {
     let star = star();
-    match holder {
-        LimitProgram::Weir(idle) => rig.put(&Forwarder::Weir(Box::new(policy(&star, limit, idle)))),
+    match program {
+        LimitProgram::Weir(idle) => rig.put(&policy(&star, limit, idle).into()),
         LimitProgram::Linux(limiter) => {
             let _bridge = StarBridge::up(rig, &star)?;
             limiter.up(&star, limit)?;
-            let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
-            let (namespace, devices) = (&star.namespace("sw"), &devices);
-            NapiOn { namespace, devices, cpu: worker_cpu() }.up()
+            receive_on_worker_cpu(&star)
         }
     }
 }
@@ -313,12 +292,7 @@ enum Load {
 }
 
 /// Lets it flow; at most `most_bps` arrive.
-fn flow(
-    rig: &Testbed,
-    load: Load,
-    seconds: usize,
-    most_bps: u64,
-) -> Result<TrafficRecord, ExperimentError> {
+fn flow(rig: &Testbed, load: Load, seconds: usize, most_bps: u64) -> Result<TrafficRecord> {
     let star = star();
     let (Load::Even(bps) | Load::Above(bps)) = load;
     let generator = star.generator(vec![star.stream(0, 0, FRAME_BYTES, Some(Rate::Bps(bps)))]);
@@ -332,12 +306,10 @@ fn flow(
     let mut sink = star.sink();
     sink.record = Some(RecordSpec { stream: 0, packets_max });
     let run = TrafficRun {
-        middle: Forwarder::Bridge,
         senders: vec![generator],
         receivers: vec![sink],
-        changes: Vec::new(),
         length,
-        star,
+        ..TrafficRun::new(&star, Forwarder::Bridge, 0)
     };
     Ok(run.flow(rig, |_| Ok(()))?.0)
 }

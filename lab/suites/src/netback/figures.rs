@@ -13,7 +13,7 @@ use weir_result::ResultFile;
 use crate::reproduce::{self, Variant, judge, report, runner, scenario::Scheduler};
 
 /// All eight, by the command that a reader would type, and the page made of them.
-pub(super) fn commands(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn commands(rec: &mut Recording<'_>) -> Result {
     let place = RunFolder::take("netback-page", &StateDir::from_env())?;
     let (mut made, mut silent) = (Vec::new(), 0);
     for figure in FIGURES {
@@ -45,20 +45,20 @@ pub(super) fn commands(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 
 /// Judges that a more active machine gets no more, for as long as the text watched two that are
 /// free to send, and for as many machines.
-pub(super) fn equal(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn equal(rec: &mut Recording<'_>) -> Result {
     part(rec, &FigurePart { length: Some(ACTIVE), ..FigurePart::of("fig8") })?;
     part(rec, &FigurePart { panels: &["free"], ..FigurePart::of("fig12") })?;
     part(rec, &FigurePart { panels: &["64"], repetitions: 3, ..FigurePart::of("gigabit") })
 }
 
 /// Priorities that change each second.
-pub(super) fn sweep(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn sweep(rec: &mut Recording<'_>) -> Result {
     part(rec, &FigurePart::of("fig10"))
 }
 
 /// Four rates, one machine alone, then both: as often as in the text, as long as it takes to judge
 /// two seconds of each.
-pub(super) fn rates(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn rates(rec: &mut Recording<'_>) -> Result {
     let half = if rec.quick { QUICK } else { RATES } / 2;
     let length = Some(RATES);
     part(
@@ -68,7 +68,7 @@ pub(super) fn rates(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// Disk work on a sender's machine.
-pub(super) fn disk(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn disk(rec: &mut Recording<'_>) -> Result {
     part(rec, &FigurePart { repetitions: 3, length: Some(DISK), ..FigurePart::of("fig9") })
 }
 
@@ -91,7 +91,7 @@ impl FigurePart {
 }
 
 /// A figure through Weir alone.
-fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result<(), ExperimentError> {
+fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result {
     let FigurePart { figure, panels, .. } = *part;
     let mut scenario = reproduce::netback(figure)?;
     scenario.repetitions = part.repetitions;
@@ -120,7 +120,7 @@ fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result<(), ExperimentErro
 
 /// Runs a figure as a process of its own. That a bound does not hold in so short a run is no
 /// matter here.
-fn run(figure: &str, folder: &Path) -> Result<ResultFile, ExperimentError> {
+fn run(figure: &str, folder: &Path) -> Result<ResultFile> {
     let mut command = Command::new(product::own_path()?);
     command.args(["reproduce", "netback", figure, "--quick", "--out"]).arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

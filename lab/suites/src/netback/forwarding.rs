@@ -24,16 +24,16 @@ use weir_platform::run::Command;
 use weir_policy::{Kind, SliceId};
 use weir_traffic::{Mac, ReceiveMethod, ReceiveSpec, SinkVerdict, XdpStream};
 
-use super::worker::{WorkerCounts, WorkerTime};
-use crate::peers::{Htb, NapiOn, OpenVSwitch, StarBridge, spare_worker_cpu};
+use super::worker::{WorkerCounters, WorkerTime};
+use crate::peers::{Htb, OpenVSwitch, StarBridge, receive_on_worker_cpu, spare_worker_cpu};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let repetitions = if rec.quick { 2 } else { 5 };
-    super::keep_turns(rec, repetitions)?;
+    rec.keep("setting/turns", Series::count("1", repetitions))?;
     let mut forwarders = Vec::from(ALL);
     if !OpenVSwitch::is_installed() {
-        forwarders.retain(|forwarder| *forwarder != PeerForwarder::OpenVSwitch);
+        forwarders.retain(|forwarder| forwarder.program != PeerProgram::OpenVSwitch);
         let text = "SKIPPED: Open vSwitch is not installed (Debian: openvswitch-switch)";
         rec.say(text);
         rec.result.add_note(text);
@@ -46,7 +46,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
             let one = bench.measure(*forwarder)?;
             rec.say(&format!(
                 "{}: {:.3} Mpps, {:.3} Mpps per processor",
-                forwarder.name(),
+                forwarder.name,
                 one.rate / 1e6,
                 one.efficiency / 1e6
             ));
@@ -54,7 +54,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         }
     }
     for (forwarder, seen) in forwarders.iter().zip(&seen) {
-        let name = forwarder.name();
+        let name = forwarder.name;
         let mut keep = |what: &str, unit: &str, value: fn(&ForwardingResult) -> f64| {
             let samples = seen.iter().map(value).collect();
             rec.keep(&format!("{name}/{what}"), Series::unordered(unit, samples))
@@ -62,7 +62,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         keep("rate", "packet/s", |seen| seen.rate)?;
         keep("per-cpu", "packet/s", |seen| seen.efficiency)?;
         keep("generator", "1", |seen| seen.generator)?;
-        if *forwarder == PeerForwarder::Queued {
+        if forwarder.program == PeerProgram::WeirQueued {
             keep("in-kernel", "1", |seen| seen.worker.map_or(0.0, |it| it.in_kernel))?;
             keep("frames-a-turn", "packet", |seen| seen.worker.map_or(0.0, |it| it.frames_a_turn))?;
             let copies = |seen: &ForwardingResult| {
@@ -72,71 +72,74 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
             rec.keep("setting/zero-copy", copies)?;
         }
     }
-    let mut compare = |part: &str, text: &str, least: f64, pair: [PeerForwarder; 2]| {
-        let bound = Bound::at_least(least);
-        let claim = Claim::new(part, text, Rule::RatioOfMedians, bound);
-        let names = pair.map(|forwarder| format!("{}/rate", forwarder.name()));
-        rec.judge(claim.of(&names))
-    };
-    let queued = [PeerForwarder::Queued, PeerForwarder::BridgeHtb];
-    compare("queued", "packets, queued : bridge + HTB", QUEUED_RATIO, queued)?;
-    for (part, text, bridge) in [
-        ("redirected", "redirected : bridge", PeerForwarder::BridgeTogether),
-        ("redirected-door", "redirected : bridge to the door", PeerForwarder::BridgeToDoor),
+    for (part, text, least, pair) in [
+        (
+            "queued",
+            "packets, queued : bridge + HTB",
+            1.5,
+            ["apart/weir-queued", "apart/bridge-htb"],
+        ),
+        (
+            "redirected",
+            "packets on one core, redirected : bridge",
+            REDIRECTED_RATIO,
+            ["together/weir-redirected", "together/bridge"],
+        ),
+        (
+            "redirected-door",
+            "packets on one core, redirected : bridge to the door",
+            REDIRECTED_RATIO,
+            ["together/weir-redirected", "together/bridge-to-door"],
+        ),
     ] {
-        let text = format!("packets on one core, {text}");
-        compare(part, &text, REDIRECTED_RATIO, [PeerForwarder::Redirected, bridge])?;
+        let series = pair.map(|name| format!("{name}/rate"));
+        rec.claim(part, text, Rule::RatioOfMedians, Bound::at_least(least), &series)?;
     }
     Ok(())
 }
 
-/// The forwarder and its place.
+/// A forwarder and its place.
+#[derive(Clone, Copy, Debug)]
+struct PeerForwarder {
+    name: &'static str,
+    program: PeerProgram,
+    /// It has a processor of its own.
+    is_apart: bool,
+    /// Frames end where they enter the stack, not in a program.
+    ends_at_door: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PeerForwarder {
-    Queued,
+enum PeerProgram {
+    WeirQueued,
+    WeirRedirected,
     Bridge,
     BridgeHtb,
     OpenVSwitch,
-    Redirected,
-    BridgeTogether,
-    BridgeToDoor,
-    BridgeHtbTogether,
 }
 
 /// In the order of each repetition.
 const ALL: [PeerForwarder; 8] = [
-    PeerForwarder::Queued,
-    PeerForwarder::Bridge,
-    PeerForwarder::BridgeHtb,
-    PeerForwarder::OpenVSwitch,
-    PeerForwarder::Redirected,
-    PeerForwarder::BridgeTogether,
-    PeerForwarder::BridgeToDoor,
-    PeerForwarder::BridgeHtbTogether,
+    PeerForwarder::apart("apart/weir-queued", PeerProgram::WeirQueued),
+    PeerForwarder::apart("apart/bridge", PeerProgram::Bridge),
+    PeerForwarder::apart("apart/bridge-htb", PeerProgram::BridgeHtb),
+    PeerForwarder::apart("apart/open-vswitch", PeerProgram::OpenVSwitch),
+    PeerForwarder::together("together/weir-redirected", PeerProgram::WeirRedirected),
+    PeerForwarder::together("together/bridge", PeerProgram::Bridge),
+    PeerForwarder {
+        ends_at_door: true,
+        ..PeerForwarder::together("together/bridge-to-door", PeerProgram::Bridge)
+    },
+    PeerForwarder::together("together/bridge-htb", PeerProgram::BridgeHtb),
 ];
 
 impl PeerForwarder {
-    /// Returns true if the forwarder has a processor of its own.
-    const fn is_apart(self) -> bool {
-        matches!(self, Self::Queued | Self::Bridge | Self::BridgeHtb | Self::OpenVSwitch)
+    const fn apart(name: &'static str, program: PeerProgram) -> Self {
+        Self { name, program, is_apart: true, ends_at_door: true }
     }
 
-    /// Returns true if frames end where they enter the stack, not in a program.
-    const fn ends_at_door(self) -> bool {
-        self.is_apart() || matches!(self, Self::BridgeToDoor)
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "apart/weir-queued",
-            Self::Bridge => "apart/bridge",
-            Self::BridgeHtb => "apart/bridge-htb",
-            Self::OpenVSwitch => "apart/open-vswitch",
-            Self::Redirected => "together/weir-redirected",
-            Self::BridgeTogether => "together/bridge",
-            Self::BridgeToDoor => "together/bridge-to-door",
-            Self::BridgeHtbTogether => "together/bridge-htb",
-        }
+    const fn together(name: &'static str, program: PeerProgram) -> Self {
+        Self { name, program, is_apart: false, ends_at_door: false }
     }
 }
 
@@ -166,54 +169,42 @@ impl ForwardingSetup {
     }
 
     /// One repetition, on a lab of its own: nobody finds what another left.
-    fn measure(&self, forwarder: PeerForwarder) -> Result<ForwardingResult, ExperimentError> {
+    fn measure(&self, forwarder: PeerForwarder) -> Result<ForwardingResult> {
         let star = &self.star;
         let mut rig = Testbed::up(star)?;
         // A veth takes redirected frames once its peer has GRO or a program; the program comes
         // later. Elsewhere GRO would put a queue before the door.
-        let gro = if forwarder.ends_at_door() { "off" } else { "on" };
+        let gro = if forwarder.ends_at_door { "off" } else { "on" };
         rig.ask("wire", Command::new("ethtool", ["-K", "eth0", "gro", gro]))?;
-        let seen = match forwarder {
-            PeerForwarder::Queued => {
-                rig.put(&Forwarder::Weir(Box::new(self.queued())))?;
+        let seen = match forwarder.program {
+            PeerProgram::WeirQueued => {
+                rig.put(&self.queued().into())?;
                 self.flow(&rig, forwarder)
             }
-            PeerForwarder::Redirected => {
-                rig.put(&Forwarder::Weir(Box::new(self.redirected())))?;
+            PeerProgram::WeirRedirected => {
+                rig.put(&self.redirected().into())?;
                 self.flow(&rig, forwarder)
             }
-            PeerForwarder::OpenVSwitch => {
-                let switch = OpenVSwitch::up(&rig, star, worker_cpu())?;
-                let seen = self.flow(&rig, forwarder);
-                switch.down();
-                seen
+            PeerProgram::OpenVSwitch => {
+                let _switch = OpenVSwitch::up(&rig, star, worker_cpu())?;
+                self.flow(&rig, forwarder)
             }
-            PeerForwarder::Bridge
-            | PeerForwarder::BridgeHtb
-            | PeerForwarder::BridgeTogether
-            | PeerForwarder::BridgeToDoor
-            | PeerForwarder::BridgeHtbTogether => self.bridge(&mut rig, forwarder),
+            PeerProgram::Bridge | PeerProgram::BridgeHtb => self.bridge(&mut rig, forwarder),
         };
         rig.down()?;
         seen
     }
 
-    fn bridge(
-        &self,
-        rig: &mut Testbed,
-        forwarder: PeerForwarder,
-    ) -> Result<ForwardingResult, ExperimentError> {
+    fn bridge(&self, rig: &mut Testbed, forwarder: PeerForwarder) -> Result<ForwardingResult> {
         let star = &self.star;
         let bridge = StarBridge::up(rig, star)?;
-        if matches!(forwarder, PeerForwarder::BridgeHtb | PeerForwarder::BridgeHtbTogether) {
+        if forwarder.program == PeerProgram::BridgeHtb {
             let class = BitRate::from_bps(LINK.as_bps() / TENANTS as u64);
             let burst = ByteCount::new(LINK.as_bps() / 8 / 1000);
             Htb { link: LINK, class, burst, packets: QUEUE_PACKETS }.up(star)?;
         }
-        if forwarder.is_apart() {
-            let devices: Vec<&str> = star.tenants.iter().map(String::as_str).collect();
-            let (namespace, devices) = (&star.namespace("sw"), &devices);
-            NapiOn { namespace, devices, cpu: worker_cpu() }.up()?;
+        if forwarder.is_apart {
+            receive_on_worker_cpu(star)?;
         }
         let seen = self.flow(rig, forwarder);
         bridge.down()?;
@@ -236,9 +227,7 @@ impl ForwardingSetup {
         policy.node.redirect = true;
         policy.node.worker_cpu = Some(0);
         policy.slices.truncate(1);
-        for port in &mut policy.ports {
-            port.kind = Kind::Xdp;
-        }
+        policy.ports.iter_mut().for_each(|port| port.kind = Kind::Xdp);
         for vif in &mut policy.vifs {
             vif.kind = Kind::Xdp;
             vif.slice = SliceId(0);
@@ -248,36 +237,28 @@ impl ForwardingSetup {
     }
 
     /// Sends as many packets as the generator makes, and measures those that come through.
-    fn flow(
-        &self,
-        rig: &Testbed,
-        forwarder: PeerForwarder,
-    ) -> Result<ForwardingResult, ExperimentError> {
+    fn flow(&self, rig: &Testbed, forwarder: PeerForwarder) -> Result<ForwardingResult> {
         let star = &self.star;
         let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
         // A bridge learns where the receiver is from what comes from there.
         let answers = star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS)));
         streams.push(XdpStream { source_mac: Some(RECEIVER), ..answers });
-        let receivers = if forwarder.ends_at_door() { vec![] } else { vec![light_sink(star)] };
+        let receivers = if forwarder.ends_at_door { vec![] } else { vec![light_sink(star)] };
         let run = TrafficRun {
-            middle: Forwarder::Bridge,
             senders: vec![hardly_reading_the_clock(star.generator(streams))],
             receivers,
-            changes: Vec::new(),
             length: WARM_UP + MEASURED + SPARE,
-            star: star.clone(),
+            ..TrafficRun::new(star, Forwarder::Bridge, 0)
         };
         let (outcome, (busy, rate, worker)) = run.flow(rig, |rig| {
             std::thread::sleep(WARM_UP);
             let (start, cpu, before) = (Instant::now(), CpuTime::now()?, received(rig)?);
-            let worker = rig.node().map(WorkerCounts::now).transpose()?;
+            let worker = || rig.node().map(WorkerCounters::now).transpose();
+            let worker_before = worker()?;
             std::thread::sleep(MEASURED);
             let packets = received(rig)?.saturating_sub(before);
             let rate = float(packets) / start.elapsed().as_secs_f64();
-            let spent = match (rig.node(), worker) {
-                (Some(node), Some(before)) => Some(WorkerCounts::now(node)?.since(&before)),
-                _ => None,
-            };
+            let spent = worker()?.zip(worker_before).map(|(now, before)| now.since(&before));
             Ok((CpuTime::now()?.since(&cpu, GENERATOR_CPU), rate, spent))
         })?;
         let late = outcome.sent.iter().any(|sent| {
@@ -286,13 +267,9 @@ impl ForwardingSetup {
         if late {
             return Err(ExperimentError::Node("the generator began late: a busy machine".into()));
         }
-        let Busy { all, own } = busy;
-        Ok(ForwardingResult {
-            rate,
-            efficiency: rate / (all - own).max(f64::MIN_POSITIVE),
-            generator: own,
-            worker,
-        })
+        let Busy { all, own: generator } = busy;
+        let efficiency = rate / (all - generator).max(f64::MIN_POSITIVE);
+        Ok(ForwardingResult { rate, efficiency, generator, worker })
     }
 
     fn stream(&self, tenant: usize) -> XdpStream {
@@ -313,11 +290,10 @@ fn light_sink(star: &StarTopology) -> ReceiveSpec {
 }
 
 /// Frames that reached the wire's end, as the kernel counts them.
-fn received(rig: &Testbed) -> Result<u64, ExperimentError> {
-    let said = rig.ask("wire", Command::line("ip -json -stats link show eth0"))?;
-    let links: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
-    let packets = links[0]["stats64"]["rx"]["packets"].as_u64();
-    packets.ok_or_else(|| ExperimentError::Node("ip link shows no received packets".into()))
+fn received(rig: &Testbed) -> Result<u64> {
+    let links = rig.link_counters("wire")?;
+    let device = links.iter().find(|link| link.name == "eth0");
+    device.map(|link| link.received[0]).ok_or_else(|| ExperimentError::Node("no eth0".into()))
 }
 
 /// Vifs, and classes of HTB.
@@ -337,7 +313,6 @@ const LINK: BitRate = BitRate::from_mbps(20_000);
 /// Load of each tenant: more than its limit, so that the policer both drops and passes.
 const POLICED_PPS: u64 = 2_000_000;
 
-const QUEUED_RATIO: f64 = 1.5;
 const REDIRECTED_RATIO: f64 = 3.5;
 
 /// Behind the wire's end, so to say; not the address of its device.

@@ -10,7 +10,6 @@ mod windows;
 mod worker;
 
 use weir_experiment::RowPart::Plain;
-use weir_experiment::prelude::*;
 use weir_experiment::{Requirement, RequirementTable, RowPart};
 
 /// The table.
@@ -31,9 +30,4 @@ const ROWS: &[Requirement] = &[
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
     Requirement::new(NAME, number, title, parts)
-}
-
-/// Keeps how often everything was measured in turn, so that a turn's samples can be told apart.
-fn keep_turns(rec: &mut Recording<'_>, turns: usize) -> Result<(), ExperimentError> {
-    rec.keep("setting/turns", Series::count("1", turns as u64))
 }

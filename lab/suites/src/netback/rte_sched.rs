@@ -37,7 +37,7 @@ pub(super) struct Peer {
 
 impl Built {
     /// Compiles it.
-    pub(super) fn new() -> Result<Self, ExperimentError> {
+    pub(super) fn new() -> Result<Self> {
         let place = RunFolder::take(LAB, &StateDir::from_env())?;
         let folder = place.folder();
         let (source, program) = (folder.join("rte_sched.c"), folder.join("rte_sched"));
@@ -55,12 +55,7 @@ impl Built {
     }
 
     /// Starts it on processor `cpu` with so many classes and packets.
-    pub(super) fn start(
-        &self,
-        cpu: u32,
-        pipes: u32,
-        packets: u32,
-    ) -> Result<Peer, ExperimentError> {
+    pub(super) fn start(&self, cpu: u32, pipes: u32, packets: u32) -> Result<Peer> {
         let log = self.program.with_extension("log");
         let file = fs::File::create(&log).map_err(|error| ExperimentError::io(&log, error))?;
         let mut command = Command::new(&self.program);
@@ -71,12 +66,7 @@ impl Built {
 
 impl Peer {
     /// Starts a program that says `ready` once it is.
-    fn start(
-        mut command: Command,
-        errors: fs::File,
-        log: PathBuf,
-        what: &str,
-    ) -> Result<Self, ExperimentError> {
+    fn start(mut command: Command, errors: fs::File, log: PathBuf, what: &str) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let program = command.get_program().display().to_string();
         let mut child = command.spawn().map_err(|error| ExperimentError::io(program, error))?;
@@ -97,7 +87,7 @@ impl Peer {
     }
 
     /// Seconds a packet, over `packets` of them under the load of that name.
-    pub(super) fn run(&mut self, load: &str, packets: u64) -> Result<f64, ExperimentError> {
+    pub(super) fn run(&mut self, load: &str, packets: u64) -> Result<f64> {
         let asked = writeln!(self.input, "{load} {packets}").and_then(|()| self.input.flush());
         asked.map_err(|error| ExperimentError::io("rte_sched", error))?;
         let answer = self.answer()?;
@@ -114,7 +104,7 @@ impl Peer {
     }
 
     /// Its next line; one that hangs is not waited for longer than [`ANSWER_LIMIT`].
-    fn answer(&mut self) -> Result<String, ExperimentError> {
+    fn answer(&mut self) -> Result<String> {
         let until = Instant::now() + ANSWER_LIMIT;
         loop {
             match self.lines.recv_timeout(clock::SIGNAL_POLL) {
@@ -175,7 +165,7 @@ const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 mod tests {
     use super::*;
 
-    fn started(script: &str) -> Result<Peer, ExperimentError> {
+    fn started(script: &str) -> Result<Peer> {
         let log = std::env::temp_dir().join(format!("weir-peer-{}.log", std::process::id()));
         let file = fs::File::create(&log).unwrap();
         let mut command = Command::new("sh");

@@ -7,20 +7,17 @@
 //! and vifs, each vif a weight and a guarantee, which sum up to half of the link; `rte_sched` has
 //! port, subport, pipe, traffic class and queue, with token buckets that never run dry.
 
-use std::thread;
-
 use rustix::time::{ClockId, clock_gettime};
 use weir_experiment::prelude::*;
-use weir_experiment::senders::worker_cpu;
-use weir_platform::cpu::{Class, CpuRequest, CpuReservation};
+use weir_experiment::senders::{on_worker_cpu, worker_cpu};
 use weir_sched::load::{Load, Subject, queued};
 
 use super::rte_sched::{Built, Peer};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let runs = if rec.quick { RUNS_QUICK } else { RUNS };
-    super::keep_turns(rec, runs)?;
+    rec.keep("setting/turns", Series::count("1", runs as u64))?;
     measure(rec, MILLION, None, runs)?;
     for load in LOADS {
         let name = format!("{load}/{MILLION}/{}", HFSC.name);
@@ -38,35 +35,17 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     for (load, subject, least) in BOUNDS {
         let series = |who| format!("{load}/{CLASSES}/{who}");
         let title = format!("{} at {CLASSES} classes, {load}: times rte_sched", subject.name);
-        let id = format!("{load}/{}", subject.name);
-        rec.claim(
-            id,
-            title,
-            Rule::RatioOfMedians,
-            Bound::at_least(least),
-            &[series(PEER), series(subject.name)],
-        )?;
+        let (id, bound) = (format!("{load}/{}", subject.name), Bound::at_least(least));
+        let series = [series(PEER), series(subject.name)];
+        rec.claim(id, title, Rule::RatioOfMedians, bound, &series)?;
     }
     Ok(())
 }
 
 /// Keeps seconds a packet of all that take part, `LOAD/CLASSES/NAME`, each a sample in turn.
-fn measure(
-    rec: &mut Recording<'_>,
-    classes: u32,
-    peer: Option<Peer>,
-    runs: usize,
-) -> Result<(), ExperimentError> {
+fn measure(rec: &mut Recording<'_>, classes: u32, peer: Option<Peer>, runs: usize) -> Result {
     rec.say(&format!("{classes} classes"));
-    // On a thread of its own, since the processor is given back with it.
-    let measured = thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            let class = Class::Normal { nice: -20 };
-            let _alone = CpuReservation::take(CpuRequest { cpu: Some(worker_cpu()), class })?;
-            in_turns(classes, peer, runs)
-        });
-        thread.join().unwrap_or_else(|_| Err(ExperimentError::Node("the bench panicked".into())))
-    })?;
+    let measured = on_worker_cpu(move || in_turns(classes, peer, runs))?;
     for (name, times) in measured {
         rec.keep(&name, Series::unordered("s", times))?;
     }
@@ -75,7 +54,7 @@ fn measure(
 
 type Times = Vec<(String, Vec<f64>)>;
 
-fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times, ExperimentError> {
+fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times> {
     let mut ours = Vec::new();
     for subject in SUBJECTS {
         let refused = |error| ExperimentError::Node(format!("{}: {error}", subject.name));
@@ -107,7 +86,7 @@ fn in_turns(classes: u32, mut peer: Option<Peer>, runs: usize) -> Result<Times, 
 }
 
 /// Measures the seconds that a packet takes of this thread's time on the processor.
-fn seconds_each(load: &str, ours: &mut dyn Load) -> Result<f64, ExperimentError> {
+fn seconds_each(load: &str, ours: &mut dyn Load) -> Result<f64> {
     let start = clock_gettime(ClockId::ThreadCPUTime);
     let moved = if load == REFILL { ours.refill(PACKETS) } else { ours.random(PACKETS) };
     let end = clock_gettime(ClockId::ThreadCPUTime);

@@ -9,7 +9,7 @@ use weir_platform::process::Stat;
 
 /// The worker's counters at an instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WorkerCounts {
+pub(super) struct WorkerCounters {
     /// In its own code and in the kernel's, in the kernel's ticks.
     ticks: [u64; 2],
     /// In which something moved.
@@ -30,9 +30,9 @@ pub(super) struct WorkerTime {
     pub(super) zero_copy: bool,
 }
 
-impl WorkerCounts {
+impl WorkerCounters {
     /// Reads the counters.
-    pub(super) fn now(node: &NodeProcess) -> Result<Self, ExperimentError> {
+    pub(super) fn now(node: &NodeProcess) -> Result<Self> {
         let status = node.status()?;
         let uplink = status.port(UPLINK).or_else(|| status.ports.first());
         Ok(Self {
@@ -58,7 +58,7 @@ impl WorkerCounts {
 }
 
 /// Reads the ticks of the worker's own thread: a node has others, too.
-fn ticks(node: u32) -> Result<[u64; 2], ExperimentError> {
+fn ticks(node: u32) -> Result<[u64; 2]> {
     let stat = Stat::of_thread(node, THREAD);
     let missing = || ExperimentError::Node(format!("process {node} has no thread '{THREAD}'"));
     stat.map(|stat| [stat.user_ticks, stat.kernel_ticks]).ok_or_else(missing)
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn shares_are_of_what_was_spent_in_between() {
-        let earlier = WorkerCounts { ticks: [100, 100], turns: 10, sent: 1000, zero_copy: false };
-        let now = WorkerCounts { ticks: [150, 250], turns: 30, sent: 1640, zero_copy: false };
+        let earlier = WorkerCounters { ticks: [100, 100], turns: 10, sent: 1000, zero_copy: false };
+        let now = WorkerCounters { ticks: [150, 250], turns: 30, sent: 1640, zero_copy: false };
         let spent = now.since(&earlier);
         assert!((spent.in_kernel - 0.75).abs() < 1e-9, "{spent:?}");
         assert!((spent.frames_a_turn - 32.0).abs() < 1e-9, "{spent:?}");

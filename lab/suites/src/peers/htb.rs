@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Linux HTB on the uplink: a class for each tenant, found by its source address.
 
+use weir_experiment::UPLINK;
 use weir_experiment::prelude::*;
-use weir_experiment::{StarTopology, UPLINK};
 use weir_platform::run::{Command, Host, Platform};
 
 /// The setting of the classes.
@@ -20,7 +20,7 @@ pub(crate) struct Htb {
 
 impl Htb {
     /// Puts it on the uplink.
-    pub(crate) fn up(self, star: &StarTopology) -> Result<(), ExperimentError> {
+    pub(crate) fn up(self, star: &StarTopology) -> Result {
         let command = Command::batch("tc", self.lines(star)).in_namespace(&star.namespace("sw"));
         Host::default().run(&command)?;
         Ok(())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One limit of Linux on the uplink: TBF, or HTB with one class.
 
+use weir_experiment::UPLINK;
 use weir_experiment::prelude::*;
-use weir_experiment::{StarTopology, UPLINK};
 use weir_platform::run::{Command, Host, Platform};
 
 /// A rate limit and its burst.
@@ -27,7 +27,7 @@ pub(crate) enum Limiter {
 
 impl Limiter {
     /// Puts it on the uplink.
-    pub(crate) fn up(self, star: &StarTopology, limit: PeerLimit) -> Result<(), ExperimentError> {
+    pub(crate) fn up(self, star: &StarTopology, limit: PeerLimit) -> Result {
         let command = Command::batch("tc", self.lines(limit)).in_namespace(&star.namespace("sw"));
         Host::default().run(&command)?;
         Ok(())

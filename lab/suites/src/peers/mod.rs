@@ -9,12 +9,12 @@ mod spared;
 
 pub(crate) use htb::Htb;
 pub(crate) use limiter::{Limiter, PeerLimit};
-pub(crate) use napi::NapiOn;
+pub(crate) use napi::receive_on_worker_cpu;
 pub(crate) use ovs::OpenVSwitch;
 pub(crate) use spared::spare_worker_cpu;
 
+use weir_experiment::UPLINK;
 use weir_experiment::prelude::*;
-use weir_experiment::{StarTopology, UPLINK};
 use weir_platform::run::{Command, Host, Platform};
 
 /// A kernel bridge over all links of the star. Gone with [`StarBridge::down`], or with the lab.
@@ -26,7 +26,7 @@ pub(crate) struct StarBridge {
 impl StarBridge {
     /// Puts it in the middle, which is empty. The uplink has no queueing discipline, which is the
     /// least that a bridge can cost.
-    pub(crate) fn up(rig: &mut Testbed, star: &StarTopology) -> Result<Self, ExperimentError> {
+    pub(crate) fn up(rig: &mut Testbed, star: &StarTopology) -> Result<Self> {
         rig.put(&Forwarder::Bridge)?;
         let bridge = Self { namespace: star.namespace("sw") };
         bridge.discipline("noqueue")?;
@@ -34,16 +34,16 @@ impl StarBridge {
     }
 
     /// Takes it away.
-    pub(crate) fn down(self) -> Result<(), ExperimentError> {
+    pub(crate) fn down(self) -> Result {
         self.discipline("pfifo limit 1000")?;
         self.run(Command::line("ip link del br0"))
     }
 
-    fn discipline(&self, name: &str) -> Result<(), ExperimentError> {
+    fn discipline(&self, name: &str) -> Result {
         self.run(Command::line(&format!("tc qdisc replace dev {UPLINK} root {name}")))
     }
 
-    fn run(&self, command: Command) -> Result<(), ExperimentError> {
+    fn run(&self, command: Command) -> Result {
         Host::default().run(&command.in_namespace(&self.namespace))?;
         Ok(())
     }

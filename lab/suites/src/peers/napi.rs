@@ -6,52 +6,36 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use weir_experiment::prelude::*;
+use weir_experiment::senders::worker_cpu;
 use weir_platform::run::{Command, Host, Platform};
 
-/// Devices whose receive work a processor of its own does. It ends with the devices.
-#[derive(Debug)]
-pub(crate) struct NapiOn<'a> {
-    /// Namespace of the devices.
-    pub(crate) namespace: &'a str,
-    /// Their names.
-    pub(crate) devices: &'a [&'a str],
-    /// The processor.
-    pub(crate) cpu: u32,
-}
-
-impl NapiOn<'_> {
-    /// Moves the work.
-    pub(crate) fn up(self) -> Result<(), ExperimentError> {
-        let Self { namespace, devices, cpu } = self;
-        let before = threads();
-        let lines = devices.iter().map(|name| format!("echo 1 > /sys/class/net/{name}/threaded\n"));
-        // `ip netns exec` mounts the namespace's own /sys; the name is not the command's namespace.
-        let script: String = lines.collect();
-        Host::default()
-            .run(&Command::new("ip", ["netns", "exec", namespace, "sh", "-ec", &script]))?;
-        let new: Vec<u32> = threads().difference(&before).copied().collect();
-        if new.len() < devices.len() {
-            let (found, wanted) = (new.len(), devices.len());
-            let message = format!("{found} of {wanted} receive threads (napi/DEVICE-ID) found");
-            return Err(ExperimentError::Node(message));
-        }
-        for thread in new {
-            let (cpu, thread) = (cpu.to_string(), thread.to_string());
-            Host::default().run(&Command::new("taskset", ["-pc", &cpu, &thread]))?;
-            // As Weir's worker has it.
-            Host::default().run(&Command::new("renice", ["-n", "-20", "-p", &thread]))?;
-        }
-        Ok(())
+/// Moves the receive work of the switch's devices towards tenants to the worker's processor. It
+/// ends with the devices.
+pub(crate) fn receive_on_worker_cpu(star: &StarTopology) -> Result {
+    let (cpu, before) = (worker_cpu().to_string(), threads());
+    let on = |name| format!("echo 1 > /sys/class/net/{name}/threaded\n");
+    let script: String = star.tenants.iter().map(on).collect();
+    // `ip netns exec` mounts the namespace's own /sys; the name is not the command's namespace.
+    let words = ["netns", "exec", &star.namespace("sw"), "sh", "-ec", &script];
+    Host::default().run(&Command::new("ip", words))?;
+    let new: Vec<u32> = threads().difference(&before).copied().collect();
+    if new.len() < star.tenants.len() {
+        let (found, wanted) = (new.len(), star.tenants.len());
+        let message = format!("{found} of {wanted} receive threads (napi/DEVICE-ID) found");
+        return Err(ExperimentError::Node(message));
     }
+    for thread in new.iter().map(u32::to_string) {
+        Host::default().run(&Command::new("taskset", ["-pc", &cpu, &thread]))?;
+        // Weir's worker has the same nice value.
+        Host::default().run(&Command::new("renice", ["-n", "-20", "-p", &thread]))?;
+    }
+    Ok(())
 }
 
 /// The kernel threads that receive for a device.
 fn threads() -> BTreeSet<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let receives = |id: &u32| {
-        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-        name.starts_with("napi/")
-    };
-    ids.filter(receives).collect()
+    let name = |id| fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+    ids.filter(|id| name(*id).starts_with("napi/")).collect()
 }

@@ -3,12 +3,13 @@
 //! own, in a folder of the run's. The system's Open vSwitch is not touched.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Child, Command as Process};
 use std::time::Instant;
 use std::{fs, thread};
 
 use weir_experiment::prelude::*;
-use weir_experiment::{StarTopology, UPLINK};
+use weir_experiment::weir_program::spawn_logged;
+use weir_experiment::{UPLINK, clock};
 use weir_platform::netns::Namespace;
 use weir_platform::run::{Command, Host, Platform};
 
@@ -30,11 +31,7 @@ impl OpenVSwitch {
 
     /// Puts it in the middle, which is empty, its packet thread on processor `cpu`. Call it from a
     /// thread that lives as long as it should.
-    pub(crate) fn up(
-        rig: &Testbed,
-        star: &StarTopology,
-        cpu: u32,
-    ) -> Result<Self, ExperimentError> {
+    pub(crate) fn up(rig: &Testbed, star: &StarTopology, cpu: u32) -> Result<Self> {
         // Root's own, and gone with the run, however it ends.
         let folder = rig.folder().join("ovs");
         fs::create_dir_all(&folder).map_err(|error| ExperimentError::io(&folder, error))?;
@@ -65,36 +62,25 @@ impl OpenVSwitch {
     }
 
     /// Gives the packet thread the nice value that Weir's worker has.
-    fn hurry(&self) -> Result<(), ExperimentError> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let switch = self.children.first().map_or(0, Child::id);
+    fn hurry(&self) -> Result {
+        let switch = self.children.first().map_or(0, Child::id);
+        let ids = clock::wait_for(PATIENCE, POLL, || {
             let threads = fs::read_dir(format!("/proc/{switch}/task")).into_iter().flatten();
             let ids = threads.flatten().filter_map(|entry| {
                 let name = fs::read_to_string(entry.path().join("comm")).ok()?;
                 name.starts_with("pmd-").then(|| entry.file_name().display().to_string())
             });
-            let ids: Vec<String> = ids.collect();
-            if !ids.is_empty() {
-                let words = ["-n", "-20", "-p"].map(str::to_owned).into_iter().chain(ids);
-                Host::default().run(&Command::new("renice", words))?;
-                return Ok(());
-            }
-            if Instant::now() > until {
-                let message = "Open vSwitch has no packet thread (pmd-…)".to_owned();
-                return Err(ExperimentError::Node(message));
-            }
-            thread::sleep(POLL);
-        }
-    }
-
-    /// Ends it.
-    pub(crate) fn down(self) {
-        drop(self);
+            Ok(Some(ids.collect::<Vec<_>>()).filter(|ids| !ids.is_empty()))
+        })?;
+        let missing = || ExperimentError::Node("Open vSwitch has no packet thread (pmd-…)".into());
+        let words = ["-n", "-20", "-p"].map(str::to_owned).into_iter();
+        let words = words.chain(ids.ok_or_else(missing)?);
+        Host::default().run(&Command::new("renice", words))?;
+        Ok(())
     }
 
     /// `ovs-vsctl` with these words.
-    fn ask<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result<(), ExperimentError> {
+    fn ask<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result {
         let database = format!("--db=unix:{}", self.folder.join("db.sock").display());
         let command = Command::new("ovs-vsctl", words).with_option(&database);
         let said = Host::default().run(&command)?;
@@ -104,21 +90,13 @@ impl OpenVSwitch {
         Ok(())
     }
 
-    fn start(
-        &mut self,
-        namespace: &Namespace,
-        program: &str,
-        words: &[&str],
-        log: &str,
-    ) -> Result<(), ExperimentError> {
-        let file = fs::File::create(log).map_err(|error| ExperimentError::io(log, error))?;
-        let other = file.try_clone().map_err(|error| ExperimentError::io(log, error))?;
+    fn start(&mut self, namespace: &Namespace, program: &str, words: &[&str], log: &str) -> Result {
         let mut command = Process::new(program);
-        command.args(words).stdin(Stdio::null()).stdout(file).stderr(other);
+        command.args(words);
         for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
             command.env(name, &self.folder);
         }
-        self.children.insert(0, namespace.spawn(command)?);
+        self.children.insert(0, spawn_logged(namespace, command, Path::new(log))?);
         Ok(())
     }
 }
@@ -139,15 +117,9 @@ impl Drop for OpenVSwitch {
     }
 }
 
-fn wait_for(path: &Path) -> Result<(), ExperimentError> {
-    let until = Instant::now() + PATIENCE;
-    while !path.exists() {
-        if Instant::now() > until {
-            return Err(ExperimentError::Node(format!("{}: does not appear", path.display())));
-        }
-        thread::sleep(POLL);
-    }
-    Ok(())
+fn wait_for(path: &Path) -> Result {
+    let is_there = clock::wait_for(PATIENCE, POLL, || Ok(path.exists().then_some(())))?;
+    is_there.ok_or_else(|| ExperimentError::Node(format!("{}: does not appear", path.display())))
 }
 
 /// From Debian's openvswitch-common.

@@ -8,6 +8,6 @@ use weir_experiment::senders::worker_cpu;
 use weir_platform::host::spare_cpu;
 
 /// Moves them off the worker's processor. Nodes that start meanwhile find nothing to move.
-pub(crate) fn spare_worker_cpu() -> Result<HostChanges, ExperimentError> {
+pub(crate) fn spare_worker_cpu() -> Result<HostChanges> {
     HostChanges::make("spared-processor", || spare_cpu(worker_cpu()))
 }
