@@ -25,6 +25,9 @@ pub enum ExperimentError {
     /// The node did not start, refused a policy or ended with a failure.
     #[error("node: {0}")]
     Node(String),
+    /// A request to the node failed or was refused.
+    #[error("node: {0}")]
+    Client(#[from] weir_client::ClientError),
     /// A file or a socket.
     #[error("{path}: {error}")]
     Io {

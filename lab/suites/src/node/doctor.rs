@@ -2,22 +2,18 @@
 //! `weir doctor` against a host that is changed before its eyes: it names an offload of a veth that
 //! is on and no longer once it is off, and a capability that is taken away, which ends it with 1.
 
-use std::process::Output;
-
 use serde_json::Value;
 use weir_experiment::prelude::*;
 use weir_experiment::product;
 use weir_platform::run::Command;
 
 /// Shows this part of the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
-    let star = StarTopology::new("node-doctor", 1, BitRate::from_mbps(100));
-    let rig = Testbed::up(&star)?;
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
+    let rig = Testbed::up(&StarTopology::new("node-doctor", 1, BitRate::from_mbps(100)))?;
     let seen = look(&rig);
     rig.down()?;
     for (part, what, count, bound) in seen? {
-        let name = format!("doctor/{part}");
-        rec.count(&name, what, count, Bound::equal(bound))?;
+        rec.count(format!("doctor/{part}"), what, count, Bound::equal(bound))?;
     }
     Ok(())
 }
@@ -25,7 +21,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 /// A count of findings: name, text, value, bound.
 type DoctorCount = (&'static str, &'static str, u64, f64);
 
-fn look(rig: &Testbed) -> Result<Vec<DoctorCount>, ExperimentError> {
+fn look(rig: &Testbed) -> Result<Vec<DoctorCount>> {
     let mut seen = Vec::new();
     for (state, bound, part, what) in [
         ("on", 1.0, "offload-on", "findings on an offload that is on"),
@@ -33,8 +29,7 @@ fn look(rig: &Testbed) -> Result<Vec<DoctorCount>, ExperimentError> {
         ("on", 1.0, "offload-again", "findings on it when it is on again"),
     ] {
         rig.ask("t0", Command::new("ethtool", ["-K", "eth0", "tx", state]))?;
-        let (found, _) = ask(rig, &[])?;
-        seen.push((part, what, count(&found, "eth0 tx-checksumming"), bound));
+        seen.push((part, what, count(&ask(rig, &[])?.0, "eth0 tx-checksumming"), bound));
     }
     let (found, status) = ask(rig, &[])?;
     seen.push(("whole", "exit status where a node can run", status, 0.0));
@@ -50,22 +45,19 @@ fn look(rig: &Testbed) -> Result<Vec<DoctorCount>, ExperimentError> {
 }
 
 fn count(findings: &Value, what: &str) -> u64 {
-    let list = findings["findings"].as_array().map_or(&[][..], Vec::as_slice);
-    let named = list.iter().filter(|finding| finding["what"] == what).count();
-    u64::try_from(named).unwrap_or(u64::MAX)
+    let list = findings["findings"].as_array().into_iter().flatten();
+    list.filter(|finding| finding["what"] == what).count() as u64
 }
 
 /// Runs the doctor at tenant 0, and returns its answer and exit status.
-fn ask(rig: &Testbed, through: &[&str]) -> Result<(Value, u64), ExperimentError> {
+fn ask(rig: &Testbed, through: &[&str]) -> Result<(Value, u64)> {
     let mut command = std::process::Command::new("ip");
     command.args(["netns", "exec", &rig.star().namespace("t0")]).args(through);
-    let asked = command.arg(product::path()?).args(["doctor", "--json"]).output();
-    let Output { status, stdout, stderr } =
-        asked.map_err(|error| ExperimentError::io("weir doctor", error))?;
-    let failed = |error: serde_json::Error| {
-        let said = String::from_utf8_lossy(&stderr);
+    let output = command.arg(product::path()?).args(["doctor", "--json"]).output();
+    let output = output.map_err(|error| ExperimentError::io("weir doctor", error))?;
+    let found = serde_json::from_slice(&output.stdout).map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
         ExperimentError::Node(format!("weir doctor: {error}: {said}"))
-    };
-    let found = serde_json::from_slice(&stdout).map_err(failed)?;
-    Ok((found, status.code().map_or(u64::MAX, |code| u64::from(code.unsigned_abs()))))
+    })?;
+    Ok((found, output.status.code().map_or(u64::MAX, |code| u64::from(code.unsigned_abs()))))
 }

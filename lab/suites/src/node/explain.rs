@@ -5,15 +5,19 @@
 
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_experiment::prelude::*;
-use weir_policy::Direction;
-use weir_report::explain::LimitingFactor;
+use weir_policy::Direction::{self, Receive, Send};
+use weir_report::explain::LimitingFactor::{
+    self, Demand, Guarantee, Idle, Port, Receiver, VifPackets, VifRate,
+};
 use weir_result::{Origin, ResultFile};
 
 use crate::conformance::planes::SWITCH;
 use crate::conformance::{Laboratory, experiments};
 
+use TenantSet::{From, Only};
+
 /// Shows this part of the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for experiment in experiments()? {
         let ask = |rec: &mut Recording<'_>| {
             // Every vif, of each run.
@@ -37,40 +41,32 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
 }
 
 /// Asks the node in the middle of a star about all of its vifs while traffic flows.
-fn ask_all(testbed: &Testbed) -> Result<Vec<ExplainView>, ExperimentError> {
+fn ask_all(testbed: &Testbed) -> Result<Vec<ExplainView>> {
     // Not the first moments, in which queues fill.
     std::thread::sleep(SETTLE);
-    let missing = || ExperimentError::Node("no node in the middle".into());
-    let node = testbed.node().ok_or_else(missing)?;
     let path = format!("/v1/explain?interval_ms={}", LOOK.as_millis());
-    node.client().get(&path).map_err(|error| ExperimentError::Node(error.to_string()))
+    Ok(testbed.running()?.client().get(&path)?)
 }
 
 /// One sample for each vif, direction and run that a truth is known of: 1 if it was named.
-fn judge(
-    rec: &mut Recording<'_>,
-    experiment: &str,
-    answers: &[Vec<ExplainView>],
-) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, experiment: &str, answers: &[Vec<ExplainView>]) -> Result {
     let mut named = Vec::new();
     let quick = rec.quick;
     let truths = TRUTHS.iter().filter(|truth| truth.experiment == experiment);
     for truth in truths.filter(|truth| truth.quick.is_none_or(|only| only == quick)) {
+        let (way, limiter) = (truth.way, truth.limiter.name());
         for answer in answers {
             let of = answer.iter().filter(|vif| truth.who.is(&vif.vif));
             // Who does not answer has not named it.
             let silent = truth.who.least().saturating_sub(of.clone().count());
             named.extend(std::iter::repeat_n(0.0, silent));
             for vif in of {
-                let side = side(vif, truth.way);
-                let is = side.limiter == truth.limiter.name();
-                named.push(f64::from(u8::from(is)));
-                if !is {
-                    let (vif, way) = (&vif.vif, truth.way.name());
-                    let (true_one, said) = (truth.limiter.name(), &side.limiter);
-                    let because = &side.because;
+                let ExplainSide { limiter: said, because, .. } = side(vif, way);
+                named.push(f64::from(u8::from(said == limiter)));
+                if said != limiter {
+                    let (vif, way) = (&vif.vif, way.name());
                     rec.say(&format!(
-                        "{experiment}: {vif} {way}: {true_one} is true, {said} was said: {because}"
+                        "{experiment}: {vif} {way}: {limiter} is true, {said} was said: {because}"
                     ));
                 }
             }
@@ -78,17 +74,15 @@ fn judge(
     }
     let name = format!("explain/{experiment}");
     rec.keep(&name, Series::unordered("1", named))?;
-    let asked = format!("explain/{experiment}/asked");
-    let some = Bound::at_least(1.0);
-    rec.claim(asked, "limiters asked for", Rule::Count, some, &[&name])?;
-    let all = Bound::at_least(1.0);
-    rec.claim(&name, "of those, named truly: the part", Rule::Mean, all, &[&name])
+    let one = Bound::at_least(1.0);
+    rec.claim(format!("{name}/asked"), "limiters asked for", Rule::Count, one, &[&name])?;
+    rec.claim(&name, "of those, named truly: the part", Rule::Mean, one, &[&name])
 }
 
 const fn side(view: &ExplainView, way: Direction) -> &ExplainSide {
     match way {
-        Direction::Send => &view.send,
-        Direction::Receive => &view.receive,
+        Send => &view.send,
+        Receive => &view.receive,
     }
 }
 
@@ -120,7 +114,7 @@ impl TenantSet {
     }
 }
 
-/// The true limits of some tenants of an experiment in one direction.
+/// The true limit of some tenants of an experiment in one direction.
 struct TrueLimiter {
     experiment: &'static str,
     /// In the short form alone, or in the long one alone.
@@ -131,7 +125,7 @@ struct TrueLimiter {
 }
 
 const fn sends(experiment: &'static str, who: TenantSet, limiter: LimitingFactor) -> TrueLimiter {
-    TrueLimiter { experiment, quick: None, who, way: Direction::Send, limiter }
+    TrueLimiter { experiment, quick: None, who, way: Send, limiter }
 }
 
 const fn receives(
@@ -139,51 +133,43 @@ const fn receives(
     who: TenantSet,
     limiter: LimitingFactor,
 ) -> TrueLimiter {
-    TrueLimiter { experiment, quick: None, who, way: Direction::Receive, limiter }
+    TrueLimiter { experiment, quick: None, who, way: Receive, limiter }
 }
-
-const ALL: TenantSet = TenantSet::From(0);
 
 /// By what each experiment does, in its own words.
 const TRUTHS: &[TrueLimiter] = &[
     // All want more than their equal share.
-    sends("fairness", ALL, LimitingFactor::Port),
-    receives("fairness", ALL, LimitingFactor::Idle),
-    sends("weights", ALL, LimitingFactor::Port),
+    sends("fairness", From(0), Port),
+    receives("fairness", From(0), Idle),
+    sends("weights", From(0), Port),
     // The first two ask for a fifth more than their minimums and weigh a hundredth of the others.
-    sends("minimum", TenantSet::Only(&[0, 1]), LimitingFactor::Guarantee),
-    sends("minimum", TenantSet::From(2), LimitingFactor::Port),
-    sends("maximum", ALL, LimitingFactor::VifRate),
-    sends("packet-rate", ALL, LimitingFactor::VifPackets),
+    sends("minimum", Only(&[0, 1]), Guarantee),
+    sends("minimum", From(2), Port),
+    sends("maximum", From(0), VifRate),
+    sends("packet-rate", From(0), VifPackets),
     // The first keeps to its minimum.
-    sends("delay", TenantSet::Only(&[0]), LimitingFactor::Demand),
-    sends("delay", TenantSet::From(1), LimitingFactor::Port),
+    sends("delay", Only(&[0]), Demand),
+    sends("delay", From(1), Port),
     // After the last change: a rate in the short form, weights in the long one.
-    sends("change", TenantSet::Only(&[0]), LimitingFactor::Port),
-    TrueLimiter {
-        quick: Some(true),
-        ..sends("change", TenantSet::Only(&[1]), LimitingFactor::VifRate)
-    },
-    TrueLimiter {
-        quick: Some(false),
-        ..sends("change", TenantSet::Only(&[1]), LimitingFactor::Port)
-    },
-    sends("change", TenantSet::Only(&[2]), LimitingFactor::Demand),
+    sends("change", Only(&[0]), Port),
+    TrueLimiter { quick: Some(true), ..sends("change", Only(&[1]), VifRate) },
+    TrueLimiter { quick: Some(false), ..sends("change", Only(&[1]), Port) },
+    sends("change", Only(&[2]), Demand),
     // The first two ask for less than their equal share.
-    sends("flood-from", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
-    receives("flood-from", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
-    sends("flood-from", TenantSet::Only(&[2]), LimitingFactor::Port),
-    receives("flood-from", TenantSet::Only(&[2]), LimitingFactor::Idle),
-    sends("flood-towards", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
-    receives("flood-towards", TenantSet::Only(&[0, 1]), LimitingFactor::Demand),
-    sends("flood-towards", TenantSet::Only(&[2]), LimitingFactor::Port),
+    sends("flood-from", Only(&[0, 1]), Demand),
+    receives("flood-from", Only(&[0, 1]), Demand),
+    sends("flood-from", Only(&[2]), Port),
+    receives("flood-from", Only(&[2]), Idle),
+    sends("flood-towards", Only(&[0, 1]), Demand),
+    receives("flood-towards", Only(&[0, 1]), Demand),
+    sends("flood-towards", Only(&[2]), Port),
     // A limited sender, then a limited receiver; one within its equal share, one that floods.
-    sends("same-node", TenantSet::Only(&[0]), LimitingFactor::VifRate),
-    receives("same-node", TenantSet::Only(&[1]), LimitingFactor::Demand),
-    sends("same-node", TenantSet::Only(&[2]), LimitingFactor::Receiver),
-    receives("same-node", TenantSet::Only(&[3]), LimitingFactor::VifRate),
-    sends("same-node", TenantSet::Only(&[4]), LimitingFactor::Demand),
-    sends("same-node", TenantSet::Only(&[5]), LimitingFactor::Port),
+    sends("same-node", Only(&[0]), VifRate),
+    receives("same-node", Only(&[1]), Demand),
+    sends("same-node", Only(&[2]), Receiver),
+    receives("same-node", Only(&[3]), VifRate),
+    sends("same-node", Only(&[4]), Demand),
+    sends("same-node", Only(&[5]), Port),
 ];
 
 const SETTLE: Duration = Duration::from_millis(800);

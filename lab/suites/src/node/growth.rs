@@ -42,9 +42,9 @@ impl Watch {
         &mut self,
         in_first_minute: bool,
         pid: u32,
-        disk: Disk,
+        disk: NodeFiles,
         counters: CounterValues,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result {
         let samples = if in_first_minute { &mut self.first } else { &mut self.later };
         let (backwards, forwards) = moved(&self.counters, &counters);
         samples.resident_bytes.push(float(memory(pid)?.now));
@@ -68,17 +68,12 @@ impl Watch {
     }
 
     /// Judges what there is: `run` is the part of the row, `interval_s` lies between two samples.
-    pub(super) fn judge(
-        self,
-        rec: &mut Recording<'_>,
-        run: &str,
-        intervals_s: [f64; 2],
-    ) -> Result<(), ExperimentError> {
+    pub(super) fn judge(self, rec: &mut Recording<'_>, run: &str, intervals_s: [f64; 2]) -> Result {
         let id = |part: &str| format!("{run}/{part}");
-        let end = self.later.resident_bytes.clone();
-        let end = end[end.len() - end.len() / 10..].to_vec();
-        let start = self.first.resident_bytes.clone();
-        let start = start[start.len() - start.len() / 4..].to_vec();
+        let last =
+            |samples: &[f64], part: usize| samples[samples.len() - samples.len() / part..].to_vec();
+        let end = last(&self.later.resident_bytes, 10);
+        let start = last(&self.first.resident_bytes, 4);
         let both = [("first", self.first), ("later", self.later)];
         for ((when, samples), interval_s) in both.into_iter().zip(intervals_s) {
             for (what, unit, samples) in [
@@ -138,13 +133,13 @@ pub(super) fn add_metrics(page: &str, counters: &mut CounterValues) {
 
 /// Bytes of a node's files.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Disk {
+pub(super) struct NodeFiles {
     /// The service report's.
     pub(super) report: u64,
     pub(super) others: u64,
 }
 
-impl Disk {
+impl NodeFiles {
     /// Sums up all files in these folders whose name, or that of a folder above them, holds `name`.
     pub(super) fn of(folders: &[PathBuf], name: &str) -> Self {
         let mut disk = Self::default();

@@ -13,7 +13,7 @@ use std::time::Instant;
 use weir_experiment::prelude::*;
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("node-hostile", 2, BitRate::from_mbps(100));
     let mut policy = star.policy();
     policy.api.request_time = Nanos::from_millis(1000);
@@ -21,18 +21,14 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     policy.api.requests_per_second = 1_000_000;
     let connections = f64::from(policy.api.connections);
     let mut rig = Testbed::up(&star)?;
-    rig.put(&Forwarder::Weir(Box::new(policy)))?;
+    rig.put(&policy.into())?;
     let shown = attack(rec, &rig, connections);
     rig.down()?;
     shown
 }
 
-fn attack(
-    rec: &mut Recording<'_>,
-    rig: &Testbed,
-    connections_max: f64,
-) -> Result<(), ExperimentError> {
-    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+fn attack(rec: &mut Recording<'_>, rig: &Testbed, connections_max: f64) -> Result {
+    let node = rig.running()?;
     let (socket, pid) = (node.socket().to_owned(), node.pid());
     let failed = |error| ExperimentError::io(&socket, error);
     // What a node has after its first hundred answers, not at its start.
@@ -52,10 +48,8 @@ fn attack(
     let connections = if rec.quick { 1000 } else { 10_000 };
     let many = many_connections(&socket, connections).map_err(failed)?;
     refused(rec, "connections", "connections beyond not refused with 429", &many, 429)?;
-    let held = connections - many.len();
-    let name = "held";
-    let most = Bound::at_most(connections_max);
-    rec.count(name, "connections held at once", u64::try_from(held).unwrap_or(u64::MAX), most)?;
+    let (held, most) = (connections - many.len(), Bound::at_most(connections_max));
+    rec.count("held", "connections held at once", held as u64, most)?;
     // Those that were held are told in time, and their places are free again.
     std::thread::sleep(Duration::from_secs(2));
     node.status()?;
@@ -63,19 +57,13 @@ fn attack(
     std::thread::sleep(Duration::from_secs(2));
     node.status()?;
     let after = memory(pid)?;
-    for (part, what, bytes, most) in [
+    for (name, what, bytes, most) in [
         ("peak", "memory at its peak above that before", after.peak, 64.0),
         ("memory", "memory afterwards above that before", after.now, 16.0),
     ] {
-        let name = part;
         let grown = float(bytes.saturating_sub(before.now)) / f64::from(1 << 20);
-        rec.claim_samples(
-            name,
-            what,
-            Series::unordered("MiB", vec![grown]),
-            Rule::Sum,
-            Bound::at_most(most),
-        )?;
+        let grown = Series::unordered("MiB", vec![grown]);
+        rec.claim_samples(name, what, grown, Rule::Sum, Bound::at_most(most))?;
     }
     // Without its first part the row is not shown, whatever the others say.
     tested
@@ -138,23 +126,10 @@ fn status(stream: &mut UnixStream) -> io::Result<u16> {
         .ok_or_else(|| io::Error::other(format!("not the first line of an answer: {text:?}")))
 }
 
-fn refused(
-    rec: &mut Recording<'_>,
-    name: &str,
-    what: &str,
-    seen: &[u16],
-    wanted: u16,
-) -> Result<(), ExperimentError> {
+fn refused(rec: &mut Recording<'_>, name: &str, what: &str, seen: &[u16], wanted: u16) -> Result {
     let others = seen.iter().filter(|status| **status != wanted).count();
-    let what = format!("{what}, of {}", seen.len());
-    rec.count(name, what, u64::try_from(others).unwrap_or(u64::MAX), Bound::equal(0.0))?;
-    let asked = format!("{name}/asked");
-    rec.count(
-        &asked,
-        "that many were refused",
-        u64::try_from(seen.len()).unwrap_or(0),
-        Bound::at_least(10.0),
-    )
+    rec.none(name, format!("{what}, of {}", seen.len()), others as u64)?;
+    rec.at_least(format!("{name}/asked"), "that many were refused", seen.len() as u64, 10)
 }
 
 /// Resident bytes.
@@ -164,7 +139,7 @@ pub(crate) struct Memory {
 }
 
 /// Reads the resident memory of a process, now and at its peak.
-pub(crate) fn memory(pid: u32) -> Result<Memory, ExperimentError> {
+pub(crate) fn memory(pid: u32) -> Result<Memory> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| ExperimentError::io(&path, error))?;
     let of = |key: &str| -> u64 {
@@ -176,14 +151,14 @@ pub(crate) fn memory(pid: u32) -> Result<Memory, ExperimentError> {
 
 /// Runs schemathesis, if it is installed, on all that ends by itself: not the two streams, nor
 /// what ends the node.
-fn schemathesis(rec: &mut Recording<'_>, socket: &Path) -> Result<(), ExperimentError> {
+fn schemathesis(rec: &mut Recording<'_>, socket: &Path) -> Result {
     let given = std::env::var_os("WEIR_SCHEMATHESIS");
     let program = given.map_or_else(|| PathBuf::from("schemathesis"), PathBuf::from);
     if Command::new(&program).arg("--version").output().is_err() {
-        let hint = "pip install schemathesis, or name it in WEIR_SCHEMATHESIS";
-        let skipped = format!("SKIPPED {}: not installed: {hint}", "schemathesis");
-        rec.say(&skipped);
-        return Err(ExperimentError::Node(skipped));
+        let skipped = "SKIPPED schemathesis: not installed: pip install schemathesis, or name it \
+                       in WEIR_SCHEMATHESIS";
+        rec.say(skipped);
+        return Err(ExperimentError::Node(skipped.to_owned()));
     }
     let name = "schemathesis";
     let port = forward(socket).map_err(|error| ExperimentError::io("127.0.0.1", error))?;
@@ -201,11 +176,9 @@ fn schemathesis(rec: &mut Recording<'_>, socket: &Path) -> Result<(), Experiment
     if !output.status.success() {
         rec.say(&format!("{name}: {said}"));
     }
-    let found = u64::from(!output.status.success());
-    rec.keep(name, Series::count("1", found))?;
     let last = said.lines().rev().find(|line| line.contains("generated")).unwrap_or_default();
     let what = format!("schemathesis finds something ({})", last.trim());
-    rec.claim(name, what, Rule::Sum, Bound::equal(0.0), &[&name])
+    rec.none(name, what, u64::from(!output.status.success()))
 }
 
 /// Carries TCP connections on this machine to the node's socket, until the process ends: a tester

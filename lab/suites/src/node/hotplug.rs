@@ -8,59 +8,36 @@ use weir_experiment::clock;
 use weir_experiment::prelude::*;
 use weir_platform::run::{Command, Host, Platform};
 
-use super::losses::{self, DeviceDrops, FlowLoss, FlowPath};
+use super::losses::{DeviceDrops, TracedFlow};
 
 /// Shows it as a part of the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let rounds = if rec.quick { 3 } else { 10 };
     let star = StarTopology::new("hot-plug", 2, BitRate::from_mbps(100));
     let mut policy = star.policy();
     policy.ports[0].catch_up = CATCH_UP;
-    let stream = star.stream(0, STREAM, 1000, Some(Rate::Bps(FLOW_BPS)));
+    let stream = star.stream(0, OTHER.stream, 1000, Some(Rate::Bps(FLOW_BPS)));
     let run = TrafficRun {
-        middle: Forwarder::Weir(Box::new(policy)),
         senders: vec![star.generator(vec![stream])],
         receivers: vec![star.sink()],
-        changes: Vec::new(),
         length: ROUND * rounds + SETTLE,
-        star,
+        ..TrafficRun::new(&star, policy, 0)
     };
-    let mut rig = Testbed::up(&run.star)?;
+    let mut rig = Testbed::up(&star)?;
     rig.put(&run.middle)?;
     let before = DeviceDrops::read(&rig)?;
     let (outcome, seen) = run.flow(&rig, |rig| plug(rig, rounds))?;
-    let after = DeviceDrops::read(&rig)?;
-    let said = rig.node().map(|node| node.said()).unwrap_or_default();
+    let dropped = DeviceDrops::read(&rig)?.since(&before);
+    let said = rig.running()?.said();
     rig.down()?;
     let tries = said.lines().filter(|line| line.contains("not followed"));
     tries.for_each(|line| rec.say(&format!("the node: {line}")));
     judge(rec, &seen, rounds)?;
-    let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
-    let sent: u64 = sent.map(|stream| stream.packets).sum();
-    let arrived = outcome.stream(0, STREAM);
-    let wrong = arrived.map(|seen| seen.order.reordered + seen.order.duplicated).unwrap_or(0);
-    let arrived = arrived.map_or(0, |seen| seen.packets);
-    let names = ["hotplug/other/sent", "hotplug/other/arrived"];
-    for (name, count) in names.iter().zip([sent, arrived]) {
-        rec.keep(name, Series::count("packet", count))?;
-    }
+    OTHER.claim_whole(rec, OTHER.name, &outcome)?;
     let due = float(FLOW_BPS) * run.length.as_secs_f64() / (8.0 * FRAME);
-    let most = Bound::at_least(0.9 * due);
-    rec.claim("hotplug/other", "packets that came", Rule::Sum, most, &names[1..])?;
-    let none = Bound::equal(0.0);
-    let id = "hotplug/other/lost";
-    rec.claim(id, "another vif's packets lost", Rule::Difference, none, &names)?;
-    let id = "hotplug/other/order";
-    rec.claim_samples(
-        id,
-        "its packets late or doubled",
-        Series::count("packet", wrong),
-        Rule::Sum,
-        none,
-    )?;
-    let way = FlowPath { from: Some("t0"), to: None };
-    let fate = FlowLoss { sent, arrived };
-    losses::judge(rec, "hotplug/other", way, fate, outcome.status.as_ref(), (&before, &after))
+    let (what, most) = ("packets that came", Bound::at_least(0.9 * due));
+    rec.claim(OTHER.name, what, Rule::Sum, most, &[format!("{}/arrived", OTHER.name)])?;
+    OTHER.claim_named(rec, &outcome, &dropped)
 }
 
 /// Observations of a device that comes and goes.
@@ -75,7 +52,7 @@ struct HotplugRecord {
 }
 
 /// Takes the device of tenant 1 away and brings it, by deletion and by name.
-fn plug(rig: &Testbed, rounds: u32) -> Result<HotplugRecord, ExperimentError> {
+fn plug(rig: &Testbed, rounds: u32) -> Result<HotplugRecord> {
     let mut seen = HotplugRecord::default();
     for _ in 0..rounds {
         in_switch(rig, &["link del t1"])?;
@@ -93,7 +70,7 @@ fn plug(rig: &Testbed, rounds: u32) -> Result<HotplugRecord, ExperimentError> {
 }
 
 /// Makes the device anew: a new guest at the same place has another device of the same name.
-fn make(rig: &Testbed) -> Result<(), ExperimentError> {
+fn make(rig: &Testbed) -> Result {
     let star = rig.star();
     let guest = star.namespace("t1");
     let (wire, wire_mac) = StarTopology::wire();
@@ -110,25 +87,20 @@ fn make(rig: &Testbed) -> Result<(), ExperimentError> {
     rig.ask("t1", Command::new("ethtool", ["-K", "eth0", "tx", "off"])).map(drop)
 }
 
-fn in_switch(rig: &Testbed, lines: &[&str]) -> Result<(), ExperimentError> {
+fn in_switch(rig: &Testbed, lines: &[&str]) -> Result {
     let command = Command::batch("ip", lines).in_namespace(&rig.star().namespace("sw"));
     Ok(Host::default().run(&command).map(drop)?)
 }
 
 /// Milliseconds until the node says that vif 1 waits for its device, or does not.
-fn until(rig: &Testbed, waits: bool) -> Result<f64, ExperimentError> {
-    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
-    let began = Instant::now();
-    loop {
-        if node.status()?.vif("t1").is_some_and(|vif| vif.waiting == waits) {
-            return Ok(began.elapsed().as_secs_f64() * 1e3);
-        }
-        if began.elapsed() > PATIENCE {
-            let text = format!("vif t1: waiting is not {waits} after {} s", PATIENCE.as_secs());
-            return Err(ExperimentError::Node(text));
-        }
-        clock::sleep(POLL)?;
-    }
+fn until(rig: &Testbed, waits: bool) -> Result<f64> {
+    let (node, began) = (rig.running()?, Instant::now());
+    let done = clock::wait_for(PATIENCE, POLL, || {
+        let follows = node.status()?.vif("t1").is_some_and(|vif| vif.waiting == waits);
+        Ok(follows.then(|| began.elapsed().as_secs_f64() * 1e3))
+    })?;
+    let late = || format!("vif t1: waiting is not {waits} after {} s", PATIENCE.as_secs());
+    done.ok_or_else(|| ExperimentError::Node(late()))
 }
 
 /// Returns true if a host behind the device reaches the wire and is answered.
@@ -139,31 +111,22 @@ fn answers(rig: &Testbed) -> bool {
     rig.ask("t1", ping).is_ok()
 }
 
-fn judge(
-    rec: &mut Recording<'_>,
-    seen: &HotplugRecord,
-    rounds: u32,
-) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, seen: &HotplugRecord, rounds: u32) -> Result {
     let HotplugRecord { let_go_ms, joined_ms, answers } = seen;
-    for (part, what, times) in [
+    for (id, what, times) in [
         ("hotplug/let-go", "until a device that went is let go", let_go_ms),
         ("hotplug/joined", "until a device that came is taken", joined_ms),
     ] {
-        let id = part;
-        rec.claim_samples(
-            id,
-            what,
-            Series::unordered("ms", times.clone()),
-            Rule::Max,
-            Bound::at_most(JOIN_MS_MAX),
-        )?;
+        let times = Series::unordered("ms", times.clone());
+        rec.claim_samples(id, what, times, Rule::Max, Bound::at_most(JOIN_MS_MAX))?;
     }
-    let id = "hotplug/answers";
     let all = Bound::equal(f64::from(2 * rounds));
-    rec.count(id, "times that traffic passed again", *answers, all)
+    rec.count("hotplug/answers", "times that traffic passed again", *answers, all)
 }
 
-const STREAM: u16 = 0;
+/// The flow of another vif.
+const OTHER: TracedFlow =
+    TracedFlow { name: "hotplug/other", receiver: 0, stream: 0, from: Some("t0"), to: None };
 const FLOW_BPS: u64 = 5_000_000;
 /// Bytes of its frames.
 const FRAME: f64 = 1000.0;

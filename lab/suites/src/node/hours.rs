@@ -18,10 +18,10 @@ use weir_policy::{Edit, KeyPath, Kind};
 use weir_report::{ReportStore, ServiceRecorder};
 use weir_units::Instant;
 
-use super::growth::{CounterValues, Disk, Watch, counters_of};
+use super::growth::{CounterValues, NodeFiles, Watch, counters_of};
 
 /// Shows the part of the row that is simulated.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let hours = if rec.quick { 2 } else { 24 };
     let folder = Folder::new()?;
     let star = StarTopology::new("node-hours", VIFS, BitRate::from_bps(LINK_BPS));
@@ -51,12 +51,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     watch.judge(rec, "hours", [1.0 / float(CHANGES_FIRST), 60.0])
 }
 
-fn judge(
-    rec: &mut Recording<'_>,
-    day: &Day,
-    watch: &Watch,
-    hours: u64,
-) -> Result<(), ExperimentError> {
+fn judge(rec: &mut Recording<'_>, day: &Day, watch: &Watch, hours: u64) -> Result {
     let seconds = hours * 3600;
     let changes = CHANGES_FIRST * 60 + hours * 60 - 1;
     let simulated = day.node.now().saturating_since(Instant::from_nanos(START_NS)).as_nanos();
@@ -103,7 +98,7 @@ struct Day {
 }
 
 impl Day {
-    fn begin(star: &StarTopology, folder: &Path) -> Result<Self, ExperimentError> {
+    fn begin(star: &StarTopology, folder: &Path) -> Result<Self> {
         let text = policy(star).to_toml();
         let failed = |error: weir_node::NodeError| ExperimentError::Node(error.to_string());
         let start = Instant::from_nanos(START_NS);
@@ -127,7 +122,7 @@ impl Day {
 
     /// A second of traffic: each step every vif and the wire offer some frames; in every tenth
     /// minute one vif floods.
-    fn second(&mut self, minute: u64) -> Result<(), ExperimentError> {
+    fn second(&mut self, minute: u64) -> Result {
         let flood = (minute % 10 == 9).then_some(FLOODER);
         let end_ns = (self.node.now().as_nanos() / SECOND_NS + 1) * SECOND_NS;
         while self.node.now().as_nanos() < end_ns {
@@ -164,7 +159,7 @@ impl Day {
 
     /// Another limit, guarantee or weight of one vif; every tenth time the last change is taken
     /// back.
-    fn change(&mut self) -> Result<(), ExperimentError> {
+    fn change(&mut self) -> Result {
         let anybody =
             ChangeRequest { who: "uid 0", own: false, may: &|_, _, _| Ok(()), sees: &|_, _| true };
         let number = self.asked;
@@ -192,7 +187,7 @@ impl Day {
     }
 }
 
-fn open(paths: &[PathBuf; 2], policy: &Policy) -> Result<ReportStore, ExperimentError> {
+fn open(paths: &[PathBuf; 2], policy: &Policy) -> Result<ReportStore> {
     ReportStore::open(paths, &policy.report).map_err(|error| ExperimentError::io(&paths[0], error))
 }
 
@@ -223,16 +218,14 @@ fn frame(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self, ExperimentError> {
+    fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("weir-node-hours-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|error| ExperimentError::io(&path, error))?;
         Ok(Self(path))
     }
-}
 
-impl Folder {
-    fn disk(&self) -> Disk {
-        Disk::of(std::slice::from_ref(&self.0), "")
+    fn disk(&self) -> NodeFiles {
+        NodeFiles::of(std::slice::from_ref(&self.0), "")
     }
 }
 

@@ -13,10 +13,12 @@ use weir_experiment::prelude::*;
 use weir_experiment::product;
 use weir_platform::run::Command;
 use weir_policy::Kind;
-use weir_traffic::{Cells, Sent, XdpStream};
+use weir_traffic::XdpStream;
+
+use super::losses::TracedFlow;
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("life", 2, BitRate::from_mbps(LINK_MBPS));
     let _outlives_the_rig = bpf_system::mount()?;
     let mut rig = Testbed::up(&star)?;
@@ -24,23 +26,18 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         // A veth takes redirected frames only with a program or GRO at its peer.
         rig.ask(node, Command::new("ethtool", ["-K", "eth0", "gro", "on"]))?;
     }
-    let policy = policy(&star);
     let own = product::path()?;
     let other = rig.file("weir");
     std::fs::copy(own, &other).map_err(|error| ExperimentError::io(&other, error))?;
-    rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
-    let node = rig.node().ok_or_else(no_node)?;
-    let change = serde_json::json!({ "send": { "rate_bps": LIVE_MBPS * 1_000_000 } });
-    let changed = node.client().ask::<Value>(Method::PATCH, "/v1/vifs/t0", Some(&change));
-    changed.map_err(|error| ExperimentError::Node(error.to_string()))?;
     let run = TrafficRun {
-        middle: Forwarder::Weir(Box::new(policy)),
         senders: vec![star.generator(streams(&star))],
         receivers: ["wire", "t0", "t1"].map(|at| star.sink_at(at)).into(),
-        changes: Vec::new(),
         length: BEFORE + DEAD + AFTER,
-        star,
+        ..TrafficRun::new(&star, policy(&star), 0)
     };
+    rig.put(&run.middle)?;
+    let change = serde_json::json!({ "send": { "rate_bps": LIVE_MBPS * 1_000_000 } });
+    rig.running()?.client().ask::<Value>(Method::PATCH, "/v1/vifs/t0", Some(&change))?;
     for event in LifeEvent::ALL {
         let program = if event == LifeEvent::Upgrade { &other } else { own };
         let (outcome, made) = run.flow(&rig, |rig| event.make(rig, program))?;
@@ -79,8 +76,8 @@ impl LifeEvent {
         }
     }
 
-    fn make(self, rig: &Testbed, program: &Path) -> Result<LifeResult, ExperimentError> {
-        let node = rig.node().ok_or_else(no_node)?;
+    fn make(self, rig: &Testbed, program: &Path) -> Result<LifeResult> {
+        let node = rig.running()?;
         std::thread::sleep(BEFORE);
         let (policy, pid) = (node.document()?, node.pid());
         let ended = Instant::now();
@@ -97,8 +94,7 @@ impl LifeEvent {
         let changed = policy.lines().zip(now.lines()).filter(|(one, other)| one != other).count();
         let longer = policy.lines().count().abs_diff(now.lines().count());
         let lines_changed = u64::try_from(changed + longer).unwrap_or(u64::MAX);
-        let overlay = node.client().get::<Vec<Value>>("/v1/overlay");
-        let overlay = overlay.map_err(|error| ExperimentError::Node(error.to_string()))?.len();
+        let overlay = node.client().get::<Vec<Value>>("/v1/overlay")?.len();
         Ok(LifeResult { lines_changed, overlay, away_ms, pids: [pid, node.pid()] })
     }
 }
@@ -131,89 +127,70 @@ fn judge(
     event: LifeEvent,
     outcome: &TrafficRecord,
     made: &LifeResult,
-) -> Result<(), ExperimentError> {
+) -> Result {
     let id = |part: &str| format!("{}/{part}", event.name());
-    let values = [
-        ("values", "lines of the policy in force that changed", made.lines_changed),
-        ("same-process", "processes that did not end", u64::from(made.pids[0] == made.pids[1])),
-    ];
-    for (part, what, count) in values {
-        rec.count(id(part), what, count, Bound::equal(0.0))?;
-    }
-    let overlay = u64::try_from(made.overlay).unwrap_or(u64::MAX);
-    let some = Bound::at_least(1.0);
-    rec.count(id("overlay"), "keys that hold above the file", overlay, some)?;
+    rec.none(id("values"), "lines of the policy in force that changed", made.lines_changed)?;
+    let same = u64::from(made.pids[0] == made.pids[1]);
+    rec.none(id("same-process"), "processes that did not end", same)?;
+    let what = "keys that hold above the file";
+    rec.at_least(id("overlay"), what, made.overlay as u64, 1)?;
     rec.keep(&id("away"), Series::unordered("ms", vec![made.away_ms]))?;
     rec.say(&format!("{}: no process for {:.0} ms", event.name(), made.away_ms));
-    for flow in FLOWS {
-        judge_flow(rec, &id(flow.name), outcome, flow)?;
+    for (flow, queued) in FLOWS {
+        let id = id(flow.name);
+        if queued {
+            judge_queued(rec, &id, outcome, &flow)?;
+        } else {
+            flow.claim_whole(rec, &id, outcome)?;
+        }
+        let (some, sent) = (Bound::at_least(LEAST), format!("{id}/sent"));
+        rec.claim(format!("{id}/flows"), "packets sent", Rule::Sum, some, &[sent])?;
     }
-    if let Some(status) = &outcome.status {
-        for iface in status.ports.iter().chain(&status.vifs) {
-            for (direction, side) in [("send", &iface.send), ("receive", &iface.receive)] {
-                for (reason, amount) in &side.dropped {
-                    let (name, packets) = (&iface.name, amount.packets);
-                    rec.say(&format!("{name} {direction}: {packets} dropped for {reason}"));
-                }
+    let ifaces = outcome.status.iter().flat_map(|status| status.ports.iter().chain(&status.vifs));
+    for iface in ifaces {
+        for (direction, side) in [("send", &iface.send), ("receive", &iface.receive)] {
+            for (reason, amount) in &side.dropped {
+                let (name, packets) = (&iface.name, amount.packets);
+                rec.say(&format!("{name} {direction}: {packets} dropped for {reason}"));
             }
         }
     }
     Ok(())
 }
 
-fn judge_flow(
+/// Judges a flow with a queue: it pauses for a moment.
+fn judge_queued(
     rec: &mut Recording<'_>,
     id: &str,
     outcome: &TrafficRecord,
-    LifeFlow { receiver, stream, queued, .. }: LifeFlow,
-) -> Result<(), ExperimentError> {
+    flow: &TracedFlow,
+) -> Result {
     let part = |name: &str| format!("{id}/{name}");
-    let sent = sent_of(outcome, stream).map_or(0, |sent| sent.packets);
-    let seen = outcome.stream(receiver, stream);
-    let arrived = seen.map_or(0, |seen| seen.packets);
-    for (name, count) in [("sent", sent), ("arrived", arrived)] {
-        rec.keep(&part(name), Series::count("packet", count))?;
-    }
-    rec.claim(part("flows"), "packets sent", Rule::Sum, Bound::at_least(LEAST), &[part("sent")])?;
-    if !queued {
-        let none = Bound::equal(0.0);
-        let both = [part("sent"), part("arrived")];
-        rec.claim(part("lost"), "packets that did not arrive", Rule::Difference, none, &both)?;
-        let order = seen.map(|seen| seen.order).unwrap_or_default();
-        let wrong = order.reordered + order.duplicated + order.stale;
-        rec.keep(&part("order"), Series::count("packet", wrong))?;
-        let claim = Claim::new(part("order"), "packets late or doubled", Rule::Sum, none);
-        return rec.judge(claim.of(&[part("order")]));
-    }
+    let sent = outcome.packets_sent(flow.stream);
+    let arrived = outcome.packets(flow.receiver, flow.stream);
+    rec.keep(&part("sent"), Series::count("packet", sent))?;
+    rec.keep(&part("arrived"), Series::count("packet", arrived))?;
     let bits = float(sent.saturating_sub(arrived)) * 8.0 * f64::from(SIZE);
-    let offered = sent_of(outcome, stream).map(|sent| &sent.series);
-    let silence = longest_silence(outcome, offered, seen.map(|seen| &seen.series));
     for (name, what, seconds) in [
         ("blocked", "blocked time: loss by rate", bits / float(FLOW_BPS)),
-        ("silence", "longest time without a packet", silence),
+        ("silence", "longest time without a packet", longest_silence(outcome, flow)),
     ] {
-        rec.claim_samples(
-            part(name),
-            what,
-            Series::unordered("s", vec![seconds]),
-            Rule::Max,
-            Bound::at_most(INTERRUPTION_S),
-        )?;
+        let (seconds, most) =
+            (Series::unordered("s", vec![seconds]), Bound::at_most(INTERRUPTION_S));
+        rec.claim_samples(part(name), what, seconds, Rule::Max, most)?;
     }
     Ok(())
 }
 
-fn sent_of(outcome: &TrafficRecord, stream: u16) -> Option<&Sent> {
-    outcome.sent.iter().flat_map(|sender| &sender.streams).find(|sent| sent.stream == stream)
-}
-
 /// The longest time in which nothing arrived, in seconds; a window in which nothing was sent either
 /// does not count. The first and last half second are not looked at.
-fn longest_silence(outcome: &TrafficRecord, sent: Option<&Cells>, arrived: Option<&Cells>) -> f64 {
+fn longest_silence(outcome: &TrafficRecord, flow: &TracedFlow) -> f64 {
     let windows = |time: Duration| {
         usize::try_from(weir_experiment::clock::nanos(time) / WINDOW_NS).unwrap_or(usize::MAX)
     };
     let count = windows(BEFORE + DEAD + AFTER - SETTLE);
+    let sent = outcome.sent_of(flow.stream).next().map(|sent| &sent.series);
+    let arrived = outcome.stream(flow.receiver, flow.stream).map(|seen| &seen.series);
     let [sent, arrived] = [sent, arrived].map(|series| outcome.bits(series, WINDOW_NS, count));
     let (mut longest, mut silent) = (0_u32, 0);
     for (sent, arrived) in sent.into_iter().zip(arrived).skip(windows(SETTLE)) {
@@ -227,24 +204,16 @@ fn longest_silence(outcome: &TrafficRecord, sent: Option<&Cells>, arrived: Optio
     f64::from(longest) * float(WINDOW_NS) / 1e9
 }
 
-fn no_node() -> ExperimentError {
-    ExperimentError::Node("no node in the middle".into())
+const fn flow(name: &'static str, receiver: usize, stream: u16) -> TracedFlow {
+    TracedFlow { name, receiver, stream, from: None, to: None }
 }
 
-/// A flow, by the sink where it arrives.
-#[derive(Clone, Copy)]
-struct LifeFlow {
-    name: &'static str,
-    receiver: usize,
-    stream: u16,
-    queued: bool,
-}
-
-const FLOWS: [LifeFlow; 4] = [
-    LifeFlow { name: "queued-send", receiver: 0, stream: 0, queued: true },
-    LifeFlow { name: "queued-receive", receiver: 1, stream: 2, queued: true },
-    LifeFlow { name: "redirected-send", receiver: 0, stream: 1, queued: false },
-    LifeFlow { name: "redirected-receive", receiver: 2, stream: 3, queued: false },
+/// Flows, and whether they have a queue.
+const FLOWS: [(TracedFlow, bool); 4] = [
+    (flow("queued-send", 0, 0), true),
+    (flow("queued-receive", 1, 2), true),
+    (flow("redirected-send", 0, 1), false),
+    (flow("redirected-receive", 2, 3), false),
 ];
 
 const INTERRUPTION_S: f64 = 0.1;

@@ -11,23 +11,21 @@ use weir_platform::run::Command;
 use weir_policy::{Slice, SliceId, Vif};
 use weir_traffic::XdpStream;
 
-use super::losses::{self, DeviceDrops, FlowLoss, FlowPath};
+use super::losses::{DeviceDrops, TracedFlow};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let changes = if rec.quick { 100 } else { 1000 };
     let star = StarTopology::new("live-change", TENANTS, BitRate::from_mbps(LINK_MBPS));
     let base = base(&star);
     let run = TrafficRun {
-        middle: Forwarder::Weir(Box::new(base.clone())),
         senders: vec![star.generator(streams(&star))],
         receivers: ["wire", "t2", "t4"].map(|node| star.sink_at(node)).into(),
-        changes: Vec::new(),
         length: STEP * changes + SETTLE,
-        star,
+        ..TrafficRun::new(&star, base.clone(), 0)
     };
-    let mut rig = Testbed::up(&run.star)?;
-    for guest in &run.star.tenants[LASTING..] {
+    let mut rig = Testbed::up(&star)?;
+    for guest in &star.tenants[LASTING..] {
         // A veth takes frames of the generator only with a program or GRO at its peer, and this one
         // has no program while its vif is away.
         rig.ask("sw", Command::new("ethtool", ["-K", guest, "gro", "on"]))?;
@@ -35,17 +33,16 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rig.put(&run.middle)?;
     let before = DeviceDrops::read(&rig)?;
     let (outcome, made) = run.flow(&rig, |rig| change(rig, &base, changes))?;
-    let after = DeviceDrops::read(&rig)?;
+    let dropped = DeviceDrops::read(&rig)?.since(&before);
     rig.down()?;
     judge_changes(rec, &outcome, &made, changes)?;
-    for flow in FLOWS {
-        judge_flow(rec, &outcome, flow, (&before, &after))?;
+    for flow in &FLOWS {
+        judge_flow(rec, &outcome, flow)?;
+        flow.claim_named(rec, &outcome, &dropped)?;
     }
-    let turn = outcome
-        .status
-        .as_ref()
-        .map_or(0, |status| status.worker.unwrap_or_default().longest_turn_ns);
-    rec.keep("worker/longest-turn", Series::unordered("ms", vec![float(turn) / 1e6]))?;
+    let worker = outcome.status.as_ref().and_then(|status| status.worker).unwrap_or_default();
+    let turn = Series::unordered("ms", vec![float(worker.longest_turn_ns) / 1e6]);
+    rec.keep("worker/longest-turn", turn)?;
     judge_arrivals(rec, &outcome, changes)
 }
 
@@ -76,19 +73,20 @@ fn base(star: &StarTopology) -> Policy {
 
 fn streams(star: &StarTopology) -> Vec<XdpStream> {
     let mbps = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
+    let flow = Some(Rate::Bps(FLOW_BPS));
     vec![
-        star.stream(0, 0, 1000, mbps(5)),
+        star.stream(0, 0, 1000, flow),
         star.stream(1, FLOOD, 1500, mbps(3 * LINK_MBPS)),
-        star.stream_towards(2, 2, 700, mbps(5)),
-        star.stream_between(3, 4, 3, mbps(5)),
+        star.stream_towards(2, 2, 700, flow),
+        star.stream_between(3, 4, 3, flow),
         star.stream(5, GUESTS[0], 500, mbps(1)),
         star.stream(6, GUESTS[1], 500, mbps(1)),
     ]
 }
 
 /// Makes the changes, one each [`STEP`] or as fast as they go.
-fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult, ExperimentError> {
-    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
+fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult> {
+    let node = rig.running()?;
     let mut policy = base.clone();
     let mut made = LiveResult { values_ms: Vec::new(), vifs_ms: Vec::new(), end_ns: 0 };
     let start = Instant::now();
@@ -144,12 +142,13 @@ fn judge_changes(
     outcome: &TrafficRecord,
     made: &LiveResult,
     changes: u32,
-) -> Result<(), ExperimentError> {
-    let [values, vifs] = ["change/values", "change/vifs"].map(|part| part);
-    rec.keep(values, Series::unordered("ms", made.values_ms.clone()))?;
-    rec.keep(vifs, Series::unordered("ms", made.vifs_ms.clone()))?;
+) -> Result {
+    let names = ["change/values", "change/vifs"];
+    for (name, times) in names.iter().zip([&made.values_ms, &made.vifs_ms]) {
+        rec.keep(name, Series::unordered("ms", times.clone()))?;
+    }
     let all = Bound::at_least(f64::from(changes));
-    rec.claim("changes", "changes made", Rule::Count, all, &[values, vifs])?;
+    rec.claim("changes", "changes made", Rule::Count, all, &names)?;
     let ended = outcome.sent.iter().map(|sender| sender.span.end_ns).min().unwrap_or(0);
     let left = float(ended.saturating_sub(made.end_ns)) / 1e9;
     let name = "change/traffic-after";
@@ -159,113 +158,46 @@ fn judge_changes(
 }
 
 /// Judges that all packets arrived once and in order: the flow was never blocked.
-fn judge_flow(
-    rec: &mut Recording<'_>,
-    outcome: &TrafficRecord,
-    LiveFlow { name, way, receiver, stream, bps }: LiveFlow,
-    devices: (&DeviceDrops, &DeviceDrops),
-) -> Result<(), ExperimentError> {
-    let sent = outcome.sent.iter().flat_map(|sender| &sender.streams);
-    let sent: Vec<_> = sent.filter(|sent| sent.stream == stream).collect();
-    let offered: u64 = sent.iter().map(|sent| sent.packets).sum();
-    let bytes: u64 = sent.iter().map(|sent| sent.bytes).sum();
-    let seen = outcome.stream(receiver, stream);
-    let arrived = seen.map_or(0, |seen| seen.packets);
-    let order = seen.map(|seen| seen.order).unwrap_or_default();
-    let id = |part: &str| format!("{name}/{part}");
-    let both = [("sent", offered), ("arrived", arrived)].map(|(what, count)| (id(what), count));
-    for (name, count) in &both {
-        rec.keep(name, Series::count("packet", *count))?;
-    }
-    let both = both.map(|(name, _)| name);
-    rec.claim(id("flows"), "packets sent", Rule::Sum, Bound::at_least(500.0), &both[..1])?;
-    let none = Bound::equal(0.0);
-    rec.claim(id("lost"), "packets that did not arrive", Rule::Difference, none, &both)?;
-    let wrong = order.reordered + order.duplicated + order.stale;
-    rec.claim_samples(
-        id("order"),
-        "packets late or doubled",
-        Series::count("packet", wrong),
-        Rule::Sum,
-        none,
-    )?;
-    let lost_bits = float(offered.saturating_sub(arrived) * 8 * bytes / offered.max(1));
-    rec.claim_samples(
-        id("blocked"),
-        "blocked time: loss by rate",
-        Series::unordered("s", vec![lost_bits / float(bps)]),
-        Rule::Sum,
-        none,
-    )?;
-    let fate = FlowLoss { sent: offered, arrived };
-    losses::judge(rec, name, way, fate, outcome.status.as_ref(), devices)
+fn judge_flow(rec: &mut Recording<'_>, outcome: &TrafficRecord, flow: &TracedFlow) -> Result {
+    let id = |part: &str| format!("{}/{part}", flow.name);
+    flow.claim_whole(rec, flow.name, outcome)?;
+    let some = Bound::at_least(500.0);
+    rec.claim(id("flows"), "packets sent", Rule::Sum, some, &[id("sent")])?;
+    let offered = outcome.packets_sent(flow.stream);
+    let bytes: u64 = outcome.sent_of(flow.stream).map(|sent| sent.bytes).sum();
+    let lost = offered.saturating_sub(outcome.packets(flow.receiver, flow.stream));
+    let seconds = float(lost * 8 * bytes / offered.max(1)) / float(FLOW_BPS);
+    let (what, seconds) = ("blocked time: loss by rate", Series::unordered("s", vec![seconds]));
+    rec.claim_samples(id("blocked"), what, seconds, Rule::Sum, Bound::equal(0.0))
 }
 
 /// The link was full all the while, and guests that came are served: at the end they are there.
-fn judge_arrivals(
-    rec: &mut Recording<'_>,
-    outcome: &TrafficRecord,
-    changes: u32,
-) -> Result<(), ExperimentError> {
+fn judge_arrivals(rec: &mut Recording<'_>, outcome: &TrafficRecord, changes: u32) -> Result {
     let seconds = usize::try_from((STEP * changes).as_secs()).unwrap_or(1);
-    let wire: Vec<f64> = (0..=GUESTS[1]).fold(vec![0.0; seconds], |mut sum, stream| {
-        let bits = outcome.bits_each_second(0, stream, seconds);
-        sum.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
-        sum
-    });
-    let name = "load/wire";
-    rec.keep(name, Series::sampled("bit/s", 1.0, wire))?;
+    let mut wire = outcome.got_together(0, 0..=GUESTS[1]);
+    wire.truncate(seconds);
+    rec.keep("load/wire", Series::sampled("bit/s", 1.0, wire))?;
     let bound = Bound::at_least(0.95 * float(LINK_MBPS * 1_000_000));
     let claim = Claim::new("load", "on the link meanwhile, mean", Rule::Mean, bound);
-    rec.judge(claim.of(&[name]).skip(1))?;
+    rec.judge(claim.of(&["load/wire"]).skip(1))?;
     for stream in GUESTS {
-        let name = format!("guest{stream}/arrived");
-        let seen = outcome.stream(0, stream).map_or(0, |seen| seen.packets);
-        rec.keep(&name, Series::count("packet", seen))?;
-        rec.claim(
-            format!("guest{stream}"),
-            "packets of a vif that came",
-            Rule::Sum,
-            Bound::at_least(100.0),
-            &[name],
-        )?;
+        let (id, name) = (format!("guest{stream}"), format!("guest{stream}/arrived"));
+        rec.keep(&name, Series::count("packet", outcome.packets(0, stream)))?;
+        let some = Bound::at_least(100.0);
+        rec.claim(id, "packets of a vif that came", Rule::Sum, some, &[name])?;
     }
     Ok(())
 }
 
-/// A flow below its share.
-#[derive(Clone, Copy)]
-struct LiveFlow {
-    name: &'static str,
-    way: FlowPath,
-    receiver: usize,
-    stream: u16,
-    bps: u64,
-}
-
-const FLOWS: [LiveFlow; 3] = [
-    LiveFlow {
-        name: "changed",
-        way: FlowPath { from: Some("t0"), to: None },
-        receiver: 0,
-        stream: 0,
-        bps: 5_000_000,
-    },
-    LiveFlow {
-        name: "receive",
-        way: FlowPath { from: None, to: Some("t2") },
-        receiver: 1,
-        stream: 2,
-        bps: 5_000_000,
-    },
-    LiveFlow {
-        name: "inside",
-        way: FlowPath { from: Some("t3"), to: Some("t4") },
-        receiver: 2,
-        stream: 3,
-        bps: 5_000_000,
-    },
+/// Flows below their shares.
+const FLOWS: [TracedFlow; 3] = [
+    TracedFlow { name: "changed", receiver: 0, stream: 0, from: Some("t0"), to: None },
+    TracedFlow { name: "receive", receiver: 1, stream: 2, from: None, to: Some("t2") },
+    TracedFlow { name: "inside", receiver: 2, stream: 3, from: Some("t3"), to: Some("t4") },
 ];
+
+/// The rate of each of them.
+const FLOW_BPS: u64 = 5_000_000;
 
 const LINK_MBPS: u64 = 100;
 const TENANTS: usize = 7;

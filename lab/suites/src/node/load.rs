@@ -9,30 +9,23 @@ use weir_client::{Client, Method};
 use weir_experiment::prelude::*;
 use weir_traffic::allow_many_files;
 
+use super::flooded;
+
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let seconds = if rec.quick { 10 } else { 60 };
     let star = StarTopology::new("node-load", TENANTS, BitRate::from_mbps(LINK_MBPS));
     let mut policy = star.policy();
     policy.api.connections = 2 * CALLERS;
     let names: Vec<String> = policy.vifs.iter().map(|vif| vif.name.clone()).collect();
-    let flood = Some(Rate::Bps(FLOOD_MBPS * 1_000_000));
-    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
-    let half = Duration::from_secs(seconds / 2);
-    let run = TrafficRun {
-        middle: Forwarder::Weir(Box::new(policy)),
-        senders: vec![star.generator(streams)],
-        receivers: vec![star.sink_at("wire")],
-        changes: Vec::new(),
-        length: Duration::from_secs(2 * seconds + EDGES),
-        star,
-    };
+    let run = flooded(&star, policy, FLOOD_MBPS, 2 * seconds + EDGES);
     let (outcome, asked) = run.run_beside(|rig| {
-        std::thread::sleep(half + Duration::from_secs(EDGES / 2) - CONNECTING);
-        load(rig, &names, Duration::from_secs(seconds))
+        let before = Duration::from_secs((seconds / 2 + EDGES / 2) as u64);
+        std::thread::sleep(before - CONNECTING);
+        load(rig, &names, Duration::from_secs(seconds as u64))
     })?;
-    judge_requests(rec, &asked, seconds)?;
-    judge_link(rec, &outcome, usize::try_from(seconds).unwrap_or(1))
+    judge_requests(rec, asked, seconds)?;
+    judge_link(rec, &outcome, seconds)
 }
 
 /// The result of the requests.
@@ -47,9 +40,8 @@ struct LoadRequests {
 }
 
 /// Asks by the clock, however long answers take, on as many connections as callers.
-fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<LoadRequests, ExperimentError> {
-    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
-    let client = Client::new(node.socket());
+fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<LoadRequests> {
+    let client = rig.running()?.client();
     allow_many_files();
     let (start, all) = (Instant::now() + CONNECTING, Mutex::new(LoadRequests::default()));
     std::thread::scope(|scope| {
@@ -112,18 +104,12 @@ fn one_caller(
     }
 }
 
-fn judge_requests(
-    rec: &mut Recording<'_>,
-    asked: &LoadRequests,
-    seconds: u64,
-) -> Result<(), ExperimentError> {
-    rec.keep("reads", Series::unordered("ms", asked.reads_ms.clone()))?;
-    rec.keep("changes", Series::unordered("ms", asked.changes_ms.clone()))?;
-    let both = ["reads", "changes"];
-    let all = Bound::at_least(float(seconds * 500 * 999 / 1000));
-    rec.claim("asked", "requests made", Rule::Count, all, &both)?;
-    let name = "failed";
-    rec.count(name, "requests that failed", asked.failed, Bound::equal(0.0))?;
+fn judge_requests(rec: &mut Recording<'_>, asked: LoadRequests, seconds: usize) -> Result {
+    rec.keep("reads", Series::unordered("ms", asked.reads_ms))?;
+    rec.keep("changes", Series::unordered("ms", asked.changes_ms))?;
+    let all = Bound::at_least(float(seconds as u64 * 500 * 999 / 1000));
+    rec.claim("asked", "requests made", Rule::Count, all, &["reads", "changes"])?;
+    rec.none("failed", "requests that failed", asked.failed)?;
     let p99 = Rule::Percentile { percent: 99.0 };
     for (name, what, most) in [("reads", "read", 20.0), ("changes", "change", 50.0)] {
         let text = format!("time of a {what} from when it was due, 99th percentile");
@@ -133,41 +119,22 @@ fn judge_requests(
 }
 
 /// Judges the link in as many seconds with the load as without, before and after.
-fn judge_link(
-    rec: &mut Recording<'_>,
-    outcome: &TrafficRecord,
-    seconds: usize,
-) -> Result<(), ExperimentError> {
-    let edge = usize::try_from(EDGES / 2).unwrap_or(0);
-    let half = seconds / 2;
-    let mut wire = vec![0.0; 2 * seconds + 2 * edge];
-    for stream in 0..2 {
-        let bits = outcome.bits_each_second(0, stream, wire.len());
-        wire.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
-    }
+fn judge_link(rec: &mut Recording<'_>, outcome: &TrafficRecord, seconds: usize) -> Result {
+    let wire = outcome.got_together(0, 0..2);
     // A second is left out at either end of each part.
-    let (first, last) = (half + edge, half + edge + seconds);
+    let (half, first) = (seconds / 2, seconds / 2 + EDGES / 2);
+    let last = first + seconds;
     let with = &wire[first + 1..last - 1];
     let without = [&wire[2..half + 1], &wire[last + 1..last + half]].concat();
     let count = with.len().min(without.len());
-    let [on, off] = ["link/with", "link/without"].map(|part| part);
-    rec.keep(on, Series::unordered("bit/s", with[..count].to_vec()))?;
-    rec.keep(off, Series::unordered("bit/s", without[..count].to_vec()))?;
+    rec.keep("link/with", Series::unordered("bit/s", with[..count].to_vec()))?;
+    rec.keep("link/without", Series::unordered("bit/s", without[..count].to_vec()))?;
     let full = Bound::at_least(0.95 * float(LINK_MBPS * 1_000_000));
-    rec.claim(
-        "full",
-        "on the link, shaped to its rate, without the load, mean",
-        Rule::Mean,
-        full,
-        &[&off],
-    )?;
-    rec.claim(
-        "link",
-        "on the link, shaped to its rate, with the load, by what it is without",
-        Rule::RatioOfSums,
-        Bound::at_least(0.98),
-        &[on, off],
-    )
+    let what = "on the link, shaped to its rate, without the load, mean";
+    rec.claim("full", what, Rule::Mean, full, &["link/without"])?;
+    let what = "on the link, shaped to its rate, with the load, by what it is without";
+    let series = ["link/with", "link/without"];
+    rec.claim("link", what, Rule::RatioOfSums, Bound::at_least(0.98), &series)
 }
 
 const TENANTS: usize = 6;
@@ -184,4 +151,4 @@ const CALLERS: u32 = 250;
 /// Before the first request.
 const CONNECTING: Duration = Duration::from_millis(500);
 /// Seconds, half before and half after the parts that are compared.
-const EDGES: u64 = 4;
+const EDGES: usize = 4;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use weir_api_types::status::{DirectionStatus, IfaceStatus, NodeStatus};
+use weir_api_types::status::DirectionStatus;
 use weir_experiment::UPLINK;
 use weir_experiment::prelude::*;
 use weir_platform::run::Command;
@@ -14,27 +14,22 @@ use weir_platform::run::Command;
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeviceDrops(BTreeMap<String, [u64; 2]>);
 
-/// The path of a flow through the node.
+/// A flow of which no packet may be lost, by the sink that counts it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FlowPath {
+pub(super) struct TracedFlow {
+    /// The beginning of the names of its claims.
+    pub(super) name: &'static str,
+    pub(super) receiver: usize,
+    pub(super) stream: u16,
     /// The vif that sends it; none: it comes from the port.
     pub(super) from: Option<&'static str>,
     /// The vif that receives it; none: it leaves by the port.
     pub(super) to: Option<&'static str>,
 }
 
-/// The fate of a flow's packets.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FlowLoss {
-    /// Packets that the generator handed over.
-    pub(super) sent: u64,
-    /// Packets that the sink counted.
-    pub(super) arrived: u64,
-}
-
 impl DeviceDrops {
     /// Reads the drops so far.
-    pub(super) fn read(rig: &Testbed) -> Result<Self, ExperimentError> {
+    pub(super) fn read(rig: &Testbed) -> Result<Self> {
         let text = rig.ask("sw", Command::new("ip", ["-j", "-s", "link", "show"]))?;
         let links: Vec<Value> = serde_json::from_str(&text)
             .map_err(|error| ExperimentError::Node(error.to_string()))?;
@@ -45,66 +40,89 @@ impl DeviceDrops {
         Ok(Self(links.iter().filter_map(of).collect()))
     }
 
-    /// Returns the drops of a device since `before`; 0 if the device was made since.
-    fn since(&self, before: &Self, device: &str, side: usize) -> u64 {
-        let of = |devices: &Self| devices.0.get(device).map_or(0, |both| both[side]);
-        of(self).saturating_sub(of(before))
+    /// Returns the drops since `before`; of a device that was made since, none.
+    pub(super) fn since(mut self, before: &Self) -> Self {
+        for (device, drops) in &mut self.0 {
+            let was = before.0.get(device).copied().unwrap_or_default();
+            *drops = [0, 1].map(|side| drops[side].saturating_sub(was[side]));
+        }
+        self
+    }
+
+    fn of(&self, device: &str, side: usize) -> u64 {
+        self.0.get(device).map_or(0, |drops| drops[side])
     }
 }
 
-/// Keeps, by where, what was lost of a flow, and claims that every lost packet is named. The
-/// counters are those of a node that was started for the run and of vifs with this flow alone, and
-/// so are the devices': but for the port's as it sends, where all meet, which names nothing.
-pub(super) fn judge(
-    rec: &mut Recording<'_>,
-    name: &str,
-    way: FlowPath,
-    FlowLoss { sent, arrived }: FlowLoss,
-    status: Option<&NodeStatus>,
-    (before, after): (&DeviceDrops, &DeviceDrops),
-) -> Result<(), ExperimentError> {
-    let mut named: BTreeMap<String, u64> = BTreeMap::new();
-    let mut add = |what: String, count: u64| {
-        if count > 0 {
-            *named.entry(what).or_default() += count;
+impl TracedFlow {
+    /// Keeps what was sent as `ID/sent` and what arrived as `ID/arrived`, and claims that nothing
+    /// was lost (`ID/lost`) and nothing came late or twice (`ID/order`).
+    pub(super) fn claim_whole(
+        &self,
+        rec: &mut Recording<'_>,
+        id: &str,
+        outcome: &TrafficRecord,
+    ) -> Result {
+        let names = ["sent", "arrived"].map(|part| format!("{id}/{part}"));
+        let counts =
+            [outcome.packets_sent(self.stream), outcome.packets(self.receiver, self.stream)];
+        for (name, count) in names.iter().zip(counts) {
+            rec.keep(name, Series::count("packet", count))?;
         }
-    };
-    let [came_by, left_by] = [way.from, way.to].map(|vif| vif.unwrap_or(UPLINK));
-    add(format!("device-{came_by}-received"), after.since(before, came_by, 0));
-    if way.to.is_some() {
-        add(format!("device-{left_by}-sent"), after.since(before, left_by, 1));
-    } else {
-        let dropped = after.since(before, left_by, 1);
-        rec.keep(&format!("{name}/port-dropped"), Series::count("packet", dropped))?;
+        let (what, none) = ("packets that did not arrive", Bound::equal(0.0));
+        rec.claim(format!("{id}/lost"), what, Rule::Difference, none, &names)?;
+        let order = outcome.order(self.receiver, self.stream);
+        let wrong = Series::count("packet", order.reordered + order.duplicated + order.stale);
+        let what = "packets late or doubled";
+        rec.claim_samples(format!("{id}/order"), what, wrong, Rule::Sum, none)
     }
-    let vif = |name: Option<&str>| name.and_then(|name| status?.vif(name));
-    for (what, iface, direction) in [
-        ("send", vif(way.from), (|vif| &vif.send) as fn(&IfaceStatus) -> &DirectionStatus),
-        ("receive", vif(way.to), |vif| &vif.receive),
-    ] {
-        let Some(iface) = iface else { continue };
-        let counted = direction(iface);
-        for (reason, amount) in counted.dropped.iter().chain(&counted.dropped_after_by) {
-            // A sender counts once more what its receiver refused.
-            if reason != "refused_by_receiver" {
-                add(format!("{what}-{reason}"), amount.packets);
+
+    /// Keeps, by place, what was lost, and claims that every lost packet is named. The counters are
+    /// those of a node that was started for the run and of vifs with this flow alone, and so are
+    /// the devices' (`dropped`): but for the port's as it sends, where all meet, which names
+    /// nothing.
+    pub(super) fn claim_named(
+        &self,
+        rec: &mut Recording<'_>,
+        outcome: &TrafficRecord,
+        dropped: &DeviceDrops,
+    ) -> Result {
+        let name = self.name;
+        let mut named: BTreeMap<String, u64> = BTreeMap::new();
+        let mut add = |what: String, count: u64| *named.entry(what).or_default() += count;
+        let [came_by, left_by] = [self.from, self.to].map(|vif| vif.unwrap_or(UPLINK));
+        add(format!("device-{came_by}-received"), dropped.of(came_by, 0));
+        if self.to.is_some() {
+            add(format!("device-{left_by}-sent"), dropped.of(left_by, 1));
+        } else {
+            let count = Series::count("packet", dropped.of(left_by, 1));
+            rec.keep(&format!("{name}/port-dropped"), count)?;
+        }
+        let vif = |name: Option<&str>| outcome.status.as_ref()?.vif(name?);
+        let sides: [(_, Option<&DirectionStatus>); 2] = [
+            ("send", vif(self.from).map(|vif| &vif.send)),
+            ("receive", vif(self.to).map(|vif| &vif.receive)),
+        ];
+        for (what, counted) in sides.into_iter().filter_map(|(what, side)| Some((what, side?))) {
+            for (reason, amount) in counted.dropped.iter().chain(&counted.dropped_after_by) {
+                // A sender counts once more what its receiver refused.
+                if reason != "refused_by_receiver" {
+                    add(format!("{what}-{reason}"), amount.packets);
+                }
             }
+            add(format!("{what}-backlog"), counted.backlog.packets);
         }
-        add(format!("{what}-backlog"), counted.backlog.packets);
+        for (reason, count) in named.iter().filter(|(_, count)| **count > 0) {
+            rec.keep(&format!("{name}/lost-at/{reason}"), Series::count("packet", *count))?;
+        }
+        let sent = outcome.packets_sent(self.stream);
+        let lost = sent.saturating_sub(outcome.packets(self.receiver, self.stream));
+        let all = named.values().sum::<u64>();
+        // What two counters name could hide what none does.
+        let twice = Series::count("packet", all.saturating_sub(lost));
+        rec.keep(&format!("{name}/named-twice"), twice)?;
+        let unnamed = Series::count("packet", lost.saturating_sub(all));
+        let (id, what) = (format!("{name}/named"), "packets lost that no counter names");
+        rec.claim_samples(id, what, unnamed, Rule::Sum, Bound::equal(0.0))
     }
-    for (reason, count) in &named {
-        rec.keep(&format!("{name}/lost-at/{reason}"), Series::count("packet", *count))?;
-    }
-    let (lost, all) = (sent.saturating_sub(arrived), named.values().sum::<u64>());
-    // What two counters name could hide what none does.
-    rec.keep(&format!("{name}/named-twice"), Series::count("packet", all.saturating_sub(lost)))?;
-    let unnamed = lost.saturating_sub(all);
-    let id = format!("{name}/named");
-    rec.claim_samples(
-        &id,
-        "packets lost that no counter names",
-        Series::count("packet", unnamed),
-        Rule::Sum,
-        Bound::equal(0.0),
-    )
 }

@@ -9,11 +9,10 @@ use std::process::Command;
 use weir_experiment::prelude::*;
 
 /// Shows this part of the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let Some(package) = package() else {
         let text = format!(
-            "SKIPPED {}: none in {FOLDER}; `cargo xtask deb` makes one, WEIR_DEB names it",
-            "deb"
+            "SKIPPED deb: none in {FOLDER}; `cargo xtask deb` makes one, WEIR_DEB names it"
         );
         rec.say(&text);
         return Err(ExperimentError::Node(text));
@@ -32,16 +31,12 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
         ("purged", "files after the purge", &seen.purged, Bound::equal(0.0)),
     ] {
         let name = format!("deb/{part}");
-        for file in files.iter().take(NAMED_MAX).filter(|_| !bound.is_kept_by(count(files))) {
+        for file in
+            files.iter().take(NAMED_MAX).filter(|_| !bound.is_kept_by(float(files.len() as u64)))
+        {
             rec.say(&format!("{name}: {file}"));
         }
-        rec.claim_samples(
-            &name,
-            what,
-            Series::unordered("1", vec![count(files)]),
-            Rule::Sum,
-            bound,
-        )?;
+        rec.count(&name, what, files.len() as u64, bound)?;
     }
     Ok(())
 }
@@ -94,7 +89,7 @@ fn package() -> Option<PathBuf> {
 
 /// In mount, network and process namespaces of its own: no script of the package reaches a device,
 /// a node or a lab of this machine.
-fn in_a_root_of_its_own(package: &Path, folder: &Path) -> Result<String, ExperimentError> {
+fn in_a_root_of_its_own(package: &Path, folder: &Path) -> Result<String> {
     let package = package.canonicalize().map_err(|error| ExperimentError::io(package, error))?;
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-euc", SCRIPT]);
@@ -105,10 +100,6 @@ fn in_a_root_of_its_own(package: &Path, folder: &Path) -> Result<String, Experim
         return Err(ExperimentError::Node(format!("the package: {}: {said}", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn count(files: &BTreeSet<String>) -> f64 {
-    float(files.len() as u64)
 }
 
 /// `$1` is an empty folder, `$2` the package. Folders count as files; those that were there before

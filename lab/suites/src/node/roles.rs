@@ -4,12 +4,12 @@
 //! after all of it.
 
 use serde_json::Value;
-use weir_client::{Client, Method, OpenConnection};
+use weir_client::{Method, OpenConnection};
 use weir_experiment::prelude::*;
 use weir_policy::{Role, Token};
 
 /// Shows the row.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("node-roles", 2, BitRate::from_mbps(100));
     let mut policy = star.policy();
     let (token, sha256) =
@@ -19,8 +19,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     policy.slices[0].send.rate = Some(BitRate::from_mbps(50));
     policy.api.tokens = vec![Token { name: "shop".into(), role: Role::Tenant, slice, sha256 }];
     let mut rig = Testbed::up(&star)?;
-    rig.put(&Forwarder::Weir(Box::new(policy.clone())))?;
     let names = [0, 1].map(|vif| policy.vifs[vif].name.clone());
+    rig.put(&policy.into())?;
     let outcome = attack(rec, &rig, &token, &names);
     rig.down()?;
     outcome
@@ -32,20 +32,20 @@ fn attack(
     rig: &Testbed,
     token: &str,
     [own, other]: &[String; 2],
-) -> Result<(), ExperimentError> {
-    let node = rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
-    let root = Client::new(node.socket());
-    let before = root.text("/v1/document").map_err(failed)?;
+) -> Result {
+    let node = rig.running()?;
+    let root = node.client();
+    let before = node.document()?;
     // As many as are looked at in a minute, and then those that are not.
-    let mut empty = root.clone().with_token("").connect().map_err(failed)?;
+    let mut empty = root.clone().with_token("").connect()?;
     let nothing = statuses(&mut empty, &unknown(own))?;
-    let mut guesser = root.clone().with_token("not-a-token").connect().map_err(failed)?;
+    let mut guesser = root.clone().with_token("not-a-token").connect()?;
     let more = vec![(Method::GET, "/v1/status".to_owned(), ""); GUESSES];
     let guesses = statuses(&mut guesser, &[unknown(own), more].concat())?;
-    let mut tenant = root.clone().with_token(token).connect().map_err(failed)?;
+    let mut tenant = root.clone().with_token(token).connect()?;
     let foreign = statuses(&mut tenant, &foreign(other))?;
     let beyond = statuses(&mut tenant, &beyond(own, other))?;
-    let after = root.text("/v1/document").map_err(failed)?;
+    let after = node.document()?;
     let (looked_at, guessed) = guesses.split_at(nothing.len());
     let kinds: [(&str, &[u16], &[u16]); 5] = [
         ("wrong-token", looked_at, &[401]),
@@ -58,47 +58,37 @@ fn attack(
     for (what, seen, wanted) in kinds {
         let wrong = seen.iter().filter(|status| !wanted.contains(status)).count();
         let text = format!("requests not refused with {wanted:?}, of {}", seen.len());
-        count(rec, what, &text, wrong, Bound::equal(0.0))?;
+        rec.none(what, text, wrong as u64)?;
     }
     let slowed = guesses.iter().filter(|status| **status == 429).count();
-    let most = Bound::at_least(float(u64::try_from(GUESSES - 20).unwrap_or(0)));
-    count(rec, "slowed", "wrong tokens not even looked at", slowed, most)?;
-    let changed = usize::from(before != after);
-    count(rec, "unchanged", "documents changed by it", changed, Bound::equal(0.0))?;
+    let most = GUESSES as u64 - 20;
+    rec.at_least("slowed", "wrong tokens not even looked at", slowed as u64, most)?;
+    rec.none("unchanged", "documents changed by it", u64::from(before != after))?;
     allowed(rec, &mut tenant, own)?;
     std::thread::sleep(std::time::Duration::from_millis(200));
     let logged = node.said().lines().filter(|line| line.contains("refused: token shop: ")).count();
     // So many a minute are told, no more.
     let told = foreign.iter().chain(&beyond).filter(|status| [403, 404].contains(*status)).count();
-    let told = Bound::equal(float(u64::try_from(told.min(TOLD_MAX)).unwrap_or(0)));
-    count(rec, "logged", "refusals of his in the node's log", logged, told)
+    let told = Bound::equal(float(told.min(TOLD_MAX) as u64));
+    rec.count("logged", "refusals of its own in the node's log", logged as u64, told)
 }
 
 /// Judges that a tenant has access to its own objects and sees no others.
-fn allowed(
-    rec: &mut Recording<'_>,
-    tenant: &mut OpenConnection,
-    own: &str,
-) -> Result<(), ExperimentError> {
+fn allowed(rec: &mut Recording<'_>, tenant: &mut OpenConnection, own: &str) -> Result {
     let body = "{\"send\":{\"min_rate_bps\":20000000,\"rate_bps\":50000000}}";
-    let change = statuses(
-        tenant,
-        &[
-            (Method::PATCH, format!("/v1/vifs/{own}"), body),
-            (Method::POST, "/v1/undo".to_owned(), "{}"),
-        ],
-    )?;
+    let change = (Method::PATCH, format!("/v1/vifs/{own}"), body);
+    let change = statuses(tenant, &[change, (Method::POST, "/v1/undo".to_owned(), "{}")])?;
     let done = change.iter().filter(|status| **status == 200).count();
-    count(rec, "own", "changes of his own, and back", done, Bound::equal(2.0))?;
+    rec.count("own", "changes of its own, and back", done as u64, Bound::equal(2.0))?;
     let (_, body) = tenant.ask(Method::GET, "/v1/status", "").map_err(broken)?;
     let status: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let seen = status["vifs"].as_array().map_or(0, Vec::len)
-        + status["ports"].as_array().map_or(0, Vec::len);
-    count(rec, "sees", "vifs and ports that he sees", seen, Bound::equal(1.0))?;
+    let seen = ["vifs", "ports"].map(|key| status[key].as_array().map_or(0, Vec::len));
+    let seen = seen.iter().sum::<usize>() as u64;
+    rec.count("sees", "vifs and ports that it sees", seen, Bound::equal(1.0))?;
     let (_, body) = tenant.ask(Method::GET, "/v1/caller", "").map_err(broken)?;
     let caller: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let known = usize::from(caller["role"] == "tenant" && caller["who"] == "token shop");
-    count(rec, "known", "tenants known as such", known, Bound::equal(1.0))
+    let known = u64::from(caller["role"] == "tenant" && caller["who"] == "token shop");
+    rec.count("known", "tenants known as such", known, Bound::equal(1.0))
 }
 
 type Ask = (Method, String, &'static str);
@@ -149,25 +139,11 @@ fn beyond(own: &str, other: &str) -> Vec<Ask> {
     all
 }
 
-fn statuses(connection: &mut OpenConnection, all: &[Ask]) -> Result<Vec<u16>, ExperimentError> {
+fn statuses(connection: &mut OpenConnection, all: &[Ask]) -> Result<Vec<u16>> {
     let ask = |(method, path, body): &Ask| {
         Ok(connection.ask(method.clone(), path, body).map_err(broken)?.0)
     };
     all.iter().map(ask).collect()
-}
-
-fn count(
-    rec: &mut Recording<'_>,
-    name: &str,
-    what: &str,
-    number: usize,
-    bound: Bound,
-) -> Result<(), ExperimentError> {
-    rec.count(name, what, u64::try_from(number).unwrap_or(u64::MAX), bound)
-}
-
-fn failed(error: weir_client::ClientError) -> ExperimentError {
-    ExperimentError::Node(error.to_string())
 }
 
 fn broken(error: std::io::Error) -> ExperimentError {

@@ -13,10 +13,11 @@ use weir_experiment::prelude::*;
 use weir_node::policy_store;
 use weir_platform::StateDir;
 
-use super::growth::{Disk, Watch, add_metrics, counters_of};
+use super::flooded;
+use super::growth::{NodeFiles, Watch, add_metrics, counters_of};
 
 /// Shows the part of the row that is real.
-pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
+pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let times = match rec.quick {
         true => SoakSeconds { all: 60, first: 30 },
         false => SoakSeconds { all: 600, first: 60 },
@@ -25,31 +26,21 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut policy = star.policy();
     policy.api.changes = RECORD;
     let names: Vec<String> = policy.vifs.iter().map(|vif| vif.name.clone()).collect();
-    let flood = Some(Rate::Bps(FLOOD_MBPS * 1_000_000));
-    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
-    let run = TrafficRun {
-        middle: Forwarder::Weir(Box::new(policy.clone())),
-        senders: vec![star.generator(streams)],
-        receivers: vec![star.sink_at("wire")],
-        changes: Vec::new(),
-        length: Duration::from_secs(times.all + EDGES),
-        star,
-    };
+    let run = flooded(&star, policy.clone(), FLOOD_MBPS, times.all + EDGES);
     let (outcome, (watch, asked)) = run.run_beside(|rig| {
-        let node =
-            rig.node().ok_or_else(|| ExperimentError::Node("no node in the middle".into()))?;
         let folders = folders(&policy, rig.folder().parent().map(Into::into));
-        beside(node, &names, &times, &|| Disk::of(&folders, &policy.node.name))
+        let disk = || NodeFiles::of(&folders, &policy.node.name);
+        beside(rig.running()?, &names, &times, &disk)
     })?;
-    judge_use(rec, &outcome, &asked, &times)?;
+    judge_use(rec, &outcome, &asked, times.all)?;
     watch.judge(rec, "soak", [1.0, 1.0])
 }
 
 /// Lengths in seconds.
 struct SoakSeconds {
-    all: u64,
+    all: usize,
     /// Length of the first part, with whose memory and files the rest is compared.
-    first: u64,
+    first: usize,
 }
 
 /// The result of the requests beside the traffic.
@@ -91,11 +82,11 @@ fn beside(
     node: &NodeProcess,
     names: &[String],
     times: &SoakSeconds,
-    disk: &(dyn Fn() -> Disk + Sync),
-) -> Result<(Watch, SoakRequests), ExperimentError> {
+    disk: &(dyn Fn() -> NodeFiles + Sync),
+) -> Result<(Watch, SoakRequests)> {
     let asked = SoakRequests::default();
     let client = node.client();
-    let end = Instant::now() + Duration::from_secs(times.all);
+    let end = Instant::now() + Duration::from_secs(times.all as u64);
     let time = SoakPeriod { end, ended: AtomicBool::new(false) };
     let watched = std::thread::scope(|scope| {
         let (client, time, asked) = (&client, &time, &asked);
@@ -118,18 +109,16 @@ fn watch(
     node: &NodeProcess,
     times: &SoakSeconds,
     asked: &SoakRequests,
-    disk: &(dyn Fn() -> Disk + Sync),
-) -> Result<Watch, ExperimentError> {
+    disk: &(dyn Fn() -> NodeFiles + Sync),
+) -> Result<Watch> {
     let (mut watch, start, client) = (Watch::default(), Instant::now(), node.client());
     for second in 1..=times.all {
-        clock::sleep(Duration::from_secs(second).saturating_sub(start.elapsed()))?;
+        clock::sleep(Duration::from_secs(second as u64).saturating_sub(start.elapsed()))?;
         let mut counters = counters_of(&node.status()?);
-        let page = client.text("/metrics");
-        let page = page.map_err(|error| ExperimentError::Node(error.to_string()))?;
-        add_metrics(&page, &mut counters);
+        add_metrics(&client.text("/metrics")?, &mut counters);
         let now = disk();
         let others = now.others.max(asked.disk_most.swap(0, Ordering::Relaxed));
-        let disk = Disk { others, ..now };
+        let disk = NodeFiles { others, ..now };
         watch.sample(second <= times.first, node.pid(), disk, counters)?;
     }
     Ok(watch)
@@ -170,7 +159,7 @@ fn change(
     names: &[String],
     time: &SoakPeriod,
     asked: &SoakRequests,
-    disk: &(dyn Fn() -> Disk + Sync),
+    disk: &(dyn Fn() -> NodeFiles + Sync),
 ) {
     for number in 0_u64.. {
         if !time.goes_on() {
@@ -200,29 +189,22 @@ fn judge_use(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
     asked: &SoakRequests,
-    times: &SoakSeconds,
-) -> Result<(), ExperimentError> {
-    let at_least = |each_second: f64| Bound::at_least(each_second * float(times.all));
+    seconds: usize,
+) -> Result {
+    let at_least = |each_second: u64| Bound::at_least(float(each_second * seconds as u64));
     for (part, what, count, bound) in [
-        ("reads", "requests that read", &asked.reads, at_least(10.0)),
-        ("events", "events heard", &asked.events, at_least(10.0)),
-        ("changes", "changes made", &asked.changes, at_least(2.0)),
+        ("reads", "requests that read", &asked.reads, at_least(10)),
+        ("events", "events heard", &asked.events, at_least(10)),
+        ("changes", "changes made", &asked.changes, at_least(2)),
         ("failed", "requests that failed", &asked.failed, Bound::equal(0.0)),
     ] {
-        let name = format!("soak/{part}");
-        rec.count(&name, what, count.load(Ordering::Relaxed), bound)?;
+        rec.count(format!("soak/{part}"), what, count.load(Ordering::Relaxed), bound)?;
     }
-    let seconds = usize::try_from(times.all).unwrap_or(1);
-    let mut wire = vec![0.0; seconds];
-    for stream in 0..2 {
-        let bits = outcome.bits_each_second(0, stream, seconds);
-        wire.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += bits);
-    }
-    let name = "soak/wire";
-    rec.keep(name, Series::sampled("bit/s", 1.0, wire))?;
+    let wire = outcome.got_together(0, 0..2)[..seconds].to_vec();
+    rec.keep("soak/wire", Series::sampled("bit/s", 1.0, wire))?;
     let full = Bound::at_least(0.9 * float(LINK_MBPS * 1_000_000));
     let claim = Claim::new("soak/full", "on the link, mean", Rule::Mean, full);
-    rec.judge(claim.of(&[name]).skip(1))
+    rec.judge(claim.of(&["soak/wire"]).skip(1))
 }
 
 const VIFS: usize = 6;
@@ -239,7 +221,7 @@ const RECORD: u32 = 200;
 /// as at the end.
 const FILL: u64 = 1000;
 /// Seconds that traffic goes on after the last sample.
-const EDGES: u64 = 3;
+const EDGES: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -293,7 +275,9 @@ mod tests {
         let (time, asked, client) = (&time, &asked, &client);
         std::thread::scope(|scope| {
             scope.spawn(|| read(client, 0, time, asked));
-            scope.spawn(|| change(client, &names, time, asked, &|| Disk { report: 0, others: 0 }));
+            scope.spawn(|| {
+                change(client, &names, time, asked, &|| NodeFiles { report: 0, others: 0 })
+            });
             std::thread::sleep(READ_PAUSE);
             time.ended.store(true, Ordering::Relaxed);
         });
