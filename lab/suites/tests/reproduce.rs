@@ -7,7 +7,7 @@ use std::path::Path;
 use weir_experiment::Recording;
 use weir_result::{Machine, Origin, ResultFile, Series};
 use weir_suites::reproduce::{
-    self, NETBACK, Place, Scenario, VARIANTS, figure, judge, report, series::Key, stage,
+    self, NETBACK, RunPlace, Scenario, VARIANTS, Variant, figure, judge, report, runs::PanelRuns,
 };
 
 /// A result of two repetitions of a second each: the bridge gives the second machine, which
@@ -27,16 +27,16 @@ fn made() -> (Scenario, ResultFile) {
     let mut silent = |_: &str| {};
     let mut trial = Recording::new(ResultFile::new(origin), true, &mut silent);
     for variant in VARIANTS {
-        for repetition in 0..2 {
-            let key = Key { prefix: "", panel: "2x", variant, repetition };
-            let more = if variant == stage::Variant::Before { 33e6 } else { 0.0 };
-            let of = |bps: f64| Series::sampled("bit/s", 0.1, vec![bps; 10]);
-            let wobble = f64::from(repetition) * 1e5;
-            trial.keep(&key.of("vm1"), of(50e6 - more / 2.0 - wobble)).unwrap();
-            trial.keep(&key.of("vm2"), of(50e6 + more / 2.0 + wobble)).unwrap();
+        let runs = PanelRuns::new(&scenario, &scenario.panels[0], variant);
+        let more = if variant == Variant::Before { 33e6 } else { 0.0 };
+        let of = |bps: f64| Series::sampled("bit/s", 0.1, vec![bps; 10]);
+        for (repetition, wobble) in [0.0, 1e5].into_iter().enumerate() {
+            let name = |vm| runs.each(vm, repetition);
+            trial.keep(&name("vm1"), of(50e6 - more / 2.0 - wobble)).unwrap();
+            trial.keep(&name("vm2"), of(50e6 + more / 2.0 + wobble)).unwrap();
         }
     }
-    let at = Place { lab: "none", prefix: "", variants: &VARIANTS };
+    let at = RunPlace { lab: "none", prefix: "", variants: &VARIANTS };
     judge::judge(&mut trial, &scenario, at).unwrap();
     (scenario, trial.result)
 }

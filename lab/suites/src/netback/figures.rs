@@ -10,7 +10,7 @@ use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
 use weir_result::ResultFile;
 
-use crate::reproduce::{self, Variant, judge, report, runner, scenario::Scheduler};
+use crate::reproduce::{self, Variant, judge, report, runner, scenario::WeirScheduler};
 
 /// All eight, by the command that a reader would type, and the page made of them.
 pub(super) fn commands(rec: &mut Recording<'_>) -> Result {
@@ -110,8 +110,8 @@ fn part(rec: &mut Recording<'_>, part: &FigurePart) -> Result {
     }
     scenario.panels.retain(|panel| panels.is_empty() || panels.contains(&panel.name.as_str()));
     let (lab, prefix) = (format!("verify-{figure}"), rec.name(&format!("{figure}/")));
-    let variants = [Scheduler::Wrr, Scheduler::Hfsc].map(Variant::After);
-    let at = reproduce::Place { lab: &lab, prefix: &prefix, variants: &variants };
+    let variants = [WeirScheduler::Wrr, WeirScheduler::Hfsc].map(Variant::After);
+    let at = reproduce::RunPlace { lab: &lab, prefix: &prefix, variants: &variants };
     rec.with_full_names(|rec| {
         runner::run(rec, &scenario, at)?;
         judge::judge(rec, &scenario, at)

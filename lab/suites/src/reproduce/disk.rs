@@ -19,7 +19,7 @@ pub(super) struct DiskWork {
 
 impl DiskWork {
     /// Lays the file out; the work will be on processor `cpu`.
-    pub(super) fn prepare(lab: &str, cpu: usize) -> Result<Self, ExperimentError> {
+    pub(super) fn prepare(lab: &str, cpu: usize) -> Result<Self> {
         let mut place = RunFolder::take(&format!("{lab}-disk"), &StateDir::from_env())?;
         // The state folder is in memory; this one outlives a boot, so that it is on a disk.
         let folder = PathBuf::from(format!("/var/tmp/weir-{lab}-disk"));
@@ -31,13 +31,13 @@ impl DiskWork {
     }
 
     /// Works for that long. Gives the bytes read and written.
-    pub(super) fn run(&self, length: Duration) -> Result<u64, ExperimentError> {
+    pub(super) fn run(&self, length: Duration) -> Result<u64> {
         let runtime = format!("--runtime={}ms", length.as_millis());
         let said = self.fio(&["--time_based=1".to_owned(), runtime], length)?;
         Ok(bytes_moved(&said))
     }
 
-    fn fio(&self, more: &[String], length: Duration) -> Result<String, ExperimentError> {
+    fn fio(&self, more: &[String], length: Duration) -> Result<String> {
         let mut words = vec![
             format!("--directory={}", self.folder.display()),
             format!("--cpus_allowed={}", self.cpu),
@@ -55,7 +55,7 @@ impl DiskWork {
     }
 }
 
-/// What `fio` says it moved, in both directions; 0 if it says nothing.
+/// Reads from the report of `fio` the bytes moved in both directions; 0 if there is none.
 fn bytes_moved(said: &str) -> u64 {
     // Warnings may stand before the report.
     let report = said.find('{').map_or("", |begin| &said[begin..]);

@@ -9,18 +9,12 @@ use weir_experiment::prelude::*;
 use weir_plot::{Lines, PlotLine, Svg};
 use weir_result::ResultFile;
 
-use super::derive::over_time;
 use super::interval::Interval;
-use super::scenario::{Panel, Scenario};
-use super::series::Key;
-use super::stage::{VARIANTS, Variant};
+use super::runs::PanelRuns;
+use super::scenario::{Scenario, VARIANTS};
 
 /// Writes `figure.svg`, `figure.png` and `data.csv` into `folder`.
-pub fn write(
-    result: &ResultFile,
-    scenario: &Scenario,
-    folder: &Path,
-) -> Result<(), ExperimentError> {
+pub fn write(result: &ResultFile, scenario: &Scenario, folder: &Path) -> Result {
     std::fs::create_dir_all(folder).map_err(|error| ExperimentError::io(folder, error))?;
     let picture = draw(result, scenario)?;
     save(&folder.join("figure.svg"), picture.as_str().as_bytes())?;
@@ -29,13 +23,14 @@ pub fn write(
 }
 
 /// The picture of a figure.
-pub fn draw(result: &ResultFile, scenario: &Scenario) -> Result<Svg, ExperimentError> {
+pub fn draw(result: &ResultFile, scenario: &Scenario) -> Result<Svg> {
     let mut panels = Vec::new();
     let mut rows = 0;
     for variant in VARIANTS {
         // Controls are no part of the text's figure.
         let shown = scenario.panels.iter().filter(|panel| !panel.control);
-        let row: Vec<_> = shown.filter_map(|panel| graph(result, panel, variant)).collect();
+        let runs = shown.map(|panel| PanelRuns::new(scenario, panel, variant));
+        let row: Vec<_> = runs.filter_map(|runs| graph(result, runs)).collect();
         rows += usize::from(!row.is_empty());
         panels.extend(row);
     }
@@ -51,8 +46,8 @@ pub fn csv(result: &ResultFile, scenario: &Scenario) -> String {
     for panel in &scenario.panels {
         for variant in VARIANTS {
             for tenant in panel.all() {
-                let key = Key { prefix: "", panel: &panel.name, variant, repetition: 0 };
-                for (index, sample) in over_time(result, &tenant, key).iter().enumerate() {
+                let runs = PanelRuns::new(scenario, panel, variant);
+                for (index, sample) in runs.over_time(result, &tenant).iter().enumerate() {
                     let time = (float(index as u64) + 0.5) * width;
                     let half = sample.half.map_or_else(String::new, |half| format!("{half:.0}"));
                     let (name, middle, who) = (&panel.name, variant.key(), &tenant.name);
@@ -66,10 +61,9 @@ pub fn csv(result: &ResultFile, scenario: &Scenario) -> String {
 }
 
 /// A graph; none if that was not run.
-fn graph(result: &ResultFile, panel: &Panel, variant: Variant) -> Option<weir_plot::Panel> {
-    let key = Key { prefix: "", panel: &panel.name, variant, repetition: 0 };
-    let tenants = panel.all();
-    let seen: Vec<_> = tenants.iter().map(|tenant| over_time(result, tenant, key)).collect();
+fn graph(result: &ResultFile, runs: PanelRuns<'_>) -> Option<weir_plot::Panel> {
+    let tenants = runs.panel.all();
+    let seen: Vec<_> = tenants.iter().map(|tenant| runs.over_time(result, tenant)).collect();
     if seen.iter().all(Vec::is_empty) {
         return None;
     }
@@ -89,7 +83,10 @@ fn graph(result: &ResultFile, panel: &Panel, variant: Variant) -> Option<weir_pl
             PlotLine::new(name("least"), bound(f64::min)),
         ]
     };
-    Some(weir_plot::Panel { title: format!("{}: {}", variant.name(), panel.title), lines })
+    Some(weir_plot::Panel {
+        title: format!("{}: {}", runs.variant.name(), runs.panel.title),
+        lines,
+    })
 }
 
 fn line(name: &str, seen: &[Interval]) -> PlotLine {
@@ -99,7 +96,7 @@ fn line(name: &str, seen: &[Interval]) -> PlotLine {
     if halves.len() > BARS_MAX { line } else { line.within(halves) }
 }
 
-pub(super) fn save(path: &Path, bytes: &[u8]) -> Result<(), ExperimentError> {
+pub(super) fn save(path: &Path, bytes: &[u8]) -> Result {
     std::fs::write(path, bytes).map_err(|error| ExperimentError::io(path, error))
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments of a text, made again: *before* is what the text had, *after* is Weir.
 //!
-//! A [`scenario`] says what a figure is made of, [`runner`] makes it, [`judge`] holds it against
-//! bounds, [`figure`] draws it as the text did, [`report`] puts text, before and after side by
-//! side, from result files alone.
+//! A [`scenario`] says what a figure is made of, [`runner`] makes it and keeps its series ([`runs`]
+//! has their names), [`judge`] holds it against bounds, [`figure`] draws it as the text did,
+//! [`report`] puts text, before and after side by side, from result files alone.
 
 use weir_experiment::prelude::*;
 
@@ -15,14 +15,13 @@ pub mod judge;
 mod problem;
 pub mod report;
 pub mod runner;
+pub mod runs;
 pub mod scenario;
-pub mod series;
 pub mod stage;
 pub mod xtc;
 
-pub use runner::Place;
-pub use scenario::Scenario;
-pub use stage::{VARIANTS, Variant};
+pub use runner::RunPlace;
+pub use scenario::{Scenario, VARIANTS, Variant};
 
 /// The figures of the Netback text, then what it left open; each with its scenario.
 pub const NETBACK: [(&str, &str); 11] = [
@@ -40,7 +39,7 @@ pub const NETBACK: [(&str, &str); 11] = [
 ];
 
 /// The scenario of a figure of the Netback text.
-pub fn netback(figure: &str) -> Result<Scenario, ExperimentError> {
+pub fn netback(figure: &str) -> Result<Scenario> {
     let found = NETBACK.iter().find(|(name, _)| *name == figure);
     let (name, text) = found.ok_or_else(|| {
         let names: Vec<&str> = NETBACK.iter().map(|(name, _)| *name).collect();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wrong with a scenario, found before anything is made of it: each number is within its
-//! bounds before it is multiplied, each name before a device, a namespace or a file is called so.
+//! Reads a scenario and refuses what is wrong with it before anything is made of it: each number is
+//! within its bounds before it is multiplied, each name before a device, a namespace or a file is
+//! called so.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -9,10 +10,27 @@ use std::ops::RangeInclusive;
 use weir_experiment::TENANTS_MAX;
 use weir_experiment::prelude::*;
 
-use super::scenario::{Defect, Measure, Panel, Scenario, Tenant};
+use super::scenario::{Defect, FigurePanel, FigureTenant, Measure, Scenario};
+
+impl Scenario {
+    /// Reads a scenario; `name` is for the error.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        let scenario: Self = toml::from_str(text).map_err(|error| wrong(name, error))?;
+        scenario.checked(name)
+    }
+
+    /// Returns it, if nothing in it is out of bounds.
+    pub fn checked(self, name: &str) -> Result<Self> {
+        problem(&self).map_or(Ok(self), |what| Err(wrong(name, what)))
+    }
+}
+
+fn wrong(name: &str, what: impl Display) -> ExperimentError {
+    ExperimentError::Scenario { name: name.to_owned(), what: what.to_string() }
+}
 
 /// The first thing that is wrong: what it is, its value, what it may be.
-pub(super) fn of(scenario: &Scenario) -> Option<String> {
+fn problem(scenario: &Scenario) -> Option<String> {
     lengths(scenario)
         .or_else(|| rates(scenario))
         .or_else(|| outside("panel: number", scenario.panels.len(), 1..=PANELS_MAX))
@@ -41,7 +59,7 @@ fn rates(scenario: &Scenario) -> Option<String> {
         .or_else(|| outside("connection", scenario.connection, RATE))
 }
 
-fn panel_of(scenario: &Scenario, panel: &Panel) -> Option<String> {
+fn panel_of(scenario: &Scenario, panel: &FigurePanel) -> Option<String> {
     let within = |what: String| format!("panel {:?}: {what}", panel.name);
     name("name", &panel.name, PANEL_NAME_MAX)
         .or_else(|| outside("tenant: number", panel.tenants.len(), 1..=TENANTS_MAX))
@@ -51,8 +69,8 @@ fn panel_of(scenario: &Scenario, panel: &Panel) -> Option<String> {
 }
 
 /// One entry of a panel, which may stand for many.
-fn tenant_of(scenario: &Scenario, tenant: &Tenant) -> Option<String> {
-    let Tenant { name: who, rate, credit, offers, frame_min, frame_max, .. } = tenant;
+fn tenant_of(scenario: &Scenario, tenant: &FigureTenant) -> Option<String> {
+    let FigureTenant { name: who, rate, credit, offers, frame_min, frame_max, .. } = tenant;
     let within = |what: String| format!("tenant {who:?}: {what}");
     let digits = if tenant.count == 1 { 0 } else { tenant.count.to_string().len() };
     outside("count", u64::from(tenant.count), 1..=TENANTS_MAX as u64)
@@ -77,9 +95,10 @@ fn tenant_of(scenario: &Scenario, tenant: &Tenant) -> Option<String> {
 }
 
 /// All tenants of a panel, whose own numbers are known to be small.
-fn together(scenario: &Scenario, panel: &Panel) -> Option<String> {
+fn together(scenario: &Scenario, panel: &FigurePanel) -> Option<String> {
     let count: u64 = panel.tenants.iter().map(|tenant| u64::from(tenant.count)).sum();
-    let connections = |tenant: &Tenant| u64::from(tenant.count) * u64::from(tenant.connections);
+    let connections =
+        |tenant: &FigureTenant| u64::from(tenant.count) * u64::from(tenant.connections);
     let streams: u64 = panel.tenants.iter().map(connections).sum();
     let most = TENANTS_MAX as u64;
     outside("tenants with their copies: number", count, 1..=most)
@@ -219,7 +238,7 @@ const DEFECTS_MAX: usize = 16;
 /// `IFNAMSIZ` less the final zero.
 const DEVICE_NAME_MAX: usize = 15;
 
-/// Of a name that is refused.
+/// Characters shown of a name that is refused.
 const SHOWN_MAX: usize = 40;
 
 /// The star's own nodes and devices, and what every namespace has.
@@ -228,7 +247,7 @@ const TAKEN: [&str; 8] = ["sw", "wire", "up0", "br0", "lo", "eth0", "all", "defa
 /// sched(7).
 const NICE: RangeInclusive<i32> = -20..=19;
 
-/// What a receiver tells apart.
+/// Streams that a receiver tells apart.
 const STREAMS_MAX: u32 = 1024;
 
 /// Priorities are 10 000 times the root of a ratio, and at most a million.
@@ -237,5 +256,5 @@ const RATIO_MAX: u32 = 10_000;
 /// Twice as long as a change is held against nobody.
 const EVERY_MIN: Duration = Duration::from_millis(200);
 
-/// What receivers count in.
+/// Width of the cells that receivers count in.
 const CELL: Duration = Duration::from_millis(10);

@@ -8,19 +8,17 @@ use std::path::{Path, PathBuf};
 use weir_experiment::prelude::*;
 use weir_result::{Case, ResultFile, wrapped};
 
-use super::derive::overall;
 use super::figure;
 use super::interval::Interval;
-use super::judge::{Finding, Named, claims, finding, worst};
-use super::scenario::{Defect, Panel, Scenario, Tenant};
-use super::series::Key;
-use super::stage::{VARIANTS, Variant};
+use super::judge::{DefectFinding, NamedClaim, claims, finding, worst};
+use super::runs::PanelRuns;
+use super::scenario::{Defect, FigurePanel, FigureTenant, Scenario, VARIANTS, Variant};
 
 /// A figure, its scenario, its result.
-pub type Made = (&'static str, Scenario, ResultFile);
+pub type MadeFigure = (&'static str, Scenario, ResultFile);
 
 /// Writes the page and its pictures below `root`, the project's folder.
-pub fn write(root: &Path, made: &[Made]) -> Result<PathBuf, ExperimentError> {
+pub fn write(root: &Path, made: &[MadeFigure]) -> Result<PathBuf> {
     if made.is_empty() {
         let (what, needs) = ("a report".to_owned(), "a result; make one figure first".to_owned());
         return Err(ExperimentError::Missing { what, needs });
@@ -47,7 +45,7 @@ pub fn note(trial: &mut Recording<'_>, scenario: &Scenario) {
 }
 
 /// The page.
-pub fn page(made: &[Made]) -> String {
+pub fn page(made: &[MadeFigure]) -> String {
     let mut text = HEAD.to_owned();
     for (name, scenario, result) in made {
         text += &section(name, &scenario.clone().as_run(result), result);
@@ -87,24 +85,24 @@ fn section(name: &str, scenario: &Scenario, result: &ResultFile) -> String {
     text
 }
 
-/// What each machine got, and the worst of what is claimed.
+/// The throughput of each machine, and the worst case of each claim.
 fn table(scenario: &Scenario, result: &ResultFile) -> String {
     let mut text = format!("| | {} |\n|---|", VARIANTS.map(Variant::name).join(" | "));
     text += &"---|".repeat(VARIANTS.len());
     text.push('\n');
     for panel in &scenario.panels {
-        let key = |variant| Key { prefix: "", panel: &panel.name, variant, repetition: 0 };
+        let runs = |variant| PanelRuns::new(scenario, panel, variant);
         let _ = writeln!(text, "| **{}** | | | |", panel.title);
         for (who, tenants) in groups(panel) {
-            let cell = |variant| throughput(result, scenario, &tenants, key(variant));
+            let cell = |variant| throughput(result, runs(variant), &tenants);
             let _ = writeln!(text, "| {who}, Mb/s | {} |", VARIANTS.map(cell).join(" | "));
         }
-        let all = VARIANTS.map(|variant| claims(result, scenario, panel, key(variant)));
+        let all = VARIANTS.map(|variant| claims(result, runs(variant)));
         for (word, label) in WORDS {
             if !all.iter().flatten().any(|named| named.word == word) {
                 continue;
             }
-            let cell = |claims: &Vec<Named>| judged(worst(result, claims, word).as_ref());
+            let cell = |claims: &Vec<NamedClaim>| judged(worst(result, claims, word).as_ref());
             let cells: Vec<String> = all.iter().map(cell).collect();
             let _ = writeln!(text, "| {label} | {} |", cells.join(" | "));
         }
@@ -113,7 +111,7 @@ fn table(scenario: &Scenario, result: &ResultFile) -> String {
 }
 
 /// Machines that are shown together: each alone, or the first and the others.
-fn groups(panel: &Panel) -> Vec<(String, Vec<Tenant>)> {
+fn groups(panel: &FigurePanel) -> Vec<(String, Vec<FigureTenant>)> {
     let tenants = panel.all();
     if tenants.len() <= ALONE_MAX {
         return tenants.into_iter().map(|tenant| (tenant.name.clone(), vec![tenant])).collect();
@@ -123,14 +121,9 @@ fn groups(panel: &Panel) -> Vec<(String, Vec<Tenant>)> {
     vec![(first[0].name.clone(), first.to_vec()), (others, rest.to_vec())]
 }
 
-fn throughput(
-    result: &ResultFile,
-    scenario: &Scenario,
-    tenants: &[Tenant],
-    key: Key<'_>,
-) -> String {
+fn throughput(result: &ResultFile, runs: PanelRuns<'_>, tenants: &[FigureTenant]) -> String {
     let seen: Vec<Interval> =
-        tenants.iter().filter_map(|tenant| overall(result, scenario, tenant, key)).collect();
+        tenants.iter().filter_map(|tenant| runs.overall(result, tenant)).collect();
     match seen.as_slice() {
         [] => "not run".to_owned(),
         [Interval { mean, half: None }] => format!("{:.2}", mean / 1e6),
@@ -167,8 +160,8 @@ fn findings(result: &ResultFile, scenario: &Scenario) -> Vec<String> {
     lines
 }
 
-/// What became of a defect.
-fn verdict(defect: &Defect, found: Option<&Finding>) -> String {
+/// The finding about a defect, in words.
+fn verdict(defect: &Defect, found: Option<&DefectFinding>) -> String {
     let Some(found) = found else { return "not judged, the result does not tell".to_owned() };
     let (sign, bound) = match (defect.at_most, defect.at_least) {
         (Some(bound), _) => ("at most", bound),
@@ -188,10 +181,10 @@ fn verdict(defect: &Defect, found: Option<&Finding>) -> String {
     format!("not reproduced on this kernel, {measured}{instead}: {why}")
 }
 
-/// Where the page goes, from the project's folder.
+/// The path of the page, from the project's folder.
 const PAGE: &str = "docs/reproduced/netback.md";
 
-/// What claims are about, and how the table calls it.
+/// The words of claims, and their names in the table.
 const WORDS: [(&str, &str); 12] = [
     ("least", "least second by `rate`"),
     ("greatest", "greatest second by `rate`"),

@@ -5,41 +5,46 @@
 use weir_experiment::prelude::*;
 
 use super::disk::DiskWork;
-use super::scenario::{Measure, Panel, Scenario};
-use super::series::Key;
-use super::stage::{VARIANTS, Variant, stage, streams};
+use super::runs::PanelRuns;
+use super::scenario::{FigurePanel, Measure, Scenario, VARIANTS, Variant};
+use super::stage::{stage, streams};
 
-/// Which lab, and what stands in its middle.
+/// The lab of a run, and what stands in its middle.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct RunPlace<'a> {
     /// The lab's name.
     pub lab: &'a str,
-    /// What stands before the names of series and cases: empty, or something that ends with `/`.
+    /// Prefix of the names of series and cases: empty, or something that ends with `/`.
     pub prefix: &'a str,
-    /// What is compared.
+    /// The things compared.
     pub variants: &'a [Variant],
 }
 
-/// Runs all of a scenario. The series are named as [`Key`] says.
-pub fn run(
-    trial: &mut Recording<'_>,
-    scenario: &Scenario,
-    at: Place<'_>,
-) -> Result<(), ExperimentError> {
-    for panel in &scenario.panels {
-        for variant in at.variants.iter().filter(|variant| panel.has(**variant)) {
-            let runs = scenario.repetitions;
-            let (seconds, title) = (scenario.duration.as_secs_f64(), &panel.title);
-            trial.say(&format!("{title}, {}: {runs} × {seconds} s", variant.name()));
-            repeat(trial, scenario, panel, *variant, at)?;
-        }
+impl<'a> RunPlace<'a> {
+    /// All runs of a scenario: each panel with everything that stands in its middle.
+    pub fn runs(self, scenario: &'a Scenario) -> impl Iterator<Item = PanelRuns<'a>> {
+        scenario.panels.iter().flat_map(move |panel| {
+            let variants = self.variants.iter().filter(|variant| panel.has(**variant));
+            let runs = PanelRuns { prefix: self.prefix, scenario, panel, variant: Variant::Before };
+            variants.map(move |variant| PanelRuns { variant: *variant, ..runs })
+        })
+    }
+}
+
+/// Runs all of a scenario. The series are named as [`PanelRuns`] says.
+pub fn run(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
+    for runs in at.runs(scenario) {
+        let (count, seconds) = (scenario.repetitions, scenario.duration.as_secs_f64());
+        let (title, middle) = (&runs.panel.title, runs.variant.name());
+        rec.say(&format!("{title}, {middle}: {count} × {seconds} s"));
+        repeat(rec, runs, at.lab)?;
     }
     Ok(())
 }
 
-/// How long it takes, nearly: traffic, and what stands before and after each run of it.
+/// Estimates how long it takes: the traffic, and the time before and after each run of it.
 pub fn length(scenario: &Scenario) -> Duration {
-    let middles = |panel: &Panel| {
+    let middles = |panel: &FigurePanel| {
         let count = VARIANTS.iter().filter(|variant| panel.has(**variant)).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     };
@@ -49,25 +54,20 @@ pub fn length(scenario: &Scenario) -> Duration {
 }
 
 /// All repetitions in one lab.
-fn repeat(
-    trial: &mut Recording<'_>,
-    scenario: &Scenario,
-    panel: &Panel,
-    variant: Variant,
-    at: Place<'_>,
-) -> Result<(), ExperimentError> {
-    let run = stage(at.lab, scenario, panel, variant);
+fn repeat(rec: &mut Recording<'_>, runs: PanelRuns<'_>, lab: &str) -> Result {
+    let PanelRuns { scenario, panel, .. } = runs;
+    let run = stage(lab, runs);
     let work = scenario.disk.as_ref().map(|disk| {
         let tenant = panel.all().iter().position(|tenant| tenant.name == disk.tenant);
         let sender = tenant.and_then(|index| run.senders.get(index));
         let cpu = sender.and_then(|sender| sender.run.cpus.first().copied()).unwrap_or(0);
-        DiskWork::prepare(at.lab, cpu).map(|work| (work, disk.from, disk.to))
+        DiskWork::prepare(lab, cpu).map(|work| (work, disk.from, disk.to))
     });
     let work = work.transpose()?;
     let mut rig = Testbed::up(&run.star)?;
     rig.put(&run.middle)?;
     let mut counts = Counts::default();
-    for repetition in 0..scenario.repetitions {
+    for number in 0..scenario.repetitions as usize {
         let (outcome, moved) = run.flow(&rig, |_| match &work {
             None => Ok(None),
             Some((work, from, to)) => {
@@ -76,37 +76,34 @@ fn repeat(
             }
         })?;
         counts.add(&outcome);
-        let key = Key { prefix: at.prefix, panel: &panel.name, variant, repetition };
-        keep(trial, scenario, panel, &outcome, key)?;
+        keep(rec, runs, &outcome, number)?;
         if let Some(bytes) = moved {
-            trial.keep(&key.of("disk"), Series::count("byte", bytes))?;
+            rec.keep(&runs.each("disk", number), Series::count("byte", bytes))?;
         }
     }
     rig.down()?;
-    if matches!(variant, Variant::After(_)) {
-        let key = Key { prefix: at.prefix, panel: &panel.name, variant, repetition: 0 };
-        counts.keep(trial, key)?;
+    match runs.variant {
+        Variant::Before => Ok(()),
+        Variant::After(_) => counts.keep(rec, runs),
     }
-    Ok(())
 }
 
 /// Keeps what arrived of each tenant; for weights in what followed each change, too.
 fn keep(
-    trial: &mut Recording<'_>,
-    scenario: &Scenario,
-    panel: &Panel,
+    rec: &mut Recording<'_>,
+    runs: PanelRuns<'_>,
     outcome: &TrafficRecord,
-    key: Key<'_>,
-) -> Result<(), ExperimentError> {
-    let interval = scenario.interval();
+    number: usize,
+) -> Result {
+    let PanelRuns { scenario, panel, .. } = runs;
+    let seconds = scenario.interval().as_secs_f64();
     for (tenant, streams) in panel.all().iter().zip(streams(panel)) {
-        let bits = sum(outcome, streams.clone(), interval, scenario.samples());
-        let bps = bits.iter().map(|bits| bits / interval.as_secs_f64()).collect();
-        let series = Series::sampled("bit/s", interval.as_secs_f64(), bps);
-        trial.keep(&key.of(&tenant.name), series)?;
+        let bits = sum(outcome, streams.clone(), scenario.interval(), scenario.samples());
+        let bps = bits.iter().map(|bits| bits / seconds).collect();
+        rec.keep(&runs.each(&tenant.name, number), Series::sampled("bit/s", seconds, bps))?;
         if scenario.measure == Measure::Weights {
-            let series = after_changes(outcome, scenario, streams);
-            trial.keep(&key.of(&format!("{}/settled", tenant.name)), series)?;
+            let name = runs.each(&format!("{}/settled", tenant.name), number);
+            rec.keep(&name, after_changes(outcome, scenario, streams))?;
         }
     }
     Ok(())
@@ -144,7 +141,7 @@ fn after_changes(
     Series::sampled("bit", every.as_secs_f64(), bits)
 }
 
-/// What the scheduler handed over, and what the sink saw of it, over all repetitions.
+/// Packets that the scheduler handed over and that the sink saw, over all repetitions.
 #[derive(Debug, Default)]
 struct Counts {
     scheduled: u64,
@@ -169,7 +166,7 @@ impl Counts {
         }
     }
 
-    fn keep(&self, trial: &mut Recording<'_>, key: Key<'_>) -> Result<(), ExperimentError> {
+    fn keep(&self, rec: &mut Recording<'_>, runs: PanelRuns<'_>) -> Result {
         let counts = [
             ("scheduled", self.scheduled),
             ("arrived", self.arrived),
@@ -177,11 +174,11 @@ impl Counts {
             ("disordered", self.disordered),
         ];
         for (name, count) in counts {
-            trial.keep(&key.whole(name), Series::count("packet", count))?;
+            rec.keep(&runs.all(name), Series::count("packet", count))?;
         }
         // Tells a machine that stops the worker from a worker that is slow.
         let latest = float(self.latest_ns) / 1e9;
-        trial.keep(&key.whole("lateness"), Series::unordered("s", vec![latest]))
+        rec.keep(&runs.all("lateness"), Series::unordered("s", vec![latest]))
     }
 }
 
@@ -191,7 +188,7 @@ const BESIDE_RUN: Duration = Duration::from_secs(1);
 /// Building a lab and taking it down.
 const BESIDE_LAB: Duration = Duration::from_secs(1);
 
-/// What receivers count in.
+/// Width of the cells that receivers count in.
 const CELL: Duration = Duration::from_millis(10);
 
 /// A change of priorities is held against nobody for so long.

@@ -7,63 +7,58 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 use weir_experiment::prelude::*;
-use weir_result::ResultFile;
-
-use super::problem;
-use super::series::Key;
-use super::stage::{VARIANTS, Variant};
 
 /// An experiment of a text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is about, in one line.
+    /// A title of one line.
     pub title: String,
-    /// What the text found.
+    /// The finding of the text.
     pub text: String,
     /// The rate of the link that all share.
     #[serde(deserialize_with = "unit")]
     pub link: BitRate,
-    /// How long traffic flows; the other times are of this length.
+    /// Length of the traffic, which the other times are within.
     #[serde(deserialize_with = "length")]
     pub duration: Duration,
-    /// How often each run is made.
+    /// Repetitions of each run.
     pub repetitions: u32,
-    /// Where the sender threads run.
+    /// The processors of the sender threads.
     pub pinning: Pinning,
-    /// What makes the packets.
+    /// The way in which packets are made.
     #[serde(default)]
     pub sender: Sender,
-    /// What one connection at full speed offers.
+    /// The offer of one connection at full speed.
     #[serde(deserialize_with = "unit")]
     pub connection: BitRate,
-    /// What is measured.
+    /// The quantity that is measured.
     pub measure: Measure,
     /// Schedulers whose bounds are claimed; the others are shown without a claim.
     #[serde(default = "both")]
-    pub claimed: Vec<Scheduler>,
-    /// What `--quick` shortens.
+    pub claimed: Vec<WeirScheduler>,
+    /// The lengths of `--quick`.
     pub quick: Quick,
     /// Priorities that change.
-    pub sweep: Option<Sweep>,
+    pub sweep: Option<PrioritySweep>,
     /// Disk work.
-    pub disk: Option<Disk>,
-    /// What the text's figure has beside each other.
+    pub disk: Option<DiskPhase>,
+    /// The graphs of the text's figure.
     #[serde(rename = "panel")]
-    pub panels: Vec<Panel>,
-    /// What went wrong in the text, and how much of it there must be to count.
+    pub panels: Vec<FigurePanel>,
+    /// Defects that the text found, and how much of each there must be to count.
     #[serde(rename = "defect", default)]
     pub defects: Vec<Defect>,
 }
 
-/// What `--quick` shortens.
+/// The lengths of `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
-    /// How long traffic flows.
+    /// Length of the traffic.
     #[serde(deserialize_with = "length")]
     pub duration: Duration,
-    /// How often each run is made.
+    /// Repetitions of each run.
     pub repetitions: u32,
     /// The panels that are shown; all if empty.
     #[serde(default)]
@@ -73,7 +68,7 @@ pub struct Quick {
 /// One graph of a figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Panel {
+pub struct FigurePanel {
     /// Names it in series and cases.
     pub name: String,
     /// Its title.
@@ -81,18 +76,18 @@ pub struct Panel {
     /// Shows why a defect is absent elsewhere, and is run before alone.
     #[serde(default)]
     pub control: bool,
-    /// Who sends.
+    /// The senders.
     #[serde(rename = "tenant")]
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<FigureTenant>,
 }
 
 /// A virtual machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tenant {
+pub struct FigureTenant {
     /// Its name; with a count, what its copies' names begin with.
     pub name: String,
-    /// How many of it there are.
+    /// Number of its copies.
     #[serde(default = "one")]
     pub count: u32,
     /// Connections, each trying to use its full speed.
@@ -101,13 +96,13 @@ pub struct Tenant {
     /// The parameter `rate` of its interface.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub rate: Option<BitRate>,
-    /// What of `rate` it may make up for at once, before; by default what Netback lets it.
+    /// Burst of `rate`, before; Netback's if absent.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub credit: Option<ByteCount>,
     /// The nice value of its senders: less processor time than others above 0.
     #[serde(default)]
     pub nice: i32,
-    /// What it offers by each connection, if it is not the full speed.
+    /// The offer of each connection, if it is not the full speed.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub offers: Option<BitRate>,
     /// When it begins to send.
@@ -121,7 +116,7 @@ pub struct Tenant {
     pub frame_max: u16,
 }
 
-/// Where the sender threads run.
+/// The processors of the sender threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pinning {
@@ -131,7 +126,7 @@ pub enum Pinning {
     Own,
 }
 
-/// What makes the packets.
+/// The way in which packets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sender {
@@ -142,24 +137,24 @@ pub enum Sender {
     Generator,
 }
 
-/// What a figure measures.
+/// The quantity that a figure measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
-    /// How near each tenant is to its `rate`.
+    /// The distance of each tenant from its `rate`.
     Rates,
-    /// How equal the tenants are, and how full the link is.
+    /// The equality of the tenants, and the use of the link.
     Balance,
-    /// How much of its throughput a tenant keeps while another one's disk works.
+    /// The part of its throughput that a tenant keeps while another one's disk works.
     Disturbance,
-    /// How near the shares are to the priorities.
+    /// The distance of the shares from the priorities.
     Weights,
 }
 
 /// A scheduler of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scheduler {
+pub enum WeirScheduler {
     /// Weighted round robin, the text's own.
     Wrr,
     /// Weir's default.
@@ -169,7 +164,7 @@ pub enum Scheduler {
 /// Priorities of two tenants, from `from`:1 to 1:`from` in equal ratios.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sweep {
+pub struct PrioritySweep {
     /// The first ratio.
     pub from: u32,
     /// The time between two changes. A shorter run has fewer of them.
@@ -180,7 +175,7 @@ pub struct Sweep {
 /// Disk work on the machine of a tenant.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Disk {
+pub struct DiskPhase {
     /// Whose machine.
     pub tenant: String,
     /// t0 of the text.
@@ -191,7 +186,7 @@ pub struct Disk {
     pub to: Duration,
 }
 
-/// What went wrong in the text.
+/// A defect that the text found.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defect {
@@ -213,22 +208,7 @@ pub struct Defect {
 }
 
 impl Scenario {
-    /// Reads a scenario; `name` is for the error.
-    pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
-        let wrong = |what: String| ExperimentError::Scenario { name: name.to_owned(), what };
-        let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        scenario.checked(name)
-    }
-
-    /// The same, if nothing in it is out of bounds.
-    pub fn checked(self, name: &str) -> Result<Self, ExperimentError> {
-        match problem::of(&self) {
-            Some(what) => Err(ExperimentError::Scenario { name: name.to_owned(), what }),
-            None => Ok(self),
-        }
-    }
-
-    /// The same with other lengths: all times but those between changes keep their proportion.
+    /// Returns it with another length: all times but those between changes keep their proportion.
     pub fn lasting(mut self, duration: Duration) -> Self {
         let scale = duration.as_secs_f64() / self.duration.as_secs_f64();
         for tenant in self.panels.iter_mut().flat_map(|panel| &mut panel.tenants) {
@@ -241,7 +221,7 @@ impl Scenario {
         self
     }
 
-    /// The same with another start of all who do not start at once.
+    /// Returns it with another start of all who do not start at once.
     pub fn starting(mut self, at: Duration) -> Self {
         let tenants = self.panels.iter_mut().flat_map(|panel| &mut panel.tenants);
         for tenant in tenants.filter(|tenant| !tenant.start.is_zero()) {
@@ -250,7 +230,7 @@ impl Scenario {
         self
     }
 
-    /// The same as `--quick` makes it.
+    /// Returns it as `--quick` makes it.
     pub fn quickly(mut self) -> Self {
         let Quick { duration, repetitions, panels } = self.quick.clone();
         self.repetitions = repetitions;
@@ -265,30 +245,6 @@ impl Scenario {
         self.lasting(duration)
     }
 
-    /// The same as the run was that made a result: its panels, its length, its repetitions.
-    pub fn as_run(mut self, result: &ResultFile) -> Self {
-        let first = |panel: &Panel| {
-            let tenant = panel.all().into_iter().next()?;
-            VARIANTS.iter().find_map(|variant| {
-                let key = Key { prefix: "", panel: &panel.name, variant: *variant, repetition: 0 };
-                let series = result.series().get(&key.of(&tenant.name))?;
-                let count = key.repeated(result, &tenant.name).len();
-                let seconds = series.interval_s? * float(series.samples.len() as u64);
-                Some((Duration::from_secs_f64(seconds), count))
-            })
-        };
-        let runs: Vec<_> = self.panels.iter().map(first).collect();
-        let mut made = runs.iter();
-        self.panels.retain(|_| made.next().is_some_and(Option::is_some));
-        match runs.into_iter().flatten().next() {
-            None => self,
-            Some((duration, count)) => {
-                self.repetitions = u32::try_from(count).unwrap_or(u32::MAX);
-                self.lasting(duration)
-            }
-        }
-    }
-
     /// Width of a sample: a second, or a tenth of one in a run of less than five.
     pub fn interval(&self) -> Duration {
         if self.sweep.is_some() || self.duration >= Duration::from_secs(5) {
@@ -301,6 +257,21 @@ impl Scenario {
     /// full then, and threads find their places.
     pub fn settle(&self) -> usize {
         if self.interval() < Duration::from_secs(1) { 3 } else { 2 }
+    }
+
+    /// The first sample of a tenant that bounds are held against.
+    pub fn first_judged(&self, tenant: &FigureTenant) -> usize {
+        self.sample_at(tenant.start) + self.settle()
+    }
+
+    /// The sample in which an instant lies.
+    pub fn sample_at(&self, at: Duration) -> usize {
+        samples(at, self.interval())
+    }
+
+    /// Bits of a tenant's largest frame, in samples of bits a second.
+    pub fn packet_bps(&self, tenant: &FigureTenant) -> f64 {
+        f64::from(tenant.frame_max) * 8.0 / self.interval().as_secs_f64()
     }
 
     /// Samples of a run.
@@ -331,37 +302,67 @@ impl Measure {
 }
 
 impl Defect {
-    /// Whether it is looked for in a panel.
-    pub fn concerns(&self, panel: &Panel) -> bool {
+    /// Returns whether it is looked for in a panel.
+    pub fn concerns(&self, panel: &FigurePanel) -> bool {
         self.panels.is_empty() || self.panels.contains(&panel.name)
     }
 }
 
-impl Panel {
-    /// Whether it is run with this in the middle.
+impl FigurePanel {
+    /// Returns whether it is run with this in the middle.
     pub fn has(&self, variant: Variant) -> bool {
         !self.control || variant == Variant::Before
     }
 
     /// Its tenants, copies told apart by their numbers.
-    pub fn all(&self) -> Vec<Tenant> {
-        let copies = |tenant: &Tenant| {
+    pub fn all(&self) -> Vec<FigureTenant> {
+        let copies = |tenant: &FigureTenant| {
             let one = tenant.clone();
             (1..=tenant.count).map(move |number| match one.count {
                 1 => one.clone(),
-                _ => Tenant { name: format!("{}{number}", one.name), ..one.clone() },
+                _ => FigureTenant { name: format!("{}{number}", one.name), ..one.clone() },
             })
         };
         self.tenants.iter().flat_map(copies).collect()
     }
 }
 
-impl Scheduler {
-    /// Its key in series and policies.
+impl FigureTenant {
+    /// The parameter `rate` in bits a second; NaN without one.
+    pub fn rate_bps(&self) -> f64 {
+        self.rate.map_or(f64::NAN, |rate| float(rate.as_bps()))
+    }
+}
+
+/// The forwarder in the middle of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The text's: a bridge, and a token bucket at each interface with a `rate`.
+    Before,
+    /// Weir.
+    After(WeirScheduler),
+}
+
+/// All of them, in the order in which they are shown.
+pub const VARIANTS: [Variant; 3] =
+    [Variant::Before, Variant::After(WeirScheduler::Wrr), Variant::After(WeirScheduler::Hfsc)];
+
+impl Variant {
+    /// Its key in series.
     pub const fn key(self) -> &'static str {
         match self {
-            Self::Wrr => "wrr",
-            Self::Hfsc => "hfsc",
+            Self::Before => "before",
+            Self::After(WeirScheduler::Wrr) => "wrr",
+            Self::After(WeirScheduler::Hfsc) => "hfsc",
+        }
+    }
+
+    /// Its name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Before => "before: bridge",
+            Self::After(WeirScheduler::Wrr) => "Weir, WRR",
+            Self::After(WeirScheduler::Hfsc) => "Weir, HFSC",
         }
     }
 }
@@ -390,8 +391,8 @@ fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     unit::<D, Nanos>(from).map(|length| Duration::from_nanos(length.as_nanos()))
 }
 
-fn both() -> Vec<Scheduler> {
-    vec![Scheduler::Wrr, Scheduler::Hfsc]
+fn both() -> Vec<WeirScheduler> {
+    vec![WeirScheduler::Wrr, WeirScheduler::Hfsc]
 }
 
 const fn one() -> u32 {

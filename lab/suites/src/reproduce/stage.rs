@@ -7,42 +7,13 @@ use weir_experiment::senders::traffic_cpus;
 use weir_policy::Reservation;
 use weir_traffic::{FrameSizes, SendMethod, SendSpec, XdpStream};
 
-use super::scenario::{Panel, Pinning, Scenario, Scheduler, Sender, Tenant};
-
-/// What stands in the middle of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
-    /// What the text had: a bridge, and a token bucket at each interface with a `rate`.
-    Before,
-    /// Weir.
-    After(Scheduler),
-}
-
-/// All of them, in the order in which they are shown.
-pub const VARIANTS: [Variant; 3] =
-    [Variant::Before, Variant::After(Scheduler::Wrr), Variant::After(Scheduler::Hfsc)];
-
-impl Variant {
-    /// Its key in series.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After(scheduler) => scheduler.key(),
-        }
-    }
-
-    /// Its name for people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before: bridge",
-            Self::After(Scheduler::Wrr) => "Weir, WRR",
-            Self::After(Scheduler::Hfsc) => "Weir, HFSC",
-        }
-    }
-}
+use super::runs::PanelRuns;
+use super::scenario::{
+    FigurePanel, FigureTenant, Pinning, Scenario, Sender, Variant, WeirScheduler,
+};
 
 /// The run of a panel in a lab called `lab`. Its streams are numbered as [`streams`] says.
-pub fn stage(lab: &str, scenario: &Scenario, panel: &Panel, variant: Variant) -> TrafficRun {
+pub fn stage(lab: &str, PanelRuns { scenario, panel, variant, .. }: PanelRuns<'_>) -> TrafficRun {
     let tenants = panel.all();
     let mut star = StarTopology::new(lab, tenants.len(), scenario.link);
     star.tenants = tenants.iter().map(|tenant| tenant.name.clone()).collect();
@@ -51,7 +22,7 @@ pub fn stage(lab: &str, scenario: &Scenario, panel: &Panel, variant: Variant) ->
         Variant::After(scheduler) => {
             let policy = policy(&star, &tenants, scheduler);
             let changes = changes(scenario, &policy);
-            (Forwarder::Weir(Box::new(policy)), changes)
+            (policy.into(), changes)
         }
     };
     let senders = match scenario.sender {
@@ -63,9 +34,9 @@ pub fn stage(lab: &str, scenario: &Scenario, panel: &Panel, variant: Variant) ->
 }
 
 /// The stream numbers of each tenant: its connections, in order.
-pub fn streams(panel: &Panel) -> Vec<std::ops::Range<u16>> {
+pub fn streams(panel: &FigurePanel) -> Vec<std::ops::Range<u16>> {
     let mut next = 0_u16;
-    let mut numbers = |tenant: &Tenant| {
+    let mut numbers = |tenant: &FigureTenant| {
         let first = next;
         // A scenario has at most 1024 connections.
         next = next.saturating_add(u16::try_from(tenant.connections).unwrap_or(u16::MAX));
@@ -74,7 +45,7 @@ pub fn streams(panel: &Panel) -> Vec<std::ops::Range<u16>> {
     panel.all().iter().map(&mut numbers).collect()
 }
 
-fn policy(star: &StarTopology, tenants: &[Tenant], scheduler: Scheduler) -> Policy {
+fn policy(star: &StarTopology, tenants: &[FigureTenant], scheduler: WeirScheduler) -> Policy {
     let mut policy = star.policy();
     // What else runs on the machine must not be what is measured. But a worker that hardly sleeps
     // loses 5 % of each second to the kernel's bound on real-time threads.
@@ -84,8 +55,8 @@ fn policy(star: &StarTopology, tenants: &[Tenant], scheduler: Scheduler) -> Poli
     for port in &mut policy.ports {
         port.catch_up = CATCH_UP;
         port.scheduler = match scheduler {
-            Scheduler::Wrr => weir_policy::SchedulerKind::Wrr,
-            Scheduler::Hfsc => weir_policy::SchedulerKind::Hfsc,
+            WeirScheduler::Wrr => weir_policy::SchedulerKind::Wrr,
+            WeirScheduler::Hfsc => weir_policy::SchedulerKind::Hfsc,
         };
     }
     for (vif, tenant) in policy.vifs.iter_mut().zip(tenants) {
@@ -97,7 +68,7 @@ fn policy(star: &StarTopology, tenants: &[Tenant], scheduler: Scheduler) -> Poli
 }
 
 /// Rate and credit of the interface of a tenant that has a rate.
-fn bucket(tenant: &Tenant) -> Option<(BitRate, ByteCount)> {
+fn bucket(tenant: &FigureTenant) -> Option<(BitRate, ByteCount)> {
     let rate = tenant.rate?;
     Some((rate, tenant.credit.unwrap_or_else(|| rate.bytes_in_floor(CREDIT_TIME))))
 }
@@ -123,7 +94,7 @@ fn changes(scenario: &Scenario, policy: &Policy) -> Vec<TimedPolicy> {
 fn sockets(
     star: &StarTopology,
     scenario: &Scenario,
-    tenants: &[Tenant],
+    tenants: &[FigureTenant],
     variant: Variant,
 ) -> Vec<SendSpec> {
     let cpus = processors(variant);
@@ -149,7 +120,7 @@ fn sockets(
     senders
 }
 
-fn generator(star: &StarTopology, scenario: &Scenario, tenants: &[Tenant]) -> SendSpec {
+fn generator(star: &StarTopology, scenario: &Scenario, tenants: &[FigureTenant]) -> SendSpec {
     let mut streams: Vec<XdpStream> = Vec::new();
     for (index, tenant) in tenants.iter().enumerate() {
         for _ in 0..tenant.connections {
@@ -163,11 +134,11 @@ fn generator(star: &StarTopology, scenario: &Scenario, tenants: &[Tenant]) -> Se
     star.generator(streams)
 }
 
-fn offer(scenario: &Scenario, tenant: &Tenant) -> Rate {
+fn offer(scenario: &Scenario, tenant: &FigureTenant) -> Rate {
     Rate::Bps(tenant.offers.unwrap_or(scenario.connection).as_bps())
 }
 
-const fn sizes(tenant: &Tenant) -> FrameSizes {
+const fn sizes(tenant: &FigureTenant) -> FrameSizes {
     if tenant.frame_min == tenant.frame_max {
         return FrameSizes::Fixed(tenant.frame_max);
     }

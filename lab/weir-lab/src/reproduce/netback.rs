@@ -82,7 +82,7 @@ impl ReproduceNetback {
         let scenario = self.scenario(figure)?;
         Output::say(&format!("{figure} takes {}", duration_text(runner::length(&scenario))));
         let lab = format!("netback-{figure}");
-        let at = reproduce::Place { lab: &lab, prefix: "", variants: &VARIANTS };
+        let at = reproduce::RunPlace { lab: &lab, prefix: "", variants: &VARIANTS };
         // What was measured is kept, whatever can be said of it.
         let mut judged = Ok(());
         let result = record(output, |trial| {
