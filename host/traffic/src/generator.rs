@@ -25,7 +25,7 @@ use super::frame;
 use super::result::{SendResult, Sent, totals};
 use super::rings;
 use super::spec::{FrameSizes, Mac, Rate, RunSpec, SendSpec, XdpSend, XdpStream};
-use super::stop::{Course, Endpoint, OnProgress, Step, handle};
+use super::stop::{Course, NextStep, OnProgress, TrafficEndpoint, handle};
 use super::thread::{monotonic_ns, on_own_thread, sleep_until};
 
 /// Sends the streams of `xdp` until the run is over or all counts are sent. Runs in the namespace
@@ -71,15 +71,15 @@ struct Sending<'a> {
     collect_every_ns: u64,
 }
 
-impl Endpoint for Sending<'_> {
-    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+impl TrafficEndpoint for Sending<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError> {
         let with_series = now_ns >= self.collect_ns;
         if with_series {
             self.collect_ns = now_ns + self.collect_every_ns;
         }
         self.generator.collect(&mut self.sent, with_series)?;
         let is_over = self.count == Some(self.counts().0) || self.run.is_finished();
-        Ok(if is_over { Step::Done } else { Step::NapUntil(u64::MAX) })
+        Ok(if is_over { NextStep::Done } else { NextStep::NapUntil(u64::MAX) })
     }
 
     fn counts(&self) -> (u64, u64) {

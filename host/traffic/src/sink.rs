@@ -18,7 +18,7 @@ use super::error::TrafficError;
 use super::result::{ReceiveResult, Received, Record, Source, Totals};
 use super::rings::{self, CELLS, WORDS_PER_CELL};
 use super::spec::{Attach, Mac, ReceiveSpec, SinkSpec, SinkVerdict};
-use super::stop::{Course, Endpoint, OnProgress, Step};
+use super::stop::{Course, NextStep, OnProgress, TrafficEndpoint};
 
 /// Counts what arrives at the device until the run is over. Runs in the namespace of the calling
 /// thread; the progress function's first call comes when the program is attached.
@@ -71,14 +71,14 @@ struct Counting<'a> {
     sources: BTreeMap<(Mac, Option<u16>), Source>,
 }
 
-impl Endpoint for Counting<'_> {
-    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+impl TrafficEndpoint for Counting<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError> {
         if now_ns >= self.collect_ns {
             self.collect_ns = now_ns + rings::collect_interval_ns(self.empty.cell_ns);
             self.collect()?;
         }
         self.totals = self.maps.totals()?;
-        Ok(Step::NapUntil(u64::MAX))
+        Ok(NextStep::NapUntil(u64::MAX))
     }
 
     fn counts(&self) -> (u64, u64) {

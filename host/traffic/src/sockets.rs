@@ -17,7 +17,7 @@ use super::header::Header;
 use super::result::{Connection, ReceiveResult, Received, Record, Totals};
 use super::socket::{self, BATCH, Epoll};
 use super::spec::{ReceiveSpec, SocketsSpec};
-use super::stop::{Course, Endpoint, NAP_NS, OnProgress, Step};
+use super::stop::{Course, NAP_NS, NextStep, OnProgress, TrafficEndpoint};
 use super::tcp_receive::{Chunk, Incoming};
 use super::thread::monotonic_ns;
 use super::udp_send::overhead;
@@ -64,12 +64,12 @@ struct Serving<'a> {
     end_ns: u64,
 }
 
-impl Endpoint for Serving<'_> {
-    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+impl TrafficEndpoint for Serving<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError> {
         for token in self.receiver.epoll.wait(NAP_NS.min(self.end_ns - now_ns)) {
             self.receiver.serve(token, &mut self.counts);
         }
-        Ok(Step::Again)
+        Ok(NextStep::Again)
     }
 
     fn counts(&self) -> (u64, u64) {

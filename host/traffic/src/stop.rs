@@ -54,16 +54,16 @@ pub(super) fn handle(signal: i32, handler: extern "C" fn(i32)) -> Result<(), Tra
 }
 
 /// A sender or receiver, as its run drives it.
-pub(super) trait Endpoint {
+pub(super) trait TrafficEndpoint {
     /// Does what can be done now.
-    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError>;
+    fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError>;
 
     /// Packets and bytes so far.
     fn counts(&self) -> (u64, u64);
 }
 
-/// What follows a step.
-pub(super) enum Step {
+/// The course after a step.
+pub(super) enum NextStep {
     /// The next one, at once.
     Again,
     /// The next one at an instant, or when the flag has to be looked at.
@@ -130,7 +130,10 @@ impl<'a> Course<'a> {
     }
 
     /// Drives `endpoint` until the run is over, and returns the time from its start to its end.
-    pub(super) fn run(&mut self, endpoint: &mut impl Endpoint) -> Result<Span, TrafficError> {
+    pub(super) fn run(
+        &mut self,
+        endpoint: &mut impl TrafficEndpoint,
+    ) -> Result<Span, TrafficError> {
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= self.report_ns {
@@ -140,9 +143,9 @@ impl<'a> Course<'a> {
                 break;
             }
             match endpoint.step(now_ns)? {
-                Step::Again => {}
-                Step::NapUntil(due_ns) => self.nap_until(due_ns),
-                Step::Done => break,
+                NextStep::Again => {}
+                NextStep::NapUntil(due_ns) => self.nap_until(due_ns),
+                NextStep::Done => break,
             }
         }
         let end_ns = monotonic_ns().min(self.end_ns);

@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::result::{SendResult, Sent, totals};
 use super::socket::{self, Epoll};
 use super::spec::{Rate, SendSpec, TcpSend};
-use super::stop::{Course, Endpoint, NAP_NS, OnProgress, Step};
+use super::stop::{Course, NAP_NS, NextStep, OnProgress, TrafficEndpoint};
 use super::thread::{monotonic_ns, sleep_until};
 
 /// Connects, then sends until the run is over.
@@ -61,15 +61,15 @@ struct TcpSender {
     skipped_ns: u64,
 }
 
-impl Endpoint for TcpSender {
-    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+impl TrafficEndpoint for TcpSender {
+    fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError> {
         if let Err(due_ns) = self.pace.ready(now_ns) {
             self.look(0);
-            return Ok(Step::NapUntil(due_ns));
+            return Ok(NextStep::NapUntil(due_ns));
         }
         let Some(token) = self.writable.take() else {
             self.look(NAP_NS);
-            return Ok(Step::Again);
+            return Ok(NextStep::Again);
         };
         let connection = &mut self.connections[token];
         let sent = &mut self.streams[connection.place];
@@ -89,7 +89,7 @@ impl Endpoint for TcpSender {
         if self.writable.is_round() {
             self.look(0);
         }
-        Ok(Step::Again)
+        Ok(NextStep::Again)
     }
 
     fn counts(&self) -> (u64, u64) {

@@ -16,7 +16,7 @@ use super::pace::{Pace, Sizes};
 use super::result::{SendResult, Sent};
 use super::socket;
 use super::spec::{SendSpec, UdpSend};
-use super::stop::{Course, Endpoint, OnProgress, Step};
+use super::stop::{Course, NextStep, OnProgress, TrafficEndpoint};
 
 /// Sends until the run is over or the count is sent.
 pub(super) fn send(
@@ -55,17 +55,17 @@ struct UdpSender<'a> {
     sent: Sent,
 }
 
-impl Endpoint for UdpSender<'_> {
-    fn step(&mut self, now_ns: u64) -> Result<Step, TrafficError> {
+impl TrafficEndpoint for UdpSender<'_> {
+    fn step(&mut self, now_ns: u64) -> Result<NextStep, TrafficError> {
         if self.left() == 0 {
-            return Ok(Step::Done);
+            return Ok(NextStep::Done);
         }
         if let Err(due_ns) = self.pace.ready(now_ns) {
-            return Ok(Step::NapUntil(due_ns));
+            return Ok(NextStep::NapUntil(due_ns));
         }
         match self.turn.next() {
-            Some(socket) => self.send_due(socket, now_ns).map(|()| Step::Again),
-            None => Ok(Step::Done),
+            Some(socket) => self.send_due(socket, now_ns).map(|()| NextStep::Again),
+            None => Ok(NextStep::Done),
         }
     }
 
