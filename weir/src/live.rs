@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weir_api_types::change::{
-    ChangeView, EditView, GroupChange, NewVif, ShareChange, UndoRequest, VifChange, VifShareChange,
+    ChangeView, EditView, GroupChange, LimitShaper, NewVif, ShareChange, UndoRequest, VifChange,
+    VifShareChange,
 };
 use weir_api_types::error::ErrorCode;
 use weir_client::{Client, ClientError, Method, escaped};
@@ -28,6 +29,8 @@ pub(crate) enum Set {
         /// Bound on the queueing delay of what it sends within its guarantee; 0ns: none
         #[arg(long)]
         delay: Option<Nanos>,
+        #[command(flatten)]
+        shaper: ShaperArgs,
     },
     /// A slice
     Slice {
@@ -75,6 +78,8 @@ pub(crate) enum Add {
         address: Vec<String>,
         #[command(flatten)]
         share: ShareArgs,
+        #[command(flatten)]
+        shaper: ShaperArgs,
     },
 }
 
@@ -118,6 +123,26 @@ pub(crate) struct ShareArgs {
     view: AnswerArgs,
 }
 
+/// How the upper limit of one direction is held; what is left out stays.
+#[derive(Debug, Args)]
+pub(crate) struct ShaperArgs {
+    /// bucket: a token bucket; smooth: a window of delay that keeps the delay even
+    #[arg(long, value_parser = shaper_kind)]
+    shaper: Option<LimitShaper>,
+    /// Time by which packets may leave ahead of the rate through a smooth window
+    #[arg(long)]
+    credit: Option<Nanos>,
+    /// Width of a smooth window
+    #[arg(long)]
+    width: Option<Nanos>,
+    /// Time after which a smooth window may move
+    #[arg(long)]
+    interval: Option<Nanos>,
+    /// Largest delay at which a smooth window may begin
+    #[arg(long)]
+    delay_max: Option<Nanos>,
+}
+
 /// The node that is asked, and the form of its answer.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
@@ -156,8 +181,8 @@ pub(crate) struct UndoCommand {
 impl Set {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Vif { name, share, delay } => {
-                let (send, receive) = share.sides(share.of_vif());
+            Self::Vif { name, share, delay, shaper } => {
+                let (send, receive) = share.sides(share.of_vif(&shaper));
                 let delay_ns = delay.map(|delay| or_none(delay.as_nanos()));
                 let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
                 share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
@@ -170,8 +195,9 @@ impl Set {
 
 impl Add {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Vif { name, slice, port, router, device, kind, mac, address, share } = self;
-        let of = Some(share.of_vif()).filter(|of| *of != VifShareChange::default());
+        let Self::Vif { name, slice, port, router, device, kind, mac, address, share, shaper } =
+            self;
+        let of = Some(share.of_vif(&shaper)).filter(|of| *of != VifShareChange::default());
         let (send, receive) = share.sides(of);
         let (send, receive) = (send.flatten(), receive.flatten());
         let addresses = address;
@@ -241,8 +267,12 @@ impl ShareArgs {
         }
     }
 
-    fn of_vif(&self) -> VifShareChange {
+    fn of_vif(&self, shaper: &ShaperArgs) -> VifShareChange {
         let values = self.values();
+        let time = |time: Option<Nanos>| time.map(|time| Some(time.as_nanos()));
+        // The keys of a smooth window go with it.
+        let bucket = shaper.shaper == Some(LimitShaper::Bucket);
+        let window = |given| if bucket { Some(None) } else { time(given) };
         VifShareChange {
             priority: values.priority,
             min_rate_bps: values.min_rate_bps,
@@ -250,6 +280,11 @@ impl ShareArgs {
             min_pps: values.min_pps,
             max_pps: values.max_pps,
             burst_bytes: values.burst_bytes,
+            shaper: shaper.shaper.map(Some),
+            credit_ns: window(shaper.credit),
+            width_ns: window(shaper.width),
+            interval_ns: window(shaper.interval),
+            delay_max_ns: window(shaper.delay_max),
             queue: None,
         }
     }
@@ -262,6 +297,14 @@ impl ShareArgs {
     fn group(&self, path: &str) -> Result<ExitCode, Failure> {
         let (send, receive) = self.sides(self.values());
         self.view.change(Method::PATCH, path, &GroupChange { send, receive })
+    }
+}
+
+fn shaper_kind(text: &str) -> Result<LimitShaper, String> {
+    match text {
+        "bucket" => Ok(LimitShaper::Bucket),
+        "smooth" => Ok(LimitShaper::Smooth),
+        _ => Err("must be bucket or smooth".to_owned()),
     }
 }
 

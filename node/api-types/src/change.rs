@@ -162,9 +162,39 @@ pub struct VifShareChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 60)]
     pub burst_bytes: Given<u64>,
+    /// Means by which `rate_bps` is held.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<LimitShaper>)]
+    pub shaper: Given<LimitShaper>,
+    /// Time by which packets may leave ahead of `rate_bps` through a smooth window.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 1_000_000_000)]
+    pub credit_ns: Given<u64>,
+    /// Width of a smooth window.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 1_000_000_000)]
+    pub width_ns: Given<u64>,
+    /// Time after which a smooth window may move.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 50_000_000, maximum = 60_000_000_000_i64)]
+    pub interval_ns: Given<u64>,
+    /// Largest delay at which a smooth window may begin.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 10_000_000_000_i64)]
+    pub delay_max_ns: Given<u64>,
     /// Bounds of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueChange>,
+}
+
+/// Means by which the upper limit of a vif is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitShaper {
+    /// A token bucket.
+    Bucket,
+    /// A window of delay that moves until the sender keeps to its rate.
+    Smooth,
 }
 
 /// Changes of a queue.

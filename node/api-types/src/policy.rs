@@ -77,10 +77,18 @@ pub struct VifView {
     pub device: String,
     /// Guarantees and limits of the traffic that it sends.
     pub send: ShareView,
+    /// Smooth window that holds the upper limit of the traffic that it sends. Absent: a token
+    /// bucket holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_shaper: Option<SmoothWindowView>,
     /// Queue of the traffic that it sends.
     pub send_queue: QueueView,
     /// Guarantees and limits of the traffic that it receives.
     pub receive: ShareView,
+    /// Smooth window that holds the upper limit of the traffic that it receives. Absent: a token
+    /// bucket holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_shaper: Option<SmoothWindowView>,
     /// Queue of the traffic that it receives.
     pub receive_queue: QueueView,
     /// Bytes that its rates charge for a packet beyond layer 2, by the port's `layer` and
@@ -109,6 +117,19 @@ pub struct ShareView {
     pub max_pps: Option<u64>,
     /// Burst of the upper limit.
     pub burst_bytes: u64,
+}
+
+/// Parameters of a smooth window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SmoothWindowView {
+    /// Time by which packets may leave ahead of the rate.
+    pub credit_ns: u64,
+    /// Width of the window.
+    pub width_ns: u64,
+    /// Time after which the window may move.
+    pub interval_ns: u64,
+    /// Largest delay at which the window may begin.
+    pub delay_max_ns: u64,
 }
 
 /// A queue.

@@ -150,10 +150,24 @@ pub struct DirectionStatus {
     /// control loop limits the router.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_pps: Option<u64>,
+    /// Smooth window of this direction. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smooth: Option<SmoothStatus>,
     /// Verdict on the last second, as the service report judges it. Absent for a port, and before
     /// the first second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+}
+
+/// A smooth window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SmoothStatus {
+    /// Least delay of a packet now, nanoseconds: where the window begins.
+    pub position_ns: u64,
+    /// Packets that left after the end of their window, since the credit was used up.
+    pub late: u64,
+    /// Packets that were refused at entry, since they would have waited too long.
+    pub refused: u64,
 }
 
 /// Packets and bytes.

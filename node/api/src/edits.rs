@@ -7,8 +7,8 @@
 
 use serde_json::{Map, Value};
 use weir_api_types::change::{
-    Aqm, ChangeOrigin, ChangeSet, ChangeView, EditView, Given, NewVif, ShareChange, VifChange,
-    VifShareChange,
+    Aqm, ChangeOrigin, ChangeSet, ChangeView, EditView, Given, LimitShaper, NewVif, ShareChange,
+    VifChange, VifShareChange,
 };
 use weir_api_types::xtc::XtcChange;
 use weir_node::changes::{ChangeKind, PolicyChange};
@@ -137,6 +137,13 @@ impl Edits {
             burst_bytes: of.burst_bytes,
         };
         self.share("vif", name, direction, &share);
+        let at = |key: &str| KeyPath::vif(name, &format!("{direction}.{key}"));
+        let kind = |kind| if kind == LimitShaper::Smooth { "smooth" } else { "bucket" };
+        self.add(at("shaper"), of.shaper.map(|value| value.map(kind)));
+        self.add(at("credit"), of.credit_ns.map(time));
+        self.add(at("width"), of.width_ns.map(time));
+        self.add(at("interval"), of.interval_ns.map(time));
+        self.add(at("delay_max"), of.delay_max_ns.map(time));
         let Some(queue) = &of.queue else { return };
         let at = |key: &str| KeyPath::vif(name, &format!("{direction}.queue.{key}"));
         self.add(at("packets"), queue.packets);
@@ -188,6 +195,14 @@ mod tests {
         assert_eq!(
             edits(r#"{"receive":{"queue":{"packets":9,"aqm":"codel","ecn":true}}}"#).len(),
             3
+        );
+        assert_eq!(
+            edits(r#"{"send":{"shaper":"smooth","rate_bps":2000000,"width_ns":null}}"#),
+            [
+                "vif \"a\".send.rate: nothing -> \"2Mbit\"",
+                "vif \"a\".send.shaper: nothing -> \"smooth\"",
+                "vif \"a\".send.width: nothing -> nothing",
+            ]
         );
     }
 

@@ -47,6 +47,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
     amounts(&mut page, &ifaces);
     drops(&mut page, &ifaces);
     devices(&mut page, &ifaces);
+    smooth(&mut page, &ifaces);
     rates(&mut page, caller, policy);
     let sees = |subject: &ReportSubject| caller.slice().is_none_or(|slice| slice == subject.slice);
     let seen: Vec<_> = of.service.iter().filter(|(subject, _)| sees(subject)).collect();
@@ -133,6 +134,37 @@ fn drops(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
         {
             page.sample(name, &[(*kind, iface.name.as_str()), ("place", place)], lost);
         }
+    }
+}
+
+/// Writes where the smooth windows are, and what did not fit into them.
+fn smooth(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
+    let each = || {
+        let sides = ifaces.iter().flat_map(|(_, iface)| {
+            directions(iface).into_iter().map(|(direction, side)| (&iface.name, direction, side))
+        });
+        sides.filter_map(|(name, direction, side)| {
+            let labels = [("vif", name.as_str()), ("direction", direction)];
+            side.smooth.map(|window| (labels, window))
+        })
+    };
+    if each().next().is_none() {
+        return;
+    }
+    let name = "weir_smooth_delay_seconds";
+    page.family(name, "Least delay of a packet through a smooth window.", "gauge");
+    for (labels, window) in each() {
+        page.sample(name, &labels, seconds(window.position_ns));
+    }
+    let name = "weir_smooth_late_packets_total";
+    page.family(name, "Packets that left after the end of their smooth window.", "counter");
+    for (labels, window) in each() {
+        page.sample(name, &labels, window.late);
+    }
+    let name = "weir_smooth_refused_packets_total";
+    page.family(name, "Packets that a smooth window refused at entry.", "counter");
+    for (labels, window) in each() {
+        page.sample(name, &labels, window.refused);
     }
 }
 

@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 
 use weir_api_types::policy::{
-    CallerView, GroupView, PolicyView, PortView, QueueView, RoleView, ShareView, VifView,
+    CallerView, GroupView, PolicyView, PortView, QueueView, RoleView, ShareView, SmoothWindowView,
+    VifView,
 };
 use weir_api_types::status::{NodeStatus, SliceStatus};
-use weir_policy::{Policy, Queue, Share, Slice, Vif};
+use weir_policy::{Policy, Queue, Share, Slice, SmoothWindow, Vif};
 
 use crate::caller::Caller;
 
@@ -77,8 +78,10 @@ pub(crate) fn vif(policy: &Policy, of: &Vif) -> VifView {
         port: policy[of.port].name.clone(),
         device: of.device.clone(),
         send: share(&of.send),
+        send_shaper: of.send_shaper.as_ref().map(window),
         send_queue: queue(&of.send_queue),
         receive: share(&of.receive),
+        receive_shaper: of.receive_shaper.as_ref().map(window),
         receive_queue: queue(&of.receive_queue),
         overhead_bytes: policy[of.port].packet_overhead(),
         delay_ns: of.delay.map(|delay| delay.as_nanos()),
@@ -93,6 +96,15 @@ fn share(of: &Share) -> ShareView {
         min_pps: of.min_pps.as_pps(),
         max_pps: of.max_pps.map(weir_units::PacketRate::as_pps),
         burst_bytes: of.burst.get(),
+    }
+}
+
+fn window(of: &SmoothWindow) -> SmoothWindowView {
+    SmoothWindowView {
+        credit_ns: of.credit.as_nanos(),
+        width_ns: of.width.as_nanos(),
+        interval_ns: of.interval.as_nanos(),
+        delay_max_ns: of.delay_max.as_nanos(),
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn interface(
     if let Some(vif) = attached.vif {
         for (direction, side) in Direction::ALL.into_iter().zip([&mut send, &mut receive]) {
             side.wait_ns = switch.wait(now, vif, direction).as_nanos();
+            side.smooth = switch.smooth_state(vif, direction).map(status::smooth);
             side.standing = standing.is_standing(now, attached.iface, direction);
         }
         let router = switch.policy()[vif].router;

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use weir_policy::Policy;
-use weir_switch::{Counters, Reason, Tally};
+use weir_switch::{Counters, Reason, SmoothState, Tally};
 
 pub use weir_api_types::status::{
-    Amount, DirectionStatus, IfaceStatus, NodeStatus, RemovedPackets, SliceStatus, WorkerStatus,
+    Amount, DirectionStatus, IfaceStatus, NodeStatus, RemovedPackets, SliceStatus, SmoothStatus,
+    WorkerStatus,
 };
 
 /// Returns a tally as part of a status.
@@ -37,6 +38,12 @@ pub(crate) fn direction(counters: &Counters) -> DirectionStatus {
         marked: counters.marked,
         ..DirectionStatus::default()
     }
+}
+
+/// Returns the state of a smooth window as part of a status.
+pub(crate) fn smooth(state: SmoothState) -> SmoothStatus {
+    let SmoothState { position, late, refused, .. } = state;
+    SmoothStatus { position_ns: position.as_nanos(), late, refused }
 }
 
 /// Counts frames that were dropped before the switch read them.

@@ -317,7 +317,12 @@ impl Worker {
         self.ports.upkeep(now, &mut self.switch, turn.drained || turn.moved == 0);
         let switch = &self.switch;
         let vifs = self.policy.vifs().map(|(vif, _)| (vif, switch.vif_iface(vif)));
-        self.standing.sample(now, vifs, |vif, direction| switch.wait(now, vif, direction));
+        self.standing.sample(now, vifs, |vif, direction| {
+            // The delay of a smooth window is wanted.
+            let window = switch.smooth_state(vif, direction);
+            let wanted = window.map_or(Nanos::ZERO, |of| of.position.saturating_add(of.width));
+            switch.wait(now, vif, direction).saturating_sub(wanted)
+        });
         self.captures.drain(&mut self.switch);
         // Vifs are redirected again when their capture ends. What the kernel refuses stays queued.
         let _off = self.ports.capture(now, &self.captures.vifs(), &self.policy);

@@ -76,6 +76,7 @@ export interface DirectionStatus {
   redirected: Amount;
   /** Frames that were forwarded. */
   sent: Amount;
+  smooth?: SmoothStatus;
   /**
    * Whether the queue is standing: its delay stayed above the target for the last second. Always
    * false for a port.
@@ -169,6 +170,9 @@ export interface LatenessSummary {
   /** Sum. */
   sum_ns: number;
 }
+
+/** Means by which the upper limit of a vif is held. */
+export type LimitShaper = "bucket" | "smooth";
 
 /** Counters, queues and lateness at one instant. A tenant's answer holds its own vifs alone. */
 export interface NodeStatus {
@@ -287,6 +291,28 @@ export interface SliceStatus {
   send: Verdict;
 }
 
+/** A smooth window. */
+export interface SmoothStatus {
+  /** Packets that left after the end of their window, since the credit was used up. */
+  late: number;
+  /** Least delay of a packet now, nanoseconds: where the window begins. */
+  position_ns: number;
+  /** Packets that were refused at entry, since they would have waited too long. */
+  refused: number;
+}
+
+/** Parameters of a smooth window. */
+export interface SmoothWindowView {
+  /** Time by which packets may leave ahead of the rate. */
+  credit_ns: number;
+  /** Largest delay at which the window may begin. */
+  delay_max_ns: number;
+  /** Time after which the window may move. */
+  interval_ns: number;
+  /** Width of the window. */
+  width_ns: number;
+}
+
 /** Names the change to undo. */
 export interface UndoRequest {
   /** Number of the change. Default: the newest change that is neither undone nor an undo. */
@@ -312,6 +338,12 @@ export interface VifChange {
 export interface VifShareChange {
   /** Burst of `rate_bps`. */
   burst_bytes?: number | null;
+  /** Time by which packets may leave ahead of `rate_bps` through a smooth window. */
+  credit_ns?: number | null;
+  /** Largest delay at which a smooth window may begin. */
+  delay_max_ns?: number | null;
+  /** Time after which a smooth window may move. */
+  interval_ns?: number | null;
   /** Upper limit of packets a second. */
   max_pps?: number | null;
   /** Guaranteed packets a second. */
@@ -323,6 +355,9 @@ export interface VifShareChange {
   queue?: QueueChange | null;
   /** Upper limit. */
   rate_bps?: number | null;
+  shaper?: LimitShaper | null;
+  /** Width of a smooth window. */
+  width_ns?: number | null;
 }
 
 /** A vif. */
@@ -344,12 +379,14 @@ export interface VifView {
   receive: ShareView;
   /** Queue of the traffic that it receives. */
   receive_queue: QueueView;
+  receive_shaper?: SmoothWindowView;
   /** Router of the vif. */
   router?: string;
   /** Guarantees and limits of the traffic that it sends. */
   send: ShareView;
   /** Queue of the traffic that it sends. */
   send_queue: QueueView;
+  send_shaper?: SmoothWindowView;
   /** Slice of the vif. */
   slice: string;
 }

@@ -22,6 +22,8 @@ export interface Figures {
   waitNs: number;
   /** True if the delay of a queue stayed above its target for the last second. */
   standing: boolean;
+  /** Where the smooth window of the delay begins; undefined without one. */
+  smoothNs: number | undefined;
   guarantee: number;
   limit: number | undefined;
   /** The node's verdict. */
@@ -48,6 +50,7 @@ interface Look {
   backlogBytes: number;
   waitNs: number;
   standing: boolean;
+  smoothNs: number | undefined;
 }
 
 /** Looks at one direction of one vif, as far back as a second needs. */
@@ -76,6 +79,7 @@ class Track {
       backlogBytes: of.backlog.bytes,
       waitNs: of.wait_ns,
       standing: of.standing,
+      smoothNs: of.smooth?.position_ns,
     });
     while ((this.#looks[1]?.atNs ?? Infinity) <= atNs - WINDOW_NS) this.#looks.shift();
   }
@@ -248,6 +252,7 @@ function figures(
     sum.queueBytes += now.backlogBytes;
     sum.waitNs = Math.max(sum.waitNs, now.waitNs);
     sum.standing ||= now.standing;
+    if (now.smoothNs !== undefined) sum.smoothNs = Math.max(sum.smoothNs ?? 0, now.smoothNs);
     const seconds = (now.atNs - first.atNs) / 1e9;
     for (const [reason, packets] of now.drops) {
       totals.set(reason, (totals.get(reason) ?? 0) + packets);
@@ -276,6 +281,7 @@ const NOTHING: Figures = {
   queueBytes: 0,
   waitNs: 0,
   standing: false,
+  smoothNs: undefined,
   guarantee: 0,
   limit: undefined,
   verdict: "unknown",
