@@ -32,6 +32,7 @@ mod pi;
 pub mod plant;
 pub mod police;
 mod range;
+pub mod realtime;
 mod rls;
 mod sample;
 mod self_tuning;

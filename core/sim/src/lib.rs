@@ -32,6 +32,7 @@
 //! Read [`SimNode`], then [`SimNode::run`]. [`DataPlane`] names what the simulator has in common
 //! with data planes on the wire.
 
+mod edf;
 mod error;
 mod event;
 mod link;
@@ -50,6 +51,7 @@ mod sink;
 mod source;
 mod tcp;
 
+pub use edf::{EdfJob, EdfOutcome, EdfServer, run_edf};
 pub use error::SimError;
 pub use event::EventQueue;
 pub use link::SimLink;

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The budgets of a node's routers: what each is guaranteed, and what a control loop caps it at.
+//!
+//! A thread has one budget. Two parts of Weir want to set it: the real-time class, which guarantees
+//! time, and the control loop of XTC, which holds a packet rate by a cap. They write their wishes
+//! into the router's [`Allotment`]; what is put into force is [`Allotment::budget`], by one writer.
+//! **The guarantee wins:** a cap below it is raised to it, and the loop holds the rate by its limit
+//! at ingress. What a cap asks for beyond is granted as far as all guarantees still hold.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+
+use weir_units::{CpuShare, Nanos};
+
+use super::admission::{AdmissionRefusal, DemandSums, ProcessorPool, TimingDemand, admit};
+
+/// The processor time that one router may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotment {
+    /// The guaranteed share of a processor; zero: none.
+    pub guarantee: CpuShare,
+    /// The granted cap of the control loop; `None`: it caps nothing.
+    pub ceiling: Option<CpuShare>,
+    /// The deadline of its threads.
+    pub deadline: Nanos,
+    /// The period of its threads.
+    pub period: Nanos,
+    /// The processor that it is pinned to; `None`: any.
+    pub core: Option<u32>,
+}
+
+/// The allotments of all routers of a node, whose sums hold.
+#[derive(Clone, Debug)]
+pub struct AllotmentLedger {
+    pool: ProcessorPool,
+    /// The reservation of the node's own worker, where it has one.
+    beside: Option<TimingDemand>,
+    allotments: BTreeMap<String, Allotment>,
+}
+
+/// Why no cap was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CeilingRefusal {
+    /// The sum of the others' budgets.
+    pub others: CpuShare,
+    /// The largest sum of all.
+    pub bound: CpuShare,
+}
+
+impl Allotment {
+    /// Returns the budget to put into force: the cap, but never less than the guarantee.
+    #[must_use]
+    pub fn budget(&self) -> CpuShare {
+        self.ceiling.map_or(self.guarantee, |ceiling| ceiling.max(self.guarantee))
+    }
+
+    /// Says whether a real-time class is in force.
+    #[must_use]
+    pub fn is_guaranteed(&self) -> bool {
+        self.guarantee > CpuShare::ZERO
+    }
+
+    /// Returns it with its cap cut to so many thousandths, though not below [`CEILING_MIN`].
+    fn scaled(&self, thousandths: u32) -> Self {
+        let cut = |ceiling: CpuShare| {
+            let part = u64::from(ceiling.as_ppm()) * u64::from(thousandths) / u64::from(WHOLE);
+            let part = CpuShare::from_ppm(u32::try_from(part).unwrap_or(u32::MAX));
+            part.max(CEILING_MIN.min(ceiling))
+        };
+        Self { ceiling: self.ceiling.map(cut), ..*self }
+    }
+
+    fn demand(&self, share: CpuShare) -> TimingDemand {
+        TimingDemand { share, deadline: self.deadline, period: self.period, core: self.core }
+    }
+}
+
+impl AllotmentLedger {
+    /// Makes an empty ledger of these processors, on which `beside` runs too.
+    #[must_use]
+    pub const fn new(pool: ProcessorPool, beside: Option<TimingDemand>) -> Self {
+        Self { pool, beside, allotments: BTreeMap::new() }
+    }
+
+    /// Checks that these guarantees hold together, beside the worker; caps give way to them.
+    ///
+    /// # Errors
+    /// The first router that does not fit, with the sum and the bound.
+    pub fn check<'a>(
+        &self,
+        guarantees: impl IntoIterator<Item = (&'a str, TimingDemand)>,
+    ) -> Result<(), AdmissionRefusal> {
+        let worker = self.beside.map(|demand| ("the worker", demand));
+        admit(self.pool, worker.into_iter().chain(guarantees))
+    }
+
+    /// Guarantees `demand` to a router in place of what it had. Caps of others above their own
+    /// guarantees are cut where they stand in the way.
+    ///
+    /// # Errors
+    /// It does not fit beside the guarantees of the others: nothing has changed.
+    pub fn guarantee(
+        &mut self,
+        router: &str,
+        demand: TimingDemand,
+    ) -> Result<(), AdmissionRefusal> {
+        let others = self
+            .allotments
+            .iter()
+            .filter(|(name, one)| name.as_str() != router && one.is_guaranteed());
+        let others = others.map(|(name, one)| (name.as_str(), one.demand(one.guarantee)));
+        self.check(others.chain([(router, demand)]))?;
+        let before = self.allotments.get(router).copied();
+        let TimingDemand { share: guarantee, deadline, period, core } = demand;
+        let ceiling = before.and_then(|one| one.ceiling);
+        let allotment = Allotment { guarantee, ceiling, deadline, period, core };
+        self.allotments.insert(router.to_string(), allotment);
+        self.cut_ceilings().inspect_err(|_| match before {
+            Some(before) => drop(self.allotments.insert(router.to_string(), before)),
+            None => drop(self.allotments.remove(router)),
+        })
+    }
+
+    /// Takes a router's guarantee away; its cap, if any, stays, in periods of `timing`.
+    pub fn end_guarantee(&mut self, router: &str, timing: TimingDemand) {
+        let Some(allotment) = self.allotments.get_mut(router) else { return };
+        *allotment = Allotment {
+            guarantee: CpuShare::ZERO,
+            ceiling: allotment.ceiling,
+            deadline: timing.deadline,
+            period: timing.period,
+            core: timing.core,
+        };
+        if allotment.ceiling.is_none() {
+            self.allotments.remove(router);
+        }
+    }
+
+    /// Caps a router, in place of its cap before, and returns what was granted: less than `asked`
+    /// where no more is left. `timing` is that of a router without a guarantee.
+    ///
+    /// # Errors
+    /// Neither a guarantee nor `least` is left: the cap before stays.
+    pub fn cap(
+        &mut self,
+        router: &str,
+        asked: CpuShare,
+        least: CpuShare,
+        timing: TimingDemand,
+    ) -> Result<CpuShare, CeilingRefusal> {
+        let mut allotment = self.allotments.get(router).copied().unwrap_or(Allotment {
+            guarantee: CpuShare::ZERO,
+            ceiling: None,
+            deadline: timing.deadline,
+            period: timing.period,
+            core: timing.core,
+        });
+        let room = self.room(router, &allotment);
+        if room < least && !allotment.is_guaranteed() {
+            let (others, bound) = (self.budgets_but(router), self.bound());
+            return Err(CeilingRefusal { others, bound });
+        }
+        allotment.ceiling = Some(asked.min(room.max(allotment.guarantee)));
+        self.allotments.insert(router.to_string(), allotment);
+        debug_assert!(allotment.budget() >= allotment.guarantee, "a guarantee wins");
+        Ok(allotment.budget())
+    }
+
+    /// Sets a router's cap to what really holds, as after a refusal of the kernel; `None`: none.
+    pub fn set_ceiling(&mut self, router: &str, ceiling: Option<CpuShare>, timing: TimingDemand) {
+        let entry = self.allotments.get_mut(router);
+        match (entry, ceiling) {
+            (Some(allotment), Some(_)) => allotment.ceiling = ceiling,
+            (Some(allotment), None) if allotment.is_guaranteed() => allotment.ceiling = None,
+            (Some(_), None) => drop(self.allotments.remove(router)),
+            (None, Some(_)) => {
+                let TimingDemand { deadline, period, core, .. } = timing;
+                let guarantee = CpuShare::ZERO;
+                let allotment = Allotment { guarantee, ceiling, deadline, period, core };
+                self.allotments.insert(router.to_string(), allotment);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Returns a router's allotment; `None`: nothing is set for it.
+    #[must_use]
+    pub fn of(&self, router: &str) -> Option<Allotment> {
+        self.allotments.get(router).copied()
+    }
+
+    /// Returns the sum of all budgets.
+    #[must_use]
+    pub fn granted(&self) -> CpuShare {
+        self.budgets_but("")
+    }
+
+    /// Returns the largest sum of budgets that the kernel grants, beside the worker.
+    #[must_use]
+    pub fn bound(&self) -> CpuShare {
+        let mut sums = DemandSums::new(self.pool);
+        self.beside.into_iter().for_each(|demand| sums.count(demand));
+        sums.room(NO_TIMING, false)
+    }
+
+    /// Returns the room for the budget of one router beside all others' budgets. Densities count
+    /// only where somebody has a guarantee.
+    fn room(&self, router: &str, allotment: &Allotment) -> CpuShare {
+        let mut sums = DemandSums::new(self.pool);
+        self.beside.into_iter().for_each(|demand| sums.count(demand));
+        let others = || self.allotments.iter().filter(|(name, _)| name.as_str() != router);
+        others().for_each(|(_, one)| sums.count(one.demand(one.budget())));
+        let guaranteed = allotment.is_guaranteed() || others().any(|(_, one)| one.is_guaranteed());
+        sums.room(allotment.demand(CpuShare::ZERO), guaranteed)
+    }
+
+    /// Cuts all caps by the same part, as little as lets all guarantees hold beside them.
+    fn cut_ceilings(&mut self) -> Result<(), AdmissionRefusal> {
+        if self.check_scaled(WHOLE).is_ok() {
+            return Ok(());
+        }
+        self.check_scaled(0)?;
+        let (mut fits, mut exceeds) = (0, WHOLE);
+        while exceeds - fits > 1 {
+            let middle = fits.midpoint(exceeds);
+            match self.check_scaled(middle) {
+                Ok(()) => fits = middle,
+                Err(_) => exceeds = middle,
+            }
+        }
+        for allotment in self.allotments.values_mut() {
+            *allotment = allotment.scaled(fits);
+        }
+        Ok(())
+    }
+
+    /// Checks all budgets, with all caps cut to so many thousandths.
+    fn check_scaled(&self, thousandths: u32) -> Result<(), AdmissionRefusal> {
+        self.check(self.allotments.iter().map(|(name, one)| {
+            let scaled = one.scaled(thousandths);
+            (name.as_str(), scaled.demand(scaled.budget()))
+        }))
+    }
+
+    fn budgets_but(&self, router: &str) -> CpuShare {
+        let others = self.allotments.iter().filter(|(name, _)| name.as_str() != router);
+        let ppm = others.fold(0_u32, |sum, (_, one)| sum.saturating_add(one.budget().as_ppm()));
+        CpuShare::from_ppm(ppm)
+    }
+}
+
+/// The least that a cap is cut to: below, a router could never show what it needs.
+const CEILING_MIN: CpuShare = CpuShare::from_percent(1);
+
+/// A whole, in thousandths.
+const WHOLE: u32 = 1000;
+
+const NO_TIMING: TimingDemand = TimingDemand {
+    share: CpuShare::ZERO,
+    deadline: Nanos::from_millis(1),
+    period: Nanos::from_millis(1),
+    core: None,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percent(percent: u32) -> CpuShare {
+        CpuShare::from_percent(percent)
+    }
+
+    fn timing(share: u32) -> TimingDemand {
+        TimingDemand { share: percent(share), ..NO_TIMING }
+    }
+
+    fn ledger() -> AllotmentLedger {
+        AllotmentLedger::new(ProcessorPool { count: 2, granted: percent(90) }, None)
+    }
+
+    /// The cap of a loop moves the budget above the guarantee, and never below it.
+    #[test]
+    fn a_guarantee_wins_over_a_cap() {
+        let mut ledger = ledger();
+        ledger.guarantee("r", timing(30)).unwrap();
+        assert_eq!(ledger.of("r").unwrap().budget(), percent(30));
+        let cap = |ledger: &mut AllotmentLedger, share| {
+            ledger.cap("r", percent(share), percent(1), timing(0))
+        };
+        assert_eq!(cap(&mut ledger, 5), Ok(percent(30)));
+        assert_eq!(cap(&mut ledger, 50), Ok(percent(50)));
+        ledger.set_ceiling("r", None, timing(0));
+        assert_eq!(ledger.of("r").unwrap().budget(), percent(30));
+        ledger.end_guarantee("r", timing(0));
+        assert_eq!(ledger.of("r"), None);
+    }
+
+    /// A cap that was granted while there was room gives way to a later guarantee.
+    #[test]
+    fn a_cap_gives_way_to_a_guarantee() {
+        let mut ledger = ledger();
+        assert_eq!(ledger.cap("x", percent(85), percent(1), timing(0)), Ok(percent(85)));
+        assert_eq!(ledger.cap("y", percent(85), percent(1), timing(0)), Ok(percent(85)));
+        ledger.guarantee("r", timing(60)).unwrap();
+        // Caps of 40 % each: 60 + 40 + 40 is 200 less the largest, 60.
+        assert_eq!(ledger.of("r").unwrap().budget(), percent(60));
+        let caps = ["x", "y"].map(|name| ledger.of(name).unwrap().budget());
+        assert!(caps.iter().all(|cap| (399_000..=400_000).contains(&cap.as_ppm())), "{caps:?}");
+        assert!(ledger.guarantee("s", timing(85)).is_err());
+        assert_eq!(ledger.of("s"), None, "a refusal changes nothing");
+    }
+
+    /// Guarantees stay for any order of caps, and all budgets pass the test of admission.
+    #[test]
+    fn no_order_of_caps_and_guarantees_breaks_a_guarantee() {
+        let mut state = 7_u64;
+        let mut draw = |most: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            u32::try_from((state >> 33) % most).unwrap()
+        };
+        let mut granted = 0;
+        for _ in 0..200 {
+            let mut ledger = ledger();
+            let mut guaranteed: BTreeMap<String, CpuShare> = BTreeMap::new();
+            for _ in 0..30 {
+                let name = ["a", "b", "c", "d"][draw(4) as usize];
+                match draw(4) {
+                    0 => {
+                        let demand = timing(1 + draw(60));
+                        if ledger.guarantee(name, demand).is_ok() {
+                            guaranteed.insert(name.to_string(), demand.share);
+                        }
+                    }
+                    1 => {
+                        ledger.end_guarantee(name, timing(0));
+                        guaranteed.remove(name);
+                    }
+                    2 => ledger.set_ceiling(name, None, timing(0)),
+                    _ => {
+                        let asked = percent(1 + draw(85));
+                        granted +=
+                            u32::from(ledger.cap(name, asked, percent(1), timing(0)).is_ok());
+                    }
+                }
+                for (name, guarantee) in &guaranteed {
+                    assert!(ledger.of(name).unwrap().budget() >= *guarantee);
+                }
+                if !guaranteed.is_empty() {
+                    let all = ledger.allotments.iter();
+                    let all = all.map(|(name, one)| (name.as_str(), one.demand(one.budget())));
+                    assert_eq!(admit(ledger.pool, all), Ok(()));
+                }
+            }
+        }
+        assert!(granted > 500, "{granted}: the test has caps in it");
+    }
+}
