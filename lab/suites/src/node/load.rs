@@ -9,8 +9,6 @@ use weir_client::{Client, Method};
 use weir_experiment::prelude::*;
 use weir_traffic::allow_many_files;
 
-use super::flooded;
-
 /// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let seconds = if rec.quick { 10 } else { 60 };
@@ -26,6 +24,22 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     })?;
     judge_requests(rec, asked, seconds)?;
     judge_link(rec, &outcome, seconds)
+}
+
+/// A run in which the first two tenants flood the link with this rate each.
+pub(super) fn flooded(
+    star: &StarTopology,
+    policy: Policy,
+    mbps: u64,
+    seconds: usize,
+) -> TrafficRun {
+    let flood = Some(Rate::Bps(mbps * 1_000_000));
+    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
+    TrafficRun {
+        senders: vec![star.generator(streams)],
+        receivers: vec![star.sink()],
+        ..TrafficRun::new(star, policy, seconds)
+    }
 }
 
 /// The result of the requests.

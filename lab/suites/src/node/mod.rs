@@ -19,7 +19,6 @@ mod soak;
 mod undo;
 
 use weir_experiment::RowPart::{Divided, Plain};
-use weir_experiment::prelude::*;
 use weir_experiment::{Requirement, RequirementTable, RowPart};
 
 /// The table.
@@ -58,15 +57,4 @@ const ROWS: &[Requirement] = &[
 
 const fn row(number: u32, title: &'static str, parts: &'static [RowPart]) -> Requirement {
     Requirement::new(NAME, number, title, parts)
-}
-
-/// A run in which the first two tenants flood the link with this rate each.
-fn flooded(star: &StarTopology, policy: Policy, mbps: u64, seconds: usize) -> TrafficRun {
-    let flood = Some(Rate::Bps(mbps * 1_000_000));
-    let streams = vec![star.stream(0, 0, 1500, flood), star.stream(1, 1, 1500, flood)];
-    TrafficRun {
-        senders: vec![star.generator(streams)],
-        receivers: vec![star.sink()],
-        ..TrafficRun::new(star, policy, seconds)
-    }
 }

@@ -13,8 +13,8 @@ use weir_experiment::prelude::*;
 use weir_node::policy_store;
 use weir_platform::StateDir;
 
-use super::flooded;
 use super::growth::{NodeFiles, Watch, add_metrics, counters_of};
+use super::load::flooded;
 
 /// Shows the part of the row that is real.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
