@@ -77,10 +77,10 @@ pub(crate) fn check_repository() -> Result<(), String> {
     }
 }
 
-/// The counts of today. The aim is 0, 0 and 50.
-const CYCLES_MAX: usize = 4;
-const NAMES_MAX: usize = 12;
-const OPENINGS_MAX: usize = 230;
+/// No cycle and no name twice; openings are an alarm, not a judgement, so a few are let pass.
+const CYCLES_MAX: usize = 0;
+const NAMES_MAX: usize = 0;
+const OPENINGS_MAX: usize = 50;
 
 /// The rules that look at one file.
 const FILE_RULES: &[fn(&SourceFile) -> Vec<StyleProblem>] = &[
