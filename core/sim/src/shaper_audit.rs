@@ -30,7 +30,8 @@ pub enum ShaperLaw {
     Window,
     /// No packet waits for longer than `delay_max + width`, and one is refused only if it would.
     Refusal,
-    /// Under open overload the window goes to `delay_max`.
+    /// Under open overload the window goes to `delay_max`, if the longest packet takes no longer
+    /// than `delay_max + width` at the rate.
     Overload,
 }
 
@@ -180,7 +181,9 @@ pub fn audit_random<S: Shaper>(
         if audit.packets == packets {
             let lasted = packet.arrived.saturating_since(begun.unwrap_or(packet.arrived));
             let interval = config.interval.max(config.delay_max.saturating_add(config.delay_max));
-            if lasted.as_nanos() >= OVERLOAD_INTERVALS * interval.as_nanos() {
+            // A link that sends a packet for longer than it may wait idles in between.
+            let fits = config.rate.time_for_ceil(LONGEST) <= config.longest();
+            if fits && lasted.as_nanos() >= OVERLOAD_INTERVALS * interval.as_nanos() {
                 audit.check_overload(packet.window);
             }
         }
@@ -289,6 +292,8 @@ impl ShapedSource for RandomArrivals {
     }
 }
 
+/// The longest packet.
+const LONGEST: ByteCount = ByteCount::new(1518);
 /// Intervals of open overload after which the window is at its end.
 const OVERLOAD_INTERVALS: u64 = 12;
 /// 8 bits a byte, in 10⁻⁹.
