@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Jitter: packets that leave at the right time, not only at the right rate.
 
+mod admission;
 mod bulk;
 mod flow_queues;
 mod flow_runs;
@@ -18,6 +19,12 @@ pub const TABLE: RequirementTable = RequirementTable { name: NAME, rows: ROWS };
 const NAME: &str = "jitter";
 
 const ROWS: &[Requirement] = &[
+    row(
+        5,
+        "what is admitted holds its deadlines, and no cap breaks a guarantee",
+        &[Plain(admission::show)],
+    )
+    .correctness(),
     row(
         7,
         "at 2 Mb/s the smooth window holds rate and delay, beside Xen's own bucket",
