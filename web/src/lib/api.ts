@@ -13,6 +13,8 @@ export interface Amount {
 export interface ApiError {
   /** Kind of the refusal. Programs can rely on it. */
   code: ErrorCode;
+  /** Keys of the policy that the refusal is about. Absent if there are none. */
+  keys?: KeyView[];
   /** Names the thing, the value and the bound. For people. */
   message: string;
 }
@@ -30,22 +32,22 @@ export interface CallerView {
   who: string;
 }
 
-/** How a change on record came about. */
+/** Origin of a change on record. */
 export type ChangeOrigin = "change" | "undo" | "reload";
 
 /** A change on record. */
 export interface ChangeView {
-  /** When, milliseconds since 1970. */
+  /** Time of the change, milliseconds since 1970. */
   at_unix_ms: number;
   /** The edits, in the order in which they were applied. */
   edits: EditView[];
   /** Number of the change. */
   id: number;
-  /** How it came about. */
+  /** Origin of the change. */
   kind: ChangeOrigin;
   /** Number of the change that it undid. */
   undoes?: number;
-  /** Who made it: a user of the Unix socket, a token, a signal. */
+  /** Author of the change: a user of the Unix socket, a token, a signal. */
   who: string;
 }
 
@@ -78,13 +80,13 @@ export interface DirectionStatus {
   sent: Amount;
   smooth?: SmoothStatus;
   /**
-   * Whether the queue is standing: its delay stayed above the target for the last second. Always
+   * True if the queue is standing: its delay stayed above the target for the last second. Always
    * false for a port.
    */
   standing: boolean;
   verdict?: Verdict;
   /**
-   * How long the first queued packet has waited, nanoseconds: the delay of the next packet.
+   * Time that the first queued packet has waited, nanoseconds: the delay of the next packet.
    * Zero if the queue is empty, and for a port, whose queues belong to its vifs.
    */
   wait_ns: number;
@@ -135,9 +137,9 @@ export interface GroupView {
 export interface IfaceStatus {
   /** Name of its Linux device. */
   device: string;
-  /** How the device is driven: `xdp native copy`, `xdp native zero-copy`, `packet`, …. */
+  /** Driver of the device: `xdp native copy`, `xdp native zero-copy`, `packet`, …. */
   driver: string;
-  /** Why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`). */
+  /** Reason why the device is not driven by XDP, if XDP was tried first (`kind = "auto"`). */
   fallback?: string;
   /** Frames that the device lost after they were handed over, as the kernel counts them. */
   lost_after_transmit: number;
@@ -149,8 +151,18 @@ export interface IfaceStatus {
   receive: DirectionStatus;
   /** Traffic from the vif; for a port, traffic that left on its wire. */
   send: DirectionStatus;
-  /** Whether the device is missing. Nothing is counted until it appears. */
+  /** True if the device is missing. Nothing is counted until it appears. */
   waiting: boolean;
+}
+
+/** A key of the policy's document. */
+export interface KeyView {
+  /** Key in that table, such as `send.min_rate`; empty for all of it. */
+  key: string;
+  /** Name of the port, slice, router or vif; empty for the others. */
+  name: string;
+  /** `node`, `api`, `report`, `xtc`, `port`, `slice`, `router` or `vif`. */
+  table: string;
 }
 
 /** Quantiles of the lateness of wake-ups, nanoseconds. */
@@ -224,7 +236,7 @@ export interface QueueChange {
   aqm?: Aqm | null;
   /** Bound in bytes. */
   bytes?: number | null;
-  /** Whether to mark packets that can carry ECN instead of dropping them. */
+  /** True to mark packets that can carry ECN instead of dropping them. */
   ecn?: boolean | null;
   /** Time within which the delay must fall below the target once. */
   interval_ns?: number | null;
