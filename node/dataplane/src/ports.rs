@@ -339,9 +339,13 @@ impl NodePorts {
         let next = || ports.lock().unwrap_or_else(PoisonError::into_inner).next();
         let close = || iter::from_fn(next).map(|port| port.shut(plane.devices())).collect();
         let remains: Vec<Vec<Remains>> = thread::scope(|scope| {
-            let closers: Vec<_> = (0..threads).map(|_| scope.spawn(close)).collect();
+            // This thread closes too, so that all are closed even if no other can be made.
+            let start = |_| thread::Builder::new().spawn_scoped(scope, close).ok();
+            let closers: Vec<_> = (1..threads).filter_map(start).collect();
+            let own = close();
             // A thread that panicked has closed its descriptors; its chunks end with the pool.
-            closers.into_iter().filter_map(|closer| closer.join().ok()).collect()
+            let others = closers.into_iter().filter_map(|closer| closer.join().ok());
+            iter::once(own).chain(others).collect()
         });
         remains.into_iter().flatten().for_each(|remains| pool.forget_all(remains));
     }

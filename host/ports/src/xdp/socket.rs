@@ -136,13 +136,14 @@ impl Socket {
     /// Appends up to `max` received frames to `out`, never beyond its capacity.
     pub(super) fn receive(&mut self, pool: &mut Pool, max: usize, out: &mut Vec<Frame>) -> usize {
         let max = max.min(out.capacity() - out.len());
-        let mut count = 0;
+        let (mut count, mut taken) = (0, 0);
         while count < max {
             // A frame that has to be copied waits in the ring while the pool is empty.
             if matches!(self.memory, SocketMemory::Bounce(_)) && pool.free_frames() == 0 {
                 break;
             }
             let Some(entry) = self.rx.pop() else { break };
+            taken += 1;
             let frame = match &self.memory {
                 SocketMemory::Pool(borrower) => {
                     self.filled = self.filled.saturating_sub(1);
@@ -161,7 +162,7 @@ impl Socket {
                 count += 1;
             }
         }
-        if count > 0 {
+        if taken > 0 {
             self.rx.release();
             self.fill.submit();
             self.received += count as u64;
