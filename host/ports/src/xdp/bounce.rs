@@ -57,13 +57,13 @@ impl BounceBuffers {
         let (start, len) = (usize::try_from(address).ok()?, len as usize);
         // SAFETY: the checks above put the range inside the mapping. The kernel writes only chunks
         // in the fill ring, where this one returns after the borrow ends; chunks that
-        // `to_transmit` writes lie behind those to receive into.
+        // `transmit_copy` writes lie behind those to receive into.
         Some(unsafe { std::slice::from_raw_parts(self.memory.start().add(start), len) })
     }
 
     /// Copies a frame into an idle chunk; returns its address. `None` if none is idle, or the frame
     /// is longer than a chunk.
-    pub(super) fn to_transmit(&mut self, bytes: &[u8]) -> Option<u64> {
+    pub(super) fn transmit_copy(&mut self, bytes: &[u8]) -> Option<u64> {
         if bytes.len() > self.chunk as usize {
             return None;
         }
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn a_chunk_is_sent_from_once_at_a_time() {
         let mut buffers = BounceBuffers::new(1, 2, 2048).unwrap();
-        let first = buffers.to_transmit(&[1; 60]).unwrap();
-        let second = buffers.to_transmit(&[2; 2048]).unwrap();
+        let first = buffers.transmit_copy(&[1; 60]).unwrap();
+        let second = buffers.transmit_copy(&[2; 2048]).unwrap();
         assert_ne!(first, second);
-        assert!(buffers.to_transmit(&[3; 60]).is_none(), "none is idle");
+        assert!(buffers.transmit_copy(&[3; 60]).is_none(), "none is idle");
         buffers.sent(first);
-        assert!(buffers.to_transmit(&[4; 2049]).is_none(), "longer than a chunk");
-        assert_eq!(buffers.to_transmit(&[4; 60]), Some(first));
+        assert!(buffers.transmit_copy(&[4; 2049]).is_none(), "longer than a chunk");
+        assert_eq!(buffers.transmit_copy(&[4; 60]), Some(first));
     }
 }

@@ -210,7 +210,7 @@ impl Socket {
                 pool.lend(frame.id, *borrower);
             }
             SocketMemory::Bounce(buffers) => {
-                let Some(addr) = buffers.to_transmit(pool.data(frame)) else { return Err(frame) };
+                let Some(addr) = buffers.transmit_copy(pool.data(frame)) else { return Err(frame) };
                 if !self.tx.push(libc::xdp_desc { addr, len, options: 0 }) {
                     buffers.sent(addr);
                     return Err(frame);
