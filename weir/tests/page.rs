@@ -124,7 +124,8 @@ fn visit(
         assert!(samples[name] == value, "{name}: {samples:?}");
     }
     // Limited, still limited when the page had shown it, and not any more when it was taken back.
-    let limited = limits.iter().map(|shown| shown.contains("1000000")).collect::<Vec<_>>();
+    let limited =
+        limits.iter().map(|shown| shown.contains("\"rate_bps\": 1000000")).collect::<Vec<_>>();
     assert_eq!(limited, [true, true, false], "{limits:?}");
     samples
 }

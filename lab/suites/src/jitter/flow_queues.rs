@@ -35,7 +35,7 @@ fn judge(
     case: &QueueCase,
     sparse_s: f64,
 ) -> Result<(), ExperimentError> {
-    let run = case.run(WARM_UP, seconds(rec))?;
+    let run = case.run(WARM_UP, seconds(rec, case.rate))?;
     let bps = float(case.rate.as_bps());
     rec.claim_samples(
         format!("{prefix}/sparse"),
@@ -77,7 +77,7 @@ fn peers(rec: &mut Recording<'_>, mbps: u64) -> Result<(), ExperimentError> {
     for queue in TestedQueue::ALL {
         let (rate, round_trip) = (BitRate::from_mbps(mbps), Nanos::from_millis(20));
         let case = QueueCase { queue, control, rate, round_trip };
-        let run = case.run(WARM_UP, seconds(rec))?;
+        let run = case.run(WARM_UP, seconds(rec, case.rate))?;
         let prefix = format!("peers/{mbps}M/{name}/{}", queue.name());
         let used = run.seconds.iter().map(|bytes| bytes * 8.0 / float(rate.as_bps())).collect();
         rec.keep(&format!("{prefix}/sparse"), Series::unordered("s", run.sparse))?;
@@ -146,8 +146,10 @@ pub(super) fn guarantees(rec: &mut Recording<'_>) -> Result<(), ExperimentError>
     Ok(())
 }
 
-fn seconds(rec: &Recording<'_>) -> u64 {
-    if rec.quick { 20 } else { 60 }
+/// Seconds that are judged. A slow link has few packets: in 20 s its connections do not even out.
+fn seconds(rec: &Recording<'_>, rate: BitRate) -> u64 {
+    let slow = rate <= BitRate::from_mbps(10);
+    if rec.quick && !slow { 20 } else { 60 }
 }
 
 /// Mb/s, and the bound on a sparse flow's delay in seconds.

@@ -116,7 +116,7 @@ impl QueueCase {
                 Some(flow) => {
                     *flow += f64::from(packet.bytes);
                     count += 1;
-                    if count % every == 0 {
+                    if count.is_multiple_of(every) {
                         run.bulk.push(delay);
                     }
                 }

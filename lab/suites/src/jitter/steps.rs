@@ -14,7 +14,7 @@ const PARTS: [(u64, u32); 4] = [(2, 1), (10, 5), (100, 50), (1, 1)];
 /// Clients of each step, in those of the first.
 const STEPS: [u32; 5] = [1, 8, 1, 2, 1];
 /// Seconds of a step.
-const STEP: u64 = 40;
+const STEP: usize = 40;
 
 /// Shows one rate.
 pub(super) fn show(rec: &mut Recording<'_>, part: usize) -> Result<(), ExperimentError> {
@@ -26,16 +26,16 @@ pub(super) fn show(rec: &mut Recording<'_>, part: usize) -> Result<(), Experimen
     for contender in [ShaperContender::Smooth, ShaperContender::Pid] {
         let id = |name: &str| format!("{mbps}-mbps/{}/{name}", contender.name());
         let mut shaper = contender.make(&config);
-        let steps = (0..).step_by(STEP as usize).zip(STEPS);
+        let steps = (0..).step_by(STEP).zip(STEPS);
         let steps = steps.map(|(from, times)| (at(from), times * clients)).collect();
         let mut source = HttpClients::new(8 << 10, ROUND_TRIP, steps, u64::MAX);
-        let end = at(STEP * STEPS.len() as u64);
+        let end = at((STEP * STEPS.len()) as u64);
         let packets = run_shaped(&mut *shaper, &mut source, end);
         let second = Nanos::from_secs(1);
         let (_, left) = windows(&packets, (Instant::ZERO, end), second);
         let allocation = float(config.rate.bytes_in_floor(second).get());
         let ratios: Vec<f64> = left.iter().map(|bytes| bytes / allocation).collect();
-        let each = ratios.chunks(STEP as usize);
+        let each = ratios.chunks(STEP);
         let settled: Vec<f64> = each.clone().map(settles_after).collect();
         let most = ratios.iter().copied().fold(0.0, f64::max);
         let totals: Vec<f64> = each.map(|step| total(step.get(SETTLE..).unwrap_or(&[]))).collect();
