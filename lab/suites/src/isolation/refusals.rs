@@ -79,7 +79,7 @@ fn commands(rec: &mut Recording<'_>, program: &WeirProgram) -> Result {
     let texts = [topology, huge, noise, missing, folder].map(|path| path.display().to_string());
     let [topology, huge, noise, missing, folder] = &texts;
     let mut cases: Vec<(Vec<&str>, Vec<&str>)> = vec![
-        (vec!["lab", "up", topology], vec![topology, "line 2", "\"1 Gigabit\"", "nods"]),
+        (vec!["lab", "up", topology], vec![topology, "2:1: nods", "\"1 Gigabit\""]),
         (vec!["verify", "nonsense"], vec!["nonsense", "first-light"]),
         (vec!["verify", "first-light", "--row", "99"], vec!["row 99"]),
         (vec!["nonsense"], vec!["nonsense"]),
