@@ -155,6 +155,10 @@ impl Scheduler for AnyScheduler {
         each!(self, scheduler => scheduler.enqueue(now, class, packet))
     }
 
+    fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        each!(self, scheduler => scheduler.requeue(now, class, packet))
+    }
+
     #[inline]
     fn touch(&self, class: ClassId) {
         each!(self, scheduler => scheduler.touch(class));

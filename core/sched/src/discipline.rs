@@ -34,6 +34,11 @@ pub trait Discipline {
         let _ = (now, rate);
     }
 
+    /// The queues have room for so many packets.
+    fn reserve(&mut self, packets: usize) {
+        let _ = packets;
+    }
+
     /// A packet was queued.
     fn enqueued(&mut self, class: u32, bytes: u32) {
         let _ = (class, bytes);

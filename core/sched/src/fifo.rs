@@ -36,6 +36,10 @@ impl Discipline for ArrivalOrder {
         self.order.remove(class);
     }
 
+    fn reserve(&mut self, packets: usize) {
+        self.order.reserve(packets);
+    }
+
     #[inline]
     fn enqueued(&mut self, class: u32, _bytes: u32) {
         self.order.push(class);

@@ -189,6 +189,17 @@ impl<D: Discipline> Scheduler for Flat<D> {
         Ok(())
     }
 
+    fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        let now = self.observe(now);
+        let was_empty = self.queues.requeue(class, packet)?;
+        self.discipline.reserve(self.queues.capacity());
+        self.discipline.enqueued(class.0, packet.bytes());
+        if was_empty {
+            self.discipline.activate(now, class.0, packet.bytes(), &mut self.queues);
+        }
+        Ok(())
+    }
+
     #[inline]
     fn touch(&self, class: ClassId) {
         self.queues.touch(class);

@@ -18,13 +18,17 @@
 //! queue, so that what others send finds room, and nothing is dropped that was accepted but by
 //! `CoDel`.
 //!
+//! **A change of configuration** may leave packets whose flow nobody knows, since their queue told
+//! no flows apart. All packets that a change brings here leave first, in order, and none is refused
+//! or judged by `CoDel`: so no packet passes an earlier one of its flow.
+//!
 //! See `docs/algorithms/flow-queues.md`.
 
 use weir_units::{Instant, Nanos};
 
 use crate::codel::CodelVerdict;
 use crate::flow_pool::{FlowAllowance, FlowList, FlowPool};
-use crate::packets::{ClassQueue, NIL, PacketCell, PacketSlab};
+use crate::packets::{ClassQueue, NIL, PacketSlab};
 use crate::{CodelConfig, DropReason, FlowCounters, Packet, QueueConfig};
 
 /// The flows of one class.
@@ -40,13 +44,24 @@ pub(crate) struct FlowQueue {
     /// Flows that became active, then those that have had a turn.
     fresh: FlowList,
     old: FlowList,
-    /// Whose packet is at the head of the class; [`NIL`] without one.
+    /// Whose packet is at the head of the class; [`NIL`] without one, and for one that was in the
+    /// class before its flows.
     staged: u32,
+    /// Packets that leave before those of all flows.
+    earlier: EarlierPackets,
     /// The flow that takes the packets of all flows that the pool has no state for.
     own: u32,
     /// Bytes of a turn: the longest packet seen, so that each turn has one.
     quantum: u32,
     counters: FlowCounters,
+}
+
+/// A list of packets that a change of configuration brought into the class, in order.
+#[derive(Clone, Copy, Debug)]
+struct EarlierPackets {
+    head: u32,
+    tail: u32,
+    packets: u32,
 }
 
 /// The parts of the table of queues that flows are made of.
@@ -69,6 +84,7 @@ impl FlowQueue {
             fresh: FlowList::EMPTY,
             old: FlowList::EMPTY,
             staged: NIL,
+            earlier: EarlierPackets { head: NIL, tail: NIL, packets: 0 },
             own: NIL,
             quantum: QUANTUM_LEAST,
             counters: FlowCounters::default(),
@@ -130,6 +146,20 @@ impl FlowQueue {
         Ok(())
     }
 
+    /// Appends a packet that lost its queue by a change of configuration, whatever the bounds of
+    /// this class. It leaves before those of all flows. Returns false if the slab has no room.
+    pub(crate) fn requeue(&mut self, packet: Packet, parts: &mut FlowParts<'_>) -> bool {
+        let Some(cell) = parts.slab.take_cell(packet) else { return false };
+        self.earlier.push(cell, parts.slab);
+        let was_empty = parts.queue.packets == 0;
+        parts.queue.packets += 1;
+        parts.queue.bytes = parts.queue.bytes.wrapping_add(packet.bytes());
+        if was_empty {
+            self.stage(parts);
+        }
+        true
+    }
+
     /// Takes the packet at the head, with the verdict of its flow's `CoDel`, and chooses the next.
     pub(crate) fn pop(
         &mut self,
@@ -143,49 +173,30 @@ impl FlowQueue {
         let packet = slab.free_cell(queue.head)?;
         queue.packets -= 1;
         queue.bytes = queue.bytes.wrapping_sub(packet.bytes());
-        let flow = &mut pool[self.staged];
-        let mut verdict = match &self.codel {
-            Some(codel) => flow.codel.verdict(codel, now, packet, flow.bytes.into()),
-            None => CodelVerdict::Send,
-        };
-        if verdict == CodelVerdict::Drop {
-            flow.deficit = flow.deficit.saturating_add_unsigned(packet.bytes());
-        } else if self
-            .l4s
-            .is_some_and(|most| packet.is_scalable() && now.saturating_since(packet.arrived) > most)
-        {
+        let mut verdict = CodelVerdict::Send;
+        if let Some(codel) = self.codel.as_ref().filter(|_| self.staged != NIL) {
+            let flow = &mut pool[self.staged];
+            verdict = flow.codel.verdict(codel, now, packet, flow.bytes.into());
+            if verdict == CodelVerdict::Drop {
+                flow.deficit = flow.deficit.saturating_add_unsigned(packet.bytes());
+            }
+        }
+        let waited = now.saturating_since(packet.arrived);
+        let is_late = self.l4s.is_some_and(|most| packet.is_scalable() && waited > most);
+        if is_late && verdict != CodelVerdict::Drop {
             verdict = CodelVerdict::Mark;
         }
         self.stage(parts);
         Some((packet, verdict))
     }
 
-    /// Takes over the packets of a queue in order of arrival. The first stays at the head.
-    pub(crate) fn take_over(&mut self, parts: &mut FlowParts<'_>) {
-        let FlowParts { queue, slab, pool } = parts;
-        let (count, mut cell) = (queue.packets, queue.head);
-        let mut staged = NIL;
-        for _ in 0..count {
-            let Some(PacketCell { packet, next, .. }) = slab.cells.get_mut(cell as usize) else {
-                break;
-            };
-            let (packet, behind) = (*packet, core::mem::replace(next, NIL));
-            let flow = pool.find(self.class, packet.flow());
-            let flow = flow.unwrap_or_else(|| self.enter(packet, pool));
-            if !pool[flow].listed {
-                self.begin(flow, pool);
-            }
-            self.quantum = self.quantum.max(packet.bytes());
-            if staged == NIL {
-                staged = flow;
-                let deficit = &mut pool[flow].deficit;
-                *deficit = deficit.saturating_sub_unsigned(packet.bytes());
-            } else {
-                pool[flow].append(cell, packet.bytes(), slab);
-            }
-            cell = behind;
-        }
-        self.staged = staged;
+    /// Takes over the packets of a queue in order of arrival: they leave before those of all flows.
+    pub(crate) fn take_over(&mut self, queue: &ClassQueue, slab: &PacketSlab) {
+        debug_assert_eq!(self.counters.active, 0, "the class had no flows");
+        let (_, head) = slab.peek(queue.head);
+        let packets = queue.packets.saturating_sub(1);
+        self.earlier = EarlierPackets { head, tail: queue.tail, packets };
+        self.staged = NIL;
     }
 
     /// Puts the packets back into one queue, in the order in which they would have left, and frees
@@ -270,12 +281,17 @@ impl FlowQueue {
         Ok(())
     }
 
-    /// Chooses the packet at the head: of the first flow whose deficit is positive.
+    /// Chooses the packet at the head: an earlier one, or of the first flow whose deficit is
+    /// positive.
     ///
     /// Each flow that is passed over has had its turn or is empty, and the one behind it got a
     /// quantum, at least a packet's length, as it was moved to the end: constant work a packet.
     fn stage(&mut self, parts: &mut FlowParts<'_>) {
         let FlowParts { queue, slab, pool } = parts;
+        if let Some((cell, bytes)) = self.earlier.pop(slab) {
+            (queue.head, queue.head_bytes, self.staged) = (cell, bytes, NIL);
+            return;
+        }
         loop {
             let (list, is_fresh) = match self.fresh.first() {
                 Some(_) => (&mut self.fresh, true),
@@ -322,6 +338,30 @@ impl FlowQueue {
         pool.append(&mut self.fresh, flow);
         self.counters.started += 1;
         self.counters.active += 1;
+    }
+}
+
+impl EarlierPackets {
+    fn push(&mut self, cell: u32, slab: &mut PacketSlab) {
+        match slab.cells.get_mut(self.tail as usize).filter(|_| self.packets > 0) {
+            Some(last) => last.next = cell,
+            None => self.head = cell,
+        }
+        self.tail = cell;
+        self.packets += 1;
+    }
+
+    /// The cell of the first packet, and its length.
+    #[inline]
+    fn pop(&mut self, slab: &PacketSlab) -> Option<(u32, u32)> {
+        if self.packets == 0 {
+            return None;
+        }
+        let cell = self.head;
+        let (bytes, next) = slab.peek(cell);
+        self.head = next;
+        self.packets -= 1;
+        Some((cell, bytes))
     }
 }
 

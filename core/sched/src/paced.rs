@@ -97,6 +97,16 @@ impl<S: Scheduler> Scheduler for Paced<S> {
         Ok(())
     }
 
+    fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        let now = self.observe(now);
+        if self.inner.backlog().packets == 0 {
+            self.idle = Some(now);
+        }
+        self.inner.requeue(now, class, packet)?;
+        self.wake(now);
+        Ok(())
+    }
+
     #[inline]
     fn touch(&self, class: ClassId) {
         self.inner.touch(class);

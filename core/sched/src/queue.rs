@@ -23,7 +23,7 @@ use crate::{
 ///
 /// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
 /// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
-/// packet, 128 a class, 76 a flow where flows have queues of their own. A scheduler
+/// packet, 128 a class, and where flows have queues of their own 76 a flow and 128 more a class. A scheduler
 /// decides which queue is next and leaves the rest to this.
 ///
 /// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
@@ -175,6 +175,37 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
         // A queue of flows lets no packet pass here.
         self.push_to_flow(class, packet)
+    }
+
+    /// Appends a packet that was accepted before and whose queue went: no bound of this one holds,
+    /// and room is made beyond it. Where the class has flows the packet leaves before them. Says
+    /// whether the queue was empty before.
+    ///
+    /// # Errors
+    /// There is no such queue, or the table holds all packets that it may.
+    pub fn requeue(&mut self, class: ClassId, packet: Packet) -> Result<bool, DropReason> {
+        if !self.exists(class) {
+            return Err(DropReason::NoSuchQueue);
+        }
+        let queue = &self.classes[class.0 as usize].queue;
+        let bound = self.ledgers[class.0 as usize].packets_max(queue);
+        if queue.packets >= bound || self.slab.free == NIL {
+            // Beyond its bound it takes what others were to have.
+            self.grow();
+        }
+        let Self { slab, flows: pool, .. } = self;
+        let queue = &mut self.classes[class.0 as usize].queue;
+        let Ledger { flows, refused, .. } = &mut self.ledgers[class.0 as usize];
+        let was_empty = queue.packets == 0;
+        let taken = match flows {
+            Some(flows) => flows.requeue(packet, &mut FlowParts { queue, slab, pool }),
+            None => slab.link(queue, packet),
+        };
+        if taken {
+            return Ok(was_empty);
+        }
+        refused.count(u64::from(packet.bytes()));
+        Err(DropReason::AllQueues)
     }
 
     /// Counts a packet as offered to the class and refused.
@@ -377,7 +408,7 @@ impl<S: Clone + Default> ClassQueues<S> {
                 let class = u32::try_from(index).unwrap_or(NIL);
                 let mut flows = FlowQueue::new(class, config, pool).map(Box::new);
                 if let Some(flows) = &mut flows {
-                    flows.take_over(&mut FlowParts { queue, slab, pool });
+                    flows.take_over(queue, slab);
                 }
                 ledger.flows = flows;
             }

@@ -266,6 +266,14 @@ pub trait Scheduler {
     /// The reason of the refusal; the packet stays the caller's.
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
 
+    /// Appends a packet that was accepted before, by a class or a stage that a change took away: the
+    /// bounds of this class do not hold for it. It leaves before all packets that are enqueued
+    /// later, whichever their flow.
+    ///
+    /// # Errors
+    /// There is no such class, or the scheduler holds [`LinkConfig::packets_max`] packets.
+    fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
+
     /// Asks for what [`Scheduler::enqueue`] for that class will need, so that it is in the cache by
     /// then. Changes nothing; worth it for all packets of a batch before the first is queued, since
     /// memory then answers all of them at the same time. Without the feature `prefetch`, nothing.

@@ -184,11 +184,29 @@ impl Tree {
         packet: Packet,
     ) -> Result<(), weir_sched::DropReason> {
         self.scheduler.enqueue(now, class, packet)?;
+        self.wake(now);
+        Ok(())
+    }
+
+    /// Queues a packet of a vif that was accepted before: the bounds of its queue do not hold.
+    pub(crate) fn requeue(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        packet: Packet,
+    ) -> Result<(), weir_sched::DropReason> {
+        self.scheduler.requeue(now, class, packet)?;
+        self.wake(now);
+        Ok(())
+    }
+
+    /// A packet was queued: a wait may end with it.
+    #[inline]
+    fn wake(&mut self, now: Instant) {
         // A link that is busy stays so; another wait may end with this packet.
         if self.why != WaitReason::LinkBusy || self.next == Instant::FAR_FUTURE {
             self.next = now;
         }
-        Ok(())
     }
 
     /// The next packet, or when and why to ask again.
@@ -287,7 +305,7 @@ impl Tree {
     ) {
         for orphan in moved {
             let class = self.vif(orphan.vif);
-            let taken = class.map(|class| self.enqueue(now, class, orphan.packet));
+            let taken = class.map(|class| self.requeue(now, class, orphan.packet));
             if !matches!(taken, Some(Ok(()))) {
                 orphans.push(orphan);
             }

@@ -8,7 +8,7 @@ mod common;
 use common::sim::{by_second, in_order, run, source};
 use common::{PORT, Steps, UP, ether, mac, mark_of, node, tenant};
 use proptest::prelude::*;
-use weir_policy::{Codel, Policy, Router, SchedulerKind, SmoothWindow, VifId};
+use weir_policy::{Codel, Policy, QueueKind, Router, SchedulerKind, SmoothWindow, Vif, VifId};
 use weir_sim::DataPlane;
 use weir_switch::{Direction, Frame, FramePool, Reason, Tally, Transmit};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
@@ -23,13 +23,13 @@ fn three() -> (Policy, [VifId; 3]) {
     (policy, vifs)
 }
 
-/// One change of anything that a policy says of these tenants, their queues' bounds aside.
+/// One change of anything that a policy says of these tenants.
 fn alter(policy: &mut Policy, what: u8, value: u32) {
     let at = value as usize % 3;
     let rate = BitRate::from_mbps(u64::from(value % 90 + 1));
     let vif = &mut policy.vifs[at];
     let vlan = u16::try_from(value % 5).unwrap();
-    match what % 17 {
+    match what % 18 {
         0 => vif.send.priority = value % 1000 + 1,
         1 => {
             let keeps = vif.send_shaper.is_some() || !value.is_multiple_of(4);
@@ -72,27 +72,45 @@ fn alter(policy: &mut Policy, what: u8, value: u32) {
             }
         }
         15 => {
-            // A smooth window comes, changes or goes; it needs a rate.
+            // A smooth window comes, changes or goes; it needs a rate, and one queue.
             let delay_max = Nanos::from_millis(u64::from(value % 300));
             let window = SmoothWindow { delay_max, ..SmoothWindow::default() };
             vif.send_shaper = (!value.is_multiple_of(3)).then_some(window);
             vif.send.rate = vif.send.rate.or(Some(rate));
+            let flows = vif.send_shaper.is_none() && value.is_multiple_of(2);
+            vif.send_queue.kind = if flows { QueueKind::Flows } else { QueueKind::Fifo };
+        }
+        16 => {
+            // A queue gets flows or loses them, and other bounds.
+            let queue =
+                if value.is_multiple_of(5) { &mut vif.receive_queue } else { &mut vif.send_queue };
+            let flows = vif.send_shaper.is_none() && !(value / 3).is_multiple_of(3);
+            queue.kind = if flows { QueueKind::Flows } else { QueueKind::Fifo };
+            queue.packets = value / 9 % 60 + 4;
+            queue.bytes = ByteCount::new(u64::from(value / 7 % 20_000) + 3000);
+            policy.node.flows = value / 11 % 12;
         }
         _ => policy.ports[0].overhead = (value % 24).cast_signed(),
     }
 }
 
+/// The flow of a vif's frame, of three: most are of the first.
+const fn flow_of(mark: u32) -> u32 {
+    (mark % 7).saturating_sub(4)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
     /// Frames are handed in, taken and the policy changed in any order; every frame that was
-    /// queued comes out, in order, once, and only where its slice is.
+    /// queued comes out, once, in order (by flow, if a queue ever had flows), and only where its
+    /// slice is.
     #[test]
     fn nothing_is_lost_or_reordered_by_any_change(
         steps in prop::collection::vec((0u8..4, any::<u8>(), any::<u32>()), 1..120),
     ) {
         let (mut policy, vifs) = three();
         let mut rig = common::start(&policy);
-        let mut counts = [0u32; 3];
+        let (mut counts, mut had_flows) = ([0u32; 3], false);
         let mut seen: [Vec<u32>; 3] = Default::default();
         let note = |seen: &mut [Vec<u32>; 3], bytes: &[u8]| {
             seen[bytes[11] as usize - 1].push(mark_of(bytes));
@@ -103,7 +121,8 @@ proptest! {
                 0 | 1 => {
                     for _ in 0..value % 8 {
                         let (station, length) = (value % 3 + 1, 60 + what as usize);
-                        let bytes = ether(mac(9), mac(station), length, counts[at]);
+                        let to = mac(9 + flow_of(counts[at]));
+                        let bytes = ether(to, mac(station), length, counts[at]);
                         rig.put_vif(vifs[at], &bytes);
                         counts[at] += 1;
                     }
@@ -117,6 +136,8 @@ proptest! {
                 _ => {
                     alter(&mut policy, what, value);
                     rig.apply(&policy).unwrap();
+                    let flows = |vif: &Vif| vif.send_queue.kind == QueueKind::Flows;
+                    had_flows |= policy.vifs.iter().any(flows);
                 }
             }
             rig.check();
@@ -131,7 +152,11 @@ proptest! {
             let counters = rig.vif_counters(vifs[at], Direction::Send);
             let dropped = counters.dropped_total().packets;
             prop_assert_eq!(seen.len() as u64 + dropped, u64::from(counts[at]));
-            prop_assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", seen);
+            for flow in 0..3 {
+                let mut of_flow = seen.iter().filter(|mark| flow_of(**mark) == flow);
+                prop_assert!(of_flow.by_ref().is_sorted_by(|a, b| a < b), "{:?}", seen);
+            }
+            prop_assert!(had_flows || seen.is_sorted_by(|a, b| a < b), "{:?}", seen);
             if dropped == 0 {
                 prop_assert_eq!(seen.len(), counts[at] as usize);
             }

@@ -7,7 +7,7 @@ mod common;
 
 use common::{BROADCAST, Steps, UP, ether, mac, node, tagged, vif};
 use proptest::prelude::*;
-use weir_policy::{Codel, Policy, SchedulerKind, Slice, SmoothWindow, VifId};
+use weir_policy::{Codel, Policy, QueueKind, SchedulerKind, Slice, SmoothWindow, VifId};
 use weir_switch::{Direction, IfaceId};
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
@@ -16,6 +16,7 @@ fn four_slices(kind: SchedulerKind) -> Policy {
     let mut policy = node(BitRate::from_mbps(10));
     policy.ports[0].scheduler = kind;
     policy.node.frames = 96;
+    policy.node.flows = 12;
     for at in 0..4u16 {
         let mut slice = Slice::new(&format!("s{at}"));
         slice.vlan = (at < 2).then_some(10 + at);
@@ -29,6 +30,11 @@ fn four_slices(kind: SchedulerKind) -> Policy {
             config.receive_queue.bytes = ByteCount::new(3000);
             config.storm = (at == 2).then_some(PacketRate::from_pps(500));
             config.macs_max = 3;
+            if at % 2 == 0 {
+                // One with CoDel and one without.
+                (config.send_queue.kind, config.receive_queue.kind) =
+                    (QueueKind::Flows, QueueKind::Flows);
+            }
             if n == 0 && at % 2 == 1 {
                 let short = Nanos::from_millis(2);
                 let window = SmoothWindow { credit: short, delay_max: short, ..<_>::default() };

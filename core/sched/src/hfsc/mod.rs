@@ -6,6 +6,7 @@
 //! weights from the root down. An upper limit at any class takes it and all below out of both until
 //! the exact instant at which it fits again. See `docs/algorithms/hfsc.md`.
 
+mod arrival;
 mod bits;
 mod calendar;
 mod configure;
@@ -100,14 +101,6 @@ impl Hfsc {
         }
     }
 
-    /// `leaf` has become backlogged.
-    #[inline(never)]
-    fn begin(&mut self, leaf: u32, now: u64) {
-        self.claim_start(leaf, now);
-        self.share_insert(leaf);
-        self.quiet_until = 0;
-    }
-
     /// Whom the two criteria choose at `now`, and whether the first one did.
     #[inline(always)]
     fn pick(&mut self, now: u64) -> Option<(u32, bool)> {
@@ -198,23 +191,11 @@ impl Scheduler for Hfsc {
     // For the reason of `Flat::dequeue`, as `dequeue` below.
     #[inline(always)]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
-        let now = self.advance(now);
-        let Some(node) = self.classes.state(class) else {
-            return Err(DropReason::NoSuchQueue);
-        };
-        let (branch, is_leaf) = (node.parent, node.branch == NONE);
-        if !is_leaf {
-            self.classes.refuse(class, packet);
-            return Err(DropReason::NoSuchQueue);
-        }
-        let begins = self.classes.push(class, packet)?;
-        if self.branches[branch].largest < packet.bytes() {
-            self.enlarge(branch, packet.bytes());
-        }
-        if begins {
-            self.begin(class.0, now);
-        }
-        Ok(())
+        self.join(now, class, packet, ClassQueues::push)
+    }
+
+    fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        self.join(now, class, packet, ClassQueues::requeue)
     }
 
     #[inline]

@@ -169,6 +169,10 @@ impl Scheduler for Broken {
         self.inner.enqueue(now, class, packet)
     }
 
+    fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
+        self.inner.requeue(now, class, packet)
+    }
+
     fn touch(&self, class: ClassId) {
         self.inner.touch(class);
     }

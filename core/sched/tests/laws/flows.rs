@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use weir_sched::{
-    Backlog, ClassId, ClassQueues, CodelConfig, DropReason, FlowCounters, FlowQueueConfig, Packet,
-    Popped, QueueConfig,
+    AnyScheduler, Backlog, ClassConfig, ClassId, ClassQueues, CodelConfig, Dequeue, DropReason,
+    FlowCounters, FlowQueueConfig, LinkConfig, Packet, Popped, QueueConfig, Scheduler,
+    SchedulerAlgorithm,
 };
 use weir_units::{ByteCount, Instant, Nanos};
 
@@ -224,6 +225,81 @@ fn a_change_of_kind_keeps_every_packet_and_the_order_of_each_flow() {
         }
         assert!(model.values().all(Vec::is_empty) && changes > 20);
         assert_eq!(bed.queues.total(), Backlog::default());
+    }
+}
+
+/// Goal: packets that waited before a class had flows leave before all later ones, since nobody
+/// knows their flows, and none is refused or dropped for it. Method: 100 packets without a flow's
+/// number in one queue, which gets flows and `CoDel`; then packets of three flows, one of them
+/// number 0; half a second passes.
+#[test]
+fn packets_from_before_the_flows_leave_first() {
+    let one_queue = QueueConfig { flows: None, ..config(1) };
+    let mut bed = FlowBed::new(&one_queue);
+    for _ in 0..100 {
+        bed.push(0, 1000).unwrap();
+    }
+    let with_flows = QueueConfig { codel: Some(CodelConfig::default()), ..config(64) };
+    bed.queues.change(bed.class, &with_flows).unwrap();
+    for flow in [0, 1, 0, 2, 1, 0] {
+        bed.push(flow, 1518).unwrap();
+    }
+    let mut left = Vec::new();
+    while let Some((packet, dropped)) = bed.pop() {
+        assert_eq!(dropped, []);
+        left.push(packet.id);
+        bed.now += 5_000_000;
+    }
+    assert_eq!(left[..100], (0..100).collect::<Vec<_>>(), "in order of arrival");
+    assert_eq!(left[100..], [100, 101, 103, 102, 104, 105], "then the flows in turn");
+    assert_eq!(bed.queues.total(), Backlog::default());
+}
+
+/// Goal: packets that lost their class are all taken into another one, above its bounds and however
+/// many are of one flow, and leave in order, before later ones; the room of another class stays.
+/// Method: each scheduler, with one queue and with flows: 900 packets, three of four of one flow, go
+/// to a class of ten; 64 more may then be queued in a second class.
+#[test]
+fn a_requeue_refuses_nothing_and_keeps_the_order() {
+    let link = LinkConfig { rate: None, catch_up: Nanos::ZERO, classes_max: 4, packets_max: 2048 };
+    let queue = |packets, flows: Option<u32>| {
+        let flows = flows.map(|flows| FlowQueueConfig { flows, l4s: None });
+        let queue = QueueConfig { packets, flows, ..config(1) };
+        ClassConfig { queue, ..ClassConfig::default() }
+    };
+    let at = Instant::ZERO;
+    for kind in SchedulerAlgorithm::ALL {
+        for flows in [None, Some(8)] {
+            let mut scheduler = AnyScheduler::new(kind, &link);
+            let other = scheduler.add_class(at, None, &queue(64, None)).unwrap();
+            let class = scheduler.add_class(at, None, &queue(1200, flows)).unwrap();
+            for id in 0..900 {
+                let packet = Packet::new(id, 1000, at).of_flow(u32::from(id % 4 == 0));
+                let taken = scheduler.requeue(at, class, packet);
+                assert_eq!(taken, Ok(()), "{kind}");
+            }
+            let mut orphans = Vec::new();
+            scheduler.remove_class(at, class, &mut |packet| orphans.push(packet)).unwrap();
+            assert_eq!(scheduler.requeue(at, class, orphans[0]), Err(DropReason::NoSuchQueue));
+            let class = scheduler.add_class(at, None, &queue(10, flows)).unwrap();
+            for packet in &orphans {
+                assert_eq!(scheduler.requeue(at, class, *packet), Ok(()), "{kind}");
+            }
+            let late = Packet::new(900, 1000, at).of_flow(2);
+            assert_eq!(scheduler.enqueue(at, class, late), Err(DropReason::QueuePackets));
+            for id in 1000..1064 {
+                assert_eq!(scheduler.enqueue(at, other, Packet::new(id, 1000, at)), Ok(()));
+            }
+            let (mut left, mut count) = (Vec::new(), 0);
+            while let Dequeue::Send { class: from, packet, .. } = scheduler.dequeue(at) {
+                count += 1;
+                if from == class {
+                    left.push(packet.id);
+                }
+            }
+            assert_eq!(left, (0..900).collect::<Vec<_>>(), "{kind} {flows:?}");
+            assert_eq!(count, 964, "{kind}");
+        }
     }
 }
 

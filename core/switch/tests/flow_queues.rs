@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Flow queues in the switch across changes of policy: nothing that was accepted is lost, and no
+//! frame passes an earlier one of its flow.
+#![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
+
+mod common;
+
+use common::{Rig, Steps, UP, ether, mac, mark_of, node, vif};
+use weir_policy::{Policy, Queue, QueueKind, Router, SchedulerKind, Slice, VifId};
+use weir_sim::DataPlane;
+use weir_switch::Direction;
+use weir_units::{BitRate, ByteCount};
+
+const A: VifId = VifId(0);
+const B: VifId = VifId(1);
+
+/// Two neighbours of one slice with queues of 1024 packets.
+fn policy(kind: QueueKind) -> Policy {
+    let mut policy = node(BitRate::from_mbps(100));
+    policy.node.frames = 8192;
+    let slice = policy.add_slice(Slice::new("s"));
+    for (station, name) in [(1, "a"), (2, "b")] {
+        let id = vif(&mut policy, name, slice);
+        policy[id].macs = vec![weir_policy::MacAddr(mac(station))];
+    }
+    set_kind(&mut policy, kind);
+    policy
+}
+
+/// Starts the node, and has the station beyond the port be known, so that nothing is flooded.
+fn start(policy: &Policy) -> Rig {
+    let mut rig = common::start(policy);
+    rig.put(UP, &ether(mac(1), mac(9), 60, 0));
+    assert_eq!(rig.drain().len(), 1);
+    rig
+}
+
+fn set_kind(policy: &mut Policy, kind: QueueKind) {
+    for vif in &mut policy.vifs {
+        for queue in [&mut vif.send_queue, &mut vif.receive_queue] {
+            let (packets, bytes) = (1024, ByteCount::new(8 << 20));
+            *queue = Queue { kind, packets, bytes, ..queue.clone() };
+        }
+    }
+}
+
+/// The places where a frame can be queued: towards the port, from it, and between the vifs.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Out,
+    In,
+    Local,
+}
+
+const WAYS: [Way; 3] = [Way::Out, Way::In, Way::Local];
+
+impl Way {
+    /// Hands in a frame of one of two flows; the vif behind the queue is [`A`]. A flow is told by
+    /// the type of the frame.
+    fn put(self, rig: &mut Rig, flow: u8, mark: u32) {
+        let (to, from, iface) = match self {
+            Self::Out => (mac(9), mac(1), rig.iface(A)),
+            Self::In => (mac(1), mac(9), UP),
+            Self::Local => (mac(2), mac(1), rig.iface(A)),
+        };
+        let mut bytes = ether(to, from, 100, mark);
+        bytes[13] = flow;
+        rig.put(iface, &bytes);
+    }
+
+    fn direction(self) -> Direction {
+        if matches!(self, Self::In) { Direction::Receive } else { Direction::Send }
+    }
+}
+
+/// Lets all frames leave; returns their marks by flow.
+fn drain(rig: &mut Rig) -> Vec<(u8, u32)> {
+    rig.check();
+    // Local frames cross in batches, without a clock.
+    let mut left: Vec<_> = core::iter::from_fn(|| rig.take_vif(B)).collect();
+    left.extend(rig.drain().into_iter().map(|(_, _, bytes)| bytes));
+    rig.check();
+    assert_eq!((rig.switch.removed(), rig.pool.taken()), (0, 0));
+    left.iter().map(|bytes| (bytes[13], mark_of(bytes))).collect()
+}
+
+fn in_order_of_each_flow(left: &[(u8, u32)]) -> bool {
+    [1, 2].iter().all(|flow| {
+        let marks = left.iter().filter(|one| one.0 == *flow).map(|one| one.1);
+        marks.is_sorted()
+    })
+}
+
+/// Goal: a queue that gets flows by a change loses nothing, and new frames of a flow stay behind
+/// those that were queued before, although nobody knew their flow then. Method: 100 frames of two
+/// flows in one queue of each kind, the change, 50 more of both; then back, and 50 more.
+#[test]
+fn a_change_to_flows_and_back_keeps_each_flow_in_order() {
+    for way in WAYS {
+        let mut policy = policy(QueueKind::Fifo);
+        let mut rig = start(&policy);
+        let mut mark = 0;
+        let mut put = |rig: &mut Rig, count: u32| {
+            for _ in 0..count {
+                way.put(rig, u8::from(mark % 10 == 9) + 1, mark);
+                mark += 1;
+            }
+        };
+        put(&mut rig, 100);
+        for kind in [QueueKind::Flows, QueueKind::Fifo, QueueKind::Flows] {
+            set_kind(&mut policy, kind);
+            rig.apply(&policy).unwrap();
+            rig.check();
+            put(&mut rig, 50);
+        }
+        let left = drain(&mut rig);
+        assert_eq!(left.len(), 250, "{way:?}");
+        assert!(in_order_of_each_flow(&left), "{way:?}: {left:?}");
+        assert_eq!(rig.vif_counters(A, way.direction()).dropped_total().packets, 0);
+    }
+}
+
+/// Goal: frames whose class moves are all taken there, though one flow has more of them than it
+/// could queue anew. Method: a flow fills its two thirds of the queue, another two thirds of the
+/// rest; then the vif moves below a router, from one to another, and to another scheduler, each time
+/// with a bound of a tenth.
+#[test]
+fn a_vif_that_moves_keeps_every_frame() {
+    for way in WAYS {
+        let mut policy = policy(QueueKind::Flows);
+        let slice = policy[A].slice;
+        let routers = ["r", "q"].map(|name| policy.add_router(Router::new(name, slice)));
+        let mut rig = start(&policy);
+        for (flow, count) in [(1, 682), (2, 228)] {
+            (0..count).for_each(|mark| way.put(&mut rig, flow, mark));
+        }
+        let counters = rig.vif_counters(A, way.direction());
+        assert_eq!(counters.dropped_total().packets, 0, "{way:?}");
+        let vif = &mut policy[A];
+        (vif.send_queue.packets, vif.receive_queue.packets) = (102, 102);
+        let moves: [&dyn Fn(&mut Policy); 4] = [
+            &|policy| policy[A].router = Some(routers[0]),
+            &|policy| policy[A].router = Some(routers[1]),
+            &|policy| policy.ports[0].scheduler = SchedulerKind::Drr,
+            &|policy| policy.ports[0].scheduler = SchedulerKind::Hfsc,
+        ];
+        for change in moves {
+            change(&mut policy);
+            rig.apply(&policy).unwrap();
+            rig.check();
+            assert_eq!(rig.switch.removed(), 0, "{way:?}");
+        }
+        way.put(&mut rig, 1, 5000);
+        let refused = rig.vif_counters(A, way.direction()).dropped_total();
+        assert_eq!(refused.packets, 1, "the bound holds for new frames");
+        let left = drain(&mut rig);
+        assert_eq!(left.len(), 910, "{way:?}");
+        assert!(in_order_of_each_flow(&left), "{way:?}");
+    }
+}
+
+/// Goal: frames that moved and then frames that come stay in order, where the queue gets flows and
+/// moves by one change. Method: as it says.
+#[test]
+fn a_move_and_a_change_to_flows_at_once_keep_the_order() {
+    for way in WAYS {
+        let mut policy = policy(QueueKind::Fifo);
+        let mut rig = start(&policy);
+        (0..200).for_each(|mark| way.put(&mut rig, 1, mark));
+        let slice = policy[A].slice;
+        policy[A].router = Some(policy.add_router(Router::new("r", slice)));
+        set_kind(&mut policy, QueueKind::Flows);
+        rig.apply(&policy).unwrap();
+        (200..300).for_each(|mark| way.put(&mut rig, 1, mark));
+        let left = drain(&mut rig);
+        assert_eq!(left, (0..300).map(|mark| (1, mark)).collect::<Vec<_>>(), "{way:?}");
+    }
+}
+
+/// Goal: two vifs with flows that move at once keep their frames, each its own.
+#[test]
+fn vifs_that_move_together_keep_their_own_frames() {
+    let mut policy = policy(QueueKind::Flows);
+    let mut rig = start(&policy);
+    for mark in 0..300 {
+        Way::Out.put(&mut rig, 1, mark);
+        rig.put_vif(B, &ether(mac(9), mac(2), 100, mark));
+    }
+    let slice = policy[A].slice;
+    let router = policy.add_router(Router::new("r", slice));
+    policy.vifs.iter_mut().for_each(|vif| vif.router = Some(router));
+    rig.apply(&policy).unwrap();
+    for vif in [A, B] {
+        assert_eq!(rig.switch.waiting(vif, Direction::Send), 300);
+        assert_eq!(rig.switch.queue_backlog(vif, Direction::Send).packets, 300);
+    }
+    assert_eq!(drain(&mut rig).len(), 600);
+}
