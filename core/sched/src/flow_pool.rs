@@ -135,6 +135,12 @@ impl FlowPool {
         None
     }
 
+    /// Tells whether a class may have one more state.
+    #[inline]
+    pub(crate) const fn has_free(&self, allowance: FlowAllowance) -> bool {
+        allowance.used < allowance.guaranteed || self.free_count > self.promised
+    }
+
     /// Gives a class a state for a flow without one; `None` if it has its part and all that nobody
     /// is guaranteed is taken.
     #[inline]
@@ -144,7 +150,7 @@ impl FlowPool {
         class: u32,
         number: u32,
     ) -> Option<u32> {
-        if allowance.used >= allowance.guaranteed && self.free_count <= self.promised {
+        if !self.has_free(*allowance) {
             return None;
         }
         let at = self.take_any(class, number)?;

@@ -22,11 +22,14 @@
 //! no flows apart. All packets that a change brings here leave first, in order, and none is refused
 //! or judged by `CoDel`: so no packet passes an earlier one of its flow.
 //!
+//! **A pool without a free state** makes a flow share the class's *own*. Later packets follow those
+//! of their flow that wait there; any other flow gets a state as soon as one is free.
+//!
 //! See `docs/algorithms/flow-queues.md`.
 
 use weir_units::{Instant, Nanos};
 
-use crate::codel::CodelVerdict;
+use crate::codel::{CodelState, CodelVerdict};
 use crate::flow_pool::{FlowAllowance, FlowList, FlowPool};
 use crate::packets::{ClassQueue, NIL, PacketSlab};
 use crate::{CodelConfig, DropReason, FlowCounters, Packet, QueueConfig};
@@ -51,6 +54,8 @@ pub(crate) struct FlowQueue {
     earlier: EarlierPackets,
     /// The flow that takes the packets of all flows that the pool has no state for.
     own: u32,
+    /// Packets in the own flow, by [`bucket`] of their flow's number: further ones follow them.
+    own_packets: [u32; BUCKETS],
     /// Bytes of a turn: the longest packet seen, so that each turn has one.
     quantum: u32,
     counters: FlowCounters,
@@ -86,6 +91,7 @@ impl FlowQueue {
             staged: NIL,
             earlier: EarlierPackets { head: NIL, tail: NIL, packets: 0 },
             own: NIL,
+            own_packets: [0; BUCKETS],
             quantum: QUANTUM_LEAST,
             counters: FlowCounters::default(),
         };
@@ -122,15 +128,16 @@ impl FlowQueue {
         parts: &mut FlowParts<'_>,
     ) -> Result<(), DropReason> {
         let FlowParts { queue, slab, pool } = parts;
-        let found = pool.find(self.class, packet.flow());
-        // One without a state has packets in the class's own flow, if anywhere.
-        let held = &pool[found.unwrap_or(self.own)];
-        self.check(packet, queue, (held.packets, held.bytes))?;
+        let known = self.flow_of(packet, pool);
+        let held = known.map_or((0, 0), |flow| (pool[flow].packets, pool[flow].bytes));
+        self.check(packet, queue, held)?;
         let Some(cell) = slab.take_cell(packet) else { return Err(DropReason::AllQueues) };
-        let flow = match found {
-            Some(flow) => flow,
-            None => self.enter(packet, pool),
-        };
+        let new = || pool.take(&mut self.allowance, self.class, packet.flow());
+        let flow = known.or_else(new).unwrap_or(self.own);
+        if flow == self.own {
+            self.own_packets[bucket(packet)] += 1;
+            self.counters.shared += 1;
+        }
         let state = &mut pool[flow];
         state.append(cell, packet.bytes(), slab);
         let (listed, was_empty) = (state.listed, queue.packets == 0);
@@ -245,19 +252,12 @@ impl FlowQueue {
         pool.leave(self.allowance);
     }
 
-    /// The flow of a packet without a state of its own: a new state, or the class's own flow.
-    ///
-    /// Packets of this very flow may wait in the class's own, and must not be passed.
-    fn enter(&mut self, packet: Packet, pool: &mut FlowPool) -> u32 {
-        let Self { allowance, class, own, .. } = self;
-        let state = match pool[*own].packets {
-            0 => pool.take(allowance, *class, packet.flow()),
-            _ => None,
-        };
-        state.unwrap_or_else(|| {
-            self.counters.shared += 1;
-            self.own
-        })
+    /// The flow that a packet joins: its own state, or the class's own flow, where packets of its
+    /// number wait or the pool has no state left. `None`: it is to get a new state.
+    fn flow_of(&self, packet: Packet, pool: &FlowPool) -> Option<u32> {
+        let state = pool.find(self.class, packet.flow());
+        let must_share = || self.own_packets[bucket(packet)] > 0 || !pool.has_free(self.allowance);
+        state.or_else(|| must_share().then_some(self.own))
     }
 
     /// Checks the bounds of the class, and the flow's part of what is free.
@@ -326,14 +326,20 @@ impl FlowQueue {
                 flow.packets -= 1;
                 flow.bytes -= bytes;
                 flow.deficit = flow.deficit.saturating_sub_unsigned(bytes);
+                if at == self.own
+                    && let Some(cell) = slab.cells.get(cell as usize)
+                {
+                    self.own_packets[bucket(cell.packet)] -= 1;
+                }
                 (queue.head, queue.head_bytes, self.staged) = (cell, bytes, at);
                 return;
             }
         }
     }
 
-    /// A flow becomes active.
+    /// A flow becomes active, and remembers nothing of before.
     fn begin(&mut self, flow: u32, pool: &mut FlowPool) {
+        pool[flow].codel = CodelState::new();
         pool[flow].deficit = i32::try_from(self.quantum).unwrap_or(i32::MAX);
         pool.append(&mut self.fresh, flow);
         self.counters.started += 1;
@@ -364,6 +370,16 @@ impl EarlierPackets {
         Some((cell, bytes))
     }
 }
+
+/// The counter of [`FlowQueue::own_packets`] for a packet's flow.
+#[inline]
+const fn bucket(packet: Packet) -> usize {
+    packet.flow() as usize % BUCKETS
+}
+
+/// Flows of one bucket may share the own flow for each other's sake: one in 128 beside a flow that
+/// stays there. In return they cost a class 512 bytes, where a counter for each number costs 4096.
+const BUCKETS: usize = 128;
 
 /// A flow may hold so many times what is left free.
 const ALPHA: u64 = 2;

@@ -23,7 +23,7 @@ use crate::{
 ///
 /// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
 /// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
-/// packet, 128 a class, and where flows have queues of their own 76 a flow and 128 more a class. A scheduler
+/// packet, 128 a class, and where flows have queues of their own 76 a flow and 640 more a class. A scheduler
 /// decides which queue is next and leaves the rest to this.
 ///
 /// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it

@@ -183,7 +183,8 @@ pub struct ClassCounters {
 pub struct FlowCounters {
     /// Times that a flow became active: it had no packet, and had had its turn.
     pub started: u64,
-    /// Packets that shared the class's own flow, since the pool had none for theirs.
+    /// Packets that shared the class's own flow, since the pool had none for theirs or earlier ones
+    /// of it wait there.
     pub shared: u64,
     /// Flows that are active.
     pub active: u32,

@@ -303,6 +303,72 @@ fn a_requeue_refuses_nothing_and_keeps_the_order() {
     }
 }
 
+/// Goal: a flow that shares the class's own, and keeps it backlogged, takes isolation from no flow
+/// that comes when the pool has states again. Method: a pool of two states; two flows hold them, a
+/// greedy third shares; once the two are gone, each of ten sparse flows waits for the staged packet
+/// alone, and the greedy one stays in order.
+#[test]
+fn a_greedy_flow_in_the_own_one_takes_isolation_from_no_other() {
+    let mut bed = FlowBed::new(&config(2));
+    for flow in [0, 1, 2, 2, 2, 2] {
+        bed.push(flow, 1000).unwrap();
+    }
+    let (mut last, mut greedy) = (0, 4);
+    let mut pop = |bed: &mut FlowBed| {
+        let (packet, _) = bed.pop().unwrap();
+        if packet.flow() == 2 {
+            assert!(packet.id > last, "in order");
+            last = bed.push(2, 1000).map(|_| packet.id).unwrap();
+            greedy += 1;
+        }
+        packet.id
+    };
+    (0..10).for_each(|_| _ = pop(&mut bed));
+    for flow in 10..20 {
+        let sparse = bed.push(flow, 1000).unwrap();
+        let waited = (0..50).take_while(|_| pop(&mut bed) != sparse).count();
+        assert!(waited <= 1, "behind {waited}");
+        (0..10).for_each(|_| _ = pop(&mut bed));
+    }
+    assert_eq!(bed.queues.flow_counters(bed.class).shared, greedy, "its packets alone");
+}
+
+/// Goal: the class's own flow remembers nothing of before either. Method: as above, while another
+/// flow keeps the only state.
+#[test]
+fn the_own_flow_keeps_no_codel_state() {
+    let interval = Nanos::from_micros(100);
+    let codel = CodelConfig { target: Nanos::from_micros(10), interval, ecn: false };
+    let mut bed = FlowBed::new(&QueueConfig { codel: Some(codel), ..config(1) });
+    let next = |bed: &mut FlowBed| {
+        let (packet, dropped) = bed.pop().unwrap();
+        if packet.flow() == 100 {
+            bed.push(100, 1000).unwrap();
+        }
+        bed.now += 1_000;
+        (packet.flow(), dropped.len())
+    };
+    bed.push(100, 1000).unwrap();
+    bed.push(100, 1000).unwrap();
+    let drops_of = |bed: &mut FlowBed| {
+        for _ in 0..2000 {
+            bed.push(7, 1000).unwrap();
+        }
+        let (start, mut drops) = (bed.now, Vec::new());
+        while bed.queues.backlog(bed.class).packets > 2 {
+            let (_, dropped) = next(bed);
+            drops.extend((0..dropped).map(|_| bed.now - start));
+        }
+        (0..20).for_each(|_| _ = next(bed));
+        drops
+    };
+    let first = drops_of(&mut bed);
+    assert!(first.len() > 10, "{first:?}");
+    let again = drops_of(&mut bed);
+    assert!(again[1] - again[0] >= 90_000, "as a new flow: {:?}", &again[..5]);
+    assert!(again.len().abs_diff(first.len()) <= 2, "{first:?} {again:?}");
+}
+
 /// Goal: a pool without a free flow loses nothing: further flows share the class's own, which is
 /// counted. Method: a pool of two, five flows.
 #[test]
