@@ -114,13 +114,17 @@ impl Smoothing {
                 let place = &mut self.vifs[*slot as usize][direction as usize];
                 let Some(config) = vif.smooth_config(direction) else {
                     match place {
-                        Some(smoother) if smoother.waiting.packets > 0 => smoother.shaper = None,
+                        Some(smoother) if smoother.waiting.packets > 0 => {
+                            smoother.shaper = None;
+                            smoother.bound(vif.queue(direction));
+                        }
                         _ => *place = None,
                     }
                     continue;
                 };
                 let smoother = place.get_or_insert_with(|| Box::new(Smoother::new(now)));
-                smoother.follow(now, &config, vif.queue(direction));
+                smoother.bound(vif.queue(direction));
+                smoother.follow(now, &config);
                 if self.frames.len() < policy.node.frames as usize {
                     self.frames.resize(policy.node.frames as usize, SmoothedFrame::NONE);
                 }
@@ -294,8 +298,12 @@ impl Smoother {
         }
     }
 
-    fn follow(&mut self, now: Instant, config: &SmoothConfig, queue: &Queue) {
+    /// Takes over the bounds of the vif's queue.
+    const fn bound(&mut self, queue: &Queue) {
         (self.packets_max, self.bytes_max) = (queue.packets, queue.bytes.get());
+    }
+
+    fn follow(&mut self, now: Instant, config: &SmoothConfig) {
         match &mut self.shaper {
             Some(shaper) => shaper.change(now, config.clone()),
             // Frames that wait from an earlier shaper go first.

@@ -6,10 +6,10 @@
 mod common;
 
 use common::{Rig, Steps, UP, ether, mac, mark_of, node, vif};
-use weir_policy::{Policy, Queue, QueueKind, Router, SchedulerKind, Slice, VifId};
+use weir_policy::{Policy, Queue, QueueKind, Router, SchedulerKind, Slice, SmoothWindow, VifId};
 use weir_sim::DataPlane;
 use weir_switch::Direction;
-use weir_units::{BitRate, ByteCount};
+use weir_units::{BitRate, ByteCount, Nanos};
 
 const A: VifId = VifId(0);
 const B: VifId = VifId(1);
@@ -174,6 +174,51 @@ fn a_move_and_a_change_to_flows_at_once_keep_the_order() {
         (200..300).for_each(|mark| way.put(&mut rig, 1, mark));
         let left = drain(&mut rig);
         assert_eq!(left, (0..300).map(|mark| (1, mark)).collect::<Vec<_>>(), "{way:?}");
+    }
+}
+
+/// Goal: a smooth window that goes, so that a queue with flows is left, loses none of the frames that
+/// wait in it, and new ones of a flow do not pass them. Method: at 10 Mb/s a window takes 100 frames
+/// on its credit; it goes before and after their release, to a queue of 50 ms, or of less than a
+/// frame; frames come until all have left.
+#[test]
+fn a_window_that_goes_loses_nothing_to_flows() {
+    for (way, wait, bytes) in WAYS.into_iter().flat_map(|way| {
+        [(0, 62_500), (150_000_000, 62_500), (150_000_000, 50)].map(|(a, b)| (way, a, b))
+    }) {
+        let mut policy = policy(QueueKind::Fifo);
+        let rate = Some(BitRate::from_mbps(10));
+        let vif = &mut policy[A];
+        (vif.send.rate, vif.receive.rate) = (rate, rate);
+        let window = Some(SmoothWindow { credit: Nanos::from_millis(100), ..<_>::default() });
+        (vif.send_shaper, vif.receive_shaper) = (window, window);
+        let mut rig = start(&policy);
+        rig.wait(1_000_000_000);
+        (0..100).for_each(|mark| way.put(&mut rig, 1, mark));
+        let dropped = |rig: &Rig| rig.vif_counters(A, way.direction()).dropped_total().packets;
+        assert_eq!(dropped(&rig), 0, "{way:?}");
+        rig.wait(wait);
+        let vif = &mut policy[A];
+        (vif.send_shaper, vif.receive_shaper) = (None, None);
+        for queue in [&mut vif.send_queue, &mut vif.receive_queue] {
+            (queue.kind, queue.bytes) = (QueueKind::Flows, ByteCount::new(bytes));
+        }
+        rig.apply(&policy).unwrap();
+        rig.check();
+        let mut left = Vec::new();
+        for mark in 100..1000 {
+            way.put(&mut rig, 1, mark);
+            let to = [UP, rig.iface(A), rig.iface(B)];
+            left.extend(to.into_iter().filter_map(|to| rig.take(to)));
+            rig.wait(1_000_000);
+        }
+        left.extend(rig.drain().into_iter().map(|(_, _, bytes)| bytes));
+        rig.check();
+        assert_eq!((rig.switch.removed(), rig.pool.taken()), (0, 0), "{way:?} {wait} {bytes}");
+        let marks: Vec<_> = left.iter().map(|bytes| mark_of(bytes)).collect();
+        assert!(marks.is_sorted(), "{way:?} {wait} {bytes}: {marks:?}");
+        assert!(marks.starts_with(&Vec::from_iter(0..100)), "{way:?} {wait} {bytes}");
+        assert_eq!(marks.len() as u64 + dropped(&rig), 1000);
     }
 }
 

@@ -21,7 +21,7 @@ impl Queues {
     }
 
     /// Tells whether a vif's queue in a tree takes a packet of `bytes` bytes, where it holds
-    /// `bytes_max` at most.
+    /// `bytes_max` at most. An empty one takes any, or a lower bound would hold the packet for ever.
     pub(crate) fn has_room(&self, vif: usize, kind: TreeKind, bytes: u32, bytes_max: u64) -> bool {
         let state = &self.vifs[vif];
         let class = match kind {
@@ -30,8 +30,9 @@ impl Queues {
             TreeKind::Receive => state.receive,
         };
         let tree = &self.trees[tree_index(state.port.into(), kind)];
-        let queued = tree.class_backlog(class).bytes;
-        tree.room(class) > 0 && queued + u64::from(bytes) <= bytes_max
+        let queued = tree.class_backlog(class);
+        let fits = queued.bytes + u64::from(bytes) <= bytes_max;
+        tree.room(class) > 0 && (fits || queued.packets == 0)
     }
 
     /// The frames that are held for a vif, and the accounted bytes of those in queues.

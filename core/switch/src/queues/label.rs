@@ -15,6 +15,8 @@ pub(crate) struct FlowLabel {
     pub(crate) ecn: u8,
     /// The hash of its flow; any number where its queue tells no flows apart.
     pub(crate) flow: u32,
+    /// Set if a stage before the trees has accepted the frame: its queue refuses it no more.
+    pub(crate) accepted: bool,
 }
 
 impl QueueTraits {

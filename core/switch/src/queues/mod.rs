@@ -15,7 +15,7 @@ mod label;
 use alloc::vec::Vec;
 
 use weir_policy::Direction;
-use weir_sched::{Backlog, ClassId, FlowCounters};
+use weir_sched::{Backlog, ClassId, DropReason, FlowCounters, Packet};
 use weir_units::Instant;
 
 use crate::accounting::Accounting;
@@ -249,7 +249,7 @@ impl Queues {
         };
         let bytes = self.ports[port as usize].accounting.bytes(frame.len, tag != 0);
         let packet = label.packet(frame.id, bytes, arrived);
-        self.trees[tree_index(port, TreeKind::Send)].enqueue(now, class, packet)?;
+        self.enqueue(now, (port, TreeKind::Send), class, packet, label)?;
         self.hold(frame, tag);
         let state = &mut self.vifs[vif];
         state.sending += 1;
@@ -270,7 +270,7 @@ impl Queues {
     ) -> Result<(), Reason> {
         let (port, class) = (self.vifs[vif].port.into(), self.vifs[vif].receive);
         let packet = label.packet(frame.id, bytes, arrived);
-        self.trees[tree_index(port, TreeKind::Receive)].enqueue(now, class, packet)?;
+        self.enqueue(now, (port, TreeKind::Receive), class, packet, label)?;
         self.hold(frame, 0);
         self.vifs[vif].receiving += 1;
         Ok(())
@@ -289,11 +289,27 @@ impl Queues {
     ) -> Result<(), Reason> {
         let (class, port) = (self.vifs[from].local, self.vifs[from].port.into());
         let packet = label.packet(frame.id, bytes, now);
-        self.trees[tree_index(port, TreeKind::Local)].enqueue(now, class, packet)?;
+        self.enqueue(now, (port, TreeKind::Local), class, packet, label)?;
         self.hold(frame, 0);
         self.frames.set_destination(frame.id, to);
         self.vifs[from].sending += 1;
         Ok(())
+    }
+
+    #[inline]
+    fn enqueue(
+        &mut self,
+        now: Instant,
+        (port, kind): (u32, TreeKind),
+        class: ClassId,
+        packet: Packet,
+        label: FlowLabel,
+    ) -> Result<(), DropReason> {
+        let tree = &mut self.trees[tree_index(port, kind)];
+        match label.accepted {
+            true => tree.requeue(now, class, packet),
+            false => tree.enqueue(now, class, packet),
+        }
     }
 
     /// The next packet of a tree, or when and why to ask again.

@@ -9,6 +9,7 @@ use crate::forwarding::{Arrival, Destination};
 use crate::frame::Ethernet;
 use crate::police::PacketMeasure;
 use crate::pool::{Frame, FramePool};
+use crate::queues::FlowLabel;
 use crate::reason::Reason;
 use crate::smoothing::SmoothedRoute;
 use crate::vlan;
@@ -118,7 +119,7 @@ impl Switch {
             let route = SmoothedRoute::Vif(self.ids.iface(to));
             return self.smooth_sent(now, from, arrival, route, pool);
         }
-        let passed = self.try_pass(now, from, to, arrival, pool);
+        let passed = self.try_pass(now, (from, to), arrival, false, pool);
         let counters = self.ledger.of(from, Direction::Send);
         match passed {
             Ok(()) => counters.enqueued.add(arrival.frame.len),
@@ -129,19 +130,26 @@ impl Switch {
         }
     }
 
+    /// Queues a frame of one vif for another. `accepted`: a stage before the trees has taken it, so
+    /// that only its receiver may refuse it.
+    ///
+    /// # Errors
+    /// The bound that it would break.
     pub(super) fn try_pass<P: FramePool>(
         &mut self,
         now: Instant,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
         arrival: Arrival,
+        accepted: bool,
         pool: &mut P,
     ) -> Result<(), Reason> {
         let bytes = arrival.frame.len;
         let accounting = self.queues.port(self.queues.port_of(from)).accounting;
         let accounted = accounting.bytes(bytes, false);
         // The sender's own bounds come first, so that they cost the receiver nothing.
-        self.queues.check_local_room(from)?;
+        if !accepted {
+            self.queues.check_local_room(from)?;
+        }
         let measure = PacketMeasure::PacketsAndBytes(accounted);
         if let Err(reason) = self.admit_receive(now, to, arrival, measure, pool) {
             let counters = self.ledger.of(to, Direction::Receive);
@@ -151,6 +159,7 @@ impl Switch {
         }
         let ways = (from, self.ids.iface(to));
         let label = self.label(self.queues.vif(from).send_traits, arrival, pool);
+        let label = FlowLabel { accepted, ..label };
         self.queues.queue_local(now, ways, (arrival.frame, label), accounted)
     }
 }

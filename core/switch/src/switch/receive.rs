@@ -124,7 +124,7 @@ impl Switch {
             true => flow_hash(self.flow_seed, pool.data(arrival.frame), &arrival.ethernet),
             false => 0,
         };
-        FlowLabel { ecn: arrival.ecn, flow }
+        FlowLabel { ecn: arrival.ecn, flow, accepted: false }
     }
 
     /// Checks that a vif may be given a frame: its filter, its bounds, its policers.

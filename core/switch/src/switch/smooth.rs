@@ -154,7 +154,7 @@ impl Switch {
             Some(to) => Ethernet::read(pool.data(frame.frame)).and_then(|ethernet| {
                 let (frame, ecn) = (frame.frame, frame.ecn);
                 let arrival = Arrival { frame, ethernet, ecn, wire: frame.len };
-                self.try_pass(now, vif, to, arrival, pool)
+                self.try_pass(now, (vif, to), arrival, true, pool)
             }),
         };
         self.settle((vif, Direction::Send), frame, passed, pool);
@@ -181,7 +181,8 @@ impl Switch {
     }
 }
 
-/// Returns what scheduling is told of a frame: a smooth window's queue is one in order of arrival.
+/// Returns what scheduling is told of a frame: it was accepted, and where its queue got flows
+/// meanwhile it leaves before them, since it came before.
 const fn label(frame: &SmoothedFrame) -> FlowLabel {
-    FlowLabel { ecn: frame.ecn, flow: 0 }
+    FlowLabel { ecn: frame.ecn, flow: 0, accepted: true }
 }
