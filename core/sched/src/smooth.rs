@@ -159,7 +159,8 @@ impl<C: WindowControl> SmoothShaper<C> {
         }
         self.latest = self.latest.max(now);
         self.position = self.position.min(config.delay_max);
-        self.interval = IntervalMeasures::begin(self.latest, Nanos::ZERO);
+        // What was borrowed before stands: the next interval does not count it as growth.
+        self.interval = IntervalMeasures::begin(self.latest, self.interval.standing_lead());
         self.config = config;
     }
 
@@ -172,19 +173,21 @@ impl<C: WindowControl> SmoothShaper<C> {
         let lasted = now.saturating_since(self.interval.start);
         let least = SETTLE_LEAST.max(Nanos::new(self.position.as_nanos().saturating_mul(2)));
         let whole = self.config.interval.max(least);
+        // The time lost since the last turn belongs to the interval in which it passed.
+        let mut measured = self.interval.clone();
+        measured.lose(self.clock.busy_until(), now);
         if lasted < whole {
             let quarter = Nanos::new(self.config.interval.as_nanos() / 4);
-            if lasted <= least || self.interval.idle <= quarter {
+            if lasted <= least || measured.idle <= quarter {
                 return;
             }
         }
-        let idle = lasted.as_nanos() > whole.as_nanos().saturating_mul(2);
-        if self.interval.packets > 0 && !idle {
-            let next = self.control.next(self.position, lasted, &self.interval, &self.config);
+        let paused = lasted.as_nanos() > whole.as_nanos().saturating_mul(2);
+        if measured.packets > 0 && !paused {
+            let next = self.control.next(self.position, lasted, &measured, &self.config);
             self.position = next.min(self.config.delay_max);
         }
-        let lead = if self.interval.packets > 0 { self.interval.lead } else { Nanos::ZERO };
-        self.interval = IntervalMeasures::begin(now, lead);
+        self.interval = IntervalMeasures::begin(now, measured.standing_lead());
     }
 
     /// The least delay of a packet now: where the window begins.
@@ -263,6 +266,73 @@ mod tests {
         assert_eq!(shaper.admit(at(1_000), 1250), Some(at(160_000)));
         shaper.change(at(2_000), SmoothConfig { credit: Nanos::from_secs(1), ..CONFIG });
         assert_eq!(shaper.admit(at(2_000), 1250), Some(at(160_000)), "no earlier than the last");
+    }
+
+    /// Sends a packet of 1250 bytes each 5 ms, which is the rate, from `start` on.
+    fn keep_rate(shaper: &mut SmoothShaper, start: u64, packets: u64) {
+        for packet in 0..packets {
+            shaper.admit(at(start + packet * 5_000), 1250);
+        }
+    }
+
+    /// A shaper after two seconds of overload, with its window at 24 ms.
+    fn overloaded() -> SmoothShaper {
+        let mut shaper = shaper(SmoothConfig { delay_max: Nanos::from_millis(24), ..CONFIG });
+        for packet in 0..1000 {
+            shaper.admit(at(packet * 2_000), 1250);
+        }
+        assert_eq!(shaper.position(), Nanos::from_millis(24));
+        shaper
+    }
+
+    #[test]
+    fn a_pause_of_two_intervals_teaches_nothing() {
+        let mut shaper = overloaded();
+        keep_rate(&mut shaper, 5_000_000, 600);
+        // Lost are the 24 ms of the first packet's own delay.
+        assert!(shaper.position() > Nanos::from_millis(23), "{}", shaper.position());
+    }
+
+    #[test]
+    fn a_think_time_counts_once_in_the_interval_that_it_ends() {
+        let mut shaper = overloaded();
+        keep_rate(&mut shaper, 2_000_000, 120);
+        // What was borrowed lasts until 2.72 s. Lost are 0.38 s of the 1.1 s until 3.1 s.
+        let before = shaper.position().as_nanos();
+        keep_rate(&mut shaper, 3_100_000, 60);
+        let after = shaper.position().as_nanos();
+        assert!(after < before && after > before / 2, "{before} ns to {after} ns");
+    }
+
+    #[test]
+    fn the_time_before_the_start_is_not_lost() {
+        let start = 3_600_000_000;
+        let mut shaper = SmoothShaper::new(CONFIG, at(start));
+        // From the start on twice the rate: the window rises with the first interval.
+        for packet in 0..402 {
+            shaper.admit(at(start + packet * 2_500), 1250);
+        }
+        assert!(shaper.position() > Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_change_does_not_count_the_standing_lead_as_growth() {
+        let config = SmoothConfig { delay_max: Nanos::from_secs(1), ..CONFIG };
+        let run = |changed: bool| {
+            let mut shaper = shaper(config.clone());
+            for packet in 0..20 {
+                shaper.admit(at(packet), 1250);
+            }
+            keep_rate(&mut shaper, 1_000, 420);
+            if changed {
+                let credit = Nanos::from_millis(101);
+                shaper.change(at(2_100_000), SmoothConfig { credit, ..config.clone() });
+            }
+            keep_rate(&mut shaper, 2_101_000, 220);
+            shaper.position().as_nanos()
+        };
+        let (with, without) = (run(true), run(false));
+        assert!(with < without * 5 / 4, "{with} ns after a change, {without} ns without");
     }
 
     #[test]

@@ -102,7 +102,19 @@ impl IntervalMeasures {
         self.packets += 1;
         self.delays = self.delays.saturating_add(delay);
         self.lead = self.lead.min(turn.saturating_since(leaves));
-        self.idle = self.idle.saturating_add(leaves.saturating_since(turn));
+        self.lose(turn, leaves);
+    }
+
+    /// Counts the time of the rate that was lost from `turn` on, until `until`. Time before the
+    /// interval is none of its own.
+    pub(crate) fn lose(&mut self, turn: Instant, until: Instant) {
+        let lost = until.saturating_since(turn.max(self.start));
+        self.idle = self.idle.saturating_add(lost);
+    }
+
+    /// The lead that an interval after this one begins with: none if this one sent nothing.
+    pub(crate) const fn standing_lead(&self) -> Nanos {
+        if self.packets > 0 { self.lead } else { Nanos::ZERO }
     }
 
     /// Counts a packet that was refused.

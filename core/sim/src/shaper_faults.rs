@@ -112,10 +112,13 @@ impl FaultyShaper {
         let lasted = now - self.start;
         let least = SETTLE_LEAST.max(2 * self.position);
         let whole = self.interval.max(least);
-        let early = lasted > least && self.idle > self.interval / 4;
+        let turn = div_ceil(self.clock, self.rate);
+        let idle = self.idle + (now - turn.max(self.start)).max(0);
+        let early = lasted > least && idle > self.interval / 4;
         if lasted < whole && !early {
             return;
         }
+        self.idle = idle;
         if self.packets > 0 && lasted <= 2 * whole && !self.is(ShaperFault::StaysPut) {
             self.steer(lasted);
         }
@@ -164,7 +167,7 @@ impl Shaper for FaultyShaper {
             return None;
         }
         self.lead = self.lead.min((turn - leaves).max(0));
-        self.idle += (leaves - turn).max(0);
+        self.idle += (leaves - turn.max(self.start)).max(0);
         let kept = if self.is(ShaperFault::ForgetsDebt) || leaves > turn {
             leaves * self.rate
         } else {
