@@ -164,6 +164,12 @@ impl<C: WindowControl> SmoothShaper<C> {
         self.config = config;
     }
 
+    /// Counts bytes that were dropped before they could arrive, since [`Self::room`] was used up.
+    /// The window moves by them as by bytes that were refused.
+    pub fn count_early_drop(&mut self, bytes: ByteCount) {
+        self.interval.refuse(bytes);
+    }
+
     /// Closes the interval if that is due: the window moves, and a new interval begins.
     ///
     /// An interval lasts for twice the delay at least, so that a closed loop has answered to the
@@ -333,6 +339,19 @@ mod tests {
         };
         let (with, without) = (run(true), run(false));
         assert!(with < without * 5 / 4, "{with} ns after a change, {without} ns without");
+    }
+
+    #[test]
+    fn early_drops_move_the_window_without_a_credit() {
+        let mut shaper = shaper(SmoothConfig { credit: Nanos::ZERO, ..CONFIG });
+        for packet in 0..6_000 {
+            let now = at(packet * 2_000);
+            match shaper.room(now, 1250) {
+                0 => shaper.count_early_drop(ByteCount::new(1250)),
+                _ => drop(shaper.admit(now, 1250)),
+            }
+        }
+        assert_eq!((shaper.position(), shaper.refused()), (CONFIG.delay_max, 0));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use core::cmp::Reverse;
 
 use weir_policy::{Direction, Policy, Queue};
 use weir_sched::{Backlog, Packet, SmoothConfig, SmoothShaper};
-use weir_units::{BitRate, Instant, Nanos};
+use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 use crate::frames::NO_FRAME;
 use crate::ids::{IdChanges, Ids};
@@ -260,6 +260,14 @@ impl Smoothing {
         let shaper = smoother.shaper.as_ref();
         let released = shaper.map_or(u64::MAX, |shaper| shaper.room(now, bytes));
         own.min(u32::try_from(released).unwrap_or(u32::MAX))
+    }
+
+    /// Counts bytes of a vif that were dropped earlier, since [`Self::room`] had none for them.
+    pub(crate) fn count_early_drop(&mut self, vif: usize, direction: Direction, bytes: ByteCount) {
+        let place = self.vifs.get_mut(vif).and_then(|both| both[direction as usize].as_mut());
+        if let Some(shaper) = place.and_then(|smoother| smoother.shaper.as_mut()) {
+            shaper.count_early_drop(bytes);
+        }
     }
 
     /// The frames of a vif that wait here, in accounted bytes.

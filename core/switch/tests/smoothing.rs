@@ -9,7 +9,7 @@ use common::sim::{run, source};
 use common::{PORT, Rig, Steps, UP, ether, mac, mark_of, node, tenant, vif};
 use weir_policy::{Direction, MacAddr, Policy, SmoothWindow, VifId};
 use weir_sim::{DataPlane, Departure, in_order, most_in_window};
-use weir_switch::Reason;
+use weir_switch::{Reason, Tally};
 use weir_units::{BitRate, Nanos};
 
 const MS: u64 = 1_000_000;
@@ -123,6 +123,32 @@ fn credit_tells_what_the_window_takes() {
     rig.put_vif(A, &ether(mac(9), mac(1), 1518, 0));
     let dropped = rig.vif_counters(A, Direction::Send).dropped_for(Reason::Shaper);
     assert_eq!(dropped.packets, 1);
+}
+
+/// Goal: overload moves the window though a gate drops what exceeds the credit, and with a window
+/// that lends nothing. Method: 2.5 times the rate; what has no credit is dropped before the switch.
+#[test]
+fn early_drops_move_the_window() {
+    let mut policy = policy();
+    policy[A].send_shaper = Some(SmoothWindow { credit: Nanos::ZERO, ..window() });
+    let mut rig = common::start(&policy);
+    for mark in 0..3000 {
+        while rig.take(UP).is_some() {}
+        match rig.switch.credit(rig.now, A, Direction::Send) {
+            0 => {
+                let frames = Tally { packets: 1, bytes: 1250 };
+                let (now, reason) = (rig.now, Reason::NoCredit);
+                rig.switch.account_early_drop(now, A, Direction::Send, reason, frames);
+            }
+            _ => rig.put_vif(A, &ether(mac(9), mac(1), 1250, mark)),
+        }
+        rig.wait(2 * MS);
+    }
+    let state = rig.switch.smooth_state(A, Direction::Send).unwrap();
+    assert_eq!((state.position, state.refused), (Nanos::from_millis(200), 0));
+    let counters = rig.vif_counters(A, Direction::Send);
+    assert!(counters.dropped_for(Reason::NoCredit).packets > 1000);
+    assert_eq!(counters.dropped_after.packets, 0);
 }
 
 /// Goal: a window comes, moves and goes with frames in it, and each leaves, in order.

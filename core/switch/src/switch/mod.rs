@@ -26,7 +26,7 @@ use core::fmt;
 
 use weir_policy::{Direction, Policy, PortId, RouterId, VifId};
 use weir_sched::{Backlog, ConfigError, FlowCounters};
-use weir_units::{Instant, Nanos, PacketRate};
+use weir_units::{ByteCount, Instant, Nanos, PacketRate};
 
 use crate::capture::{CaptureConfig, CaptureCounters, Captured, Taps};
 use crate::counters::{Counters, Tally};
@@ -150,11 +150,20 @@ impl Switch {
     #[must_use]
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(vif) = self.slot(vif) else { return 0 };
+        self.window_room(now, vif, direction).min(self.other_room(now, vif, direction))
+    }
+
+    /// The part of [`Self::credit`] that a smooth window lets in.
+    fn window_room(&self, now: Instant, vif: usize, direction: Direction) -> u32 {
         let held = self.queues.held(vif, direction);
         let longest = self.policy.node.frame_size.packet_max().get();
         let longest = u32::try_from(longest).unwrap_or(u32::MAX);
-        let smoothed = self.smoothing.room(now, (vif, direction), held, longest);
-        let mut room = self.queues.room(vif, direction).min(smoothed);
+        self.smoothing.room(now, (vif, direction), held, longest)
+    }
+
+    /// The part of [`Self::credit`] that queues, limits and policers let in.
+    fn other_room(&self, now: Instant, vif: usize, direction: Direction) -> u32 {
+        let mut room = self.queues.room(vif, direction);
         if direction == Direction::Receive {
             room = room.min(self.pacers.room(vif, self.port_of_vif(vif)));
         }
@@ -163,7 +172,8 @@ impl Switch {
     }
 
     /// Counts frames that were dropped for this vif before they reached the switch, for want of
-    /// credit, so that the counters tell of every frame.
+    /// credit, so that the counters tell of every frame. A smooth window moves by what it had no
+    /// room for, as by what it refuses.
     pub fn account_early_drop(
         &mut self,
         now: Instant,
@@ -176,6 +186,11 @@ impl Switch {
         self.ledger.of(vif, direction).drop_many(reason, frames.packets, frames.bytes);
         if direction == Direction::Receive && frames.packets > 0 {
             self.pacers.refuse(now, vif);
+        }
+        let smoothed = reason == Reason::NoCredit && self.smoothing.smooths(vif, direction);
+        if smoothed && self.window_room(now, vif, direction) <= self.other_room(now, vif, direction)
+        {
+            self.smoothing.count_early_drop(vif, direction, ByteCount::new(frames.bytes));
         }
     }
 
