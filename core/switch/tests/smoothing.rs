@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smooth window in the switch: its laws hold for what a vif sends and receives, whichever way,
 //! and others do not notice.
-#![allow(clippy::unwrap_used, reason = "a test stops at a surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at a surprise")]
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::sim::{run, source};
 use common::{PORT, Rig, Steps, UP, ether, mac, mark_of, node, tenant, vif};
 use weir_policy::{Direction, MacAddr, Policy, SmoothWindow, VifId};
 use weir_sim::{DataPlane, Departure, in_order, most_in_window};
-use weir_switch::{Reason, Tally};
+use weir_switch::{Reason, Tally, Transmit};
 use weir_units::{BitRate, Nanos};
 
 const MS: u64 = 1_000_000;
@@ -149,6 +149,32 @@ fn early_drops_move_the_window() {
     let counters = rig.vif_counters(A, Direction::Send);
     assert!(counters.dropped_for(Reason::NoCredit).packets > 1000);
     assert_eq!(counters.dropped_after.packets, 0);
+}
+
+/// Goal: a port and a vif say when a frame before the trees is due, and give it then.
+#[test]
+fn the_answer_of_a_transmit_names_the_next_release() {
+    let mut policy = policy();
+    let lends_nothing = SmoothWindow { credit: Nanos::ZERO, ..window() };
+    policy[A].send_shaper = Some(lends_nothing);
+    policy[A].receive_shaper = Some(lends_nothing);
+    let mut rig = common::start(&policy);
+    for (from, frame) in
+        [(rig.iface(A), ether(mac(9), mac(1), 1000, 1)), (UP, ether(mac(1), mac(9), 1000, 1))]
+    {
+        let to = if from == UP { rig.iface(A) } else { UP };
+        rig.put(from, &frame);
+        rig.put(from, &frame);
+        assert!(rig.take(to).is_some());
+        let answer = rig.switch.transmit(rig.now, to, &mut rig.pool);
+        let Transmit::Wait { until, .. } = answer else { panic!("{answer:?}") };
+        assert!(until > rig.now && until <= rig.now + Nanos::from_millis(4), "{until}");
+        while rig.take(to).is_none() {
+            let answer = rig.switch.transmit(rig.now, to, &mut rig.pool);
+            let Transmit::Wait { until, .. } = answer else { panic!("{answer:?}") };
+            rig.now = until;
+        }
+    }
 }
 
 /// Goal: a window comes, moves and goes with frames in it, and each leaves, in order.

@@ -2,7 +2,7 @@
 //! The way out: the next frame of a port's tree, or of those that were scheduled for a vif.
 
 use weir_policy::Direction;
-use weir_sched::Packet;
+use weir_sched::{Packet, WaitReason};
 use weir_units::Instant;
 
 use super::Switch;
@@ -139,9 +139,24 @@ impl Switch {
                 Served::Dropped { vif, packet } => {
                     self.give_up_at_port(port, vif, packet, Reason::Codel, pool);
                 }
-                Served::Wait { until, why } => return Transmit::Wait { until, why },
-                Served::Idle => return Transmit::Idle,
+                waits @ (Served::Wait { .. } | Served::Idle) => {
+                    // What crossed to a vif above may be due already.
+                    self.release_smoothed(now, pool);
+                    return self.wait_or_release(waits);
+                }
             }
+        }
+    }
+
+    /// The earlier of a tree's wait and the next release of a smooth window.
+    fn wait_or_release(&self, waits: Served) -> Transmit {
+        let release = self.smoothing.next();
+        match waits {
+            Served::Wait { until, why } if until <= release => Transmit::Wait { until, why },
+            _ if release < Instant::FAR_FUTURE => {
+                Transmit::Wait { until: release, why: WaitReason::UpperLimit }
+            }
+            _ => Transmit::Idle,
         }
     }
 
@@ -239,7 +254,10 @@ impl Switch {
     ) -> Transmit {
         let port = self.queues.port_of(vif);
         if !self.queues.is_ready(vif) {
+            self.release_smoothed(now, pool);
             self.advance_port(now, port, pool);
+            // What crossed may be due already.
+            self.release_smoothed(now, pool);
         }
         let Some((slot, frame)) = self.queues.deliver_ready(vif) else {
             return self.wait_of_vif(port);
@@ -251,15 +269,12 @@ impl Switch {
         Transmit::Frame(frame)
     }
 
-    /// The earlier wait of the two trees that feed a vif.
+    /// The earliest wait of the two trees that feed a vif and of the windows before them.
     fn wait_of_vif(&self, port: u32) -> Transmit {
         let receive = self.queues.tree(port, TreeKind::Receive);
         let local = self.queues.tree(port, TreeKind::Local);
         let first = if receive.next() <= local.next() { receive } else { local };
-        match first.waiting() {
-            Served::Wait { until, why } => Transmit::Wait { until, why },
-            _ => Transmit::Idle,
-        }
+        self.wait_or_release(first.waiting())
     }
 
     fn advance_port<P: FramePool>(&mut self, now: Instant, port: u32, pool: &mut P) {
