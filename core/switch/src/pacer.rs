@@ -16,7 +16,7 @@
 //!
 //! Frames are chained through the switch's links, so that nothing is allocated.
 
-use weir_policy::{Policy, RouterId};
+use weir_policy::{Policy, Queue, RouterId};
 use weir_sched::TokenBucket;
 use weir_units::{Instant, Nanos, PacketRate};
 
@@ -214,9 +214,18 @@ impl PacerQueue {
 /// of its own interface by these 50 ms, and those of other interfaces not at all.
 pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 {
     let vifs = policy.vifs.iter().filter(|vif| vif.router == Some(router));
-    let room = vifs.map(|vif| vif.receive_queue.frames()).min().unwrap_or(0) / 2;
+    let room = vifs.map(|vif| receive_room(&vif.receive_queue)).min().unwrap_or(0) / 2;
     let worth = u32::try_from(rate.as_pps() / 20).unwrap_or(u32::MAX);
     worth.clamp(DEPTH_LEAST, DEPTH_MOST).min(room)
+}
+
+/// Packets that a receive queue has room for: as many as the policy gave it, and for a queue that
+/// has the default of flows those that the pool is sure to have.
+fn receive_room(queue: &Queue) -> u32 {
+    match queue.packets {
+        Queue::FLOWS_PACKETS_DEFAULT => queue.frames(),
+        packets => packets,
+    }
 }
 
 fn place(iface: u32) -> usize {
@@ -329,6 +338,12 @@ mod tests {
         let rates = [1, 5_000, 20_000, 80_000, 1_000_000];
         assert_eq!(rates.map(|rate| of(&policy, rate)), [256, 256, 1000, 4000, 4096]);
         policy.vifs[0].receive_queue.packets = 256;
+        assert_eq!(rates.map(|rate| of(&policy, rate)), [128; 5]);
+        // A queue of flows that was given 4096 packets, and one that was given nothing.
+        policy.vifs[0].receive_queue.kind = weir_policy::QueueKind::Flows;
+        policy.vifs[0].receive_queue.packets = 4096;
+        assert_eq!(rates.map(|rate| of(&policy, rate)), [256, 256, 1000, 2048, 2048]);
+        policy.vifs[0].receive_queue.packets = Queue::FLOWS_PACKETS_DEFAULT;
         assert_eq!(rates.map(|rate| of(&policy, rate)), [128; 5]);
     }
 
