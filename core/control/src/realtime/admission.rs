@@ -120,6 +120,7 @@ impl TimingDemand {
 }
 
 /// The sums of a set so far.
+#[derive(Clone)]
 pub(super) struct DemandSums {
     pool: ProcessorPool,
     time: u64,
@@ -151,6 +152,9 @@ impl DemandSums {
     /// Returns the largest share that still fits for a demand of this timing; `by_density`: its
     /// deadline and those of all others are to hold.
     pub(super) fn room(&self, timing: TimingDemand, by_density: bool) -> CpuShare {
+        if let Some(core) = timing.core {
+            return self.room_pinned(core, timing, by_density);
+        }
         let time = self.time_bound().saturating_sub(self.time);
         if !by_density {
             return share_of(time);
@@ -166,6 +170,25 @@ impl DemandSums {
         let share =
             u128::from(density) * u128::from(within) / u128::from(timing.period.as_nanos().max(1));
         share_of(time.min(u64::try_from(share).unwrap_or(u64::MAX)))
+    }
+
+    /// Returns the largest share that still fits on one processor, by density as
+    /// [`Self::add_pinned`] counts it; none where the shared demands need that processor.
+    fn room_pinned(&self, core: u32, timing: TimingDemand, by_density: bool) -> CpuShare {
+        let mut sums = self.clone();
+        let taken = *sums.pinned.entry(core).or_default();
+        let shared_fits = match by_density {
+            true => sums.check_shared().is_ok(),
+            false => sums.time <= sums.time_bound(),
+        };
+        if core >= self.pool.count || !shared_fits {
+            return CpuShare::ZERO;
+        }
+        let density = u64::from(self.pool.granted.as_ppm()).saturating_sub(taken);
+        let within = timing.deadline.min(timing.period).as_nanos();
+        let share =
+            u128::from(density) * u128::from(within) / u128::from(timing.period.as_nanos().max(1));
+        share_of(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
     fn add_shared(&mut self, demand: TimingDemand) -> Result<(), AdmissionBound> {

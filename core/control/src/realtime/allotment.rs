@@ -121,7 +121,8 @@ impl AllotmentLedger {
         })
     }
 
-    /// Takes a router's guarantee away; its cap, if any, stays, in periods of `timing`.
+    /// Takes a router's guarantee away; its cap, if any, stays, in periods of `timing`. Caps are cut
+    /// where one that was pinned to a processor stands in the way of a guarantee from now on.
     pub fn end_guarantee(&mut self, router: &str, timing: TimingDemand) {
         let Some(allotment) = self.allotments.get_mut(router) else { return };
         *allotment = Allotment {
@@ -133,6 +134,9 @@ impl AllotmentLedger {
         };
         if allotment.ceiling.is_none() {
             self.allotments.remove(router);
+        }
+        if self.allotments.values().any(Allotment::is_guaranteed) {
+            let _least_caps_may_not_fit = self.cut_ceilings();
         }
     }
 
@@ -310,6 +314,23 @@ mod tests {
         assert_eq!(ledger.of("s"), None, "a refusal changes nothing");
     }
 
+    /// The cap of a pinned router has the room of its own processor only.
+    #[test]
+    fn a_cap_of_a_pinned_router_leaves_the_guarantees_of_its_processor() {
+        let pinned = |share| TimingDemand { core: Some(1), ..timing(share) };
+        let mut ledger = ledger();
+        ledger.guarantee("a", pinned(20)).unwrap();
+        ledger.guarantee("b", pinned(60)).unwrap();
+        assert_eq!(ledger.cap("a", percent(90), percent(1), pinned(0)), Ok(percent(30)));
+        assert_eq!(ledger.cap("b", percent(90), percent(1), pinned(0)), Ok(percent(60)));
+        // The shared processor is left to others.
+        assert_eq!(ledger.cap("c", percent(90), percent(1), timing(0)), Ok(percent(90)));
+        let other = TimingDemand { core: Some(0), ..timing(0) };
+        assert!(ledger.cap("d", percent(10), percent(1), other).is_err(), "c needs processor 0");
+        let beyond = TimingDemand { core: Some(2), ..timing(0) };
+        assert!(ledger.cap("e", percent(10), percent(1), beyond).is_err());
+    }
+
     /// Guarantees stay for any order of caps, and all budgets pass the test of admission.
     #[test]
     fn no_order_of_caps_and_guarantees_breaks_a_guarantee() {
@@ -328,7 +349,8 @@ mod tests {
                 let name = ["a", "b", "c", "d"][draw(4) as usize];
                 match draw(4) {
                     0 => {
-                        let demand = timing(1 + draw(60));
+                        let core = [None, None, Some(1)][draw(3) as usize];
+                        let demand = TimingDemand { core, ..timing(1 + draw(60)) };
                         if ledger.guarantee(name, demand).is_ok() {
                             guaranteed.insert(name.to_string(), demand.share);
                         }
