@@ -118,7 +118,10 @@ pub fn advise(activations: &[Activation], span: Nanos) -> ClassAdvice {
     let budget = pattern.work.as_nanos().saturating_mul(5) / 4;
     // A budget that the gap cannot hold is had over a longer period: several activations share it.
     let period = rounded(period.max(Nanos::new(budget.saturating_mul(2))).max(PERIOD_MIN));
-    let cpu = whole_percent(CpuShare::of_floor(Nanos::new(budget), period));
+    // Activations that share a budget need what they use together, and a quarter more.
+    let used = u64::from(pattern.used.as_ppm()) * 5 / 4;
+    let used = CpuShare::from_ppm(u32::try_from(used).unwrap_or(u32::MAX));
+    let cpu = whole_percent(CpuShare::of_floor(Nanos::new(budget), period).max(used));
     match is_periodic {
         true => ClassAdvice::Periodic { period, cpu, pattern },
         false => ClassAdvice::Aperiodic { period, cpu, pattern },
@@ -227,6 +230,17 @@ mod tests {
         assert!(period >= Nanos::from_millis(5) && period < Nanos::from_millis(9), "{period}");
         assert!(cpu.time_in_floor(period) >= Nanos::from_micros(2500), "{cpu} of {period}");
         assert_eq!(pattern.work, Nanos::from_micros(2000));
+    }
+
+    #[test]
+    fn activations_that_share_a_budget_have_what_they_use() {
+        // 4 ms of work each 6 ms, 67 %: the period of 10 ms holds two activations at times.
+        let (seen, span) = watched((0..300).map(|n| (6000 + n % 7 * 50 - 150, 4000)));
+        let advice = advise(&seen, span);
+        let ClassAdvice::Periodic { period, cpu, pattern } = advice else { panic!("{advice}") };
+        assert_eq!(period, Nanos::from_millis(10));
+        assert!(cpu > pattern.used, "{cpu} for {} used", pattern.used);
+        assert_eq!(cpu, CpuShare::from_percent(84));
     }
 
     #[test]
