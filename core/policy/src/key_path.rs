@@ -35,8 +35,10 @@ impl KeyPath {
         Self::of("vif", name, key)
     }
 
-    /// Returns true if a document that leaves the key out gives it a value that follows from other
-    /// keys: the bursts of limits, and the size of the pool.
+    /// Returns true for a burst of a limit and for the size of the pool. A document that leaves one
+    /// of them out gives it a value that follows from other keys, and overlays of old versions
+    /// recorded that value as an edit. The keys of queues follow from rates too, but no overlay has
+    /// such an edit.
     #[must_use]
     pub fn is_derived(&self) -> bool {
         match self.table.as_str() {
