@@ -15,7 +15,7 @@ use weir_platform::output;
 use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::node::NodeName;
-use weir_platform::failure::Failure;
+use weir_platform::failure::{Failure, UsageError};
 
 /// Change a running node: between two packets, on record, for good until it is taken back.
 #[derive(Debug, Subcommand)]
@@ -182,7 +182,7 @@ impl Set {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Vif { name, share, delay, shaper } => {
-                let (send, receive) = share.sides(share.of_vif(&shaper));
+                let (send, receive) = share.sides(share.of_vif(&shaper)?);
                 let delay_ns = delay.map(|delay| or_none(delay.as_nanos()));
                 let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
                 share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
@@ -197,7 +197,7 @@ impl Add {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Self::Vif { name, slice, port, router, device, kind, mac, address, share, shaper } =
             self;
-        let of = Some(share.of_vif(&shaper)).filter(|of| *of != VifShareChange::default());
+        let of = Some(share.of_vif(&shaper)?).filter(|of| *of != VifShareChange::default());
         let (send, receive) = share.sides(of);
         let (send, receive) = (send.flatten(), receive.flatten());
         let addresses = address;
@@ -267,13 +267,14 @@ impl ShareArgs {
         }
     }
 
-    fn of_vif(&self, shaper: &ShaperArgs) -> VifShareChange {
+    fn of_vif(&self, shaper: &ShaperArgs) -> Result<VifShareChange, UsageError> {
+        shaper.check()?;
         let values = self.values();
         let time = |time: Option<Nanos>| time.map(|time| Some(time.as_nanos()));
         // The keys of a smooth window go with it.
         let bucket = shaper.shaper == Some(LimitShaper::Bucket);
         let window = |given| if bucket { Some(None) } else { time(given) };
-        VifShareChange {
+        Ok(VifShareChange {
             priority: values.priority,
             min_rate_bps: values.min_rate_bps,
             rate_bps: values.rate_bps,
@@ -286,7 +287,7 @@ impl ShareArgs {
             interval_ns: window(shaper.interval),
             delay_max_ns: window(shaper.delay_max),
             queue: None,
-        }
+        })
     }
 
     /// The same, on the side that is meant.
@@ -297,6 +298,25 @@ impl ShareArgs {
     fn group(&self, path: &str) -> Result<ExitCode, Failure> {
         let (send, receive) = self.sides(self.values());
         self.view.change(Method::PATCH, path, &GroupChange { send, receive })
+    }
+}
+
+impl ShaperArgs {
+    /// Refuses options of a smooth window beside a token bucket, which would be lost.
+    fn check(&self) -> Result<(), UsageError> {
+        let Self { shaper, credit, width, interval, delay_max } = self;
+        let window = [
+            ("--credit", credit),
+            ("--width", width),
+            ("--interval", interval),
+            ("--delay-max", delay_max),
+        ];
+        match window.iter().find(|(_, given)| given.is_some()) {
+            Some((option, _)) if *shaper == Some(LimitShaper::Bucket) => {
+                Err(UsageError(format!("{option} is of --shaper smooth, not of --shaper bucket")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -350,4 +370,26 @@ fn lines(edits: &[EditView]) -> String {
 /// A limit of zero is none.
 fn or_none(value: u64) -> Option<u64> {
     Some(value).filter(|value| *value > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_takes_no_option_of_a_window() {
+        let given = |shaper, credit| ShaperArgs {
+            shaper,
+            credit,
+            width: None,
+            interval: None,
+            delay_max: None,
+        };
+        let credit = Some(Nanos::from_millis(5));
+        let refused = given(Some(LimitShaper::Bucket), credit).check().unwrap_err();
+        assert_eq!(refused.0, "--credit is of --shaper smooth, not of --shaper bucket");
+        assert!(given(Some(LimitShaper::Bucket), None).check().is_ok());
+        assert!(given(Some(LimitShaper::Smooth), credit).check().is_ok());
+        assert!(given(None, credit).check().is_ok());
+    }
 }
