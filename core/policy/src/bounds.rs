@@ -31,6 +31,10 @@ pub(crate) const PPS_MAX: u64 = 10_000_000_000;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 /// A second, in nanoseconds.
 pub(crate) const SECOND: u64 = 1_000_000_000;
+/// The largest `target` of a queue.
+pub(crate) const TARGET_MAX: Nanos = Nanos::new(SECOND);
+/// The largest `interval` of a queue.
+pub(crate) const INTERVAL_MAX: Nanos = Nanos::new(10 * SECOND);
 /// Linux is built for at most 8192 CPUs.
 pub(crate) const CPU_MAX: u32 = 8191;
 /// The default of [`crate::Port::CATCH_UP_DEFAULT`], which the default burst of a share follows.

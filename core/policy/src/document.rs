@@ -13,8 +13,8 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 use crate::address::{MacAddr, Prefix};
 use crate::api::ApiTable;
 use crate::bounds::{
-    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, MACS_MAX,
-    PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
+    ADDRESSES_MAX, BPS_MAX, BYTES_MAX, CPU_MAX, FILTERS_MAX, FLOWS_MAX, FRAMES_MAX, INTERVAL_MAX,
+    MACS_MAX, PORTS_MAX, PPS_MAX, ROUTERS_MAX, SECOND, SLICES_MAX, VIFS_MAX,
 };
 use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
@@ -340,7 +340,7 @@ pub(crate) struct QueueTable {
     pub(crate) target: Option<Text<Nanos>>,
     /// Time within which the delay must once fall below `target`.
     #[schemars(extend("x-default" = "`100ms`; `5ms` with `aqm = \"lan\"`"))]
-    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = 10 * SECOND))]
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = INTERVAL_MAX.as_nanos()))]
     pub(crate) interval: Option<Text<Nanos>>,
     /// Mark packets that can carry ECN instead of dropping them.
     #[schemars(extend("default" = Codel::default().ecn))]

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use weir_units::{BitRate, ByteCount, Nanos};
 
+use crate::bounds::{BYTES_MAX, INTERVAL_MAX, TARGET_MAX};
 use crate::document::{AqmKind, QueueTable, VifShareTable, VifTable};
 use crate::finding::Finding;
 use crate::share::{Codel, Direction, Queue, QueueKind};
@@ -65,10 +66,16 @@ fn resolve_queue(
     let mut base = if aqm == AqmKind::Lan { Codel::LAN } else { Codel::default() };
     if let Some(rate) = rate.filter(|_| flows) {
         let packets = Nanos::new(rate.time_for_ceil(packet).as_nanos().saturating_mul(3) / 2);
-        base.target = base.target.max(packets);
+        base.target = base.target.max(packets).min(TARGET_MAX);
         // A target that is near the interval would drop what a round trip explains.
         let least = Nanos::new(base.target.as_nanos().saturating_mul(INTERVAL_TARGETS));
-        base.interval = base.interval.max(least);
+        base.interval = base.interval.max(least).min(INTERVAL_MAX);
+    }
+    // A target that nobody asked for gives way to an interval that somebody did.
+    if let (Some(interval), None) = (table.interval.map(|text| text.0), table.target)
+        && base.target >= interval
+    {
+        base.target = Nanos::new(interval.as_nanos() / INTERVAL_TARGETS);
     }
     let codel = (aqm != AqmKind::None).then(|| Codel {
         target: table.target.map_or(base.target, |text| text.0),
@@ -78,7 +85,8 @@ fn resolve_queue(
     let (packets, bytes) = match rate.filter(|_| flows) {
         Some(rate) => {
             let least = ByteCount::new(packet.get().saturating_mul(FLOWS_PACKETS_LEAST));
-            (Queue::FLOWS_PACKETS_DEFAULT, rate.bytes_in_floor(Queue::FLOWS_TIME).max(least))
+            let bytes = rate.bytes_in_floor(Queue::FLOWS_TIME).max(least);
+            (Queue::FLOWS_PACKETS_DEFAULT, bytes.min(ByteCount::new(BYTES_MAX)))
         }
         None if flows => (Queue::FLOWS_PACKETS_DEFAULT, Queue::BYTES_DEFAULT),
         None => (Queue::PACKETS_DEFAULT, Queue::BYTES_DEFAULT),

@@ -108,11 +108,11 @@ impl Share {
     pub const PRIORITY_MAX: u32 = 1_000_000;
 
     /// The default burst: [`Self::burst_lasting`] for the lateness that a port compensates
-    /// ([`crate::Port::CATCH_UP_DEFAULT`]). Where the worker is late by more than the burst lasts,
-    /// the tenant loses the bytes that would have passed.
+    /// ([`crate::Port::CATCH_UP_DEFAULT`]), at most 1 GiB. Where the worker is late by more than
+    /// the burst lasts, the tenant loses the bytes that would have passed.
     #[must_use]
     pub fn default_burst(rate: Option<BitRate>, frame: ByteCount) -> ByteCount {
-        Self::burst_lasting(rate, frame, CATCH_UP_DEFAULT)
+        Self::burst_lasting(rate, frame, CATCH_UP_DEFAULT).min(ByteCount::new(BYTES_MAX))
     }
 
     /// The larger of 2 frames and the bytes that pass at `rate` in `time`. With less than two

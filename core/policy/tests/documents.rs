@@ -84,6 +84,45 @@ fn defaults_are_what_the_schema_says() {
     assert!(compared > 20, "{compared}");
 }
 
+/// Goal: what a document leaves out stays within the bounds of what it may say. Method: rates at
+/// both ends of their range, written with all defaults and read back.
+#[test]
+fn defaults_at_both_ends_of_a_rate_are_within_their_bounds() {
+    let ends = ["1kbit", "3kbit", "18kbit", "180Gbit", "700Gbit", "10000Gbit"];
+    for (port, vif) in ends.iter().flat_map(|port| ends.map(|vif| (port, vif))) {
+        let text = format!(
+            "version = 1\n\
+             port = [{{ name = \"up0\", rate = \"{port}\" }}]\n\
+             slice = [{{ name = \"gold\" }}]\n\
+             router = [{{ name = \"vr1\", slice = \"gold\" }}]\n\
+             vif = [{{ name = \"a\", slice = \"gold\", router = \"vr1\" }}, \
+                 {{ name = \"b\", slice = \"gold\", send = {{ rate = \"{vif}\" }}, \
+                     receive = {{ rate = \"{vif}\", queue = {{ aqm = \"lan\" }} }} }}]\n"
+        );
+        let policy = weir_policy::parse(&text).unwrap();
+        assert_eq!(policy.check(), Ok(()), "{port} and {vif}");
+        assert_eq!(weir_policy::parse(&policy.to_toml()), Ok(policy), "{port} and {vif}");
+    }
+}
+
+/// Goal: a rate that falls refuses no `interval` on account of a `target` that nobody gave.
+#[test]
+fn a_derived_target_gives_way_to_a_given_interval() {
+    let target = |queue: &str, rate: &str| {
+        let policy = weir_policy::parse(&format!(
+            "version = 1\n\
+             port = [{{ name = \"up0\", rate = \"1Gbit\" }}]\n\
+             slice = [{{ name = \"gold\" }}]\n\
+             vif = [{{ name = \"a\", slice = \"gold\", \
+                 send = {{ rate = \"{rate}\", queue = {{ {queue} }} }} }}]\n"
+        ));
+        policy.unwrap().vifs[0].send_queue.codel.unwrap().target.to_string()
+    };
+    assert_eq!(target("interval = \"100ms\"", "180kbit"), "50ms");
+    assert_eq!(target("interval = \"100ms\"", "100Mbit"), "5ms");
+    assert_eq!(target("aqm = \"codel\", kind = \"fifo\", interval = \"4ms\"", "1Mbit"), "2ms");
+}
+
 #[test]
 fn every_policy_of_the_repository_is_sound() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
