@@ -92,8 +92,10 @@ impl RingFrames {
 
 pub(crate) fn frames_needed(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
-        // Frames to the port and frames to other vifs have a queue each.
-        2 * u64::from(vif.send_queue.frames()) + u64::from(vif.receive_queue.frames())
+        // Frames to the port and frames to other vifs have a queue each. A smooth window bounds
+        // both together.
+        let queues = if vif.shaper(Direction::Send).is_some() { 1 } else { 2 };
+        queues * u64::from(vif.send_queue.frames()) + u64::from(vif.receive_queue.frames())
     };
     let queues: u64 = policy.vifs.iter().map(queued).sum();
     queues + rings(policy)

@@ -73,8 +73,8 @@ pub(crate) struct NodeTable {
     /// Frames in the pool that all devices share. Must hold what all queues may hold and what
     /// is in the rings of devices: 1280 for each port, 768 for each of eight vifs, 192 for each
     /// further one, 64 for one in memory or a file. A vif's `send` queue counts twice, since
-    /// frames to the port and frames to other vifs wait apart; a queue of flows counts with 256 at
-    /// most.
+    /// frames to the port and frames to other vifs wait apart, but once behind a smooth window,
+    /// which bounds both together; a queue of flows counts with 256 at most.
     #[schemars(range(min = 64, max = FRAMES_MAX))]
     #[schemars(extend("x-default" = "what is needed, at least 16384"))]
     pub(crate) frames: Option<u32>,

@@ -148,14 +148,16 @@ impl Queue {
     /// The default of `bytes` with flows, as a time at the vif's rate.
     pub const FLOWS_TIME: Nanos = Nanos::from_millis(50);
 
-    /// The default bounds behind a smooth window: what it may hold at `rate`, in packets of a third
-    /// of the longest, and as much again for the queue behind it; at least those of any queue.
+    /// The default bounds behind a smooth window, at least those of any queue: the packets that it
+    /// may hold at `rate`, a third of the longest each, and twice the bytes that it may hold. Both
+    /// count the queue behind it too; behind it packets of the longest have room three times.
     #[must_use]
     pub fn behind(window: &SmoothWindow, rate: BitRate, packet: ByteCount) -> (u32, ByteCount) {
-        let most = window.backlog_max(rate).get().saturating_mul(2).saturating_add(packet.get());
-        let packets = most.saturating_mul(3) / packet.get().max(1);
+        let held = window.backlog_max(rate).get();
+        let packets = held.saturating_add(packet.get()).saturating_mul(3) / packet.get().max(1);
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
-        let bytes = ByteCount::new(most.min(BYTES_MAX)).max(Self::BYTES_DEFAULT);
+        let bytes = held.saturating_mul(2).saturating_add(packet.get());
+        let bytes = ByteCount::new(bytes.min(BYTES_MAX)).max(Self::BYTES_DEFAULT);
         (packets.clamp(Self::PACKETS_DEFAULT, Self::PACKETS_MAX), bytes)
     }
 
@@ -233,6 +235,31 @@ impl Default for Codel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a vif that sends through a smooth window at 100 Mb/s fits into the default pool.
+    #[test]
+    fn a_smooth_window_fits_into_the_default_pool() {
+        let rate = BitRate::from_mbps(100);
+        let packet = ByteCount::new(1518);
+        let (packets, bytes) = Queue::behind(&SmoothWindow::default(), rate, packet);
+        // 303 ms of 12 500 bytes each, in packets of 506 bytes.
+        assert_eq!((packets, bytes.get()), (7488, 7_576_518));
+        let text = |rate| {
+            alloc::format!(
+                "version = 1\n\
+                 node = {{ frames = 16384 }}\n\
+                 port = [{{ name = \"up0\", rate = \"10Gbit\" }}]\n\
+                 slice = [{{ name = \"gold\" }}]\n\
+                 vif = [{{ name = \"a\", slice = \"gold\", \
+                     send = {{ rate = \"{rate}\", shaper = \"smooth\" }} }}]\n"
+            )
+        };
+        assert!(crate::parse(&text("100Mbit")).is_ok());
+        // The largest queue, its receive queue and the rings of a port and a vif.
+        let refused = crate::parse(&text("1Gbit")).unwrap_err();
+        let needed = alloc::format!("{}", 65_536 + 256 + 1280 + 768);
+        assert!(alloc::format!("{refused}").contains(&needed), "{refused}");
+    }
 
     /// On a shared machine one wake-up in a thousand is 3 ms late. A shorter burst is used up by
     /// then, and the tenant loses the rest.
