@@ -23,8 +23,8 @@ use crate::{
 ///
 /// Each queue is a linked list through the slab; what a packet needs is there before it comes: the
 /// slab grows only when a queue is added or its bound raised, up to `packets_max`. 24 bytes a
-/// packet, 128 a class, and where flows have queues of their own 76 a flow and 640 more a class. A scheduler
-/// decides which queue is next and leaves the rest to this.
+/// packet, 128 a class, and where flows have queues of their own 76 a flow and 640 more a class. A
+/// scheduler decides which queue is next and leaves the rest to this.
 ///
 /// Beside each queue lies a state `S`, which is the scheduler's: [`Index`] gives it. 16 bytes of it
 /// are in the cache line that every packet touches anyhow.

@@ -267,8 +267,8 @@ pub trait Scheduler {
     /// The reason of the refusal; the packet stays the caller's.
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
 
-    /// Appends a packet that was accepted before, by a class or a stage that a change took away: the
-    /// bounds of this class do not hold for it. It leaves before all packets that are enqueued
+    /// Appends a packet that was accepted before, by a class or a stage that a change took away:
+    /// the bounds of this class do not hold for it. It leaves before all packets that are enqueued
     /// later, whichever their flow.
     ///
     /// # Errors

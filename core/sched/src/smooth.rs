@@ -374,7 +374,7 @@ mod tests {
             let mut shaper = shaper(SmoothConfig { rate: BitRate::from_bps(rate), ..wide.clone() });
             for at in [0, 1, u64::MAX / 2, u64::MAX, 7] {
                 shaper.admit(Instant::from_nanos(at), u32::MAX);
-                assert!(shaper.room(Instant::from_nanos(at), 0) <= u64::MAX);
+                let _any = shaper.room(Instant::from_nanos(at), 0);
             }
             shaper.change(Instant::FAR_FUTURE, CONFIG);
             shaper.admit(Instant::FAR_FUTURE, 0);

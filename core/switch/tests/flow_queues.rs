@@ -122,8 +122,8 @@ fn a_change_to_flows_and_back_keeps_each_flow_in_order() {
 
 /// Goal: frames whose class moves are all taken there, though one flow has more of them than it
 /// could queue anew. Method: a flow fills its two thirds of the queue, another two thirds of the
-/// rest; then the vif moves below a router, from one to another, and to another scheduler, each time
-/// with a bound of a tenth.
+/// rest; then the vif moves below a router, from one to another, and to another scheduler, each
+/// time with a bound of a tenth.
 #[test]
 fn a_vif_that_moves_keeps_every_frame() {
     for way in WAYS {
@@ -177,10 +177,10 @@ fn a_move_and_a_change_to_flows_at_once_keep_the_order() {
     }
 }
 
-/// Goal: a smooth window that goes, so that a queue with flows is left, loses none of the frames that
-/// wait in it, and new ones of a flow do not pass them. Method: at 10 Mb/s a window takes 100 frames
-/// on its credit; it goes before and after their release, to a queue of 50 ms, or of less than a
-/// frame; frames come until all have left.
+/// Goal: a smooth window that goes, so that a queue with flows is left, loses none of the frames
+/// that wait in it, and new ones of a flow do not pass them. Method: at 10 Mb/s a window takes 100
+/// frames on its credit; it goes before and after their release, to a queue of 50 ms, or of less
+/// than a frame; frames come until all have left.
 #[test]
 fn a_window_that_goes_loses_nothing_to_flows() {
     for (way, wait, bytes) in WAYS.into_iter().flat_map(|way| {

@@ -121,8 +121,8 @@ impl AllotmentLedger {
         })
     }
 
-    /// Takes a router's guarantee away; its cap, if any, stays, in periods of `timing`. Caps are cut
-    /// where one that was pinned to a processor stands in the way of a guarantee from now on.
+    /// Takes a router's guarantee away; its cap, if any, stays, in periods of `timing`. Caps are
+    /// cut where one that was pinned to a processor stands in the way of a guarantee from now on.
     pub fn end_guarantee(&mut self, router: &str, timing: TimingDemand) {
         let Some(allotment) = self.allotments.get_mut(router) else { return };
         *allotment = Allotment {

@@ -257,8 +257,8 @@ fn packets_from_before_the_flows_leave_first() {
 
 /// Goal: packets that lost their class are all taken into another one, above its bounds and however
 /// many are of one flow, and leave in order, before later ones; the room of another class stays.
-/// Method: each scheduler, with one queue and with flows: 900 packets, three of four of one flow, go
-/// to a class of ten; 64 more may then be queued in a second class.
+/// Method: each scheduler, with one queue and with flows: 900 packets, three of four of one flow,
+/// go to a class of ten; 64 more may then be queued in a second class.
 #[test]
 fn a_requeue_refuses_nothing_and_keeps_the_order() {
     let link = LinkConfig { rate: None, catch_up: Nanos::ZERO, classes_max: 4, packets_max: 2048 };

@@ -21,7 +21,8 @@ impl Queues {
     }
 
     /// Tells whether a vif's queue in a tree takes a packet of `bytes` bytes, where it holds
-    /// `bytes_max` at most. An empty one takes any, or a lower bound would hold the packet for ever.
+    /// `bytes_max` at most. An empty one takes any, or a lower bound would hold the packet for
+    /// ever.
     pub(crate) fn has_room(&self, vif: usize, kind: TreeKind, bytes: u32, bytes_max: u64) -> bool {
         let state = &self.vifs[vif];
         let class = match kind {
