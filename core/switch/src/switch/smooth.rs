@@ -169,6 +169,10 @@ impl Switch {
         pool: &mut P,
     ) {
         let Err(reason) = queued else { return };
+        let reason = match reason {
+            Reason::NoHeadroom | Reason::RefusedByReceiver => reason,
+            _ => Reason::Removed,
+        };
         if reason == Reason::Removed {
             self.ledger.removed += 1;
         }
