@@ -87,7 +87,7 @@ impl FlowPool {
             FlowAllowance { asked: asked + 1, guaranteed: asked.div_ceil(4), ..*allowance };
         self.promised += allowance.unused();
         self.wanted += allowance.asked as usize;
-        // What others borrowed must not be missing.
+        // States that other classes borrowed must not be missing for the new guarantee.
         let missing = self.promised.saturating_sub(self.free_count) as usize;
         self.grow(self.wanted.max(self.flows.len() + missing));
     }

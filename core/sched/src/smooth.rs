@@ -159,7 +159,7 @@ impl<C: WindowControl> SmoothShaper<C> {
         }
         self.latest = self.latest.max(now);
         self.position = self.position.min(config.delay_max);
-        // What was borrowed before stands: the next interval does not count it as growth.
+        // The debt from before stays: the next interval does not count it as growth.
         self.interval = IntervalMeasures::begin(self.latest, self.interval.standing_lead());
         self.config = config;
     }
@@ -303,7 +303,7 @@ mod tests {
     fn a_think_time_counts_once_in_the_interval_that_it_ends() {
         let mut shaper = overloaded();
         keep_rate(&mut shaper, 2_000_000, 120);
-        // What was borrowed lasts until 2.72 s. Lost are 0.38 s of the 1.1 s until 3.1 s.
+        // The debt lasts until 2.72 s, so 0.38 s of the 1.1 s until 3.1 s are lost.
         let before = shaper.position().as_nanos();
         keep_rate(&mut shaper, 3_100_000, 60);
         let after = shaper.position().as_nanos();

@@ -9,7 +9,7 @@
 //! and 3), with exact times and no cost of switching. A thread that becomes able to run keeps its
 //! budget and deadline if the rest of its budget fits the rest of its time, and otherwise gets a
 //! whole budget and a deadline from now on. One that used up its budget waits for its next period.
-//! Of all that can run, the `processors` with the earliest deadlines do; of equal ones the first.
+//! The `processors` runnable threads with the earliest deadlines run; of equal deadlines the first.
 
 use weir_units::{Instant, Nanos};
 

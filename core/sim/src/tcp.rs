@@ -105,7 +105,7 @@ impl ShapedSource for TcpSenders {
         if !self.sender.device.outgoing.is_empty() {
             return self.now;
         }
-        // What the stack left undone for want of time is not asked for again at once.
+        // The stack may leave work undone for want of time; it is not polled again at once.
         let hosts = self.sender.next.min(self.receiver.next).max(self.now + STACK_TICK);
         let hosts = if self.started { hosts } else { self.now };
         self.on_the_way.next().unwrap_or(Instant::FAR_FUTURE).min(hosts)

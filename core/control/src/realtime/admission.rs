@@ -162,7 +162,7 @@ impl DemandSums {
         let processors = self.shared_processors();
         let bound = u64::from(density_bound(processors, self.largest).as_ppm());
         let beside_largest = bound.saturating_sub(self.density);
-        // As the largest itself: S + δ ≤ m − (m − 1) · δ.
+        // If this density δ becomes the largest, the bound is S + δ ≤ m − (m − 1) · δ.
         let whole = u64::from(processors) * u64::from(CpuShare::ONE.as_ppm());
         let as_largest = whole.saturating_sub(self.density) / u64::from(processors.max(1));
         let density = beside_largest.min(as_largest);
