@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Benchmarks of a device under test (DUT): how many packets a second it forwards, how late, and
+//! what that costs its processors.
+//!
+//! **Problem.** The classic method (RFC 2544) bisects the load with one long trial each and takes
+//! one lost packet as a failure. A DUT on a shared machine stands still for milliseconds now and
+//! then, so one unlucky trial sends the bisection to the wrong half, and two runs differ by more
+//! than the versions that they were to compare.
+//!
+//! **Idea.** RFC 9971 (MLRsearch) states what a result means instead: a [`Goal`] says how much loss
+//! makes a trial bad, which part of the trials may be bad, and how long trials last in sum. A load
+//! is a *lower bound* if even pessimism about the trials that are missing leaves it good, an *upper
+//! bound* if even optimism leaves it bad ([`LoadSums`]). [`Search`] measures loads until a lower
+//! and an upper bound lie within the goal's width of each other.
+//!
+//! **Purity.** Nothing here sends a packet. [`Search::next`] says what to measure and
+//! [`Search::record`] takes what came of it; the procedures of RFC 2544, RFC 9004 and RFC 5180 are
+//! written against the trait [`Measurer`]. On the wire a generator and a sink implement it, in
+//! tests [`FakeDut`] does, whose capacity is known.
+//!
+//! **Exactness.** Counts and ratios are integers: a loss ratio is compared by cross-multiplication,
+//! and loads lie on a [`LoadGrid`] of whole packets a second. Only statistics of results (means,
+//! least squares) are floats.
+//!
+//! Read [`LoadSums`], then [`Search`].
+
+mod binary;
+mod bounds;
+mod chart;
+mod classify;
+mod error;
+mod fake;
+mod goal;
+mod grid;
+mod least_squares;
+mod measurer;
+mod model;
+mod outcome;
+mod page;
+mod ppm;
+mod procedures;
+mod report;
+mod search;
+mod sizes;
+
+pub use binary::BinarySearch;
+pub use bounds::{GoalResult, SearchEnd};
+pub use classify::{LoadClass, LoadSums, LoadTrials, conditional_throughput};
+pub use error::SearchError;
+pub use fake::{DutNoise, FakeDut};
+pub use goal::{Goal, GoalError};
+pub use grid::LoadGrid;
+pub use least_squares::{LeastSquaresError, LinearFit};
+pub use measurer::{
+    CpuLoad, LatencySummary, Measurer, RecoveryRequest, TrafficProfile, TrialRequest, TrialResult,
+};
+pub use model::{CpuLine, CpuPoint, CpuSurface};
+pub use outcome::{Outcome, OutcomeError};
+pub use ppm::Ppm;
+pub use procedures::{
+    BackToBack, BenchmarkError, BenchmarkLimits, BenchmarkProgress, LOADS_MAX, LadderPoint,
+    Recovery, SIZES_MAX, SizeResult, SuiteChoice, SuiteResult, run_suite,
+};
+pub use report::{CpuFit, MeasurementReport, check_goals, cpu_fits};
+pub use search::{Search, SearchConfig, Step, TrialStep};
+pub use sizes::{FramePattern, FramePatternError, IpVersion, TEXT_SIZES};

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A measurement as a document: everything that a reader needs to judge it and to repeat it, as
+//! data for JSON, and as a table for CSV. The page is in `page`.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::SearchError;
+use crate::goal::Goal;
+use crate::measurer::{CpuLoad, TrialResult};
+use crate::model::{CpuLine, CpuPoint, CpuSurface};
+use crate::outcome::Outcome;
+use crate::procedures::{SizeResult, SuiteResult};
+
+/// A measurement of a device under test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasurementReport {
+    /// Version of this document: another when a key goes or means something else.
+    pub version: u32,
+    /// Name of the device under test.
+    pub dut: String,
+    /// `rfc2544`, `rfc5180` or `ndr`.
+    pub method: String,
+    /// Command line.
+    pub command: String,
+    /// When it began, as UTC.
+    pub start: String,
+    /// Its length in seconds, settling included.
+    pub seconds: f64,
+    /// Kernel and processors of the tester.
+    pub machine: String,
+    /// The interface that sends.
+    pub from: String,
+    /// The interface that receives, and how its program is attached.
+    pub to: String,
+    /// Rate of the link, bits a second.
+    pub line_bps: u64,
+    /// Packets a second that the generator offers by itself, for each frame size.
+    pub generator_pps: Vec<u64>,
+    /// The goals of the throughput.
+    pub goals: Vec<Goal>,
+    /// The results.
+    pub suite: SuiteResult,
+    /// The packets of all trials.
+    pub packets: Outcome,
+    /// Lost packets by the numbers in those that arrived: the same as `packets.lost` if nothing is
+    /// wrong with either count.
+    pub lost_by_sequence: u64,
+    /// The load of the processors by packet rate; no entry where it has no fit.
+    pub cpu: Vec<CpuFit>,
+    /// Remarks that a reader has to know beside the figures.
+    pub notes: Vec<String>,
+}
+
+/// CPU = a · kpps + b of one frame size, of all processors together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuFit {
+    /// The frame sizes, or `all`.
+    pub sizes: String,
+    /// Percent of a processor for each thousand packets a second.
+    pub a: f64,
+    /// Half the width of its 95 % interval.
+    pub a_interval: f64,
+    /// Percent of a processor for each thousand packets a second and byte: of `all` only.
+    pub a_byte: Option<f64>,
+    /// Percent of a processor without packets.
+    pub b: f64,
+    /// Half the width of its 95 % interval.
+    pub b_interval: f64,
+    /// The part of the variance that is explained.
+    pub r_square: f64,
+}
+
+impl MeasurementReport {
+    /// The version that is written.
+    pub const VERSION: u32 = 1;
+
+    /// A table for a spreadsheet: a line for each measured value, with its test, size, load and
+    /// unit.
+    pub fn csv(&self) -> String {
+        let mut csv = String::from("test,frame_bytes,load_pps,quantity,unit,value\n");
+        for size in &self.suite.sizes {
+            let name = size.profile.sizes.to_string();
+            let mut line = |test: &str, pps: u64, quantity: &str, unit: &str, value: String| {
+                let _written = writeln!(csv, "{test},{name},{pps},{quantity},{unit},{value}");
+            };
+            for result in &size.goals {
+                let goal = format!("loss {} exceed {}", result.goal.loss, result.goal.exceed);
+                let test = format!("throughput {goal}");
+                for (quantity, value) in [
+                    ("lower bound", result.lower),
+                    ("upper bound", result.upper),
+                    ("conditional throughput", result.conditional),
+                ] {
+                    if let Some(value) = value {
+                        line(&test, value, quantity, "packet/s", value.to_string());
+                    }
+                }
+            }
+            for (test, points) in [("latency", &size.latency), ("loss rate", &size.loss_rate)] {
+                for point in points {
+                    for (quantity, unit, value) in quantities(&point.result) {
+                        line(test, point.pps, &quantity, unit, value);
+                    }
+                }
+            }
+            if let Some(burst) = &size.back_to_back {
+                for length in &burst.bursts {
+                    line("back to back", burst.pps, "burst", "packet", length.to_string());
+                }
+            }
+            if let Some(recovery) = size.recovery {
+                let ns = recovery.recovery_ns.to_string();
+                line("recovery", recovery.over_pps, "recovery", "ns", ns);
+            }
+            if let Some(ns) = size.reset_ns {
+                line("reset", 0, "without forwarding", "ns", ns.to_string());
+            }
+        }
+        csv
+    }
+}
+
+/// Each quantity of a trial: name, unit, value.
+fn quantities(result: &TrialResult) -> Vec<(String, &'static str, String)> {
+    let outcome = result.outcome;
+    let mut all: Vec<(String, &'static str, String)> = [
+        ("intended", outcome.intended),
+        ("offered", outcome.offered),
+        ("forwarded", outcome.forwarded),
+        ("lost", outcome.lost),
+        ("unsent", outcome.unsent),
+    ]
+    .map(|(name, count)| (name.to_owned(), "packet", count.to_string()))
+    .into();
+    if let Some(latency) = result.latency {
+        let times = [
+            ("latency min", latency.min_ns),
+            ("latency mean", latency.mean_ns),
+            ("latency median", latency.median_ns),
+            ("latency p99", latency.p99_ns),
+            ("latency max", latency.max_ns),
+        ];
+        all.extend(times.map(|(name, ns)| (name.to_owned(), "ns", ns.to_string())));
+    }
+    for load in &result.cpu {
+        let name = format!("cpu {} busy", load.cpu);
+        all.push((name, "%", format!("{:.2}", load.busy_percent)));
+    }
+    all
+}
+
+/// Percent of one processor that all of them worked in a trial.
+pub(crate) fn busy(loads: &[CpuLoad]) -> f64 {
+    loads.iter().map(|load| load.busy_percent).sum()
+}
+
+/// The points of the loads up to the throughput: past it the line bends.
+fn cpu_points(size: &SizeResult) -> Vec<CpuPoint> {
+    let within = size.latency.iter().filter(|point| point.percent <= 100);
+    let measured = within.filter(|point| !point.result.cpu.is_empty());
+    measured
+        .map(|point| CpuPoint {
+            kpps: kilo(point.pps),
+            frame_bytes: size.frame_bytes,
+            wakeups_k: 0.0,
+            cpu_percent: busy(&point.result.cpu),
+        })
+        .collect()
+}
+
+/// The lines of CPU by packet rate for each size, and the surface over all of them.
+pub fn cpu_fits(suite: &SuiteResult) -> Vec<CpuFit> {
+    let mut fits = Vec::new();
+    let mut all = Vec::new();
+    for size in &suite.sizes {
+        let points = cpu_points(size);
+        if let Ok(line) = CpuLine::of(&points) {
+            fits.push(CpuFit {
+                sizes: size.profile.sizes.to_string(),
+                a: line.slope(),
+                a_interval: line.fit().interval(0),
+                a_byte: None,
+                b: line.offset(),
+                b_interval: line.fit().interval(1),
+                r_square: line.fit().r_square,
+            });
+        }
+        all.extend(points);
+    }
+    if let Ok(surface) = CpuSurface::of(&all, false)
+        && let [b, a, a_byte] = surface.fit().coefficients[..]
+    {
+        fits.push(CpuFit {
+            sizes: "all".to_owned(),
+            a,
+            a_interval: surface.fit().interval(1),
+            a_byte: Some(a_byte),
+            b,
+            b_interval: surface.fit().interval(0),
+            r_square: surface.fit().r_square,
+        });
+    }
+    fits
+}
+
+/// Thousands.
+#[expect(clippy::cast_precision_loss, reason = "rates stay below 2^53")]
+pub(crate) fn kilo(count: u64) -> f64 {
+    count as f64 / 1e3
+}
+
+/// Checks goals as a search does, before anything is sent.
+pub fn check_goals(goals: &[Goal]) -> Result<(), SearchError> {
+    let goals_max = crate::search::Search::GOALS_MAX;
+    if !(1..=goals_max).contains(&goals.len()) {
+        return Err(SearchError::Goals { count: goals.len(), goals_max });
+    }
+    goals.iter().try_for_each(|goal| Ok(goal.check()?))
+}
