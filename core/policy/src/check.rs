@@ -84,6 +84,10 @@ impl RingFrames {
     pub const VIF: Self = Self { receive: 128, transmit: 64 };
     /// Vifs at a time that have deep rings.
     pub const DEEP_VIFS: usize = 8;
+    /// The largest pool, in frames, that vifs share. With a larger one their sockets have memory of
+    /// their own, since the kernel keeps some 128 bytes a frame for each socket that shares it:
+    /// here 4 MiB. Then no frame of the pool lies in their rings.
+    pub const SHARED_POOL_MAX: u32 = 32_768;
 
     fn sum(self) -> u64 {
         u64::from(self.receive) + u64::from(self.transmit)
@@ -91,29 +95,39 @@ impl RingFrames {
 }
 
 pub(crate) fn frames_needed(policy: &Policy) -> u64 {
+    queue_frames(policy) + ring_frames(policy)
+}
+
+/// The frames that queues may hold.
+fn queue_frames(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
         // Frames to the port and frames to other vifs have a queue each. A smooth window bounds
         // both together.
         let queues = if vif.shaper(Direction::Send).is_some() { 1 } else { 2 };
         queues * u64::from(vif.send_queue.frames()) + u64::from(vif.receive_queue.frames())
     };
-    let queues: u64 = policy.vifs.iter().map(queued).sum();
-    queues + rings(policy)
+    policy.vifs.iter().map(queued).sum()
 }
 
-/// The frames that devices may hold in their rings.
-fn rings(policy: &Policy) -> u64 {
+/// The frames of the pool that devices may hold in their rings.
+fn ring_frames(policy: &Policy) -> u64 {
     let count = |kinds: &mut dyn Iterator<Item = Kind>| {
         let (linux, memory): (Vec<_>, Vec<_>) = kinds.partition(|kind| is_on_linux(*kind));
         (linux.len() as u64, memory.len() as u64)
     };
     let (ports, ports_in_memory) = count(&mut policy.ports.iter().map(|port| port.kind));
     let (vifs, vifs_in_memory) = count(&mut policy.vifs.iter().map(|vif| vif.kind));
+    let of_ports =
+        ports * RingFrames::PORT.sum() + (ports_in_memory + vifs_in_memory) * FRAMES_IN_MEMORY;
     let deep = vifs.min(RingFrames::DEEP_VIFS as u64);
-    ports * RingFrames::PORT.sum()
-        + deep * RingFrames::DEEP_VIF.sum()
-        + (vifs - deep) * RingFrames::VIF.sum()
-        + (ports_in_memory + vifs_in_memory) * FRAMES_IN_MEMORY
+    let of_vifs = deep * RingFrames::DEEP_VIF.sum() + (vifs - deep) * RingFrames::VIF.sum();
+    let shared_max = u64::from(RingFrames::SHARED_POOL_MAX);
+    let others = queue_frames(policy) + of_ports;
+    if others + of_vifs <= shared_max {
+        return of_ports + of_vifs;
+    }
+    // Vifs do not share this pool, which is larger than what they share at most.
+    of_ports + (shared_max + 1).saturating_sub(others)
 }
 
 const fn is_on_linux(kind: Kind) -> bool {
@@ -128,7 +142,7 @@ fn check_node(policy: &Policy, findings: &mut Vec<Finding>) {
     }
     let needed = frames_needed(policy);
     if u64::from(node.frames) < needed {
-        let rings = rings(policy);
+        let rings = ring_frames(policy);
         let queues = needed - rings;
         let why = format!("{needed} that queues ({queues}) and devices' rings ({rings}) may hold");
         let message = if node.frames < FRAMES_MAX {

@@ -181,3 +181,30 @@ fn what_a_scheduler_does_not_hold_is_said() {
         ]
     );
 }
+
+/// Goal: a pool always holds what its queues and rings may hold. Method: nodes of any number of
+/// vifs, with the sums done by hand. The rings of vifs count only where they lie in the pool.
+#[test]
+fn the_pool_holds_the_rings_of_vifs_that_share_it() {
+    let needed = |vifs: u64| {
+        let mut policy = Policy::new("n");
+        let port = policy.add_port(Port::new("p", BitRate::from_mbps(100)));
+        let slice = policy.add_slice(Slice::new("s"));
+        for n in 0..vifs {
+            policy.add_vif(Vif::new(&format!("v{n}"), slice, port));
+        }
+        let a_vif: u64 = 2 * u64::from(policy.vifs[0].send_queue.frames())
+            + u64::from(policy.vifs[0].receive_queue.frames());
+        (policy.frames_needed(), vifs * a_vif + 1024 + 256)
+    };
+    for vifs in 8..1000 {
+        let (needed, without_vif_rings) = needed(vifs);
+        let all = without_vif_rings + 8 * (512 + 256) + (vifs - 8) * (128 + 64);
+        let shared_max = u64::from(weir_policy::RingFrames::SHARED_POOL_MAX);
+        let expected = match all <= shared_max {
+            true => all,
+            false => without_vif_rings.max(shared_max + 1),
+        };
+        assert_eq!(needed, expected, "{vifs} vifs");
+    }
+}

@@ -202,7 +202,8 @@ impl Region {
     }
 
     /// Chunks of the pool.
-    pub(crate) fn frames(&self) -> u32 {
+    #[must_use]
+    pub fn frames(&self) -> u32 {
         u32::try_from(self.memory.len() / self.chunk as usize).unwrap_or(u32::MAX)
     }
 

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{
-    Namespace, UNICAST, eventually, large_pool, number, numbered, plane, pool, private_network,
-    send_raw,
+    LARGE_POOL, Namespace, UNICAST, eventually, large_pool, number, numbered, plane, pool,
+    private_network, send_raw,
 };
 use common::{run, udp, veth};
 use weir_ports::offload::{Offload, OffloadPlace, describe};
@@ -235,7 +235,9 @@ fn every_receive_queue_is_served() {
 }
 
 fn open(device: &str, role: DeviceRole, plane: &mut XdpPlane, pool: &mut Pool) -> XdpPort {
-    XdpPort::open(&XdpConfig { fill: 512, ..XdpConfig::new(device, role) }, plane, pool).unwrap()
+    let bounce = pool.chunks() >= LARGE_POOL;
+    let config = XdpConfig { fill: 512, bounce, ..XdpConfig::new(device, role) };
+    XdpPort::open(&config, plane, pool).unwrap()
 }
 
 /// `a0 — a1 = b1 — b0`: the middle two are forwarded by [`forward`]; all gates are open.

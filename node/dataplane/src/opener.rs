@@ -149,7 +149,9 @@ impl Opener {
             }
             DeviceGates::Vif([send, _]) => (DeviceRole::Vif(send), RingFrames::VIF),
         };
-        let config = XdpConfig::sized(device, role, rings.receive, rings.transmit);
+        let bounce = !is_port && self.region.frames() > RingFrames::SHARED_POOL_MAX;
+        let sized = XdpConfig::sized(device, role, rings.receive, rings.transmit);
+        let config = XdpConfig { bounce, ..sized };
         let opened = open(&config, kind, &self.devices, &self.region);
         if opened.is_err() {
             self.free(gates);

@@ -72,6 +72,9 @@ pub struct XdpConfig {
     pub transmit_limit: u32,
     /// Let the device read and write the pool itself if its driver can.
     pub zero_copy: bool,
+    /// Give its sockets bounce buffers of their own, so that no frame of the pool lies in its
+    /// rings; then `zero_copy` has no effect.
+    pub bounce: bool,
 }
 
 impl XdpConfig {
@@ -87,7 +90,8 @@ impl XdpConfig {
     pub fn sized(device: &str, role: DeviceRole, fill: u32, transmit_limit: u32) -> Self {
         let longest = fill.max(transmit_limit).clamp(RING_MIN, RING_MAX);
         let ring = longest.checked_next_power_of_two().unwrap_or(RING_MAX);
-        Self { device: device.to_owned(), role, ring, fill, transmit_limit, zero_copy: true }
+        let device = device.to_owned();
+        Self { device, role, ring, fill, transmit_limit, zero_copy: true, bounce: false }
     }
 }
 
@@ -379,7 +383,7 @@ fn open_sockets(
     ifindex: u32,
     region: &Region,
 ) -> Result<(Vec<Socket>, BindMode), PortError> {
-    if config.zero_copy && !bounces(config, region) && link::may_zero_copy(ifindex) {
+    if config.zero_copy && !config.bounce && link::may_zero_copy(ifindex) {
         // Copying works for any reason that a driver has to refuse.
         if let Ok(sockets) = open_queues(config, ifindex, BindMode::ZeroCopy, region) {
             return Ok((sockets, BindMode::ZeroCopy));
@@ -407,7 +411,7 @@ fn open_queues(
             ring: config.ring,
             fill,
             transmit: config.transmit_limit,
-            bounces: bounces(config, region),
+            bounce: config.bounce,
         };
         match Socket::open(&wanted, region) {
             Ok(socket) => sockets.push(socket),
@@ -420,15 +424,6 @@ fn open_queues(
     }
     Ok(sockets)
 }
-
-/// Returns whether the device's sockets use bounce buffers: a vif's do where the pool is so large
-/// that sharing it with every vif would cost the kernel more than it saves.
-fn bounces(config: &XdpConfig, region: &Region) -> bool {
-    matches!(config.role, DeviceRole::Vif(_)) && region.frames() > SHARED_FRAMES_MAX
-}
-
-/// Frames of a pool that vifs share: the kernel keeps 4 MiB for them for each socket.
-const SHARED_FRAMES_MAX: u32 = 32_768;
 
 /// `GATE_MARK` of `bpf/weir.h`; the other 16 bits are the gate.
 const GATE_MARK: u32 = 0x57e1_0000;

@@ -57,7 +57,7 @@ pub(super) struct SocketConfig<'a> {
     /// Most frames handed over and not completed, 1 ..= `ring`.
     pub(super) transmit: u32,
     /// Use bounce buffers, not the pool; in copy mode only.
-    pub(super) bounces: bool,
+    pub(super) bounce: bool,
 }
 
 impl SocketConfig<'_> {
@@ -340,7 +340,7 @@ fn register_memory(
     region: &Region,
 ) -> Result<(Option<BounceBuffers>, Option<Arc<OwnedFd>>), PortError> {
     let (name, pool) = (config.device, region.extent());
-    if config.bounces {
+    if config.bounce {
         let (_, _, chunk) = pool;
         let buffers = BounceBuffers::new(config.fill_target(), config.transmit_limit(), chunk)
             .map_err(|error| PortError::system(name, "map bounce buffers", error))?;

@@ -58,10 +58,14 @@ pub fn pool() -> Pool {
     Pool::new(8192, 2048).unwrap()
 }
 
+/// The frames of a pool that devices of a test do not share.
+#[allow(dead_code, reason = "not every test file has vifs over AF_XDP")]
+pub const LARGE_POOL: u32 = 40_000;
+
 /// A pool of so many frames that vifs do not share it.
 #[allow(dead_code, reason = "not every test file has vifs over AF_XDP")]
 pub fn large_pool() -> Pool {
-    Pool::new(40_000, 2048).unwrap()
+    Pool::new(LARGE_POOL, 2048).unwrap()
 }
 
 /// The time that a test waits for an event that comes at once: on a machine whose own host has
