@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A slice's demand on a node of a kind: rates on the wire, processor time, and a phase.
+//!
+//! A phase is as long as the slice's rate needs within a cycle, and frames are whole: of one size
+//! t on the wire, ⌈rate · cycle⌉ frames fit into as many times t. Of mixed sizes up to one longest
+//! frame is lost at the end of each phase, because the next frame may not fit, so the phase is
+//! longer by that frame. A frame waits at most for the closed part of the cycle and two
+//! transmissions: its own, and one that began before it. A shorter delay buys a longer phase.
+//!
+//! A node without a cycle serves by curves. There a delay reserves the rate that sends the longest
+//! frame within it.
+
+use core::fmt;
+
+use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
+
+use crate::request::{CycleLayout, NodeKind, SliceRequest};
+use crate::resource::{Resource, ResourceAmounts};
+
+/// One slice's demand on a node of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceDemand {
+    /// Amounts of each resource.
+    pub amounts: ResourceAmounts,
+    /// The length of its phase, on a node with a cycle.
+    pub phase: Option<Nanos>,
+}
+
+/// A reason why a slice cannot be on a node of a kind, however empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KindMismatch {
+    /// The request names other kinds.
+    NotAllowed,
+    /// The phase that the request names is shorter than rate, frames and delay need.
+    PhaseTooShort {
+        /// The requested one.
+        phase: Nanos,
+        /// The least that would do.
+        needs: Nanos,
+    },
+    /// No phase is long enough for the delay.
+    DelayTooShort {
+        /// The requested one.
+        delay: Nanos,
+        /// With all of the cycle.
+        least: Nanos,
+    },
+    /// It needs more than a node has.
+    TooLarge {
+        /// The resource.
+        resource: Resource,
+        /// It needs this.
+        needs: u64,
+        /// A node has this.
+        has: u64,
+    },
+}
+
+impl fmt::Display for KindMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAllowed => f.write_str("is not among its nodes"),
+            Self::PhaseTooShort { phase, needs } => {
+                write!(f, "phase is {phase}, rate, frames and delay need at least {needs}")
+            }
+            Self::DelayTooShort { delay, least } => {
+                write!(f, "delay is {delay}, two of its frames take {least}")
+            }
+            Self::TooLarge { resource, needs, has } => {
+                let (needs, has) = (resource.text(*needs), resource.text(*has));
+                write!(f, "{resource} is {needs}, a node has {has}")
+            }
+        }
+    }
+}
+
+impl NodeKind {
+    /// The resources of one node of this kind.
+    #[must_use]
+    pub fn capacity(&self) -> ResourceAmounts {
+        let (link, cpu) = (self.link.as_bps(), u64::from(self.cpu.as_ppm()));
+        let cycle = self.cycle.map_or(0, |cycle| cycle.length.as_nanos());
+        ResourceAmounts([link, link, cpu, cycle])
+    }
+}
+
+impl SliceRequest {
+    /// Its demand on a node of `kind`, which is the request's kind number `index`. Capacity is not
+    /// looked at: see [`Self::mismatch`].
+    ///
+    /// # Errors
+    /// [`KindMismatch`], but not that it is too large.
+    pub fn demand(&self, index: usize, kind: &NodeKind) -> Result<SliceDemand, KindMismatch> {
+        if !self.only.is_empty() && !self.only.contains(&index) {
+            return Err(KindMismatch::NotAllowed);
+        }
+        let receive = self.frames.on_wire(self.receive);
+        let cpu = self.cpu.get(index).copied().unwrap_or(CpuShare::ZERO);
+        let amounts = |send, phase: Nanos| {
+            ResourceAmounts([send, receive, u64::from(cpu.as_ppm()), phase.as_nanos()])
+        };
+        let frame = kind.link.time_for_ceil(ByteCount::new(self.frames.longest_on_wire()));
+        let two_frames = frame.saturating_add(frame);
+        if let Some(delay) = self.delay.filter(|delay| *delay < two_frames) {
+            return Err(KindMismatch::DelayTooShort { delay, least: two_frames });
+        }
+        let Some(cycle) = kind.cycle else {
+            let send = self.frames.on_wire(self.send).max(self.rate_for_delay());
+            return Ok(SliceDemand { amounts: amounts(send, Nanos::ZERO), phase: None });
+        };
+        let needs = self.phase_for(kind.link, frame, cycle);
+        let phase = match self.phase {
+            Some(phase) if phase < needs => {
+                return Err(KindMismatch::PhaseTooShort { phase, needs });
+            }
+            Some(phase) => phase,
+            None => round_up(needs, cycle.step),
+        };
+        let send = self.frames.on_wire(self.send);
+        Ok(SliceDemand { amounts: amounts(send, phase), phase: Some(phase) })
+    }
+
+    /// The reason why it cannot be on a node of `kind`, however empty; `None` if it can.
+    #[must_use]
+    pub fn mismatch(&self, index: usize, kind: &NodeKind) -> Option<KindMismatch> {
+        let needs = match self.demand(index, kind) {
+            Ok(demand) => demand.amounts,
+            Err(mismatch) => return Some(mismatch),
+        };
+        let has = kind.capacity();
+        let over = Resource::ALL.into_iter().find(|of| needs.of(*of) > has.of(*of))?;
+        let (needs, has) = (needs.of(over), has.of(over));
+        Some(KindMismatch::TooLarge { resource: over, needs, has })
+    }
+
+    /// The shortest phase that carries rate, frames and delay.
+    fn phase_for(&self, link: BitRate, frame: Nanos, cycle: CycleLayout) -> Nanos {
+        let wire = BitRate::from_bps(self.frames.on_wire(self.send));
+        let bits = u128::from(wire.as_bps()) * u128::from(cycle.length.as_nanos());
+        let nanos = bits.div_ceil(u128::from(link.as_bps().max(1)));
+        let busy = u64::try_from(nanos).map_or(Nanos::MAX, Nanos::new);
+        let carries = match self.frames.is_one_size() {
+            true => round_up(busy, frame),
+            false => busy.saturating_add(frame),
+        };
+        let wait = self.delay.map_or(Nanos::ZERO, |delay| {
+            cycle.length.saturating_add(frame).saturating_add(frame).saturating_sub(delay)
+        });
+        carries.max(frame).max(wait)
+    }
+
+    /// The rate on the wire that sends the longest frame within the delay; 0 without one.
+    fn rate_for_delay(&self) -> u64 {
+        let Some(delay) = self.delay else { return 0 };
+        let bits = u128::from(self.frames.longest_on_wire()) * 8 * 1_000_000_000;
+        let rate = bits.div_ceil(u128::from(delay.as_nanos().max(1)));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+fn round_up(length: Nanos, step: Nanos) -> Nanos {
+    let step = step.as_nanos().max(1);
+    length.as_nanos().checked_next_multiple_of(step).map_or(Nanos::MAX, Nanos::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::FrameMix;
+
+    fn slice() -> SliceRequest {
+        SliceRequest {
+            name: "a".to_owned(),
+            send: BitRate::from_mbps(100),
+            receive: BitRate::from_mbps(10),
+            frames: FrameMix::of_size(1230),
+            delay: None,
+            cpu: vec![CpuShare::from_percent(10)],
+            phase: None,
+            only: vec![],
+        }
+    }
+
+    fn kind() -> NodeKind {
+        let micros = Nanos::from_micros;
+        NodeKind {
+            name: "k".to_owned(),
+            count: 1,
+            cost: 1,
+            link: BitRate::from_mbps(1000),
+            cpu: CpuShare::ONE,
+            cycle: Some(CycleLayout { length: micros(1000), step: micros(1) }),
+            api: None,
+        }
+    }
+
+    /// 1230 bytes are 10 µs on the wire of 1 Gb/s; 100 Mb/s of 1226 counted bytes are 101.96 µs of
+    /// a cycle of 1 ms, so eleven frames.
+    #[test]
+    fn a_phase_carries_whole_frames() {
+        let demand = slice().demand(0, &kind()).unwrap();
+        assert_eq!(demand.phase, Some(Nanos::from_micros(110)));
+        assert_eq!(demand.amounts.of(Resource::Cpu), 100_000);
+        let mixed = SliceRequest { frames: FrameMix::imix(), ..slice() };
+        let busy = mixed.frames.on_wire(mixed.send) / 1000;
+        let phase = mixed.demand(0, &kind()).unwrap().phase.unwrap();
+        let (least, most) = (Nanos::new(busy + 12_304), Nanos::new(busy + 14_304));
+        assert!(phase >= least && phase < most, "{phase} {least}");
+    }
+
+    #[test]
+    fn a_short_delay_buys_a_longer_phase() {
+        let fast = SliceRequest { delay: Some(Nanos::from_micros(520)), ..slice() };
+        assert_eq!(fast.demand(0, &kind()).unwrap().phase, Some(Nanos::from_micros(500)));
+        let short = SliceRequest { phase: Some(Nanos::from_micros(100)), ..fast.clone() };
+        let needs = Nanos::from_micros(500);
+        let phase = Nanos::from_micros(100);
+        assert_eq!(short.demand(0, &kind()), Err(KindMismatch::PhaseTooShort { phase, needs }));
+        let paced = NodeKind { cycle: None, ..kind() };
+        let delay = Some(Nanos::from_micros(25));
+        let fast = SliceRequest { delay, ..slice() };
+        let send = fast.demand(0, &paced).unwrap().amounts.of(Resource::Send);
+        assert_eq!(send, 1250 * 8 * 1_000_000 / 25);
+    }
+
+    #[test]
+    fn a_slice_that_is_too_large_is_told_resource_need_and_bound() {
+        let large = SliceRequest { cpu: vec![CpuShare::from_percent(120)], ..slice() };
+        let text = large.mismatch(0, &kind()).unwrap().to_string();
+        assert_eq!(text, "cpu is 120%, a node has 100%");
+        assert_eq!(slice().mismatch(0, &kind()), None);
+        let barred = SliceRequest { only: vec![1], ..slice() };
+        assert_eq!(barred.mismatch(0, &kind()), Some(KindMismatch::NotAllowed));
+    }
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the text of a request: all problems at once, with line, key, value and bound.
+//!
+//! The tables below are the document as it is written. The schema that follows from them holds
+//! keys, types and bounds; what refers to something else is checked here.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::json;
+use weir_policy::{FindingList, Problems, Text, read_document};
+use weir_units::{BitRate, ByteCount, CpuShare, Nanos};
+
+use crate::request::{
+    COST_MAX, CycleLayout, FRAME_MAX, FRAME_MIN, FrameMix, KINDS_MAX, NODES_MAX, NodeKind,
+    PLAN_SLICES_MAX, PlanRequest, SliceRequest,
+};
+
+/// Reads a request. `docs/planning.md` has its keys.
+///
+/// # Errors
+/// [`Problems`]: all of them, each with line, column, key, value and bound.
+pub fn read_request(text: &str) -> Result<PlanRequest, Problems> {
+    read_document(text, request)
+}
+
+/// A request as it is written. What is wrong or missing is left empty, so that the rest is read.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "plan")]
+struct PlanTable {
+    #[serde(default)]
+    #[schemars(required, length(min = 1, max = KINDS_MAX))]
+    node: Vec<KindTable>,
+    #[serde(default)]
+    #[schemars(required, length(min = 1, max = PLAN_SLICES_MAX))]
+    slice: Vec<DemandTable>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "node")]
+struct KindTable {
+    #[schemars(required, extend("format" = "name"))]
+    name: Option<String>,
+    #[schemars(range(min = 1, max = NODES_MAX))]
+    count: Option<u32>,
+    #[schemars(range(min = 1, max = COST_MAX))]
+    cost: Option<u32>,
+    #[schemars(required, extend("x-minimum" = BPS_MIN, "x-maximum" = BPS_MAX))]
+    link: Option<Text<BitRate>>,
+    #[schemars(required, extend("x-minimum" = 1, "x-maximum" = u32::MAX))]
+    cpu: Option<Text<CpuShare>>,
+    #[schemars(extend("x-minimum" = CYCLE_MIN, "x-maximum" = CYCLE_MAX))]
+    cycle: Option<Text<Nanos>>,
+    #[schemars(extend("x-minimum" = 1, "x-maximum" = CYCLE_MAX))]
+    phase_step: Option<Text<Nanos>>,
+    #[schemars(extend("format" = "text"))]
+    api: Option<String>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "slice")]
+struct DemandTable {
+    #[schemars(required, extend("format" = "name"))]
+    name: Option<String>,
+    #[schemars(range(min = 1, max = PLAN_SLICES_MAX))]
+    count: Option<u32>,
+    #[schemars(required, extend("x-minimum" = RATE_MIN, "x-maximum" = BPS_MAX))]
+    send: Option<Text<BitRate>>,
+    #[schemars(extend("x-minimum" = 0, "x-maximum" = BPS_MAX))]
+    receive: Option<Text<BitRate>>,
+    #[schemars(required)]
+    frames: Option<FramesEntry>,
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = DELAY_MAX))]
+    delay: Option<Text<Nanos>>,
+    #[schemars(required, extend("x-minimum" = 0, "x-maximum" = u32::MAX))]
+    cpu: Option<Text<CpuShare>>,
+    #[serde(default)]
+    cpu_on: BTreeMap<String, Text<CpuShare>>,
+    #[schemars(extend("x-minimum" = 1_000, "x-maximum" = CYCLE_MAX))]
+    phase: Option<Text<Nanos>>,
+    #[serde(default)]
+    nodes: Vec<KindName>,
+}
+
+/// A size or the name of a mix, or a list of sizes and weights.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum FramesEntry {
+    Name(String),
+    Sizes(Vec<FrameTable>),
+}
+
+impl JsonSchema for FramesEntry {
+    fn schema_name() -> Cow<'static, str> {
+        "frames".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = <Vec<FrameTable>>::json_schema(generator);
+        schema.insert("type".to_owned(), json!(["string", "array"]));
+        schema.insert("format".to_owned(), json!("text"));
+        schema.insert("maxItems".to_owned(), json!(SIZES_MAX));
+        schema
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+struct FrameTable {
+    #[schemars(required, extend("x-minimum" = FRAME_MIN, "x-maximum" = FRAME_MAX))]
+    size: Option<Text<ByteCount>>,
+    #[schemars(range(min = 1, max = 1_000_000))]
+    weight: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline, extend("format" = "name"))]
+struct KindName(String);
+
+fn request(document: PlanTable, findings: &mut FindingList) -> PlanRequest {
+    let kinds = kinds(document.node, findings);
+    let mut request = PlanRequest { kinds, slices: vec![] };
+    let mut names = BTreeSet::new();
+    for (index, table) in document.slice.into_iter().enumerate() {
+        let count = table.count.unwrap_or(1);
+        let mut report = |key: &str, message: String| findings.report("slice", index, key, message);
+        let slice = slice(table, &request.kinds, &mut report);
+        let room = PLAN_SLICES_MAX.saturating_sub(request.slices.len());
+        if count as usize > room {
+            report("count", format!("{count} more slices, at most {PLAN_SLICES_MAX} in all"));
+            continue;
+        }
+        for number in 1..=count {
+            let name = match count {
+                1 => slice.name.clone(),
+                _ => format!("{}-{number}", slice.name),
+            };
+            if !names.insert(name.clone()) {
+                report("name", format!("\"{name}\" is another slice's, too"));
+                break;
+            }
+            request.slices.push(SliceRequest { name, ..slice.clone() });
+        }
+    }
+    request
+}
+
+fn kinds(tables: Vec<KindTable>, findings: &mut FindingList) -> Vec<NodeKind> {
+    let mut names = BTreeSet::new();
+    let mut nodes = 0_u32;
+    let mut kinds = vec![];
+    for (index, table) in tables.into_iter().enumerate() {
+        let mut report = |key: &str, message: String| findings.report("node", index, key, message);
+        let name = table.name.unwrap_or_default();
+        if !names.insert(name.clone()) {
+            report("name", format!("\"{name}\" is another kind's, too"));
+        }
+        let count = table.count.unwrap_or(1);
+        nodes = nodes.saturating_add(count);
+        if nodes > NODES_MAX {
+            report("count", format!("{nodes} nodes with those before, at most {NODES_MAX}"));
+        }
+        let (length, step) = (table.cycle.map(|of| of.0), table.phase_step.map(|of| of.0));
+        match (length, step) {
+            (None, Some(step)) => {
+                report("phase_step", format!("is {step}, and the node has no cycle"));
+            }
+            (Some(length), Some(step)) if step > length => {
+                report("phase_step", format!("is {step}, the cycle is {length}"));
+            }
+            _ => {}
+        }
+        let step = step.unwrap_or(STEP_DEFAULT);
+        if table.api.is_some() && count > 1 {
+            report("api", format!("is the address of one node, and there are {count}"));
+        }
+        kinds.push(NodeKind {
+            name,
+            count,
+            cost: table.cost.unwrap_or(1),
+            link: table.link.map_or(BitRate::from_bps(BPS_MIN), |of| of.0),
+            cpu: table.cpu.map_or(CpuShare::ZERO, |of| of.0),
+            cycle: length.map(|length| CycleLayout { length, step }),
+            api: table.api,
+        });
+    }
+    kinds
+}
+
+fn slice(
+    table: DemandTable,
+    kinds: &[NodeKind],
+    report: &mut dyn FnMut(&str, String),
+) -> SliceRequest {
+    let number = |name: &str| kinds.iter().position(|kind| kind.name == name);
+    let known = || kinds.iter().map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", ");
+    let unknown = |name: &str| format!("\"{name}\" is no kind of node; known: {}", known());
+    let mut only = vec![];
+    for (at, KindName(name)) in table.nodes.iter().enumerate() {
+        match number(name) {
+            Some(kind) => only.push(kind),
+            None => report(&format!("nodes.{at}"), unknown(name)),
+        }
+    }
+    only.sort_unstable();
+    only.dedup();
+    let mut cpu = vec![table.cpu.map_or(CpuShare::ZERO, |of| of.0); kinds.len()];
+    for (name, share) in table.cpu_on {
+        match number(&name) {
+            Some(kind) => cpu[kind] = share.0,
+            None => report(&format!("cpu_on.{name}"), unknown(&name)),
+        }
+    }
+    let frames = table.frames.map(frame_mix).unwrap_or_else(|| Ok(FrameMix::imix()));
+    let frames = frames.unwrap_or_else(|message| {
+        report("frames", message);
+        FrameMix::imix()
+    });
+    let send = table.send.map_or(BitRate::from_bps(RATE_MIN), |of| of.0);
+    SliceRequest {
+        name: table.name.unwrap_or_default(),
+        send,
+        receive: table.receive.map_or(send, |of| of.0),
+        frames,
+        delay: table.delay.map(|of| of.0),
+        cpu,
+        phase: table.phase.map(|of| of.0),
+        only,
+    }
+}
+
+fn frame_mix(entry: FramesEntry) -> Result<FrameMix, String> {
+    let sizes = match entry {
+        FramesEntry::Name(name) if name == "imix" => return Ok(FrameMix::imix()),
+        FramesEntry::Name(text) => {
+            let size: ByteCount = text
+                .parse()
+                .map_err(|_| format!("\"{text}\" is neither \"imix\" nor a size, such as 1024B"))?;
+            let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
+            if !(FRAME_MIN..=FRAME_MAX).contains(&size) {
+                return Err(format!("{text} is not between {FRAME_MIN} and {FRAME_MAX} bytes"));
+            }
+            return Ok(FrameMix::of_size(size));
+        }
+        FramesEntry::Sizes(sizes) => sizes,
+    };
+    let one = |table: FrameTable| {
+        let size = table.size.map_or(0, |of| of.0.get());
+        (u32::try_from(size).unwrap_or(0), table.weight.unwrap_or(1))
+    };
+    FrameMix::new(sizes.into_iter().map(one).collect()).ok_or_else(|| "has no sizes".to_owned())
+}
+
+/// 1 Mbit/s: a slower link carries no slices.
+const BPS_MIN: u64 = 1_000_000;
+/// 10 Tbit/s, as in a policy.
+const BPS_MAX: u64 = 10_000_000_000_000;
+/// 1 kbit/s, as in a policy.
+const RATE_MIN: u64 = 1_000;
+/// 10 µs: a shorter cycle has no room for two frames at 1 Gbit/s.
+const CYCLE_MIN: u64 = 10_000;
+/// A second.
+const CYCLE_MAX: u64 = 1_000_000_000;
+/// Ten seconds.
+const DELAY_MAX: u64 = 10_000_000_000;
+/// Frame sizes of a mix.
+const SIZES_MAX: usize = 64;
+/// Phases are whole microseconds where nothing else is said.
+const STEP_DEFAULT: Nanos = Nanos::from_micros(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = "[[node]]\nname = \"edge\"\nlink = \"1Gbit\"\ncpu = \"200%\"\n";
+
+    #[test]
+    fn a_request_is_read_as_written() {
+        let text = format!(
+            "{NODE}cycle = \"1ms\"\ncount = 3\n[[slice]]\nname = \"a\"\ncount = 2\n\
+             send = \"10Mbit\"\nframes = [{{ size = \"64B\", weight = 2 }}, {{ size = \"1kB\" }}]\n\
+             cpu = \"5%\"\ncpu_on = {{ edge = \"3%\" }}\n"
+        );
+        let request = read_request(&text).unwrap();
+        assert_eq!(request.kinds[0].cycle.unwrap().step, STEP_DEFAULT);
+        let names: Vec<_> = request.slices.iter().map(|slice| slice.name.as_str()).collect();
+        assert_eq!(names, ["a-1", "a-2"]);
+        assert_eq!(request.slices[0].cpu, [CpuShare::from_percent(3)]);
+        assert_eq!(request.slices[0].receive, BitRate::from_mbps(10));
+    }
+
+    #[test]
+    fn problems_name_line_key_value_and_bound() {
+        let text = format!(
+            "{NODE}phase_step = \"5us\"\n[[slice]]\nname = \"a\"\nsend = \"10Mbit\"\n\
+             frames = \"9B\"\ncpu = \"5\"\nnodes = [\"core\"]\n"
+        );
+        let problems = read_request(&text).unwrap_err().to_string();
+        for words in [
+            "phase_step: is 5us, and the node has no cycle",
+            "frames: 9B is not between 64 and 9600 bytes",
+            "cpu: \"5\" is not a share of a processor",
+            "nodes 1: \"core\" is no kind of node; known: edge",
+        ] {
+            assert!(problems.contains(words), "{words:?} in {problems}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The question: which nodes there are, and what each slice asks for.
+
+use weir_units::{BitRate, CpuShare, Nanos};
+
+/// Nodes that there are, and slices that ask for a place on one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// Kinds of node, at most [`KINDS_MAX`].
+    pub kinds: Vec<NodeKind>,
+    /// Slices, at most [`PLAN_SLICES_MAX`].
+    pub slices: Vec<SliceRequest>,
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeKind {
+    /// Its name.
+    pub name: String,
+    /// The number of them.
+    pub count: u32,
+    /// The cost of one that is used, in any unit; a plan costs as little as it can.
+    pub cost: u32,
+    /// The link's rate on the wire, in each direction.
+    pub link: BitRate,
+    /// Processor time for slices.
+    pub cpu: CpuShare,
+    /// The sending cycle; `None`: sending is paced, without phases.
+    pub cycle: Option<CycleLayout>,
+    /// The address of the one running node of this kind.
+    pub api: Option<String>,
+}
+
+/// The cycle in which a node gives each slice a phase of its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CycleLayout {
+    /// The length of the cycle.
+    pub length: Nanos,
+    /// Phases are multiples of this.
+    pub step: Nanos,
+}
+
+/// One slice's demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceRequest {
+    /// Its name.
+    pub name: String,
+    /// Guaranteed rate from the slice to the link: bytes of layer 2 without checksum, as a policy
+    /// counts them.
+    pub send: BitRate,
+    /// Guaranteed rate towards the slice, counted alike.
+    pub receive: BitRate,
+    /// The frames that it sends and receives.
+    pub frames: FrameMix,
+    /// The longest that a frame may wait for its phase; `None`: as long as a cycle.
+    pub delay: Option<Nanos>,
+    /// Upper bound on its processor time, on each kind of node in order.
+    pub cpu: Vec<CpuShare>,
+    /// The length of its phase; `None`: as short as its rate, frames and delay allow.
+    pub phase: Option<Nanos>,
+    /// Kinds that it may be on, by index, in order; empty: any.
+    pub only: Vec<usize>,
+}
+
+/// Frame sizes and how often each comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameMix {
+    /// Size in bytes with checksum, as RFC 2544 counts, and weight. Not empty; no zero.
+    sizes: Vec<(u32, u32)>,
+}
+
+impl FrameMix {
+    /// Frames of one size.
+    #[must_use]
+    pub fn of_size(bytes: u32) -> Self {
+        Self { sizes: vec![(bytes.max(FRAME_MIN), 1)] }
+    }
+
+    /// The simple IMIX: 7 of 64, 4 of 594 and 1 of 1518 bytes.
+    #[must_use]
+    pub fn imix() -> Self {
+        Self { sizes: vec![(64, 7), (594, 4), (1518, 1)] }
+    }
+
+    /// Sizes with weights; `None` without any, or with a size or weight of zero.
+    #[must_use]
+    pub fn new(sizes: Vec<(u32, u32)>) -> Option<Self> {
+        let sound = |(size, weight): &(u32, u32)| *size >= FRAME_MIN && *weight > 0;
+        (!sizes.is_empty() && sizes.iter().all(sound)).then_some(Self { sizes })
+    }
+
+    /// The longest frame, in bytes on the wire: with preamble, start and gap.
+    pub(crate) fn longest_on_wire(&self) -> u64 {
+        let sizes = self.sizes.iter().map(|(size, _)| u64::from(*size));
+        sizes.max().unwrap_or(0) + WIRE_EXTRA
+    }
+
+    /// Tells whether all frames have one size.
+    pub(crate) fn is_one_size(&self) -> bool {
+        self.sizes.iter().all(|(size, _)| *size == self.sizes[0].0)
+    }
+
+    /// The rate on the wire of a rate of layer 2 without checksum, rounded up.
+    pub(crate) fn on_wire(&self, rate: BitRate) -> u64 {
+        let sum = |of: fn(u64) -> u64| -> u128 {
+            let each = self.sizes.iter();
+            each.map(|(size, weight)| u128::from(of(u64::from(*size))) * u128::from(*weight)).sum()
+        };
+        let (wire, counted) = (sum(|size| size + WIRE_EXTRA), sum(|size| size - CHECKSUM));
+        let bits = (u128::from(rate.as_bps()) * wire).div_ceil(counted.max(1));
+        u64::try_from(bits).unwrap_or(u64::MAX)
+    }
+}
+
+/// Kinds of node.
+pub const KINDS_MAX: usize = 64;
+/// Nodes of a kind, and in all.
+pub const NODES_MAX: u32 = 10_000;
+/// Slices of a plan.
+pub const PLAN_SLICES_MAX: usize = 20_000;
+/// The shortest frame of an Ethernet, with checksum.
+pub const FRAME_MIN: u32 = 64;
+/// The longest frame: a jumbo.
+pub const FRAME_MAX: u32 = 9_600;
+/// The largest cost of a node.
+pub const COST_MAX: u32 = 1_000_000;
+/// Preamble, start of frame and gap between frames, in bytes.
+const WIRE_EXTRA: u64 = 20;
+/// The frame check sequence, which rates of a policy do not count, in bytes.
+const CHECKSUM: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_on_the_wire_count_what_policies_do_not() {
+        let mix = FrameMix::of_size(1024);
+        assert_eq!(mix.on_wire(BitRate::from_bps(8 * 1020)), 8 * 1044);
+        assert_eq!(FrameMix::imix().longest_on_wire(), 1538);
+        assert!(FrameMix::new(vec![]).is_none() && FrameMix::new(vec![(64, 0)]).is_none());
+    }
+}
