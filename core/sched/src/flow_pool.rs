@@ -17,10 +17,14 @@ use crate::packets::{NIL, PacketSlab};
 /// All flows of a scheduler. It grows only as a class is configured.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPool {
+    /// The states that were in use at some time. Room for all of `limit` is reserved, and memory
+    /// that no flow ever used is never touched.
     flows: Vec<FlowState>,
+    /// Flows that may have a state at a time.
+    limit: usize,
     /// The first flow of each chain; a power of two of them.
     chains: Vec<u32>,
-    /// The first free flow, linked by `next`.
+    /// The first free one of `flows`, linked by `next`.
     free: u32,
     free_count: u32,
     /// Free flows that are guaranteed to classes.
@@ -71,6 +75,7 @@ impl FlowPool {
     pub(crate) const fn new() -> Self {
         Self {
             flows: Vec::new(),
+            limit: 0,
             chains: Vec::new(),
             free: NIL,
             free_count: 0,
@@ -89,7 +94,7 @@ impl FlowPool {
         self.wanted += allowance.asked as usize;
         // States that other classes borrowed must not be missing for the new guarantee.
         let missing = self.promised.saturating_sub(self.free_count) as usize;
-        self.grow(self.wanted.max(self.flows.len() + missing));
+        self.grow(self.wanted.max(self.limit + missing));
     }
 
     /// A class without flows leaves.
@@ -100,22 +105,18 @@ impl FlowPool {
     }
 
     fn grow(&mut self, wanted: usize) {
-        let old = self.flows.len();
-        if wanted <= old {
+        if wanted <= self.limit {
             return;
         }
-        self.flows.resize(wanted, FlowState::FREE);
-        for index in (old..wanted).rev() {
-            let flow = u32::try_from(index).unwrap_or(NIL);
-            self.flows[index].next = core::mem::replace(&mut self.free, flow);
-            self.free_count += 1;
-        }
+        self.free_count += u32::try_from(wanted - self.limit).unwrap_or(NIL);
+        self.limit = wanted;
+        self.flows.reserve(wanted - self.flows.len());
         let chains = wanted.next_power_of_two();
         if chains == self.chains.len() {
             return;
         }
         self.chains = alloc::vec![NIL; chains];
-        for index in 0..old {
+        for index in 0..self.flows.len() {
             if self.flows[index].number != OWN {
                 self.chain(u32::try_from(index).unwrap_or(NIL));
             }
@@ -163,18 +164,25 @@ impl FlowPool {
     /// Gives a class its own flow.
     pub(crate) fn take_own(&mut self, class: u32) -> Option<u32> {
         if self.free_count <= self.promised {
-            self.grow(self.flows.len() + 1);
+            self.grow(self.limit + 1);
         }
         self.take_any(class, OWN)
     }
 
     #[inline]
     fn take_any(&mut self, class: u32, number: u32) -> Option<u32> {
-        let at = self.free;
-        let flow = self.flows.get_mut(at as usize)?;
-        self.free = flow.next;
+        let taken = FlowState { class, number, ..FlowState::FREE };
+        let mut at = self.free;
+        if let Some(flow) = self.flows.get_mut(at as usize) {
+            self.free = flow.next;
+            *flow = taken;
+        } else if self.flows.len() < self.limit {
+            at = u32::try_from(self.flows.len()).ok()?;
+            self.flows.push(taken);
+        } else {
+            return None;
+        }
         self.free_count -= 1;
-        *flow = FlowState { class, number, ..FlowState::FREE };
         Some(at)
     }
 
