@@ -15,6 +15,7 @@ use crate::bounds::FRAMES_MAX;
 use crate::finding::Finding;
 use crate::fit::check_sums;
 use crate::format::quoted;
+use crate::realtime_check;
 use crate::xtc_check;
 use crate::{
     Direction, Filter, Idle, Kind, MacAddr, Policy, PortId, Queue, Reservation, Share, Vif,
@@ -51,6 +52,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     }
     check_sums(policy, findings);
     xtc_check::check(policy, findings);
+    realtime_check::check(policy, findings);
 }
 
 impl Policy {

@@ -19,6 +19,7 @@ use crate::bounds::{
 use crate::filter::FilterAction;
 use crate::format::{Factor, Protocol, Text};
 use crate::model::{Idle, Kind, Layer, Node, Port, Reservation, SchedulerKind, Slice, Vif};
+use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
 use crate::xtc::{RouterXtcTable, XtcTable};
@@ -169,6 +170,8 @@ pub(crate) struct RouterTable {
     pub(crate) receive: Option<ShareTable>,
     /// The packet rate at which the router is held, and how; absent: it is not held.
     pub(crate) xtc: Option<RouterXtcTable>,
+    /// The class of the threads that do its work; absent: normal, as whoever started them left it.
+    pub(crate) realtime: Option<RouterRealtimeTable>,
 }
 
 /// A tenant's interface.

@@ -64,6 +64,8 @@ mod model;
 mod problem;
 mod queue_defaults;
 mod read;
+mod realtime;
+mod realtime_check;
 mod reference;
 mod report;
 mod resolve;
@@ -98,6 +100,7 @@ pub use model::{
 };
 pub use problem::{ItemName, Problem, ProblemPlace, Problems, UnsoundPolicy};
 pub use read::{parse, read_document};
+pub use realtime::{RealtimeKind, RouterRealtime, ThreadSource};
 pub use reference::reference;
 pub use report::Report;
 pub use schema::schema;

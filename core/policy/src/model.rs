@@ -13,7 +13,8 @@ use weir_units::{BitRate, ByteCount, Nanos, PacketRate};
 
 use crate::bounds::CATCH_UP_DEFAULT;
 use crate::{
-    Api, Direction, Filter, MacAddr, Queue, QueueKind, Report, RouterXtc, Share, SmoothWindow, Xtc,
+    Api, Direction, Filter, MacAddr, Queue, QueueKind, Report, RouterRealtime, RouterXtc, Share,
+    SmoothWindow, Xtc,
 };
 
 /// Everything that one node is asked to do. References are indexes into its own vectors.
@@ -127,6 +128,8 @@ pub struct Router {
     pub receive: Share,
     /// The packet rate at which it is held, and how; `None`: it is not held.
     pub xtc: Option<RouterXtc>,
+    /// The class of the threads that do its work; `None`: normal, as whoever started them left it.
+    pub realtime: Option<RouterRealtime>,
 }
 
 /// A tenant's interface.
@@ -415,7 +418,7 @@ impl Router {
     #[must_use]
     pub fn new(name: &str, slice: SliceId) -> Self {
         let (send, receive) = (Share::default(), Share::default());
-        Self { name: name.to_string(), slice, send, receive, xtc: None }
+        Self { name: name.to_string(), slice, send, receive, xtc: None, realtime: None }
     }
 
     /// The share of one direction.

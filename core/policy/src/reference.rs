@@ -181,6 +181,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[[slice]]`", "slice"),
     ("`[[router]]`", "router"),
     ("`xtc` of a router", "router-xtc"),
+    ("`realtime` of a router", "router-realtime"),
     ("`interface` of a router", "interface"),
     ("`model` of a router", "model"),
     ("`map` of a router", "point"),
@@ -216,5 +217,8 @@ What is checked beyond the range of each value:
 - on each port, what the delays and minimums promise within any time, the port can send in it;
 - a router is held at a rate within its `receive.min_pps` and `receive.max_pps`, by a controller
   that has what it needs;
+- a real-time class has a deadline of at most its period and work that fits in it, and names one
+  process, control group, guest or list of interfaces, here or in `xtc`; whether all classes fit
+  together is checked where the number of processors is known, at start and at each change;
 - queues and bursts hold at least one packet, and the pool holds all that the queues may hold.
 ";

@@ -99,12 +99,14 @@ impl Resolver<'_> {
     }
 
     fn router(&mut self, index: usize, table: &RouterTable) -> Router {
+        let realtime = table.realtime.as_ref().map(|class| class.resolve(index, self.findings));
         Router {
             name: table.name.clone().unwrap_or_default(),
             slice: SliceId(self.slice_named("router", index, table.slice.as_deref())),
             send: self.share(table.send.as_ref()),
             receive: self.share(table.receive.as_ref()),
             xtc: table.xtc.as_ref().map(RouterXtcTable::resolve),
+            realtime,
         }
     }
 

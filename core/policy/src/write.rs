@@ -13,6 +13,7 @@ use crate::document::{
     ShareTable, SliceTable, VifShareTable, VifTable,
 };
 use crate::format::{Factor, Protocol, Text};
+use crate::realtime::RouterRealtimeTable;
 use crate::report::ReportTable;
 use crate::xtc::{RouterXtcTable, XtcTable};
 use crate::{
@@ -87,6 +88,7 @@ impl Policy {
             send: Some(share(&router.send)),
             receive: Some(share(&router.receive)),
             xtc: router.xtc.as_ref().map(RouterXtcTable::of),
+            realtime: router.realtime.as_ref().map(RouterRealtimeTable::of),
         }
     }
 

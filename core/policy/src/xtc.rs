@@ -365,14 +365,22 @@ impl XtcTable {
     }
 }
 
+impl InterfaceTable {
+    /// The interface that the table describes. A missing device was reported already.
+    pub(crate) fn resolve(&self) -> Interface {
+        Interface { device: self.device.clone().unwrap_or_default(), inside: self.inside.clone() }
+    }
+
+    /// The table of an interface.
+    pub(crate) fn of(interface: &Interface) -> Self {
+        Self { device: Some(interface.device.clone()), inside: interface.inside.clone() }
+    }
+}
+
 impl RouterXtcTable {
     /// The control that the table describes. Missing keys were reported already.
     pub(crate) fn resolve(&self) -> RouterXtc {
         let base = RouterXtc::new(PacketRate::ZERO, self.actuator.unwrap_or(ActuatorKind::None));
-        let interface = |table: &InterfaceTable| Interface {
-            device: table.device.clone().unwrap_or_default(),
-            inside: table.inside.clone(),
-        };
         let zero = Text(Decimal(0));
         let model = |table: &ModelTable| RouterModel {
             a: table.a.unwrap_or(zero).0,
@@ -392,7 +400,7 @@ impl RouterXtcTable {
             group: self.group.clone(),
             namespace: self.namespace.clone(),
             domain: self.domain.clone(),
-            interfaces: self.interface.iter().flatten().map(interface).collect(),
+            interfaces: self.interface.iter().flatten().map(InterfaceTable::resolve).collect(),
             model: self.model.as_ref().map(model),
             settling: self.settling.unwrap_or(base.settling),
             overshoot: self.overshoot.map_or(base.overshoot, |factor| factor.0),
@@ -402,10 +410,6 @@ impl RouterXtcTable {
 
     /// The table of a router.
     pub(crate) fn of(xtc: &RouterXtc) -> Self {
-        let interface = |one: &Interface| InterfaceTable {
-            device: Some(one.device.clone()),
-            inside: one.inside.clone(),
-        };
         let point = |(rate, cap): &(PacketRate, CpuShare)| PointTable {
             rate: Some(Text(*rate)),
             cap: Some(Text(*cap)),
@@ -425,7 +429,7 @@ impl RouterXtcTable {
             namespace: xtc.namespace.clone(),
             domain: xtc.domain.clone(),
             interface: list(xtc.interfaces.is_empty())
-                .map(|()| xtc.interfaces.iter().map(interface).collect()),
+                .map(|()| xtc.interfaces.iter().map(InterfaceTable::of).collect()),
             model: xtc
                 .model
                 .map(|model| ModelTable { a: Some(Text(model.a)), b: Some(Text(model.b)) }),
@@ -448,7 +452,7 @@ const PERIOD: Nanos = Nanos::from_secs(1);
 const SETTLING: u32 = 5;
 const OVERSHOOT: u32 = 80;
 /// Interfaces of a router; a server has no more links.
-const INTERFACES_MAX: usize = 64;
+pub(crate) const INTERFACES_MAX: usize = 64;
 /// Points of a map.
 const POINTS_MAX: usize = 256;
 /// 4096 processors, in millionths of one.

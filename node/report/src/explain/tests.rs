@@ -36,6 +36,7 @@ fn policy() -> Policy {
         send: weir_policy::Share::default(),
         receive: weir_policy::Share::default(),
         xtc: None,
+        realtime: None,
     };
     let router = policy.add_router(router);
     for (name, slice) in [("a", gold), ("b", gold), ("c", silver)] {
