@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_client::escaped;
+use weir_units::Nanos;
 
 use crate::node::NodeName;
 use crate::report::rate;
@@ -69,7 +70,13 @@ fn more(page: &mut String, side: &ExplainSide) {
     lines.extend(limits);
     lines.extend(curves.max_pps.map(|pps| format!("limit {pps} packets/s")));
     let (packets, most) = (side.queued_packets, side.queue_packets);
-    lines.push(format!("queue {packets} of {most} packets"));
+    let flows = side.flows_active.map(|flows| format!(", {flows} flows"));
+    lines.push(format!("queue {packets} of {most} packets{}", flows.unwrap_or_default()));
+    let smooth = side.smooth_ns.map(|delay| format!("smooth from {}", Nanos::new(delay)));
+    lines.extend(smooth);
+    if side.marked_packets > 0 {
+        lines.push(format!("marked {} packets: congestion experienced", side.marked_packets));
+    }
     for (reason, packets) in &side.dropped_packets {
         lines.push(format!("dropped {packets} packets: {reason}"));
     }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weir_api_types::change::{
-    ChangeView, EditView, GroupChange, LimitShaper, NewVif, ShareChange, UndoRequest, VifChange,
-    VifShareChange,
+    Aqm, ChangeView, EditView, GroupChange, LimitShaper, NewVif, QueueChange, ShareChange,
+    UndoRequest, VifChange, VifQueueKind, VifShareChange,
 };
 use weir_api_types::error::ErrorCode;
 use weir_client::{Client, ClientError, Method, escaped};
@@ -31,6 +31,8 @@ pub(crate) enum Set {
         delay: Option<Nanos>,
         #[command(flatten)]
         shaper: ShaperArgs,
+        #[command(flatten)]
+        queue: QueueArgs,
     },
     /// A slice
     Slice {
@@ -80,6 +82,8 @@ pub(crate) enum Add {
         share: ShareArgs,
         #[command(flatten)]
         shaper: ShaperArgs,
+        #[command(flatten)]
+        queue: QueueArgs,
     },
 }
 
@@ -143,6 +147,42 @@ pub(crate) struct ShaperArgs {
     delay_max: Option<Nanos>,
 }
 
+/// How the packets of one direction wait; what is left out stays.
+#[derive(Debug, Default, Args)]
+pub(crate) struct QueueArgs {
+    /// flows: a queue for each flow; fifo: one in order of arrival; default: what the policy gives
+    #[arg(long, value_parser = queue_kind)]
+    queue: Option<DefaultOr<VifQueueKind>>,
+    /// Active queue management: none, codel, lan (for peers that are near), or default
+    #[arg(long, value_parser = aqm)]
+    aqm: Option<DefaultOr<Aqm>>,
+    /// Standing delay that CoDel tolerates; 0ns: the default
+    #[arg(long)]
+    target: Option<Nanos>,
+    /// Time within which the delay must fall below the target once; 0ns: the default
+    #[arg(long)]
+    aqm_interval: Option<Nanos>,
+    /// Mark packets that can carry ECN instead of dropping them
+    #[arg(long)]
+    ecn: Option<bool>,
+    /// With flows: delay above which packets of L4S senders are marked; 0ns: never
+    #[arg(long)]
+    l4s: Option<Nanos>,
+    /// Bound of the queue in packets; 0: the default
+    #[arg(long)]
+    queue_packets: Option<u32>,
+    /// Bound of the queue in bytes; 0B: the default
+    #[arg(long)]
+    queue_bytes: Option<ByteCount>,
+}
+
+/// A value, or the default of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultOr<T> {
+    Default,
+    Value(T),
+}
+
 /// The node that is asked, and the form of its answer.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
@@ -181,8 +221,8 @@ pub(crate) struct UndoCommand {
 impl Set {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Vif { name, share, delay, shaper } => {
-                let (send, receive) = share.sides(share.of_vif(&shaper)?);
+            Self::Vif { name, share, delay, shaper, queue } => {
+                let (send, receive) = share.sides(share.of_vif(&shaper, &queue)?);
                 let delay_ns = delay.map(|delay| or_none(delay.as_nanos()));
                 let change = VifChange { send, receive, delay_ns, ..VifChange::default() };
                 share.view.change(Method::PATCH, &format!("/v1/vifs/{}", escaped(&name)), &change)
@@ -195,9 +235,20 @@ impl Set {
 
 impl Add {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Self::Vif { name, slice, port, router, device, kind, mac, address, share, shaper } =
-            self;
-        let of = Some(share.of_vif(&shaper)?).filter(|of| *of != VifShareChange::default());
+        let Self::Vif {
+            name,
+            slice,
+            port,
+            router,
+            device,
+            kind,
+            mac,
+            address,
+            share,
+            shaper,
+            queue,
+        } = self;
+        let of = Some(share.of_vif(&shaper, &queue)?).filter(|of| *of != VifShareChange::default());
         let (send, receive) = share.sides(of);
         let (send, receive) = (send.flatten(), receive.flatten());
         let addresses = address;
@@ -267,7 +318,7 @@ impl ShareArgs {
         }
     }
 
-    fn of_vif(&self, shaper: &ShaperArgs) -> Result<VifShareChange, UsageError> {
+    fn of_vif(&self, shaper: &ShaperArgs, queue: &QueueArgs) -> Result<VifShareChange, UsageError> {
         shaper.check()?;
         let values = self.values();
         let time = |time: Option<Nanos>| time.map(|time| Some(time.as_nanos()));
@@ -286,7 +337,7 @@ impl ShareArgs {
             width_ns: window(shaper.width),
             interval_ns: window(shaper.interval),
             delay_max_ns: window(shaper.delay_max),
-            queue: None,
+            queue: Some(queue.values()).filter(|queue| *queue != QueueChange::default()),
         })
     }
 
@@ -317,6 +368,50 @@ impl ShaperArgs {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl QueueArgs {
+    fn values(&self) -> QueueChange {
+        let time = |time: Option<Nanos>| time.map(|time| or_none(time.as_nanos()));
+        QueueChange {
+            kind: self.queue.map(DefaultOr::given),
+            aqm: self.aqm.map(DefaultOr::given),
+            target_ns: time(self.target),
+            interval_ns: time(self.aqm_interval),
+            ecn: self.ecn.map(Some),
+            l4s_ns: time(self.l4s),
+            packets: self.queue_packets.map(|packets| Some(packets).filter(|count| *count > 0)),
+            bytes: self.queue_bytes.map(|bytes| or_none(bytes.get())),
+        }
+    }
+}
+
+impl<T> DefaultOr<T> {
+    fn given(self) -> Option<T> {
+        match self {
+            Self::Default => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+fn queue_kind(text: &str) -> Result<DefaultOr<VifQueueKind>, String> {
+    match text {
+        "fifo" => Ok(DefaultOr::Value(VifQueueKind::Fifo)),
+        "flows" => Ok(DefaultOr::Value(VifQueueKind::Flows)),
+        "default" => Ok(DefaultOr::Default),
+        _ => Err("must be fifo, flows or default".to_owned()),
+    }
+}
+
+fn aqm(text: &str) -> Result<DefaultOr<Aqm>, String> {
+    match text {
+        "none" => Ok(DefaultOr::Value(Aqm::None)),
+        "codel" => Ok(DefaultOr::Value(Aqm::Codel)),
+        "lan" => Ok(DefaultOr::Value(Aqm::Lan)),
+        "default" => Ok(DefaultOr::Default),
+        _ => Err("must be none, codel, lan or default".to_owned()),
     }
 }
 
@@ -391,5 +486,26 @@ mod tests {
         assert!(given(Some(LimitShaper::Bucket), None).check().is_ok());
         assert!(given(Some(LimitShaper::Smooth), credit).check().is_ok());
         assert!(given(None, credit).check().is_ok());
+    }
+
+    #[test]
+    fn an_option_of_a_queue_is_a_value_or_its_default() {
+        assert_eq!(QueueArgs::default().values(), QueueChange::default());
+        let args = QueueArgs {
+            queue: Some(queue_kind("fifo").unwrap()),
+            aqm: Some(aqm("default").unwrap()),
+            l4s: Some(Nanos::ZERO),
+            queue_packets: Some(9),
+            ..QueueArgs::default()
+        };
+        let expected = QueueChange {
+            kind: Some(Some(VifQueueKind::Fifo)),
+            aqm: Some(None),
+            l4s_ns: Some(None),
+            packets: Some(Some(9)),
+            ..QueueChange::default()
+        };
+        assert_eq!(args.values(), expected);
+        assert!(queue_kind("lifo").is_err() && aqm("red").is_err());
     }
 }

@@ -201,6 +201,10 @@ pub enum LimitShaper {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueChange {
+    /// Way in which packets wait.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<VifQueueKind>)]
+    pub kind: Given<VifQueueKind>,
     /// Bound in packets.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 65_536)]
@@ -225,6 +229,20 @@ pub struct QueueChange {
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub ecn: Given<bool>,
+    /// With flows: delay above which a packet of an L4S sender, ECT(1), is marked (RFC 9331).
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 1_000_000_000)]
+    pub l4s_ns: Given<u64>,
+}
+
+/// Way in which the packets of a vif and direction wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VifQueueKind {
+    /// In one queue, in order of arrival.
+    Fifo,
+    /// In a queue for each flow, sparse flows first (RFC 8290).
+    Flows,
 }
 
 /// Active queue management.
@@ -235,6 +253,8 @@ pub enum Aqm {
     None,
     /// CoDel (RFC 8289).
     Codel,
+    /// CoDel for peers that are near: a target of 250 µs, an interval of 5 ms.
+    Lan,
 }
 
 /// A change on record.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::change::VifQueueKind;
+
 /// Explains the rates of a vif, as the port's layer counts them.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExplainView {
@@ -50,6 +52,16 @@ pub struct ExplainSide {
     pub queue_packets: u32,
     /// Bound of the queue in bytes.
     pub queue_bytes: u64,
+    /// Way in which its packets wait.
+    pub queue_kind: VifQueueKind,
+    /// Flows that have a queue now. Absent where packets wait in one queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows_active: Option<u32>,
+    /// Packets marked "congestion experienced" in the observed time.
+    pub marked_packets: u64,
+    /// Least delay of a packet now, where a smooth window holds the upper limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smooth_ns: Option<u64>,
     /// Packets dropped in the observed time, by reason.
     pub dropped_packets: BTreeMap<String, u64>,
     /// The port's rate.

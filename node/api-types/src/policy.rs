@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::change::VifQueueKind;
+
 /// The caller, as the node knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CallerView {
@@ -135,6 +137,8 @@ pub struct SmoothWindowView {
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueView {
+    /// Way in which packets wait.
+    pub kind: VifQueueKind,
     /// Bound in packets.
     pub packets: u32,
     /// Bound in bytes.
@@ -145,4 +149,11 @@ pub struct QueueView {
     /// Interval of `CoDel`. Absent without `CoDel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<u64>,
+    /// True if `CoDel` marks packets that can carry ECN instead of dropping them. Absent without
+    /// `CoDel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
+    /// Delay above which a packet of an L4S sender is marked. Absent where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l4s_ns: Option<u64>,
 }

@@ -153,6 +153,9 @@ pub struct DirectionStatus {
     /// Smooth window of this direction. Absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smooth: Option<SmoothStatus>,
+    /// Flow queues of this direction. Absent where packets wait in one queue, and for a port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowsStatus>,
     /// Verdict on the last second, as the service report judges it. Absent for a port, and before
     /// the first second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,6 +171,18 @@ pub struct SmoothStatus {
     pub late: u64,
     /// Packets that were refused at entry, since they would have waited too long.
     pub refused: u64,
+}
+
+/// The queues of a vif's flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FlowsStatus {
+    /// Flows that have a queue now.
+    pub active: u32,
+    /// Times that a flow became active.
+    pub started: u64,
+    /// Packets that shared the queue of other flows, since `node.flows` had no queue left for
+    /// theirs.
+    pub shared: u64,
 }
 
 /// Packets and bytes.

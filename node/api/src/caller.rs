@@ -281,6 +281,7 @@ const TENANTS_KEYS: &[&str] = &[
     "send.queue.target",
     "send.queue.interval",
     "send.queue.ecn",
+    "send.queue.l4s",
     "receive.priority",
     "receive.min_rate",
     "receive.rate",
@@ -290,6 +291,7 @@ const TENANTS_KEYS: &[&str] = &[
     "receive.queue.target",
     "receive.queue.interval",
     "receive.queue.ecn",
+    "receive.queue.l4s",
 ];
 
 #[cfg(test)]

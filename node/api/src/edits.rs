@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 use weir_api_types::change::{
     Aqm, ChangeOrigin, ChangeSet, ChangeView, EditView, Given, LimitShaper, NewVif, ShareChange,
-    VifChange, VifShareChange,
+    VifChange, VifQueueKind, VifShareChange,
 };
 use weir_api_types::xtc::XtcChange;
 use weir_node::changes::{ChangeKind, PolicyChange};
@@ -148,11 +148,27 @@ impl Edits {
         let at = |key: &str| KeyPath::vif(name, &format!("{direction}.queue.{key}"));
         self.add(at("packets"), queue.packets);
         self.add(at("bytes"), queue.bytes.map(size));
-        let aqm = |aqm: Aqm| if aqm == Aqm::Codel { "codel" } else { "none" };
+        self.add(at("kind"), queue.kind.map(|value| value.map(queue_kind)));
         self.add(at("aqm"), queue.aqm.map(|value| value.map(aqm)));
         self.add(at("target"), queue.target_ns.map(time));
         self.add(at("interval"), queue.interval_ns.map(time));
         self.add(at("ecn"), queue.ecn);
+        self.add(at("l4s"), queue.l4s_ns.map(time));
+    }
+}
+
+const fn queue_kind(kind: VifQueueKind) -> &'static str {
+    match kind {
+        VifQueueKind::Fifo => "fifo",
+        VifQueueKind::Flows => "flows",
+    }
+}
+
+const fn aqm(aqm: Aqm) -> &'static str {
+    match aqm {
+        Aqm::None => "none",
+        Aqm::Codel => "codel",
+        Aqm::Lan => "lan",
     }
 }
 
@@ -195,6 +211,14 @@ mod tests {
         assert_eq!(
             edits(r#"{"receive":{"queue":{"packets":9,"aqm":"codel","ecn":true}}}"#).len(),
             3
+        );
+        assert_eq!(
+            edits(r#"{"send":{"queue":{"kind":"fifo","aqm":"lan","l4s_ns":null}}}"#),
+            [
+                "vif \"a\".send.queue.kind: nothing -> \"fifo\"",
+                "vif \"a\".send.queue.aqm: nothing -> \"lan\"",
+                "vif \"a\".send.queue.l4s: nothing -> nothing",
+            ]
         );
         assert_eq!(
             edits(r#"{"send":{"shaper":"smooth","rate_bps":2000000,"width_ns":null}}"#),

@@ -104,6 +104,10 @@ fn side(
         queued_bytes: of.waits.bytes,
         queue_packets: queue.packets,
         queue_bytes: queue.bytes.get(),
+        queue_kind: crate::view::queue_kind(queue.kind),
+        flows_active: of.flows_active,
+        marked_packets: of.marked,
+        smooth_ns: of.smooth.map(|position| position.as_nanos()),
         dropped_packets: of
             .dropped
             .iter()

@@ -48,6 +48,7 @@ fn node(of: &Counted<'_>, caller: &Caller, policy: &Policy) -> Exposition {
     drops(&mut page, &ifaces);
     devices(&mut page, &ifaces);
     smooth(&mut page, &ifaces);
+    flows(&mut page, &ifaces);
     rates(&mut page, caller, policy);
     let sees = |subject: &ReportSubject| caller.slice().is_none_or(|slice| slice == subject.slice);
     let seen: Vec<_> = of.service.iter().filter(|(subject, _)| sees(subject)).collect();
@@ -139,15 +140,7 @@ fn drops(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
 
 /// Writes where the smooth windows are, and what did not fit into them.
 fn smooth(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
-    let each = || {
-        let sides = ifaces.iter().flat_map(|(_, iface)| {
-            directions(iface).into_iter().map(|(direction, side)| (&iface.name, direction, side))
-        });
-        sides.filter_map(|(name, direction, side)| {
-            let labels = [("vif", name.as_str()), ("direction", direction)];
-            side.smooth.map(|window| (labels, window))
-        })
-    };
+    let each = || of_sides(ifaces, |side| side.smooth);
     if each().next().is_none() {
         return;
     }
@@ -166,6 +159,49 @@ fn smooth(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
     for (labels, window) in each() {
         page.sample(name, &labels, window.refused);
     }
+}
+
+/// Writes how many flows have queues, and what congestion did to packets.
+fn flows(page: &mut Exposition, ifaces: &[(&str, &IfaceStatus)]) {
+    let name = "weir_marked_packets_total";
+    page.family(name, "Packets sent with the mark \"congestion experienced\".", "counter");
+    for (kind, iface) in ifaces {
+        for (direction, side) in directions(iface) {
+            let labels = [(*kind, iface.name.as_str()), ("direction", direction)];
+            page.sample(name, &labels, side.marked);
+        }
+    }
+    let each = || of_sides(ifaces, |side| side.flows);
+    if each().next().is_none() {
+        return;
+    }
+    page.family("weir_flows_active", "Flows that have a queue now.", "gauge");
+    for (labels, flows) in each() {
+        page.sample("weir_flows_active", &labels, u64::from(flows.active));
+    }
+    page.family("weir_flows_started_total", "Times that a flow became active.", "counter");
+    for (labels, flows) in each() {
+        page.sample("weir_flows_started_total", &labels, flows.started);
+    }
+    let name = "weir_flows_shared_packets_total";
+    page.family(name, "Packets of flows that had no queue of their own.", "counter");
+    for (labels, flows) in each() {
+        page.sample(name, &labels, flows.shared);
+    }
+}
+
+/// Returns the labels and a part of each direction of each vif that has this part.
+fn of_sides<'s, T>(
+    ifaces: &'s [(&str, &'s IfaceStatus)],
+    part: impl Fn(&DirectionStatus) -> Option<T>,
+) -> impl Iterator<Item = ([(&'static str, &'s str); 2], T)> {
+    let sides = ifaces.iter().flat_map(|(_, iface)| {
+        directions(iface).into_iter().map(|(direction, side)| (&iface.name, direction, side))
+    });
+    sides.filter_map(move |(name, direction, side)| {
+        let labels = [("vif", name.as_str()), ("direction", direction)];
+        part(side).map(|part| (labels, part))
+    })
 }
 
 /// Writes the rates of the policy, to be drawn beside the measured ones.

@@ -6,12 +6,13 @@
 
 use std::borrow::Cow;
 
+use weir_api_types::change::VifQueueKind;
 use weir_api_types::policy::{
     CallerView, GroupView, PolicyView, PortView, QueueView, RoleView, ShareView, SmoothWindowView,
     VifView,
 };
 use weir_api_types::status::{NodeStatus, SliceStatus};
-use weir_policy::{Policy, Queue, Share, Slice, SmoothWindow, Vif};
+use weir_policy::{Policy, Queue, QueueKind, Share, Slice, SmoothWindow, Vif};
 
 use crate::caller::Caller;
 
@@ -110,10 +111,21 @@ fn window(of: &SmoothWindow) -> SmoothWindowView {
 
 fn queue(of: &Queue) -> QueueView {
     QueueView {
+        kind: queue_kind(of.kind),
         packets: of.packets,
         bytes: of.bytes.get(),
         target_ns: of.codel.map(|codel| codel.target.as_nanos()),
         interval_ns: of.codel.map(|codel| codel.interval.as_nanos()),
+        ecn: of.codel.map(|codel| codel.ecn),
+        l4s_ns: of.l4s.map(|most| most.as_nanos()),
+    }
+}
+
+/// Returns the kind of a queue as an answer.
+pub(crate) const fn queue_kind(of: QueueKind) -> VifQueueKind {
+    match of {
+        QueueKind::Fifo => VifQueueKind::Fifo,
+        QueueKind::Flows => VifQueueKind::Flows,
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the state of one interface: what the switch, the device and the kernel count of it.
 
+use weir_policy::QueueKind;
 use weir_ports::FramePort;
 use weir_switch::{Direction, Switch};
 use weir_units::{Instant, PacketRate};
@@ -32,6 +33,9 @@ pub(crate) fn interface(
         for (direction, side) in Direction::ALL.into_iter().zip([&mut send, &mut receive]) {
             side.wait_ns = switch.wait(now, vif, direction).as_nanos();
             side.smooth = switch.smooth_state(vif, direction).map(status::smooth);
+            let has_flows = switch.policy()[vif].queue(direction).kind == QueueKind::Flows;
+            let flows = || status::flows(switch.flow_counters(vif, direction));
+            side.flows = has_flows.then(flows);
             side.standing = standing.is_standing(now, attached.iface, direction);
         }
         let router = switch.policy()[vif].router;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use weir_policy::Policy;
-use weir_switch::{Counters, Reason, SmoothState, Tally};
+use weir_switch::{Counters, FlowCounters, Reason, SmoothState, Tally};
 
 pub use weir_api_types::status::{
-    Amount, DirectionStatus, IfaceStatus, NodeStatus, RemovedPackets, SliceStatus, SmoothStatus,
-    WorkerStatus,
+    Amount, DirectionStatus, FlowsStatus, IfaceStatus, NodeStatus, RemovedPackets, SliceStatus,
+    SmoothStatus, WorkerStatus,
 };
 
 /// Returns a tally as part of a status.
@@ -44,6 +44,12 @@ pub(crate) fn direction(counters: &Counters) -> DirectionStatus {
 pub(crate) fn smooth(state: SmoothState) -> SmoothStatus {
     let SmoothState { position, late, refused, .. } = state;
     SmoothStatus { position_ns: position.as_nanos(), late, refused }
+}
+
+/// Returns the counters of flow queues as part of a status.
+pub(crate) const fn flows(counters: FlowCounters) -> FlowsStatus {
+    let FlowCounters { started, shared, active } = counters;
+    FlowsStatus { active, started, shared }
 }
 
 /// Counts frames that were dropped before the switch read them.

@@ -20,7 +20,7 @@ export interface ApiError {
 }
 
 /** Active queue management. */
-export type Aqm = "none" | "codel";
+export type Aqm = "none" | "codel" | "lan";
 
 /** The caller, as the node knows it. */
 export interface CallerView {
@@ -65,6 +65,7 @@ export interface DirectionStatus {
   dropped_after_by: Record<string, Amount>;
   /** Frames that entered a queue. */
   enqueued: Amount;
+  flows?: FlowsStatus;
   /**
    * Packets a second that a control loop admits to the vifs of the router together. Absent if no
    * control loop limits the router.
@@ -122,6 +123,19 @@ export type ErrorCode =
   | "head_too_large"
   | "not_running"
   | "not_recorded";
+
+/** The queues of a vif's flows. */
+export interface FlowsStatus {
+  /** Flows that have a queue now. */
+  active: number;
+  /**
+   * Packets that shared the queue of other flows, since `node.flows` had no queue left for
+   * theirs.
+   */
+  shared: number;
+  /** Times that a flow became active. */
+  started: number;
+}
 
 /** A slice or a router. */
 export interface GroupView {
@@ -240,6 +254,9 @@ export interface QueueChange {
   ecn?: boolean | null;
   /** Time within which the delay must fall below the target once. */
   interval_ns?: number | null;
+  kind?: VifQueueKind | null;
+  /** With flows: delay above which a packet of an L4S sender, ECT(1), is marked (RFC 9331). */
+  l4s_ns?: number | null;
   /** Bound in packets. */
   packets?: number | null;
   /** Standing delay that CoDel tolerates. */
@@ -250,8 +267,17 @@ export interface QueueChange {
 export interface QueueView {
   /** Bound in bytes. */
   bytes: number;
+  /**
+   * True if `CoDel` marks packets that can carry ECN instead of dropping them. Absent without
+   * `CoDel`.
+   */
+  ecn?: boolean;
   /** Interval of `CoDel`. Absent without `CoDel`. */
   interval_ns?: number;
+  /** Way in which packets wait. */
+  kind: VifQueueKind;
+  /** Delay above which a packet of an L4S sender is marked. Absent where none is. */
+  l4s_ns?: number;
   /** Bound in packets. */
   packets: number;
   /** Target of `CoDel`. Absent without `CoDel`. */
@@ -345,6 +371,9 @@ export interface VifChange {
   /** Limit of the broadcast, multicast and unknown-destination frames that it sends. */
   storm_pps?: number | null;
 }
+
+/** Way in which the packets of a vif and direction wait. */
+export type VifQueueKind = "fifo" | "flows";
 
 /** Changes of guarantees, limits and queue of a vif in one direction. */
 export interface VifShareChange {

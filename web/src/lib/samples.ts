@@ -81,8 +81,8 @@ export function status(seconds: number, said: Said): Status {
 
 /** The policy of that node, with the guarantee and the limit of what the vif sends. */
 export function policy(min: number, limit?: number): Policy {
-  const share = { priority: 1, min_rate_bps: 0, min_pps: 0, burst_bytes: 0 };
-  const queue = { packets: 100, bytes: 100_000 };
+  const share = { priority: 1, min_rate_bps: 0, min_pps: 0, burst_bytes: 3036 };
+  const queue: Vif["send_queue"] = { kind: "flows", packets: 100, bytes: 100_000 };
   const send = { ...share, min_rate_bps: min, ...(limit === undefined ? {} : { rate_bps: limit }) };
   const vif: Vif = {
     name: "gold.0",

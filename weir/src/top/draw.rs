@@ -146,10 +146,11 @@ fn reasons(row: &Row) -> Vec<Line<'static>> {
             format!(", limit {}", text::bits(super::model::float(limit)))
         });
         let standing = if side.standing { ", queue standing" } else { "" };
+        let queue = text::queue(side);
         let offered = text::bits(side.offered_bps);
         Line::from(vec![
             Span::styled(format!("{} {}: ", row.name, way.name()), BOLD),
-            Span::raw(format!("offered {offered}{limit}{standing}; ")),
+            Span::raw(format!("offered {offered}{limit}{queue}{standing}; ")),
             Span::raw(if each.is_empty() {
                 "no drops".to_owned()
             } else {
@@ -219,7 +220,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use serde_json::json;
     use weir_api_types::status::Verdict;
-    use weir_api_types::status::{Amount, IfaceStatus, NodeStatus, WorkerStatus};
+    use weir_api_types::status::{Amount, FlowsStatus, IfaceStatus, NodeStatus, WorkerStatus};
 
     use super::super::model::StatusSample;
     use super::*;
@@ -304,6 +305,8 @@ mod tests {
         later.vifs[0].send.wait_ns = 41_000_000;
         let full = Amount { packets: 5200, bytes: 5_200_000 };
         later.vifs[2].send.dropped.insert("queue_bytes".into(), full);
+        later.vifs[2].send.flows = Some(FlowsStatus { active: 3, ..FlowsStatus::default() });
+        later.vifs[2].send.marked = 12;
         let storm = Amount { packets: 12, bytes: 720 };
         later.vifs[2].send.dropped.insert("storm".into(), storm);
         let mut model = ScreenModel::default();
@@ -320,6 +323,7 @@ mod tests {
         let text = shows("wide", (130, 16), &model(), &mut view);
         assert!(text.contains("queue_bytes 5.20k/s, storm 12/s"), "{text}");
         assert_eq!(text.matches("41.0ms").count(), 2, "its own and its tenant's: {text}");
+        assert!(text.contains("offered 61.0M, 3 flows, 12 marks/s; drops"), "{text}");
         assert!(text.contains("37 % busy"), "{text}");
     }
 

@@ -133,6 +133,14 @@ pub(super) struct RowSide {
     pub(super) delay_s: f64,
     /// True if the delay of a queue stayed above its target for the last second.
     pub(super) standing: bool,
+    /// Flows that have a queue now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) flows: Option<u32>,
+    /// Packets marked "congestion experienced".
+    pub(super) marks_per_s: f64,
+    /// Where the smooth window of the delay begins; for a tenant, that of its worst vif.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) smooth_s: Option<f64>,
     pub(super) drops_per_s: f64,
     /// By reason, those that happened since the status before.
     pub(super) drops_per_s_by: BTreeMap<String, f64>,
@@ -263,6 +271,9 @@ impl RowSide {
             queue_bytes: new.backlog.bytes,
             delay_s: self::seconds(new.wait_ns),
             standing: new.standing,
+            flows: new.flows.map(|flows| flows.active),
+            marks_per_s: per_s(old.marked, new.marked),
+            smooth_s: new.smooth.map(|window| self::seconds(window.position_ns)),
             drops_per_s: by.values().sum(),
             drops_per_s_by: by,
         }
@@ -282,6 +293,9 @@ impl RowSide {
             sum.queue_bytes += side.queue_bytes;
             sum.delay_s = sum.delay_s.max(side.delay_s);
             sum.standing |= side.standing;
+            sum.flows = sum.flows.into_iter().chain(side.flows).reduce(u32::saturating_add);
+            sum.marks_per_s += side.marks_per_s;
+            sum.smooth_s = sum.smooth_s.into_iter().chain(side.smooth_s).reduce(f64::max);
             sum.drops_per_s += side.drops_per_s;
             for (reason, drops) in &side.drops_per_s_by {
                 *sum.drops_per_s_by.entry(reason.clone()).or_insert(0.0) += drops;

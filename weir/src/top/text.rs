@@ -18,7 +18,8 @@ pub(super) fn page(model: &ScreenModel) -> String {
             let side = row.side(way);
             let standing = side.standing.then_some("standing");
             let drops_by = side.drops_per_s_by.keys().map(String::as_str);
-            let reasons: Vec<&str> = standing.into_iter().chain(drops_by).collect();
+            let marked = (side.marks_per_s > 0.0).then_some("marked");
+            let reasons: Vec<&str> = standing.into_iter().chain(marked).chain(drops_by).collect();
             let line = format!(
                 "{:<20} {:<7} {:>8} {:>8} {:>8} {:>6} {:>7} {:>8} {:>8}  {}",
                 name(row),
@@ -77,13 +78,32 @@ pub(super) fn percent(side: &RowSide) -> String {
 }
 
 pub(super) fn delay(side: &RowSide) -> String {
-    match side.delay_s {
+    duration(side.delay_s)
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
         seconds if seconds <= 0.0 => "0".to_owned(),
         seconds if seconds < 1e-3 => format!("{:.0}us", seconds * 1e6),
         seconds if seconds < 0.1 => format!("{:.1}ms", seconds * 1e3),
         seconds if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
         seconds => format!("{seconds:.1}s"),
     }
+}
+
+/// Describes the queue beyond its length: `, 3 flows, 12 marks/s, smooth from 41.0ms`.
+pub(super) fn queue(side: &RowSide) -> String {
+    let mut text = String::new();
+    if let Some(flows) = side.flows {
+        let _fits = write!(text, ", {flows} {}", if flows == 1 { "flow" } else { "flows" });
+    }
+    if side.marks_per_s > 0.0 {
+        let _fits = write!(text, ", {} marks/s", count(side.marks_per_s));
+    }
+    if let Some(seconds) = side.smooth_s {
+        let _fits = write!(text, ", smooth from {}", duration(seconds));
+    }
+    text
 }
 
 pub(super) fn drops(side: &RowSide) -> String {

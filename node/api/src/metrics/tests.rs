@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
+use weir_api_types::status::{Amount, DirectionStatus, FlowsStatus, IfaceStatus, NodeStatus};
 use weir_control::police::Grade;
 use weir_loops::{LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus};
 use weir_policy::{Policy, Port, PortId, Slice, Vif};
@@ -32,15 +32,16 @@ fn page() -> String {
         dropped_after_by: all,
         ..DirectionStatus::default()
     };
-    let iface = |name: &str| IfaceStatus {
+    let iface = |name: &str, flows: Option<FlowsStatus>| IfaceStatus {
         name: name.into(),
-        send: side.clone(),
+        send: DirectionStatus { flows, marked: 4, ..side.clone() },
         receive: side.clone(),
         ..IfaceStatus::default()
     };
+    let flows = FlowsStatus { active: 3, started: 9, shared: 2 };
     let status = NodeStatus {
-        ports: vec![iface("up0")],
-        vifs: vec![iface("gold.0")],
+        ports: vec![iface("up0", None)],
+        vifs: vec![iface("gold.0", Some(flows))],
         uptime_ns: 1_500_000_000,
         report_failed: Some("no service report is kept".into()),
         ..NodeStatus::default()
@@ -96,6 +97,10 @@ fn no_series_comes_twice_and_sums_are_right() {
     for line in [
         "weir_dropped_packets_total{vif=\"gold.0\",direction=\"send\",reason=\"codel\"} 2",
         "weir_dropped_bytes_total{port=\"up0\",direction=\"send\",reason=\"codel\"} 200",
+        "weir_marked_packets_total{port=\"up0\",direction=\"send\"} 4",
+        "weir_flows_active{vif=\"gold.0\",direction=\"send\"} 3",
+        "weir_flows_started_total{vif=\"gold.0\",direction=\"send\"} 9",
+        "weir_flows_shared_packets_total{vif=\"gold.0\",direction=\"send\"} 2",
         "weir_limit_bytes_per_second{vif=\"gold.0\",direction=\"send\"} 1000000",
         "weir_uptime_seconds 1.500000000",
         "weir_report_disk_failed 1",

@@ -46,6 +46,12 @@ pub struct ExplainedSide {
     pub because: String,
     /// Frames in its queue now.
     pub waits: Amount,
+    /// Flows that have a queue now; `None` where frames wait in one queue.
+    pub flows_active: Option<u32>,
+    /// Packets that were marked "congestion experienced" in this time.
+    pub marked: u64,
+    /// The least delay of a packet now; `None` without a smooth window.
+    pub smooth: Option<Nanos>,
     /// Drops in this time, by reason.
     pub dropped: BTreeMap<Reason, Amount>,
     /// The rate of the port, and how much of it all vifs got together.
@@ -198,6 +204,10 @@ impl StatusPair<'_> {
             .collect();
         others.sort_by_key(|other| (std::cmp::Reverse(other.got_bps), other.vif));
         let remedies = self.remedies(id, direction, limiter, &others);
+        let now = self.after.vif(&vif.name).map(|iface| match direction {
+            Direction::Send => &iface.send,
+            Direction::Receive => &iface.receive,
+        });
         let dropped = flow.dropped.values().flatten().map(|(reason, of)| (*reason, *of)).collect();
         ExplainedSide {
             offered_bps: self.offered_bps(id, direction),
@@ -207,6 +217,9 @@ impl StatusPair<'_> {
             limiter,
             because,
             waits: flow.waits,
+            flows_active: now.and_then(|side| side.flows).map(|flows| flows.active),
+            marked: flow.marked,
+            smooth: now.and_then(|side| side.smooth).map(|of| Nanos::new(of.position_ns)),
             dropped,
             port_bps: [port.rate.as_bps(), self.port_bps(vif.port, direction)],
             others,
