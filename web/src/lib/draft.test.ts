@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 
 import { blamed, draftOf, follow, isChanged, requestOf } from "./draft";
 import { policy } from "./samples";
+import type { Vif } from "./types";
 
 const vif = policy(30e6, 50e6).vifs[0]!;
 
@@ -11,6 +12,13 @@ test("what was not touched is not asked for", () => {
     min_rate_bps: "30 Mbit",
     rate_bps: "50 Mbit",
     priority: "1",
+    shaper: "bucket",
+    burst_bytes: "3036 B",
+    credit_ns: "",
+    width_ns: "",
+    interval_ns: "",
+    delay_max_ns: "",
+    queue_kind: "flows",
   });
   expect(requestOf(draftOf(vif), draftOf(vif))).toEqual({ body: {}, problems: [] });
 });
@@ -55,7 +63,8 @@ test("what somebody else changes meanwhile is not taken back", () => {
   draft.send.min_rate_bps = "20M";
   const next = draftOf(policy(30e6, 40e6).vifs[0]!);
   const followed = follow(draft, base, next);
-  expect(followed.send).toEqual({ min_rate_bps: "20M", rate_bps: "40 Mbit", priority: "1" });
+  const { min_rate_bps, rate_bps, priority } = followed.send;
+  expect([min_rate_bps, rate_bps, priority]).toEqual(["20M", "40 Mbit", "1"]);
   expect(requestOf(followed, next).body).toEqual({ send: { min_rate_bps: 20e6 } });
 });
 
@@ -78,4 +87,49 @@ test("what is no number counts as typed", () => {
   draft.send.rate_bps = "much";
   expect(isChanged(draft, draftOf(vif))).toBe(true);
   expect(follow(draft, draftOf(vif), draftOf(vif)).send.rate_bps).toBe("much");
+});
+
+/** The vif as it is behind a smooth window. */
+const smooth = (): Vif => {
+  const send_shaper = { credit_ns: 1e8, width_ns: 3e6, interval_ns: 1e9, delay_max_ns: 2e8 };
+  return { ...vif, send_shaper, send_queue: { ...vif.send_queue, kind: "fifo" } };
+};
+
+test("a smooth window is asked for with the keys that were typed", () => {
+  const draft = draftOf(vif);
+  draft.send.shaper = "smooth";
+  draft.send.width_ns = "5ms";
+  const { body, problems } = requestOf(draft, draftOf(vif));
+  expect(problems).toEqual([]);
+  expect(body).toEqual({ send: { shaper: "smooth", width_ns: 5e6 } });
+  draft.send.width_ns = "5";
+  expect(requestOf(draft, draftOf(vif)).problems).toEqual([
+    { side: "send", key: "width_ns", message: "“5” is not a time such as 3 ms" },
+  ]);
+});
+
+test("the keys of a smooth window go with it", () => {
+  const base = draftOf(smooth());
+  expect([base.send.shaper, base.send.credit_ns, base.send.queue_kind]).toEqual([
+    "smooth",
+    "100 ms",
+    "fifo",
+  ]);
+  const draft = draftOf(smooth());
+  draft.send.shaper = "bucket";
+  draft.send.burst_bytes = "64 KiB";
+  const none = { credit_ns: null, width_ns: null, interval_ns: null, delay_max_ns: null };
+  const { body } = requestOf(draft, base);
+  expect(body).toEqual({ send: { shaper: "bucket", burst_bytes: 65_536, ...none } });
+  // Once it holds, the fields of the window are empty.
+  expect(follow(draft, draft, draftOf(vif)).send.credit_ns).toBe("");
+});
+
+test("a kind of queue is asked for and blamed as the policy names it", () => {
+  const draft = draftOf(vif);
+  draft.receive.queue_kind = "fifo";
+  const { body } = requestOf(draft, draftOf(vif));
+  expect(body).toEqual({ receive: { queue: { kind: "fifo" } } });
+  const key = { table: "vif", name: "a", key: "receive.queue.kind" };
+  expect(blamed([key], body)).toEqual({ side: "receive", key: "queue_kind" });
 });

@@ -1,14 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // What a person has typed for a vif, and what of it is asked of the node. The node alone decides
-// what is sound; here only what is no number at all is refused.
+// what is sound; here only what cannot be read at all is refused.
 
-import type { KeyView } from "./api";
-import { exactRate, parseRate } from "./format";
-import { SIDES, type Share, type Side, type Vif } from "./types";
+import type { KeyView, VifShareChange } from "./api";
+import { exactBytes, exactRate, exactTime, parseBytes, parseRate, parseTime } from "./format";
+import { SIDES, type Side, type Vif } from "./types";
 
-export type Key = "min_rate_bps" | "rate_bps" | "priority";
+/** Keys of the smooth window, which go with it. */
+export const WINDOW_KEYS = ["credit_ns", "width_ns", "interval_ns", "delay_max_ns"] as const;
 
-export const KEYS: readonly Key[] = ["min_rate_bps", "rate_bps", "priority"];
+export type WindowKey = (typeof WINDOW_KEYS)[number];
+
+export type Key =
+  | "min_rate_bps"
+  | "rate_bps"
+  | "priority"
+  | "shaper"
+  | "burst_bytes"
+  | WindowKey
+  | "queue_kind";
+
+export const KEYS: readonly Key[] = [
+  "min_rate_bps",
+  "rate_bps",
+  "priority",
+  "shaper",
+  "burst_bytes",
+  ...WINDOW_KEYS,
+  "queue_kind",
+];
 
 /** The fields of one direction, as typed. */
 export type Fields = Record<Key, string>;
@@ -16,7 +36,7 @@ export type Fields = Record<Key, string>;
 export type Draft = Record<Side, Fields>;
 
 /** The body of a request to the node; `null` removes a key. */
-export type Body = Partial<Record<Side, Partial<Record<Key, number | null>>>>;
+export type Body = Partial<Record<Side, VifShareChange>>;
 
 /** A field of the form, and what is wrong with it. */
 export interface Problem {
@@ -25,23 +45,63 @@ export interface Problem {
   message: string;
 }
 
-const fields = (share: Share): Fields => ({
-  min_rate_bps: share.min_rate_bps > 0 ? exactRate(share.min_rate_bps) : "",
-  rate_bps: share.rate_bps === undefined ? "" : exactRate(share.rate_bps),
-  priority: String(share.priority),
-});
+/** The form of a field: how it is read, how a person would write it, its name in the policy. */
+interface Form {
+  parse: (typed: string) => number | string | undefined;
+  example: string;
+  name: string;
+}
+
+const whole = (typed: string): number | undefined =>
+  /^\d{1,9}$/.test(typed) ? Number(typed) : undefined;
+
+const choice = (...of: string[]) => (typed: string) => (of.includes(typed) ? typed : undefined);
+
+const RATE = { parse: parseRate, example: "a rate such as 30 Mbit" };
+const TIME = { parse: parseTime, example: "a time such as 3 ms" };
+
+/** The forms of all fields; their names stand below their direction. */
+const FORMS: Record<Key, Form> = {
+  min_rate_bps: { ...RATE, name: "min_rate" },
+  rate_bps: { ...RATE, name: "rate" },
+  priority: { parse: whole, example: "a whole number", name: "priority" },
+  shaper: { parse: choice("bucket", "smooth"), example: "a shaper", name: "shaper" },
+  burst_bytes: { parse: parseBytes, example: "a size such as 64 KiB", name: "burst" },
+  credit_ns: { ...TIME, name: "credit" },
+  width_ns: { ...TIME, name: "width" },
+  interval_ns: { ...TIME, name: "interval" },
+  delay_max_ns: { ...TIME, name: "delay_max" },
+  queue_kind: { parse: choice("fifo", "flows"), example: "a kind of queue", name: "queue.kind" },
+};
+
+function fields(vif: Vif, side: Side): Fields {
+  const { min_rate_bps, rate_bps, priority, burst_bytes } = vif[side];
+  const window = vif[`${side}_shaper`];
+  const time = (key: WindowKey) => (window ? exactTime(window[key]) : "");
+  return {
+    min_rate_bps: min_rate_bps > 0 ? exactRate(min_rate_bps) : "",
+    rate_bps: rate_bps === undefined ? "" : exactRate(rate_bps),
+    priority: String(priority),
+    shaper: window ? "smooth" : "bucket",
+    burst_bytes: exactBytes(burst_bytes),
+    credit_ns: time("credit_ns"),
+    width_ns: time("width_ns"),
+    interval_ns: time("interval_ns"),
+    delay_max_ns: time("delay_max_ns"),
+    queue_kind: vif[`${side}_queue`].kind,
+  };
+}
 
 /** Returns the vif's shares in force as the form shows them. */
 export const draftOf = (vif: Vif): Draft => ({
-  send: fields(vif.send),
-  receive: fields(vif.receive),
+  send: fields(vif, "send"),
+  receive: fields(vif, "receive"),
 });
 
-/** Returns the value of a field: a number, `null` if it is empty, nothing if it is no number. */
-function valueOf(key: Key, typed: string): number | null | undefined {
+/** Returns the value of a field: `null` if it is empty, nothing if it cannot be read. */
+function valueOf(key: Key, typed: string): number | string | null | undefined {
   const text = typed.trim();
-  if (text === "") return null;
-  return key === "priority" ? whole(text) : parseRate(text);
+  return text === "" ? null : FORMS[key].parse(text);
 }
 
 /** Returns true if two texts of a field mean the same. */
@@ -70,45 +130,42 @@ export function follow(draft: Draft, base: Draft, next: Draft): Draft {
   return { send: side("send"), receive: side("receive") };
 }
 
-/** The body of a request for what differs from what the draft began with; or what is no number. */
+/** The body of a request for what differs from what the draft began with; or what is unreadable. */
 export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Problem[] } {
   const body: Body = {};
   const problems: Problem[] = [];
   for (const side of SIDES) {
+    const values: Partial<Record<Key, number | string | null>> = {};
     for (const key of KEYS) {
       const typed = draft[side][key];
       if (same(key, typed, base[side][key])) continue;
       const value = valueOf(key, typed);
-      if (value === undefined) {
-        const form = key === "priority" ? "a whole number" : "a rate such as 30 Mbit";
-        problems.push({ side, key, message: `“${typed.trim()}” is not ${form}` });
-      } else {
-        (body[side] ??= {})[key] = value;
-      }
+      if (value !== undefined) values[key] = value;
+      else problems.push({ side, key, message: `“${typed.trim()}” is not ${FORMS[key].example}` });
     }
+    // The keys of a smooth window go with it.
+    if (values.shaper === "bucket") for (const key of WINDOW_KEYS) values[key] = null;
+    const { queue_kind, ...share } = values;
+    const queue = queue_kind === undefined ? {} : { queue: { kind: queue_kind } };
+    // Each value is what its field reads.
+    const change = { ...share, ...queue } as VifShareChange;
+    if (Object.keys(change).length > 0) body[side] = change;
   }
   return { body, problems };
 }
 
-const whole = (typed: string): number | undefined =>
-  /^\d{1,9}$/.test(typed) ? Number(typed) : undefined;
-
-/** The keys of the policy that the fields of the form set, below their direction. */
-const NAMES: Record<Key, string> = {
-  min_rate_bps: "min_rate",
-  rate_bps: "rate",
-  priority: "priority",
-};
-
 /** Returns the field that a refusal is about: the first changed one it names, else the first. */
 export function blamed(
   keys: readonly KeyView[],
-  body: Partial<Record<Side, Partial<Record<Key, unknown>>>>,
+  body: Body,
 ): Pick<Problem, "side" | "key"> | undefined {
   const changed: Pick<Problem, "side" | "key">[] = [];
   for (const side of SIDES) {
-    for (const key of KEYS) if (body[side]?.[key] !== undefined) changed.push({ side, key });
+    const asked: VifShareChange = body[side] ?? {};
+    const { queue, ...share } = asked;
+    const given: Partial<Record<Key, unknown>> = { ...share, queue_kind: queue?.kind };
+    for (const key of KEYS) if (given[key] !== undefined) changed.push({ side, key });
   }
   const named = new Set(keys.map(({ key }) => key));
-  return changed.find(({ side, key }) => named.has(`${side}.${NAMES[key]}`)) ?? changed[0];
+  return changed.find(({ side, key }) => named.has(`${side}.${FORMS[key].name}`)) ?? changed[0];
 }

@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 import { expect, test } from "vitest";
 
-import { age, exactRate, packets, parseRate, percent, rate, text, time } from "./format";
+import {
+  age,
+  exactBytes,
+  exactRate,
+  exactTime,
+  packets,
+  parseBytes,
+  parseRate,
+  parseTime,
+  percent,
+  rate,
+  text,
+  time,
+} from "./format";
 
 test.each([
   [0, "0 b/s"],
@@ -72,4 +85,39 @@ test("a rate is written so that it is read back exactly", () => {
     expect(parseRate(exactRate(bps)), exactRate(bps)).toBe(bps);
   }
   expect([1_500_000, 30e6, 2e9].map(exactRate)).toEqual(["1.5 Mbit", "30 Mbit", "2 Gbit"]);
+});
+
+test.each([
+  ["3ms", 3e6],
+  ["1.5 s", 1.5e9],
+  ["250 µs", 250e3],
+  ["250us", 250e3],
+  ["0", 0],
+])("%s is %d ns", (typed, ns) => {
+  expect(parseTime(typed)).toBe(ns);
+});
+
+test.each([
+  ["1518", 1518],
+  ["64 KiB", 65_536],
+  ["1.5MB", 1.5e6],
+  ["2 kB", 2000],
+])("%s is %d bytes", (typed, count) => {
+  expect(parseBytes(typed)).toBe(count);
+});
+
+test("what is no time and no size is none", () => {
+  for (const typed of ["", "3", "3 min", "ms", "-1ms"]) expect(parseTime(typed)).toBeUndefined();
+  for (const typed of ["", "KiB", "1.5", "1 Mbit", "-1"]) expect(parseBytes(typed)).toBeUndefined();
+});
+
+test("times and sizes are written so that they are read back exactly", () => {
+  for (const ns of [0, 1, 999, 1000, 3e6, 1_500_000, 100e6, 1e9, 1_234_567_891]) {
+    expect(parseTime(exactTime(ns))).toBe(ns);
+  }
+  expect([3e6, 1_500_000, 1e9].map(exactTime)).toEqual(["3 ms", "1.5 ms", "1 s"]);
+  for (const count of [0, 1, 1518, 3036, 65_536, 1_048_576, 625_000]) {
+    expect(parseBytes(exactBytes(count))).toBe(count);
+  }
+  expect([3036, 65_536].map(exactBytes)).toEqual(["3036 B", "64 KiB"]);
 });

@@ -95,3 +95,46 @@ export function exactRate(bps: number): string {
   }
   return `${bps} bit`;
 }
+
+const TIMES: Record<string, number> = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
+
+/** Reads a typed time in nanoseconds: `3ms`, `1.5 s`, `0`; nothing if it is none. */
+export function parseTime(typed: string): number | undefined {
+  const form = /^(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)$/.exec(typed.trim());
+  // Nothing is nothing in any unit.
+  if (!form) return /^0+$/.test(typed.trim()) ? 0 : undefined;
+  const ns = Math.round(Number(form[1]) * (TIMES[form[2] ?? ""] ?? NaN));
+  return Number.isSafeInteger(ns) ? ns : undefined;
+}
+
+/** A time as a person would type it, exactly. */
+export function exactTime(ns: number): string {
+  for (const [size, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]] as const) {
+    if (ns >= size && (ns * 1000) % size === 0) return `${ns / size} ${unit}`;
+  }
+  return `${ns} ns`;
+}
+
+const SIZES: Record<string, number> = {
+  "": 1,
+  k: 1e3,
+  M: 1e6,
+  Ki: 1024,
+  Mi: 1024 * 1024,
+};
+
+/** Reads a typed count of bytes: `1518`, `64 KiB`, `1.5MB`; nothing if it is none. */
+export function parseBytes(typed: string): number | undefined {
+  const form = /^(\d+(?:\.\d+)?)\s*(k|M|Ki|Mi|)B?$/.exec(typed.trim());
+  if (!form) return undefined;
+  const count = Number(form[1]) * (SIZES[form[2] ?? ""] ?? NaN);
+  return Number.isSafeInteger(count) ? count : undefined;
+}
+
+/** A count of bytes as a person would type it, exactly. */
+export function exactBytes(count: number): string {
+  for (const [size, unit] of [[1024 * 1024, "MiB"], [1024, "KiB"]] as const) {
+    if (count >= size && count % size === 0) return `${count / size} ${unit}`;
+  }
+  return `${count} B`;
+}

@@ -24,6 +24,10 @@ export interface Figures {
   standing: boolean;
   /** Where the smooth window of the delay begins; undefined without one. */
   smoothNs: number | undefined;
+  /** Flows that have a queue of their own; undefined where all packets wait in one. */
+  flows: number | undefined;
+  /** Packets a second that were marked "congestion experienced". */
+  markPps: number;
   guarantee: number;
   limit: number | undefined;
   /** The node's verdict. */
@@ -51,6 +55,8 @@ interface Look {
   waitNs: number;
   standing: boolean;
   smoothNs: number | undefined;
+  flows: number | undefined;
+  marked: number;
 }
 
 /** Looks at one direction of one vif, as far back as a second needs. */
@@ -80,6 +86,8 @@ class Track {
       waitNs: of.wait_ns,
       standing: of.standing,
       smoothNs: of.smooth?.position_ns,
+      flows: of.flows?.active,
+      marked: of.marked,
     });
     while ((this.#looks[1]?.atNs ?? Infinity) <= atNs - WINDOW_NS) this.#looks.shift();
   }
@@ -253,6 +261,7 @@ function figures(
     sum.waitNs = Math.max(sum.waitNs, now.waitNs);
     sum.standing ||= now.standing;
     if (now.smoothNs !== undefined) sum.smoothNs = Math.max(sum.smoothNs ?? 0, now.smoothNs);
+    if (now.flows !== undefined) sum.flows = (sum.flows ?? 0) + now.flows;
     const seconds = (now.atNs - first.atNs) / 1e9;
     for (const [reason, packets] of now.drops) {
       totals.set(reason, (totals.get(reason) ?? 0) + packets);
@@ -263,6 +272,7 @@ function figures(
     if (seconds <= 0) continue;
     sum.bps += Math.max(0, (8 * (now.bytes - first.bytes)) / seconds);
     sum.pps += Math.max(0, (now.packets - first.packets) / seconds);
+    sum.markPps += Math.max(0, (now.marked - first.marked) / seconds);
   }
   const most = (by: Map<string, number>) => [...by].sort((one, other) => other[1] - one[1]);
   sum.drops = most(drops);
@@ -282,6 +292,8 @@ const NOTHING: Figures = {
   waitNs: 0,
   standing: false,
   smoothNs: undefined,
+  flows: undefined,
+  markPps: 0,
   guarantee: 0,
   limit: undefined,
   verdict: "unknown",
