@@ -30,7 +30,7 @@ impl CpuShare {
         Self(percent.saturating_mul(PPM / 100))
     }
 
-    /// The share that `cpu` is of `span`, rounded down, at most [`Self::MAX`]; zero of no time.
+    /// `cpu` as a share of `span`, rounded down, at most [`Self::MAX`]; zero if `span` is zero.
     #[must_use]
     pub fn of_floor(cpu: Nanos, span: Nanos) -> Self {
         let scaled = u128::from(cpu.as_nanos()) * u128::from(PPM);

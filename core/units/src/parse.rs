@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Units as people write them: `100Mbit`, `1.5Gbit`, `20kpps`, `64KiB`, `3ms`, `12.5%`.
 //!
-//! A number (decimal fraction allowed, if the result is whole) and a unit, nothing between or one
-//! space. A bare number has no unit and is refused: `rate = 100` is a mistake waiting.
+//! A quantity is a number and a unit, with at most one space between them. The number may have a
+//! decimal fraction if the quantity is whole in its base unit (bits a second, bytes, nanoseconds).
+//! A number without a unit is refused: nobody can tell what `rate = 100` means.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -10,7 +11,7 @@ use core::str::FromStr;
 
 use crate::{BitRate, ByteCount, CpuShare, Nanos, PacketRate};
 
-/// A text that is not a quantity of the wanted kind.
+/// The text is not a quantity of the wanted kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseUnitError {
     text: String,
@@ -63,7 +64,10 @@ impl FromStr for CpuShare {
     }
 }
 
-/// The whole value of `text` in the base unit, or the error.
+/// The value of `text` in the base unit.
+///
+/// # Errors
+/// The unit is not one of `units`, or the value is not a whole number of 64 bits.
 fn scaled(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64, ParseUnitError> {
     let error = || ParseUnitError { text: text.to_string(), wanted };
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
@@ -71,7 +75,7 @@ fn scaled(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64
     let unit = unit.strip_prefix(' ').unwrap_or(unit);
     let (_, scale) = units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    // A second point would survive the split; `u64::parse` checks the whole part by itself.
+    // A second point would be in the fraction. `parse` below checks the part before the point.
     let digits = fraction.bytes().all(|c| c.is_ascii_digit());
     if number.ends_with('.') || !digits || fraction.len() > MAX_FRACTION_DIGITS {
         return Err(error());
@@ -87,8 +91,8 @@ fn scaled(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64
     whole.checked_mul(*scale).and_then(|base| base.checked_add(fraction)).ok_or_else(error)
 }
 
-/// 10⁹ is the finest scale of any unit, so a tenth digit could never be whole.
-const MAX_FRACTION_DIGITS: usize = 9;
+/// The largest scale is 10¹² (`Tbit`): a further digit could only be a zero.
+const MAX_FRACTION_DIGITS: usize = 12;
 
 const BIT_RATES: &[(&str, u64)] = &[
     ("bit", 1),
@@ -111,6 +115,8 @@ mod tests {
     fn quantities_read_as_written() {
         assert_eq!("100Mbit".parse(), Ok(BitRate::from_mbps(100)));
         assert_eq!("1.5Gbit".parse(), Ok(BitRate::from_mbps(1500)));
+        assert_eq!("1.000000000001Tbit".parse(), Ok(BitRate::from_bps(1_000_000_000_001)));
+        assert!("1.0000000000001Tbit".parse::<BitRate>().is_err());
         assert_eq!("20 kpps".parse(), Ok(PacketRate::from_pps(20_000)));
         assert_eq!("64KiB".parse(), Ok(ByteCount::new(65_536)));
         assert_eq!("0.25ms".parse(), Ok(Nanos::from_micros(250)));

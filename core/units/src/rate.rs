@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Rates of bits and of packets, and the exact conversions between rate, time and amount.
+//! Rates of bits and of packets, and the conversions between rate, time and amount.
+//!
+//! A conversion is computed in 128 bits, so nothing overflows on the way, and rounds once, in the
+//! direction that is safe for a limit: times up, amounts down.
 
 use core::fmt;
 
@@ -48,14 +51,14 @@ impl BitRate {
             return Nanos::MAX;
         }
         let bit_nanos = bytes.get() as u128 * BIT_NANOS_PER_BYTE_SECOND;
-        saturate(bit_nanos.div_ceil(self.0 as u128))
+        Nanos::new(saturate(bit_nanos.div_ceil(self.0 as u128)))
     }
 
     /// The whole bytes that pass in `time`, rounded down.
     #[must_use]
     pub const fn bytes_in_floor(self, time: Nanos) -> ByteCount {
         let bytes = self.0 as u128 * time.as_nanos() as u128 / BIT_NANOS_PER_BYTE_SECOND;
-        ByteCount::new(saturate(bytes).as_nanos())
+        ByteCount::new(saturate(bytes))
     }
 
     /// The sum; `None` above `u64::MAX` bits a second.
@@ -119,12 +122,13 @@ impl fmt::Display for PacketRate {
     }
 }
 
-const fn saturate(value: u128) -> Nanos {
+const fn saturate(value: u128) -> u64 {
     if value > u64::MAX as u128 {
-        Nanos::MAX
+        u64::MAX
     } else {
         #[expect(clippy::cast_possible_truncation, reason = "compared with the maximum above")]
-        Nanos::new(value as u64)
+        let narrow = value as u64;
+        narrow
     }
 }
 
@@ -144,8 +148,8 @@ mod tests {
         assert_eq!(rate.bytes_in_floor(Nanos::new(8)), ByteCount::new(3));
     }
 
-    /// Goal: what fits into the time that an amount takes is that amount, and a nanosecond less is
-    /// too short. Method: amounts and rates at which a byte takes at least a nanosecond.
+    /// Goal: exactly the amount passes in the time computed for it, and less in a nanosecond less.
+    /// Method: amounts and rates at which a byte takes at least a nanosecond.
     #[test]
     fn time_and_amount_are_inverse() {
         for bps in [1, 7, 999, 64_000, 1_000_003, 999_999_937, 8_000_000_000] {

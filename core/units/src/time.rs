@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Instants and durations, in nanoseconds.
+//!
+//! `std::time::Instant` is opaque: only the operating system's clock makes one. These are plain
+//! integers, so a test or a simulation starts at zero and compares times exactly. No operation
+//! overflows or panics; each saturates, since a clock may go back and a sum may lie beyond the end.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -36,7 +40,7 @@ impl Instant {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// `self − length`, not before the origin.
+    /// The instant `length` before this one, at the earliest the origin.
     #[must_use]
     pub const fn saturating_sub(self, length: Nanos) -> Self {
         Self(self.0.saturating_sub(length.0))
