@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Deficit round robin (Shreedhar and Varghese 1995).
+//! Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
+//!
+//! **Problem.** Round robin by packets gives more to the class with the longer packets. Sorting by
+//! virtual finish times is fair, but its work grows with the number of classes.
+//!
+//! **Algorithm.** The active classes form a ring. The class that comes to the front gets a
+//! *quantum* of bytes, in proportion to its weight, on top of the *deficit* that its last turn
+//! left. It sends packets as long as the next one fits; then it goes to the end of the ring and
+//! keeps the rest. A class that runs empty leaves the ring and loses its deficit.
+//!
+//! **Quantum.** The least weight gets the longest packet seen, the others in proportion. So every
+//! turn sends a packet, and the work a packet is constant (§3 of the paper). A change of that
+//! length or of the least weight begins a new *generation*; a class computes its quantum anew when
+//! its turn finds it to be of an earlier one.
+//!
+//! See `docs/algorithms/drr.md`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,41 +26,40 @@ use crate::flat::Flat;
 use crate::ring::Ring;
 use crate::{ClassConfig, ClassId, ClassQueues, LinkConfig};
 
-/// Serves active classes in turn, each up to a quantum of bytes in proportion to its weight; what
-/// it leaves unused because the next packet is longer, it keeps for its next turn. Constant work
-/// a packet. Honours weight and upper limit; no minimum.
+/// Serves active classes in turn, in proportion to their weights by the byte, at constant work a
+/// packet. Honours weight and upper limit; no minimum.
 pub type Drr = Flat<DeficitRounds>;
 
 /// The discipline of [`Drr`].
 #[derive(Clone, Debug)]
 pub struct DeficitRounds {
-    /// The active classes, the one whose turn it is in front. A class is in it at most once; it
-    /// may be inactive, and is taken out when its turn comes.
+    /// The active classes, the one whose turn it is in front; each at most once. A class that was
+    /// deactivated stays until it comes to the front.
     ring: Ring,
     /// The class in front if it has got its quantum for this turn, else [`NONE`].
     turn: u32,
-    /// Deficit that is left of that turn: a packet in the middle of it needs no look at the class.
+    /// Deficit left in that turn. It is kept here, so that a packet within a turn costs no access
+    /// to the class.
     turn_deficit: u64,
     /// The weight of each class, zero while it does not exist.
     weights: Vec<u32>,
-    /// Classes of each weight: the least weight gets a quantum of `packet_max`.
-    users: BTreeMap<u32, usize>,
-    /// The longest packet seen. A quantum is never less, or a turn could pass without a packet
-    /// and the work a packet would not be constant (§3 of the paper).
+    /// Number of classes by weight.
+    weight_counts: BTreeMap<u32, usize>,
+    /// The longest packet seen: the quantum of the least weight.
     packet_max: u32,
-    /// Number of changes of `packet_max` and of the least weight: outdates quanta.
+    /// Counts changes of `packet_max` and of the least weight.
     generation: u32,
 }
 
 /// State of a class in [`DeficitRounds`].
 #[derive(Clone, Debug)]
 pub struct DeficitTurn {
-    /// Bytes that it gets each time.
+    /// Bytes that the class gets each turn.
     quantum: u64,
     /// Deficit left of the class's last turn, less than its packet at the head and so less than
     /// 2³¹; otherwise [`INACTIVE`] or [`UNLISTED`].
     deficit: u32,
-    /// Generation of the quantum.
+    /// The generation in which the quantum was computed.
     generation: u32,
 }
 
@@ -58,19 +72,19 @@ impl Default for DeficitTurn {
 
 impl DeficitRounds {
     fn least_weight(&self) -> u32 {
-        self.users.first_key_value().map_or(1, |(weight, _)| *weight)
+        self.weight_counts.first_key_value().map_or(1, |(weight, _)| *weight)
     }
 
     fn set_weight(&mut self, class: u32, weight: u32) {
         let least = self.least_weight();
         let old = core::mem::replace(&mut self.weights[class as usize], weight);
         if weight > 0 {
-            *self.users.entry(weight).or_default() += 1;
+            *self.weight_counts.entry(weight).or_default() += 1;
         }
-        if let Some(count) = self.users.get_mut(&old) {
+        if let Some(count) = self.weight_counts.get_mut(&old) {
             *count -= 1;
             if *count == 0 {
-                self.users.remove(&old);
+                self.weight_counts.remove(&old);
             }
         }
         if self.least_weight() != least {
@@ -103,7 +117,7 @@ impl DeficitRounds {
     fn next_turn(&mut self, queues: &mut ClassQueues<DeficitTurn>) -> Pick {
         loop {
             if self.turn != NONE {
-                // Less than the packet's length.
+                // The packet at the head is longer, and its length has 20 bits.
                 queues[self.turn].deficit = u32::try_from(self.turn_deficit).unwrap_or(0);
                 self.ring.rotate();
                 self.turn = NONE;
@@ -135,7 +149,7 @@ impl Discipline for DeficitRounds {
             turn: NONE,
             turn_deficit: 0,
             weights: Vec::new(),
-            users: BTreeMap::new(),
+            weight_counts: BTreeMap::new(),
             packet_max: PACKET_MAX_USUAL,
             generation: 0,
         }
@@ -158,7 +172,7 @@ impl Discipline for DeficitRounds {
 
     fn remove(&mut self, class: u32, queues: &mut ClassQueues<DeficitTurn>) {
         self.set_weight(class, 0);
-        // It may still be in the ring, and another class come to be of its number.
+        // A class added later may get this index and must not find itself in the ring.
         if core::mem::replace(&mut queues[class].deficit, UNLISTED) != UNLISTED {
             self.ring.remove(class);
         }
@@ -194,6 +208,7 @@ impl Discipline for DeficitRounds {
 
     #[inline]
     fn pick(&mut self, _now: Instant, queues: &mut ClassQueues<DeficitTurn>) -> Pick {
+        // `NONE` is no class and has no head.
         match queues.head_bytes(ClassId(self.turn)) {
             Some(head) if u64::from(head) <= self.turn_deficit => Pick::Class(self.turn),
             _ => self.next_turn(queues),
@@ -218,7 +233,7 @@ impl Discipline for DeficitRounds {
     }
 }
 
-/// Deficit of a class in the ring that is not active. Its turn ends before it begins.
+/// Deficit of a class in the ring that is not active: it is removed when it comes to the front.
 const INACTIVE: u32 = UNLISTED - 1;
 
 /// Deficit of a class that is not in the ring.
@@ -227,5 +242,5 @@ const UNLISTED: u32 = u32::MAX;
 /// No class.
 const NONE: u32 = u32::MAX;
 
-/// An Ethernet frame with a VLAN tag, without FCS.
+/// An Ethernet frame with a VLAN tag, without FCS: from the start no quantum is less.
 const PACKET_MAX_USUAL: u32 = 1518;

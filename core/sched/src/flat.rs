@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Shared by all schedulers of one level: queues, upper limits, and the loop around a discipline.
+//! The part that all schedulers of one level share: queues, upper limits, and the loop around a
+//! discipline.
+//!
+//! A class is *active* while it has packets and is not at its limit. [`Flat`] tells the discipline
+//! when a class becomes active or stops being so; the discipline only chooses among active ones.
 
 use core::fmt;
 
@@ -16,7 +20,7 @@ use crate::{
 pub struct Flat<D: Discipline> {
     queues: ClassQueues<D::State>,
     limits: Limits,
-    /// The latest instant seen; one that goes back is replaced by it.
+    /// The latest instant seen; it replaces an earlier one.
     latest: Instant,
     discipline: D,
 }
@@ -58,7 +62,7 @@ impl<D: Discipline> Flat<D> {
         }
     }
 
-    /// The answer while no class is active.
+    /// Answers `dequeue` while no class is active.
     #[cold]
     fn nobody(&mut self, now: Instant) -> Dequeue {
         let queues = &self.queues;
@@ -68,7 +72,7 @@ impl<D: Discipline> Flat<D> {
         until.map_or(Dequeue::Idle, |until| Dequeue::Wait { until, why })
     }
 
-    /// While some class has an upper limit.
+    /// Answers `dequeue` while some class has an upper limit.
     #[inline(never)]
     fn dequeue_limited(&mut self, now: Instant) -> Dequeue {
         self.release(now);

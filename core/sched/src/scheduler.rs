@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The contract of all schedulers: classes in, packets in, packets out.
+//! The contract of all schedulers: classes and packets in, the next packet or an instant out.
+//!
+//! A scheduler serves one link. [`Scheduler::enqueue`] appends a packet to the bounded queue of its
+//! class, or refuses it with a reason; [`Scheduler::dequeue`] returns the next packet for the link,
+//! or the instant and the reason to ask again. A [`Packet`] is a handle of 16 bytes: schedulers
+//! never see a frame. Classes are added, changed and removed while packets wait.
+//!
+//! No call reads a clock; each takes the present instant. Counters add up after every call: see
+//! [`ClassCounters`].
 
 use core::fmt;
 
@@ -10,8 +18,8 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 pub struct Packet {
     /// The caller's handle, for example the index of a frame in a pool. Never interpreted here.
     pub id: u32,
-    /// Accounted length in bytes (the layer and overhead of the port are in it) in the low 20 bits,
-    /// the flow in the next 10, ECN in the highest 2.
+    /// The low 20 bits: accounted length in bytes, by the port's layer and overhead. The next 10:
+    /// the flow. The highest 2: ECN.
     length_and_flow: u32,
     /// When the packet entered the node.
     pub arrived: Instant,
@@ -26,26 +34,27 @@ pub struct ClassId(pub u32);
 pub struct LinkConfig {
     /// The link's rate; `None` for a link without one (traffic that stays inside the node).
     pub rate: Option<BitRate>,
-    /// Lateness of the caller that a backlogged link makes up for; see [`crate::LinkClock`].
+    /// The most lateness of the caller that a backlogged link makes up for; see
+    /// [`crate::LinkClock`].
     pub catch_up: Nanos,
     /// Most classes.
     pub classes_max: u32,
-    /// Most packets held by all classes together. Give it the frames of the pool, and it is never
-    /// what refuses a packet.
+    /// Most packets held by all classes together. With one for each frame of the pool, this bound
+    /// never refuses a packet.
     pub packets_max: u32,
 }
 
-/// The guarantees, limits and bounds of a class. A simpler scheduler honours a part of them; its
-/// page says which.
+/// The guarantees, limits and bounds of a class. A simpler scheduler honours some of them; its page
+/// in `docs/algorithms` says which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Share of the rate beyond the guarantees, relative to siblings; 1 ..= 1 000 000.
-    /// For strict priority: the level, the highest served first.
+    /// Share of the rate beyond the guarantees, relative to siblings; 1 to 1 000 000. Under strict
+    /// priority it is a rank: the highest is served first.
     pub weight: u32,
     /// Guaranteed rate while the class is backlogged; zero for none.
     pub min_rate: BitRate,
-    /// Bound on the queueing delay of a packet of `delay_packet` bytes that arrives at a class
-    /// within its `min_rate`; `None`: what the rate alone gives.
+    /// Bound on the queueing delay of a packet of `delay_packet` bytes, as long as the class sends
+    /// within its `min_rate`; `None` for the delay that `min_rate` alone gives.
     pub delay: Option<Nanos>,
     /// The length for which `delay` is promised.
     pub delay_packet: ByteCount,
@@ -57,14 +66,14 @@ pub struct ClassConfig {
     pub queue: QueueConfig,
 }
 
-/// Bounds of one queue. Both hold; the packet that would break one is refused.
+/// Bounds of one queue. A packet that would exceed one of them is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Most packets held, at least 1.
     pub packets: u32,
-    /// Most bytes held (accounted length). 4 GiB − 1 is the most that has a meaning: more is that.
+    /// Most bytes held (accounted length); 1 to 4 GiB − 1.
     pub bytes: ByteCount,
-    /// Active queue management, or `None` for tail drop alone. With `flows`, of each flow.
+    /// Active queue management, of each flow if there are `flows`; `None` for tail drop alone.
     pub codel: Option<CodelConfig>,
     /// A queue for each flow (RFC 8290), or `None` for one queue in order of arrival.
     pub flows: Option<FlowQueueConfig>,
@@ -73,11 +82,11 @@ pub struct QueueConfig {
 /// Parameters of a class whose flows have queues of their own (RFC 8290).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowQueueConfig {
-    /// Flows that the class adds to the pool of its scheduler, at least 1. A quarter of them is the
-    /// class's at any time; all classes share the rest.
+    /// Flows that the class adds to the pool of its scheduler, at least 1. A quarter of them is
+    /// reserved for the class; all classes share the rest.
     pub flows: u32,
-    /// Delay above which a packet of an L4S sender, ECT(1), is marked (RFC 9331); `None`: it is
-    /// treated as any other.
+    /// Delay above which a packet of an L4S sender, ECT(1), is marked (RFC 9331). `None` treats it
+    /// like any other packet.
     pub l4s: Option<Nanos>,
 }
 
@@ -104,7 +113,7 @@ pub enum Dequeue {
         /// Set if active queue management asks for a mark.
         mark: bool,
     },
-    /// Active queue management gave up this packet; call again.
+    /// Active queue management dropped this packet; call again.
     Dropped {
         /// The class charged.
         class: ClassId,
@@ -113,7 +122,8 @@ pub enum Dequeue {
         /// Why.
         reason: DropReason,
     },
-    /// Packets are queued, none may leave before `until`. Exact: a call at `until` finds one.
+    /// Packets are queued, but none may leave before `until`. The instant is exact: a call at
+    /// `until` returns a packet, or after [`WaitReason::LinkBusy`] perhaps another reason to wait.
     Wait {
         /// The next instant worth a call.
         until: Instant,
@@ -127,8 +137,8 @@ pub enum Dequeue {
 /// Why packets wait although they are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitReason {
-    /// The link is still sending the packet before (at its configured rate). It is free at the
-    /// instant given; whether some class may send then, is decided then.
+    /// The link is still sending the previous packet, at its configured rate, until the instant
+    /// given. The limits of the classes are checked only then.
     LinkBusy,
     /// Every backlogged class, or a class above it, is at its upper limit.
     UpperLimit,
@@ -160,8 +170,8 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
-/// Counts the packets of one class since it was added. Identities, in packets and in bytes, always:
-/// `offered = refused + enqueued` and `enqueued = sent + dropped + backlog`.
+/// Counts the packets of one class since it was added. Two identities hold after every call, in
+/// packets and in bytes: `offered = refused + enqueued` and `enqueued = sent + dropped + backlog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
     /// Handed to [`Scheduler::enqueue`].
@@ -181,10 +191,10 @@ pub struct ClassCounters {
 /// Counts of a class whose flows have queues of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
-    /// Times that a flow became active: it had no packet, and had had its turn.
+    /// Number of times that a flow became active: a packet came for a flow that was in no list.
     pub started: u64,
-    /// Packets that shared the class's own flow, since the pool had none for theirs or earlier ones
-    /// of it wait there.
+    /// Packets that went into the one flow that the class shares among all flows without a state of
+    /// their own: the pool had none left, or earlier packets of the flow still wait there.
     pub shared: u64,
     /// Flows that are active.
     pub active: u32,
@@ -267,34 +277,36 @@ pub trait Scheduler {
     /// The reason of the refusal; the packet stays the caller's.
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
 
-    /// Appends a packet that was accepted before, by a class or a stage that a change took away:
-    /// the bounds of this class do not hold for it. It leaves before all packets that are enqueued
-    /// later, whichever their flow.
+    /// Appends a packet that another class or stage had accepted before a change of configuration
+    /// removed it. The bounds of this class do not hold for the packet. It leaves before all
+    /// packets that are enqueued later, whatever their flow.
     ///
     /// # Errors
     /// There is no such class, or the scheduler holds [`LinkConfig::packets_max`] packets.
     fn requeue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason>;
 
-    /// Asks for what [`Scheduler::enqueue`] for that class will need, so that it is in the cache by
-    /// then. Changes nothing; worth it for all packets of a batch before the first is queued, since
-    /// memory then answers all of them at the same time. Without the feature `prefetch`, nothing.
+    /// Prefetches the memory that [`Scheduler::enqueue`] for that class will need; changes nothing.
+    /// Call it for all packets of a batch before the first is enqueued, so that their cache misses
+    /// overlap. Does nothing without the feature `prefetch`.
     fn touch(&self, class: ClassId);
 
-    /// The next packet, or when and why to ask again. The answer may change after `enqueue`, after
-    /// a change of configuration, and when its instant has come. Early calls are harmless.
+    /// Returns the next packet, or when and why to ask again. A [`Dequeue::Wait`] holds until its
+    /// instant, or until the next `enqueue`, `charge` or change of configuration if that is
+    /// earlier. Early calls are harmless.
     fn dequeue(&mut self, now: Instant) -> Dequeue;
 
     /// Charges bytes that the class sent elsewhere to its upper limit and those above it, so that
-    /// one limit holds over several schedulers. No effect where no limit is honoured. Puts off a
-    /// wait for an upper limit that was answered before.
+    /// one limit holds over several schedulers. A wait for an upper limit may become longer. No
+    /// effect on a scheduler without limits.
     fn charge(&mut self, now: Instant, class: ClassId, bytes: ByteCount);
 
-    /// Changes the link's rate from the next packet on. No effect on those that do not know it.
+    /// Changes the link's rate from the next packet on. No effect on a scheduler that paces no
+    /// link.
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
         let _ = (now, rate);
     }
 
-    /// Everything queued.
+    /// The backlog of all classes.
     fn backlog(&self) -> Backlog;
 
     /// The backlog of one class; zero for an unknown class.
@@ -379,8 +391,9 @@ impl Packet {
         self
     }
 
-    /// Says which flow the packet belongs to: the lowest [`Packet::FLOW_BITS`] bits of a hash of
-    /// what names its flow. The caller perturbs the hash, so that nobody can aim at a flow.
+    /// Sets the packet's flow: the lowest [`Packet::FLOW_BITS`] bits of a hash over the addresses
+    /// and ports of its flow. The caller keys the hash, so that no sender can choose to collide
+    /// with a given flow.
     #[must_use]
     pub const fn of_flow(mut self, hash: u32) -> Self {
         self.length_and_flow &= !(FLOW_MASK << LENGTH_BITS);
@@ -394,7 +407,7 @@ impl Packet {
         self.length_and_flow & Self::MAX_BYTES
     }
 
-    /// The number of its flow, 0 unless it was said.
+    /// The number of the packet's flow; 0 if it was never set.
     #[must_use]
     pub const fn flow(self) -> u32 {
         (self.length_and_flow >> LENGTH_BITS) & FLOW_MASK
@@ -472,4 +485,4 @@ const LENGTH_BITS: u32 = 20;
 const FLOW_MASK: u32 = (1 << Packet::FLOW_BITS) - 1;
 const ECN_BIT: u32 = 1 << 31;
 const L4S_BIT: u32 = 1 << 30;
-const _: () = assert!(LENGTH_BITS + Packet::FLOW_BITS == 30, "the bits of ECN are above");
+const _: () = assert!(LENGTH_BITS + Packet::FLOW_BITS == 30, "ECN has bits 30 and 31");

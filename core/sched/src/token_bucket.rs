@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The one token bucket of the workspace: polices and shapes, in bytes, bits or packets.
+//!
+//! A bucket that divides at each refill loses a fraction of a token each time, and the more often
+//! it is asked the slower it fills. This one never divides to refill: the level is kept in 10⁻⁹
+//! units, of which a nanosecond at `rate` units a second is worth exactly `rate`. So a refill in
+//! many steps equals a refill in one. It reads no clock and polls nothing: an amount that does not
+//! conform is answered with the exact instant at which it will.
 
-use weir_units::Instant;
+use weir_units::{Instant, Nanos};
 
-/// Lets `burst + rate · T` units pass in any window of length `T`, and says when the next may.
+/// Lets at most `burst + rate · T` units pass in any window of length `T`. It returns the exact
+/// instant at which an amount conforms.
 ///
-/// Exact: the level is kept in 10⁻⁹ units, and a nanosecond at `rate` units a second is worth
-/// `rate` of these, so that nothing is ever rounded; refilling in many steps equals one step.
-/// Where the clock goes back, the latest instant seen is used.
+/// If the clock goes back, the latest instant seen is used.
 ///
 /// An amount above the burst could never pass. It passes when the bucket is full and leaves a
 /// debt, so a shaper does not stall; the window law then holds with that amount as the burst.
@@ -17,14 +22,14 @@ pub struct TokenBucket {
     rate: u64,
     /// Level of a full bucket, in 10⁻⁹ units; at least 0.
     full: i64,
-    /// 10⁻⁹ units; below zero after a debt.
+    /// In 10⁻⁹ units; below zero while there is a debt.
     level: i64,
-    /// When the level was right.
+    /// The instant of the last refill.
     updated: Instant,
 }
 
 impl TokenBucket {
-    /// Most units of burst; more is clipped to it.
+    /// The largest burst in units; a larger one is clipped to it.
     pub const BURST_MAX: u64 = i64::MAX.unsigned_abs() / NANOS_PER_SECOND;
 
     /// A full bucket. `rate_per_second` and `burst` are in the unit that the caller counts.
@@ -34,11 +39,11 @@ impl TokenBucket {
         Self { rate: rate_per_second, full, level: full, updated: now }
     }
 
-    /// Takes `count` units if they conform, or says exactly when they will if nothing else is
-    /// taken before: [`Instant::FAR_FUTURE`] at rate zero.
+    /// Takes `count` units if they conform.
     ///
     /// # Errors
-    /// The instant; nothing has been taken.
+    /// The exact instant at which they will, if nothing is taken before; [`Instant::FAR_FUTURE`] at
+    /// rate zero. Nothing has been taken.
     pub fn try_take(&mut self, now: Instant, count: u64) -> Result<(), Instant> {
         self.ready(now, count)?;
         self.take(now, count);
@@ -59,23 +64,23 @@ impl TokenBucket {
         self.level = self.level.min(self.full);
     }
 
-    /// Tells whether `count` units would pass now.
+    /// Tells whether `count` units conform now.
     #[must_use]
     pub fn conforms(&self, now: Instant, count: u64) -> bool {
         self.ready(now, count).is_ok()
     }
 
-    /// Checks that `count` units would pass now; says otherwise exactly when they would.
+    /// Checks that `count` units conform now, and takes none.
     ///
     /// # Errors
-    /// The instant, later than `now`.
+    /// The instant at which they will, as for [`TokenBucket::try_take`]; later than `now`.
     pub fn ready(&self, now: Instant, count: u64) -> Result<(), Instant> {
         let missing = in_nanos(count).min(self.full).saturating_sub(self.level);
         let Ok(missing @ 1..) = u64::try_from(missing) else { return Ok(()) };
         if self.rate == 0 {
             return Err(Instant::FAR_FUTURE);
         }
-        let wait = weir_units::Nanos::new(missing.div_ceil(self.rate));
+        let wait = Nanos::new(missing.div_ceil(self.rate));
         let due = self.updated + wait;
         if now >= due { Ok(()) } else { Err(due) }
     }
@@ -92,7 +97,7 @@ impl TokenBucket {
         self.rate
     }
 
-    /// Most units held, as clipped.
+    /// Units in a full bucket: the burst, clipped to [`TokenBucket::BURST_MAX`].
     #[must_use]
     pub const fn burst(&self) -> u64 {
         self.full.unsigned_abs() / NANOS_PER_SECOND
@@ -106,7 +111,7 @@ impl TokenBucket {
     fn level_at(&self, now: Instant) -> i64 {
         let elapsed = now.saturating_since(self.updated).as_nanos();
         let earned = u128::from(elapsed) * u128::from(self.rate);
-        // Comparing before adding keeps the sum in range however long the pause was.
+        // Compared before it is added, so that the sum stays in range after any pause.
         let room = self.full.abs_diff(self.level);
         match u64::try_from(earned) {
             Ok(earned) if earned < room => self.level.saturating_add_unsigned(earned),
@@ -146,9 +151,9 @@ mod tests {
                 stepped.refill(at(pause));
                 bucket.refill(at(pause));
                 assert_eq!(stepped, bucket, "refill in two steps equals one");
-                let owed = i128::from(burst) - i128::from(first);
-                let earned = owed * 1_000_000_000 + i128::from(pause * rate);
-                let level = earned.min(i128::from(burst) * 1_000_000_000);
+                let left = i128::from(burst) - i128::from(first);
+                let refilled = left * 1_000_000_000 + i128::from(pause * rate);
+                let level = refilled.min(i128::from(burst) * 1_000_000_000);
                 assert_eq!(i128::from(bucket.level), level);
                 let needed = i128::from(second.min(burst)) * 1_000_000_000;
                 assert_eq!(bucket.conforms(at(pause), second), level >= needed);

@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Weighted fair queueing, worst-case fair: WF²Q+ (Bennett and Zhang 1997).
+//! Weighted fair queueing, worst-case fair: WF²Q+ (Bennett and Zhang, IEEE/ACM ToN 5(5), 1997).
+//!
+//! **Idea.** A *fluid* link would serve all active classes at once, in proportion to their weights
+//! (generalized processor sharing). The scheduler computes when that link would start and finish
+//! the packet at the head of each class, and follows it as closely as whole packets allow: of the
+//! packets whose start has come, it sends the one with the earliest finish. Without the condition
+//! on starts, a heavy class could send a burst far ahead of its share.
+//!
+//! **Virtual time.** Starts and finishes are instants of a clock that runs by bytes sent. A packet
+//! starts when the one before it in its class finishes (or now, in a class that was idle), and
+//! finishes length · Σ weights ÷ weight later. If no start has come, the clock jumps to the
+//! earliest one. So nothing of the fluid link needs to be simulated.
+//!
+//! See `docs/algorithms/wfq.md`.
 
 use alloc::vec::Vec;
 
@@ -10,9 +23,9 @@ use crate::flat::Flat;
 use crate::heap::MinHeap;
 use crate::{ClassConfig, ClassQueues, LinkConfig};
 
-/// Serves, of the packets that a fluid link would have begun, the one that it would finish first.
+/// Sends, of the packets that a fluid link would have begun, the one that it would finish first.
 /// A class is never ahead of the fluid link by more than a packet, nor behind it by more than one.
-/// Honours weight and upper limit; no minimum (the share of all weights is one in effect).
+/// Honours weight and upper limit; no minimum, though a class's part of all weights acts as one.
 /// Logarithmic work a packet.
 pub type Wfq = Flat<FairShares>;
 
@@ -24,12 +37,12 @@ pub struct FairShares {
     waiting: MinHeap<u64>,
     /// Active classes whose first packet it has begun, by virtual finish.
     eligible: MinHeap<u64>,
-    /// In 1/256 bytes: what the link has sent, and jumps over times when the fluid link would
-    /// have gone faster because few are active.
+    /// In 1/256 bytes.
     virtual_time: u64,
     /// The sum of the weights of all classes.
     weights: u64,
-    /// The latest virtual finish; when no class is active, virtual time begins again from there.
+    /// The latest virtual finish. Virtual time starts from there after a pause in which no class
+    /// was active.
     horizon: u64,
 }
 
@@ -37,14 +50,16 @@ pub struct FairShares {
 struct Class {
     /// Zero while the class does not exist.
     weight: u32,
-    /// Remainder of the division of `finish`, in 1/`weight`: carried, so that shares are exact.
+    /// Remainder of the last division by the weight. It is carried into the next finish, so that
+    /// shares are exact over time.
     remainder: u32,
     start: u64,
     finish: u64,
 }
 
 impl FairShares {
-    /// Sets the class's virtual finish for a first packet of that length.
+    /// Computes the virtual finish of the packet of `bytes` at the class's head, and returns its
+    /// start and finish.
     #[inline]
     fn stamp(&mut self, class: u32, bytes: u32) -> (u64, u64) {
         let weights = self.weights;
@@ -200,9 +215,9 @@ impl Discipline for FairShares {
     }
 }
 
-/// 1/256 byte is 1/16 000 of the shortest frame, and a byte count with these bits lasts for years.
+/// 1/256 byte is 1/16 000 of the shortest frame, and leaves 56 bits for bytes.
 const FRACTION_BITS: u32 = 8;
-/// Leaves as much room again for stamps that lie ahead.
+/// The origin moves at a quarter of the range: the rest is room for stamps that lie ahead.
 const REBASE_ABOVE: u64 = 1 << 62;
 const REBASE_TO: u64 = 1 << 61;
 

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Hierarchical fair service curves (Stoica, Zhang, Ng: SIGCOMM 1997; IEEE/ACM ToN 8(2), 2000).
 //!
-//! Two criteria choose the next packet. *Real-time*: a leaf that would otherwise fall behind its
-//! service curve goes first, earliest deadline first. *Link-sharing*: everything else is divided by
-//! weights from the root down. An upper limit at any class takes it and all below out of both until
-//! the exact instant at which it fits again. See `docs/algorithms/hfsc.md`.
+//! **Problem.** A hierarchy of weights divides a link fairly, but cannot bound the delay of a leaf
+//! without giving it more rate than it needs.
+//!
+//! **Idea.** Two criteria choose the next packet. *Real-time*: a leaf that would otherwise fall
+//! behind its service curve goes first, earliest deadline first. *Link-sharing*: the rest is
+//! divided by weights from the root down, at each level to the child with the least virtual time.
+//! An upper limit at a class excludes it, and all classes below it, from both until the exact
+//! instant at which its next packet conforms.
+//!
+//! **Words.** A *claim* is a leaf's right to real-time service: eligible from one instant, due by
+//! another. A *branch* is the inner part of a class: its children and their claims. A class at its
+//! limit is *parked*.
+//!
+//! Read `real_time`, then `link_share`, then `waking`; `curve` has the arithmetic, `calendar` the
+//! priority queue. See `docs/algorithms/hfsc.md`.
 
 mod arrival;
 mod bits;
@@ -43,23 +54,23 @@ pub struct Hfsc {
     classes: ClassQueues<ClassNode>,
     branches: Slab<Branch>,
     curves: Curves,
-    /// The second lines of claims, by class.
+    /// The second line of each claim's curve, by class.
     seconds: Vec<Line>,
     limits: Slab<Limit>,
     /// Claims that are not eligible yet, by the instant at which they will be.
     waiting: Calendar,
     /// Links of `waiting` and of the `claims` of all branches: a claim is in at most one of them.
     claim_links: Vec<Link>,
-    /// Classes at their upper limit, by the instant at which they fit again.
+    /// Classes at their upper limit, by the instant at which their next packet conforms.
     parked: Calendar,
     parked_links: Vec<Link>,
     now: u64,
-    /// Nothing may leave before; zero when that is not known.
+    /// No packet may leave before this instant; zero if none is known.
     quiet_until: u64,
 }
 
 impl Hfsc {
-    /// A tree without classes. The link's rate is not needed: pace it from outside.
+    /// A tree without classes. It ignores the link's rate: [`crate::Paced`] paces it.
     #[must_use]
     pub fn new(link: &LinkConfig) -> Self {
         let mut branches = Slab::new();
@@ -79,7 +90,7 @@ impl Hfsc {
         }
     }
 
-    /// Asks for both cache lines of a class. Nothing waits for them.
+    /// Prefetches both cache lines of a class.
     #[inline(always)]
     fn touch_class(&self, class: u32) {
         self.classes.touch(ClassId(class));
@@ -88,7 +99,7 @@ impl Hfsc {
         }
     }
 
-    /// A longer packet than any before came in below `branch`.
+    /// Notes a packet longer than any before, in `branch` and the branches above it.
     #[cold]
     fn enlarge(&mut self, mut branch: u32, bytes: u32) {
         self.quiet_until = 0;
@@ -101,7 +112,7 @@ impl Hfsc {
         }
     }
 
-    /// Whom the two criteria choose at `now`, and whether the first one did.
+    /// Returns the leaf to serve at `now`, and whether the real-time criterion chose it.
     #[inline(always)]
     fn pick(&mut self, now: u64) -> Option<(u32, bool)> {
         self.wake(now);
@@ -111,7 +122,7 @@ impl Hfsc {
         }
     }
 
-    /// `leaf` has sent `bytes`; `next` is the length of its packet behind that.
+    /// Accounts for `bytes` that `leaf` sent; `next` is the length of its next packet.
     #[inline(always)]
     fn served(&mut self, leaf: u32, now: u64, bytes: u32, next: Option<u32>, by_claim: bool) {
         if by_claim {
@@ -122,6 +133,7 @@ impl Hfsc {
         }
     }
 
+    /// Serves a leaf whose queue `CoDel` manages.
     #[inline(never)]
     fn serve_managed(&mut self, leaf: u32, now: u64, by_claim: bool) -> Dequeue {
         let class = ClassId(leaf);
@@ -141,9 +153,9 @@ impl Hfsc {
     /// The first instant after `now` at which a packet may leave.
     #[inline(never)]
     fn quiet(&mut self) -> Dequeue {
-        // Whatever is backlogged is below a limit with a wake-up; trying each instant in turn
-        // finds the first at which all limits on some path fit. What is brought back too early
-        // by that is sent away again if asked before.
+        // Each backlogged leaf is below a parked class. Trying their instants in turn finds the
+        // first at which all limits on some path conform. This resumes classes ahead of time; one
+        // that is asked earlier does not fit and is parked again.
         loop {
             let wakes = [self.waiting.top(), self.parked.top()];
             let Some(next) = wakes.into_iter().flatten().map(|top| top.key).min() else {
@@ -188,7 +200,7 @@ impl Scheduler for Hfsc {
         self.remove(class, orphan)
     }
 
-    // For the reason of `Flat::dequeue`, as `dequeue` below.
+    // Inlined, like `dequeue` below, for the reason given at `Flat::dequeue`.
     #[inline(always)]
     fn enqueue(&mut self, now: Instant, class: ClassId, packet: Packet) -> Result<(), DropReason> {
         self.join(now, class, packet, ClassQueues::push)
@@ -237,7 +249,7 @@ impl Scheduler for Hfsc {
         }
     }
 
-    /// The rate is no concern of this scheduler's; the instant is.
+    /// Notes the instant only: this scheduler does not use the link's rate.
     fn set_link_rate(&mut self, now: Instant, _: Option<BitRate>) {
         self.advance(now);
     }
@@ -274,5 +286,5 @@ const fn wait_until(nanos: u64) -> Dequeue {
     Dequeue::Wait { until: Instant::from_nanos(nanos), why: WaitReason::UpperLimit }
 }
 
-/// Some numbers mean no class.
+/// Leaves numbers free that mean no class.
 const CLASSES_MAX: u32 = 1 << 31;

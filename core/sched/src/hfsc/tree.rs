@@ -11,7 +11,7 @@ use super::slab::NONE;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct ClassNode {
-    /// The branch that the class hangs on.
+    /// The branch of the class's parent.
     pub(super) parent: u32,
     /// Its own branch if it holds classes, else [`NONE`].
     pub(super) branch: u32,
@@ -26,7 +26,7 @@ pub(super) struct ClassNode {
     pub(super) step: u64,
     pub(super) step_part: u32,
     pub(super) step_bytes: u32,
-    /// The rest of the divisions by the weight so far, less than the weight.
+    /// Remainder of the divisions by the weight so far, less than the weight.
     pub(super) virtual_part: u32,
     /// Share relative to siblings; zero marks a class that does not exist.
     pub(super) weight: u32,
@@ -41,14 +41,14 @@ pub(super) struct ClassNode {
     pub(super) shares: bool,
     /// Set while it waits until it fits under its upper limit.
     pub(super) parked: bool,
-    /// ClaimPlace of its claim.
+    /// Where its claim is.
     pub(super) place: ClaimPlace,
 }
 
-/// It is the field by which the second line is asked for.
+/// The field begins the second cache line: a prefetch of it loads that line.
 const _: () = assert!(core::mem::offset_of!(ClassNode, virtual_time) == 16);
 
-/// ClaimPlace of a leaf's real-time claim.
+/// The place of a leaf's real-time claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimPlace {
     /// Nowhere: no claim, or nothing queued.

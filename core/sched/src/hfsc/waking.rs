@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Wake-ups: when a claim becomes eligible, and when a class fits under its upper limit again.
 //!
-//! A class that does not fit is found when it is about to be served, and *parked*: it leaves the
-//! calendars of its parent, and all below with it, until it fits.
+//! A limit is checked when its class is about to be served. A class that does not fit is *parked*:
+//! it leaves the calendars of its parent, and with it all classes below, until it fits.
 
 use super::Hfsc;
 use super::slab::NONE;
@@ -10,7 +10,7 @@ use super::tree::ClaimPlace;
 use crate::ClassId;
 
 impl Hfsc {
-    /// Brings back what has become eligible or fits again by `now`.
+    /// Enters the claims that have become eligible by `now`, and resumes the classes that fit.
     #[inline(always)]
     pub(super) fn wake(&mut self, now: u64) {
         if self.waiting.is_due(now) {
@@ -25,7 +25,7 @@ impl Hfsc {
     fn wake_claims(&mut self, now: u64) {
         while let Some(top) = self.waiting.top() {
             if top.key > now {
-                // What will be needed next is asked for now: nothing else tells of it before.
+                // The next call will need this class: prefetch it while there is time.
                 self.touch_class(top.id);
                 return;
             }
@@ -48,7 +48,7 @@ impl Hfsc {
         }
     }
 
-    /// Enters a class wherever it belongs by what it has queued.
+    /// Enters a class where its backlog belongs: claims, shares, or both.
     pub(super) fn resume(&mut self, node: u32, now: u64) {
         let this = &mut self.classes[node];
         if this.branch != NONE {
@@ -70,7 +70,7 @@ impl Hfsc {
         }
     }
 
-    /// Takes a class out of everything, to be resumed.
+    /// Takes a class out of shares, claims and calendars; [`Hfsc::resume`] brings it back.
     pub(super) fn withdraw(&mut self, node: u32) {
         let this = &mut self.classes[node];
         let parent = &mut self.branches[this.parent];
