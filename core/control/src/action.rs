@@ -16,10 +16,10 @@ pub struct Action {
     pub cap: CpuShare,
     /// Packets a second that may reach the router; `None`: as many as come.
     pub limit: Option<PacketRate>,
-    /// True if it differs from the action before, or is the first since the controller was made or
+    /// True if it differs from the last action, or is the first since the controller was made or
     /// took over. Otherwise no actuator need be called.
     pub changed: bool,
-    /// Why.
+    /// The reason for the cap.
     pub reason: ActionReason,
 }
 
@@ -92,8 +92,8 @@ pub enum ActionReason {
     FeedForward,
     /// A difference that the metered CPU time does not explain moved the cap.
     Trim,
-    /// Packets that the second lacks so far, or has too many, moved the cap.
-    MadeGood,
+    /// The cap compensates packets that the last second lacks or has too many.
+    Compensation,
     /// The error asks for less than the least cap.
     CapLeast,
     /// The error asks for more than the largest cap.
@@ -104,7 +104,7 @@ pub enum ActionReason {
     Probe,
     /// The cap is the map's for this set-point.
     Map,
-    /// The cap of the controller before stays until the set-point changes.
+    /// The cap of the previous controller stays until the set-point changes.
     Adopted,
     /// The rate is held by the limit at ingress; the cap is a ceiling above it.
     Limit,
@@ -123,7 +123,7 @@ impl fmt::Display for ActionReason {
             Self::Feedback => "moved by the error",
             Self::FeedForward => "moved by set-point and CPU time a packet",
             Self::Trim => "moved by what metered CPU time does not explain",
-            Self::MadeGood => "moved to make the second good",
+            Self::Compensation => "moved to make the second good",
             Self::CapLeast => "least cap",
             Self::CapMost => "largest cap",
             Self::NoDemand => "fewer packets come than the set-point",

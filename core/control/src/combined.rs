@@ -90,7 +90,7 @@ pub struct Combined {
     /// Packets that may be in the backlog behind the limit. Their departure does not mean that the
     /// router makes packets.
     waiting: f64,
-    told: LastRequest,
+    last_request: LastRequest,
 }
 
 impl Combined {
@@ -110,7 +110,7 @@ impl Combined {
             lasting: 0.0,
             lasting_for: 0,
             waiting: 0.0,
-            told: LastRequest::default(),
+            last_request: LastRequest::default(),
         };
         fresh.begin();
         fresh
@@ -318,7 +318,7 @@ impl Combined {
     }
 
     fn act(&mut self, at: Instant, reason: ActionReason) -> Action {
-        self.told.act(at, self.cap, Some(self.limit), reason)
+        self.last_request.act(at, self.cap, Some(self.limit), reason)
     }
 }
 
@@ -371,7 +371,7 @@ impl Controller for Combined {
     fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
         self.cap = self.config.range.clamp(in_force.cap);
         self.begin();
-        self.told.forget();
+        self.last_request.forget();
         // A controller that knows a cost has learned this sample already.
         if let Some(sample) = sample.filter(|_| self.micros.is_none()) {
             self.learn(sample);

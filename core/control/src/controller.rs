@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The interface of all controllers.
+//! The interface of all controllers: the sample of a period in, the cap of the next one out.
+//!
+//! A controller is pure arithmetic. [`crate::control_loop`] surrounds it with all that can go wrong
+//! on a host: it hands over good samples only, executes the actions, and tells the controller which
+//! settings are in force after a failure, a pause or a change of controllers.
 
 use alloc::boxed::Box;
 
@@ -9,8 +13,9 @@ use crate::{Action, Model, Sample, Settings};
 
 /// Holds the packet rate of one router at a set-point.
 ///
-/// **The loop: hand over the sample of each period as it ends; put into force what comes back if
-/// it has changed; if that failed, say by [`Controller::adopt`] what is in force instead.**
+/// **The loop: at the end of each period call [`Controller::step`] with its sample. If the action
+/// that it returns has changed, apply it. If that fails, call [`Controller::adopt`] with the
+/// settings that are still in force.**
 ///
 /// ```
 /// use weir_control::{CapRange, Controller, FeedForward, FeedForwardConfig};
@@ -42,21 +47,21 @@ pub trait Controller {
     /// Returns the set-point.
     fn set_point(&self) -> PacketRate;
 
-    /// Returns the action after a period with this sample. `now` is the end of the period; if it is
-    /// more than three periods after the one before, the error before is forgotten.
+    /// Returns the action after a period with this sample. `now` is the end of the period. The
+    /// error of the last sample counts only if that is at most three periods old.
     fn step(&mut self, now: Instant, sample: &Sample) -> Action;
 
     /// Holds another rate from now on. The action that follows from the set-point alone is returned
     /// at once, without waiting for a sample.
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action;
 
-    /// Goes on from the settings in force, whoever made them, without a step in the rate (bumpless
-    /// transfer). `sample` is the latest under them, if there is one. The next action counts as
-    /// changed.
+    /// Continues from the settings in force, whoever made them, without a step in the rate
+    /// (bumpless transfer). `sample` is the latest sample under them, if there is one. The next
+    /// action counts as changed.
     fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>);
 
-    /// Returns the action for a time without samples, however long; `None`: the settings in force
-    /// stay.
+    /// Returns the action for a time without samples: the settings without the part that corrects
+    /// the last sample only. `None`: the settings in force stay.
     fn rest(&mut self, _now: Instant) -> Option<Action> {
         None
     }
@@ -106,25 +111,25 @@ pub enum Estimate {
     Model(Model),
 }
 
-/// The error of the period before, forgotten when it is too old to be one period back.
+/// The error of the last period. It expires when too much time has passed since.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Previous(Option<(Instant, f64)>);
 
 impl Previous {
-    /// Returns the error before, or `otherwise` where there is none or it is too old.
+    /// Returns the last error, or `otherwise` if there is none or it has expired.
     pub(crate) fn error_or(self, now: Instant, span: Nanos, otherwise: f64) -> f64 {
         let longest = Nanos::new(span.as_nanos().saturating_mul(LONGEST_GAP_SPANS));
         let fresh = |(at, _): &(Instant, f64)| now - *at <= longest;
         self.0.filter(fresh).map_or(otherwise, |(_, error)| error)
     }
 
-    /// Returns true before the first error.
+    /// Returns true if no error was ever set.
     pub(crate) fn is_empty(self) -> bool {
         self.0.is_none()
     }
 
-    /// Keeps the error before over a sample that did not move the controlled quantity, unless it is
-    /// too old.
+    /// Keeps the last error through a sample that did not move the cap. One that has expired
+    /// becomes zero.
     pub(crate) fn hold(&mut self, now: Instant, span: Nanos) {
         if !self.is_empty() {
             *self = Self(Some((now, self.error_or(now, span, 0.0))));
@@ -136,5 +141,5 @@ impl Previous {
     }
 }
 
-/// Bridges a lost sample and a late one; a longer gap is a pause.
+/// Long enough to bridge one lost sample and one late sample; a longer gap is a pause.
 const LONGEST_GAP_SPANS: u64 = 3;

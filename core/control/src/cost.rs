@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A running estimate of the cost of a packet, quick after a change and quiet between changes.
 //!
-//! In logarithms, so that errors are relative. Two parts: what the meter of CPU time explains, and
-//! a trim for what it does not (another process under the same cap, a budget that is not enforced
-//! as it was set). Both are means since the last change: the gain is 1, 2/3, 2/4, 2/5, … down to
-//! [`QUIET_GAIN`], so that the latest count most: the first one after a change still has a part of
-//! the time before it in it. A change is what a two-sided CUSUM of the surprises says (E. S. Page,
-//! "Continuous Inspection Schemes", Biometrika 41, 1954): two large surprises, or many small ones
-//! on the same side, the latest two of which are both beyond what is usual. One alone is a pause of
-//! the machine, and its like on the other side comes next, or nothing.
+//! **Parts.** The cost has a metered part, CPU time of a packet, and a trim for the rest (another
+//! process under the same cap, a budget that is not enforced as it was set). Both are kept as
+//! logarithms, so that errors are relative.
+//!
+//! **Means.** Both are means since the last change of the router. The gain is 1, 2/3, 2/4, 2/5, …
+//! down to [`QUIET_GAIN`]. That weights later samples more, since the first sample after a change
+//! still contains time before it.
+//!
+//! **Changes.** The *surprise* of a sample is the difference to the estimate. A two-sided CUSUM of
+//! the surprises detects a change (E. S. Page, "Continuous Inspection Schemes", Biometrika 41,
+//! 1954): two large ones, or many small ones, on the same side. The last two must both exceed the
+//! usual noise: a single surprise is a pause of the machine, followed by none or by one on the
+//! other side.
 
 use crate::number::float;
 
@@ -23,9 +28,9 @@ pub(crate) struct Cost {
     age: u32,
     /// The usual size of a surprise.
     deviation: f64,
-    /// The surprise before, in deviations.
+    /// The last surprise, in deviations.
     before: f64,
-    /// Surprises above and below, in deviations, beyond what is usual.
+    /// The two sums of the CUSUM: surprises beyond [`CUSUM_SLACK`], in deviations.
     above: f64,
     below: f64,
     /// The side of the last change, as long as it is recent.
@@ -66,8 +71,8 @@ impl Cost {
 
     /// Learns from a sample in which the cap was binding.
     pub(crate) fn learn(&mut self, metered: Option<f64>, effective: f64) {
-        // A router that forwards next to nothing says little about what it would forward; nor does
-        // one wild sample say that packets are a hundred times cheaper.
+        // A router that forwards next to nothing says little about the cost of a packet, and one
+        // wild sample does not prove that packets are a hundred times cheaper.
         let effective = near(self.effective(), effective);
         let metered = metered.map(|metered| near(self.metered, metered));
         let surprise = effective - self.effective();
@@ -85,7 +90,7 @@ impl Cost {
         self.metered += IDLE_GAIN * (near(self.metered, metered) - self.metered);
     }
 
-    /// The operating point moves: what was learned at another may not hold there.
+    /// Starts the means again at a new operating point, where the old ones may not hold.
     pub(crate) fn restart(&mut self) {
         self.age = 0;
         self.before = 0.0;
@@ -94,7 +99,7 @@ impl Cost {
         self.last_side = 0.0;
     }
 
-    /// Looks for a change, and keeps the usual size of surprises.
+    /// Updates the CUSUM and the usual size of surprises; a change starts the means again.
     fn watch(&mut self, surprise: f64) {
         let relative = (surprise / self.deviation).clamp(-ALONE_MOST, ALONE_MOST);
         self.above = (self.above + relative - CUSUM_SLACK).max(0.0);
@@ -123,7 +128,7 @@ impl Cost {
     }
 }
 
-/// `seen`, or as far towards it as one sample may say.
+/// Moves `known` to `seen`, but by [`SURPRISE_MOST`] at most.
 fn near(known: f64, seen: f64) -> f64 {
     known + (seen - known).clamp(-SURPRISE_MOST, SURPRISE_MOST)
 }
@@ -142,7 +147,7 @@ const IDLE_GAIN: f64 = 0.2;
 const DEVIATION_FIRST: f64 = 0.02;
 /// Below it surprises are rounding.
 const DEVIATION_LEAST: f64 = 0.002;
-/// Surprises of some ten samples say what is usual.
+/// About the last ten samples count.
 const DEVIATION_GAIN: f64 = 0.1;
 /// √(π ÷ 2): the deviation of normal noise by the mean of its absolute values.
 const DEVIATION_PER_MEAN: f64 = 1.2533;
@@ -152,9 +157,9 @@ const CLIPPED_AT: f64 = 4.0;
 const CUSUM_SLACK: f64 = 0.5;
 /// In deviations: a false alarm 170 samples apart and more, since two in a row are needed, too.
 const CUSUM_ALARM: f64 = 4.0;
-/// In deviations: what one surprise counts at most, so that it does not outlast its opposite.
+/// In deviations: the bound on one surprise in the sums, so that one of the other side cancels it.
 const ALONE_MOST: f64 = 4.0;
-/// In samples: until when a change back is the same change.
+/// In samples: a change back within this time is an overshoot of the same change.
 const RECENT: u32 = 5;
 /// ln 4, up and down.
 const SURPRISE_MOST: f64 = 1.386;

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Weir's own controller of a cap: needs no training.
 //!
-//! *Role*: holds a rate by the cap alone. *Synopsis*: [`FeedForward::new`]. *Behaviour*: the cap is
-//! what the set-point costs: set-point × CPU time a packet (the feed-forward) × a trim, the
-//! integral of what that leaves as error. Both are running estimates that start with the first
-//! sample, are quick after a change and quiet between changes (`cost.rs`), so there is no gain to
-//! choose and no operating point to be near to.
+//! *Role*: holds a rate by the cap alone. *Synopsis*: [`FeedForward::new`]. *Behaviour*: cap =
+//! set-point × CPU time of a packet × trim. The CPU time of a packet is metered: the feed-forward.
+//! The trim integrates the error that remains. Both are running estimates, which start with the
+//! first sample, are quick after a change and quiet between changes (`cost.rs`). So there is no
+//! gain to choose and no operating point to stay near to.
 //!
-//! - *Made good*: what a second lacks, or has too much, by what packets then cost more or less, the
-//!   next sample is to make up for, as far as it is in the same second: nothing where samples are a
-//!   second long, all but a tenth where they are 100 ms. So means over seconds are finer than any
-//!   sample is.
-//! - *Anti-windup*: it learns from a sample only where the cap was binding
-//!   ([`Sample::bound_by`]). Where the CPU time is not metered, nobody can tell: the cap then
-//!   rises to the largest while demand is missing, and falls with the first sample that has it.
-//! - *Coarse caps*: what rounding leaves over is carried to the next sample, so that caps of 3 and
+//! - *Compensation*: packets that the last second lacks, or has too many, are added to the goal of
+//!   the next sample, as far as it lies in the same second: none with samples of a second, nine
+//!   tenths with samples of 100 ms. So a mean over seconds is more exact than any one sample.
+//! - *Anti-windup*: it learns from a sample only if the cap was binding ([`Sample::bound_by`]).
+//!   Without metered CPU time nobody can tell: the cap then rises to the largest while demand is
+//!   missing, and falls with the first sample that has it.
+//! - *Coarse caps*: the remainder of rounding is carried to the next sample, so that caps of 3 and
 //!   4 % in turn make 3.4 %.
-//! - *Bumpless*: what it adopts is taken for what the rate costs.
+//! - *Bumpless*: it takes an adopted cap as the cost of the present rate.
 //!
 //! *Cost*: three logarithms and an exponential a sample. *What it does not do*: hold a rate finer
 //! than the cap is enforced; [`crate::Combined`] does.
@@ -55,13 +54,15 @@ pub struct FeedForward {
     cost: Option<Cost>,
     /// The remainder of rounding, in parts per million.
     carry: f64,
-    /// Packets that the next sample has to compensate; negative if there were too many.
-    owed: f64,
-    /// The usual length of a sample. A late sample is followed by a short one.
+    /// Packets that the last second lacks; negative if it has too many.
+    shortfall: f64,
+    /// The usual length of a sample in seconds: a mean, since a late sample is followed by a short
+    /// one.
     span_s: f64,
-    /// True before the first sample at this set-point, whose packets of the old rate are no debt.
-    first: bool,
-    told: LastRequest,
+    /// True until the first sample at this set-point. Part of that sample ran at the old rate, so
+    /// it leaves no shortfall.
+    is_first: bool,
+    last_request: LastRequest,
 }
 
 impl FeedForward {
@@ -75,37 +76,37 @@ impl FeedForward {
             cap,
             cost: None,
             carry: 0.0,
-            owed: 0.0,
-            span_s: OWED_S,
-            first: true,
-            told: LastRequest::default(),
+            shortfall: 0.0,
+            span_s: MEAN_WINDOW_S,
+            is_first: true,
+            last_request: LastRequest::default(),
         }
     }
 
-    /// Adds the packets that the sample lacks to the debt of the last second. Packets that no cap
-    /// held back are no debt.
-    fn count(&mut self, sample: &Sample, bound: bool) {
+    /// Updates the shortfall of the last second by a sample; `bound` is true if the cap was
+    /// binding. Packets that no cap held back do not count.
+    fn count_shortfall(&mut self, sample: &Sample, bound: bool) {
         let seconds = float(sample.span.as_nanos()) / 1e9;
         let wanted = float(self.set_point.as_pps()) * seconds;
-        let lacks = wanted + self.owed - float(sample.packets);
-        let recent = (1.0 - seconds / OWED_S).max(0.0);
-        let first = core::mem::replace(&mut self.first, false);
-        let counts = bound && !first && sample.cpu.is_some();
-        let most = float(self.set_point.as_pps()) * OWED_MOST_S;
-        self.owed = if counts { (lacks * recent).clamp(-most, most) } else { 0.0 };
-        let gain = if first { 1.0 } else { SPAN_GAIN };
+        let missing = wanted + self.shortfall - float(sample.packets);
+        let recent = (1.0 - seconds / MEAN_WINDOW_S).max(0.0);
+        let is_first = core::mem::replace(&mut self.is_first, false);
+        let counts = bound && !is_first && sample.cpu.is_some();
+        let most = float(self.set_point.as_pps()) * SHORTFALL_MOST_S;
+        self.shortfall = if counts { (missing * recent).clamp(-most, most) } else { 0.0 };
+        let gain = if is_first { 1.0 } else { SPAN_GAIN };
         self.span_s += gain * (seconds - self.span_s);
     }
 
     /// Returns the correction of the next sample, in packets a second.
-    fn to_make_good(&self) -> f64 {
-        let most = float(self.set_point.as_pps()) * MADE_GOOD_MOST;
-        (self.owed / self.span_s).clamp(-most, most)
+    fn compensation(&self) -> f64 {
+        let most = float(self.set_point.as_pps()) * COMPENSATION_MOST;
+        (self.shortfall / self.span_s).clamp(-most, most)
     }
 
-    /// Cancels the debt; the next sample is the first of a new situation.
-    fn forgive(&mut self) {
-        (self.owed, self.first) = (0.0, true);
+    /// Drops the shortfall; the next sample counts as the first at its set-point.
+    fn forget_shortfall(&mut self) {
+        (self.shortfall, self.is_first) = (0.0, true);
     }
 
     /// Learns from a sample, and returns the reason for moving the cap.
@@ -115,22 +116,24 @@ impl FeedForward {
         let ln = |share: CpuShare| ln_micros(f64::from(share.as_ppm()), sample.packets, seconds);
         let (metered, effective) = (used.map(ln), ln(self.cap));
         let bound = sample.bound_by(self.cap);
-        let owed = self.to_make_good();
-        self.count(sample, bound);
+        let before_compensation = self.compensation();
+        self.count_shortfall(sample, bound);
         let Some(cost) = &mut self.cost else {
             self.cost = Cost::first(metered, bound.then_some(effective));
             return ActionReason::FeedForward;
         };
-        let before = (cost.metered(), cost.trim());
+        let (before_metered, before_trim) = (cost.metered(), cost.trim());
         match metered {
             _ if bound => cost.learn(metered, effective),
             Some(metered) if sample.rate() >= self.set_point => cost.learn_metered(metered),
             _ => return ActionReason::NoDemand,
         }
-        let (metered, trim) = (cost.metered() - before.0, cost.trim() - before.1);
-        let made_good = (self.to_make_good() - owed) / float(self.set_point.as_pps()).max(1.0);
-        if made_good.abs() > metered.abs().max(trim.abs()) {
-            ActionReason::MadeGood
+        // The reason is the largest of the three changes, as parts of the cap.
+        let (metered, trim) = (cost.metered() - before_metered, cost.trim() - before_trim);
+        let compensation =
+            (self.compensation() - before_compensation) / float(self.set_point.as_pps()).max(1.0);
+        if compensation.abs() > metered.abs().max(trim.abs()) {
+            ActionReason::Compensation
         } else if metered.abs() >= trim.abs() {
             ActionReason::FeedForward
         } else {
@@ -138,24 +141,24 @@ impl FeedForward {
         }
     }
 
-    /// Requests the cap for the set-point, as far as the cost of a packet is known.
+    /// Requests the cap for the set-point; the present cap while the cost of a packet is unknown.
     fn aim(&mut self, at: Instant, reason: ActionReason) -> Action {
         let Some(cost) = &self.cost else { return self.act(at, self.cap, reason) };
-        let rate = float(self.set_point.as_pps()) + self.to_make_good();
+        let rate = float(self.set_point.as_pps()) + self.compensation();
         let wanted = rate * libm::exp(cost.effective());
         let range = self.config.range;
         let (least, most) = (f64::from(range.least().as_ppm()), f64::from(range.most().as_ppm()));
-        let held = wanted.clamp(least, most);
+        let clamped = wanted.clamp(least, most);
         let old = f64::from(self.cap.as_ppm());
-        let still = (held - old).abs() <= self.config.dead_zone.fraction() * held;
-        let cap = if still { self.cap } else { range.nearest(held + self.carry) };
+        let in_dead_zone = (clamped - old).abs() <= self.config.dead_zone.fraction() * clamped;
+        let cap = if in_dead_zone { self.cap } else { range.nearest(clamped + self.carry) };
         let half = f64::from(range.grain().as_ppm()) / 2.0;
-        self.carry = (self.carry + held - f64::from(cap.as_ppm())).clamp(-half, half);
+        self.carry = (self.carry + clamped - f64::from(cap.as_ppm())).clamp(-half, half);
         let reason = match reason {
             ActionReason::NoDemand => ActionReason::NoDemand,
             _ if wanted > most => ActionReason::CapMost,
             _ if wanted < least => ActionReason::CapLeast,
-            _ if still => ActionReason::DeadZone,
+            _ if in_dead_zone => ActionReason::DeadZone,
             reason => reason,
         };
         self.act(at, cap, reason)
@@ -163,12 +166,12 @@ impl FeedForward {
 
     fn act(&mut self, at: Instant, cap: CpuShare, reason: ActionReason) -> Action {
         self.cap = cap;
-        self.told.act(at, cap, None, reason)
+        self.last_request.act(at, cap, None, reason)
     }
 
     /// Doubles the cap of a router that forwards nothing, unless it does not use its cap.
     fn probe(&mut self, at: Instant, sample: &Sample) -> Action {
-        self.forgive();
+        self.forget_shortfall();
         let idle = !sample.bound_by(self.cap) || sample.offered == Some(0);
         if idle || self.set_point == PacketRate::ZERO {
             return self.aim(at, ActionReason::NoDemand);
@@ -199,7 +202,7 @@ impl Controller for FeedForward {
         let (old, new) = (float(self.set_point.as_pps()), float(set_point.as_pps()));
         self.set_point = set_point;
         if (new - old).abs() > SAME_POINT * old {
-            self.forgive();
+            self.forget_shortfall();
             if let Some(cost) = &mut self.cost {
                 cost.restart();
             }
@@ -212,22 +215,22 @@ impl Controller for FeedForward {
         let same = cap == self.cap;
         self.cap = cap;
         self.carry = 0.0;
-        self.forgive();
-        self.told.forget();
-        // A refused cap of its own tells nothing new about packets.
+        self.forget_shortfall();
+        self.last_request.forget();
+        // Its own cap, for example after a refused change: the estimate still holds.
         if same && self.cost.is_some() {
             return;
         }
-        let tells = |sample: &&Sample| sample.packets > 0 && sample.span > Nanos::ZERO;
-        if let Some(sample) = sample.filter(tells) {
+        let is_usable = |sample: &&Sample| sample.packets > 0 && sample.span > Nanos::ZERO;
+        if let Some(sample) = sample.filter(is_usable) {
             self.cost = None;
             self.learn(sample);
-            self.forgive();
+            self.forget_shortfall();
         }
     }
 
     fn rest(&mut self, now: Instant) -> Option<Action> {
-        self.forgive();
+        self.forget_shortfall();
         Some(self.aim(now, ActionReason::FeedForward))
     }
 
@@ -237,16 +240,16 @@ impl Controller for FeedForward {
     }
 }
 
-/// The window over which a mean is held.
-const OWED_S: f64 = 1.0;
-/// The largest debt, in seconds without any packet: a larger one, as under the largest cap, would
-/// overshoot afterwards.
-const OWED_MOST_S: f64 = 0.1;
-/// Gain of the usual length: about the last four samples count.
+/// The window, in seconds, over which the mean rate is held.
+const MEAN_WINDOW_S: f64 = 1.0;
+/// The largest shortfall, in seconds at the set-point: a larger one, as under the largest cap,
+/// would overshoot afterwards.
+const SHORTFALL_MOST_S: f64 = 0.1;
+/// Gain of the mean length of samples: about the last four count.
 const SPAN_GAIN: f64 = 0.25;
-/// The largest correction, as a part of the set-point: from half to 1.5 times, nearby caps still
-/// predict the rate. The rest waits for the next sample.
-const MADE_GOOD_MOST: f64 = 0.5;
+/// The largest compensation, as a part of the set-point. Between half the set-point and 1.5 times
+/// it, the cost of a packet still predicts the rate. The rest waits for the next sample.
+const COMPENSATION_MOST: f64 = 0.5;
 /// A change of the set-point by less than this part is the same operating point.
 const SAME_POINT: f64 = 0.05;
 
@@ -322,8 +325,8 @@ mod tests {
         assert_eq!((action.cap, action.reason), (CpuShare::from_percent(2), ActionReason::Probe));
     }
 
-    /// Goal: what a sample lacks the next one makes good, what it had too much it spares, as far as
-    /// both are in one second; and only where the cap was what held it.
+    /// Goal: the next sample compensates packets that a sample lacks or has too many, as far as
+    /// both lie in one second, and only if the cap was binding.
     #[test]
     fn what_a_sample_lacks_is_made_good_within_the_second() {
         let after = |span_ms: u64, packets: u64, cpu_us: Option<u64>| {
@@ -335,13 +338,15 @@ mod tests {
                 offered: None,
                 cpu: cpu.map(Nanos::from_micros),
             };
-            // Uncapped; what it has too much is not made good.
+            // The first sample, uncapped: its excess is not compensated.
             controller.step(Instant::ZERO, &sample(100 * span_ms, Some(500 * span_ms)));
-            assert!(controller.owed.abs() < 1e-6 && controller.cap == CpuShare::from_percent(10));
+            assert!(
+                controller.shortfall.abs() < 1e-6 && controller.cap == CpuShare::from_percent(10)
+            );
             controller.step(Instant::ZERO, &sample(packets, cpu_us));
-            controller.owed
+            controller.shortfall
         };
-        let near = |owed: f64, wanted: f64| assert!((owed - wanted).abs() < 1e-6, "{owed}");
+        let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-6, "{found}");
         // 10 % of the processor are in force, and used.
         near(after(100, 1900, Some(10_000)), 90.0);
         near(after(100, 2100, Some(10_000)), -90.0);
@@ -351,11 +356,10 @@ mod tests {
         near(after(100, 1900, None), 0.0);
     }
 
-    /// Goal: a late sample's debt is its packets, to be made good in a sample that is as long as
-    /// most; what would be more than half of the set-point waits, and another set-point that is
-    /// nearly the same changes nothing of that.
+    /// Goal: the shortfall of a late sample is compensated in a sample of the usual length; the
+    /// part above half of the set-point waits. A set-point that is nearly the same changes nothing.
     #[test]
-    fn what_is_owed_is_packets() {
+    fn a_late_sample_is_compensated_in_packets() {
         let mut controller = controller(20_000);
         let sample = |span_ms, packets| Sample {
             span: Nanos::from_millis(span_ms),
@@ -366,23 +370,24 @@ mod tests {
         controller.step(Instant::ZERO, &sample(100, 2000));
         controller.step(Instant::ZERO, &sample(100, 2000));
         controller.step(Instant::ZERO, &sample(300, 5000));
-        assert!((controller.owed - 700.0).abs() < 1e-6, "{}", controller.owed);
-        assert!((controller.to_make_good() - 700.0 / 0.15).abs() < 1e-6, "once late");
+        assert!((controller.shortfall - 700.0).abs() < 1e-6, "{}", controller.shortfall);
+        assert!((controller.compensation() - 700.0 / 0.15).abs() < 1e-6, "once late");
         controller.step(Instant::ZERO, &sample(100, 2700));
-        assert!(controller.owed.abs() < 1e-6, "{}", controller.owed);
+        assert!(controller.shortfall.abs() < 1e-6, "{}", controller.shortfall);
         controller.step(Instant::ZERO, &sample(100, 100));
-        assert!((controller.to_make_good() - 10_000.0).abs() < 1e-6);
-        let owed = controller.owed;
+        assert!((controller.compensation() - 10_000.0).abs() < 1e-6);
+        let before = controller.shortfall;
         controller.change_set_point(Instant::ZERO, PacketRate::from_pps(20_100));
-        assert!((controller.owed - owed).abs() < 1e-6);
+        assert!((controller.shortfall - before).abs() < 1e-6);
         let rest = controller.rest(Instant::ZERO).unwrap();
-        assert!(controller.owed.abs() < 1e-6 && rest.changed);
+        assert!(controller.shortfall.abs() < 1e-6 && rest.changed);
     }
 
-    /// Goal: what cannot be had for long, as under the largest cap, is not too much afterwards.
+    /// Goal: a shortfall that no cap can compensate, as under the largest one, stays bounded, so
+    /// that the rate does not overshoot afterwards.
     #[test]
-    fn no_debt_winds_up() {
-        for (packets, owed) in [(1000, 2000.0), (6000, -2000.0)] {
+    fn no_shortfall_winds_up() {
+        for (packets, most) in [(1000, 2000.0), (6000, -2000.0)] {
             let mut controller = controller(20_000);
             for _ in 0..50 {
                 let cpu = Some(Nanos::new(u64::from(controller.cap.as_ppm()) * 100));
@@ -390,7 +395,8 @@ mod tests {
                 let sample = Sample { span, packets, offered: None, cpu };
                 controller.step(Instant::ZERO, &sample);
             }
-            assert!((controller.owed - owed).abs() < 1e-6, "{packets}: {}", controller.owed);
+            let shortfall = controller.shortfall;
+            assert!((shortfall - most).abs() < 1e-6, "{packets}: {shortfall}");
         }
     }
 

@@ -42,7 +42,7 @@ pub struct FixedCap {
     cap: CpuShare,
     /// True while the cap of another controller stays, until the set-point changes.
     adopted: bool,
-    told: LastRequest,
+    last_request: LastRequest,
 }
 
 impl FixedMap {
@@ -84,12 +84,12 @@ impl FixedCap {
     #[must_use]
     pub fn new(map: FixedMap, range: CapRange, set_point: PacketRate) -> Self {
         let cap = range.nearest(map.ppm(set_point));
-        Self { map, range, set_point, cap, adopted: false, told: LastRequest::default() }
+        Self { map, range, set_point, cap, adopted: false, last_request: LastRequest::default() }
     }
 
     fn action(&mut self, at: Instant) -> Action {
         let reason = if self.adopted { ActionReason::Adopted } else { ActionReason::Map };
-        self.told.act(at, self.cap, None, reason)
+        self.last_request.act(at, self.cap, None, reason)
     }
 }
 
@@ -117,7 +117,7 @@ impl Controller for FixedCap {
     fn adopt(&mut self, _: Instant, in_force: Settings, sample: Option<&Sample>) {
         self.cap = self.range.clamp(in_force.binding(sample));
         self.adopted = true;
-        self.told.forget();
+        self.last_request.forget();
     }
 }
 

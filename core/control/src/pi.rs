@@ -6,14 +6,14 @@
 //! *Behaviour*: u(k) = u(k−1) + (Kp + Ki)·e(k) − Kp·e(k−1) (§6, Equation 2), u = log10 of the cap
 //! in percent, e in thousand packets a second.
 //!
-//! - *Anti-windup*: u is what is kept, and it is kept within the range of caps, so that a long
-//!   error leaves nothing to unwind. Where the CPU time is metered, an error for lack of demand
-//!   does not move it at all, and counts as e(k−1) for nothing: its proportional part is not in u.
+//! - *Anti-windup*: the only state is u, clamped to the range of caps, so that a long error leaves
+//!   nothing to unwind. If the CPU time is metered, an error for lack of demand does not move u,
+//!   and does not become e(k−1) either, since u contains no proportional part of it.
 //! - *Dead zone* and *minimum cap* (§6, §7.2.2): [`DeadZone`], [`CapRange`].
-//! - *Bumpless*: what it adopts is u(k−1), and the error then counts as having been there before.
+//! - *Bumpless*: an adopted cap becomes u(k−1), and the error under it e(k−1).
 //!
-//! *Cost*: an exponential a sample. *What it does not do*: fit itself to another router than the
-//! one that its gains are for, see [`crate::SelfTuning`].
+//! *Cost*: an exponential a sample. *What it does not do*: adapt to a router other than the one
+//! that its gains were designed for; [`crate::SelfTuning`] does.
 
 use weir_units::{CpuShare, Instant, PacketRate};
 
@@ -33,17 +33,17 @@ pub struct PiConfig {
     pub dead_zone: DeadZone,
 }
 
-/// The controller.
+/// The PI controller.
 #[derive(Clone, Debug)]
 pub struct Pi {
     config: PiConfig,
     set_point: PacketRate,
-    /// u(k−1), not rounded to a cap: so a small error adds up until it makes a step.
+    /// u(k−1), not rounded to a cap, so that small errors add up until the cap moves by a step.
     log_cap: f64,
     /// e(k−1).
     previous: Previous,
     cap: CpuShare,
-    told: LastRequest,
+    last_request: LastRequest,
 }
 
 impl Pi {
@@ -52,10 +52,10 @@ impl Pi {
     pub fn new(config: PiConfig, set_point: PacketRate, start: CpuShare) -> Self {
         let cap = config.range.clamp(start);
         let (log_cap, previous) = (log_cap(cap), Previous::default());
-        Self { config, set_point, log_cap, previous, cap, told: LastRequest::default() }
+        Self { config, set_point, log_cap, previous, cap, last_request: LastRequest::default() }
     }
 
-    /// Other gains from the next sample on.
+    /// Sets the gains from the next sample on.
     pub(crate) fn set_gains(&mut self, gains: Gains) {
         self.config.gains = gains;
     }
@@ -70,7 +70,7 @@ impl Pi {
     }
 
     fn hold(&mut self, at: Instant, reason: ActionReason) -> Action {
-        self.told.act(at, self.cap, None, reason)
+        self.last_request.act(at, self.cap, None, reason)
     }
 }
 
@@ -86,7 +86,8 @@ impl Controller for Pi {
     fn step(&mut self, now: Instant, sample: &Sample) -> Action {
         let PiConfig { gains, range, dead_zone } = self.config;
         let error = kpps(self.set_point) - kpps(sample.rate());
-        // A loop at rest before its first sample had no error; one that was away has this one.
+        // Before the first sample the loop was at rest: no error. After a pause the last error is
+        // unknown: it counts as equal to this one, so that only the integral part acts.
         let otherwise = if self.previous.is_empty() { 0.0 } else { error };
         let before = self.previous.error_or(now, sample.span, otherwise);
         if dead_zone.holds(self.set_point, sample.rate()) {
@@ -111,7 +112,7 @@ impl Controller for Pi {
         self.hold(now, reason)
     }
 
-    /// The cap moves with the first sample: feedback alone knows nothing before it.
+    /// Leaves the cap as it is: feedback moves it with the first sample.
     fn change_set_point(&mut self, now: Instant, set_point: PacketRate) -> Action {
         self.set_point = set_point;
         self.hold(now, ActionReason::Feedback)
@@ -120,7 +121,7 @@ impl Controller for Pi {
     fn adopt(&mut self, now: Instant, in_force: Settings, sample: Option<&Sample>) {
         self.cap = self.config.range.clamp(in_force.binding(sample));
         self.log_cap = log_cap(self.cap);
-        self.told.forget();
+        self.last_request.forget();
         if let Some(sample) = sample {
             let error = kpps(self.set_point) - kpps(sample.rate());
             let missing = error > 0.0 && !sample.bound_by(self.cap);
@@ -201,8 +202,8 @@ mod tests {
         assert_eq!(pi.step(Instant::ZERO, &busy).reason, ActionReason::Feedback);
     }
 
-    /// Goal: the first sample with demand again, at the set-point, leaves the cap where it was; the
-    /// error of the samples without is in u neither as integral nor as proportion.
+    /// Goal: when demand comes back at the set-point, the cap stays where it was: errors for lack
+    /// of demand leave neither an integral nor a proportional part in u.
     #[test]
     fn demand_that_comes_back_does_not_kick() {
         let idle = Sample { cpu: Some(Nanos::from_millis(20)), ..sample(10_000) };

@@ -3,21 +3,22 @@
 
 use weir_units::{CpuShare, Nanos, PacketRate};
 
-/// Counts of one period. Rates are computed from them, so that no rounding adds up.
+/// The counts of one period. Rates are computed from counts, so that rounding errors do not add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The length of the period.
     pub span: Nanos,
     /// Packets that the router forwarded, as they were on the wire, over all of its interfaces.
     pub packets: u64,
-    /// Packets that came for it, with those that were dropped before they reached it.
+    /// Packets that arrived for it, early drops included; `None` if they are not metered.
     pub offered: Option<u64>,
-    /// CPU time of everything that the cap binds, the router's own other work included.
+    /// CPU time of everything under the cap, the router's own other work included; `None` if it is
+    /// not metered.
     pub cpu: Option<Nanos>,
 }
 
 impl Sample {
-    /// Packets forwarded a second, rounded down; zero of no time.
+    /// Packets forwarded a second, rounded down; zero if `span` is zero.
     #[must_use]
     pub fn rate(&self) -> PacketRate {
         per_second(self.packets, self.span)
@@ -42,12 +43,12 @@ impl Sample {
         self.offered.is_some_and(|offered| forwarded < u128::from(offered) * 98)
     }
 
-    /// Returns true if the cap `in_force` held the rate down, and not a lack of demand.
+    /// Returns true if the cap `in_force` was the bottleneck, and not a lack of demand.
     ///
-    /// It counts as the bottleneck where the CPU time is not metered; where three quarters of the
-    /// cap were used, since a budget that is handed out in slices is never used whole; and where
-    /// half of it was used and packets were lost. Losses alone prove nothing: a router may drop
-    /// packets for its own reasons. Nor does their absence: TCP adapts its offer to what it gets.
+    /// It counts as the bottleneck in three cases: the CPU time is not metered; three quarters of
+    /// the cap were used (a budget that is handed out in slices is never used whole); half of it
+    /// was used and packets were lost. Losses alone prove nothing, since a router may drop packets
+    /// for its own reasons. Nor does their absence, since TCP adapts its offer to what it gets.
     #[must_use]
     pub fn bound_by(&self, in_force: CpuShare) -> bool {
         let Some(used) = self.used() else { return true };

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_control::control_loop::{Decision, ExecuteError, Executed, LoopPhase};
+use weir_control::control_loop::{Decision, ExecuteError, ExecuteOutcome, LoopPhase};
 use weir_platform::cap::CapError;
 use weir_policy::Policy;
 use weir_units::{Instant, Nanos, PacketRate};
@@ -391,8 +391,8 @@ impl LoopManager {
         for at in pending {
             let Some(entry) = self.entries.get_mut(at) else { continue };
             match entry.control.execute(now, |_| set.clone()) {
-                Ok(Executed::Changed) => entry.succeeded(),
-                Ok(Executed::Refreshed) => {}
+                Ok(ExecuteOutcome::Changed) => entry.succeeded(),
+                Ok(ExecuteOutcome::Refreshed) => {}
                 Err(error) => self.failed(now, at, error),
             }
         }

@@ -7,9 +7,9 @@
 //! loops reads all counters at once before it samples, and sets all limits
 //! ([`ControlLoop::limit_change`]) in one request before it executes.
 //!
-//! *Order*: the limit first. It holds the rate, and the cap above it is a ceiling: a ceiling that
-//! moved for a rate which is not held would starve or free the router. A limit holds whatever
-//! becomes of its cap.
+//! *Order*: the limit is set before the cap. The limit holds the rate, and the cap above it is a
+//! ceiling. If the limit fails, the cap stays, since a ceiling sized for a rate that nobody holds
+//! would starve the router or free it. If the cap fails, the limit still holds the rate.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -27,7 +27,7 @@ use crate::{Controller, Settings};
 /// The cap and the limit that the loop has put into force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// The cap; `None`: the loop has set none, or does not know since a call failed.
+    /// The cap; `None` if the loop has set none, or if it is unknown because a call failed.
     pub cap: Option<AppliedCap>,
     /// Packets a second that may enter for the router; `None`: no limit.
     pub limit: Option<PacketRate>,
@@ -38,7 +38,7 @@ pub struct Applied {
 pub struct AppliedCap {
     /// The cap that was set.
     pub requested: CpuShare,
-    /// The cap that holds: less where no more was left beside others.
+    /// The cap in force: less than requested if other routers' caps left no more.
     pub granted: CpuShare,
 }
 
@@ -50,7 +50,7 @@ pub struct ControlLoop<M, C, A> {
     /// None until a controller is installed.
     supervisor: Option<Supervisor<C>>,
     applied: Applied,
-    /// A bound on the limit that is not the controller's: a punishment.
+    /// A bound on the limit beside the controller's own: the punishment of a router that offends.
     limit_bound: Option<PacketRate>,
     /// The pending command of manual mode.
     manual: Option<LoopCommand>,
@@ -58,14 +58,14 @@ pub struct ControlLoop<M, C, A> {
 
 /// The effect of [`ControlLoop::execute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Executed {
+pub enum ExecuteOutcome {
     /// Nothing was pending; the cap in force was refreshed.
     Refreshed,
     /// The pending command, or the changed limit, is in force.
     Changed,
 }
 
-/// The failure of [`ControlLoop::execute`]; the settings before are still in force.
+/// The failure of [`ControlLoop::execute`]. The part that failed keeps its earlier setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteError<E> {
     /// The limit could not be set.
@@ -74,7 +74,7 @@ pub struct ExecuteError<E> {
     pub cap: Option<CapError>,
 }
 
-/// Why a loop could not be activated.
+/// Why a loop refused a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlError {
     /// No router is attached, or no controller is installed.
@@ -99,8 +99,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         }
     }
 
-    /// Attaches meter and actuator of the router. Settings that were lost with the router before
-    /// are pending again.
+    /// Attaches the meter and the actuator of the router. If an earlier detachment lost settings,
+    /// they are pending again.
     pub fn attach(&mut self, now: Instant, meter: M, actuator: A) {
         self.endpoint = Some((meter, actuator));
         if let Some(supervisor) = &mut self.supervisor {
@@ -118,8 +118,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         Some(endpoint)
     }
 
-    /// Installs a controller. One that replaces another starts from the settings in force, at the
-    /// same set-point.
+    /// Installs a controller. If it replaces another, it starts from the settings in force and
+    /// keeps the set-point.
     pub fn install(&mut self, now: Instant, controller: C) {
         match &mut self.supervisor {
             Some(supervisor) => supervisor.switch(now, controller),
@@ -127,12 +127,12 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         }
     }
 
-    /// Starts to hold a rate from the settings in force, whoever made them. No cap counts as the
-    /// largest cap of the actuator.
+    /// Starts to hold a rate, from the settings in force, whoever made them. A router without a cap
+    /// counts as having the actuator's largest one.
     ///
     /// # Errors
-    /// Nothing is attached or installed, the cap in force cannot be read, or the supervisor
-    /// refuses.
+    /// No router is attached, no controller is installed, the cap in force cannot be read, or the
+    /// supervisor refuses.
     pub fn activate(&mut self, now: Instant, set_point: PacketRate) -> Result<(), ControlError> {
         let (Some((_, actuator)), Some(supervisor)) = (&mut self.endpoint, &mut self.supervisor)
         else {
@@ -166,7 +166,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         self.request(|supervisor| supervisor.pause(now))
     }
 
-    /// Goes on from the settings in force.
+    /// Holds the set-point again, from the settings in force.
     ///
     /// # Errors
     /// The errors of [`Supervisor::resume`].
@@ -174,7 +174,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         self.request(|supervisor| supervisor.resume(now))
     }
 
-    /// Releases the router and holds nothing any more, in manual mode too.
+    /// Releases the router from cap and limit, in manual mode too.
     pub fn deactivate(&mut self, now: Instant) {
         match &mut self.supervisor {
             Some(supervisor) => {
@@ -184,13 +184,14 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         }
     }
 
-    /// Puts the controller aside and has `cap` set without a limit: manual mode, as for a training.
+    /// Removes the controller and requests `cap` without a limit: manual mode, as in a training
+    /// run.
     pub fn set_manually(&mut self, cap: CpuShare) {
         self.supervisor = None;
         self.manual = Some(LoopCommand::Apply(Settings::capped(cap)));
     }
 
-    /// Samples in another period from now on.
+    /// Changes the sampling period from now on.
     pub fn change_period(&mut self, now: Instant, period: Nanos) {
         self.config.sampler.period = period;
         if let Some(supervisor) = &mut self.supervisor {
@@ -203,7 +204,7 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         self.limit_bound = bound.filter(|_| !self.config.dry_run);
     }
 
-    /// Records another grade of punishment.
+    /// Records a change of the router's grade of punishment.
     pub fn judged(&mut self, now: Instant, judgement: Judgement) {
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.judged(now, judgement);
@@ -213,12 +214,12 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Reads the meter at the end of a period and has the controller decide.
     ///
     /// # Errors
-    /// There was no reading, which is also a period without a sample. Where the router is gone, the
-    /// owner detaches it.
+    /// There was no reading; the controller counts a period without a sample. If the router is
+    /// gone, the owner detaches it.
     pub fn sample(&mut self, now: Instant) -> Result<(), MeterError> {
         let reading = match &mut self.endpoint {
             Some((meter, actuator)) => {
-                meter.read(now).map(Some).map_err(|error| confirm(error, actuator))
+                meter.read(now).map(Some).map_err(|error| confirm_gone(error, actuator))
             }
             None => Ok(None),
         };
@@ -232,24 +233,24 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         result
     }
 
-    /// Returns the limit to set next, if it is another than the applied one.
+    /// Returns the limit to set next, if it differs from the applied one.
     #[must_use]
     pub fn limit_change(&self) -> Option<Option<PacketRate>> {
         let wanted = self.wanted_limit();
         (wanted != self.applied.limit).then_some(wanted)
     }
 
-    /// Executes what is pending: the limit by `set_limit`, if it changes, then the cap; or, if
-    /// nothing is pending, refreshes the cap.
+    /// Executes the pending command: the limit by `set_limit`, if it changes, then the cap. If
+    /// nothing is pending, it refreshes the cap.
     ///
     /// # Errors
-    /// The limit or the cap could not be changed. The cap stays where the limit failed, but for a
-    /// release: one of two is better than none.
+    /// The limit or the cap could not be changed. If the limit failed, the cap stays, except that a
+    /// release still releases it: one of the two is better than none.
     pub fn execute<E: fmt::Display>(
         &mut self,
         now: Instant,
         set_limit: impl FnOnce(Option<PacketRate>) -> Result<(), E>,
-    ) -> Result<Executed, ExecuteError<E>> {
+    ) -> Result<ExecuteOutcome, ExecuteError<E>> {
         let (command, change) = (self.pending(), self.limit_change());
         if let Some(limit) = change {
             if let Err(error) = set_limit(limit) {
@@ -270,10 +271,13 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
             return Err(ExecuteError { limit: None, cap: Some(error) });
         }
         if command == LoopCommand::Nothing {
-            return Ok(if change.is_some() { Executed::Changed } else { Executed::Refreshed });
+            return Ok(match change {
+                Some(_) => ExecuteOutcome::Changed,
+                None => ExecuteOutcome::Refreshed,
+            });
         }
         self.report(now, Ok(()));
-        Ok(Executed::Changed)
+        Ok(ExecuteOutcome::Changed)
     }
 
     /// Returns the state of the supervised controller; `None` before one is installed.
@@ -343,7 +347,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
             (LoopCommand::Apply(settings), Some(actuator)) => {
                 let requested = settings.cap;
                 if applied.is_none_or(|applied| applied.requested != requested) {
-                    // After a failure the cap in force is unknown, and the next one is set anyway.
+                    // Unknown until the actuator answers, so that a failure makes the next command
+                    // set the cap even if it is the same.
                     *applied = None;
                     let granted = actuator.set(requested)?;
                     *applied = Some(AppliedCap { requested, granted });
@@ -371,9 +376,9 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     }
 }
 
-/// Asks the actuator whether the router is gone, where no meter can tell: its interfaces go with
-/// it, but they may also have been renamed.
-fn confirm(error: MeterError, actuator: &mut impl Actuator) -> MeterError {
+/// Asks the actuator whether the router is gone if no meter answers. A meter alone cannot tell: the
+/// interfaces go with the router, but they may also have been renamed.
+fn confirm_gone(error: MeterError, actuator: &mut impl Actuator) -> MeterError {
     match error {
         MeterError::Unreadable { router_answers: false, .. } => match actuator.in_force() {
             Err(gone @ CapError::Gone { .. }) => MeterError::Gone { why: gone.to_string() },

@@ -21,7 +21,7 @@ mod request;
 mod sampler;
 mod supervisor;
 
-pub use driver::{Applied, AppliedCap, ControlError, ControlLoop, ExecuteError, Executed};
+pub use driver::{Applied, AppliedCap, ControlError, ControlLoop, ExecuteError, ExecuteOutcome};
 pub use log::{Decision, DecisionEvent, DecisionLog};
 pub use request::{LoopError, LoopPhase, LoopRequest};
 pub use sampler::{SampleFault, Sampler, SamplerConfig};

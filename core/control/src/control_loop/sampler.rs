@@ -2,8 +2,8 @@
 //! The sampler of a loop: the difference of two readings is a sample, or has a fault.
 //!
 //! *Problem*: counters wrap at 32 or 64 bits, start again with the router, stand still with their
-//! meter, or are read too late; a controller that took such a difference for a rate would move the
-//! cap by it. *Idea*: a difference is a sample only if its time and its rate are plausible.
+//! meter, or are read too late. A controller that took such a difference for a rate would move the
+//! cap. *Idea*: a difference is a sample only if its time and its rate are plausible.
 
 use core::fmt;
 
@@ -35,19 +35,19 @@ pub enum SampleFault {
     First,
     /// There is no reading: the router, or its meter, is not there.
     Absent,
-    /// It is the reading before, or older than two periods: the meter stands still.
+    /// It is the last reading again, or older than two periods: the meter stands still.
     Stale {
         /// The age of the reading.
         age: Nanos,
     },
-    /// It is older than the reading before, or from the future: a clock was set.
+    /// It is older than the last reading, or from the future: a clock was set.
     ClockJump,
-    /// It came less than a quarter of a period after the reading before.
+    /// It came less than a quarter of a period after the last reading.
     TooSoon {
         /// The time between.
         span: Nanos,
     },
-    /// It came more than three periods after the reading before: the mean of that is not current.
+    /// It came more than three periods after the last reading: a mean over that is out of date.
     Gap {
         /// The time between.
         span: Nanos,
@@ -76,12 +76,12 @@ impl Sampler {
         self.config.period
     }
 
-    /// Starts again: the next reading is the first.
+    /// Forgets the last reading: the next one counts as the first.
     pub fn forget(&mut self) {
         self.last = None;
     }
 
-    /// Returns the sample between the reading before and this one.
+    /// Returns the sample between the last reading and this one.
     ///
     /// # Errors
     /// The reason why there is none. The next reading is compared with this one, unless it is stale
@@ -121,17 +121,17 @@ impl Sampler {
         reading: Reading,
         span: Nanos,
     ) -> Result<Sample, SampleFault> {
-        let packets = match self.grown(last.packets, reading.packets, span) {
-            Grown::By(packets) => packets,
-            Grown::Reset => return Err(SampleFault::Reset),
-            Grown::Impossible(packets) => {
+        let packets = match self.growth(last.packets, reading.packets, span) {
+            Growth::By(packets) => packets,
+            Growth::Reset => return Err(SampleFault::Reset),
+            Growth::Impossible(packets) => {
                 let rate = Sample { span, packets, ..Sample::default() }.rate();
                 return Err(SampleFault::Impossible { rate, most: self.config.rate_most });
             }
         };
         // An unknown value is better than a wrong one.
         let offered = last.offered.zip(reading.offered).and_then(|(old, new)| {
-            let Grown::By(offered) = self.grown(old, new, span) else { return None };
+            let Growth::By(offered) = self.growth(old, new, span) else { return None };
             Some(offered)
         });
         let cpu = last.cpu.zip(reading.cpu).and_then(|(old, new)| {
@@ -142,25 +142,27 @@ impl Sampler {
     }
 
     /// Returns by how much a counter grew in `span`.
-    fn grown(&self, old: u64, new: u64, span: Nanos) -> Grown {
+    fn growth(&self, old: u64, new: u64, span: Nanos) -> Growth {
         let possible = |packets: &u64| {
             Sample { span, packets: *packets, ..Sample::default() }.rate() <= self.config.rate_most
         };
         if let Some(packets) = new.checked_sub(old) {
             return if possible(&packets) {
-                Grown::By(packets)
+                Growth::By(packets)
             } else {
-                Grown::Impossible(packets)
+                Growth::Impossible(packets)
             };
         }
-        // Some kernels and tools count in 32 bits.
+        // It went back: the first wrap that gives a plausible rate, or a reset. Some kernels and
+        // tools count in 32 bits.
         let narrow = (old <= WIDTH_32 && new <= WIDTH_32).then(|| new + (WIDTH_32 + 1) - old);
         let wide = new.wrapping_sub(old);
-        [narrow, Some(wide)].into_iter().flatten().find(possible).map_or(Grown::Reset, Grown::By)
+        [narrow, Some(wide)].into_iter().flatten().find(possible).map_or(Growth::Reset, Growth::By)
     }
 }
 
-enum Grown {
+/// The growth of a counter.
+enum Growth {
     By(u64),
     Reset,
     Impossible(u64),
@@ -194,7 +196,7 @@ const STALE_PERIODS: u64 = 2;
 const GAP_PERIODS: u64 = 3;
 /// A quarter of a period: below it a count of packets is mostly chance.
 const SOON_PARTS: u64 = 4;
-/// More CPU time than so many processors give is a fault of the meter.
+/// CPU time of more processors than this is a fault of the meter.
 const PROCESSORS_MOST: u64 = 4096;
 
 #[cfg(test)]

@@ -16,7 +16,8 @@
 //!
 //! *Faults*: the settings in force stay without a sample and after a failed command. When neither
 //! samples nor commands have succeeded for [`LoopConfig::release_after`], the supervisor releases
-//! the router: a cap that nobody can judge or change is worse than none. It recovers by itself.
+//! the router: a cap that nobody can judge or change is worse than none. It sets the last settings
+//! again once there are samples.
 //!
 //! It does no I/O. Each call returns a [`LoopCommand`]; the caller executes it and reports the
 //! result by [`Supervisor::outcome`]. [`super::ControlLoop`] is that caller.
@@ -43,8 +44,8 @@ pub struct LoopConfig {
     pub release_after: Nanos,
     /// Decisions that are kept.
     pub log: usize,
-    /// Decides and logs, and commands nothing. Each decision is the first step from the settings
-    /// that are really in force: later steps of a controller under its own settings do not show.
+    /// Decides and logs, but commands nothing. Each decision is a first step from the settings
+    /// really in force: how the controller would continue under its own settings is not shown.
     pub dry_run: bool,
 }
 
@@ -68,11 +69,11 @@ pub struct LoopStatus {
     pub controller: &'static str,
     /// The set-point.
     pub set_point: PacketRate,
-    /// The settings that the controller goes on from: in force while active or paused, and set
+    /// The settings that the controller continues from: in force while active or paused, and set
     /// again after a release.
     pub settings: Option<Settings>,
-    /// True after a failed release: cap or limit are in force although they should not be. Each
-    /// reading retries it.
+    /// True after a failed release: a cap or a limit is in force that should not be. Each reading
+    /// retries it.
     pub release_pending: bool,
     /// True while the settings are not in force because the router was lost.
     pub lost: bool,
@@ -82,7 +83,7 @@ pub struct LoopStatus {
     pub estimate: Option<Estimate>,
     /// Samples so far.
     pub samples: u64,
-    /// Readings without a sample so far, the first ones not counted.
+    /// Readings so far that gave no sample. First readings do not count.
     pub faults: u64,
     /// Commands so far.
     pub commands: u64,
@@ -202,7 +203,7 @@ impl<C: Controller> Supervisor<C> {
     }
 
     /// Freezes the settings, without the part that corrects the last sample only
-    /// ([`Controller::rest`]). If these cannot be set, each reading retries it, for
+    /// ([`Controller::rest`]). If they cannot be set, each reading retries, for
     /// [`LoopConfig::release_after`] at most.
     ///
     /// # Errors
@@ -265,8 +266,8 @@ impl<C: Controller> Supervisor<C> {
         self.lost = !self.config.dry_run && self.settings.is_some();
     }
 
-    /// Sets lost settings again, now and then with each sample until they hold: the router is back
-    /// and has no cap. A released loop does so when it recovers.
+    /// Sets lost settings again: the router is back and has no cap. Each sample retries until they
+    /// hold. A released loop sets them when it recovers.
     pub fn regain(&mut self, now: Instant) -> LoopCommand {
         match (self.phase, self.settings) {
             (LoopPhase::Active | LoopPhase::Paused, Some(settings)) if self.lost => {
@@ -336,7 +337,7 @@ impl<C: Controller> Supervisor<C> {
         }
     }
 
-    /// Takes the failure of a command whose limit is in force by now and whose cap was refused.
+    /// Takes the failure of a command whose cap was refused after its limit was set.
     pub fn outcome_of_limit(&mut self, now: Instant, why: &str) {
         if let (Some(LoopCommand::Apply(new)), Some(settings)) =
             (self.pending, self.settings.as_mut())
@@ -346,8 +347,8 @@ impl<C: Controller> Supervisor<C> {
         self.outcome(now, Err(why));
     }
 
-    /// Records another grade of punishment. The set-point that follows from it comes by
-    /// [`Self::change_set_point`].
+    /// Records a change of the grade of punishment. The owner passes the set-point that follows
+    /// from it to [`Self::change_set_point`].
     pub fn judged(&mut self, now: Instant, judgement: Judgement) {
         self.record(now, DecisionEvent::Judged(judgement));
     }
@@ -431,7 +432,7 @@ impl<C: Controller> Supervisor<C> {
             self.counts.faults += 1;
         }
         self.record(now, DecisionEvent::NoSample(fault));
-        // These two are no missed period: the next reading, or a later one, makes a sample.
+        // These two miss no period: they come before a reading at its time.
         if !matches!(fault, SampleFault::First | SampleFault::TooSoon { .. }) {
             self.missed = self.missed.saturating_add(1);
         }
@@ -443,8 +444,8 @@ impl<C: Controller> Supervisor<C> {
         }
     }
 
-    /// Takes back the correction of the last sample, where that lowers the cap: without a sample
-    /// nothing rises.
+    /// Takes back the correction of the last sample if that lowers the cap: a cap never rises
+    /// without a sample.
     fn ease(&mut self, now: Instant) -> LoopCommand {
         let Some(action) = self.rest(now, |new, old| new.cap < old.cap) else {
             return LoopCommand::Nothing;
@@ -453,13 +454,14 @@ impl<C: Controller> Supervisor<C> {
         self.follow(now, action)
     }
 
-    /// Returns the controller's settings without the correction of the last sample, if they have
-    /// the same limit and `fits` accepts them beside those in force. Otherwise the controller goes
-    /// on from those in force. The limit stays, since a new controller may have none yet.
-    fn rest(&mut self, now: Instant, fits: fn(Settings, Settings) -> bool) -> Option<Action> {
+    /// Returns the controller's action without the correction of the last sample, if it keeps the
+    /// limit and `accepts` its settings (first) beside those in force (second). Otherwise the
+    /// controller continues from those in force. The limit must stay: a new controller may have
+    /// none yet.
+    fn rest(&mut self, now: Instant, accepts: fn(Settings, Settings) -> bool) -> Option<Action> {
         let (in_force, rest) = (self.settings?, self.controller.rest(now)?);
         let settings = rest.settings();
-        if settings.limit != in_force.limit || !fits(settings, in_force) {
+        if settings.limit != in_force.limit || !accepts(settings, in_force) {
             self.controller.adopt(now, in_force, None);
             return None;
         }
@@ -490,9 +492,9 @@ impl<C: Controller> Supervisor<C> {
         if self.release_pending { self.command(LoopCommand::Release) } else { LoopCommand::Nothing }
     }
 
-    /// Commands settings that a paused loop should have and has not. Lost ones are commanded with
-    /// each sample, which shows that the router is there; refused ones with each reading, a bounded
-    /// number of times.
+    /// Commands settings that a paused loop should have but has not. Lost ones are commanded with
+    /// each sample, since a sample shows that the router is there. Refused ones are commanded with
+    /// each reading, a bounded number of times.
     fn retry_paused(&mut self, now: Instant, sample: Option<Sample>) -> LoopCommand {
         self.sample = sample.or(self.sample);
         if let Some(settings) = self.settings.filter(|_| self.lost) {
@@ -517,7 +519,7 @@ impl<C: Controller> Supervisor<C> {
         self.command(LoopCommand::Release)
     }
 
-    /// Sets the last settings again, and goes on from them: there are samples again.
+    /// Sets the last settings again, now that there are samples, and continues from them.
     fn recover(&mut self, now: Instant, sample: Sample) -> LoopCommand {
         self.take(sample);
         let Some(settings) = self.settings.filter(|_| self.recovery_wait == 0) else {
@@ -545,8 +547,9 @@ impl<C: Controller> Supervisor<C> {
     fn follow(&mut self, now: Instant, action: Action) -> LoopCommand {
         let wanted = action.settings();
         if self.config.dry_run {
-            // The next decision starts from the settings really in force. The sample was learned
-            // already; only beside a limit does it say what the rate costs.
+            // The next decision starts from the settings really in force. The controller has
+            // learned from the sample already. Only under a limit is it needed again: there the cap
+            // does not say what the rate costs.
             if let Some(in_force) = self.settings {
                 let sample = self.sample.filter(|_| in_force.limit.is_some());
                 self.controller.adopt(now, in_force, sample.as_ref());

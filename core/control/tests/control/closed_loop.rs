@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use weir_control::control_loop::{
-    Applied, AppliedCap, ControlError, ControlLoop, DecisionEvent, Executed, LoopConfig, LoopError,
-    LoopPhase, SamplerConfig,
+    Applied, AppliedCap, ControlError, ControlLoop, DecisionEvent, ExecuteOutcome, LoopConfig,
+    LoopError, LoopPhase, SamplerConfig,
 };
 use weir_control::plant::{Plant, SimulatedRouter};
 use weir_control::{
@@ -149,7 +149,7 @@ impl ClosedLoop {
         change(&mut lock(&self.host))
     }
 
-    fn execute(&mut self) -> Result<Executed, String> {
+    fn execute(&mut self) -> Result<ExecuteOutcome, String> {
         let host = Arc::clone(&self.host);
         let set_limit = |limit| {
             let mut host = lock(&host);
@@ -213,7 +213,7 @@ fn what_is_applied_is_what_the_host_has() {
         let Applied { cap, limit } = node.control.applied();
         assert_eq!((cap.map(|cap| cap.granted), limit), node.on(|host| (host.cap, host.limit)));
         node.control.deactivate(node.now);
-        assert_eq!(node.execute(), Ok(Executed::Changed));
+        assert_eq!(node.execute(), Ok(ExecuteOutcome::Changed));
         assert_eq!(node.control.applied(), Applied::default());
         assert_eq!(node.on(|host| (host.cap, host.limit)), (None, None));
     }
@@ -257,9 +257,9 @@ fn a_bound_on_the_limit_is_not_the_controllers() {
     let mut node = ClosedLoop::active(combined());
     let low = PacketRate::from_pps(10_000);
     node.control.bound_limit(Some(low));
-    assert_eq!(node.execute(), Ok(Executed::Changed));
+    assert_eq!(node.execute(), Ok(ExecuteOutcome::Changed));
     assert_eq!(node.control.applied().limit, Some(low));
-    assert_eq!(node.execute(), Ok(Executed::Refreshed));
+    assert_eq!(node.execute(), Ok(ExecuteOutcome::Refreshed));
     node.control.deactivate(node.now);
     node.execute().expect("no refusal");
     assert_eq!(node.control.applied(), Applied { cap: None, limit: Some(low) });
@@ -326,7 +326,7 @@ fn a_router_that_is_back_has_its_settings_again() {
     assert_eq!(node.control.applied(), Applied { cap: None, ..before });
     node.now += PERIOD;
     node.attach();
-    assert_eq!(node.execute(), Ok(Executed::Changed));
+    assert_eq!(node.execute(), Ok(ExecuteOutcome::Changed));
     assert_eq!(node.control.applied(), before);
 }
 
@@ -338,7 +338,7 @@ fn a_controller_starts_from_what_was_set_by_hand() {
     let refused = node.control.change_set_point(node.now, SET_POINT);
     assert!(matches!(refused, Err(ControlError::Request(LoopError::Phase { .. }))));
     node.control.set_manually(percent(30));
-    assert_eq!(node.execute(), Ok(Executed::Changed));
+    assert_eq!(node.execute(), Ok(ExecuteOutcome::Changed));
     let granted = percent(30);
     let cap = Some(AppliedCap { requested: granted, granted });
     assert_eq!(node.control.applied(), Applied { cap, limit: None });
