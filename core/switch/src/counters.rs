@@ -3,7 +3,7 @@
 //!
 //! A frame that vanishes without a trace is the worst fault of a switch, since nobody looks for it.
 //! So every frame is counted when it arrives and under exactly one outcome, and the two identities
-//! of [`Counters`] must balance, in packets and in bytes, whenever the switch is not at work.
+//! of [`Counters`] must balance, in packets and in bytes, after each call of the switch.
 
 use crate::reason::Reason;
 
@@ -16,7 +16,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// Counts the frames of one interface in one direction, since the interface exists.
+/// Counts the frames of one interface in one direction since the interface was added.
 ///
 /// `send` of a vif counts the frames that it handed in, `receive` those that were for it. `receive`
 /// of a port counts the frames that came in from its wire, `send` those for its wire. Always, in
@@ -29,22 +29,22 @@ pub struct Tally {
 pub struct Counters {
     /// Frames that arrived for this interface and direction, early drops included.
     pub received: Tally,
-    /// Taken into a queue.
+    /// Frames accepted into a queue.
     pub enqueued: Tally,
-    /// Handed on.
+    /// Frames handed out to be sent.
     pub sent: Tally,
-    /// Frames of `sent` that were handed on without the switch: see
+    /// Frames of `sent` that were forwarded without the switch: see
     /// [`crate::Switch::account_redirected`].
     pub redirected: Tally,
-    /// Dropped between the two.
+    /// Frames of `enqueued` that were dropped instead of sent.
     pub dropped_after: Tally,
-    /// Further copies of received frames, made for flooding.
+    /// Additional copies of received frames, made to flood them.
     pub copies: Tally,
     /// Packets of `sent` that were marked "congestion experienced".
     pub marked: u64,
-    /// Dropped before a queue, by [`Reason`].
+    /// Frames dropped before a queue, by [`Reason`].
     pub dropped: [Tally; Reason::COUNT],
-    /// Dropped after it, by the place in [`Reason::AFTER_QUEUE`].
+    /// The frames of `dropped_after`, by their reason's position in [`Reason::AFTER_QUEUE`].
     after: [Tally; Reason::AFTER_QUEUE.len()],
 }
 
@@ -71,13 +71,13 @@ impl Tally {
         self.bytes += u64::from(bytes);
     }
 
-    /// Both parts summed.
+    /// The sum, part by part.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }
 
-    /// Both parts subtracted, at least zero.
+    /// The difference, part by part, at least zero.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {
@@ -103,11 +103,8 @@ impl Counters {
     /// Drops after a queue, for one reason.
     #[must_use]
     pub fn dropped_after_for(&self, reason: Reason) -> Tally {
-        let each = Reason::AFTER_QUEUE.iter().zip(self.after);
-        each.filter(|(known, _)| **known == reason)
-            .map(|(_, tally)| tally)
-            .next()
-            .unwrap_or_default()
+        let position = Reason::AFTER_QUEUE.iter().position(|known| *known == reason);
+        position.and_then(|position| self.after.get(position)).copied().unwrap_or_default()
     }
 
     /// The frames that are queued, by the second identity.
@@ -116,8 +113,8 @@ impl Counters {
         self.enqueued.minus(self.sent.plus(self.dropped_after))
     }
 
-    /// Tells whether both identities hold for a `backlog` that was counted on its own, and every
-    /// drop has its reason.
+    /// Tells whether both identities hold for a `backlog` that was counted independently, and every
+    /// drop after a queue has a reason.
     #[must_use]
     pub fn balanced(&self, backlog: Tally) -> bool {
         let after = self.after.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally));
@@ -143,7 +140,7 @@ impl Counters {
         }
     }
 
-    /// Counts a frame that was handed on and came back: it was not sent after all.
+    /// Counts a frame that was handed out to be sent and came back: it was dropped after all.
     pub(crate) fn take_back(&mut self, reason: Reason, bytes: u16) {
         self.sent = self.sent.minus(Tally { packets: 1, bytes: u64::from(bytes) });
         self.drop_after(reason, bytes);

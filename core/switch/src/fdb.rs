@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The forwarding database: the interface behind which a MAC address lives, by (bridge, MAC).
+//! The forwarding database: maps (bridge, MAC address) to the interface behind which it lives.
 //!
 //! A *bridge* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
-//! from source fields up to a bound an interface, forgotten after [`AGE`] of silence, and moved
-//! between a port and a vif only after [`SETTLE`] of silence; between two vifs they never move.
-//! A frame that claims an address which is alive elsewhere is a spoof or a loop, and refused.
+//! from the source fields of frames, up to a bound for each interface, and forgotten after [`AGE`]
+//! of silence.
 //!
-//! Open addressing with linear probing at most half full, and a bound on the probes: crafted
-//! addresses fill their own bound, never the table, and never slow a lookup beyond [`PROBES`].
-//! Nothing is allocated after construction.
+//! **Moves.** In a plain bridge the last sender of an address owns it, so a tenant can steal
+//! another's traffic by sending a frame in its name. Here an address moves between a port and a
+//! vif, as in a migration, only after [`SETTLE`] of silence, and never between two vifs while it is
+//! known. A frame that claims an address which is alive elsewhere is a spoof or a loop: refused.
+//!
+//! **Table.** Open addressing with linear probing, at most half full, and a bound on the probes.
+//! Crafted addresses fill their interface's bound, never the table, and never slow a lookup beyond
+//! [`PROBES`]. Nothing is allocated after construction.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,14 +23,15 @@ use weir_units::{Instant, Nanos};
 use crate::reason::Reason;
 use crate::types::IfaceId;
 
-/// The table.
+/// The forwarding database of all bridges.
 #[derive(Debug)]
 pub(crate) struct Fdb {
     entries: Box<[AddressSlot]>,
+    /// 64 less the bits of an index into `entries`.
     shift: u32,
-    /// The place where the sweep for aged entries goes on.
+    /// The index at which the sweep for aged entries continues.
     sweep: usize,
-    /// Learned entries an interface, by its slot, and how many it may have.
+    /// By the slot of the interface: its learned addresses, and its bound on them.
     learned: Vec<(u32, u32)>,
 }
 
@@ -52,7 +57,7 @@ pub(crate) struct BridgeAddress {
     pub(crate) seen: Instant,
 }
 
-/// Two to a cache line.
+/// An entry of the table; two share a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct AddressSlot {
@@ -65,11 +70,12 @@ struct AddressSlot {
 }
 
 impl Fdb {
-    /// Time in which a caller need not look up an address again that it learned: an address moves
-    /// only after a longer silence.
+    /// The time for which a caller may rely on an address that it has learned without learning it
+    /// again: an address moves only after a longer silence.
     pub(crate) const TRUST: Nanos = Nanos::from_secs(1);
 
-    /// A table for interfaces that may each have so many learned addresses, and `fixed` more.
+    /// A table with room for `bounds` learned addresses, by the slot of the interface, and for
+    /// `fixed` given ones.
     #[must_use]
     pub(crate) fn new(bounds: &[u32], fixed: usize) -> Self {
         let wanted = bounds.iter().map(|bound| *bound as usize).sum::<usize>() + fixed;
@@ -103,7 +109,7 @@ impl Fdb {
     pub(crate) fn restore(&mut self, bridge: u16, mac: u64, source: AddressSource, seen: Instant) {
         let key = key(bridge, mac);
         if self.find(key).is_err() && !source.fixed {
-            // Beyond the bound it is forgotten, and learned again if it still may be.
+            // An address beyond the bound is dropped; a later frame may teach it again.
             let _ = self.insert(seen, key, source);
         }
     }
@@ -152,7 +158,7 @@ impl Fdb {
             let at = self.sweep;
             let entry = &self.entries[at];
             if entry.key != FREE && !entry.fixed && now.saturating_since(entry.seen) >= AGE {
-                // What moves into this place is looked at next time.
+                // Another entry may have moved here: the sweep stays at this index.
                 self.remove(at);
             } else {
                 self.sweep = (at + 1) & (self.entries.len() - 1);
@@ -189,7 +195,7 @@ impl Fdb {
         self.learned.get(slot(iface)).map_or(0, |(count, _)| *count)
     }
 
-    /// The place of a key, or a free place for it within the bound of probes.
+    /// The index of a key; otherwise a free index for it within the bound of probes, if any.
     #[inline]
     fn find(&self, key: u64) -> Result<usize, Option<usize>> {
         let mask = self.entries.len() - 1;
@@ -226,7 +232,7 @@ impl Fdb {
             return Err(Reason::MacsFull);
         }
         *count += 1;
-        // The sweep may have moved things: look again.
+        // The sweep may have moved entries: find the free index only now.
         let Err(Some(at)) = self.find(key) else {
             self.learned[slot(source.iface)].0 -= 1;
             return Err(Reason::MacsFull);
@@ -236,7 +242,8 @@ impl Fdb {
         Ok(())
     }
 
-    /// An address shows up at another interface than before.
+    /// Moves an address that shows up at another interface, if it may move and that interface has
+    /// room for it.
     #[cold]
     fn move_to(&mut self, now: Instant, at: usize, source: AddressSource) -> Result<(), Reason> {
         let entry = self.entries[at];
@@ -248,9 +255,16 @@ impl Fdb {
         if entry.fixed || !(settled || silent >= AGE) {
             return Err(Reason::Moved);
         }
-        let key = entry.key;
         self.remove(at);
-        self.insert(now, key, source)
+        let moved = self.insert(now, entry.key, source);
+        if let (Err(_), Err(Some(free))) = (moved, self.find(entry.key)) {
+            // Refused at the bound of the other interface: the address stays where it was.
+            self.entries[free] = entry;
+            if let Some((count, _)) = self.learned.get_mut(slot(entry.iface)) {
+                *count += 1;
+            }
+        }
+        moved
     }
 
     fn forget_count(&mut self, at: usize) {
@@ -310,11 +324,12 @@ pub(crate) const AGE: Nanos = Nanos::from_secs(300);
 /// An address moves between a port and a vif, as in a migration, after this silence; a frame that
 /// loops is back sooner.
 pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
-/// Staleness that `seen` may reach at a look-up, so that the hot path leaves the line clean.
+/// The most that `seen` may lag behind the latest frame. Without the lag every frame would write to
+/// the entry's cache line.
 const REFRESH: Nanos = Nanos::from_millis(250);
 const _: () = assert!(Fdb::TRUST.as_nanos() + REFRESH.as_nanos() < SETTLE.as_nanos());
-/// Most places looked at for one key. At half load an honest run is shorter than 30 with
-/// probability 1 − 10⁻⁶.
+/// Most entries compared for one key. At half load, a run of honest addresses is shorter than 30
+/// with probability 1 − 10⁻⁶.
 const PROBES: usize = 64;
 /// Places swept for aged entries when an address is learned.
 const SWEEP: usize = 16;
@@ -363,6 +378,16 @@ mod tests {
         assert_eq!(fdb.learn(at(13), 0, 7, vif(2)), Err(Reason::Moved));
         assert_eq!(fdb.learn(at(14), 0, 7, vif(2)), Ok(()), "a guest that arrived");
         assert_eq!(fdb.learn(at(314), 0, 7, vif(1)), Ok(()), "forgotten after its age");
+    }
+
+    #[test]
+    fn a_refused_move_leaves_the_address_where_it_was() {
+        let mut fdb = Fdb::new(&[16, 1, 2], 0);
+        fdb.learn(at(0), 0, 7, PORT).unwrap();
+        fdb.learn(at(0), 0, 8, vif(1)).unwrap();
+        assert_eq!(fdb.learn(at(5), 0, 7, vif(1)), Err(Reason::MacsFull));
+        assert_eq!(fdb.lookup(at(5), 0, 7), Some(0), "the port's station is still known");
+        assert_eq!((fdb.learned(0), fdb.learned(1)), (1, 1));
     }
 
     #[test]

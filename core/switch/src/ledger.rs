@@ -16,12 +16,12 @@ use crate::ids::SlotChanges;
 pub(crate) struct Ledger {
     /// By the interface's slot, then direction: send, receive.
     counters: Vec<[Counters; 2]>,
-    /// Frames of vifs and queues that a change of policy took away, and of no interface.
+    /// Dropped frames that no interface can be charged with, since a change of policy removed it.
     pub(crate) removed: u64,
 }
 
 impl Ledger {
-    /// Follows a change of ids: a newcomer starts at zero.
+    /// Follows a change of ids: a new interface starts at zero.
     pub(crate) fn follow(&mut self, length: usize, changes: &SlotChanges) {
         self.counters.resize(length, <[Counters; 2]>::default());
         for slot in &changes.added {
@@ -40,7 +40,8 @@ impl Ledger {
         Some(&self.counters.get(slot)?[direction as usize])
     }
 
-    /// Reads a line of the counters that a frame will need; the answer means nothing.
+    /// Loads a cache line of counters ahead of the frame that will need it. The returned value has
+    /// no meaning; it keeps the load from being optimized away.
     #[inline]
     pub(crate) fn fetch(&self, slot: usize, direction: Direction) -> u32 {
         let counters = self.counters.get(slot).map(|both| &both[direction as usize]);

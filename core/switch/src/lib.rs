@@ -2,13 +2,14 @@
 //! The switch as a pure state machine: classify, police, queue, schedule, count.
 //!
 //! A `Switch` joins *ports* (to the network) with *vifs* (to the tenants). The caller hands in
-//! frames as they arrive and asks, for each interface whose device can take a frame, for the next
-//! one. Time is an argument; bytes stay in a [`FramePool`] that the caller owns; nothing is
-//! allocated per packet and nothing is dropped after it was scheduled, except before a router that
+//! frames as they arrive. For each interface whose device has room, it asks for the next frame.
+//!
+//! Time is an argument, and bytes stay in a [`FramePool`] that the caller owns. Nothing is
+//! allocated per packet. Nothing is dropped after it was scheduled, except before a router that
 //! [`Switch::limit_router`] holds at a rate.
 //!
-//! It is not a router: it changes nothing of a frame but its VLAN tag, an unfinished checksum and
-//! the congestion mark.
+//! It is not a router: in a frame it changes only the VLAN tag, an unfinished checksum and the
+//! congestion mark.
 #![no_std]
 
 extern crate alloc;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stage before the trees: policers of vif, router and slice, which refuse a packet at entry.
 //!
-//! A packet that is refused here costs no queue and no turn of a scheduler. It passes if every
-//! level has tokens for it, and only then is any level charged: a packet that the slice refuses
-//! costs its vif and its router nothing. (If levels were charged one by one, a flooding vif would
-//! spend its own tokens on packets that never leave.) Each level is a token bucket of packets and,
-//! where no tree shapes them, one of bits.
+//! A packet that is refused here takes no room in a queue and no turn of a scheduler. It passes if
+//! every level has tokens for it, and only then is any level charged: a packet that the slice
+//! refuses costs its vif and its router nothing. (If levels were charged one by one, a flooding vif
+//! would spend its own tokens on packets that never leave.) Each level is a token bucket of packets
+//! and, where no tree shapes its bits, one of bits.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -41,27 +41,27 @@ struct Meter {
 struct MeterChain {
     /// Set if any level has a bucket: most vifs have none.
     any: bool,
-    /// The slot of the router; one that no table has for a vif without a router.
+    /// The slot of the router; [`MeterChain::NONE`] for a vif without one.
     router: u32,
     slice: u32,
 }
 
-/// The size by which a packet is metered.
+/// The amount that a packet takes from the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketMeasure {
-    /// Its packet alone: its bits are shaped by a queue.
+    /// One packet; a queue shapes its bits.
     Packets,
-    /// Its packet and its accounted bytes.
+    /// One packet, and the bits of so many accounted bytes.
     PacketsAndBytes(u32),
 }
 
 impl Police {
-    /// Follows a policy whose ids were given: limits change in place, and tokens that are spent
-    /// stay spent.
+    /// Follows a change of policy, whose `ids` are assigned already. Limits change in place, and
+    /// tokens that are spent stay spent.
     pub(crate) fn follow(&mut self, now: Instant, policy: &Policy, ids: &Ids, changes: &IdChanges) {
-        renew(&mut self.vifs, ids.interface_count(), &changes.interfaces);
-        renew(&mut self.routers, ids.routers.capacity(), &changes.routers);
-        renew(&mut self.slices, ids.slices.capacity(), &changes.slices);
+        reset_slots(&mut self.vifs, ids.interface_count(), &changes.interfaces);
+        reset_slots(&mut self.routers, ids.routers.capacity(), &changes.routers);
+        reset_slots(&mut self.slices, ids.slices.capacity(), &changes.slices);
         // A tree with levels shapes the bits that routers and slices send through it.
         let mut polices_router = vec![false; policy.routers.len()];
         let mut polices_slice = vec![false; policy.slices.len()];
@@ -156,7 +156,7 @@ impl Police {
         Ok(())
     }
 
-    /// Charges bytes that passed by another way, even into debt, so that one limit holds over both.
+    /// Charges bytes that passed elsewhere, even into debt, so that one limit holds over both.
     #[inline]
     pub(crate) fn charge_bytes(
         &mut self,
@@ -223,12 +223,12 @@ impl Police {
 }
 
 impl Meter {
-    /// Changes the limits; a new one starts with its whole burst. `bits`: whether the bit rate is
-    /// metered here.
-    fn set(&mut self, now: Instant, share: &Share, bits: bool) {
+    /// Changes the limits; a new bucket starts full. `meters_bits` is false if a tree shapes the
+    /// bits.
+    fn set(&mut self, now: Instant, share: &Share, meters_bits: bool) {
         let packets = share.max_pps.map(|limit| (limit.as_pps(), share.burst_packets()));
         let burst = share.burst.get().saturating_mul(8);
-        let bits = share.rate.filter(|_| bits).map(|rate| (rate.as_bps(), burst));
+        let bits = share.rate.filter(|_| meters_bits).map(|rate| (rate.as_bps(), burst));
         for (bucket, limit) in [(&mut self.packets, packets), (&mut self.bits, bits)] {
             match (&mut *bucket, limit) {
                 (_, None) => *bucket = None,
@@ -244,12 +244,14 @@ impl Meter {
 }
 
 impl MeterChain {
+    /// A slot beyond every table.
     const NONE: u32 = u32::MAX;
+    /// The chain of a slot without a vif.
     const FREE: Self = Self { any: false, router: Self::NONE, slice: Self::NONE };
 }
 
-/// Empties the meters of slots that are given anew.
-fn renew(meters: &mut Vec<[Meter; 2]>, length: usize, changes: &SlotChanges) {
+/// Resizes the table, and empties the meters of slots whose owner came or went.
+fn reset_slots(meters: &mut Vec<[Meter; 2]>, length: usize, changes: &SlotChanges) {
     meters.resize(length, Default::default());
     for slot in changes.added.iter().chain(&changes.removed) {
         meters[*slot as usize] = Default::default();

@@ -59,7 +59,7 @@ pub struct Switch {
     pacers: Pacers,
     ledger: Ledger,
     taps: Taps,
-    /// Perturbs the hash of flows.
+    /// The key of the hash of flows.
     flow_seed: u64,
 }
 
@@ -73,9 +73,9 @@ pub enum SwitchError {
         /// Why.
         error: ConfigError,
     },
-    /// More of something than the switch can hold.
+    /// More of a thing than the switch can hold.
     TooMany {
-        /// What.
+        /// The things, in the plural.
         what: &'static str,
         /// The number of them in the policy.
         count: usize,
@@ -89,7 +89,7 @@ pub enum SwitchError {
         /// The index that does not exist.
         index: u32,
     },
-    /// Two parts of a kind have one name, by which a change could not tell them apart.
+    /// Two items of a kind have the same name, so that a change could not tell them apart.
     NotUnique {
         /// The kind.
         key: &'static str,
@@ -131,22 +131,23 @@ impl Switch {
         check(policy).map(drop)
     }
 
-    /// Says whether frames from an interface may carry checksums that a device was to complete.
-    /// Unless said otherwise, all but those from memory and files may.
+    /// Sets whether frames from an interface may carry checksums that their sender left to its
+    /// device; the switch then completes them. By default all may but frames from memory and files.
     pub fn set_completes_checksums(&mut self, iface: IfaceId, completes: bool) {
         self.forwarding.set_completes(&self.ids, iface, completes);
     }
 
-    /// Perturbs the hash by which queues tell flows apart, so that nobody who does not know the
-    /// seed can aim at another's queue. Call it before the first frame: flows move to other queues.
+    /// Sets the key of the hash by which queues tell flows apart, so that nobody without the key
+    /// can make a flow share another's queue. Call it before the first frame: it moves flows to
+    /// other queues.
     pub const fn set_flow_seed(&mut self, seed: u64) {
         self.flow_seed = seed;
     }
 
-    /// Packets that a vif may hand in now without being refused, or (`receive`) that may be handed
-    /// in for it: the room of its queues and its share of the pool, within what the policers of
-    /// vif, router and slice let pass. Zero for a vif that does not exist. The policers' part is
-    /// shared with other vifs of the same router and slice: grant it to one at a time.
+    /// Packets that a vif may hand in now without a refusal (`send`), or that may be handed in for
+    /// it (`receive`). It is the least of the room in its queues, its share of the pool, and the
+    /// tokens of the policers of vif, router and slice; zero for a vif that does not exist. Vifs of
+    /// one router or slice share the tokens, so grant them to one vif at a time.
     #[must_use]
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(vif) = self.slot(vif) else { return 0 };
@@ -171,9 +172,9 @@ impl Switch {
         room.min(u32::try_from(tokens).unwrap_or(u32::MAX))
     }
 
-    /// Counts frames that were dropped for this vif before they reached the switch, for want of
-    /// credit, so that the counters tell of every frame. A smooth window moves by what it had no
-    /// room for, as by what it refuses.
+    /// Counts frames of a vif that were dropped before they reached the switch, so that the
+    /// counters include every frame. A smooth window that had no room for them moves as if it had
+    /// refused them.
     pub fn account_early_drop(
         &mut self,
         now: Instant,
@@ -194,8 +195,8 @@ impl Switch {
         }
     }
 
-    /// Counts frames that were handed on for this interface without the switch, so that the
-    /// counters tell of every frame.
+    /// Counts frames of this interface that were forwarded without the switch, so that the counters
+    /// include every frame.
     pub fn account_redirected(&mut self, iface: IfaceId, direction: Direction, frames: Tally) {
         let Some(slot) = self.ids.slot_of(iface) else { return };
         let Counters { received, enqueued, sent, redirected, .. } = self.ledger.of(slot, direction);
@@ -204,18 +205,18 @@ impl Switch {
         }
     }
 
-    /// Keeps a learned address that is in use without the switch seeing its frames. Only one that
-    /// was silent for half of its life is touched, so that a use does not hinder a migration.
+    /// Renews a learned address whose frames are forwarded without the switch. It renews only an
+    /// address in the second half of its life, so that such frames do not hinder a migration.
     pub fn keep_address(&mut self, now: Instant, port: PortId, vlan: u16, mac: u64) {
         let port = self.ids.port(port);
         self.forwarding.keep_address(now, &self.ids, (port, vlan), mac);
     }
 
     /// Lets at most `limit` packets a second pass to the vifs of `router` together, from the next
-    /// packet on; `None`: as many as the policy does. The policy's own limit stays the upper bound.
-    /// Packets that come too early wait, up to half of what each vif's queue has room for.
-    /// The limit outlives [`Switch::apply`] as long as the router does, and holds for vifs that
-    /// come later. Returns whether there is such a router.
+    /// packet on; `None` removes the limit. The policy's own limit still holds. Packets above the
+    /// limit wait, up to half of the room of each vif's queue. The limit outlives [`Switch::apply`]
+    /// as long as the router exists, and includes vifs that are added later. Returns whether the
+    /// router exists.
     pub fn limit_router<P: crate::FramePool>(
         &mut self,
         now: Instant,
@@ -237,14 +238,14 @@ impl Switch {
         true
     }
 
-    /// Starts a capture at a vif, in place of one that is there. Returns whether the vif exists.
+    /// Starts a capture at a vif; it replaces an earlier one. Returns whether the vif exists.
     pub fn capture_start(&mut self, vif: VifId, config: &CaptureConfig) -> bool {
         let Some(vif) = self.slot(vif) else { return false };
         self.taps.start(self.ids.iface(vif), config);
         true
     }
 
-    /// Ends a capture. Frames not read yet are gone.
+    /// Ends a capture. Frames that were not read are discarded.
     pub fn capture_stop(&mut self, vif: VifId) {
         self.taps.stop(self.vif_iface(vif));
     }
@@ -266,15 +267,15 @@ impl Switch {
         &self.policy
     }
 
-    /// The interface of a port of the policy in force; one that does not exist if there is no such
-    /// port.
+    /// The interface of a port of the policy in force. For a port that does not exist it is an id
+    /// of no interface.
     #[must_use]
     pub fn port_iface(&self, port: PortId) -> IfaceId {
         self.ids.iface(self.ids.port_slot(port))
     }
 
-    /// The interface of a vif of the policy in force; one that does not exist if there is no such
-    /// vif.
+    /// The interface of a vif of the policy in force. For a vif that does not exist it is an id of
+    /// no interface.
     #[must_use]
     pub fn vif_iface(&self, vif: VifId) -> IfaceId {
         self.ids.iface(self.ids.vif_slot(vif))
@@ -292,8 +293,8 @@ impl Switch {
         self.ledger.get(self.ids.slot_of(iface)?, direction)
     }
 
-    /// Frames that wait on behalf of a vif: its own in the queues of port and bridge, or those
-    /// towards it in queues and before its device.
+    /// Frames that wait for a vif. `send`: its own, in the queues of port and bridge. `receive`:
+    /// those towards it, in queues and before its device.
     #[must_use]
     pub fn waiting(&self, vif: VifId, direction: Direction) -> u32 {
         self.slot(vif).map_or(0, |vif| self.queues.waiting(vif, direction))
@@ -315,9 +316,9 @@ impl Switch {
         vif.map_or_else(FlowCounters::default, |vif| self.queues.flow_counters(vif, direction))
     }
 
-    /// The time that the first of a vif's queued frames has waited, which is the delay of the next
-    /// one to leave; zero where none waits. Frames that wait for the limit of a router count for
-    /// each of its vifs. The time in a device before a frame is read is not included.
+    /// The time that the first of a vif's queued frames has waited: the delay of the next frame to
+    /// leave. Zero if none waits. Frames that wait for the limit of a router count for each of its
+    /// vifs. Time in a device before a frame is read is not included.
     #[must_use]
     pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
         let Some(vif) = self.slot(vif) else { return Nanos::ZERO };
@@ -338,7 +339,7 @@ impl Switch {
         self.smoothing.state(self.slot(vif)?, direction)
     }
 
-    /// The packet rate that [`Switch::limit_router`] set, if it did.
+    /// The packet rate that [`Switch::limit_router`] set; `None` without a limit.
     #[must_use]
     pub fn router_limit(&self, router: RouterId) -> Option<PacketRate> {
         self.pacers.rate(self.ids.router(router))
@@ -350,13 +351,14 @@ impl Switch {
         self.queues.queued()
     }
 
-    /// Frames that lost their queue to changes of policy, or that no interface was charged with.
+    /// Frames dropped because a change of policy removed their queue, or charged to no interface.
     #[must_use]
     pub const fn removed(&self) -> u64 {
         self.ledger.removed
     }
 
-    /// Learned and given addresses: (port, VLAN or 0, MAC as a number, interface, given).
+    /// All addresses of the bridges: (port, VLAN or 0, MAC as a number, interface, true if the
+    /// policy gives it and false if it was learned).
     pub fn addresses(&self) -> impl Iterator<Item = (PortId, u16, u64, IfaceId, bool)> + '_ {
         self.forwarding.addresses().filter_map(|(port, vlan, mac, iface, fixed)| {
             let position = self.ids.ports.position(port as usize)?;
@@ -371,7 +373,7 @@ impl Switch {
         (slot < self.ids.interface_count()).then_some(slot)
     }
 
-    /// The interface of the port on whose bridge a vif hangs.
+    /// The interface of the port whose bridge a vif is attached to.
     fn port_of_vif(&self, vif: usize) -> IfaceId {
         self.ids.iface(self.queues.vif(vif).port_slot())
     }
@@ -401,8 +403,8 @@ impl fmt::Display for SwitchError {
 
 impl core::error::Error for SwitchError {}
 
-/// Checks what the code relies on when it follows an index of the policy; returns the shares of
-/// each port's trees, which its scheduler takes.
+/// Checks all that a switch relies on: indexes that resolve, unique names, tables that are large
+/// enough, shares that each scheduler takes. Returns the shares of each port's trees.
 fn check(policy: &Policy) -> Result<Vec<[TreeShares; 3]>, SwitchError> {
     check_references(policy)?;
     let bound = |what, count: usize, bound: usize| {
@@ -453,10 +455,10 @@ fn unique<K: Ord>(key: &'static str, names: impl Iterator<Item = K>) -> Result<(
     Ok(())
 }
 
-/// Each port has a table of 4096 VLANs and room for 4096 learned addresses.
+/// Few, since each port has a table of 4096 VLANs and room for 4096 learned addresses.
 const PORTS_MAX: usize = 64;
-/// Twice as many as a policy may have. A slot has 16 bits, and while one policy replaces another
-/// the vifs of both have theirs.
+/// Twice as many as a policy may have. A slot has 16 bits, and the vifs of two policies have slots
+/// while one replaces the other.
 const VIFS_MAX: usize = 16_384;
 /// 32 GiB of 2 KiB frames.
 const FRAMES_MAX: usize = 1 << 24;
