@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Events in order of time; those of one instant in the order in which they were scheduled.
+//! Events in order of time; events of one instant in the order in which they were scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,8 +10,8 @@ use crate::SimError;
 
 /// A bounded queue of events.
 ///
-/// A binary heap alone gives events of one instant in an arbitrary order. Each event therefore
-/// carries the number of its scheduling, which decides between equal instants.
+/// A binary heap alone returns events of one instant in arbitrary order, and the run would depend
+/// on it. So each event carries a number from a counter, which decides between equal instants.
 #[derive(Clone, Debug)]
 pub struct EventQueue<E> {
     heap: BinaryHeap<Reverse<Scheduled<E>>>,

@@ -5,25 +5,25 @@ use weir_units::{BitRate, ByteCount, Instant, Nanos};
 
 /// One direction of a link, with a bounded first-in-first-out queue before it.
 ///
-/// The link keeps the instant at which its last frame will have been sent. A frame that arrives
-/// earlier starts then, so departures need no queue of their own. Bits that wait are the time
-/// until then at the link's rate.
+/// Its only state is the instant at which its last frame will have been sent. A frame that arrives
+/// earlier starts at that instant. So frames need not be queued, and the backlog is computed: the
+/// bytes that pass at the link's rate until that instant.
 #[derive(Clone, Debug)]
 pub struct SimLink {
     rate: BitRate,
     delay: Nanos,
-    queue: ByteCount,
+    queue_max: ByteCount,
     /// Instant at which the last accepted frame has left the near end.
     free_at: Instant,
     dropped: u64,
 }
 
 impl SimLink {
-    /// Makes an idle link of this rate and delay, before which at most `queue` bytes wait, the
+    /// Makes an idle link of this rate and delay. At most `queue_max` bytes wait before it, the
     /// frame that is being sent included.
     #[must_use]
-    pub const fn new(rate: BitRate, delay: Nanos, queue: ByteCount) -> Self {
-        Self { rate, delay, queue, free_at: Instant::ZERO, dropped: 0 }
+    pub const fn new(rate: BitRate, delay: Nanos, queue_max: ByteCount) -> Self {
+        Self { rate, delay, queue_max, free_at: Instant::ZERO, dropped: 0 }
     }
 
     /// Accepts a frame of `bytes` bytes and returns when it arrives at the far end; `None` if the
@@ -39,10 +39,10 @@ impl SimLink {
     }
 
     /// Returns the instant from which the queue has room for `bytes` bytes. A frame that is longer
-    /// than the queue passes an idle link.
+    /// than the queue passes when the link is idle.
     #[must_use]
     pub fn room_at(&self, bytes: u64) -> Instant {
-        let may_wait = ByteCount::new(self.queue.get().saturating_sub(bytes));
+        let may_wait = ByteCount::new(self.queue_max.get().saturating_sub(bytes));
         self.free_at.saturating_sub(self.rate.time_for_ceil(may_wait))
     }
 

@@ -12,7 +12,7 @@ use crate::observation::Flight;
 use crate::plane::{Abilities, DataPlane, VifTraffic};
 use crate::{MemoryPool, SimError, SimLink, probe};
 
-/// A node whose clock advances when it is told to.
+/// A node whose clock advances only when its owner says so.
 #[derive(Debug)]
 pub struct SimNode {
     /// The switch.
@@ -44,19 +44,19 @@ impl SimNode {
         })
     }
 
-    /// Has frames that a source sends to this interface travel over `link`.
+    /// Puts `link` before this interface: frames that sources offer there travel over it.
     pub fn link_in(&mut self, iface: IfaceId, link: SimLink) {
         self.links_in.insert(iface, link);
     }
 
-    /// Has frames that leave by this interface travel over `link`. The switch is asked for the
-    /// next frame as soon as the link has room for the longest.
+    /// Puts `link` behind this interface: frames that leave by it travel over the link. The switch
+    /// is asked for the next frame as soon as the link has room for the longest one.
     pub fn link_out(&mut self, iface: IfaceId, link: SimLink) {
         self.links_out.insert(iface, link);
     }
 
-    /// Lets the switch learn that the station `mac` is behind `iface`: hands in a frame from it to
-    /// nobody and takes out the copies.
+    /// Teaches the switch that the station `mac` is behind `iface`: hands in a frame from that
+    /// station to an unknown address, and takes out the flooded copies.
     ///
     /// # Errors
     /// The pool is empty, or the queues do not drain.
@@ -123,24 +123,23 @@ impl SimNode {
         ports.chain(vifs).collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns what was counted at an interface; nothing for one that does not exist.
+    /// Returns the counters of an interface; zeros for one that does not exist.
     #[must_use]
     pub fn counters(&self, iface: IfaceId, direction: Direction) -> Counters {
         self.switch.counters(iface, direction).copied().unwrap_or_default()
     }
 
-    /// Returns what was counted at a vif.
+    /// Returns the counters of a vif.
     #[must_use]
     pub fn vif_counters(&self, vif: VifId, direction: Direction) -> Counters {
         self.counters(self.switch.vif_iface(vif), direction)
     }
 
     /// Checks that no frame is lost: at every interface the identities of [`Counters`] hold, and
-    /// every frame that is not in the pool is in a queue of the switch or on a link. Returns the
-    /// first violation.
+    /// every frame that is not in the pool is in a queue of the switch or on a link.
     ///
     /// # Errors
-    /// A sentence that names what does not add up.
+    /// The first violation, as text.
     pub fn balanced(&self) -> Result<(), String> {
         let (taken, queued) = (self.pool.taken(), self.switch.queued() as usize);
         let in_flight = self.in_flight.len();
@@ -155,7 +154,7 @@ impl SimNode {
                 let packets = match at.checked_sub(ports).map(u32::try_from) {
                     Some(Ok(vif)) => {
                         let waiting = self.switch.waiting(VifId(vif), direction).into();
-                        // Local frames towards a vif are their sender's until they cross.
+                        // A frame between vifs counts for its sender until it crosses over.
                         let is_receive = direction == Direction::Receive;
                         if is_receive { backlog.packets.min(waiting) } else { waiting }
                     }
@@ -202,7 +201,7 @@ impl DataPlane for SimNode {
     }
 }
 
-/// An address that no station has.
+/// An address that no station has, so that frames to it are flooded.
 const NOBODY: [u8; 6] = [0x02, 0, 0, 0xff, 0xff, 0xfe];
 
 /// Frames on all links together; also the bound of a pool.

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The loop of a simulation.
+//!
+//! [`SimNode::run`] jumps from event to event and handles each instant in a fixed order: sources
+//! offer the frames that are due, frames on a link arrive, the switch forwards. Then sources that
+//! waited for room try again, and the switch forwards once more.
 
 use weir_switch::{Direction, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
@@ -22,9 +26,10 @@ struct Run<'a> {
 }
 
 impl SimNode {
-    /// Lets the sources offer and the switch forward until `end`, and reports every frame that is
-    /// offered and that leaves, in order of time. Each frame leaves at the first instant at which
-    /// the switch lets it go and its link has room. Sources go on where the run before left them.
+    /// Lets the sources offer and the switch forward until `end`. Reports every frame that is
+    /// offered and every frame that leaves, in order of time. A frame leaves at the first instant
+    /// at which the switch lets it go and its link has room. Sources continue where an earlier run
+    /// left them.
     ///
     /// # Errors
     /// A source sends frames that the node cannot take, the pool or the queue of events is full,
@@ -85,19 +90,20 @@ impl SimNode {
 }
 
 impl Run<'_> {
-    /// The next instant at which anything happens; `None` if nothing ever does.
+    /// The next instant at which anything happens; `None` if nothing ever will.
     fn next(&self) -> Option<Instant> {
         let node = &*self.node;
         let retry = (!self.waiting.is_empty()).then(|| node.now + RETRY);
         let room = node.links_out.values().map(|link| link.room_at(FRAME_MAX));
         let room = room.filter(|at| *at > node.now).min();
-        // Frames that the switch releases before a link has room wait for that link.
+        // While a link is full, the switch may ask for the present instant again and again: its
+        // next frame waits for the link.
         let switch = node.switch.next_event().filter(|at| room.is_none() || *at > node.now);
         let events = [self.due.next(), node.in_flight.next(), switch, retry, room];
         events.into_iter().flatten().min().map(|next| next.max(node.now))
     }
 
-    /// Handles everything that is due now: first what comes, then what may leave.
+    /// Handles everything that is due now: first arrivals, then departures.
     fn step(&mut self) -> Result<(), SimError> {
         let now = self.node.now;
         while let Some((_, index)) = self.due.pop_due(now) {
@@ -208,7 +214,7 @@ impl Run<'_> {
         let bytes = u64::from(frame.len);
         let link = node.links_out.get_mut(&iface);
         let arrives = link.map(|link| link.send(now, bytes).unwrap_or(now));
-        // A frame without a probe was put in by hand.
+        // A frame without a probe came by `hand_in`, and belongs to no source.
         let Some(Probe { source, number, offered }) = probe else { return Ok(true) };
         let at = arrives.unwrap_or(now);
         let departure = Departure { at, iface, source: source as usize, number, offered, bytes };
@@ -221,19 +227,19 @@ impl Run<'_> {
 }
 
 impl SimNode {
-    /// Says whether the switch would take one more frame from this interface. A port always may
-    /// hand one in.
+    /// Says whether the switch would take one more frame from this interface; from a port it always
+    /// would.
     fn has_room(&self, from: IfaceId) -> bool {
         let Some(vif) = self.switch.vif_of(from) else { return true };
         self.switch.credit(self.now, vif, Direction::Send) > 0
     }
 }
 
-/// Steps that may be made without the clock advancing; more are a livelock.
+/// Most steps without the clock advancing; more are a livelock.
 pub const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
 
-/// A source that waits for room looks again after this time at the latest: a policer gives room
-/// without an event.
+/// A source that waits for room tries again after this time at the latest, since a policer makes
+/// room without an event.
 const RETRY: Nanos = Nanos::from_micros(10);
 
 /// The longest frame.

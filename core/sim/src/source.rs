@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sources of frames: how long, how many, when.
+//! Sources of frames: lengths, bursts and arrival processes.
 
 use weir_switch::IfaceId;
 use weir_units::{BitRate, Instant, Nanos, PacketRate};
@@ -29,7 +29,8 @@ pub struct SimSource {
     offered: u64,
     /// Bits of all frames so far.
     bits: u64,
-    /// Time from `start` to the next frame where that is not a function of the counts.
+    /// Nanoseconds from `start` to the next frame, if the process draws its gaps; those of the
+    /// other processes follow from the counts.
     elapsed: f64,
     next_bytes: u16,
 }
@@ -37,7 +38,7 @@ pub struct SimSource {
 /// Lengths of frames, layer 2 without FCS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizePattern {
-    /// All alike.
+    /// One length.
     Fixed(u16),
     /// Drawn from a uniform distribution, both ends included.
     Uniform {
@@ -46,7 +47,7 @@ pub enum SizePattern {
         /// Greatest length.
         most: u16,
     },
-    /// In turn.
+    /// These lengths in turn.
     Cycle(Vec<u16>),
 }
 
@@ -82,9 +83,9 @@ pub enum ArrivalProcess {
 /// The reaction of a source when the switch would refuse a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It hands the frame in all the same; the switch drops and counts it.
+    /// It hands the frame in nevertheless; the switch drops and counts it.
     Lose,
-    /// It keeps the frame to itself and goes on with the next one.
+    /// It discards the frame itself and continues with the next one.
     Skip,
     /// It waits until there is room, as the ring of a guest does.
     Wait,
@@ -167,7 +168,7 @@ impl SimSource {
         self.offered
     }
 
-    /// Goes on to the next frame and returns the number of the one before.
+    /// Advances to the next frame and returns the number of the present one.
     pub(crate) fn advance(&mut self) -> u64 {
         let number = self.offered;
         if let ArrivalProcess::Poisson(rate) = self.pace {
@@ -197,7 +198,7 @@ impl SimSource {
 
 impl OfferedRate {
     /// Returns the time that `packets` packets of `bits` bits in all take at this rate, rounded
-    /// down; the longest time at a rate of zero, unless there is nothing to send.
+    /// down; the longest time at a rate of zero, so that such a source never sends.
     fn time_of(self, packets: u64, bits: u64) -> Nanos {
         let (units, rate) = match self {
             Self::Bits(rate) => (bits, rate.as_bps()),
