@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A case: one value, one bound, one verdict, all of which follow from series.
+//! A claim, and the case that it becomes once it is judged: a value, a bound and a verdict.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Rule, RuleError, Series};
 
-/// One claim with its verdict. Made by [`crate::ResultFile::judge`] alone.
+/// A claim with its value and its verdict. Only [`crate::ResultFile::judge`] makes one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -22,7 +22,7 @@ pub struct Case {
     pub(crate) unit: String,
     /// The bound that the value must keep.
     pub(crate) bound: Bound,
-    /// Says whether the value keeps the bound.
+    /// The verdict: true if the value keeps the bound.
     pub(crate) holds: bool,
     /// The rule by which the value follows from the series.
     pub(crate) rule: Rule,
@@ -31,12 +31,12 @@ pub struct Case {
     /// Samples left out at the beginning of each series.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) skip: usize,
-    /// Samples taken of each series after those; all that are left if absent.
+    /// Most samples taken of each series after those; all that are left if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) take: Option<usize>,
 }
 
-/// A case before it is judged.
+/// A claim about series, not judged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// Unique in the file.
@@ -51,7 +51,7 @@ pub struct Claim {
     pub series: Vec<String>,
     /// Samples left out at the beginning of each series.
     pub skip: usize,
-    /// Samples taken of each series after those; all that are left if `None`.
+    /// Most samples taken of each series after those; all that are left if `None`.
     pub take: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ impl Claim {
         Self { id: id.into(), name: name.into(), rule, bound, series, skip: 0, take: None }
     }
 
-    /// The series that it is about, in the rule's order.
+    /// Names the series that it is about, in the order of the rule.
     #[must_use]
     pub fn of(mut self, series: &[impl AsRef<str>]) -> Self {
         self.series = series.iter().map(|name| name.as_ref().to_string()).collect();
@@ -100,14 +100,14 @@ impl Claim {
         self
     }
 
-    /// Takes only that many samples of each series, after those skipped.
+    /// Takes at most that many samples of each series, after those skipped.
     #[must_use]
     pub const fn take(mut self, samples: usize) -> Self {
         self.take = Some(samples);
         self
     }
 
-    /// The case, with its value from `series`, which are those it names.
+    /// Judges the claim. `series` are those that it names, in its order.
     pub(crate) fn judge(self, series: &[&Series]) -> Result<Case, RuleError> {
         let Self { id, name, rule, bound, series: names, skip, take } = self;
         let unit = rule.unit(series)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file itself: where it was measured, what was measured, and what follows.
+//! The file itself: the place of the measurement, the raw samples, and the verdicts on them.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ pub struct ResultFile {
     machine: Machine,
     /// Kernel name and release, for example `Linux 6.18.5`.
     kernel: String,
-    /// The commit that the program was built from, with `-dirty` behind it where the tree differed;
+    /// The commit that the program was built from, followed by `-dirty` if the tree differed;
     /// `unknown` outside a repository.
     commit: String,
-    /// When it began: UTC as RFC 3339 writes it, for example `2026-11-21T10:55:14Z`.
+    /// When it began: UTC in the form of RFC 3339, for example `2026-11-21T10:55:14Z`.
     start: String,
     /// Its duration in seconds, set-up included.
     duration_s: f64,
@@ -39,7 +39,7 @@ pub struct ResultFile {
 /// The version of the format. A new field that old readers may not ignore is a new version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Format {
-    /// The first.
+    /// Version 1.
     #[default]
     #[serde(rename = "weir-result/1")]
     V1,
@@ -54,14 +54,14 @@ pub struct Origin {
     pub machine: Machine,
     /// Kernel name and release, for example `Linux 6.18.5`.
     pub kernel: String,
-    /// The commit that the program was built from, with `-dirty` behind it where the tree differed;
+    /// The commit that the program was built from, followed by `-dirty` if the tree differed;
     /// `unknown` outside a repository.
     pub commit: String,
-    /// When it began: UTC as RFC 3339 writes it, for example `2026-11-21T10:55:14Z`.
+    /// When it began: UTC in the form of RFC 3339, for example `2026-11-21T10:55:14Z`.
     pub start: String,
 }
 
-/// The parts of a machine that bound its speed.
+/// The properties of a machine that bound its speed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -106,7 +106,7 @@ impl ResultFile {
     /// Adds the samples of one quantity.
     ///
     /// # Errors
-    /// A name that is empty or there already, a sample that is not finite, an empty unit.
+    /// The name is empty or taken, a sample is not finite, or the unit is empty.
     pub fn add_series(&mut self, name: &str, series: Series) -> Result<(), ResultError> {
         check_series(name, &series)?;
         if self.series.contains_key(name) {
@@ -119,7 +119,7 @@ impl ResultFile {
     /// Judges a claim by the series it names, and keeps the verdict.
     ///
     /// # Errors
-    /// An id that is there already, a series that is not, a rule that has no value for them.
+    /// The id is taken, a series does not exist, or the rule has no value for the series.
     pub fn judge(&mut self, claim: Claim) -> Result<&Case, ResultError> {
         if self.cases.iter().any(|case| case.id == claim.id) {
             return Err(ResultError::Duplicate { what: "case", name: claim.id });
@@ -130,20 +130,20 @@ impl ResultFile {
         Ok(&self.cases[last])
     }
 
-    /// Adds a remark for the reader.
+    /// Adds a note for the reader.
     pub fn add_note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Says how long it all took, in seconds.
+    /// Sets the duration of the whole run in seconds.
     pub const fn set_duration_s(&mut self, seconds: f64) {
         self.duration_s = seconds;
     }
 
-    /// Takes over all of `other`: its series as `PREFIX/NAME`, its cases and notes as they are.
+    /// Adds all of `other`: its series as `PREFIX/NAME`, its cases and notes unchanged.
     ///
     /// # Errors
-    /// A series or case that is there already; nothing is taken over then.
+    /// A name of a series or an id of a case is taken; then nothing is added.
     pub fn absorb(&mut self, prefix: &str, other: &Self) -> Result<(), ResultError> {
         let renamed = |name: &str| format!("{prefix}/{name}");
         let mut whole = self.clone();
@@ -163,7 +163,7 @@ impl ResultFile {
     /// Recomputes every case from its series.
     ///
     /// # Errors
-    /// The first case, or series, that does not stand.
+    /// A series is malformed, or a case does not follow from its series; the first one found.
     pub fn check(&self) -> Result<(), ResultError> {
         for (name, series) in &self.series {
             check_series(name, series)?;
@@ -188,7 +188,7 @@ impl ResultFile {
 
     /// The text of the file.
     pub fn to_json(&self) -> String {
-        // Strings as keys and finite numbers: neither can fail to be written.
+        // Never fails: keys are strings, and numbers were checked to be finite.
         let mut text = serde_json::to_string(self).unwrap_or_default();
         text.push('\n');
         text
@@ -199,7 +199,7 @@ impl ResultFile {
         if self.holds() { 0 } else { 3 }
     }
 
-    /// Says whether there is a case, and every case holds.
+    /// Says whether every case holds, and there is at least one.
     pub fn holds(&self) -> bool {
         !self.cases.is_empty() && self.cases.iter().all(Case::holds)
     }
@@ -230,7 +230,7 @@ impl ResultFile {
         &self.cases
     }
 
-    /// The case of that id.
+    /// The case with this id.
     pub fn case(&self, id: &str) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == id)
     }

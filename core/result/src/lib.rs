@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The one result format: raw samples, and verdicts that anybody can recompute from them.
 //!
-//! A [`ResultFile`] holds named [`Series`] of raw samples and [`Case`]s. A case has a value, a
-//! bound, and whether it holds; its value comes from the series by a named [`Rule`] and in no other
-//! way: [`ResultFile::judge`] is the only constructor, and reading a file recomputes all of them.
+//! **Problem.** A result that says "held" cannot be checked by a reader, and a summary that is
+//! computed while measuring hides what it left out.
 //!
-//! Pure: no clock, no files. The caller says where and when it ran ([`Origin`]) and writes the
-//! text of [`ResultFile::to_json`] wherever it belongs. `docs/results.md` defines every rule.
+//! **Idea.** A [`ResultFile`] holds named [`Series`] of raw samples, and [`Case`]s. A case has a
+//! value, a bound, and a verdict. The value follows from series by a named [`Rule`] and in no other
+//! way: [`ResultFile::judge`] is the only constructor of a case, and reading a file recomputes all
+//! of them.
+//!
+//! The crate is pure: no clock, no files. The caller says where and when it ran ([`Origin`]) and
+//! writes the text of [`ResultFile::to_json`] to a file. `docs/results.md` defines every rule.
 //!
 //! ```
 //! use weir_result::{Bound, Claim, Origin, ResultFile, Rule, Series};
 //!
-//! let mut result = ResultFile::new(Origin { command: "weir-lab demo".into(), ..Origin::default()
-//! }); result.add_series("gold", Series::sampled("bit/s", 1.0, vec![21e6, 30e6, 31e6]))?; let worst
-//! = Claim::new("demo.gold", "gold, worst second", Rule::Min, Bound::at_least(29.7e6)); let case =
-//! result.judge(worst.of(&["gold"]).skip(1))?; assert_eq!((case.value(), case.holds()), (30e6,
-//! true)); assert_eq!(result.exit_status(), 0);
+//! let origin = Origin { command: "weir-lab demo".into(), ..Origin::default() };
+//! let mut result = ResultFile::new(origin);
+//! result.add_series("gold", Series::sampled("bit/s", 1.0, vec![21e6, 30e6, 31e6]))?;
+//! let bound = Bound::at_least(29.7e6);
+//! let worst = Claim::new("demo.gold", "gold, worst second", Rule::Min, bound);
+//! let case = result.judge(worst.of(&["gold"]).skip(1))?;
+//! assert_eq!((case.value(), case.holds()), (30e6, true));
+//! assert_eq!(result.exit_status(), 0);
 //! # Ok::<(), weir_result::ResultError>(())
 //! ```
 

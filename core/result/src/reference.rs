@@ -22,7 +22,7 @@ pub fn rules_reference() -> String {
     for (rule, variant) in EVERY_RULE.iter().zip(variants) {
         let definition = variant["description"].as_str().unwrap_or_default().replace('\n', " ");
         let unit = if rule.is_pure_number() { "1" } else { "that of the series" };
-        let takes = rule.takes().words();
+        let takes = rule.arity().words();
         let mut name = format!("`{}`", rule.name());
         for (parameter, about) in variant["properties"].as_object().into_iter().flatten() {
             if parameter != "name" {

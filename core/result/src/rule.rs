@@ -9,7 +9,7 @@ use crate::{RuleError, Series, stats};
 /// A rule by which a value follows from the samples of a case's series, after `skip` and `take`.
 ///
 /// *All samples* means those of all named series, one series after the other. *Side by side* means
-/// that sample k of one series belongs to sample k of the others, and all have as many.
+/// that sample k of one series belongs to sample k of the others; all series have the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -72,7 +72,7 @@ pub enum Rule {
 
 /// The number of series that a rule takes.
 #[derive(Clone, Copy)]
-pub(crate) enum Takes {
+pub(crate) enum SeriesArity {
     OneOrMore,
     Two,
     TwoOrMore,
@@ -106,30 +106,30 @@ impl Rule {
         }
     }
 
-    /// The value. `series` are the samples of the named series after `skip` and `take`.
+    /// Computes the value. `series` are the samples of the named series after `skip` and `take`.
     ///
     /// # Errors
-    /// A count of series, a length or a parameter that the rule does not take; too few samples; a
-    /// division by zero; a value that overflows.
+    /// The rule does not take this number of series, their lengths or its parameter; there are too
+    /// few samples; a divisor is zero; the value overflows.
     pub fn apply(&self, series: &[&[f64]]) -> Result<f64, RuleError> {
         self.check_parameters()?;
-        self.takes().check(self.name(), series.len())?;
+        self.arity().check(self.name(), series.len())?;
         let all = series.concat();
-        let some = || self.at_least(1, all.len()).map(|()| all.as_slice());
+        let nonempty = || self.at_least(1, all.len()).map(|()| all.as_slice());
         let value = match *self {
-            Self::Min => stats::least(some()?),
-            Self::Max => stats::greatest(some()?),
-            Self::Mean => stats::mean(some()?),
-            Self::Median => stats::median(some()?),
-            Self::Percentile { percent } => stats::percentile(some()?, percent),
+            Self::Min => stats::least(nonempty()?),
+            Self::Max => stats::greatest(nonempty()?),
+            Self::Mean => stats::mean(nonempty()?),
+            Self::Median => stats::median(nonempty()?),
+            Self::Percentile { percent } => stats::percentile(nonempty()?, percent),
             Self::Sum => stats::sum(&all),
             Self::Count => stats::length(&all),
-            Self::Last => some()?.last().copied().unwrap_or(f64::NAN),
+            Self::Last => nonempty()?.last().copied().unwrap_or(f64::NAN),
             Self::RelativeDeviation => {
-                self.ratio(stats::deviation(some()?), stats::mean(some()?))?
+                self.ratio(stats::deviation(nonempty()?), stats::mean(nonempty()?))?
             }
             Self::RelativeError { reference } => {
-                self.ratio((stats::mean(some()?) - reference).abs(), reference)?
+                self.ratio((stats::mean(nonempty()?) - reference).abs(), reference)?
             }
             Self::Difference => Self::difference(series),
             Self::RatioOfSums => self.compare(series, stats::sum)?,
@@ -153,7 +153,7 @@ impl Rule {
     /// The value's unit: that of the series, or `1` for a count or a ratio.
     pub(crate) fn unit(&self, series: &[&Series]) -> Result<String, RuleError> {
         let Some((first, rest)) = series.split_first() else {
-            return Err(self.takes().refuse(self.name(), 0));
+            return Err(self.arity().refuse(self.name(), 0));
         };
         if let Some(other) = rest.iter().find(|other| other.unit != first.unit) {
             let (first, other) = (first.unit.clone(), other.unit.clone());
@@ -189,14 +189,14 @@ impl Rule {
     }
 
     /// Returns the number of series that the rule takes.
-    pub(crate) const fn takes(&self) -> Takes {
+    pub(crate) const fn arity(&self) -> SeriesArity {
         match self {
             Self::RatioOfSums | Self::RatioOfMedians | Self::RatioOfPercentiles { .. } => {
-                Takes::Two
+                SeriesArity::Two
             }
-            Self::Difference | Self::LeastBalance => Takes::TwoOrMore,
-            Self::LeastRatio | Self::GreatestRatio => Takes::Pairs,
-            _ => Takes::OneOrMore,
+            Self::Difference | Self::LeastBalance => SeriesArity::TwoOrMore,
+            Self::LeastRatio | Self::GreatestRatio => SeriesArity::Pairs,
+            _ => SeriesArity::OneOrMore,
         }
     }
 
@@ -225,12 +225,16 @@ impl Rule {
         stats::sum(first) - stats::sum(&rest.concat())
     }
 
-    /// A number of the first series ÷ the same of the second.
-    fn compare(&self, series: &[&[f64]], number: impl Fn(&[f64]) -> f64) -> Result<f64, RuleError> {
+    /// A statistic of the first series ÷ the same statistic of the second.
+    fn compare(
+        &self,
+        series: &[&[f64]],
+        statistic: impl Fn(&[f64]) -> f64,
+    ) -> Result<f64, RuleError> {
         series.iter().try_for_each(|samples| self.at_least(1, samples.len()))?;
-        let mut numbers = series.iter().map(|samples| number(samples));
-        let first = numbers.next().unwrap_or(f64::NAN);
-        self.ratio(first, numbers.next().unwrap_or(f64::NAN))
+        let mut values = series.iter().map(|samples| statistic(samples));
+        let first = values.next().unwrap_or(f64::NAN);
+        self.ratio(first, values.next().unwrap_or(f64::NAN))
     }
 
     /// First ÷ second of all pairs, where the second is not 0.
@@ -296,7 +300,7 @@ impl Rule {
     }
 }
 
-impl Takes {
+impl SeriesArity {
     /// Returns the number in words.
     pub(crate) const fn words(self) -> &'static str {
         match self {

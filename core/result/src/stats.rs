@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The numbers behind the rules. Sums run from the first sample to the last, in doubles, so that
-//! whoever repeats them gets the same bits.
+//! The statistics behind the rules. Sums run from the first sample to the last, in doubles, so that
+//! anybody who repeats them gets the same bits.
 
 /// Σ of the samples; 0 of none.
 pub(crate) fn sum(samples: &[f64]) -> f64 {
     samples.iter().fold(0.0, |sum, sample| sum + sample)
 }
 
-/// Σ ÷ count. The caller has seen that there is a sample.
+/// Σ ÷ count. The caller has checked that there is a sample.
 pub(crate) fn mean(samples: &[f64]) -> f64 {
     sum(samples) / length(samples)
 }
@@ -38,8 +38,8 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 < rank ≤ n")]
 pub(crate) fn percentile(samples: &[f64], percent: f64) -> f64 {
     let sorted = sorted(samples);
-    // 99.9 / 100 · 1000 is 999.0000000000001 in doubles; a rank is never that close to an integer
-    // by chance, as percent has few digits.
+    // 99.9 / 100 · 1000 is 999.0000000000001 in doubles. The subtraction undoes such an error and
+    // no more: percent has few digits, so no other rank is that close above an integer.
     let rank = (percent * length(&sorted) / 100.0 - 1e-9).ceil().max(1.0) as usize;
     sorted.get(rank.min(sorted.len()).wrapping_sub(1)).copied().unwrap_or(f64::NAN)
 }
@@ -51,8 +51,8 @@ pub(crate) fn deviation(samples: &[f64]) -> f64 {
     (sum(&squares) / length(samples)).sqrt()
 }
 
-/// Greatest Σ of `count` neighbouring samples. Each window is summed anew: a running sum would
-/// carry the rounding of all windows before.
+/// Greatest Σ of `count` neighbouring samples. Each window is summed by itself: a running sum would
+/// carry the rounding errors of all earlier windows.
 pub(crate) fn greatest_window(samples: &[f64], count: usize) -> f64 {
     samples.windows(count).map(sum).fold(f64::NEG_INFINITY, f64::max)
 }
